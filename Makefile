@@ -1,0 +1,45 @@
+# `make demo` and `make test` do all their own set-up; `make setup` alone is idempotent and quick the second time.
+PYTHON      := /usr/bin/python3
+VENV        := .venv
+BIN         := $(VENV)/bin
+PACKAGES    := agents bench cli controller emulation protocol topology webui
+APT         := mininet openvswitch-switch redis-server iperf3 iputils-ping iproute2 ethtool tcpdump tshark \
+               clang llvm libbpf-dev bpftool gcc make libc6-dev python3-venv util-linux
+DEMO_FLAGS  ?=
+PYTEST      := $(BIN)/python -m pytest
+
+.PHONY: setup demo test lint unit emulation-tests fuzz bench clean test-stock-kernel
+
+setup: $(VENV)/.ready
+
+$(VENV)/.apt: Makefile
+	@missing=""; for package in $(APT); do dpkg -s $$package >/dev/null 2>&1 || missing="$$missing $$package"; done; \
+	if [ -n "$$missing" ]; then echo "installing:$$missing"; apt-get update -qq && \
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing; fi
+	@test -x $(BIN)/python || $(PYTHON) -m venv --system-site-packages $(VENV)
+	@touch $@
+
+# Ryu's source distribution builds with an older setuptools only; our own ryu-manager script replaces Ryu's.
+$(VENV)/.ready: $(VENV)/.apt requirements.txt build-constraints.txt setup.py
+	@PIP_CONSTRAINT=$(CURDIR)/build-constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check "$$(grep '^ryu==' requirements.txt)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall --editable .
+	@touch $@
+
+demo: setup
+	$(BIN)/baton demo --json results/demo.json --plot results/demo.png $(DEMO_FLAGS)
+
+test: lint unit emulation-tests
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/mypy --strict $(PACKAGES)
+
+unit: setup
+	$(PYTEST) tests/unit tests/fuzz --cov=protocol --cov=topology --cov=controller/policies --cov-report=term
+
+emulation-tests: setup
+	$(BIN)/python -m emulation.box -- $(CURDIR)/$(PYTEST) tests/emulation
+
+clean:
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis results

@@ -1,0 +1,355 @@
+"""The host agent: one loop over the control socket, the classifier's events and the timers. An edge.
+
+Decisions are elsewhere: `lifecycle` (where it stands towards the coordinator), `gatekeeper` (which gate is open),
+`clock` (what time it is there). This file receives, sends, and keeps the time.
+"""
+
+from __future__ import annotations
+
+import gc
+import heapq
+import logging
+import select
+import signal
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv6Address
+from pathlib import Path
+from types import FrameType
+
+from agents.clock import Clock
+from agents.flows import Backlogged, FlowTable, NewFlow
+from agents.gatekeeper import Gatekeeper
+from agents.lifecycle import Event, Lifecycle, State
+from protocol.link import ControlSocket
+from agents.queues import HostQueues
+from protocol.realtime import become_realtime
+from agents.statistics import write_statistics
+from protocol.auth import Guard, Key
+from protocol.messages import (
+    COORDINATOR,
+    Directive,
+    Directory,
+    DirectoryRequest,
+    Error,
+    ErrorCode,
+    FlowReport,
+    Gates,
+    Heartbeat,
+    Leave,
+    Message,
+    Override,
+    Ping,
+    Pong,
+    Register,
+    Regulate,
+    Report,
+    Welcome,
+    encode,
+)
+from protocol.paging import Reassembler, paginate
+
+log = logging.getLogger("baton.agent")
+
+VERSION = "0.1.0"
+REGISTER_RETRY_NS = 50_000_000
+PING_NS = 200_000_000
+FIRST_PINGS = 16
+VERIFY_NS = 1_000_000_000
+IDLE_REPORT_NS = 1_000_000_000
+MILLISECOND = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class AgentConfig:
+    """How one agent is run: the interface towards the fabric, its link rate (bit/s), the key, and who lives behind it."""
+
+    interface: str
+    rate_bps: int
+    key_file: Path
+    name: str = field(default_factory=socket.gethostname)
+    addresses: tuple[IPv4Address | IPv6Address, ...] = ()
+    gate: str = "auto"
+    run_dir: Path = Path("/run/baton")
+    take_over: bool = False
+    realtime: int | None = 20
+    statistics: Path | None = None
+
+
+class Agent:
+    """One host's agent. Make it, `run` it, and the interface is as it was before when `run` returns."""
+
+    def __init__(
+        self, config: AgentConfig, key: Key, link: ControlSocket, queues: HostQueues, flows: FlowTable
+    ) -> None:
+        self.config = config
+        self.key = key
+        self.link = link
+        self.queues = queues
+        self.flows = flows
+        self.guard = Guard(key)
+        self.lifecycle = Lifecycle()
+        self.clock = Clock()
+        self.keeper = Gatekeeper(
+            queues_as_gates := _GatesOf(queues, flows),
+            self._send,
+            to_local=self.clock.local,
+            to_coordinator=self.clock.coordinator,
+            clock=time.monotonic_ns,
+        )
+        self._gates = queues_as_gates
+        self.node = 0
+        self.leader_mac = b""
+        self.override = Override.COORDINATE
+        self.fail_open_ns = 50 * MILLISECOND
+        self.report_ns = 50 * MILLISECOND
+        self.addresses = set(config.addresses)
+        self._sequence = time.time_ns()
+        self._nonce = time.time_ns()
+        self._last_heard_ns = 0
+        self._directory: Reassembler[Directory] = Reassembler()
+        self._directory_version = -1
+        self._regulate: Reassembler[Regulate] = Reassembler()
+        self._regulate_version = -1
+        self._pings = 0
+        self._timers: list[tuple[int, int, Callable[[int], None]]] = []
+        self._timer_number = 0
+        self._stopping = False
+        self._handlers: dict[type, Callable[..., None]] = {
+            Heartbeat: self._on_heartbeat,
+            Welcome: self._on_welcome,
+            Directory: self._on_directory,
+            Regulate: self._on_regulate,
+            Directive: self._on_directive,
+            Pong: self._on_pong,
+            Error: self._on_error,
+        }
+
+    # -- the loop -------------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Serves until `stop` is called, then leaves the fabric and puts the interface back."""
+        link, events = self.link.fileno(), self.flows.fileno()
+        now = time.monotonic_ns()
+        self._at(now + VERIFY_NS, self._verify)
+        self._at(now + self.report_ns, self._periodic_report)
+        descriptors = [link, events]
+        try:
+            while not self._stopping:
+                timeout = max(0, self._next_ns() - time.monotonic_ns()) / 1e9
+                readable, _, _ = select.select(descriptors, (), (), timeout)
+                now = time.monotonic_ns()
+                if link in readable:
+                    while (frame := self.link.receive()) is not None:
+                        self._receive(frame, now)
+                        now = time.monotonic_ns()
+                if events in readable:
+                    self._flow_events(now)
+                self.keeper.advance(time.monotonic_ns())
+                self._run_timers(time.monotonic_ns())
+        finally:
+            self._leave()
+
+    def stop(self, *_: object) -> None:
+        """Ends `run` soon; a signal handler."""
+        self._stopping = True
+
+    def _at(self, when_ns: int, call: Callable[[int], None]) -> None:
+        self._timer_number += 1
+        heapq.heappush(self._timers, (when_ns, self._timer_number, call))
+
+    def _next_ns(self) -> int:
+        times = [self._timers[0][0]]
+        if (due := self.keeper.next_due_ns()) is not None:
+            times.append(due)
+        if self.lifecycle.state in (State.MEMBER, State.REGISTERING):
+            times.append(self._last_heard_ns + self.fail_open_ns)
+        return min(times)
+
+    def _run_timers(self, now_ns: int) -> None:
+        watched = self.lifecycle.state in (State.MEMBER, State.REGISTERING)
+        if watched and now_ns - self._last_heard_ns >= self.fail_open_ns:
+            self._silence()
+        while self._timers[0][0] <= now_ns:
+            _, _, call = heapq.heappop(self._timers)
+            call(now_ns)
+
+    # -- sending and receiving ------------------------------------------------------------------------------------------
+
+    def _send(self, message: Message) -> None:
+        self._sequence += 1
+        self.link.send(
+            encode(
+                message,
+                key=self.key,
+                destination=self.leader_mac,
+                source=self.link.address,
+                sender=self.node,
+                epoch=self.guard.epoch,
+                sequence=self._sequence,
+            )
+        )
+
+    def _receive(self, raw: bytes, now_ns: int) -> None:
+        known_epoch = self.guard.epoch
+        frame = self.guard.accept(raw)
+        if frame is None or frame.sender != COORDINATOR:
+            return
+        self._last_heard_ns = now_ns
+        self.leader_mac = frame.source
+        if frame.epoch > known_epoch:
+            self._new_leader(frame.epoch, now_ns)
+        handler = self._handlers.get(type(frame.message))
+        if handler is not None:
+            handler(frame.message, now_ns)
+
+    # -- membership -----------------------------------------------------------------------------------------------------
+
+    def _new_leader(self, epoch: int, now_ns: int) -> None:
+        log.info("leader with epoch %d heard", epoch)
+        self.clock.reset()
+        self._pings = 0
+        self._directory_version = self._regulate_version = -1
+        if self.lifecycle.on(Event.NEW_LEADER):
+            self.keeper.release()
+            self._register(now_ns)
+
+    def _register(self, now_ns: int) -> None:
+        if self.lifecycle.state is not State.REGISTERING:
+            return
+        self._announce()
+        self._at(now_ns + REGISTER_RETRY_NS, self._register)
+
+    def _announce(self) -> None:
+        self._nonce += 1
+        self._send(
+            Register(
+                self.config.name,
+                self._nonce,
+                self.config.rate_bps,
+                tuple(sorted(self.addresses, key=lambda a: (a.version, int(a)))),
+                Gates[self.queues.gate.upper()],
+                VERSION,
+            )
+        )
+
+    def _on_heartbeat(self, message: Heartbeat, now_ns: int) -> None:
+        before = self.lifecycle.state
+        changed = self.lifecycle.on(Event.HEARTBEAT)
+        if changed and self.lifecycle.state is State.REGISTERING:
+            self._register(now_ns)
+        if self.lifecycle.state is not State.MEMBER:
+            return
+        if message.override is not self.override or before is State.FAIL_OPEN:
+            self.override = message.override
+            self._apply_override(now_ns)
+        if message.directory_version != self._directory_version:
+            self._send(DirectoryRequest(max(0, self._directory_version)))
+        elif message.regulate_version != self._regulate_version:
+            self._send(DirectoryRequest(message.directory_version))
+
+    def _apply_override(self, now_ns: int) -> None:
+        if self.override is Override.FREE:
+            log.info("override: every gate is open")
+            self.keeper.release()
+        else:
+            self.keeper.obey(now_ns)
+
+    def _on_welcome(self, message: Welcome, now_ns: int) -> None:
+        if message.nonce != self._nonce or self.lifecycle.state is State.LISTENING:
+            return
+        first = message.node != self.node or self.lifecycle.state is not State.MEMBER
+        self.node = message.node
+        self.fail_open_ns = message.fail_open_ns
+        self.report_ns = message.report_ns
+        self.keeper.hysteresis_ns = message.yield_hysteresis_ns
+        self.flows.set_mice(message.mice_bytes, message.mice_rate_bps)
+        self.lifecycle.on(Event.WELCOME)
+        if first:
+            log.info("member %d of epoch %d", self.node, self.guard.epoch)
+            self._send(DirectoryRequest(0))
+            self._ping(now_ns)
+            self._apply_override(now_ns)
+
+    def _on_error(self, message: Error, now_ns: int) -> None:
+        log.warning("the coordinator says: %s (%s)", message.text, message.code.name)
+        if message.code is ErrorCode.UNKNOWN_SENDER and self.lifecycle.on(Event.UNKNOWN):
+            self.keeper.release()
+            self._register(now_ns)
+
+    def _silence(self) -> None:
+        member = self.lifecycle.state is State.MEMBER
+        self.lifecycle.on(Event.SILENCE)
+        if member:
+            self.keeper.release()
+            log.warning("nothing heard for %d ms: every gate is open", self.fail_open_ns // MILLISECOND)
+
+    def _leave(self) -> None:
+        self.lifecycle.on(Event.STOP)
+        self.keeper.release()
+        if self.leader_mac and self.node:
+            self._send(Leave("stopped"))
+
+    # -- the fabric's directory, regulation, directives -----------------------------------------------------------------
+
+    def _on_directory(self, message: Directory, _: int) -> None:
+        pages = self._directory.add(message)
+        if pages is None:
+            return
+        entries = {node: addresses for page in pages for node, addresses in page.entries if node != self.node}
+        self.flows.set_directory(entries)
+        self._directory_version = message.version
+
+    def _on_regulate(self, message: Regulate, now_ns: int) -> None:
+        pages = self._regulate.add(message)
+        if pages is None:
+            return
+        self._regulate_version = message.version
+        self.keeper.regulate(frozenset(d for page in pages for d in page.destinations), now_ns)
+
+    def _on_directive(self, message: Directive, now_ns: int) -> None:
+        self.keeper.directive(message, now_ns)
+
+    # -- clock ----------------------------------------------------------------------------------------------------------
+
+    def _ping(self, now_ns: int) -> None:
+        if self.lifecycle.state is not State.MEMBER:
+            return
+        self._pings += 1
+        self._send(Ping(time.monotonic_ns()))
+        self._at(now_ns + (PING_NS if self._pings > FIRST_PINGS else 5 * MILLISECOND), self._ping)
+
+    def _on_pong(self, message: Pong, now_ns: int) -> None:
+        self.clock.sample(message.sent_ns, message.received_ns, message.replied_ns, now_ns)
+
+    # -- flows and reports ----------------------------------------------------------------------------------------------
+
+    def _flow_events(self, now_ns: int) -> None:
+        for event in self.flows.events():
+            if isinstance(event, Backlogged):
+                self.keeper.backlogged(event.destination, now_ns)
+            elif isinstance(event, NewFlow):
+                if event.source not in self.addresses and self.lifecycle.state is State.MEMBER:
+                    self.addresses.add(event.source)
+                    self._announce()
+                if event.destination and self.queues.ensure_flow(event.source, event.target, event.destination):
+                    self.keeper.created(event.destination, now_ns)
+
+    def _periodic_report(self, now_ns: int) -> None:
+        sent = self.flows.sent_bytes()
+        if self.lifecycle.state is State.MEMBER:
+            entries = [
+                FlowReport(node, count, self.queues.backlog(node)[0]) for node, count in sent.items() if count
+            ]
+            counters = tuple((int(cause), count) for cause, count in self.guard.refused.items())
+            for page in paginate(Report(self.report_ns, 0, 1, tuple(entries), counters)):
+                self._send(page)
+            self.keeper.refresh(now_ns)
+        self._at(now_ns + self.report_ns, self._periodic_report)
+
+    def _verify(self, now_ns: int) -> None:
+        for drift in self.queues.repair():
+            log.warning("put back: %s", drift)
+        self._at(now_ns + VERIFY_NS, self._verify)

@@ -1,0 +1,59 @@
+"""Compiles the eBPF programs against the running kernel's types. An edge: runs clang and bpftool."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+SOURCES = Path(__file__).parent
+BUILD = SOURCES / "build"
+BTF = Path("/sys/kernel/btf/vmlinux")
+
+
+class BuildError(Exception):
+    """An eBPF program could not be built; the text says what is missing."""
+
+
+def object_path(name: str) -> Path:
+    """The compiled program `name`, built first if it is missing or older than its sources.
+
+    Raises:
+        BuildError: clang, bpftool or the kernel's BTF is missing, or the compiler refused; with the compiler's words.
+    """
+    source, target = SOURCES / f"{name}.bpf.c", BUILD / f"{name}.bpf.o"
+    newest = max(path.stat().st_mtime for path in (source, *SOURCES.glob("*.h")))
+    if target.exists() and target.stat().st_mtime > newest:
+        return target
+    if not BTF.exists():
+        raise BuildError("the kernel publishes no BTF (/sys/kernel/btf/vmlinux): a kernel with CONFIG_DEBUG_INFO_BTF is needed")
+    BUILD.mkdir(exist_ok=True)
+    types = BUILD / "vmlinux.h"
+    if not types.exists():
+        _write(types, _run(["bpftool", "btf", "dump", "file", str(BTF), "format", "c"]))
+    fresh = target.with_suffix(".new")
+    _run(
+        ["clang", "-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-I", str(BUILD), "-I", str(SOURCES)]
+        + ["-c", str(source), "-o", str(fresh)]
+    )
+    fresh.replace(target)
+    return target
+
+
+def _write(path: Path, content: bytes) -> None:
+    fresh = path.with_suffix(".new")
+    fresh.write_bytes(content)
+    fresh.replace(path)
+
+
+def _run(command: list[str]) -> bytes:
+    try:
+        return subprocess.run(command, check=True, capture_output=True).stdout
+    except FileNotFoundError:
+        raise BuildError(f"{command[0]} is missing: install the package {command[0]}") from None
+    except subprocess.CalledProcessError as error:
+        raise BuildError(f"{command[0]}: {error.stderr.decode(errors='replace').strip()}") from None
+
+
+if __name__ == "__main__":
+    for path in sorted(SOURCES.glob("*.bpf.c")):
+        print(object_path(path.name.removesuffix(".bpf.c")))

@@ -1,0 +1,197 @@
+/* Classifier at a host's egress (clsact): which packets are small and go first, which wait at their destination's gate.
+ *
+ * Sets skb->priority to the HTB class that serves the packet and lets other filters see it too (TC_ACT_UNSPEC).
+ * A V2V flow, a pair of addresses, has an allowance that refills at a low rate. While it lasts the flow is small. Once it is
+ * spent the flow is large, and stays so until the allowance is whole again: that takes mice_bytes / mice_rate seconds of
+ * near silence, by when its gated queue has drained, so that going back to the small band reorders nothing. */
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_endian.h>
+#include "classify.h"
+
+#define ETH_P_IP 0x0800
+#define ETH_P_IPV6 0x86DD
+#define ETH_P_ARP 0x0806
+#define ETH_P_8021Q 0x8100
+#define ETH_P_8021AD 0x88A8
+#define ETH_P_LLDP 0x88CC
+#define ETH_P_BATON 0x88B5
+#define TC_ACT_UNSPEC (-1)
+#define IPPROTO_ICMPV6 58
+#define SECOND 1000000000ULL
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct settings);
+} settings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_FLOWS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct address);
+	__type(value, __u32);
+} members SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_FLOWS);
+	__type(key, struct flow_key);
+	__type(value, struct flow);
+} flows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_NODES);
+	__type(key, __u32);
+	__type(value, struct destination);
+} nodes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 18);
+} events SEC(".maps");
+
+static __always_inline void tell(__u32 kind, __u32 node, struct flow_key *key)
+{
+	struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+
+	if (!event)
+		return; /* the agent's periodic look finds what an event lost */
+	event->kind = kind;
+	event->node = node;
+	event->source = key->source;
+	event->target = key->target;
+	bpf_ringbuf_submit(event, 0);
+}
+
+/* Reads addresses; returns the transport protocol, or -1. *bare is set for a TCP segment without payload. */
+static __always_inline int read_ip(struct __sk_buff *skb, __u32 offset, __u16 protocol, struct flow_key *key, int *bare)
+{
+	__u32 header, payload;
+	int transport;
+
+	if (protocol == ETH_P_IP) {
+		struct iphdr ip;
+
+		if (bpf_skb_load_bytes(skb, offset, &ip, sizeof(ip)) || ip.version != 4 || ip.ihl < 5)
+			return -1;
+		key->source.bytes[10] = key->source.bytes[11] = 0xff;
+		key->target.bytes[10] = key->target.bytes[11] = 0xff;
+		__builtin_memcpy(&key->source.bytes[12], &ip.saddr, 4);
+		__builtin_memcpy(&key->target.bytes[12], &ip.daddr, 4);
+		transport = ip.protocol;
+		if (ip.frag_off & bpf_htons(0x3fff))
+			return transport; /* a fragment carries payload, whatever it is */
+		header = ip.ihl * 4;
+		payload = bpf_ntohs(ip.tot_len) - header;
+	} else {
+		struct ipv6hdr ip;
+
+		if (bpf_skb_load_bytes(skb, offset, &ip, sizeof(ip)) || ip.version != 6)
+			return -1;
+		__builtin_memcpy(&key->source, &ip.saddr, 16);
+		__builtin_memcpy(&key->target, &ip.daddr, 16);
+		transport = ip.nexthdr;
+		header = sizeof(ip);
+		payload = bpf_ntohs(ip.payload_len);
+	}
+	if (transport == IPPROTO_TCP) {
+		__u8 data_offset;
+
+		if (!bpf_skb_load_bytes(skb, offset + header + 12, &data_offset, 1))
+			*bare = payload <= (__u32)(data_offset >> 4) * 4;
+	}
+	return transport;
+}
+
+/* Charges the packet to its flow's allowance; returns whether the flow is large. */
+static __always_inline int charge(struct flow_key *key, __u32 node, __u32 length)
+{
+	__u32 zero = 0;
+	struct settings *set = bpf_map_lookup_elem(&settings, &zero);
+	__u64 now = bpf_ktime_get_ns();
+	struct flow *flow;
+
+	if (!set)
+		return 0;
+	flow = bpf_map_lookup_elem(&flows, key);
+	if (!flow) {
+		struct flow fresh = {.tokens = set->mice_bytes, .stamp = now, .node = node};
+
+		bpf_map_update_elem(&flows, key, &fresh, BPF_NOEXIST);
+		if (!key->icmp)
+			tell(NEW_FLOW, node, key);
+		flow = bpf_map_lookup_elem(&flows, key);
+		if (!flow)
+			return 0;
+	}
+	__u64 idle = now - flow->stamp;
+	__u64 tokens = flow->tokens + (idle > 60 * SECOND ? set->mice_bytes : idle * set->mice_rate / SECOND);
+
+	if (tokens >= set->mice_bytes) {
+		tokens = set->mice_bytes;
+		flow->large = 0;
+	}
+	if (tokens < length) {
+		tokens = 0;
+		flow->large = 1;
+	} else {
+		tokens -= length;
+	}
+	flow->tokens = tokens;
+	flow->stamp = now;
+	__sync_fetch_and_add(&flow->bytes, length);
+	__sync_fetch_and_add(&flow->packets, 1);
+	return flow->large;
+}
+
+SEC("tc")
+int classify(struct __sk_buff *skb)
+{
+	__u16 protocol = bpf_ntohs(skb->protocol);
+	__u32 offset = sizeof(struct ethhdr);
+	struct flow_key key = {};
+	int bare = 0, transport;
+	__u32 *node_id, node;
+	struct destination *state;
+
+	if (protocol == ETH_P_8021Q || protocol == ETH_P_8021AD) {
+		__be16 inner;
+
+		if (bpf_skb_load_bytes(skb, offset + 2, &inner, 2))
+			return TC_ACT_UNSPEC;
+		protocol = bpf_ntohs(inner);
+		offset += 4;
+	}
+	if (protocol == ETH_P_BATON || protocol == ETH_P_ARP || protocol == ETH_P_LLDP) {
+		skb->priority = ROOT_MAJOR << 16 | CONTROL_MINOR;
+		return TC_ACT_UNSPEC;
+	}
+	if (protocol != ETH_P_IP && protocol != ETH_P_IPV6)
+		return TC_ACT_UNSPEC;
+	transport = read_ip(skb, offset, protocol, &key, &bare);
+	if (transport < 0)
+		return TC_ACT_UNSPEC;
+	node_id = bpf_map_lookup_elem(&members, &key.target);
+	if (!node_id)
+		return TC_ACT_UNSPEC;
+	node = *node_id;
+	key.icmp = transport == IPPROTO_ICMP || transport == IPPROTO_ICMPV6;
+	if (bare || !charge(&key, node, skb->len)) {
+		skb->priority = ROOT_MAJOR << 16 | CONTROL_MINOR;
+		return TC_ACT_UNSPEC;
+	}
+	skb->priority = ROOT_MAJOR << 16 | (node & 0xffff);
+	state = bpf_map_lookup_elem(&nodes, &node);
+	if (state) {
+		__sync_fetch_and_add(&state->bytes, skb->len);
+		if (state->armed && __sync_lock_test_and_set(&state->armed, 0))
+			tell(BACKLOGGED, node, &key);
+	}
+	return TC_ACT_UNSPEC;
+}
+
+char LICENSE[] SEC("license") = "GPL";

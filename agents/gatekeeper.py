@@ -1,0 +1,292 @@
+"""Which gate is open and why: turns grants, leases, backlog and overrides into actions on the host's gates.
+
+The decisions of the agent, without its socket and clock: `now_ns` is an argument, the kernel is behind `Gates`, and what is
+to be said to the coordinator is handed to `send`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from agents.slots import OpenSlot, SlotTable, WaitingSlot
+from protocol.messages import Ack, Backlog, Directive, Yield
+
+PACKET_BYTES = 1514
+"""A full Ethernet frame: what a gate passes at least, and what a queue just heard of holds at least."""
+
+
+class Gates(Protocol):
+    """What the gatekeeper needs of the host's queues; a destination is the node id of the host it leads to."""
+
+    def grant(self, destination: int, credit_bytes: int) -> int | None:
+        """Lets so many bytes pass, in place of whatever credit was left. None: the gate closes itself after exactly these;
+        else it must be closed after so many ns."""
+
+    def rate(self, destination: int, rate_bps: int) -> None:
+        """Lets traffic pass at a rate."""
+
+    def open(self, destination: int) -> None:
+        """Lets everything pass."""
+
+    def close_gate(self, destination: int) -> None:
+        """Lets nothing pass (but the packet that a token bucket may hold)."""
+
+    def state(self, destination: int) -> tuple[int, int]:
+        """(bytes that have passed the gate since it was made, bytes that wait at it)."""
+
+    def arm(self, destination: int) -> None:
+        """Asks to be told of the next packet for the destination."""
+
+    def kick(self) -> None:
+        """Wakes the interface's queues: a changed gate is not looked at before the next packet."""
+
+
+@dataclass(slots=True)
+class Counters:
+    """What a gatekeeper did since its start."""
+
+    slots: int = 0
+    late: int = 0
+    expired: int = 0
+    yields: int = 0
+    voided_bytes: int = 0
+    directive_to_gate_ns: list[int] = field(default_factory=list)
+    """The newest samples of (gate changed - directive received) for slots that were due when received."""
+    backlog_to_directive_ns: list[int] = field(default_factory=list)
+    """The newest samples of (directive received - its BACKLOG sent)."""
+    lateness_ns: list[int] = field(default_factory=list)
+    """The newest samples of (gate changed - slot's start)."""
+
+
+SAMPLES = 20_000
+"""How many newest samples of each latency are kept."""
+LATE_NS = 500_000
+"""A slot whose gate was opened later than this after its start counts as late."""
+
+
+class Gatekeeper:
+    """Obeys directives, voids leases, yields what is not used, and reports who waits."""
+
+    def __init__(
+        self,
+        gates: Gates,
+        send: Callable[[Backlog | Yield | Ack], None],
+        *,
+        to_local: Callable[[int], int],
+        to_coordinator: Callable[[int], int],
+        hysteresis_ns: int = 300_000,
+        clock: Callable[[], int],
+    ) -> None:
+        self._gates = gates
+        self._send = send
+        self._to_local = to_local
+        self._to_coordinator = to_coordinator
+        self._clock = clock
+        self.hysteresis_ns = hysteresis_ns
+        self.regulated: frozenset[int] = frozenset()
+        self.obeying = False
+        self.table = SlotTable()
+        self.counters = Counters()
+        self._waiting_bytes: dict[int, int] = {}
+        self._rates: dict[int, int] = {}
+        self._reported_ns: dict[int, int] = {}
+        self._next_look_ns: dict[int, int] = {}
+        self._report = 0
+
+    # -- who is regulated -------------------------------------------------------------------------------------------
+
+    def regulate(self, destinations: frozenset[int], now_ns: int) -> None:
+        """Takes the full set of destinations that need permission: the gates of new ones close, of others open."""
+        released = self.regulated - destinations
+        added = destinations - self.regulated
+        self.regulated = destinations
+        if not self.obeying:
+            return
+        for destination in released:
+            self._forget(destination)
+            self._gates.open(destination)
+        if released:
+            self._gates.kick()
+        self._shut(added, now_ns)
+
+    def obey(self, now_ns: int) -> None:
+        """Membership begins, or the operator's override ends: regulated gates close."""
+        if not self.obeying:
+            self.obeying = True
+            self._shut(self.regulated, now_ns)
+
+    def release(self) -> None:
+        """Membership ends, the leader is silent or the operator says so: every gate opens, at once."""
+        self.obeying = False
+        for destination in self.regulated:
+            self._gates.open(destination)
+        if self.regulated:
+            self._gates.kick()
+        for destination in list(self.regulated):
+            self._forget(destination)
+
+    def created(self, destination: int, now_ns: int) -> None:
+        """The queue of a destination was made just now; its gate is open."""
+        if self.obeying and destination in self.regulated:
+            self._shut([destination], now_ns)
+
+    def _shut(self, destinations: Iterable[int], now_ns: int) -> None:
+        found = False
+        for destination in destinations:
+            self._gates.close_gate(destination)
+            _, backlog = self._gates.state(destination)
+            if backlog:
+                self._waiting_bytes[destination] = backlog
+                found = True
+            else:
+                self._gates.arm(destination)
+        if found:
+            self.report(now_ns)
+
+    def _forget(self, destination: int) -> None:
+        self.table.clear(destination)
+        self._waiting_bytes.pop(destination, None)
+        self._rates.pop(destination, None)
+        self._next_look_ns.pop(destination, None)
+
+    # -- backlog ------------------------------------------------------------------------------------------------------
+
+    def backlogged(self, destination: int, now_ns: int) -> None:
+        """The first packet for an armed destination came by (it may not be in its queue yet)."""
+        if not self.obeying or destination not in self.regulated:
+            return
+        _, backlog = self._gates.state(destination)
+        self._waiting_bytes[destination] = max(backlog, PACKET_BYTES)
+        self.report(now_ns)
+
+    def refresh(self, now_ns: int) -> None:
+        """Reads again what waits everywhere, and reports it: cheap insurance against a lost BACKLOG or YIELD."""
+        if not self.obeying or not self.regulated:
+            return
+        for destination in self.regulated:
+            _, backlog = self._gates.state(destination)
+            if backlog:
+                self._waiting_bytes[destination] = backlog
+            elif destination in self._waiting_bytes and destination not in self.table.open:
+                del self._waiting_bytes[destination]
+                self._gates.arm(destination)
+        self.report(now_ns)
+
+    def report(self, now_ns: int) -> None:
+        """Sends the full state of what waits."""
+        self._report += 1
+        for destination in self._waiting_bytes:
+            self._reported_ns.setdefault(destination, now_ns)
+        self._send(Backlog(self._report, 0, 1, tuple(self._waiting_bytes.items())))
+
+    # -- slots --------------------------------------------------------------------------------------------------------
+
+    def directive(self, message: Directive, received_ns: int) -> None:
+        """Takes a directive; what is due already is opened at once."""
+        if not self.obeying:
+            return
+        for grant in message.grants:
+            if grant.destination not in self.regulated:
+                continue
+            reported_ns = self._reported_ns.pop(grant.destination, None)
+            if reported_ns is not None:
+                _keep(self.counters.backlog_to_directive_ns, received_ns - reported_ns)
+            self.table.add(grant, self._to_local(grant.start_ns), self._to_local(grant.end_ns), received_ns)
+        self.advance(received_ns)
+
+    def advance(self, now_ns: int) -> None:
+        """Does what is due: opens slots, looks whether open ones are used, voids those whose lease is over."""
+        for slot in self.table.due(now_ns):
+            self._open(slot)
+        for current in list(self.table.open.values()):
+            if now_ns >= current.end_ns:
+                self._end(current, now_ns)
+            elif now_ns >= self._next_look_ns.get(current.destination, current.end_ns):
+                self._look(current, now_ns)
+
+    def next_due_ns(self) -> int | None:
+        """When `advance` must be called next."""
+        times = [slot.end_ns for slot in self.table.open.values()]
+        times += [self._next_look_ns[d] for d in self.table.open if d in self._next_look_ns]
+        start = self.table.next_start_ns()
+        if start is not None:
+            times.append(start)
+        return min(times, default=None)
+
+    def _open(self, slot: WaitingSlot) -> None:
+        destination = slot.destination
+        passed, _ = self._gates.state(destination)
+        hold_ns: int | None = None
+        if slot.rate_bps:
+            if self._rates.get(destination) != slot.rate_bps:
+                self._gates.rate(destination, slot.rate_bps)
+                self._rates[destination] = slot.rate_bps
+        else:
+            self._rates.pop(destination, None)
+            hold_ns = self._gates.grant(destination, slot.bytes)
+        opened_ns = self._clock()
+        end_ns = slot.end_ns if hold_ns is None else min(slot.end_ns, opened_ns + hold_ns)
+        self.table.open[destination] = OpenSlot(
+            slot.slot, destination, end_ns, slot.bytes, slot.rate_bps, passed, must_close=hold_ns is not None
+        )
+        if not slot.rate_bps:
+            self._next_look_ns[destination] = opened_ns + self.hysteresis_ns
+        # The acknowledgement goes through the interface's queues, and so wakes the gate that was just changed.
+        self._send(Ack(slot.slot, destination, self._to_coordinator(slot.received_ns), self._to_coordinator(opened_ns)))
+        counters = self.counters
+        counters.slots += 1
+        lateness = opened_ns - slot.start_ns
+        counters.late += lateness > LATE_NS
+        _keep(counters.lateness_ns, lateness)
+        if slot.start_ns <= slot.received_ns:
+            _keep(counters.directive_to_gate_ns, opened_ns - slot.received_ns)
+
+    def _look(self, current: OpenSlot, now_ns: int) -> None:
+        passed, backlog = self._gates.state(current.destination)
+        if backlog or passed != current.passed_at_look:
+            current.passed_at_look = passed
+            self._next_look_ns[current.destination] = now_ns + self.hysteresis_ns
+            return
+        self.counters.yields += 1
+        self._give_back(current, passed, 0)
+
+    def _end(self, current: OpenSlot, now_ns: int) -> None:
+        passed, backlog = self._gates.state(current.destination)
+        if current.rate_bps:
+            del self.table.open[current.destination]
+            self._rates.pop(current.destination, None)
+            self._gates.close_gate(current.destination)
+            self.counters.expired += 1
+        elif backlog:
+            unspent = current.bytes - (passed - current.passed_before)
+            if unspent >= PACKET_BYTES or current.must_close:
+                self._gates.close_gate(current.destination)
+                self.counters.voided_bytes += max(0, unspent)
+            del self.table.open[current.destination]
+            self._next_look_ns.pop(current.destination, None)
+            self._waiting_bytes[current.destination] = backlog
+        else:
+            self._give_back(current, passed, backlog)
+
+    def _give_back(self, current: OpenSlot, passed: int, backlog: int) -> None:
+        """Ends a slot whose queue is empty: its credit is voided, and the next packet will be reported."""
+        destination = current.destination
+        del self.table.open[destination]
+        self._next_look_ns.pop(destination, None)
+        self._waiting_bytes.pop(destination, None)
+        self._gates.close_gate(destination)
+        self._gates.arm(destination)
+        unspent = max(0, current.bytes - (passed - current.passed_before))
+        self.counters.voided_bytes += unspent
+        _, arrived = self._gates.state(destination)
+        if arrived:  # between the look and the arming
+            self._waiting_bytes[destination] = arrived
+        self._send(Yield(destination, current.slot, unspent, arrived))
+
+
+def _keep(samples: list[int], value: int) -> None:
+    samples.append(value)
+    if len(samples) > SAMPLES:
+        del samples[: SAMPLES // 2]

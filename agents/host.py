@@ -1,0 +1,97 @@
+"""One host interface under Baton's control: its queues, its classifier, and the way back. An edge: kernel state.
+
+Making a `Host` records what is there, then changes it; `close` puts it back. The gatekeeper's `Gates` are its methods.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from agents import snapshot
+from agents.flows import FlowTable
+from agents.netlink import Netlink
+from agents.queues import HostQueues
+from protocol.link import ControlSocket
+from protocol.messages import ETHERTYPE
+
+log = logging.getLogger("baton.host")
+
+
+class Host:
+    """The kernel's side of an agent."""
+
+    def __init__(
+        self, interface: str, rate_bps: int, *, gate: str, run_dir: Path, take_over: bool = False
+    ) -> None:
+        """Takes the interface.
+
+        Raises:
+            OSError: no such interface, or no right to change it.
+            ForeignQdisc: it has a classful root qdisc of somebody else's.
+            BuildError, BpfError: the classifier cannot be built or loaded. Nothing is changed then.
+        """
+        self.link = ControlSocket(interface)
+        self._netlink = Netlink()
+        self._state = snapshot.StateFile(run_dir, interface)
+        if (left := self._state.read()) is not None:
+            log.warning("%s: an earlier agent did not end well; putting back what it found", interface)
+            snapshot.restore(self._netlink, left)
+        self._found = snapshot.take(self._netlink, interface, take_over=take_over)
+        self._state.write(self._found)
+        try:
+            self.flows = FlowTable(interface)
+            self.queues = HostQueues(self._netlink, interface, rate_bps, gate)
+            self.queues.install()
+        except BaseException:
+            self._put_back()
+            raise
+        self._kick = 2 * self.link.address + ETHERTYPE.to_bytes(2, "big") + bytes(46)
+
+    def close(self) -> None:
+        """Puts the interface back as it was found."""
+        self._put_back()
+        self.flows.close()
+        self._netlink.close()
+        self.link.close()
+
+    def _put_back(self) -> None:
+        snapshot.restore(self._netlink, self._found)
+        self._state.remove()
+
+    # -- gatekeeper.Gates -----------------------------------------------------------------------------------------------
+
+    def grant(self, destination: int, credit_bytes: int) -> int | None:
+        """See gates.Gate.grant."""
+        gate = self.queues.gate_of(destination)
+        return None if gate is None else gate.grant(credit_bytes, self.queues.rate_bps)
+
+    def rate(self, destination: int, rate_bps: int) -> None:
+        """See gates.Gate.rate; a gate that knows no rate is opened."""
+        gate = self.queues.gate_of(destination)
+        if gate is not None and not gate.rate(rate_bps):
+            gate.open()
+
+    def open(self, destination: int) -> None:
+        """See gates.Gate.open."""
+        gate = self.queues.gate_of(destination)
+        if gate is not None:
+            gate.open()
+
+    def close_gate(self, destination: int) -> None:
+        """See gates.Gate.close."""
+        gate = self.queues.gate_of(destination)
+        if gate is not None:
+            gate.close()
+
+    def state(self, destination: int) -> tuple[int, int]:
+        """(bytes that passed the gate, bytes that wait at it)."""
+        return self.queues.backlog(destination)
+
+    def arm(self, destination: int) -> None:
+        """See flows.FlowTable.arm."""
+        self.flows.arm(destination)
+
+    def kick(self) -> None:
+        """Sends a frame to ourselves, which the switch drops: on its way out it wakes the queues."""
+        self.link.send(self._kick)

@@ -1,0 +1,168 @@
+"""The part of libbpf that Baton uses, through ctypes: load an object, its maps, its ring buffer, a filter at egress. An edge.
+
+Structures and constants are those of bpf/libbpf.h and bpf/bpf.h, version 1.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+BPF_TC_EGRESS = 1 << 1
+BPF_ANY = 0
+_SAMPLE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+_PRINT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
+
+
+class BpfError(OSError):
+    """libbpf or the kernel refused; the text says what was tried."""
+
+
+class _TcHook(ctypes.Structure):
+    _fields_ = (
+        ("sz", ctypes.c_size_t),
+        ("ifindex", ctypes.c_int),
+        ("attach_point", ctypes.c_int),
+        ("parent", ctypes.c_uint32),
+    )
+
+
+class _TcOptions(ctypes.Structure):
+    _fields_ = (
+        ("sz", ctypes.c_size_t),
+        ("prog_fd", ctypes.c_int),
+        ("flags", ctypes.c_uint32),
+        ("prog_id", ctypes.c_uint32),
+        ("handle", ctypes.c_uint32),
+        ("priority", ctypes.c_uint32),
+    )
+
+
+def _library() -> ctypes.CDLL:
+    try:
+        library = ctypes.CDLL("libbpf.so.1", use_errno=True)
+    except OSError:
+        raise BpfError(0, "libbpf.so.1 is missing: install the package libbpf1") from None
+    pointer = ctypes.c_void_p
+    for name, result, arguments in (
+        ("bpf_object__open_file", pointer, (ctypes.c_char_p, pointer)),
+        ("bpf_object__load", ctypes.c_int, (pointer,)),
+        ("bpf_object__close", None, (pointer,)),
+        ("bpf_object__find_program_by_name", pointer, (pointer, ctypes.c_char_p)),
+        ("bpf_program__fd", ctypes.c_int, (pointer,)),
+        ("bpf_object__find_map_fd_by_name", ctypes.c_int, (pointer, ctypes.c_char_p)),
+        ("bpf_map_update_elem", ctypes.c_int, (ctypes.c_int, pointer, pointer, ctypes.c_uint64)),
+        ("bpf_map_lookup_elem", ctypes.c_int, (ctypes.c_int, pointer, pointer)),
+        ("bpf_map_delete_elem", ctypes.c_int, (ctypes.c_int, pointer)),
+        ("bpf_map_get_next_key", ctypes.c_int, (ctypes.c_int, pointer, pointer)),
+        ("ring_buffer__new", pointer, (ctypes.c_int, _SAMPLE, pointer, pointer)),
+        ("ring_buffer__consume", ctypes.c_int, (pointer,)),
+        ("ring_buffer__epoll_fd", ctypes.c_int, (pointer,)),
+        ("ring_buffer__free", None, (pointer,)),
+        ("bpf_tc_hook_create", ctypes.c_int, (pointer,)),
+        ("bpf_tc_attach", ctypes.c_int, (pointer, pointer)),
+        ("libbpf_set_print", pointer, (_PRINT,)),
+    ):
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+_silent = _PRINT(lambda level, text, arguments: 0)
+
+
+class BpfMap:
+    """A map of fixed-size keys and values, both bytes."""
+
+    def __init__(self, library: ctypes.CDLL, fd: int, key_bytes: int, value_bytes: int) -> None:
+        self._library, self._fd = library, fd
+        self._key_bytes = key_bytes
+        self._value = ctypes.create_string_buffer(value_bytes)
+
+    def __setitem__(self, key: bytes, value: bytes) -> None:
+        if self._library.bpf_map_update_elem(self._fd, key, value, BPF_ANY):
+            raise BpfError(ctypes.get_errno(), "map is full or gone: " + os.strerror(ctypes.get_errno()))
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value, or None."""
+        if self._library.bpf_map_lookup_elem(self._fd, key, self._value):
+            return None
+        return self._value.raw
+
+    def remove(self, key: bytes) -> None:
+        """Deletes a key, if it is there."""
+        self._library.bpf_map_delete_elem(self._fd, key)
+
+    def keys(self) -> Iterator[bytes]:
+        """All keys; the map may change meanwhile."""
+        following = ctypes.create_string_buffer(self._key_bytes)
+        current: bytes | None = None
+        while self._library.bpf_map_get_next_key(self._fd, current, following) == 0:
+            current = following.raw
+            yield current
+
+
+class BpfObject:
+    """A loaded object file: its programs and maps live until `close` (and a program while it is attached)."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises BpfError: the file cannot be read, or the kernel's verifier refuses it."""
+        self._library = _library()
+        self._library.libbpf_set_print(_silent)
+        self._object = self._library.bpf_object__open_file(str(path).encode(), None)
+        if not self._object:
+            raise BpfError(ctypes.get_errno(), f"{path}: {os.strerror(ctypes.get_errno())}")
+        error = self._library.bpf_object__load(self._object)
+        if error:
+            self._library.bpf_object__close(self._object)
+            raise BpfError(-error, f"{path.name}: the kernel does not take it: {os.strerror(-error)}")
+        self._rings: list[ctypes.c_void_p] = []
+        self._callbacks: list[object] = []
+
+    def map(self, name: str, key_bytes: int, value_bytes: int) -> BpfMap:
+        """A map by name."""
+        return BpfMap(self._library, self._map_fd(name), key_bytes, value_bytes)
+
+    def _map_fd(self, name: str) -> int:
+        fd = int(self._library.bpf_object__find_map_fd_by_name(self._object, name.encode()))
+        if fd < 0:
+            raise BpfError(-fd, f"no map {name}")
+        return fd
+
+    def ring(self, name: str, take: Callable[[bytes], None]) -> tuple[int, Callable[[], None]]:
+        """(descriptor to wait on, function that hands all waiting records to `take`)."""
+
+        def sample(_: object, data: int, size: int) -> int:
+            take(ctypes.string_at(data, size))
+            return 0
+
+        callback = _SAMPLE(sample)
+        ring = self._library.ring_buffer__new(self._map_fd(name), callback, None, None)
+        if not ring:
+            raise BpfError(ctypes.get_errno(), f"ring buffer {name}: {os.strerror(ctypes.get_errno())}")
+        self._rings.append(ring)
+        self._callbacks.append(callback)
+        consume = self._library.ring_buffer__consume
+        return int(self._library.ring_buffer__epoll_fd(ring)), lambda: consume(ring)
+
+    def attach_egress(self, program: str, ifindex: int, preference: int) -> None:
+        """Puts a program at an interface's egress, making the clsact hook if there is none. It stays until it is deleted."""
+        found = self._library.bpf_object__find_program_by_name(self._object, program.encode())
+        if not found:
+            raise BpfError(0, f"no program {program}")
+        hook = _TcHook(ctypes.sizeof(_TcHook), ifindex, BPF_TC_EGRESS, 0)
+        self._library.bpf_tc_hook_create(ctypes.byref(hook))  # fails when the hook is there already: as well
+        fd = self._library.bpf_program__fd(found)
+        options = _TcOptions(ctypes.sizeof(_TcOptions), fd, 0, 0, 1, preference)
+        error = self._library.bpf_tc_attach(ctypes.byref(hook), ctypes.byref(options))
+        if error:
+            raise BpfError(-error, f"{program} at egress: {os.strerror(-error)}")
+
+    def close(self) -> None:
+        """Frees what this process holds."""
+        for ring in self._rings:
+            self._library.ring_buffer__free(ring)
+        self._rings.clear()
+        self._library.bpf_object__close(self._object)

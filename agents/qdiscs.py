@@ -1,0 +1,106 @@
+"""Messages for the qdiscs, classes and filters that a host's queues are made of; one function for each. Pure.
+
+Rates are bit/s, sizes bytes; layouts from linux/pkt_sched.h and linux/pkt_cls.h. Link layer 1 (Ethernet) spares the kernel
+the old rate tables.
+"""
+
+from __future__ import annotations
+
+import struct
+from ipaddress import IPv4Address, IPv6Address
+
+from agents.netlink import (
+    NLM_F_CREATE,
+    NLM_F_EXCL,
+    RTM_NEWQDISC,
+    RTM_NEWTCLASS,
+    RTM_NEWTFILTER,
+    attribute,
+    message,
+    options,
+)
+
+TICK_NS = 64
+"""One psched tick: the kernel's PSCHED_SHIFT is 6 (net/pkt_sched.h); /proc/net/psched says the same."""
+TCA_TBF_PARMS, TCA_TBF_RATE64, TCA_TBF_BURST = 1, 4, 6
+TCA_HTB_PARMS, TCA_HTB_INIT, TCA_HTB_RATE64, TCA_HTB_CEIL64 = 1, 2, 6, 7
+TCA_U32_CLASSID, TCA_U32_SEL = 1, 5
+ETH_P_IP, ETH_P_IPV6 = 0x0800, 0x86DD
+NEW = NLM_F_CREATE | NLM_F_EXCL
+MAX_32 = 0xFFFFFFFF
+
+
+def _ratespec(rate_bytes: int) -> bytes:
+    return struct.pack("BBHhHI", 0, 1, 0, 0, 0, min(rate_bytes, MAX_32))
+
+
+def _ticks(size: int, rate_bytes: int) -> int:
+    return min(MAX_32, size * 10**9 // max(1, rate_bytes) // TICK_NS)
+
+
+def htb(ifindex: int, handle: int, parent: int, default_minor: int) -> bytes:
+    """A new HTB qdisc."""
+    glob = struct.pack("IIIII", 3, 10, default_minor, 0, 0)
+    return message(
+        RTM_NEWQDISC, NEW, ifindex, handle=handle, parent=parent, body=options("htb", attribute(TCA_HTB_INIT, glob))
+    )
+
+
+def htb_class(
+    ifindex: int, classid: int, parent: int, *, rate_bps: int, ceil_bps: int, prio: int, quantum: int, burst: int
+) -> bytes:
+    """A new HTB class."""
+    rate, ceil = rate_bps // 8, ceil_bps // 8
+    parms = _ratespec(rate) + _ratespec(ceil)
+    parms += struct.pack("IIIII", _ticks(burst, rate), _ticks(burst, ceil), quantum, 0, prio)
+    data = attribute(TCA_HTB_PARMS, parms)
+    if rate > MAX_32:
+        data += attribute(TCA_HTB_RATE64, struct.pack("Q", rate))
+    if ceil > MAX_32:
+        data += attribute(TCA_HTB_CEIL64, struct.pack("Q", ceil))
+    return message(RTM_NEWTCLASS, NEW, ifindex, handle=classid, parent=parent, body=options("htb", data))
+
+
+def pfifo(ifindex: int, handle: int, parent: int, packets: int) -> bytes:
+    """A new pfifo qdisc of so many packets."""
+    return message(
+        RTM_NEWQDISC, NEW, ifindex, handle=handle, parent=parent, body=options("pfifo", struct.pack("I", packets))
+    )
+
+
+def tbf(
+    ifindex: int, handle: int, parent: int, *, rate_bps: int, burst: int, limit: int, flags: int = 0
+) -> bytes:
+    """A TBF qdisc, new (flags NEW) or changed. The kernel takes the bucket's size from `burst`."""
+    rate = rate_bps // 8
+    parms = _ratespec(rate) + bytes(12) + struct.pack("III", limit, _ticks(burst, rate), 0)
+    data = attribute(TCA_TBF_PARMS, parms)
+    if rate > MAX_32:
+        data += attribute(TCA_TBF_RATE64, struct.pack("Q", rate))
+    data += attribute(TCA_TBF_BURST, struct.pack("I", burst))
+    return message(RTM_NEWQDISC, flags, ifindex, handle=handle, parent=parent, body=options("tbf", data))
+
+
+def plug(ifindex: int, handle: int, parent: int, *, action: int, limit: int, flags: int = 0) -> bytes:
+    """A plug qdisc (linux/pkt_sched.h, struct tc_plug_qopt), new (its action is ignored) or changed."""
+    return message(
+        RTM_NEWQDISC, flags, ifindex, handle=handle, parent=parent, body=options("plug", struct.pack("iI", action, limit))
+    )
+
+
+Address = IPv4Address | IPv6Address
+
+
+def flow_filter(ifindex: int, parent: int, preference: int, source: Address, target: Address, classid: int) -> bytes:
+    """A u32 filter that sends one pair of addresses to a class."""
+    first, protocol = (12, ETH_P_IP) if target.version == 4 else (8, ETH_P_IPV6)
+    data = source.packed + target.packed
+    keys = b"".join(
+        struct.pack("=I4sii", MAX_32, data[at : at + 4], first + at, 0) for at in range(0, len(data), 4)
+    )
+    selector = struct.pack("=BBBxHHhhI", 1, 0, len(data) // 4, 0, 0, 0, 0, 0) + keys
+    body = options("u32", attribute(TCA_U32_CLASSID, struct.pack("I", classid)) + attribute(TCA_U32_SEL, selector))
+    network_order = (protocol & 0xFF) << 8 | protocol >> 8
+    return message(
+        RTM_NEWTFILTER, NEW, ifindex, parent=parent, info=preference << 16 | network_order, body=body
+    )

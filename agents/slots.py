@@ -1,0 +1,93 @@
+"""The slots a host was granted: which wait, which are open, and when each must be opened, looked at or voided. Pure.
+
+A slot is a lease (DESIGN, "Permission as a lease"): so many bytes, from a start until an end. The table holds at most one
+open slot for a destination and any number that wait. It decides; the agent acts on the gates.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+
+from protocol.messages import Grant
+
+
+@dataclass(slots=True)
+class OpenSlot:
+    """A slot whose gate is open: the grant in local time, and what the gate had passed when it was opened."""
+
+    slot: int
+    destination: int
+    end_ns: int
+    bytes: int
+    rate_bps: int
+    passed_before: int
+    """The gate's byte counter at the opening."""
+    must_close: bool = False
+    """The gate does not close itself when the bytes are spent."""
+    passed_at_look: int = -1
+    """The counter at the last look, to tell an idle queue from one that is being served."""
+
+
+@dataclass(slots=True)
+class WaitingSlot:
+    """A slot that has not started: local times, and when its directive was received."""
+
+    slot: int
+    destination: int
+    start_ns: int
+    end_ns: int
+    bytes: int
+    rate_bps: int
+    received_ns: int
+
+
+@dataclass(slots=True)
+class SlotTable:
+    """Slots by destination, and the times at which something is due."""
+
+    waiting: dict[int, WaitingSlot] = field(default_factory=dict)
+    open: dict[int, OpenSlot] = field(default_factory=dict)
+    _starts: list[tuple[int, int]] = field(default_factory=list)
+
+    def add(self, grant: Grant, start_ns: int, end_ns: int, received_ns: int) -> None:
+        """Takes a grant, its times already local. The same slot number replaces one that still waits; a grant of neither
+        bytes nor rate revokes it."""
+        if not grant.bytes and not grant.rate_bps:
+            self.waiting.pop(grant.slot, None)
+            return
+        current = self.open.get(grant.destination)
+        if current is not None and current.slot == grant.slot:
+            return  # a repeated directive of the slot being served
+        self.waiting[grant.slot] = WaitingSlot(
+            grant.slot, grant.destination, start_ns, end_ns, grant.bytes, grant.rate_bps, received_ns
+        )
+        heapq.heappush(self._starts, (start_ns, grant.slot))
+
+    def due(self, now_ns: int) -> list[WaitingSlot]:
+        """The waiting slots that start now, in the order of their starts, without those whose lease is over already."""
+        ready = []
+        while self._starts and self._starts[0][0] <= now_ns:
+            start_ns, number = heapq.heappop(self._starts)
+            slot = self.waiting.get(number)
+            if slot is None or slot.start_ns != start_ns:
+                continue  # revoked, or replaced by one with another start
+            del self.waiting[number]
+            if slot.end_ns > now_ns:
+                ready.append(slot)
+        return ready
+
+    def next_start_ns(self) -> int | None:
+        """When `due` will next have something (or nothing any more) to say."""
+        return self._starts[0][0] if self._starts else None
+
+    def clear(self, destination: int | None = None) -> None:
+        """Forgets all slots, or all of one destination."""
+        if destination is None:
+            self.waiting.clear()
+            self.open.clear()
+            self._starts.clear()
+            return
+        self.open.pop(destination, None)
+        for number in [n for n, slot in self.waiting.items() if slot.destination == destination]:
+            del self.waiting[number]

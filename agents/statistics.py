@@ -1,0 +1,16 @@
+"""What an agent measured of itself, as JSON for benchmarks. An edge: writes a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from agents.gatekeeper import Counters
+
+
+def write_statistics(path: Path, counters: Counters) -> None:
+    """Writes counts and the newest latency samples (ns) to `path`, whole or not at all."""
+    record = {name: getattr(counters, name) for name in Counters.__slots__}
+    temporary = path.with_suffix(".new")
+    temporary.write_text(json.dumps(record))
+    temporary.replace(path)

@@ -1,0 +1,65 @@
+"""The `baton` command. Each group of commands is a small file, imported when one of its commands is
+called."""
+
+from __future__ import annotations
+
+import importlib
+from typing import NamedTuple
+
+import click
+
+
+class Entry(NamedTuple):
+    """Where a command is, and what `baton --help` says of it."""
+
+    module: str
+    name: str
+    help: str
+
+
+COMMANDS = {
+    "demo": Entry("cli.demo", "demo", "Show what coordination gains, on an emulated fabric."),
+    "up": Entry("cli.up", "up", "Bring up the controller side from one YAML file."),
+    "down": Entry("cli.up", "down", "Stop what `baton up` started, and remove what it made."),
+    "status": Entry("cli.status", "status", "Show fabric, members, policy, slots and errors."),
+    "free": Entry("cli.override", "free", "Open every gate at once: nobody waits for permission."),
+    "coordinate": Entry("cli.override", "coordinate", "Let the policy decide again, after `baton free`."),
+    "check": Entry("cli.check", "check", "Check a configuration or fabric file, offline."),
+    "agent": Entry("cli.agent", "agent", "Run a host's agent on one interface."),
+    "key": Entry("cli.key", "key", "Make the key that a fabric's hosts share."),
+    "doctor": Entry("cli.doctor", "doctor", "Say what this machine offers, and what would be better."),
+    "bench": Entry("cli.bench", "bench", "Measure, and print JSON."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and help, and imports one when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name."""
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        command: click.Command = getattr(importlib.import_module(entry.module), entry.name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The table of commands, without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="baton", prog_name="baton")
+def main() -> None:
+    """Baton stops congestion in a data-center Ethernet before it happens: nobody sends into a contended
+    link without permission, and the controller passes that permission round, a few milliseconds at a time.
+    """
+
+
+if __name__ == "__main__":
+    main()

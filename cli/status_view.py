@@ -1,0 +1,124 @@
+"""What `baton status` found, for people."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+EVENTS = 8
+COLOURS = {"error": "red", "warning": "yellow", "info": "default", "debug": "dim"}
+
+
+def show(found: Mapping[str, Any]) -> None:
+    """Prints it, widest tables last."""
+    console = Console(highlight=False)
+    for line in _summary(found):
+        console.print(line)
+    if found["members"]:
+        console.print(_members(found["members"]))
+    events = [event for event in found["events"] if event["severity"] != "debug"][-EVENTS:]
+    if events:
+        console.print(_events(events))
+
+
+def _summary(found: Mapping[str, Any]) -> Iterable[Text]:
+    processes = [
+        f"{name} {process['pid'] or 'not running'}"
+        + (f" (restarted {process['restarts']}x)" if process["restarts"] else "")
+        for name, process in found["processes"].items()
+    ]
+    if processes:
+        yield _line("processes", ", ".join(processes))
+    if found["config_error"]:
+        yield _line("configuration", found["config_error"], "red")
+    yield _line("fabric", _fabric(found["fabric"]))
+    coordinator = found["coordinator"]
+    if coordinator is None:
+        why = (
+            "no coordinator speaks: every gate is open"
+            if "coordinator" in found["processes"]
+            else "no coordinator is configured"
+        )
+        yield _line("coordinator", why, "red")
+        return
+    if found["override"] == "free":
+        yield _line("override", "FREE: every gate is open; `baton coordinate` ends it", "yellow")
+    slice_ms = coordinator["slice_ns"] / 1e6
+    yield _line("policy", f"{coordinator['policy']}, slices of {slice_ms:g} ms, epoch {coordinator['epoch']}")
+    contended = ", ".join(" -> ".join(map(str, link)) for link in coordinator.get("contended", ()))
+    yield _line("contended", contended or "no link: nobody waits")
+    counts = " ".join(
+        f"{coordinator[name]} {word}"
+        for name, word in (
+            ("slots", "granted,"),
+            ("late_slots", "late,"),
+            ("lost", "lost,"),
+            ("yields", "yielded"),
+        )
+        if name in coordinator
+    )
+    yield _line("slots", counts)
+    if unplaced := coordinator.get("unplaced"):
+        yield _line(
+            "no place", f"{', '.join(unplaced)}: not found in the fabric, so not coordinated", "yellow"
+        )
+    if refused := {cause: n for cause, n in coordinator.get("refused", {}).items() if n}:
+        yield _line("refused", ", ".join(f"{n} {cause}" for cause, n in refused.items()), "yellow")
+
+
+def _line(name: str, text: str, colour: str = "default") -> Text:
+    return Text.assemble((f"{name:<14}", "bold"), (text, colour))
+
+
+def _fabric(published: Mapping[str, Any] | None) -> str:
+    if published is None:
+        return "not known yet"
+    fabric = published.get("fabric", {})
+    counts = [f"{len(fabric.get(kind, ()))} {kind}" for kind in ("switches", "hosts", "links")]
+    return f"{', '.join(counts)}, {len(published.get('blocked', ()))} blocked"
+
+
+def _members(members: Mapping[str, Mapping[str, Any]]) -> Table:
+    table = Table(title=f"{len(members)} members", title_justify="left")
+    for name in (
+        "node",
+        "name",
+        "addresses",
+        "gate",
+        "heard",
+        "slots",
+        "late",
+        "regulated to",
+        "backlog",
+        "refused",
+    ):
+        table.add_column(name, justify="left" if name in ("name", "addresses", "gate") else "right")
+    for node, member in members.items():
+        backlog = sum(member.get("backlog_bytes", {}).values())
+        cells = (
+            node,
+            member.get("name", ""),
+            ", ".join(member.get("addresses", ())),
+            member.get("gate", ""),
+            f"{member.get('heard_ms_ago', 0)} ms ago",
+            member.get("slots", 0),
+            member.get("late_slots", 0),
+            len(member.get("regulated", ())),
+            f"{backlog:,}",
+            sum(member.get("refused", {}).values()),
+        )
+        table.add_row(*(Text(str(cell)) for cell in cells))
+    return table
+
+
+def _events(events: Iterable[Mapping[str, Any]]) -> Table:
+    table = Table("when", "what", "", title="latest events", title_justify="left")
+    for event in events:
+        when = time.strftime("%H:%M:%S", time.localtime(event["at_ms"] / 1000))
+        table.add_row(when, Text(event["kind"]), Text(event["text"], style=COLOURS[event["severity"]]))
+    return table

@@ -1,0 +1,326 @@
+"""The OpenFlow application: a thin shim between Ryu (or os-ken) and the pure core. Run it with
+`ryu-manager controller/app.py`, or under os-ken with `baton up --framework os-ken`.
+
+It decodes an event, tells `Discovery` or a meter, and one green thread makes the switches agree with what
+`forwarding` wants. Settings come by environment:
+
+* BATON_REDIS: URL of the store, e.g. unix:///run/baton/redis.sock.
+* BATON_CONTROL_PORT: where the coordinator is plugged in, SWITCH:PORT, e.g. s1:s1-eth6. BATON_CONTROL_MAC:
+  its address; without it, the one that the coordinator publishes with its status.
+* BATON_CONFIG: a file with `OpenFlowSettings` as JSON, as `baton up` writes it.
+
+Without BATON_REDIS it starts what it needs beside it: see `controller/siblings.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from controller import framework, openflow
+from controller.discovery import MS, Discovery, PortRef
+from controller.flowtable import Change, Table
+from controller.forwarding import LEARN, LLDP_FLOW, ControlAttachment, tables, transition
+from controller.learned import Fabrics
+from controller.metering import PortMeter, RefusalMeter
+from controller.publisher import Publisher
+from controller.settings import OpenFlowSettings
+from controller.siblings import SiblingsFailed, ensure_siblings
+from controller.store import Store
+
+fw = framework.load()
+hub = fw.hub
+MAIN, DEAD = fw.handler.MAIN_DISPATCHER, fw.handler.DEAD_DISPATCHER
+on = fw.handler.set_ev_cls
+Event = Any  # of a framework that has no types
+of = fw.ofp_event
+
+TICK_S = 0.05
+PROBE_TICKS = 2
+BARRIER_S = 0.1
+
+_REQUIRED_APP = [f"{fw.root}.topology.switches"]
+"""What the framework loads with this module: its discovery, which sends LLDP by every port."""
+
+
+def settings_from(environment: Mapping[str, str]) -> OpenFlowSettings:
+    """The settings in the file that BATON_CONFIG names, or the defaults."""
+    path = environment.get("BATON_CONFIG")
+    return OpenFlowSettings.from_json(Path(path).read_text(encoding="utf-8")) if path else OpenFlowSettings()
+
+
+def attachment_from(environment: Mapping[str, str]) -> ControlAttachment | None:
+    """Where the coordinator is, if BATON_CONTROL_PORT says."""
+    place = environment.get("BATON_CONTROL_PORT")
+    return ControlAttachment.parse(place, environment.get("BATON_CONTROL_MAC")) if place else None
+
+
+LISTEN_AS_CONFIGURED = "BATON_CONFIG" in os.environ
+try:
+    ensure_siblings()
+except SiblingsFailed as failure:
+    raise SystemExit(f"controller/app.py: {failure}") from None
+SETTINGS = settings_from(os.environ)
+if LISTEN_AS_CONFIGURED:
+    framework.listen_by_default(fw, SETTINGS.address, SETTINGS.port)
+
+
+class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known only when a framework runs
+    """One instance in a process. Its green threads take turns, so the core needs no locks."""
+
+    OFP_VERSIONS = (0x04,)  # OpenFlow 1.3
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)
+        self.logger = logging.getLogger("baton.openflow")
+        self.attachment = attachment_from(os.environ)
+        self.codec = openflow.Codec(fw, generation=time.time_ns() // MS)
+        self.discovery = Discovery()
+        self.fabrics = Fabrics.from_settings(SETTINGS)
+        self.ports = PortMeter()
+        self.refusals = RefusalMeter()
+        url = os.environ.get("BATON_REDIS")
+        self.publisher = Publisher(Store(url) if url else None)
+        self._datapaths: dict[int, Any] = {}
+        self._installed: dict[int, Table] = {}
+        self._suspect: set[int] = set()  # switches that may not hold what we think they do
+        self._miscounted: set[int] = set()
+        self._barriers: set[tuple[int, int]] = set()
+        self._barriers_done = hub.Event()
+        self._wake = hub.Event()
+        self._revision = 0
+
+    def start(self) -> None:
+        """Called by the framework when all its applications are made."""
+        super().start()
+        for loop in (self._converge, self._keep_time, self._poll, self._publish):
+            self.threads.append(hub.spawn(loop))
+
+    def stop(self) -> None:
+        """Called by the framework at its end. Switches keep their tables: traffic goes on."""
+        self.is_active = False
+        self._wake.set()
+        super().stop()
+
+    # -- events from switches --------------------------------------------------------------------------------
+
+    @on(of.EventOFPStateChange, [MAIN, DEAD])  # type: ignore[untyped-decorator]  # the framework has no types
+    def switch_changed(self, event: Event) -> None:
+        """A switch has finished its handshake, or its connection has ended."""
+        datapath = event.datapath
+        dpid = datapath.id
+        if event.state == MAIN:
+            self._datapaths[dpid] = datapath
+            self._send(dpid, self.codec.change(datapath, Change({}, (), (LLDP_FLOW,))))
+            name, ports = openflow.bridge_name(datapath), openflow.ports(datapath)
+            self.discovery.switch_up(dpid, name, ports, time.monotonic_ns())
+        elif self._datapaths.get(dpid) is datapath:
+            del self._datapaths[dpid]
+            self.ports.forget(dpid)
+            self.refusals.forget(dpid)
+            self.discovery.switch_down(dpid)
+        else:
+            return
+        self._suspect.add(dpid)
+        self._wake.set()
+
+    @on(of.EventOFPPortStatus, MAIN)  # type: ignore[untyped-decorator]  # as above
+    def port_changed(self, event: Event) -> None:
+        """A port came, went or changed."""
+        message = event.msg
+        datapath, described = message.datapath, message.desc
+        if described.port_no > openflow.EVERY_PORT_MAX:
+            return
+        if message.reason == datapath.ofproto.OFPPR_DELETE:
+            self.discovery.port_removed(PortRef(datapath.id, described.port_no))
+        else:
+            port = openflow.port(datapath, described)
+            self.discovery.port_changed(datapath.id, port, time.monotonic_ns())
+        self._wake_if_changed()
+
+    @on(of.EventOFPPacketIn, MAIN)  # type: ignore[untyped-decorator]  # as above
+    def frame_in(self, event: Event) -> None:
+        """LLDP, or a frame whose source is to be learned."""
+        dpid, now_ns = event.msg.datapath.id, time.monotonic_ns()
+        match self.codec.frame(event.msg):
+            case openflow.Heard() as heard:
+                source = PortRef(heard.source_dpid, heard.source_number)
+                self.discovery.lldp_heard(source, PortRef(dpid, heard.number), now_ns)
+            case openflow.Seen() as seen:
+                at = PortRef(dpid, seen.number)
+                self.discovery.frame_seen(at, seen.mac, now_ns, seen.address, seen.control)
+        self._wake_if_changed()
+
+    @on(of.EventOFPFlowRemoved, MAIN)  # type: ignore[untyped-decorator]  # as above
+    def flow_removed(self, event: Event) -> None:
+        """A source has been idle for its ageing time."""
+        message = event.msg
+        if message.reason == message.datapath.ofproto.OFPRR_IDLE_TIMEOUT and message.table_id == LEARN:
+            at = PortRef(message.datapath.id, message.match["in_port"])
+            self.discovery.host_idle(at, message.match["eth_src"])
+            self._wake_if_changed()
+
+    @on(of.EventOFPPortStatsReply, MAIN)  # type: ignore[untyped-decorator]  # as above
+    def ports_counted(self, event: Event) -> None:
+        """Counters of all ports of a switch."""
+        dpid, now_ns = event.msg.datapath.id, time.monotonic_ns()
+        readings = list(openflow.counters(event.msg))
+        self.ports.read(dpid, readings)
+        for reading in readings:
+            self.discovery.frames_received(PortRef(dpid, reading.number), reading.rx_packets, now_ns)
+
+    @on(of.EventOFPFlowStatsReply, MAIN)  # type: ignore[untyped-decorator]  # as above
+    def refusals_counted(self, event: Event) -> None:
+        """Counters of the rules that refuse."""
+        dpid = event.msg.datapath.id
+        for cause, count in self.refusals.read(dpid, openflow.refusals(event.msg)).items():
+            if cause in openflow.WORTH_AN_EVENT:
+                name = cause.name.lower()
+                text = f"switch {self.discovery.switch_name(dpid)} dropped {count} frames: {name}"
+                self.publisher.event(name, "warning", text, {"count": str(count)})
+
+    @on(of.EventOFPAggregateStatsReply, MAIN)  # type: ignore[untyped-decorator]  # as above
+    def flows_counted(self, event: Event) -> None:
+        """How many flows a switch holds: when it is wrong twice, somebody else has changed them, and all
+        are put again.
+        """
+        dpid = event.msg.datapath.id
+        table = self._installed.get(dpid)
+        if table is None or len(table.flows) == event.msg.body.flow_count:
+            self._miscounted.discard(dpid)
+        elif dpid not in self._miscounted:
+            self._miscounted.add(dpid)
+        else:
+            self._miscounted.discard(dpid)
+            name = self.discovery.switch_name(dpid)
+            text = f"the flows of switch {name} were changed by another: put again"
+            self.publisher.event("flows_restored", "warning", text, {"switch": name})
+            self._suspect.add(dpid)
+            self._wake.set()
+
+    @on(of.EventOFPBarrierReply, MAIN)  # type: ignore[untyped-decorator]  # as above
+    def barrier_passed(self, event: Event) -> None:
+        """A switch has carried out all that was sent before."""
+        self._barriers.discard((event.msg.datapath.id, event.msg.xid))
+        if not self._barriers:
+            self._barriers_done.set()
+
+    @on(of.EventOFPErrorMsg, MAIN)  # type: ignore[untyped-decorator]  # as above
+    def refused(self, event: Event) -> None:
+        """A switch could not do what it was told."""
+        if text := openflow.error(event.msg):
+            name = self.discovery.switch_name(event.msg.datapath.id)
+            self.logger.error("switch %s refused: %s", name, text)
+            self.publisher.event(
+                "openflow_error", "error", f"switch {name} refused: {text}", {"switch": name}
+            )
+
+    # -- green threads ---------------------------------------------------------------------------------------
+
+    def _converge(self) -> None:
+        """Makes the switches hold what the network as it stands asks for, again and again."""
+        while self.is_active:
+            self._wake.wait()
+            self._wake.clear()
+            try:
+                self._converge_once()
+            except Exception:  # whatever it was, the switches must be served again
+                self.logger.exception("forwarding could not be computed")
+                hub.sleep(1)
+                self._wake.set()
+
+    def _converge_once(self) -> None:
+        self._revision = self.discovery.revision
+        now_ns = time.monotonic_ns()
+        view = self.discovery.view(now_ns)
+        for dpid in self._suspect:
+            self._installed.pop(dpid, None)
+        self._suspect.clear()
+        learned = self.fabrics.learn(view)
+        wanted = tables(view, learned.active, self.attachment)
+        step = transition(self._installed, wanted, view)
+        if step.close:
+            for dpid, change in step.close.items():
+                self._send(dpid, self._changes(dpid, change), barrier=True)
+            self._wait_for_barriers()
+        for dpid, change in step.open.items():
+            messages = self._changes(dpid, change)
+            if dpid not in self._installed and dpid in self._datapaths:
+                messages += self.codec.remove_foreign(self._datapaths[dpid])
+            self._send(dpid, messages)
+        self._installed = wanted
+        for note in self.discovery.drain_notes():
+            self.logger.info("%s", note.text)
+            self.publisher.event(note.kind, note.severity, note.text, note.fields)
+        if not self.discovery.settling(now_ns):  # half a fabric makes the coordinator forget the other half
+            self.publisher.fabric(learned.document)
+
+    def _keep_time(self) -> None:
+        """Lets the core know the time, and probes ports that have come up."""
+        ticks = 0
+        while self.is_active:
+            hub.sleep(TICK_S)
+            ticks += 1
+            now_ns = time.monotonic_ns()
+            self.discovery.tick(now_ns)
+            if ticks % PROBE_TICKS == 0:
+                for at in self.discovery.probing(now_ns):
+                    if at.dpid in self._datapaths:
+                        self._send(at.dpid, self.codec.lldp(self._datapaths[at.dpid], at.number))
+            self._wake_if_changed()
+
+    def _poll(self) -> None:
+        """Reads counters, and publishes what the last reading gave."""
+        while self.is_active:
+            hub.sleep(SETTINGS.poll_ns / 1e9)
+            view = self.discovery.view(time.monotonic_ns())
+            self.publisher.ports(self.fabrics.ports_document(view, self.ports.loads(), self.refusals.totals))
+            for dpid, datapath in list(self._datapaths.items()):
+                self._send(dpid, openflow.polls(datapath))
+
+    def _publish(self) -> None:
+        """The only green thread that waits for the store; hears there where the coordinator is, if nobody
+        has said.
+        """
+        while self.is_active:
+            hub.sleep(TICK_S)
+            self.publisher.flush()
+            if self.attachment is not None and "BATON_CONTROL_MAC" not in os.environ:
+                mac = self.publisher.coordinator_mac(time.monotonic_ns())
+                if mac is not None and mac != self.attachment.mac:
+                    self.attachment = dataclasses.replace(self.attachment, mac=mac)
+                    self.logger.info("the coordinator's address is %s", mac)
+                    self._wake.set()
+
+    # -- inside ----------------------------------------------------------------------------------------------
+
+    def _wake_if_changed(self) -> None:
+        if self.discovery.revision != self._revision:
+            self._wake.set()
+
+    def _changes(self, dpid: int, change: Change) -> list[Any]:
+        datapath = self._datapaths.get(dpid)
+        return self.codec.change(datapath, change) if datapath is not None else []
+
+    def _send(self, dpid: int, messages: list[Any], barrier: bool = False) -> None:
+        datapath = self._datapaths.get(dpid)
+        if datapath is None or not messages:
+            return
+        if barrier:
+            messages = [*messages, openflow.barrier(datapath)]
+        buffer = openflow.batch(datapath, messages)
+        if barrier:
+            self._barriers.add((dpid, messages[-1].xid))
+        datapath.send(buffer)
+
+    def _wait_for_barriers(self) -> None:
+        """Until every switch has answered, or BARRIER_S: one that is stuck must not hold the others up."""
+        self._barriers_done.clear()
+        if self._barriers:
+            self._barriers_done.wait(timeout=BARRIER_S)
+        self._barriers.clear()

@@ -1,0 +1,387 @@
+"""The one YAML file of `baton up`: its fields, what each may be, and a checker that names the line of every
+error.
+
+`check` finds everything that is wrong with a file by itself; whether an interface or a key file exists is
+seen when the controller starts. `load` gives a Config, from which the light `settings` of each process are
+made. An edge: reads files.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from controller.settings import CoordinatorSettings, OpenFlowSettings, TreeSource, Weight
+from topology import files, marked_yaml
+from topology.marked_yaml import Document
+from topology.problems import Problem
+from topology.units import parse_duration, parse_rate, parse_size
+
+HEARTBEATS_BEFORE_FAIL_OPEN = 3
+
+
+class ConfigError(Exception):
+    """A file that can't be used: one line with the first problem. `problems` has all."""
+
+    def __init__(self, path: Path, problems: list[Problem]) -> None:
+        more = f" (and {len(problems) - 1} more: baton check {path})" if len(problems) > 1 else ""
+        super().__init__(f"{path}: {problems[0]}{more}")
+        self.problems = problems
+
+
+def _none(text: object) -> object:
+    return None if text == "none" else text
+
+
+def _listen(text: object) -> tuple[str, int]:
+    address, _, port = str(text).rpartition(":")
+    if not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ValueError(f"{text!r} is not an address and a port")
+    return address.strip("[]") or "127.0.0.1", int(port)
+
+
+def _source(text: object) -> TreeSource:
+    kind, _, where = str(text).partition(":")
+    if kind not in ("openflow", "ovsdb", "bridge") or (kind == "openflow") == bool(where):
+        raise ValueError(f"{text!r} is not a source of the tree")
+    return TreeSource(kind, where)
+
+
+def _weights(value: object) -> tuple[Weight, ...]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{value!r} is not a mapping")
+    weights = []
+    for flow, text in value.items():
+        source, _, destination = (part.strip() for part in flow.partition("->"))
+        try:
+            weight = float(text)
+        except (TypeError, ValueError):
+            weight = 0.0
+        if not source or not 0 < weight <= 100:
+            raise ValueError(f"{flow}: {text!r} is not a weight")
+        weights.append(Weight(source, destination, weight))
+    return tuple(weights)
+
+
+MS, US = 1_000_000, 1_000
+Duration = Annotated[int, BeforeValidator(parse_duration)]
+Rate = Annotated[int, BeforeValidator(parse_rate)]
+Size = Annotated[int, BeforeValidator(parse_size)]
+Fraction = Annotated[float, Field(gt=0, le=1)]
+
+
+class Section(BaseModel):
+    """Fields are known by their alias, the name in the YAML file; their description is the remedy shown
+    with an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class OpenFlow(Section):
+    """Switches that Baton controls."""
+
+    framework: Literal["ryu", "os-ken"] = Field("ryu", description="write ryu or os-ken")
+    listen: Annotated[tuple[str, int], BeforeValidator(_listen)] = Field(
+        ("127.0.0.1", 6653),
+        description="write the address and port that switches connect to, such as 0.0.0.0:6653",
+    )
+    poll_ns: Duration = Field(
+        1_000 * MS, alias="poll", ge=50 * MS, description="write 50ms or more, such as 1s"
+    )
+
+
+class Coordinator(Section):
+    """Who grants, where it is attached, and how it decides."""
+
+    interface: str = Field(
+        min_length=1, description="name the network interface towards the fabric, such as eth1"
+    )
+    attachment: str = Field(
+        pattern=r"^[^:]+:[^:]+$",
+        description='say where the interface is plugged in, as "switch:port", such as "s1:5"',
+    )
+    netns: Annotated[str | None, BeforeValidator(_none)] = Field(
+        None, description="name the network namespace of the interface, or leave it out"
+    )
+    key_file: Path = Field(description="name the file made by `baton key generate FILE`")
+    policy: Literal["timeslice", "rate_limit", "hybrid", "free"] = Field(
+        "timeslice", description="write timeslice, rate_limit, hybrid or free"
+    )
+    slice_ns: Duration = Field(
+        2 * MS,
+        alias="slice",
+        ge=200 * US,
+        le=1_000 * MS,
+        description="write a duration from 200us to 1s, such as 2ms",
+    )
+    lead_ns: Duration = Field(
+        1_500 * US, alias="lead", ge=0, le=100 * MS, description="write a duration up to 100ms, such as 1.5ms"
+    )
+    grace_ns: Duration = Field(
+        1 * MS, alias="grace", ge=0, le=100 * MS, description="write a duration up to 100ms, such as 1ms"
+    )
+    headroom: float = Field(0.98, ge=0.5, le=1, description="write a fraction from 0.5 to 1, such as 0.98")
+    minimum_active_ns: Duration = Field(
+        1 * MS,
+        alias="minimum_active",
+        ge=0,
+        description="write a duration no longer than the slice, such as 1ms",
+    )
+    yield_hysteresis_ns: Duration = Field(
+        300 * US, alias="yield_hysteresis", ge=0, le=1_000 * MS, description="write a duration, such as 0.3ms"
+    )
+    heartbeat_ns: Duration = Field(
+        5 * MS,
+        alias="heartbeat",
+        ge=1 * MS,
+        le=1_000 * MS,
+        description="write a duration from 1ms to 1s, such as 5ms",
+    )
+    fail_open_ns: Duration = Field(
+        50 * MS,
+        alias="fail_open",
+        ge=5 * MS,
+        le=10_000 * MS,
+        description="write three heartbeats or more, such as 50ms",
+    )
+    silence_ns: Duration = Field(
+        250 * MS,
+        alias="silence",
+        ge=10 * MS,
+        description="write twice the agents' report period or more, such as 250ms",
+    )
+    realtime_priority: Annotated[int | None, BeforeValidator(_none)] = Field(
+        40, ge=1, le=99, description="write a SCHED_FIFO priority from 1 to 99, or none"
+    )
+    weights: Annotated[tuple[Weight, ...], BeforeValidator(_weights)] = Field(
+        (),
+        description="write `host: weight` or `host -> host: weight`, with weights up to 100",
+    )
+    mode: Literal["on_demand", "always"] = Field("on_demand", description="write on_demand or always")
+    contend_fraction: Fraction = Field(0.9, description="write a fraction of a link's capacity, such as 0.9")
+    release_fraction: Fraction = Field(
+        0.7, description="write a fraction below contend_fraction, such as 0.7"
+    )
+    quiet_ns: Duration = Field(
+        2_000 * MS, alias="quiet", ge=10 * MS, description="write a duration, such as 2s"
+    )
+
+
+class Agents(Section):
+    """What every host's agent is told when it registers."""
+
+    mice_bytes: Size = Field(100_000, description="write a size, such as 100KB")
+    mice_rate_bps: Rate = Field(1_000_000, alias="mice_rate", description="write a rate, such as 1mbit")
+    report_ns: Duration = Field(
+        50 * MS,
+        alias="report",
+        ge=5 * MS,
+        le=10_000 * MS,
+        description="write a duration from 5ms to 10s, such as 50ms",
+    )
+
+
+class Config(Section):
+    """The whole file."""
+
+    run_dir: Path = Field(Path("/run/baton"), description="name a directory, such as /run/baton")
+    store: Annotated[str | None, BeforeValidator(_none)] = Field(
+        None,
+        pattern=r"^(unix:///|rediss?://[^/]).*",
+        description="write the URL of a Redis, such as redis://host:6379/0, or none for a private one",
+    )
+    openflow: OpenFlow = Field(OpenFlow.model_validate({}), description="write a mapping")
+    coordinator: Coordinator | None = Field(
+        None, description="write a mapping; without it nobody is coordinated"
+    )
+    agents: Agents = Field(Agents.model_validate({}), description="write a mapping")
+    fabric: str | dict[str, Any] | None = Field(
+        None, description="name a fabric file, or write the fabric itself; leave it out to learn it"
+    )
+    sources: tuple[Annotated[TreeSource, BeforeValidator(_source)], ...] = Field(
+        (TreeSource("openflow", ""),),
+        description="list openflow, ovsdb:ADDRESS (such as unix:/run/openvswitch/db.sock) or bridge:NAME",
+    )
+
+    def coordinator_settings(self, store: str) -> CoordinatorSettings | None:
+        """What the coordinator is told; None when there is no such section."""
+        if self.coordinator is None:
+            return None
+        fields = {
+            name: getattr(self.coordinator, name) for name in Coordinator.model_fields if name != "netns"
+        }
+        agents = {name: getattr(self.agents, name) for name in Agents.model_fields}
+        return CoordinatorSettings(store=store, **fields, **agents)
+
+    def openflow_settings(self, fabric_file: Path | None) -> OpenFlowSettings:
+        """What the OpenFlow application is told."""
+        address, port = self.openflow.listen
+        return OpenFlowSettings(
+            framework=self.openflow.framework,
+            address=address,
+            port=port,
+            poll_ns=self.openflow.poll_ns,
+            fabric_file=fabric_file,
+            sources=self.sources,
+        )
+
+
+def check(path: Path) -> list[Problem]:
+    """Everything that is wrong with a configuration file, by line; empty when it can be used."""
+    return _read(path)[1]
+
+
+def check_file(path: Path) -> tuple[str, list[Problem]]:
+    """Whether a file is a "configuration" or a "fabric" by the names of its fields, and what is wrong with
+    it."""
+    text, problems = _text(path)
+    value = marked_yaml.read(text).value
+    if (
+        isinstance(value, dict)
+        and value.keys() & set(files.SECTIONS)
+        and not value.keys() & Config.model_fields.keys()
+    ):
+        return "fabric", files.check(text)
+    return "configuration", problems or check(path)
+
+
+def load(path: Path) -> Config:
+    """The configuration in a file, relative file names in it taken from its directory. Raises ConfigError."""
+    config, problems = _read(path)
+    if config is None or problems:
+        raise ConfigError(path, problems)
+    return config
+
+
+def _text(path: Path) -> tuple[str, list[Problem]]:
+    try:
+        return path.read_text(encoding="utf-8"), []
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        return "", [
+            Problem("", f"can't be read: {reason}; write one as docs/operating.md shows, or name another")
+        ]
+
+
+def _read(path: Path) -> tuple[Config | None, list[Problem]]:
+    text, problems = _text(path)
+    if problems:
+        return None, problems
+    document = marked_yaml.read(text)
+    problems = list(document.problems)
+    if document.value is None and problems:
+        return None, problems
+    config = None
+    try:
+        config = Config.model_validate({} if document.value is None else document.value)
+    except ValidationError as error:
+        problems += [_problem(details, document) for details in error.errors(include_url=False)]
+    else:
+        problems += _relations(config, document)
+        config = _anchored(config, path.parent)
+        problems += _fabric_problems(config, document)
+    return config, sorted(problems, key=lambda problem: problem.line or 0)
+
+
+def _problem(details: ErrorDetails, document: Document) -> Problem:
+    """A validator's error in the operator's words."""
+    section, path, field = _place(details["loc"])
+    known = [info.alias or name for name, info in section.model_fields.items()]
+    if details["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(str(path[-1])[:40], known, n=1)
+        remedy = f"did you mean {near[0]}?" if near else f"remove it, or choose from {', '.join(known)}"
+        return document.problem(path, f"is unknown; {remedy}")
+    remedy = (field.description if field is not None else None) or "write fields, each as name: value"
+    if details["type"] == "missing":
+        return document.problem(path, f"is missing; {remedy}")
+    if details["input"] is None:
+        return document.problem(path, f"is empty; {remedy}")
+    if details["type"] == "value_error":
+        reason = str(details["ctx"]["error"])
+        return document.problem(path, reason if ";" in reason else f"{reason}; {remedy}")
+    if details["type"] == "string_pattern_mismatch":
+        return document.problem(path, f"{details['input']!r} is not of this form; {remedy}")
+    message = re.sub("^(Input|String|Value) ", "", details["msg"])
+    shown = f"{details['input']!r} " if isinstance(details["input"], str) else ""
+    return document.problem(path, f"{shown}{message}; {remedy}")
+
+
+def _place(loc: tuple[str | int, ...]) -> tuple[type[Section], marked_yaml.Path, FieldInfo | None]:
+    """Of a validator's location: the section, the path in the file (pydantic adds names of its own), and
+    the field."""
+    section: type[Section] = Config
+    inside: marked_yaml.Path = ()
+    if loc and loc[0] in SECTIONS and len(loc) > 1:
+        section, inside, loc = SECTIONS[str(loc[0])], loc[:1], loc[1:]
+    if not loc:
+        return section, inside, None
+    field = {info.alias or name: info for name, info in section.model_fields.items()}.get(str(loc[0]))
+    item = loc[1:2] if loc[0] == "sources" else ()
+    return section, (*inside, loc[0], *item), field
+
+
+SECTIONS: dict[str, type[Section]] = {"openflow": OpenFlow, "coordinator": Coordinator, "agents": Agents}
+
+
+def _relations(config: Config, document: Document) -> Iterator[Problem]:
+    """What must hold between fields."""
+    where = config.coordinator
+    if where is None:
+        return
+
+    def wrong(name: str, text: str) -> Problem:
+        return document.problem(("coordinator", name), text)
+
+    least = HEARTBEATS_BEFORE_FAIL_OPEN * where.heartbeat_ns // MS
+    if where.fail_open_ns < least * MS:
+        yield wrong(
+            "fail_open", f"is under three heartbeats: one lost frame opens the gates; write {least}ms or more"
+        )
+    least = 2 * config.agents.report_ns // MS
+    if where.silence_ns < least * MS:
+        yield wrong("silence", f"is under two reports of an agent; write {least}ms or more")
+    if where.minimum_active_ns > where.slice_ns:
+        yield wrong("minimum_active", "is longer than the slice; write no more than coordinator.slice")
+    if where.release_fraction >= where.contend_fraction:
+        yield wrong(
+            "release_fraction", f"is not below contend_fraction; write less than {where.contend_fraction:g}"
+        )
+
+
+def _fabric_problems(config: Config, document: Document) -> list[Problem]:
+    """What is wrong with a fabric that the file names or holds."""
+    if isinstance(config.fabric, str):
+        text, problems = _text(Path(config.fabric))
+        found = problems or files.check(text)
+        return [document.problem(("fabric",), f"{config.fabric}: {problem}") for problem in found]
+    if config.fabric is None:
+        return []
+    return [
+        document.problem(("fabric", *_parts(problem.field)), problem.text)
+        for problem in files.check(json.dumps(config.fabric))
+    ]
+
+
+def _parts(field: str) -> Iterator[str | int]:
+    """The path that a dotted field stands for."""
+    for name, index in re.findall(r"([^.\[\]]+)|\[(\d+)\]", field):
+        yield name or int(index)
+
+
+def _anchored(config: Config, directory: Path) -> Config:
+    """With relative names of files taken from the configuration's directory."""
+    changes: dict[str, Any] = {"run_dir": (directory / config.run_dir).absolute()}
+    if config.coordinator is not None:
+        key_file = (directory / config.coordinator.key_file).absolute()
+        changes["coordinator"] = config.coordinator.model_copy(update={"key_file": key_file})
+    if isinstance(config.fabric, str):
+        changes["fabric"] = str((directory / config.fabric).absolute())
+    return config.model_copy(update=changes)

@@ -1,0 +1,110 @@
+"""Carries between the coordinator and the store, in a process of its own: the store may be slow or gone, a slice is not late.
+
+The coordinator and its courier speak JSON lines over a socket pair. Towards the coordinator: {"epoch": n}, {"fabric": ...},
+{"ports": ...}, {"policy": ...}, {"override": "free" | "coordinate"}. From it: {"status": ...}, {"member": [node, ...]},
+{"event": [kind, severity, text]}. An edge: sockets, Redis.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import queue
+import socket
+import sys
+import threading
+import time
+from typing import Any
+
+from controller.jsonlines import JsonLines
+from controller.store import Store, StoreUnavailable
+
+log = logging.getLogger("baton.courier")
+
+RETRY_S = 0.25
+
+
+class Courier:
+    """Two directions, each with its thread: from the store on a change, to the store as the coordinator says."""
+
+    def __init__(self, store: Store, connection: socket.socket) -> None:
+        self._store = store
+        self._lines = JsonLines(connection)
+        self._outgoing: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._last: dict[str, str] = {}
+
+    def run(self) -> None:
+        """Serves until the coordinator is gone."""
+        self._tell({"epoch": self._epoch()})
+        threading.Thread(target=self._from_store, daemon=True).start()
+        while (values := self._lines.read()) is not None:
+            for value in values:
+                self._to_store(value)
+
+    def _epoch(self) -> int:
+        try:
+            return self._store.next_epoch()
+        except StoreUnavailable as error:
+            log.warning("%s; the epoch is the time", error)
+            return int(time.time())
+
+    def _tell(self, value: dict[str, Any]) -> None:
+        with self._lock:
+            self._lines.write(value)
+
+    def _from_store(self) -> None:
+        while True:
+            try:
+                self._look()
+                for _ in self._store.subscribe(("fabric", "ports", "policy", "override")):
+                    self._look()
+            except StoreUnavailable as error:
+                log.warning("%s; coordination goes on from memory", error)
+                time.sleep(RETRY_S)
+
+    def _look(self) -> None:
+        """Passes on what differs from what was last passed on."""
+        store = self._store
+        current = {
+            "fabric": store.fabric(),
+            "policy": store.policy(),
+            "override": store.override(),
+            "ports": store.ports(),
+        }
+        for key, value in current.items():
+            if value is None:
+                continue
+            text = json.dumps(value, sort_keys=True)
+            if self._last.get(key) != text:
+                self._last[key] = text
+                self._tell({key: value})
+
+    def _to_store(self, value: dict[str, Any]) -> None:
+        try:
+            if "status" in value:
+                self._store.publish_status(value["status"])
+            if "member" in value:
+                node, fields = value["member"]
+                self._store.publish_member(node, fields)
+            if "event" in value:
+                kind, severity, text = value["event"]
+                self._store.publish_event(kind, severity, text)
+        except StoreUnavailable:
+            log.debug("not stored: %s", list(value))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """`python -m controller.courier --store URL --fd N`: started by the coordinator with one end of a socket pair."""
+    parser = argparse.ArgumentParser(prog="courier")
+    parser.add_argument("--store", required=True)
+    parser.add_argument("--fd", type=int, required=True)
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    Courier(Store(options.store), socket.socket(fileno=options.fd)).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

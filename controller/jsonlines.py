@@ -1,0 +1,51 @@
+"""JSON values, one a line, over a stream socket between two processes. An edge: sockets."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import Any
+
+
+class JsonLines:
+    """Whole JSON values over a stream socket; the reading end never blocks once `setblocking(False)` was called."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        self._unread = b""
+        self._unsent = b""
+
+    def fileno(self) -> int:
+        """For select."""
+        return self.socket.fileno()
+
+    def read(self) -> list[dict[str, Any]] | None:
+        """What has arrived whole; None when the other end is gone."""
+        try:
+            data = self.socket.recv(1 << 20)
+        except (BlockingIOError, InterruptedError):
+            return []
+        except OSError:
+            return None
+        if not data:
+            return None
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def write(self, value: dict[str, Any]) -> bool:
+        """Sends a value; False (nothing sent) while the other end doesn't keep up and this end does not block."""
+        if self._unsent and not self._flush():
+            return False
+        self._unsent = json.dumps(value, separators=(",", ":")).encode() + b"\n"
+        self._flush()
+        return True
+
+    def _flush(self) -> bool:
+        while self._unsent:
+            try:
+                self._unsent = self._unsent[self.socket.send(self._unsent) :]
+            except (BlockingIOError, InterruptedError):
+                return False
+            except OSError:
+                self._unsent = b""
+        return True

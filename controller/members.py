@@ -1,0 +1,103 @@
+"""Who has registered: hosts with an agent, their node ids, addresses, and when each was last heard. Pure.
+
+Node ids are small and never given to another host while the coordinator lives: a directive names nodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv6Address
+
+FIRST_NODE = 16
+Address = IPv4Address | IPv6Address
+
+
+@dataclass(slots=True)
+class Member:
+    """A host with an agent."""
+
+    node: int
+    name: str
+    mac: bytes
+    rate_bps: int
+    addresses: tuple[Address, ...]
+    gate: str
+    version: str
+    heard_ns: int
+    joined_ns: int
+    present: bool = True
+    slots: int = 0
+    acknowledged: int = 0
+    late: int = 0
+    yields: int = 0
+    lateness_ns: int = 0
+    """Smoothed: gate opened minus slot's start."""
+    sent_bps: dict[int, int] = field(default_factory=dict)
+    backlog: dict[int, int] = field(default_factory=dict)
+    refused: dict[int, int] = field(default_factory=dict)
+
+
+class Members:
+    """The registry; `version` grows whenever the directory (nodes and their addresses) changes."""
+
+    def __init__(self) -> None:
+        self.version = 1
+        self._by_node: dict[int, Member] = {}
+        self._by_mac: dict[bytes, Member] = {}
+        self._next = FIRST_NODE
+
+    def register(
+        self,
+        mac: bytes,
+        name: str,
+        rate_bps: int,
+        addresses: tuple[Address, ...],
+        gate: str,
+        version: str,
+        now_ns: int,
+    ) -> Member:
+        """A host joins, comes back, or tells of a changed set of addresses. An address moves to whom claimed it last."""
+        member = self._by_mac.get(mac)
+        if member is None:
+            member = Member(self._next, name, mac, rate_bps, (), gate, version, now_ns, now_ns)
+            self._next += 1
+            self._by_mac[mac] = self._by_node[member.node] = member
+            self.version += 1
+        elif not member.present:
+            member.present, member.joined_ns = True, now_ns
+            self.version += 1
+        if member.addresses != addresses:
+            for other in self._by_node.values():
+                if other is not member and set(other.addresses) & set(addresses):
+                    other.addresses = tuple(a for a in other.addresses if a not in addresses)
+            member.addresses = addresses
+            self.version += 1
+        member.name, member.rate_bps, member.gate, member.version = name, rate_bps, gate, version
+        member.heard_ns = now_ns
+        return member
+
+    def get(self, node: int) -> Member | None:
+        """The member with this id, if it is present."""
+        member = self._by_node.get(node)
+        return member if member is not None and member.present else None
+
+    def leave(self, node: int) -> None:
+        """Forgets a member at once; its id stays its own, should it come back."""
+        member = self.get(node)
+        if member is not None:
+            member.present = False
+            member.backlog.clear()
+            member.sent_bps.clear()
+            self.version += 1
+
+    def silent(self, now_ns: int, silence_ns: int) -> list[Member]:
+        """Present members not heard for `silence_ns`."""
+        return [m for m in self.present() if now_ns - m.heard_ns > silence_ns]
+
+    def present(self) -> list[Member]:
+        """Members present, by node id."""
+        return [m for m in self._by_node.values() if m.present]
+
+    def directory(self) -> tuple[tuple[int, tuple[Address, ...]], ...]:
+        """Every present node with its addresses."""
+        return tuple((m.node, m.addresses) for m in self.present())

@@ -1,0 +1,137 @@
+"""What every policy has in common: who may send to whom, when, and how much. Pure.
+
+A policy hears events (backlog, yield, left, changed fabric) and says by `plan` which slots to grant. It holds no clock and
+sends nothing. Units: integer nanoseconds of the caller's clock, bytes, bit/s. Nodes are the coordinator's node ids.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+PACKET_BYTES = 1514
+"""A full Ethernet frame without its FCS: what a credit gate spends for one packet."""
+BILLION = 1_000_000_000
+
+Regulated = Mapping[int, frozenset[int]]
+"""Of every node the destinations it may not send large flows to without a slot."""
+
+
+class Network(Protocol):
+    """The fabric as policies see it. Paths are those of the active spanning tree, so one path a pair and no detours."""
+
+    def path(self, source: int, destination: int) -> tuple[Hashable, ...]:
+        """The directed links from one node to another; empty when either has no known place."""
+
+    def capacity_bps(self, link: Any) -> int:  # noqa: ANN401 -- whatever the network names its links by
+        """What a directed link carries, for a link out of `path`."""
+
+    def node_rate_bps(self, node: int) -> int:
+        """What a node can send at. Raises KeyError for a node without a known place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One node's permission to send to one destination from `start_ns` until before `end_ns`.
+
+    Granted again with the same number it replaces the one before it (which has not started); in `Plan.revokes` it ends.
+    """
+
+    slot: int
+    node: int
+    destination: int
+    start_ns: int
+    end_ns: int
+    bytes: int
+    """The credit; 0 for a slot bounded by its rate."""
+    rate_bps: int
+    """The rate to send at until the end; 0 for a credit."""
+    reserved_bps: int
+    """What the slot takes of every link of its path, from start to end. At least what the slot lets pass on average."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to tell the hosts: first the revokes, then the grants, each in the order given."""
+
+    grants: list[Slot] = field(default_factory=list)
+    revokes: list[Slot] = field(default_factory=list)
+
+
+class Policy(ABC):
+    """Decides who may send. Events change what is known; `plan` is to be called after them and at `next_event_ns`.
+
+    `now_ns` never goes back. Unknown nodes, pairs and slots are no error: a message may be older than what is known.
+    """
+
+    @abstractmethod
+    def set_network(self, network: Network, *, now_ns: int) -> None:
+        """A new fabric, tree or membership: every path may be another."""
+
+    @abstractmethod
+    def set_regulated(self, pairs: Regulated, *, now_ns: int) -> None:
+        """The pairs that need permission, in full. Nobody else is ever granted anything."""
+
+    @abstractmethod
+    def set_weight(self, node: int | None, destination: int | None, weight: float) -> None:
+        """Gives a pair `weight` times the share of another, from its next slot on; None stands for any.
+
+        Raises ValueError: the weight is not a positive number.
+        """
+
+    @abstractmethod
+    def backlog(self, node: int, backlog: Mapping[int, int], *, now_ns: int) -> None:
+        """The bytes waiting at a node for each destination, in full. A destination that is missing (or has 0) waits no more."""
+
+    @abstractmethod
+    def yielded(self, node: int, destination: int, slot: int, *, now_ns: int, backlog_bytes: int = 0) -> None:
+        """A node gives back the rest of a slot, with so much waiting now."""
+
+    @abstractmethod
+    def left(self, node: int, *, now_ns: int) -> None:
+        """Forgets a node, and all that was granted to it or towards it."""
+
+    @abstractmethod
+    def plan(self, *, now_ns: int, horizon_ns: int) -> Plan:
+        """What to grant and revoke, with starts from `now_ns` on and every event until `horizon_ns` foreseen."""
+
+    @abstractmethod
+    def next_event_ns(self) -> int | None:
+        """The time of the next event that is known beforehand; `plan` must have foreseen it by then. None: only a message
+        from outside can change anything."""
+
+
+class Weights:
+    """Weights by (node, destination): the pair's own, else its node's, else its destination's, else 1."""
+
+    def __init__(self) -> None:
+        self._weights: dict[tuple[int | None, int | None], float] = {}
+
+    def set(self, node: int | None, destination: int | None, weight: float) -> None:
+        """See `Policy.set_weight`."""
+        if not 0 < weight < float("inf"):
+            raise ValueError(f"weight must be a positive number, not {weight!r}")
+        self._weights[node, destination] = weight
+
+    def of(self, node: int, destination: int) -> float:
+        """The weight of a pair."""
+        if not self._weights:
+            return 1.0
+        for key in ((node, destination), (node, None), (None, destination)):
+            if key in self._weights:
+                return self._weights[key]
+        return self._weights.get((None, None), 1.0)
+
+
+class SlotNumbers:
+    """Numbers that grow, and start from the time: a policy that takes over from another gives out no number twice."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def take(self, now_ns: int) -> int:
+        """The next number."""
+        self._last = max(self._last + 1, now_ns)
+        return self._last

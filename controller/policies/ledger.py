@@ -1,0 +1,113 @@
+"""Who has which part of what until when: the bookings of links and hosts on a common timeline. Pure.
+
+A resource is a directed link (capacity and amounts in bit/s) or a host (capacity 1, every slot takes 1, as a node sends to one
+destination at a time). A booking takes an amount of several resources over [start, end).
+
+Slots are planned ahead, so a resource holds bookings that still run although their successors are booked already, and
+bookings that have not begun. `reserved` is the load at the frontier: after every end that was foreseen (`release`), with
+everything that was booked. It is the exact load from `settled_ns` on; before that, `peak` looks at the bookings one by one.
+
+Feasibility: a booking is made only where `peak` leaves room over all of its interval, and a booking only ever gets shorter,
+leaves, or moves to where `peak` leaves room: so at no instant is more booked than the capacity.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+Entry = tuple[int, int, int, T]
+"""(the pair's last turn, its node's last turn, the pair's number, the pair): smaller is served first."""
+
+
+class Booking(Generic[T]):
+    """A granted slot on the timeline. `takes` are its resources with the amount of each."""
+
+    __slots__ = ("end_ns", "number", "owner", "released", "start_ns", "takes")
+
+    def __init__(
+        self, number: int, owner: T, start_ns: int, end_ns: int, takes: tuple[tuple[Resource[T], int], ...]
+    ) -> None:
+        self.number = number
+        self.owner = owner
+        self.start_ns = start_ns
+        self.end_ns = end_ns
+        self.takes = takes
+        self.released = False
+        """Its end was foreseen: its amount may be booked by others from `end_ns` on."""
+
+    def book(self) -> None:
+        """Takes its amounts."""
+        for resource, amount in self.takes:
+            resource.bookings[self] = amount
+            if self.released:
+                resource.settled_ns = max(resource.settled_ns, self.start_ns, self.end_ns)
+            else:
+                resource.reserved += amount
+                if self.start_ns > resource.settled_ns:
+                    resource.settled_ns = self.start_ns
+
+    def release(self) -> None:
+        """Foresees its end."""
+        self.released = True
+        for resource, amount in self.takes:
+            resource.reserved -= amount
+            if self.end_ns > resource.settled_ns:
+                resource.settled_ns = self.end_ns
+
+    def remove(self) -> None:
+        """Gives its amounts back, whether or not they were used."""
+        for resource, amount in self.takes:
+            if resource.bookings.pop(self, None) is not None and not self.released:
+                resource.reserved -= amount
+
+    def fits(self, start_ns: int) -> bool:
+        """Whether it could be booked from `start_ns` on, as long as it is; not to be asked while it is booked."""
+        end_ns = start_ns + self.end_ns - self.start_ns
+        return all(
+            resource.peak(start_ns, end_ns) + amount <= resource.capacity for resource, amount in self.takes
+        )
+
+    def opportunities(self, now_ns: int) -> list[int]:
+        """The times from `now_ns` on at which it may begin to fit: now, and when something that is in its way ends."""
+        return opportunities((resource for resource, _ in self.takes), now_ns)
+
+
+class Resource(Generic[T]):
+    """A directed link or a host: what is booked of it, and the line of those who wait for it."""
+
+    __slots__ = ("bookings", "capacity", "reserved", "settled_ns", "waiting")
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.reserved = 0
+        self.settled_ns = 0
+        self.bookings: dict[Booking[T], int] = {}
+        self.waiting: dict[int, list[Entry[T]]] = {}
+        """Heaps of waiting pairs by the amount they need: when the first of a heap does not fit, none of it does."""
+
+    def peak(self, start_ns: int, end_ns: int) -> int:
+        """The most that is booked at any instant of [start, end)."""
+        live = [
+            (b.start_ns, b.end_ns, amount)
+            for b, amount in self.bookings.items()
+            if b.end_ns > start_ns and b.start_ns < end_ns
+        ]
+        instants = {start_ns}
+        instants.update(begin for begin, _, _ in live if begin > start_ns)
+        return max(sum(amount for begin, end, amount in live if begin <= at < end) for at in instants)
+
+    def park(self, need: int, entry: Entry[T]) -> None:
+        """Puts a pair in the line."""
+        line = self.waiting.get(need)
+        if line is None:
+            line = self.waiting[need] = []
+        heapq.heappush(line, entry)
+
+
+def opportunities(resources: Iterable[Resource[T]], now_ns: int) -> list[int]:
+    """`now_ns` and every later end of a booking of the resources, in time order. After the last, all of them are idle."""
+    ends = {b.end_ns for resource in resources for b in resource.bookings if b.end_ns > now_ns}
+    return [now_ns, *sorted(ends)]

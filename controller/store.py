@@ -1,0 +1,375 @@
+"""The store: what the controller's processes and its operators share, in Redis. An edge: Redis.
+
+Schema 1. Every key begins with `baton:`. A *document* is a hash {json, version, at_ns}: its value, a count
+of its publications since it appeared, and the wall-clock time (ns) of the last one.
+
+* baton:schema: hash {version: "1", incarnation}; never expires. The incarnation ends when the data is lost.
+* baton:fabric: document by the application; never expires: {"fabric": Fabric.to_dict(), "blocked": [[a, b]]}.
+* baton:ports: document by the application; 30 s: load and counters of switch ports.
+* baton:status: document by the coordinator; 5 s: epoch, policy, counts of slots and refusals.
+* baton:member:NODE: document by the coordinator; 10 s: one host with an agent.
+* baton:members: sorted set by the coordinator: node ids, scored by when (s) they were last published.
+* baton:policy: document by supervisor or operator; never expires: `CoordinatorSettings.changeable()`.
+* baton:override: string by the operator, "free" or "coordinate"; never expires.
+* baton:epoch: string by the coordinator: the last leader epoch given out; never expires.
+* baton:events: stream by everybody, the last 1,000: {kind, severity, text, fields (JSON)}.
+
+A change of document or override NAME (of any member: "members") is told on the channel
+`baton:changed:NAME`; the message says only that: data is read from the keys, so a lost message costs time
+and never truth.
+
+Redis may go and come back at any time. An operation that finds it gone raises StoreUnavailable; a later one
+simply works. When the data was lost meanwhile (another incarnation), each Store first publishes again what
+it published before.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import redis
+from redis.backoff import NoBackoff
+from redis.exceptions import AuthenticationError, ConnectionError, ReadOnlyError, RedisError, TimeoutError
+from redis.retry import Retry
+
+SCHEMA = "1"
+PREFIX = "baton:"
+EXPIRY_S = {"ports": 30, "status": 5, "member": 10}
+EVENTS_KEPT = 1_000
+SEVERITIES = ("debug", "info", "warning", "error")
+OVERRIDES = ("free", "coordinate")
+ANSWER_S = 2.0
+"""How long an answer of Redis is waited for."""
+
+T = TypeVar("T")
+
+# Both halves are below 2^53, so Lua's doubles are exact.
+NEXT_EPOCH = """
+local epoch = math.max((tonumber(redis.call('GET', KEYS[1])) or 0) + 1, tonumber(ARGV[1]))
+redis.call('SET', KEYS[1], string.format('%.0f', epoch))
+return epoch
+"""
+
+
+class StoreUnavailable(Exception):
+    """Redis can't be used just now. The text names the store, what happened and the remedy."""
+
+
+class Store:
+    """One process's access to the store at a URL (unix://PATH, redis://HOST:PORT/DB, rediss://). Safe to
+    share by threads.
+
+    Making one does not connect: every operation does, when needed, and raises StoreUnavailable when it can't.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Raises StoreUnavailable: the URL is not one of Redis."""
+        self.url = url
+        try:
+            # Any: redis-py types one class for its blocking and its asyncio client, so every answer is also
+            # an awaitable.
+            self._redis: Any = redis.Redis.from_url(
+                url,
+                decode_responses=True,
+                retry=Retry(NoBackoff(), 0),
+                socket_timeout=ANSWER_S,
+                socket_connect_timeout=ANSWER_S,
+                health_check_interval=5,
+            )
+        except ValueError as error:
+            raise StoreUnavailable(
+                f"store {redacted(url)}: {error}; write unix:///PATH or redis://HOST:PORT/DB"
+            ) from None
+        self._lock = threading.RLock()
+        self._incarnation: str | None = None
+        self._schema_checked = False
+        self._republished = False
+        self._published: dict[tuple[str, str], dict[str, Any]] = {}
+
+    # -- documents -----------------------------------------------------------------------------------------
+
+    def publish_fabric(self, fabric: dict[str, Any]) -> None:
+        """Publishes the fabric with its active tree."""
+        self._publish("fabric", "", fabric)
+
+    def fabric(self) -> dict[str, Any] | None:
+        """The fabric last published, or None."""
+        return self._document("fabric")
+
+    def publish_ports(self, ports: dict[str, Any]) -> None:
+        """Publishes the load of the switches' ports; void after 30 s."""
+        self._publish("ports", "", ports)
+
+    def ports(self) -> dict[str, Any] | None:
+        """The load of the switches' ports, or None when nobody has measured it lately."""
+        return self._document("ports")
+
+    def publish_status(self, status: dict[str, Any]) -> None:
+        """Publishes the coordinator's status; void after 5 s, so that it says that a coordinator lives."""
+        self._publish("status", "", status)
+
+    def status(self) -> dict[str, Any] | None:
+        """The coordinator's status, or None when no coordinator has spoken lately."""
+        return self._document("status")
+
+    def set_policy(self, policy: dict[str, Any]) -> None:
+        """Publishes what the coordinator shall take over: field names and values of
+        `CoordinatorSettings.changeable`."""
+        self._publish("policy", "", policy)
+
+    def policy(self) -> dict[str, Any] | None:
+        """The policy last set, or None."""
+        return self._document("policy")
+
+    def publish_member(self, node: int, member: dict[str, Any]) -> None:
+        """Publishes one host with an agent; void after 10 s."""
+        self._publish("member", str(node), member)
+
+    def forget_member(self, node: int) -> None:
+        """Removes a host that left."""
+        with self._lock:
+            self._published.pop(("member", str(node)), None)
+
+        def remove(pipe: Any) -> None:  # noqa: ANN401 -- see __init__
+            pipe.delete(f"{PREFIX}member:{node}")
+            pipe.zrem(PREFIX + "members", str(node))
+            pipe.publish(PREFIX + "changed:members", "members")
+
+        self._write(remove)
+
+    def members(self) -> dict[int, dict[str, Any]]:
+        """The hosts with an agent that were published lately, by node id."""
+
+        def read(client: Any) -> dict[int, dict[str, Any]]:  # noqa: ANN401 -- see __init__
+            nodes = sorted(map(int, client.zrange(PREFIX + "members", 0, -1)))
+            with client.pipeline(transaction=False) as pipe:
+                for node in nodes:
+                    pipe.hget(f"{PREFIX}member:{node}", "json")
+                texts = pipe.execute()
+            return {
+                node: json.loads(text) for node, text in zip(nodes, texts, strict=True) if text is not None
+            }
+
+        return self._call(read)
+
+    def version(self, name: str) -> int:
+        """How often a document was published since it appeared; 0 when it isn't there."""
+        return int(self._call(lambda client: client.hget(PREFIX + name, "version")) or 0)
+
+    # -- override, epoch, events ---------------------------------------------------------------------------
+
+    def set_override(self, override: str) -> None:
+        """Opens every gate ("free"), or lets the policy decide again ("coordinate"). Raises ValueError:
+        another word."""
+        if override not in OVERRIDES:
+            raise ValueError(f"override: {override!r} is not one of {', '.join(OVERRIDES)}")
+
+        def write(pipe: Any) -> None:  # noqa: ANN401 -- see __init__
+            pipe.set(PREFIX + "override", override)
+            pipe.publish(PREFIX + "changed:override", "override")
+
+        with self._lock:
+            self._published[("override", "")] = {"override": override}
+        self._write(write)
+
+    def override(self) -> str | None:
+        """The operator's override; None when none was ever set, which is to coordinate."""
+        value: str | None = self._call(lambda client: client.get(PREFIX + "override"))
+        return value
+
+    def next_epoch(self) -> int:
+        """A leader epoch greater than every one before: max(stored + 1, seconds since 1970). It grows even
+        if the store was lost, as long as leaders change less than once a second on average."""
+        return int(self._call(lambda client: client.eval(NEXT_EPOCH, 1, PREFIX + "epoch", int(time.time()))))
+
+    def publish_event(self, kind: str, severity: str, text: str, **fields: Any) -> None:  # noqa: ANN401 -- any JSON
+        """Adds to the last 1,000 events. Severity is one of SEVERITIES, else ValueError; fields are JSON
+        values."""
+        if severity not in SEVERITIES:
+            raise ValueError(f"severity: {severity!r} is not one of {', '.join(SEVERITIES)}")
+        entry = {"kind": kind, "severity": severity, "text": text, "fields": json.dumps(fields)}
+
+        def write(pipe: Any) -> None:  # noqa: ANN401 -- see __init__
+            pipe.xadd(PREFIX + "events", entry, maxlen=EVENTS_KEPT, approximate=False)
+            pipe.publish(PREFIX + "changed:events", "events")
+
+        self._write(write)
+
+    def events(self, count: int = 100) -> list[dict[str, Any]]:
+        """The last events, oldest first: id, at_ms (wall clock), kind, severity, text and the event's own
+        fields."""
+        entries = self._call(lambda client: client.xrevrange(PREFIX + "events", count=count))
+        return [
+            json.loads(entry["fields"])
+            | {"id": number, "at_ms": int(number.partition("-")[0])}
+            | {name: entry[name] for name in ("kind", "severity", "text")}
+            for number, entry in reversed(entries)
+        ]
+
+    # -- changes and presence ------------------------------------------------------------------------------
+
+    def subscribe(self, names: Sequence[str]) -> Iterator[str]:
+        """The names of documents (or "members", "override", "events") as they change, for ever.
+
+        Each name comes once at the start, when the subscription stands: what came before it must be read.
+        Raises StoreUnavailable when Redis goes; subscribe again to go on.
+        """
+        channels = {f"{PREFIX}changed:{name}": name for name in names}
+        pubsub = self._redis.pubsub()
+        try:
+            pubsub.subscribe(*channels)
+            standing = 0
+            while True:
+                message = pubsub.get_message(timeout=1.0)
+                if message is None:
+                    continue
+                if message["type"] == "subscribe":
+                    standing += 1
+                    if standing == len(channels):
+                        yield from names
+                elif message["type"] == "message":
+                    yield channels[message["channel"]]
+        except RedisError as error:
+            raise self._unavailable(error) from None
+        finally:
+            pubsub.close()
+
+    def wait(self, timeout_s: float) -> None:
+        """Returns when the store answers; raises StoreUnavailable when it hasn't in time."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                self._call(lambda client: client.ping())
+                return
+            except StoreUnavailable:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(0.01)
+
+    def republish(self) -> None:
+        """Publishes again what this Store published, if the store has lost its data since; else does
+        nothing."""
+
+        def look(client: Any) -> None:  # noqa: ANN401 -- see __init__
+            client.ping()  # a connection that was lost is what tells
+            self._republish_if_lost(client)
+
+        self._call(look)
+
+    def close(self) -> None:
+        """Drops the connections."""
+        self._redis.close()
+
+    # -- the way to Redis ----------------------------------------------------------------------------------
+
+    def _publish(self, name: str, item: str, value: dict[str, Any]) -> None:
+        with self._lock:
+            self._published[(name, item)] = value
+        self._write(lambda pipe: _put(pipe, name, item, value))
+
+    def _document(self, name: str) -> dict[str, Any] | None:
+        text = self._call(lambda client: client.hget(PREFIX + name, "json"))
+        document: dict[str, Any] | None = None if text is None else json.loads(text)
+        return document
+
+    def _write(self, fill: Callable[[Any], None]) -> None:
+        """Fills one transaction and executes it, after what was published before if the store has lost
+        that."""
+
+        def write(client: Any) -> None:  # noqa: ANN401 -- see __init__
+            self._republish_if_lost(client)
+            with client.pipeline(transaction=True) as pipe:
+                fill(pipe)
+                pipe.execute()
+
+        self._call(write)
+
+    def _republish_if_lost(self, client: Any) -> None:  # noqa: ANN401 -- see __init__
+        with self._lock:
+            if self._republished:
+                return
+            with client.pipeline(transaction=True) as pipe:
+                pipe.hsetnx(PREFIX + "schema", "version", SCHEMA)
+                pipe.hsetnx(PREFIX + "schema", "incarnation", uuid.uuid4().hex)
+                pipe.hget(PREFIX + "schema", "incarnation")
+                incarnation = pipe.execute()[2]
+            if self._incarnation not in (None, incarnation):
+                with client.pipeline(transaction=True) as pipe:
+                    for (name, item), value in self._published.items():
+                        if name == "override":
+                            pipe.set(PREFIX + "override", value["override"])
+                        else:
+                            _put(pipe, name, item, value)
+                    pipe.execute()
+            self._incarnation = incarnation
+            self._republished = True
+
+    def _call(self, work: Callable[[Any], T]) -> T:
+        """Does `work` with the client; once more when the connection proved to be one that Redis had closed
+        meanwhile."""
+        for attempt in (1, 2):
+            try:
+                if not self._schema_checked:
+                    self._check_schema()
+                return work(self._redis)
+            except (ConnectionError, ReadOnlyError) as error:
+                self._schema_checked = self._republished = False
+                # A server that was demoted to read-only keeps its connections: only a fresh one finds the
+                # new master.
+                self._redis.connection_pool.disconnect(inuse_connections=False)
+                if attempt == 2 or isinstance(error, AuthenticationError):
+                    raise self._unavailable(error) from None
+            except RedisError as error:
+                self._schema_checked = self._republished = False
+                raise self._unavailable(error) from None
+        raise AssertionError("not reached")
+
+    def _check_schema(self) -> None:
+        found = self._redis.hget(PREFIX + "schema", "version")
+        if found not in (None, SCHEMA):
+            raise StoreUnavailable(
+                f"store {redacted(self.url)} holds schema {found}, this Baton speaks {SCHEMA}: "
+                "run the same version everywhere, or set store to another database"
+            )
+        self._schema_checked = True
+
+    def _unavailable(self, error: RedisError) -> StoreUnavailable:
+        if isinstance(error, AuthenticationError):
+            why, remedy = "refused the password", "put it into the store's URL"
+        elif isinstance(error, TimeoutError):
+            why, remedy = f"did not answer in {ANSWER_S:g} s", "see whether its machine is overloaded or gone"
+        elif isinstance(error, ReadOnlyError):
+            why, remedy = "is read-only", "name the master in the store's URL"
+        elif isinstance(error, ConnectionError):
+            why, remedy = f"can't be reached ({error})", "see that it runs, and the store's URL"
+        else:
+            why, remedy = f"refused a command ({error})", "see its log"
+        return StoreUnavailable(f"store {redacted(self.url)} {why}: {remedy}")
+
+
+def redacted(url: str) -> str:
+    """The URL without its password, for messages."""
+    password = urlsplit(url).password
+    return url.replace(f":{password}@", ":***@") if password else url
+
+
+def _put(pipe: Any, name: str, item: str, value: dict[str, Any]) -> None:  # noqa: ANN401 -- see Store.__init__
+    """Writes one document into a transaction: value, version, time, expiry, index and notification."""
+    key = f"{PREFIX}{name}:{item}" if item else PREFIX + name
+    now_ns = time.time_ns()
+    pipe.hset(key, mapping={"json": json.dumps(value, separators=(",", ":")), "at_ns": now_ns})
+    pipe.hincrby(key, "version", 1)
+    if name in EXPIRY_S:
+        pipe.expire(key, EXPIRY_S[name])
+    channel = name
+    if name == "member":
+        now_s, channel = now_ns / 1e9, "members"
+        pipe.zadd(PREFIX + "members", {item: now_s})
+        pipe.zremrangebyscore(PREFIX + "members", "-inf", now_s - EXPIRY_S["member"])
+    pipe.publish(f"{PREFIX}changed:{channel}", channel)

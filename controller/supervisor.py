@@ -1,0 +1,365 @@
+"""Starts the controller side, keeps it running, and takes a changed configuration into use. An edge:
+processes, files.
+
+One process supervises Redis (if private), the OpenFlow application and the coordinator. It does nothing for
+a slice or a packet: it waits for a child's end, a signal, or a changed file. A child that is killed is back
+within milliseconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import socket
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from controller import preflight, redis_server, runstate
+from controller.config import Config, ConfigError, load
+from controller.preflight import CannotStart
+from controller.runstate import RunState
+from controller.services import Service, ServiceFailed, Services
+from controller.settings import CoordinatorSettings, OpenFlowSettings
+from controller.store import EVENTS_KEPT, Store, StoreUnavailable
+
+log = logging.getLogger("baton.supervisor")
+
+LOOK_S = 0.25
+"""How often the configuration file is looked at."""
+START_S = 20.0
+LOG_FORMAT = "%(asctime)s %(name)s %(levelname)s %(message)s"
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+REDIS, OPENFLOW, COORDINATOR = "redis", "openflow", "coordinator"
+
+
+class Supervisor:
+    """The controller side of one run directory: `start` brings it up, `run` keeps it up, `close` ends it."""
+
+    def __init__(self, path: Path | None, *, framework: str | None = None, owner: int = 0) -> None:
+        """Reads the configuration (None: all defaults). Raises ConfigError.
+
+        `framework` is taken instead of the file's. `owner` is the OpenFlow application when it was started
+        by hand: none is started then, and everything ends with it.
+        """
+        self.path = path
+        self._framework = framework
+        self.config = config = self._load()
+        self.run_dir = config.run_dir
+        self.store_url = config.store or redis_server.url(config.run_dir)
+        self.store = Store(self.store_url)
+        self._with_openflow = not owner
+        self._owner = owner
+        self._services = Services()
+        self._untold: deque[tuple[str, str, str]] = deque(maxlen=EVENTS_KEPT)
+        self._stopping = self._reload_asked = False
+        self._seen = self._stamp()
+        self._state: RunState | None = None
+        self._woken, self._wake = socket.socketpair()
+        self._woken.setblocking(False)
+        self._wake.setblocking(False)
+
+    # -- up and down ---------------------------------------------------------------------------------------
+
+    def start(self, *, log_to_file: bool = False) -> None:
+        """Returns when everything works. The log may go to a file in the run directory, too.
+
+        Raises:
+            CannotStart: something is missing, or a process ended at once; nothing is left running.
+        """
+        made = preflight.claim_run_dir(self.run_dir)
+        if log_to_file:
+            handler = logging.FileHandler(self.run_dir / "supervisor.log")
+            handler.setFormatter(logging.Formatter(LOG_FORMAT))
+            logging.getLogger().addHandler(handler)
+        self._state = RunState(
+            supervisor=preflight.own_identity(),
+            config=str(self.path or ""),
+            store=self.store_url,
+            made_run_dir=made,
+        )
+        self._save()
+        try:
+            self._bring_up()
+        except BaseException:
+            self.close(keep_logs=True)
+            raise
+
+    def _bring_up(self) -> None:
+        config = self.config
+        preflight.check_listen(config, self._with_openflow)
+        control_mac = preflight.check_coordinator(config)
+        if config.store is None:
+            try:
+                self._run(REDIS, redis_server.configure(self.run_dir), {})
+            except redis_server.RedisMissing as error:
+                raise CannotStart(f"store: {error}") from None
+        self._wait(self._store_answers, f"the store at {self.store_url} does not answer")
+        self._write_settings()
+        environment = self._environment(control_mac)
+        self._update(environment=environment)
+        if self._with_openflow:
+            self._run_openflow(environment)
+            address, port = config.openflow.listen
+            self._wait(lambda: preflight.listening(port), f"nothing listens on {address}:{port} for switches")
+        if config.coordinator is not None:
+            self._run_coordinator(config.coordinator.netns)
+            self._wait(self._coordinator_reports, "the coordinator does not report to the store")
+        else:
+            log.warning("no coordinator section in the configuration: forwarding only, nobody is coordinated")
+        self._update(ready=True)
+        self._tell("up", "info", "the controller side is up")
+
+    def run(self) -> None:
+        """Keeps everything running until `stop` is called."""
+        while not self._stopping:
+            ended, changed = self._services.turn(LOOK_S, self._woken)
+            self._drain()
+            if changed:
+                self._save()
+            for service in ended:
+                self._tell("restart", "error", f"{service.name} {service.last_exit}; it is started again")
+            self._tell_store()
+            if self._reload_asked or self._stamp() != self._seen:
+                self._reload()
+            if self._owner and os.getppid() != self._owner:
+                log.info("the process that started this one has ended")
+                self.stop()
+
+    def stop(self) -> None:
+        """Ends `run` soon."""
+        self._stopping = True
+        self._poke()
+
+    def reload_soon(self) -> None:
+        """Has `run` read the configuration again."""
+        self._reload_asked = True
+        self._poke()
+
+    def _poke(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._wake.send(b"!")
+
+    def _drain(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._woken.recv(64)
+
+    def close(self, *, keep_logs: bool = False) -> None:
+        """Stops the children, last started first, and removes what was made; logs as `baton down` decides."""
+        self._services.stop_all()
+        self.store.close()
+        self._woken.close()
+        self._wake.close()
+        if self._state is not None:
+            runstate.remove(self.run_dir, self._state, keep_logs=keep_logs)
+            self._state = None
+
+    # -- children ------------------------------------------------------------------------------------------
+
+    def _run(
+        self, name: str, command: list[str], environment: dict[str, str], netns: str | None = None
+    ) -> None:
+        environment = {"PYTHONPATH": str(REPOSITORY), "PYTHONUNBUFFERED": "1", **environment}
+        self._services.run(Service(name, command, environment, self.run_dir / f"{name}.log", netns))
+        self._save()
+
+    def _run_openflow(self, environment: dict[str, str]) -> None:
+        address, port = self.config.openflow.listen
+        listen = ["--listen-host", address, "--listen-port", str(port)]
+        command = [sys.executable, "-m", "controller.framework", self.config.openflow.framework, *listen]
+        self._run(OPENFLOW, command, environment)
+
+    def _run_coordinator(self, netns: str | None) -> None:
+        command = [sys.executable, "-m", "controller.coordinator", "--config", str(self._coordinator_file)]
+        self._run(COORDINATOR, command, {}, netns)
+
+    def _wait(self, condition: Callable[[], bool], otherwise: str) -> None:
+        try:
+            works = self._services.wait(lambda: self._stopping or condition(), START_S)
+        except ServiceFailed as error:
+            raise CannotStart(str(error)) from None
+        if self._stopping:
+            raise CannotStart("stopped while starting")
+        if works:
+            return
+        raise CannotStart(f"{otherwise} after {START_S:g} s; see the logs in {self.run_dir}")
+
+    def _store_answers(self) -> bool:
+        try:
+            self.store.wait(0)
+        except StoreUnavailable as error:
+            if REDIS in self._services:
+                return False
+            raise CannotStart(str(error)) from None
+        return True
+
+    def _coordinator_reports(self) -> bool:
+        process = self._services[COORDINATOR].process
+        with contextlib.suppress(StoreUnavailable):
+            status = self.store.status()
+            return process is not None and status is not None and status.get("pid") == process.pid
+        return False
+
+    # -- what the children are told ------------------------------------------------------------------------
+
+    @property
+    def _coordinator_file(self) -> Path:
+        return self.run_dir / runstate.COORDINATOR_FILE
+
+    @property
+    def _openflow_file(self) -> Path:
+        return self.run_dir / runstate.OPENFLOW_FILE
+
+    def _settings(self, config: Config) -> tuple[CoordinatorSettings | None, OpenFlowSettings]:
+        fabric = self.run_dir / runstate.FABRIC_FILE if isinstance(config.fabric, dict) else None
+        if isinstance(config.fabric, str):
+            fabric = Path(config.fabric)
+        return config.coordinator_settings(self.store_url), config.openflow_settings(fabric)
+
+    def _write_settings(self) -> None:
+        """Writes the settings' files and tells the store the policy."""
+        coordinator, openflow = self._settings(self.config)
+        if isinstance(self.config.fabric, dict):
+            runstate.write_whole(self.run_dir / runstate.FABRIC_FILE, json.dumps(self.config.fabric))
+        runstate.write_whole(self._openflow_file, openflow.to_json())
+        if coordinator is not None:
+            runstate.write_whole(self._coordinator_file, coordinator.to_json())
+            with contextlib.suppress(StoreUnavailable):
+                self.store.set_policy(coordinator.changeable())
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the OpenFlow application reads, once `start` has returned."""
+        return self._state.environment if self._state is not None else {}
+
+    def _environment(self, control_mac: str) -> dict[str, str]:
+        environment = {
+            "BATON_SUPERVISED": "1",
+            "BATON_CONFIG": str(self._openflow_file),
+            "BATON_REDIS": self.store_url,
+        }
+        if self.config.coordinator is not None:
+            environment["BATON_CONTROL_PORT"] = self.config.coordinator.attachment
+            environment["BATON_CONTROL_MAC"] = control_mac
+        return environment
+
+    # -- reloading -----------------------------------------------------------------------------------------
+
+    def _load(self) -> Config:
+        config = load(self.path) if self.path is not None else Config.model_validate({})
+        if self._framework is not None:
+            openflow = config.openflow.model_copy(update={"framework": self._framework})
+            config = config.model_copy(update={"openflow": openflow})
+        return config
+
+    def _stamp(self) -> tuple[int, ...]:
+        """Changes when the configuration file does."""
+        try:
+            stat = self.path.stat() if self.path else None
+        except OSError:
+            return (0,)
+        return (stat.st_mtime_ns, stat.st_size, stat.st_ino) if stat else ()
+
+    def _reload(self) -> None:
+        """Takes the file as it is now into use, or keeps what is in use and says why."""
+        self._reload_asked = False
+        self._seen = self._stamp()
+        if self.path is None:
+            return
+        try:
+            config = self._load()
+            if (config.run_dir, config.store) != (self.config.run_dir, self.config.store):
+                raise CannotStart(
+                    "run_dir and store can't change while this runs: `baton down`, then `baton up`"
+                )
+            if self._with_openflow and config.openflow.listen != self.config.openflow.listen:
+                preflight.check_listen(config, True)
+            control_mac = preflight.check_coordinator(config)
+        except (ConfigError, CannotStart) as error:
+            self._update(config_error=str(error))
+            self._tell("config", "error", f"configuration not taken over, the last good one stays: {error}")
+            return
+        self._take_over(config, control_mac)
+
+    def _take_over(self, config: Config, control_mac: str) -> None:
+        before, self.config = self.config, config
+        old, new = self._settings(before), self._settings(config)
+        self._write_settings()
+        environment = self._environment(control_mac)
+        self._update(config_error="", environment=environment)
+        restarted = []
+        if self._with_openflow and (
+            new[1] != old[1] or config.fabric != before.fabric or self._moved(before)
+        ):
+            self._run_openflow(environment)
+            restarted.append(OPENFLOW)
+        if self._coordinator_needs_restart(before, old[0], new[0]):
+            self._services.stop(COORDINATOR)
+            if config.coordinator is not None:
+                self._run_coordinator(config.coordinator.netns)
+                restarted.append(COORDINATOR)
+        self._save()
+        names = f"; restarted {' and '.join(restarted)}" if restarted else ""
+        changed = ", ".join(_differences(before, config)) or "nothing"
+        self._tell("config", "info", f"configuration reloaded, changed: {changed}{names}")
+
+    def _moved(self, before: Config) -> bool:
+        """Whether the coordinator is attached elsewhere now."""
+        now, then = self.config.coordinator, before.coordinator
+        return (now and (now.attachment, now.interface)) != (then and (then.attachment, then.interface))
+
+    def _coordinator_needs_restart(
+        self, before: Config, old: CoordinatorSettings | None, new: CoordinatorSettings | None
+    ) -> bool:
+        if old is None or new is None:
+            return old is not new
+        assert before.coordinator is not None and self.config.coordinator is not None
+        return bool(old.needs_restart(new)) or before.coordinator.netns != self.config.coordinator.netns
+
+    # -- telling -------------------------------------------------------------------------------------------
+
+    def _tell(self, kind: str, severity: str, text: str) -> None:
+        log.log(logging.ERROR if severity == "error" else logging.INFO, "%s", text)
+        self._untold.append((kind, severity, text))
+        self._tell_store()
+
+    def _tell_store(self) -> None:
+        """Tells the store what it has not heard, and what it has lost; when it is away, another time."""
+        with contextlib.suppress(StoreUnavailable):
+            self.store.republish()
+            while self._untold:
+                self.store.publish_event(*self._untold[0])
+                self._untold.popleft()
+
+    def _update(self, **changes: object) -> None:
+        assert self._state is not None
+        self._state = replace(self._state, **changes)  # type: ignore[arg-type]  # names are checked by replace itself
+        self._save()
+
+    def _save(self) -> None:
+        assert self._state is not None
+        self._state = replace(
+            self._state,
+            services={service.name: service.identity for service in self._services},
+            restarts={service.name: service.restarts for service in self._services},
+        )
+        runstate.save(self.run_dir, self._state)
+
+
+def _differences(before: Config, after: Config) -> Iterator[str]:
+    """The names of the fields that differ, as in the file."""
+    for name, info in type(after).model_fields.items():
+        old, new = getattr(before, name), getattr(after, name)
+        if old == new:
+            continue
+        if type(old) is not type(new) or not hasattr(new, "model_fields"):
+            yield info.alias or name
+            continue
+        for inner, inner_info in type(new).model_fields.items():
+            if getattr(old, inner) != getattr(new, inner):
+                yield f"{name}.{inner_info.alias or inner}"

@@ -1,0 +1,149 @@
+"""A box: one command in network, PID and mount namespaces of its own. An edge: makes namespaces, mounts, processes.
+
+Everything emulated lives in a box. When it ends, in whatever way (return, Ctrl-C, SIGTERM, kill -9 of any part of it), the
+kernel ends every process in it and removes every interface, switch and namespace; the machine's own network is never touched.
+A box has its own /run (a tmpfs), so `ip netns` names, sockets and pid files never meet those of another box.
+
+    python -m emulation.box -- COMMAND [ARGUMENT...]
+
+The processes: the caller waits and passes signals on; util-linux `unshare` makes the namespaces and dies with the caller
+(PR_SET_PDEATHSIG); inside, this file runs as PID 1, mounts, starts the command, reaps. This file imports the standard library
+only, for it is run by its path.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import termios
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+MARKER = "BATON_BOX"  # in the environment: the PID namespace of the box that set it
+_AS_INIT = "--as-init"
+_PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+_WAITED_FOR = (*_PASSED_ON, signal.SIGCHLD)
+_TOOLS = ("unshare", "setpriv", "mount", "ip")
+
+
+def inside() -> bool:
+    """Whether this process runs in a box: the marker alone could be inherited from a box that this process has left."""
+    return os.environ.get(MARKER) == _pid_namespace()
+
+
+def enter(argv: Sequence[str]) -> None:
+    """Returns inside a box. Outside, runs `argv` (this program again) in a new one and raises SystemExit with its status."""
+    if not inside():
+        raise SystemExit(run(argv))
+
+
+def run(argv: Sequence[str]) -> int:
+    """Runs a command in a new box.
+
+    Returns:
+        its exit status; 128 + n if signal n ended it.
+
+    Raises:
+        SystemExit: the box can't be made; says what to do.
+    """
+    if os.geteuid() != 0:
+        raise SystemExit("box: namespaces need root; run it as root (sudo)")
+    if missing := [tool for tool in _TOOLS if shutil.which(tool) is None]:
+        raise SystemExit(f"box: {', '.join(missing)} not found; install the packages util-linux and iproute2")
+    command = ["setpriv", "--pdeathsig", "KILL", "--"]
+    command += ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]
+    # By path and isolated: works from any directory, and nothing of the caller's PYTHONPATH reaches PID 1.
+    command += [sys.executable, "-I", str(Path(__file__).resolve()), _AS_INIT, *argv]
+    terminal = termios.tcgetattr(sys.stdin) if sys.stdin and sys.stdin.isatty() else None
+    sys.stdout.flush()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)
+    try:
+        unshare = os.posix_spawnp(command[0], command, os.environ, setsigmask=before)
+        return _wait(unshare, lambda number: _signal_init(unshare, number), reap=unshare)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if terminal is not None:  # whatever was killed inside may have left it raw
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, terminal)
+
+
+def _wait(child: int, forward: Callable[[int], None], reap: int) -> int:
+    """Waits until `child` ends, reaping what `reap` names (as waitpid), handing on signals sent to this process alone."""
+    while True:
+        arrived = signal.sigwaitinfo(_WAITED_FOR)
+        if arrived.si_signo != signal.SIGCHLD:
+            # Positive codes are the kernel's: a terminal's Ctrl-C has reached the whole foreground group already.
+            if arrived.si_code <= 0:
+                forward(arrived.si_signo)
+            continue
+        while True:
+            try:
+                pid, status = os.waitpid(reap, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            if pid == child and (os.WIFEXITED(status) or os.WIFSIGNALED(status)):
+                code = os.waitstatus_to_exitcode(status)
+                return code if code >= 0 else 128 - code
+
+
+def _signal_init(unshare: int, number: int) -> None:
+    # unshare itself blocks SIGTERM and SIGINT; its only child is PID 1 of the box.
+    for child in Path(f"/proc/{unshare}/task/{unshare}/children").read_text().split():
+        os.kill(int(child), number)
+
+
+def _init(argv: Sequence[str]) -> int:
+    """PID 1 of the box."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)
+    _prepare()
+    environment = {**os.environ, MARKER: _pid_namespace()}
+    try:
+        child = os.posix_spawnp(argv[0], argv, environment, setsigmask=())
+    except OSError as error:
+        print(f"box: {argv[0]}: {error.strerror}", file=sys.stderr)
+        return 127
+    return _wait(child, lambda number: os.kill(child, number), reap=-1)
+
+
+def _prepare() -> None:
+    """A /sys that shows the new network namespace, a private /run and BPF file system, the loopback up."""
+    _mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run")
+    old, groups = Path("/run/old-sys"), Path("/sys/fs/cgroup")
+    for directory in (old, Path("/run/netns"), Path("/run/lock")):
+        directory.mkdir()
+    _mount("--rbind", "/sys", str(old))
+    _mount("-t", "sysfs", "sysfs", "/sys")
+    if groups.is_dir():
+        _mount("--rbind", str(old / "fs/cgroup"), str(groups))
+    if Path("/sys/fs/bpf").is_dir():
+        _mount("-t", "bpf", "bpf", "/sys/fs/bpf")
+    subprocess.run(["umount", "--recursive", "--lazy", old], check=True)
+    old.rmdir()
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+
+
+def _mount(*arguments: str) -> None:
+    subprocess.run(["mount", *arguments], check=True)
+
+
+def _pid_namespace() -> str:
+    return str(Path("/proc/self/ns/pid").readlink())
+
+
+def main() -> int:
+    """`python -m emulation.box -- COMMAND...`"""
+    argv = sys.argv[1:]
+    if argv[:1] == [_AS_INIT]:
+        return _init(argv[1:])
+    argv = argv[1:] if argv[:1] == ["--"] else argv
+    if not argv:
+        raise SystemExit("usage: python -m emulation.box -- COMMAND [ARGUMENT...]")
+    return run(argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

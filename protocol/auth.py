@@ -1,0 +1,147 @@
+"""Who may be believed: replay windows and the guard that every received frame passes. Pure; `Key` is in
+`key`.
+
+The rules are in PROTOCOL.md, "Epochs and replays"; the window is RFC 4303's (section 3.4.3), over 64-bit
+numbers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from protocol.key import Key, KeyFileError
+from protocol.messages import COORDINATOR, HEARTBEAT_MAC, Cause, Frame, Refused, decode
+
+__all__ = ["Guard", "Key", "KeyFileError", "ReplayWindow"]
+
+WINDOW = 64
+_ALL_SEEN = (1 << WINDOW) - 1
+
+
+class ReplayWindow:
+    """The sequence numbers seen of one sender: the highest, and which of the 63 below it."""
+
+    __slots__ = ("_seen", "highest")
+
+    def __init__(self, highest: int = -1) -> None:
+        """`highest`: this number and all below it count as seen."""
+        self.highest = highest
+        self._seen = _ALL_SEEN
+
+    def accept(self, sequence: int) -> bool:
+        """Whether the number is new; it is seen from now on. Numbers older than the window are never new."""
+        ahead = sequence - self.highest
+        if ahead > 0:
+            # A long way ahead all numbers in the window are new: they lie above all that was ever seen.
+            self._seen = (self._seen << ahead | 1) & _ALL_SEEN if ahead < WINDOW else 1
+            self.highest = sequence
+            return True
+        bit = 1 << -ahead if ahead > -WINDOW else 0
+        if not bit or self._seen & bit:
+            return False
+        self._seen |= bit
+        return True
+
+
+class Guard:
+    """Takes frames that are authentic, of this epoch, new, from whom we listen to and meant for us; counts
+    the rest by cause.
+
+    A member's guard hears the leader only and follows it to a higher epoch. A leader's guard hears members
+    only, of exactly its own epoch. Sequence numbers are remembered for each (sender, source address), in
+    bounded memory: of the least recently begun `senders` only the highest number is kept, and of the oldest
+    of these only the highest of all. So whoever is forgotten, nothing once accepted is accepted again in that
+    epoch.
+    """
+
+    def __init__(
+        self,
+        key: Key,
+        *,
+        epoch: int = 0,
+        leader: bool = False,
+        address: bytes | None = None,
+        senders: int = 4096,
+        remembered: int = 65536,
+    ) -> None:
+        """`address`: our MAC address, to refuse what is addressed to others; None where the caller looks at
+        that.
+        """
+        self.epoch = epoch
+        self.leader = leader
+        self.accepted = 0
+        self.refused: Counter[Cause] = Counter()
+        self._key = key
+        self._address = address
+        self._senders = senders
+        self._remembered = remembered
+        self._windows: dict[tuple[int, bytes], ReplayWindow] = {}
+        self._highest: dict[tuple[int, bytes], int] = {}
+        self._floor = -1
+
+    def accept(self, frame: bytes) -> Frame | None:
+        """The frame's content, or None: refused and counted."""
+        try:
+            content = decode(frame, self._key)
+        except Refused as refusal:
+            self.refused[refusal.cause] += 1
+            return None
+        cause = self._doubt(content)
+        if cause is not None:
+            self.refused[cause] += 1
+            return None
+        self.accepted += 1
+        return content
+
+    def _doubt(self, content: Frame) -> Cause | None:
+        destination, source, sender, epoch, sequence, _ = content
+        if destination != self._address and self._address is not None and destination != HEARTBEAT_MAC:
+            return Cause.NOT_OURS
+        if epoch < self.epoch:
+            return Cause.OLD_EPOCH
+        if self.leader:
+            if epoch > self.epoch:
+                return Cause.FUTURE_EPOCH
+            if sender == COORDINATOR:
+                return Cause.NOT_LEADER
+        elif sender != COORDINATOR:
+            return Cause.NOT_LEADER
+        elif epoch > self.epoch:
+            self.adopt(epoch)
+        window = self._windows.get((sender, source)) or self._begin((sender, source))
+        return None if window.accept(sequence) else Cause.REPLAY
+
+    def refuse(self, cause: Cause) -> None:
+        """Counts a refusal; also for what only the caller can see (UNKNOWN_SENDER, CLOCK)."""
+        self.refused[cause] += 1
+
+    def adopt(self, epoch: int) -> None:
+        """Takes a leader's epoch: lower ones are refused from now on, so their sequence numbers can be
+        forgotten.
+
+        Raises ValueError: lower than the present epoch.
+        """
+        if epoch < self.epoch:
+            raise ValueError(f"epoch: {epoch} must not be less than {self.epoch}; epochs only grow")
+        if epoch > self.epoch:
+            self.epoch = epoch
+            self._windows.clear()
+            self._highest.clear()
+            self._floor = -1
+
+    def forget(self, sender: int) -> None:
+        """Frees the windows of a node that left; what it sent stays refused."""
+        for identity in [identity for identity in self._windows if identity[0] == sender]:
+            self._end(identity)
+
+    def _begin(self, identity: tuple[int, bytes]) -> ReplayWindow:
+        if len(self._windows) >= self._senders:
+            self._end(next(iter(self._windows)))
+        window = self._windows[identity] = ReplayWindow(self._highest.pop(identity, self._floor))
+        return window
+
+    def _end(self, identity: tuple[int, bytes]) -> None:
+        highest = self._windows.pop(identity).highest
+        if len(self._highest) >= self._remembered:
+            self._floor = max(self._floor, self._highest.pop(next(iter(self._highest))))
+        self._highest[identity] = highest

@@ -1,0 +1,91 @@
+"""The shared key of a fabric: read from and written to a file of mode 0600 (the edge here), and the tag it
+puts on a frame.
+
+Source: RFC 7693 (BLAKE2), keyed mode, 16-byte digest, with a personalisation of this protocol's own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import stat
+from pathlib import Path
+
+SECRET_BYTES = 32
+TAG_BYTES = 16
+_PERSON = b"baton v1"
+_LONGEST_FILE = 4096
+
+
+class KeyFileError(ValueError):
+    """A key file that cannot be used; the text is one line with the remedy."""
+
+
+class Key:
+    """A shared secret of 32 bytes. The keyed hash is prepared once and copied for each frame; the secret is
+    not kept.
+    """
+
+    __slots__ = ("_prepared",)
+
+    def __init__(self, secret: bytes) -> None:
+        """Raises ValueError: the secret is not 32 bytes."""
+        if len(secret) != SECRET_BYTES:
+            raise ValueError(f"secret: {len(secret)} bytes, must be {SECRET_BYTES}")
+        self._prepared = hashlib.blake2s(key=secret, digest_size=TAG_BYTES, person=_PERSON)
+
+    def tag(self, data: bytes) -> bytes:
+        """The 16-byte tag of `data`."""
+        digest = self._prepared.copy()
+        digest.update(data)
+        return digest.digest()
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Key:
+        """Reads a key file: 64 hexadecimal digits, a regular file that only its owner may read.
+
+        Raises KeyFileError: missing, unreadable, open to others, or not 64 hexadecimal digits.
+        """
+        try:
+            # Not blocking: a FIFO put in the file's place must not hang the start.
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            raise KeyFileError(f"key file {path}: {error.strerror}; make one with Key.generate") from None
+        try:
+            status = os.fstat(descriptor)
+            mode = stat.S_IMODE(status.st_mode)
+            if not stat.S_ISREG(status.st_mode):
+                raise KeyFileError(f"key file {path}: not a regular file; name the file that holds the key")
+            if mode & 0o077:
+                raise KeyFileError(f"key file {path}: mode {mode:04o} is open to others; chmod 600 it")
+            text = os.read(descriptor, _LONGEST_FILE)
+        finally:
+            os.close(descriptor)
+        try:
+            return cls(bytes.fromhex(text.decode("ascii").strip()))
+        except ValueError:
+            wanted = f"{2 * SECRET_BYTES} hexadecimal digits"
+            raise KeyFileError(f"key file {path}: must be {wanted} and no more; make a new key") from None
+
+    @classmethod
+    def generate(cls, path: str | os.PathLike[str]) -> Key:
+        """Writes a new random key file of mode 0600 and returns its key; an existing file is never
+        overwritten.
+
+        Raises KeyFileError: the file exists, or cannot be written.
+        """
+        secret = secrets.token_bytes(SECRET_BYTES)
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except FileExistsError:
+            raise KeyFileError(f"key file {path}: exists; remove it to give every host a new key") from None
+        except OSError as error:
+            raise KeyFileError(f"key file {path}: {error.strerror}; name a writable directory") from None
+        try:
+            with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                file.write(secret.hex() + "\n")
+        except OSError as error:
+            Path(path).unlink(missing_ok=True)
+            raise KeyFileError(f"key file {path}: {error.strerror}; make room and try again") from None
+        return cls(secret)

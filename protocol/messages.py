@@ -1,0 +1,359 @@
+"""Messages as bytes: the layout of each body, and `encode` and `decode` of whole frames. Pure.
+
+PROTOCOL.md is the contract. A body is the fields of its layout, then rows, addresses or text as its codec
+below says. Every body has one encoding only: what `decode` takes, `encode` gives back byte for byte.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from enum import IntEnum
+from ipaddress import IPv4Address, IPv6Address
+from typing import Any
+
+from protocol.key import Key
+from protocol.vocabulary import (
+    COORDINATOR,
+    HEARTBEAT_MAC,
+    NOBODY,
+    Ack,
+    Backlog,
+    Directive,
+    Directory,
+    DirectoryRequest,
+    Error,
+    ErrorCode,
+    FlowReport,
+    Frame,
+    Gates,
+    Grant,
+    Heartbeat,
+    IPAddress,
+    Kind,
+    Leave,
+    Message,
+    Override,
+    Ping,
+    Pong,
+    Register,
+    Regulate,
+    Report,
+    Welcome,
+    Yield,
+)
+from protocol.wire import BODY, BODY_MAX, ETHERTYPE, Cause, Layout, Refused, seal, unseal
+
+__all__ = [
+    "COORDINATOR", "ETHERTYPE", "HEARTBEAT_MAC", "MAX_GRANTS", "NOBODY", "Ack", "Backlog", "Cause",
+    "Directive", "Directory", "DirectoryRequest", "Error", "ErrorCode", "FlowReport", "Frame", "Gates",
+    "Grant", "Heartbeat", "IPAddress", "Kind", "Leave", "Message", "Override", "Ping", "Pong", "Refused",
+    "Register", "Regulate", "Report", "Welcome", "Yield", "decode", "encode",
+]  # fmt: skip
+
+# -- layouts: the fixed part of each body, in the order of the wire ------------------------------------------
+
+REGISTER = Layout(nonce="Q", rate_bps="Q", gates="B", name_bytes="B", version_bytes="B", address_count="B")
+WELCOME = Layout(
+    nonce="Q", node="I", heartbeat_ns="Q", fail_open_ns="Q", yield_hysteresis_ns="Q", mice_bytes="Q",
+    mice_rate_bps="Q", report_ns="Q",
+)  # fmt: skip
+DIRECTORY_REQUEST = Layout(version="Q")
+DIRECTORY = REGULATE = Layout(version="Q", page="H", pages="H")
+DIRECTORY_ENTRY = Layout(node="I", address_count="B")
+DESTINATION = Layout(destination="I")
+BACKLOG = Layout(report="Q", page="H", pages="H")
+BACKLOG_ENTRY = Layout(destination="I", bytes="Q")
+GRANT = Layout(destination="I", slot="Q", start_ns="Q", end_ns="Q", bytes="I", rate_bps="Q")
+YIELD = Layout(destination="I", slot="Q", unspent_bytes="I", backlog_bytes="Q")
+ACK = Layout(slot="Q", destination="I", received_ns="Q", opened_ns="Q")
+REPORT = Layout(report="Q", period_ns="Q", page="H", pages="H", entry_count="H")
+REPORT_ENTRY = Layout(destination="I", bytes="Q", backlog_bytes="Q")
+REPORT_COUNTER = Layout(cause="H", count="Q")
+HEARTBEAT = Layout(override="B", directory_version="Q", regulate_version="Q")
+PING = Layout(sent_ns="Q")
+PONG = Layout(sent_ns="Q", received_ns="Q", replied_ns="Q")
+ERROR = Layout(code="H", sequence="Q")
+
+MAX_GRANTS = BODY_MAX // GRANT.size
+TEXT_BYTES_MAX = ADDRESS_COUNT_MAX = 255
+_ALL_GATES = int(Gates.TBF | Gates.PLUG)
+
+
+# -- pieces --------------------------------------------------------------------------------------------------
+
+
+def _known(values: type[IntEnum], name: str, value: int) -> int:
+    try:
+        return values(value)
+    except ValueError:
+        known = ", ".join(f"{v.value} ({v.name})" for v in values)
+        raise ValueError(f"{name}: {value!r} must be one of {known}") from None
+
+
+def _paged(name: str, page: int, pages: int) -> None:
+    if page >= pages:
+        raise ValueError(f"{name}.page: {page} must be less than pages, which is {pages}")
+
+
+def _text(name: str, text: str, limit: int = BODY_MAX) -> bytes:
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{name}: {text!r} must be Unicode text") from None
+    if len(data) > limit:
+        raise ValueError(f"{name}: {len(data)} bytes of UTF-8, at most {limit}")
+    return data
+
+
+def _addresses(name: str, addresses: Iterable[IPAddress]) -> bytes:
+    parts: list[bytes] = []
+    for address in addresses:
+        if isinstance(address, IPv6Address) and address.scope_id is not None:
+            raise ValueError(f"{name}: {address} must not have a scope")
+        if not isinstance(address, IPv4Address | IPv6Address):
+            raise ValueError(f"{name}: {address!r} must be an IPv4Address or IPv6Address")
+        parts += (bytes((address.version,)), address.packed)
+    if len(parts) > 2 * ADDRESS_COUNT_MAX:
+        raise ValueError(f"{name}: {len(parts) // 2} addresses, at most {ADDRESS_COUNT_MAX}")
+    return b"".join(parts)
+
+
+def _read_addresses(body: bytes, at: int, count: int) -> tuple[tuple[IPAddress, ...], int]:
+    """`count` addresses from `at` on, and where they end; short ones are refused by the address classes."""
+    addresses: list[IPAddress] = []
+    for _ in range(count):
+        family = body[at : at + 1]
+        if family == b"\x04":
+            addresses.append(IPv4Address(body[at + 1 : at + 5]))
+            at += 5
+        elif family == b"\x06":
+            addresses.append(IPv6Address(body[at + 1 : at + 17]))
+            at += 17
+        else:
+            raise ValueError("address family")
+    return tuple(addresses), at
+
+
+# -- codecs: a body from a message, a message from a body ----------------------------------------------------
+
+Pack = Callable[[Any], bytes]
+Unpack = Callable[[bytes], Message]
+
+
+def _fixed(layout: Layout, message_type: Callable[..., Message]) -> tuple[Pack, Unpack]:
+    """The codec of a message that is its layout and nothing else."""
+    name = getattr(message_type, "__name__", "")
+    values, whole = layout.values, layout.struct.unpack
+
+    def pack(message: object) -> bytes:
+        return layout.pack(name, *values(message))
+
+    def unpack(body: bytes) -> Message:
+        return message_type(*whole(body))
+
+    return pack, unpack
+
+
+def _pack_directive(message: Directive) -> bytes:
+    grants = message.grants
+    if len(grants) > MAX_GRANTS:
+        raise ValueError(f"Directive.grants: {len(grants)}, at most {MAX_GRANTS}; send several directives")
+    for grant in grants:
+        if grant.bytes and grant.rate_bps:
+            raise ValueError(f"Grant.bytes: {grant.bytes}, must be 0 as rate_bps is {grant.rate_bps}")
+        if grant.end_ns < grant.start_ns:
+            raise ValueError(f"Grant.end_ns: {grant.end_ns} must not be before start_ns, {grant.start_ns}")
+    return GRANT.pack_rows("Directive.grants", map(GRANT.values, grants))
+
+
+def _unpack_directive(body: bytes) -> Directive:
+    grants = []
+    for row in GRANT.struct.iter_unpack(body):
+        _, _, start_ns, end_ns, size, rate_bps = row
+        if end_ns < start_ns or (size and rate_bps):
+            raise ValueError("grant")
+        grants.append(Grant(*row))
+    return Directive(tuple(grants))
+
+
+def _pack_regulate(message: Regulate) -> bytes:
+    head = REGULATE.pack("Regulate", *REGULATE.values(message))
+    _paged("Regulate", message.page, message.pages)
+    return head + DESTINATION.pack_rows("Regulate.destinations", ((d,) for d in message.destinations))
+
+
+def _unpack_regulate(body: bytes) -> Regulate:
+    version, page, pages = REGULATE.struct.unpack_from(body)
+    _paged("", page, pages)
+    rows = DESTINATION.struct.iter_unpack(body[REGULATE.size :])
+    return Regulate(version, page, pages, tuple([destination for (destination,) in rows]))
+
+
+def _pack_backlog(message: Backlog) -> bytes:
+    head = BACKLOG.pack("Backlog", *BACKLOG.values(message))
+    _paged("Backlog", message.page, message.pages)
+    return head + BACKLOG_ENTRY.pack_rows("Backlog.entries", message.entries)
+
+
+def _unpack_backlog(body: bytes) -> Backlog:
+    report, page, pages = BACKLOG.struct.unpack_from(body)
+    _paged("", page, pages)
+    rows = BACKLOG_ENTRY.struct.iter_unpack(body[BACKLOG.size :])
+    return Backlog(report, page, pages, tuple(rows))
+
+
+def _pack_report(message: Report) -> bytes:
+    values = (message.report, message.period_ns, message.page, message.pages, len(message.entries))
+    head = REPORT.pack("Report", *values)
+    _paged("Report", message.page, message.pages)
+    entries = REPORT_ENTRY.pack_rows("Report.entries", map(REPORT_ENTRY.values, message.entries))
+    return head + entries + REPORT_COUNTER.pack_rows("Report.counters", message.counters)
+
+
+def _unpack_report(body: bytes) -> Report:
+    report, period_ns, page, pages, count = REPORT.struct.unpack_from(body)
+    _paged("", page, pages)
+    middle = REPORT.size + count * REPORT_ENTRY.size
+    if middle > len(body):
+        raise ValueError("entries cut short")
+    entries = REPORT_ENTRY.struct.iter_unpack(body[REPORT.size : middle])
+    counters = REPORT_COUNTER.struct.iter_unpack(body[middle:])
+    flows = tuple([FlowReport(*row) for row in entries])
+    return Report(period_ns, page, pages, flows, tuple(counters), report)
+
+
+def _pack_register(message: Register) -> bytes:
+    name = _text("Register.name", message.name, TEXT_BYTES_MAX)
+    version = _text("Register.version", message.version, TEXT_BYTES_MAX)
+    addresses = _addresses("Register.addresses", message.addresses)
+    if message.gates & _ALL_GATES != message.gates:
+        raise ValueError(f"Register.gates: {message.gates!r} must be a union of TBF (1) and PLUG (2)")
+    counts = (len(name), len(version), len(message.addresses))
+    body = REGISTER.pack("Register", message.nonce, message.rate_bps, int(message.gates), *counts)
+    body += name + version + addresses
+    if len(body) > BODY_MAX:
+        raise ValueError(f"Register.addresses: {len(message.addresses)} do not fit in a frame")
+    return body
+
+
+def _unpack_register(body: bytes) -> Register:
+    nonce, rate_bps, gates, name_bytes, version_bytes, count = REGISTER.struct.unpack_from(body)
+    name_end = REGISTER.size + name_bytes
+    version_end = name_end + version_bytes
+    addresses, stop = _read_addresses(body, version_end, count)
+    if stop != len(body) or gates > _ALL_GATES:
+        raise ValueError("register")
+    name = body[REGISTER.size : name_end].decode()
+    return Register(name, nonce, rate_bps, addresses, Gates(gates), body[name_end:version_end].decode())
+
+
+def directory_entry(node: int, addresses: tuple[IPAddress, ...]) -> bytes:
+    """One entry of a Directory as bytes. Raises ValueError naming the field that does not fit."""
+    packed = _addresses("Directory.entries", addresses)
+    return DIRECTORY_ENTRY.pack("Directory.entries", node, len(addresses)) + packed
+
+
+def _pack_directory(message: Directory) -> bytes:
+    head = DIRECTORY.pack("Directory", *DIRECTORY.values(message))
+    _paged("Directory", message.page, message.pages)
+    return head + b"".join([directory_entry(node, addresses) for node, addresses in message.entries])
+
+
+def _unpack_directory(body: bytes) -> Directory:
+    version, page, pages = DIRECTORY.struct.unpack_from(body)
+    _paged("", page, pages)
+    at = DIRECTORY.size
+    entries = []
+    while at < len(body):
+        node, count = DIRECTORY_ENTRY.struct.unpack_from(body, at)
+        addresses, at = _read_addresses(body, at + DIRECTORY_ENTRY.size, count)
+        entries.append((node, addresses))
+    return Directory(version, page, pages, tuple(entries))
+
+
+def _pack_heartbeat(message: Heartbeat) -> bytes:
+    _known(Override, "Heartbeat.override", message.override)
+    return HEARTBEAT.pack("Heartbeat", *HEARTBEAT.values(message))
+
+
+def _unpack_heartbeat(body: bytes) -> Heartbeat:
+    override, directory_version, regulate_version = HEARTBEAT.struct.unpack(body)
+    return Heartbeat(Override(override), directory_version, regulate_version)
+
+
+def _pack_error(message: Error) -> bytes:
+    _known(ErrorCode, "Error.code", message.code)
+    return ERROR.pack("Error", message.code, message.sequence) + _text("Error.text", message.text)
+
+
+def _unpack_error(body: bytes) -> Error:
+    code, sequence = ERROR.struct.unpack_from(body)
+    return Error(ErrorCode(code), sequence, body[ERROR.size :].decode())
+
+
+def _pack_leave(message: Leave) -> bytes:
+    return _text("Leave.reason", message.reason)
+
+
+def _unpack_leave(body: bytes) -> Leave:
+    return Leave(body.decode())
+
+
+_CODECS: dict[Kind, tuple[type, tuple[Pack, Unpack]]] = {
+    Kind.REGISTER: (Register, (_pack_register, _unpack_register)),
+    Kind.WELCOME: (Welcome, _fixed(WELCOME, Welcome)),
+    Kind.DIRECTORY_REQUEST: (DirectoryRequest, _fixed(DIRECTORY_REQUEST, DirectoryRequest)),
+    Kind.DIRECTORY: (Directory, (_pack_directory, _unpack_directory)),
+    Kind.REGULATE: (Regulate, (_pack_regulate, _unpack_regulate)),
+    Kind.BACKLOG: (Backlog, (_pack_backlog, _unpack_backlog)),
+    Kind.DIRECTIVE: (Directive, (_pack_directive, _unpack_directive)),
+    Kind.YIELD: (Yield, _fixed(YIELD, Yield)),
+    Kind.ACK: (Ack, _fixed(ACK, Ack)),
+    Kind.REPORT: (Report, (_pack_report, _unpack_report)),
+    Kind.HEARTBEAT: (Heartbeat, (_pack_heartbeat, _unpack_heartbeat)),
+    Kind.PING: (Ping, _fixed(PING, Ping)),
+    Kind.PONG: (Pong, _fixed(PONG, Pong)),
+    Kind.LEAVE: (Leave, (_pack_leave, _unpack_leave)),
+    Kind.ERROR: (Error, (_pack_error, _unpack_error)),
+}
+_PACK: dict[type, tuple[int, Pack]] = {cls: (int(kind), codec[0]) for kind, (cls, codec) in _CODECS.items()}
+_UNPACK: dict[int, Unpack] = {int(kind): codec[1] for kind, (_, codec) in _CODECS.items()}
+
+
+def encode(
+    message: Message, *, key: Key, destination: bytes, source: bytes, sender: int, epoch: int, sequence: int
+) -> bytes:
+    """The whole Ethernet frame (without its check sequence) that carries `message`, at least 60 bytes.
+
+    Raises ValueError: a value out of its field's range, or a message too long for one frame; the text names
+    the field.
+    """
+    kind, pack = _PACK[type(message)]
+    return seal(
+        kind,
+        pack(message),
+        key=key,
+        destination=destination,
+        source=source,
+        sender=sender,
+        epoch=epoch,
+        sequence=sequence,
+    )
+
+
+def decode(frame: bytes, key: Key) -> Frame:
+    """The verified content of a frame as received, padding included.
+
+    Raises Refused, and nothing else, whatever the bytes: SHORT, NOT_BATON, VERSION, LENGTH, TAG, UNKNOWN_TYPE
+    or MALFORMED.
+    """
+    destination, source, kind, sender, epoch, sequence, length = unseal(frame, key)
+    unpack = _UNPACK.get(kind)
+    if unpack is None:
+        raise Refused(Cause.UNKNOWN_TYPE)
+    try:
+        message = unpack(frame[BODY : BODY + length])
+    except (ValueError, struct.error):
+        raise Refused(Cause.MALFORMED) from None
+    return Frame(destination, source, sender, epoch, sequence, message)

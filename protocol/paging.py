@@ -1,0 +1,116 @@
+"""Long full-state messages in pages that each fit a frame, and the pages of one put together again. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Generic, TypeVar
+
+from protocol.messages import (
+    BACKLOG,
+    BACKLOG_ENTRY,
+    DESTINATION,
+    DIRECTORY,
+    REGULATE,
+    REPORT,
+    REPORT_COUNTER,
+    REPORT_ENTRY,
+    Backlog,
+    Directory,
+    Regulate,
+    Report,
+    directory_entry,
+)
+from protocol.wire import BODY_MAX
+
+Paged = TypeVar("Paged", Directory, Regulate, Backlog, Report)
+
+PARTIAL_SETS = 2
+"""How many incomplete sets of pages are kept: the newest, and the one before it, whose last page may still be
+under way.
+"""
+
+
+def paginate(message: Paged) -> list[Paged]:
+    """The message as pages, in order, each of which `encode` takes; a short message is its own only page.
+
+    Raises ValueError: the message is a page of several already, or one Directory entry alone is too long for
+    a frame.
+    """
+    if message.pages != 1:
+        raise ValueError(f"{type(message).__name__}.pages: {message.pages}, must be 1 before paging")
+    parts: list[Paged]
+    if isinstance(message, Directory):
+        room = BODY_MAX - DIRECTORY.size
+        groups = _groups(message.entries, lambda entry: len(directory_entry(*entry)), room)
+        parts = [replace(message, entries=group) for group in groups]
+    elif isinstance(message, Regulate):
+        groups = _groups(message.destinations, lambda _: DESTINATION.size, BODY_MAX - REGULATE.size)
+        parts = [replace(message, destinations=group) for group in groups]
+    elif isinstance(message, Backlog):
+        groups = _groups(message.entries, lambda _: BACKLOG_ENTRY.size, BODY_MAX - BACKLOG.size)
+        parts = [replace(message, entries=group) for group in groups]
+    else:
+        parts = _report_parts(message)
+    return [replace(part, page=page, pages=len(parts)) for page, part in enumerate(parts)]
+
+
+def _report_parts(message: Report) -> list[Report]:
+    """Entries first, then counters; a page may end with the former and begin the latter."""
+    rows = [(entry, None) for entry in message.entries] + [(None, counter) for counter in message.counters]
+    sizes = (REPORT_COUNTER.size, REPORT_ENTRY.size)
+    groups = _groups(rows, lambda row: sizes[row[0] is not None], BODY_MAX - REPORT.size)
+    return [
+        replace(
+            message,
+            entries=tuple(entry for entry, _ in group if entry is not None),
+            counters=tuple(counter for _, counter in group if counter is not None),
+        )
+        for group in groups
+    ]
+
+
+def _groups(rows: Sequence[Any], size: Callable[[Any], int], room: int) -> list[tuple[Any, ...]]:
+    """Rows in as few runs as their order allows, each of at most `room` bytes; no rows are one empty run."""
+    groups: list[list[Any]] = [[]]
+    left = room
+    for row in rows:
+        need = size(row)
+        if need > room:
+            raise ValueError(f"entry {row!r:.80}: {need} bytes, at most {room} fit in a page")
+        if need > left:
+            groups.append([])
+            left = room
+        groups[-1].append(row)
+        left -= need
+    return [tuple(group) for group in groups]
+
+
+class Reassembler(Generic[Paged]):
+    """Collects the pages of one kind from one sender. Pages may come in any order, and those of two messages
+    mixed.
+
+    A full-state message that lost a page is given up when later ones come: they say it all again.
+    """
+
+    def __init__(self) -> None:
+        self._sets: dict[int, dict[int, Paged]] = {}
+
+    def add(self, message: Paged) -> tuple[Paged, ...] | None:
+        """Takes a page; all pages in order when it was the last one missing, else None."""
+        number = message.report if isinstance(message, Backlog | Report) else message.version
+        held = self._sets.get(number)
+        if held is None or next(iter(held.values())).pages != message.pages:
+            self._sets.pop(number, None)
+            if len(self._sets) >= PARTIAL_SETS:
+                del self._sets[next(iter(self._sets))]
+            held = self._sets[number] = {}
+        held[message.page] = message
+        if len(held) < message.pages:
+            return None
+        del self._sets[number]
+        return tuple(held[page] for page in range(message.pages))
+
+    def clear(self) -> None:
+        """Drops what is incomplete: the sender began to number anew (a new leader, an agent restarted)."""
+        self._sets.clear()

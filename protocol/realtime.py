@@ -1,0 +1,28 @@
+"""Real-time scheduling for the two processes that keep a millisecond schedule. An edge: scheduler and memory calls."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+
+MCL_CURRENT, MCL_FUTURE = 1, 2  # sys/mman.h
+
+
+def become_realtime(priority: int | None) -> str | None:
+    """SCHED_FIFO at `priority` (1 to 99, None for none), memory locked, the garbage collector kept from long pauses.
+
+    Returns why real-time scheduling was refused, or None when all is as asked.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 50)
+    if priority is None:
+        return None
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
+    except OSError as error:
+        return f"real-time priority {priority} refused ({error.strerror}): give CAP_SYS_NICE, or set it to none"
+    if ctypes.CDLL(None, use_errno=True).mlockall(MCL_CURRENT | MCL_FUTURE):
+        return f"memory not locked ({os.strerror(ctypes.get_errno())}): give CAP_IPC_LOCK"
+    return None

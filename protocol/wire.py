@@ -1,0 +1,189 @@
+"""A frame without its message: Ethernet and Baton headers, tag and padding; and layouts of named fields.
+Pure.
+
+PROTOCOL.md is the contract. Nothing here knows what a body means: `messages` does.
+"""
+
+from __future__ import annotations
+
+import hmac
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from enum import IntEnum, unique
+from operator import attrgetter
+from typing import Any
+
+from protocol.key import TAG_BYTES, Key
+
+ETHERTYPE = 0x88B5
+"""IEEE 802 Local Experimental EtherType 1."""
+MAGIC = 0x4254
+VERSION = 1
+FRAME_MIN = 60
+"""Ethernet's least frame without its check sequence (IEEE 802.3 clause 4A.4.2: 64 bytes with it)."""
+MTU = 1500
+
+
+@unique
+class Cause(IntEnum):
+    """Why a frame was refused. The numbers are on the wire (REPORT's counters); they are never reused."""
+
+    SHORT = 1
+    """Fewer bytes than the least frame."""
+    NOT_BATON = 2
+    """Another EtherType or magic."""
+    VERSION = 3
+    """Another version of the protocol, or a flag that this version does not know."""
+    LENGTH = 4
+    """The frame is not as long as its header says, or its padding is not zero."""
+    TAG = 5
+    """The tag is not that of our key: forged, damaged, or another fabric's."""
+    UNKNOWN_TYPE = 6
+    """A message type that this version does not know."""
+    MALFORMED = 7
+    """Authentic, but the body breaks the rules of its type."""
+    OLD_EPOCH = 8
+    """Sent under an earlier leader."""
+    FUTURE_EPOCH = 9
+    """Sent under a later leader than the one that refuses it: this leader is deposed."""
+    REPLAY = 10
+    """A sequence number already seen, or older than the window remembers."""
+    NOT_LEADER = 11
+    """The sender has not the part we listen to: a member hears the leader only, a leader its members only."""
+    NOT_OURS = 12
+    """Addressed to another host."""
+    UNKNOWN_SENDER = 13
+    """From a node that is not a member (counted by the coordinator)."""
+    CLOCK = 14
+    """A time too far from ours to be meant (counted by the agent)."""
+
+
+class Refused(Exception):
+    """A frame that is not taken, and why."""
+
+    def __init__(self, cause: Cause) -> None:
+        super().__init__(cause.name)
+        self.cause = cause
+
+
+_LIMITS = {code: (1 << 8 * size) - 1 for code, size in (("B", 1), ("H", 2), ("I", 4), ("Q", 8))}
+
+
+class Layout:
+    """Named unsigned integers in network byte order, without gaps: 'B' 1, 'H' 2, 'I' 4, 'Q' 8 bytes."""
+
+    __slots__ = ("codes", "names", "size", "struct", "values")
+
+    def __init__(self, **codes: str) -> None:
+        self.names = tuple(codes)
+        self.codes = "".join(codes.values())
+        self.struct = struct.Struct("!" + self.codes)
+        self.size = self.struct.size
+        self.values: Callable[[Any], tuple[Any, ...]] = attrgetter(*codes) if len(codes) > 1 else self._single
+        """The named attributes of an object."""
+
+    def _single(self, item: object) -> tuple[Any, ...]:
+        return (getattr(item, self.names[0]),)
+
+    def pack(self, owner: str, *values: object) -> bytes:
+        """The fields as bytes. Raises ValueError naming `owner` and the field whose value does not fit."""
+        try:
+            return self.struct.pack(*values)
+        except struct.error:
+            raise self._misfit(owner, values) from None
+
+    def pack_rows(self, owner: str, rows: Iterable[Sequence[object]]) -> bytes:
+        """Rows of fields, one after the other. Raises ValueError naming `owner`, the row and the field."""
+        pack = self.struct.pack
+        rows = tuple(rows)
+        try:
+            return b"".join([pack(*row) for row in rows])
+        except struct.error:
+            for number, row in enumerate(rows):
+                self.pack(f"{owner}[{number}]", *row)
+            raise
+
+    def _misfit(self, owner: str, values: Sequence[object]) -> ValueError:
+        if len(values) != len(self.names):
+            return ValueError(f"{owner}: {len(values)} values, must be: {', '.join(self.names)}")
+        for name, code, value in zip(self.names, self.codes, values, strict=True):
+            if not isinstance(value, int) or not 0 <= value <= _LIMITS[code]:
+                return ValueError(f"{owner}.{name}: {value!r} must be an integer from 0 to {_LIMITS[code]}")
+        return ValueError(f"{owner}: cannot be encoded")
+
+
+HEADER = Layout(magic="H", version="B", type="B", flags="H", length="H", sender="I", epoch="I", sequence="Q")
+ETHERNET_BYTES = 14
+BODY = ETHERNET_BYTES + HEADER.size
+"""Where a body begins."""
+OVERHEAD = BODY + TAG_BYTES
+BODY_MAX = MTU + ETHERNET_BYTES - OVERHEAD
+"""The longest body that an Ethernet frame of 1,500 bytes holds."""
+
+_HEADERS = struct.Struct("!6s6sH" + HEADER.codes)
+_PADDING = bytes(FRAME_MIN)
+_compare = hmac.compare_digest
+
+Envelope = tuple[bytes, bytes, int, int, int, int, int]
+
+
+def seal(
+    kind: int,
+    body: bytes,
+    *,
+    key: Key,
+    destination: bytes,
+    source: bytes,
+    sender: int,
+    epoch: int,
+    sequence: int,
+) -> bytes:
+    """A whole frame around a body: headers, body, tag, zeros up to 60 bytes.
+
+    Raises ValueError: an address that is not 6 bytes, a number that does not fit, a body longer than
+    `BODY_MAX`.
+    """
+    length = len(body)
+    if length > BODY_MAX:
+        raise ValueError(f"body: {length} bytes, at most {BODY_MAX} fit in a frame; send it in pages")
+    if len(destination) != 6 or len(source) != 6:
+        name, value = ("source", source) if len(destination) == 6 else ("destination", destination)
+        raise ValueError(f"{name}: {value!r} must be a MAC address of 6 bytes")
+    try:
+        data = (
+            _HEADERS.pack(
+                destination, source, ETHERTYPE, MAGIC, VERSION, kind, 0, length, sender, epoch, sequence
+            )
+            + body
+        )
+    except struct.error:
+        HEADER.pack("frame", MAGIC, VERSION, kind, 0, length, sender, epoch, sequence)
+        raise ValueError(f"destination, source: {destination!r}, {source!r} must be bytes") from None
+    data += key.tag(data)
+    return data if len(data) >= FRAME_MIN else data + _PADDING[len(data) :]
+
+
+def unseal(frame: bytes, key: Key) -> Envelope:
+    """(destination, source, type, sender, epoch, sequence, body length) of an authentic frame; the body is at
+    `BODY`.
+
+    Raises Refused: SHORT, NOT_BATON, VERSION, LENGTH or TAG.
+    """
+    size = len(frame)
+    if size < FRAME_MIN:
+        raise Refused(Cause.SHORT)
+    destination, source, ethertype, magic, version, kind, flags, length, sender, epoch, sequence = (
+        _HEADERS.unpack_from(frame)
+    )
+    if ethertype != ETHERTYPE or magic != MAGIC:
+        raise Refused(Cause.NOT_BATON)
+    if version != VERSION or flags:
+        raise Refused(Cause.VERSION)
+    tag = BODY + length
+    end = tag + TAG_BYTES
+    # The tag does not cover the padding, so it must be what seal made it: zero, and of one length only.
+    if end != size and (end > size or size != FRAME_MIN or any(frame[end:])):
+        raise Refused(Cause.LENGTH)
+    if not _compare(key.tag(frame[:tag]), frame[tag:end]):
+        raise Refused(Cause.TAG)
+    return destination, source, kind, sender, epoch, sequence, length

@@ -1,0 +1,20 @@
+"""Installs Baton's packages and its commands: `baton`, and a `ryu-manager` that runs on current eventlet."""
+
+from setuptools import find_packages, setup
+
+setup(
+    name="baton",
+    version="0.1.0",
+    description="A centralized SDN controller that stops data-center congestion before it happens",
+    python_requires=">=3.11",
+    packages=find_packages(
+        include=["agents*", "bench*", "cli*", "controller*", "emulation*", "protocol*", "topology*", "webui*"]
+    ),
+    package_data={"agents": ["bpf/*.c", "bpf/*.h"]},
+    entry_points={
+        "console_scripts": [
+            "baton=cli.main:main",
+            "ryu-manager=controller.framework:ryu_manager",
+        ]
+    },
+)

@@ -1,0 +1,51 @@
+"""Fuzz target: no bytes make `decode` do anything but return or refuse, not even behind a valid tag.
+
+The input is taken twice: as a frame as received; and as a type (its first byte) and a body (the rest) of a
+frame with a valid tag. What is decoded of the latter must be encoded to the same bytes. With libFuzzer's
+arguments: `python tests/fuzz/fuzz_decode.py [CORPUS] -max_total_time=60`, from the project's directory.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import atheris
+
+with atheris.instrument_imports(include=["protocol"]):
+    from protocol.key import Key
+    from protocol.messages import COORDINATOR, Refused, decode, encode
+    from protocol.wire import BODY_MAX, seal
+
+KEY = Key(bytes(range(32)))
+ENVELOPE = {
+    "key": KEY,
+    "destination": b"\x02\0\0\0\0\x02",
+    "source": b"\x02\0\0\0\0\x01",
+    "sender": COORDINATOR,
+    "epoch": 1,
+    "sequence": 1,
+}
+
+
+def one_input(data: bytes) -> None:
+    """What libFuzzer calls; an exception is a finding."""
+    try:
+        decode(data, KEY)
+    except Refused:
+        pass
+    else:
+        raise AssertionError("a frame was forged")
+    if not data:
+        return
+    frame = seal(data[0], data[1 : 1 + BODY_MAX], **ENVELOPE)
+    try:
+        message = decode(frame, KEY).message
+    except Refused:
+        return
+    if encode(message, **ENVELOPE) != frame:
+        raise AssertionError(f"{message} has two encodings")
+
+
+if __name__ == "__main__":
+    atheris.Setup(sys.argv, one_input)
+    atheris.Fuzz()

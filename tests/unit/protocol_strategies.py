@@ -1,0 +1,98 @@
+"""What every test of the protocol starts from: arbitrary valid messages, a key, and addresses."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from protocol import messages as m
+from protocol.key import Key
+from protocol.wire import BODY_MAX
+
+KEY = Key(bytes(range(32)))
+OTHER_KEY = Key(bytes(32))
+HOST = bytes.fromhex("020000000001")
+LEADER = bytes.fromhex("0200000000fe")
+
+PROPERTY = settings(deadline=None, max_examples=100)
+"""No deadline: the machine may be busy."""
+
+u8, u16, u32, u64 = (st.integers(0, (1 << bits) - 1) for bits in (8, 16, 32, 64))
+addresses = st.lists(st.ip_addresses(), max_size=60).map(tuple)
+few_addresses = st.lists(st.ip_addresses(), max_size=8).map(tuple)
+text = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
+
+
+@st.composite
+def grants(draw: st.DrawFn) -> m.Grant:
+    start, end = sorted((draw(u64), draw(u64)))
+    size, rate = draw(st.one_of(st.tuples(u32, st.just(0)), st.tuples(st.just(0), u64)))
+    return m.Grant(draw(u32), draw(u64), start, end, size, rate)
+
+
+@st.composite
+def page_of(draw: st.DrawFn) -> tuple[int, int]:
+    pages = draw(st.integers(1, (1 << 16) - 1))
+    return draw(st.integers(0, pages - 1)), pages
+
+
+def rows(row: st.SearchStrategy, size: int) -> st.SearchStrategy:
+    """Tuples of rows of `size` bytes, up to what a page holds after its longest head."""
+    return st.lists(row, max_size=(BODY_MAX - 32) // size).map(tuple)
+
+
+def paged(build: object, *parts: st.SearchStrategy) -> st.SearchStrategy:
+    """A message of (number, page, pages, *parts)."""
+    return st.builds(lambda number, page, *rest: build(number, *page, *rest), u64, page_of(), *parts)
+
+
+flow_reports = st.builds(m.FlowReport, u32, u64, u64)
+gates = st.sampled_from([m.Gates(bits) for bits in range(4)])
+
+BY_KIND: dict[m.Kind, st.SearchStrategy] = {
+    m.Kind.REGISTER: st.builds(m.Register, text, u64, u64, addresses, gates, text),
+    m.Kind.WELCOME: st.builds(m.Welcome, u64, u32, u64, u64, u64, u64, u64, u64),
+    m.Kind.DIRECTORY_REQUEST: st.builds(m.DirectoryRequest, u64),
+    m.Kind.DIRECTORY: paged(m.Directory, st.lists(st.tuples(u32, few_addresses), max_size=9).map(tuple)),
+    m.Kind.REGULATE: paged(m.Regulate, rows(u32, 4)),
+    m.Kind.BACKLOG: paged(m.Backlog, rows(st.tuples(u32, u64), 12)),
+    m.Kind.DIRECTIVE: st.builds(m.Directive, st.lists(grants(), max_size=m.MAX_GRANTS).map(tuple)),
+    m.Kind.YIELD: st.builds(m.Yield, u32, u64, u32, u64),
+    m.Kind.ACK: st.builds(m.Ack, u64, u32, u64, u64),
+    m.Kind.REPORT: st.builds(
+        lambda period, page, entries, counters, report: m.Report(period, *page, entries, counters, report),
+        u64,
+        page_of(),
+        rows(flow_reports, 40),
+        rows(st.tuples(u16, u64), 24),
+        u64,
+    ),
+    m.Kind.HEARTBEAT: st.builds(m.Heartbeat, st.sampled_from(m.Override), u64, u64),
+    m.Kind.PING: st.builds(m.Ping, u64),
+    m.Kind.PONG: st.builds(m.Pong, u64, u64, u64),
+    m.Kind.LEAVE: st.builds(m.Leave, text),
+    m.Kind.ERROR: st.builds(m.Error, st.sampled_from(m.ErrorCode), u64, text),
+}
+messages = st.one_of(*BY_KIND.values())
+
+
+def frame_of(
+    message: m.Message,
+    *,
+    key: Key = KEY,
+    destination: bytes = HOST,
+    source: bytes = LEADER,
+    sender: int = m.COORDINATOR,
+    epoch: int = 1,
+    sequence: int = 1,
+) -> bytes:
+    """The message's frame, from the leader to a host unless told otherwise."""
+    return m.encode(
+        message,
+        key=key,
+        destination=destination,
+        source=source,
+        sender=sender,
+        epoch=epoch,
+        sequence=sequence,
+    )

@@ -1,0 +1,242 @@
+"""What the gatekeeper does to gates, against gates that count bytes as a token bucket does."""
+
+from dataclasses import dataclass, field
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.gatekeeper import PACKET_BYTES, Gatekeeper
+from protocol.messages import Ack, Backlog, Directive, Grant, Yield
+
+MS = 1_000_000
+OPEN = 10**18
+
+
+@dataclass
+class Gate:
+    """A bucket of credit before a queue."""
+
+    credit: int = OPEN
+    queue: int = 0
+    passed: int = 0
+    armed: bool = False
+
+    def serve(self) -> None:
+        size = min(self.credit, self.queue)
+        self.credit -= size
+        self.queue -= size
+        self.passed += size
+
+
+@dataclass
+class FakeGates:
+    """The host's gates; nothing leaves before a kick, as with the kernel's token bucket."""
+
+    gates: dict[int, Gate] = field(default_factory=dict)
+    kicks: int = 0
+
+    def at(self, destination: int) -> Gate:
+        return self.gates.setdefault(destination, Gate())
+
+    def grant(self, destination: int, credit_bytes: int) -> int | None:
+        self.at(destination).credit = credit_bytes
+        return None
+
+    def rate(self, destination: int, rate_bps: int) -> None:
+        self.at(destination).credit = rate_bps
+
+    def open(self, destination: int) -> None:
+        self.at(destination).credit = OPEN
+
+    def close_gate(self, destination: int) -> None:
+        self.at(destination).credit = 0
+
+    def state(self, destination: int) -> tuple[int, int]:
+        return self.at(destination).passed, self.at(destination).queue
+
+    def arm(self, destination: int) -> None:
+        self.at(destination).armed = True
+
+    def kick(self) -> None:
+        self.kicks += 1
+        for gate in self.gates.values():
+            gate.serve()
+
+
+class Bench:
+    """A gatekeeper with fake gates and what it sent."""
+
+    def __init__(self, *regulated: int) -> None:
+        self.now = 0
+        self.gates = FakeGates()
+        self.sent: list[Ack | Backlog | Yield] = []
+        self.keeper = Gatekeeper(
+            self.gates, self.send, to_local=lambda t: t, to_coordinator=lambda t: t, clock=lambda: self.now
+        )
+        self.keeper.obey(0)
+        self.keeper.regulate(frozenset(regulated), 0)
+
+    def send(self, message: Ack | Backlog | Yield) -> None:
+        self.sent.append(message)
+        self.gates.kick()  # a frame through the interface
+
+    def grant(self, destination: int, slot: int, start: int, end: int, size: int, rate: int = 0) -> None:
+        self.keeper.directive(Directive((Grant(destination, slot, start, end, size, rate),)), self.now)
+
+    def to(self, now: int) -> None:
+        while (due := self.keeper.next_due_ns()) is not None and due <= now:
+            self.now = max(self.now, due)
+            self.keeper.advance(self.now)
+        self.now = now
+        self.keeper.advance(now)
+
+    def of(self, kind: type) -> list[Ack | Backlog | Yield]:
+        return [message for message in self.sent if isinstance(message, kind)]
+
+
+def test_an_unregulated_gate_stays_open() -> None:
+    bench = Bench(16)
+    assert bench.gates.at(17).credit == OPEN
+    assert bench.gates.at(16).credit == 0
+
+
+def test_backlog_at_a_closing_gate_is_reported_at_once() -> None:
+    bench = Bench()
+    bench.gates.at(16).queue = 9000
+    bench.gates.at(16).credit = 0
+    bench.keeper.regulate(frozenset({16}), 5)
+    assert bench.of(Backlog)[-1].entries == ((16, 9000),)
+
+
+def test_the_first_packet_at_an_armed_gate_is_reported_even_before_it_is_queued() -> None:
+    bench = Bench(16)
+    assert bench.gates.at(16).armed
+    bench.keeper.backlogged(16, 1)
+    assert bench.of(Backlog)[-1].entries == ((16, PACKET_BYTES),)
+
+
+def test_a_slot_waits_for_its_start_and_passes_its_bytes_only() -> None:
+    bench = Bench(16)
+    bench.gates.at(16).queue = 100_000
+    bench.grant(16, 1, 2 * MS, 4 * MS, 24_000)
+    assert bench.gates.at(16).passed == 0
+    bench.to(2 * MS)
+    assert bench.gates.at(16).passed == 24_000
+    assert bench.of(Ack) == [Ack(1, 16, 0, 2 * MS)]
+
+
+def test_credit_that_was_not_spent_is_void_at_the_end_of_the_lease() -> None:
+    bench = Bench(16)
+    bench.gates.at(16).queue = 3000
+    bench.keeper.hysteresis_ns = 10 * MS
+    bench.grant(16, 1, 0, 2 * MS, 24_000)
+    bench.to(2 * MS)
+    bench.gates.at(16).queue = 9000
+    bench.gates.kick()
+    assert bench.gates.at(16).passed == 3000
+
+
+def test_an_unused_slot_is_yielded_after_the_hysteresis_and_the_gate_is_armed_again() -> None:
+    bench = Bench(16)
+    bench.gates.at(16).queue = 3000
+    bench.gates.at(16).armed = False
+    bench.grant(16, 1, 0, 10 * MS, 24_000)
+    bench.to(1 * MS)
+    assert bench.of(Yield) == [Yield(16, 1, 21_000, 0)]
+    assert bench.gates.at(16).armed
+    assert bench.gates.at(16).credit == 0
+
+
+def test_a_slot_whose_queue_moves_is_not_yielded() -> None:
+    bench = Bench(16)
+    bench.grant(16, 1, 0, 2 * MS, 24_000)
+    for step in range(20):
+        bench.gates.at(16).passed += 1000  # the queue is refilled and drained between looks
+        bench.to(step * 100_000)
+    assert not bench.of(Yield)
+
+
+def test_a_revoked_slot_never_opens() -> None:
+    bench = Bench(16)
+    bench.gates.at(16).queue = 3000
+    bench.grant(16, 1, 2 * MS, 4 * MS, 24_000)
+    bench.grant(16, 1, 2 * MS, 4 * MS, 0)
+    bench.to(5 * MS)
+    assert bench.gates.at(16).passed == 0
+
+
+def test_a_directive_received_after_its_lease_ended_is_void() -> None:
+    bench = Bench(16)
+    bench.gates.at(16).queue = 3000
+    bench.now = 5 * MS
+    bench.grant(16, 1, 2 * MS, 4 * MS, 24_000)
+    assert bench.gates.at(16).passed == 0
+
+
+def test_a_repeated_directive_with_an_earlier_start_replaces_the_waiting_one() -> None:
+    bench = Bench(16)
+    bench.gates.at(16).queue = 100_000
+    bench.grant(16, 1, 4 * MS, 6 * MS, 24_000)
+    bench.grant(16, 1, 1 * MS, 3 * MS, 24_000)
+    bench.to(7 * MS)
+    assert bench.gates.at(16).passed == 24_000
+    assert [ack.opened_ns for ack in bench.of(Ack)] == [1 * MS]
+
+
+def test_release_opens_every_gate_at_once_and_wakes_the_queues() -> None:
+    bench = Bench(16, 17)
+    bench.gates.at(16).queue = bench.gates.at(17).queue = 50_000
+    bench.keeper.release()
+    assert bench.gates.at(16).queue == bench.gates.at(17).queue == 0
+
+
+def test_after_a_release_directives_are_not_obeyed_until_membership_returns() -> None:
+    bench = Bench(16)
+    bench.keeper.release()
+    bench.grant(16, 1, 0, 2 * MS, 24_000)
+    assert bench.gates.at(16).credit == OPEN
+    bench.keeper.obey(1)
+    assert bench.gates.at(16).credit == 0
+
+
+def test_a_rate_lease_closes_the_gate_when_it_is_not_renewed() -> None:
+    bench = Bench(16)
+    bench.grant(16, 1, 0, 100 * MS, 0, 20_000_000)
+    assert bench.gates.at(16).credit == 20_000_000
+    bench.to(101 * MS)
+    assert bench.gates.at(16).credit == 0
+
+
+def test_a_renewed_rate_lease_does_not_touch_the_gate() -> None:
+    bench = Bench(16)
+    bench.grant(16, 1, 0, 100 * MS, 0, 20_000_000)
+    bench.gates.at(16).credit = 7
+    bench.to(50 * MS)
+    bench.grant(16, 2, 50 * MS, 150 * MS, 0, 20_000_000)
+    bench.to(120 * MS)
+    assert bench.gates.at(16).credit == 7
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 40), st.integers(1, 4), st.integers(1514, 30_000), st.booleans()), max_size=40
+    ),
+    st.lists(st.tuples(st.integers(0, 400), st.integers(1, 60_000)), max_size=40),
+)
+def test_never_more_leaves_than_was_granted(
+    grants: list[tuple[int, int, int, bool]], arrivals: list[tuple[int, int]]
+) -> None:
+    """Whatever is granted, lost, repeated or late: the bytes that pass are at most the bytes granted."""
+    bench = Bench(16)
+    waiting = sorted(arrivals)
+    total = 0
+    for slot, (start, length, size, lost) in enumerate(sorted(grants)):
+        now = start * MS // 4
+        while waiting and waiting[0][0] * MS // 10 <= now:
+            bench.gates.at(16).queue += waiting.pop(0)[1]
+        bench.to(max(bench.now, now))
+        if not lost:
+            total += size
+            bench.grant(16, slot, bench.now, bench.now + length * MS, size)
+    bench.to(bench.now + 100 * MS)
+    assert bench.gates.at(16).passed <= total

@@ -1,0 +1,274 @@
+"""Fabrics as files, YAML or JSON, and their checker. An edge where it says so: `load` alone opens a file.
+
+An example, with everything that a file can hold::
+
+    switches:
+      - s1                              # short for {name: s1}
+      - name: s2
+        dpid: 0x2                       # OpenFlow datapath id: decimal, or hexadecimal after 0x
+        priority: 4096                  # bridge priority of the spanning tree, 0 to 65535; 32768 if not given
+    hosts:
+      - h1
+      - name: h2
+        addresses: [10.0.0.2, 10.0.1.2]  # of its VMs, or its own
+        mac: 02:00:00:00:00:02
+    links:
+      - {a: h1, b: s1, rate: 100Mbit}
+      - {a: h2, b: s2, rate: 1G}
+      - a: s1
+        b: s2
+        rate: 10G                       # the capacity from a to b: see topology/units.py
+        reverse_rate: 1G                # from b to a; the same if not given
+        a_port: s1-eth3                 # the ports' names at both ends, where switches report by them
+        b_port: s2-eth2
+
+What a fabric can't have is in topology/fabric.py; a file must also be connected. `check` lists every
+problem, in the order of the lines; each has the path of its field, its line, what is wrong and the
+remedy.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from topology import marked_yaml
+from topology.fabric import DEFAULT_PRIORITY, Fabric, FabricBuilder
+from topology.marked_yaml import Document, Value
+from topology.problems import FabricError, Problem
+from topology.units import format_rate, parse_rate
+
+DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+PLACEHOLDER_RATE = "1"  # for a link whose rate is wrong, so that its ends are checked all the same
+FIELD_NAMES = {"rate_bps": "rate", "reverse_rate_bps": "reverse_rate"}
+
+
+def load(path: Path | str) -> Fabric:
+    """The fabric in a file.
+
+    Raises:
+        FabricError: the file can't be read, or has problems; it holds all of them.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise FabricError(Problem(str(path), f"can't be read: {reason}; name a YAML or JSON file")) from None
+    return loads(text)
+
+
+def loads(text: str) -> Fabric:
+    """The fabric in a text; raises FabricError with all its problems."""
+    fabric, problems = _read(text)
+    if problems:
+        raise FabricError(*problems)
+    return fabric
+
+
+def check(text: str) -> list[Problem]:
+    """Everything that is wrong with a text; empty if it is a fabric. Never raises."""
+    return _read(text)[1]
+
+
+def dumps(fabric: Fabric) -> str:
+    """A fabric as YAML that `loads` reads back."""
+    content = fabric.to_dict()
+    for link in content["links"]:
+        rate_bps, reverse_bps = link.pop("rate_bps"), link.pop("reverse_rate_bps")
+        link["rate"] = format_rate(rate_bps)
+        link["reverse_rate"] = None if reverse_bps == rate_bps else format_rate(reverse_bps)
+    sections = {
+        section: [{name: value for name, value in one.items() if value not in (None, [])} for one in entries]
+        for section, entries in content.items()
+    }
+    text: str = yaml.dump(sections, Dumper=DUMPER, sort_keys=False, allow_unicode=True, width=200)
+    return text
+
+
+# --- fields ---------------------------------------------------------------------------------------------
+
+
+def _number(text: object) -> object:
+    """A number as people write it; what is not one is left for pydantic to refuse."""
+    return int(text, 16) if isinstance(text, str) and re.fullmatch("0x[0-9A-Fa-f]{1,16}", text) else text
+
+
+def _listed(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+class _Entry(BaseModel):
+    """A field's description says what to write: it is the remedy if the field is missing or can't be read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _Switch(_Entry):
+    name: str = Field(description="the name of the switch")
+    dpid: Annotated[int, BeforeValidator(_number)] | None = Field(None, description="a number such as 0x1")
+    priority: int = Field(DEFAULT_PRIORITY, description="a number of 0 to 65535")
+
+
+class _Host(_Entry):
+    name: str = Field(description="the name of the host")
+    addresses: Annotated[list[str], BeforeValidator(_listed)] = Field([], description="[10.0.0.1, 10.0.0.2]")
+    mac: str | None = Field(None, description="a MAC address such as 02:00:00:00:00:01")
+
+
+class _Link(_Entry):
+    a: str = Field(description="the name of the node at one end")
+    b: str = Field(description="the name of the node at the other end")
+    rate: Annotated[int, BeforeValidator(parse_rate)] = Field(description="the capacity, such as 1G")
+    reverse_rate: Annotated[int, BeforeValidator(parse_rate)] | None = Field(None, description="such as 1G")
+    a_port: str | None = Field(None, description="the name of the port at a")
+    b_port: str | None = Field(None, description="the name of the port at b")
+
+
+SECTIONS = ("switches", "hosts", "links")
+AnyEntry = TypeVar("AnyEntry", bound=_Entry)
+
+
+# --- the checker ----------------------------------------------------------------------------------------
+
+
+def _read(text: str) -> tuple[Fabric, list[Problem]]:
+    document = marked_yaml.read(text)
+    checker = _Checker(document)
+    if isinstance(document.value, dict):
+        checker.check(document.value)
+    elif not document.problems:
+        checker.refuse((), "holds no fields; write switches, hosts and links")
+    fabric = checker.builder.build()
+    if not checker.problems:
+        checker.check_connected(fabric)
+    return fabric, sorted(checker.problems, key=lambda problem: problem.line or 0)
+
+
+class _Checker:
+    """Fills a builder entry by entry; what the builder refuses is a problem of that entry."""
+
+    def __init__(self, document: Document) -> None:
+        self.builder = FabricBuilder()
+        self.problems = list(document.problems)
+        self._document = document
+        self._place: dict[str, tuple[str, int]] = {}  # a node's name -> section and position
+
+    def refuse(self, path: marked_yaml.Path, text: str) -> None:
+        self.problems.append(self._document.problem(path, text))
+
+    def check(self, sections: Mapping[str, Value]) -> None:
+        """Switches and hosts before links, wherever they stand in the file."""
+        for name in sections.keys() - set(SECTIONS):
+            self.refuse((name,), f"is unknown; write {', '.join(SECTIONS)}")
+        for at, raw in enumerate(self._entries(sections, "switches")):
+            if switch := self._entry(_Switch, {}, ("switches", at), raw):
+                self._place.setdefault(switch.name, ("switches", at))
+                fields = {"dpid": switch.dpid, "priority": switch.priority}
+                if not self._try(("switches", at), self.builder.add_switch, switch.name, **fields):
+                    self._add_bare(self.builder.add_switch, switch.name)
+        for at, raw in enumerate(self._entries(sections, "hosts")):
+            if host := self._entry(_Host, {}, ("hosts", at), raw):
+                self._place.setdefault(host.name, ("hosts", at))
+                self._check_unicast(("hosts", at), host.addresses)
+                if not self._try(("hosts", at), self.builder.add_host, host.name, host.addresses, host.mac):
+                    self._add_bare(self.builder.add_host, host.name)
+        for at, raw in enumerate(self._entries(sections, "links")):
+            if link := self._entry(_Link, {"rate": PLACEHOLDER_RATE}, ("links", at), raw):
+                ends = link.a, link.b, link.rate, link.a_port, link.b_port, link.reverse_rate
+                self._try(("links", at), self.builder.add_link, *ends)
+
+    def check_connected(self, fabric: Fabric) -> None:
+        if not fabric.switches and not fabric.hosts:
+            self.refuse((), "has no switches and no hosts; add some")
+        main, *others = fabric.parts() or [set()]
+        for part in others:
+            place, name = min((self._place[name], name) for name in part)
+            text = f"{name!r} is not connected to {min(main)!r}; add a link that joins its part to the rest"
+            self.refuse(place, text)
+
+    def _entries(self, sections: Mapping[str, Value], section: str) -> list[Value]:
+        entries = sections.get(section)
+        if entries is None:
+            return []
+        if not isinstance(entries, list):
+            self.refuse((section,), "is not a list; write one entry a line, each after a dash")
+            return []
+        return entries
+
+    def _entry(
+        self, model: type[AnyEntry], placeholders: dict[str, str], path: marked_yaml.Path, raw: Value
+    ) -> AnyEntry | None:
+        """The entry; where fields are wrong, what the others say, if it still names its nodes."""
+        if isinstance(raw, str) and "name" in model.model_fields:
+            raw = {"name": raw}
+        if not isinstance(raw, dict):
+            fields = ", ".join(f"{name}: ..." for name in model.model_fields)
+            self.refuse(path, f"is not an entry; write {{{fields}}}")
+            return None
+        try:
+            return model.model_validate(raw)
+        except ValidationError as error:
+            wrong = error.errors(include_url=False)
+        for one in wrong:
+            self.refuse((*path, *_own_path(one["loc"])), _explain(model, one))
+        bad = {one["loc"][0] for one in wrong}
+        good = {name: value for name, value in raw.items() if name not in bad}
+        try:
+            return model.model_validate(placeholders | good)
+        except ValidationError:
+            return None
+
+    def _try(
+        self, path: marked_yaml.Path, add: Callable[..., FabricBuilder], *args: object, **fields: object
+    ) -> bool:
+        """Whether the builder took it."""
+        try:
+            add(*args, **fields)
+        except FabricError as error:
+            for problem in error.problems:
+                name, _, rest = FIELD_NAMES.get(problem.field, problem.field).partition("[")
+                index = (int(rest[:-1]),) if rest else ()
+                self.refuse((*path, name, *index), problem.text)
+            return False
+        return True
+
+    def _add_bare(self, add: Callable[[str], FabricBuilder], name: str) -> None:
+        """Keeps a refused node known by its name, so that its links are not called wrong as well."""
+        try:
+            add(name)
+        except FabricError:
+            return  # its name is what was refused
+
+    def _check_unicast(self, path: marked_yaml.Path, addresses: list[str]) -> None:
+        for at, text in enumerate(addresses):
+            try:
+                address = ip_address(text)
+            except ValueError:
+                continue  # the builder says so
+            if address.is_multicast or address.is_unspecified:
+                self.refuse((*path, "addresses", at), f"{text} can't be a VM's; write one such as 10.0.0.1")
+
+
+def _own_path(loc: tuple[int | str, ...]) -> marked_yaml.Path:
+    """pydantic's location without the names of validators, which it puts after the field's."""
+    return loc[:1] if len(loc) < 2 or isinstance(loc[1], str) else loc[:2]
+
+
+def _explain(model: type[_Entry], error: Any) -> str:  # noqa: ANN401 -- pydantic's ErrorDetails
+    name = str(error["loc"][0])
+    if error["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(name[:40], model.model_fields, n=1)
+        return f"is unknown; write {near[0] if near else 'one of ' + ', '.join(model.model_fields)}"
+    remedy = f"write {model.model_fields[name].description}"
+    if error["type"] == "missing" or error["input"] is None:
+        return f"is missing; {remedy}"
+    if error["type"] == "value_error" and ";" in error["msg"]:
+        return str(error["ctx"]["error"])
+    return f"{error['msg'][:1].lower()}{error['msg'][1:]}; {remedy}"

@@ -1,0 +1,91 @@
+"""The active spanning tree of a fabric: the links that forward, and those that are blocked.
+
+`compute` gives the tree that IEEE 802.1D-2004 (clause 17) would settle on, were a link's two directions
+one: the bridge with the lowest id is the root; each bridge forwards towards it along the cheapest path, a
+link costing 20 Tb/s divided by its capacity (table 17-3); ties go to the neighbour with the lower id. A
+bridge's id is its priority, then its datapath id, then its name. The result depends on the fabric's
+content alone, not on the order in which it was put together.
+
+`Tree.from_blocked` takes a tree that others have settled on, as switches do that Baton does not control.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import networkx as nx
+
+from topology.fabric import Fabric, Link, natural
+from topology.problems import FabricError, Problem
+
+COST_NUMERATOR_BPS = 20 * 10**12  # IEEE 802.1D-2004 table 17-3: a 20 Tb/s link costs 1
+MAX_COST = 200_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A forest over a fabric: one tree for each connected part, hosts as leaves.
+
+    `blocked` is every other link of the fabric, be it redundant or down. `parent` maps each node to the
+    next one towards its root; a root has none.
+    """
+
+    forwarding: frozenset[Link]
+    blocked: frozenset[Link]
+    parent: Mapping[str, str] = field(compare=False, repr=False)
+
+    @classmethod
+    def from_blocked(cls, fabric: Fabric, blocked: Iterable[Sequence[str]]) -> Tree:
+        """The tree that is left when these links (pairs of names, in either order) don't forward.
+
+        Links that are not in the fabric are ignored.
+
+        Raises:
+            FabricError: what is left has a loop (switches that converge may seem to have one for an instant);
+                names the links that would have to be blocked too.
+        """
+        tree = compute(fabric, blocked)
+        if extra := tree.blocked - _links(blocked):
+            shown = ", ".join(f"{a} - {b}" for a, b in sorted(extra))
+            text = f"the links that forward make a loop; block {shown} too, or read again"
+            raise FabricError(Problem("blocked", text))
+        return tree
+
+
+def compute(fabric: Fabric, down_links: Iterable[Sequence[str]] = ()) -> Tree:
+    """The tree that the links of a fabric form without `down_links` (pairs of names in either order)."""
+    down = _links(down_links)
+    bridges: nx.Graph[str] = nx.Graph()
+    bridges.add_nodes_from(fabric.switches)
+    parent: dict[str, str] = {}
+    for link in fabric.links - down:
+        if fabric.is_host(link.a):
+            parent[link.a] = link.b
+        elif fabric.is_host(link.b):
+            parent[link.b] = link.a
+        else:
+            bridges.add_edge(*link, weight=_cost(fabric, link))
+    bridge_id = {name: _bridge_id(fabric, name) for name in fabric.switches}
+    for part in nx.connected_components(bridges):
+        root = min(part, key=bridge_id.__getitem__)
+        distance = nx.single_source_dijkstra_path_length(bridges, root)
+        for bridge in part - {root}:
+            near = bridges[bridge]
+            parent[bridge] = min(near, key=lambda one: (distance[one] + near[one]["weight"], bridge_id[one]))
+    forwarding = frozenset(Link.between(child, above) for child, above in parent.items())
+    return Tree(forwarding, fabric.links - forwarding, parent)
+
+
+def _links(pairs: Iterable[Sequence[str]]) -> frozenset[Link]:
+    return frozenset(Link.between(one, other) for one, other in pairs)
+
+
+def _cost(fabric: Fabric, link: Link) -> int:
+    slower_bps = min(fabric.capacity_bps(direction) for direction in link.directions)
+    return min(MAX_COST, max(1, COST_NUMERATOR_BPS // slower_bps))
+
+
+def _bridge_id(fabric: Fabric, name: str) -> tuple[int, int, tuple[list[tuple[int, str]], str]]:
+    switch = fabric.switch(name)
+    return switch.priority, 2**64 if switch.dpid is None else switch.dpid, natural(name)
