@@ -15,7 +15,7 @@ from dataclasses import dataclass
 RTM_NEWQDISC, RTM_DELQDISC, RTM_GETQDISC = 36, 37, 38
 RTM_NEWTCLASS, RTM_DELTCLASS, RTM_GETTCLASS = 40, 41, 42
 RTM_NEWTFILTER, RTM_DELTFILTER, RTM_GETTFILTER = 44, 45, 46
-NLM_F_REQUEST, NLM_F_ACK, NLM_F_DUMP = 0x1, 0x4, 0x300
+NLM_F_REQUEST, NLM_F_ACK, NLM_F_ECHO, NLM_F_DUMP = 0x1, 0x4, 0x8, 0x300
 NLM_F_REPLACE, NLM_F_EXCL, NLM_F_CREATE = 0x100, 0x200, 0x400
 NLMSG_ERROR, NLMSG_DONE = 2, 3
 TCA_KIND, TCA_OPTIONS, TCA_STATS2 = 1, 2, 7
@@ -78,8 +78,11 @@ def options(kind: str, data: bytes) -> bytes:
 
 
 def query(kind: int, ifindex: int, *, handle: int = 0, parent: int = 0) -> bytes:
-    """A whole RTM_GET* message for one qdisc or class; its answer is the only one."""
-    header = _HEADER.pack(_BODY, kind, NLM_F_REQUEST, 0, 0)
+    """A whole RTM_GET* message for one qdisc or class; its answer is the only one.
+
+    A single qdisc is told to the group of listeners; only an echo reaches the one who asked.
+    """
+    header = _HEADER.pack(_BODY, kind, NLM_F_REQUEST | NLM_F_ECHO, 0, 0)
     return header + _TCMSG.pack(0, 0, 0, ifindex, handle, parent, 0)
 
 

@@ -4,22 +4,24 @@ better."""
 from __future__ import annotations
 
 import json
-import os
-import resource
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from importlib import metadata
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+if TYPE_CHECKING:
+    from agents.kernel import Feature
+
 
 class Row(NamedTuple):
-    """One thing that Baton can use: as agents.kernel has it, and the same for programs and rights."""
+    """One thing that Baton can use: as agents.kernel has it, and the same for programs and libraries."""
 
     name: str
+    kind: str
     present: bool
     instead: str
     improve: str
@@ -44,8 +46,10 @@ PROGRAMS = (
     Program("mn", ("--version",), "no emulated fabrics: no demo", "mininet"),
     Program("tc", ("-V",), "nothing: agents need it", "iproute2"),
 )
-DISTRIBUTIONS = {"ryu": "os-ken, by openflow.framework", "os-ken": "Ryu, by openflow.framework"}
-LATEST_PRIORITY = 40
+DISTRIBUTIONS = {
+    "ryu": "os-ken, by openflow.framework: os-ken",
+    "os-ken": "Ryu, by openflow.framework: ryu",
+}
 PATIENCE_S = 5.0
 
 
@@ -58,59 +62,51 @@ def doctor(as_json: bool) -> None:
     """
     from agents import kernel
 
-    rows = [Row(*(getattr(feature, name) for name in Row._fields[:4])) for feature in kernel.probe()]
-    rows += [*_programs(), *_distributions(), _realtime()]
+    try:
+        features = kernel.probe()
+    except kernel.ProbeRefused as error:
+        raise click.ClickException(str(error)) from None
+    rows = collect(features)
     if as_json:
         click.echo(json.dumps([row._asdict() for row in rows], indent=1))
     else:
         _show(rows)
 
 
+def collect(features: Iterable[Feature]) -> list[Row]:
+    """The kernel's rows, with those of programs and libraries; a program that the kernel's rows have gets
+    its version."""
+    rows = {feature.name: Row(**asdict(feature)) for feature in features}
+    for row in (*_programs(), *_libraries()):
+        known = rows.get(row.name)
+        rows[row.name] = known._replace(version=row.version) if known else row
+    return list(rows.values())
+
+
 def _programs() -> Iterator[Row]:
     for program in PROGRAMS:
-        improve = f"apt-get install {program.package}"
-        if (path := shutil.which(program.name)) is None:
-            yield Row(program.name, False, program.instead, improve)
+        improve = f"apt install {program.package}"
+        path = shutil.which(program.name)
+        if path is None:
+            yield Row(program.name, "tool", False, program.instead, improve)
             continue
         try:
             answer = subprocess.run(
                 [path, *program.arguments], capture_output=True, text=True, check=False, timeout=PATIENCE_S
             )
-            lines = (answer.stdout + answer.stderr).strip().splitlines()
         except (OSError, subprocess.TimeoutExpired) as error:
-            yield Row(program.name, False, f"{path} does not run: {error}", improve)
+            yield Row(program.name, "tool", False, f"{path} does not run: {error}", improve)
             continue
-        yield Row(program.name, True, "", "", lines[0] if lines else "")
+        lines = (answer.stdout + answer.stderr).strip().splitlines()
+        yield Row(program.name, "tool", True, "", "", lines[0] if lines else "")
 
 
-def _distributions() -> Iterator[Row]:
+def _libraries() -> Iterator[Row]:
     for name, instead in DISTRIBUTIONS.items():
         try:
-            yield Row(name, True, "", "", metadata.version(name))
+            yield Row(name, "library", True, "", "", metadata.version(name))
         except metadata.PackageNotFoundError:
-            yield Row(name, False, instead, "make setup")
-
-
-def _realtime() -> Row:
-    """Whether a real-time priority may be taken, tried in a child that changes nothing here."""
-    child = os.fork()
-    if child == 0:
-        try:
-            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(LATEST_PRIORITY))
-        except OSError:
-            os._exit(1)
-        os._exit(0)
-    allowed = os.waitpid(child, 0)[1] == 0
-    runtime = Path("/proc/sys/kernel/sched_rt_runtime_us").read_text().strip()
-    limit = resource.getrlimit(resource.RLIMIT_RTPRIO)[0]
-    improve = "run as root, or give CAP_SYS_NICE (systemd: AmbientCapabilities=CAP_SYS_NICE)"
-    return Row(
-        "real-time priority",
-        allowed,
-        "" if allowed else "normal priority: slots may come late on a busy machine",
-        "" if allowed else improve,
-        f"limit {limit}, sched_rt_runtime_us {runtime}",
-    )
+            yield Row(name, "library", False, instead, "make setup")
 
 
 def _show(rows: list[Row]) -> None:
@@ -118,9 +114,17 @@ def _show(rows: list[Row]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("", "found", "used instead", "for better")
+    console = Console(highlight=False)
+    for kind in dict.fromkeys(row.kind for row in rows):
+        names = [row.name for row in rows if row.kind == kind and row.present]
+        if names:
+            console.print(Text.assemble((f"{kind:<20}", "green"), ", ".join(names)))
+    missing = [row for row in rows if not row.present]
+    if missing:
+        table = Table("missing", "used instead", "what would be better", title_justify="left", expand=False)
+        for row in missing:
+            table.add_row(Text(f"{row.kind} {row.name}"), Text(row.instead), Text(row.improve))
+        console.print(table)
     for row in rows:
-        mark: Any = Text("yes", style="green") if row.present else Text("no", style="yellow")
-        found = f"{row.name}: {row.version}" if row.version else row.name
-        table.add_row(mark, Text(found), Text(row.instead), Text(row.improve))
-    Console().print(table)
+        if row.version:
+            console.print(Text.assemble((f"{row.name:<20}", "bold"), row.version))

@@ -32,6 +32,7 @@ from controller.publisher import Publisher
 from controller.settings import OpenFlowSettings
 from controller.siblings import SiblingsFailed, ensure_siblings
 from controller.store import Store
+from topology.problems import FabricError
 
 fw = framework.load()
 hub = fw.hub
@@ -60,13 +61,15 @@ def attachment_from(environment: Mapping[str, str]) -> ControlAttachment | None:
     return ControlAttachment.parse(place, environment.get("BATON_CONTROL_MAC")) if place else None
 
 
-LISTEN_AS_CONFIGURED = "BATON_CONFIG" in os.environ
+listen_as_configured = "BATON_CONFIG" in os.environ
 try:
     ensure_siblings()
-except SiblingsFailed as failure:
+    SETTINGS = settings_from(os.environ)
+    ATTACHMENT = attachment_from(os.environ)
+    FABRICS = Fabrics.from_settings(SETTINGS)
+except (SiblingsFailed, FabricError, ValueError, OSError) as failure:
     raise SystemExit(f"controller/app.py: {failure}") from None
-SETTINGS = settings_from(os.environ)
-if LISTEN_AS_CONFIGURED:
+if listen_as_configured:
     framework.listen_by_default(fw, SETTINGS.address, SETTINGS.port)
 
 
@@ -78,10 +81,10 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)
         self.logger = logging.getLogger("baton.openflow")
-        self.attachment = attachment_from(os.environ)
+        self.attachment = ATTACHMENT
         self.codec = openflow.Codec(fw, generation=time.time_ns() // MS)
         self.discovery = Discovery()
-        self.fabrics = Fabrics.from_settings(SETTINGS)
+        self.fabrics = FABRICS
         self.ports = PortMeter()
         self.refusals = RefusalMeter()
         url = os.environ.get("BATON_REDIS")
@@ -100,12 +103,6 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         super().start()
         for loop in (self._converge, self._keep_time, self._poll, self._publish):
             self.threads.append(hub.spawn(loop))
-
-    def stop(self) -> None:
-        """Called by the framework at its end. Switches keep their tables: traffic goes on."""
-        self.is_active = False
-        self._wake.set()
-        super().stop()
 
     # -- events from switches --------------------------------------------------------------------------------
 
@@ -290,7 +287,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         while self.is_active:
             hub.sleep(TICK_S)
             self.publisher.flush()
-            if self.attachment is not None and "BATON_CONTROL_MAC" not in os.environ:
+            if self.attachment is not None and not os.environ.get("BATON_CONTROL_MAC"):
                 mac = self.publisher.coordinator_mac(time.monotonic_ns())
                 if mac is not None and mac != self.attachment.mac:
                     self.attachment = dataclasses.replace(self.attachment, mac=mac)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import signal
 import sys
 import warnings
 from dataclasses import dataclass
@@ -91,8 +92,16 @@ def _mend_eventlet() -> None:
         wsgi.ALREADY_HANDLED = object()  # type: ignore[attr-defined]  # added to a module that lacks it
 
 
+def _end_at_once() -> None:
+    """Ctrl-C ends the process as SIGTERM does: in their own way out both frameworks wait for ever for their
+    discovery's threads. Nothing is lost: switches keep their tables, and what runs beside us ends with us.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def ryu_manager() -> None:
     """The `ryu-manager` command: Ryu's own, on current eventlet."""
+    _end_at_once()
     _mend_eventlet()
     importlib.import_module("ryu.cmd.manager").main()
 
@@ -101,6 +110,7 @@ def run_os_ken(listen_host: str = "0.0.0.0", listen_port: int = 6653, app: str =
     """Run the application under os-ken until it is stopped. Call it first in its process: it patches the
     library.
     """
+    _end_at_once()
     os.environ["OSKEN_HUB_TYPE"] = "eventlet"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

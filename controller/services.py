@@ -79,6 +79,7 @@ class Service:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
+                process_group=0,  # an interrupt from the terminal is for the supervisor, which ends them in order
             )
         self._pidfd = os.pidfd_open(self.process.pid)
         self.identity = identify(self.process.pid)

@@ -26,6 +26,7 @@ it published before.
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 import uuid
@@ -71,6 +72,10 @@ class Store:
     def __init__(self, url: str) -> None:
         """Raises StoreUnavailable: the URL is not one of Redis."""
         self.url = url
+        self._lock = threading.RLock()
+        self._incarnation: str | None = None
+        self._schema_checked = False
+        self._republished = False
         try:
             # Any: redis-py types one class for its blocking and its asyncio client, so every answer is also
             # an awaitable.
@@ -81,16 +86,14 @@ class Store:
                 socket_timeout=ANSWER_S,
                 socket_connect_timeout=ANSWER_S,
                 health_check_interval=5,
+                redis_connect_func=self._connected,
             )
         except ValueError as error:
             raise StoreUnavailable(
                 f"store {redacted(url)}: {error}; write unix:///PATH or redis://HOST:PORT/DB"
             ) from None
-        self._lock = threading.RLock()
-        self._incarnation: str | None = None
-        self._schema_checked = False
-        self._republished = False
-        self._published: dict[tuple[str, str], dict[str, Any]] = {}
+        self._published: dict[tuple[str, str], tuple[dict[str, Any], float]] = {}
+        """By document and item: the value, and when (monotonic seconds) it was last published."""
 
     # -- documents -----------------------------------------------------------------------------------------
 
@@ -175,7 +178,7 @@ class Store:
             pipe.publish(PREFIX + "changed:override", "override")
 
         with self._lock:
-            self._published[("override", "")] = {"override": override}
+            self._published[("override", "")] = {"override": override}, time.monotonic()
         self._write(write)
 
     def override(self) -> str | None:
@@ -257,7 +260,7 @@ class Store:
         nothing."""
 
         def look(client: Any) -> None:  # noqa: ANN401 -- see __init__
-            client.ping()  # a connection that was lost is what tells
+            client.ping()  # finds out that the connection is a new one
             self._republish_if_lost(client)
 
         self._call(look)
@@ -270,7 +273,7 @@ class Store:
 
     def _publish(self, name: str, item: str, value: dict[str, Any]) -> None:
         with self._lock:
-            self._published[(name, item)] = value
+            self._published[(name, item)] = value, time.monotonic()
         self._write(lambda pipe: _put(pipe, name, item, value))
 
     def _document(self, name: str) -> dict[str, Any] | None:
@@ -287,6 +290,7 @@ class Store:
             with client.pipeline(transaction=True) as pipe:
                 fill(pipe)
                 pipe.execute()
+            self._republish_if_lost(client)  # this very transaction may have found a new connection
 
         self._call(write)
 
@@ -301,14 +305,24 @@ class Store:
                 incarnation = pipe.execute()[2]
             if self._incarnation not in (None, incarnation):
                 with client.pipeline(transaction=True) as pipe:
-                    for (name, item), value in self._published.items():
-                        if name == "override":
-                            pipe.set(PREFIX + "override", value["override"])
-                        else:
-                            _put(pipe, name, item, value)
+                    self._put_all(pipe)
                     pipe.execute()
             self._incarnation = incarnation
             self._republished = True
+
+    def _put_all(self, pipe: Any) -> None:  # noqa: ANN401 -- see __init__
+        """Everything published by this Store that would not have expired by now."""
+        now_s = time.monotonic()
+        for (name, item), (value, at_s) in self._published.items():
+            if name == "override":
+                pipe.set(PREFIX + "override", value["override"])
+            elif now_s - at_s < EXPIRY_S.get(name, math.inf):
+                _put(pipe, name, item, value)
+
+    def _connected(self, connection: Any) -> None:  # noqa: ANN401 -- see __init__
+        """A new connection may lead to a server that has lost its data: redis-py makes one without a word."""
+        connection.on_connect()
+        self._schema_checked = self._republished = False
 
     def _call(self, work: Callable[[Any], T]) -> T:
         """Does `work` with the client; once more when the connection proved to be one that Redis had closed

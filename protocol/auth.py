@@ -1,8 +1,7 @@
-"""Who may be believed: replay windows and the guard that every received frame passes. Pure; `Key` is in
-`key`.
+"""Who may be believed: replay windows, and the guard that every received frame passes. Pure.
 
-The rules are in PROTOCOL.md, "Epochs and replays"; the window is RFC 4303's (section 3.4.3), over 64-bit
-numbers.
+The rules are in PROTOCOL.md, "Epochs and replays"; the window is that of RFC 4303 section 3.4.3, over 64-bit
+numbers. `Key` is at home in `key`.
 """
 
 from __future__ import annotations
@@ -64,9 +63,7 @@ class Guard:
         senders: int = 4096,
         remembered: int = 65536,
     ) -> None:
-        """`address`: our MAC address, to refuse what is addressed to others; None where the caller looks at
-        that.
-        """
+        """`address`: our MAC address, to refuse what is addressed to others; None: the caller looks at that."""
         self.epoch = epoch
         self.leader = leader
         self.accepted = 0
@@ -116,8 +113,7 @@ class Guard:
         self.refused[cause] += 1
 
     def adopt(self, epoch: int) -> None:
-        """Takes a leader's epoch: lower ones are refused from now on, so their sequence numbers can be
-        forgotten.
+        """Takes an epoch: lower ones are refused from now on, so their sequence numbers can be forgotten.
 
         Raises ValueError: lower than the present epoch.
         """

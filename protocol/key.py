@@ -1,5 +1,4 @@
-"""The shared key of a fabric: read from and written to a file of mode 0600 (the edge here), and the tag it
-puts on a frame.
+"""A fabric's shared key and the tag it puts on a frame. An edge: the key file, mode 0600.
 
 Source: RFC 7693 (BLAKE2), keyed mode, 16-byte digest, with a personalisation of this protocol's own.
 """
@@ -51,7 +50,7 @@ class Key:
             # Not blocking: a FIFO put in the file's place must not hang the start.
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
-            raise KeyFileError(f"key file {path}: {error.strerror}; make one with Key.generate") from None
+            raise KeyFileError(f"key file {path}: {error.strerror}; name the key file, or make one") from None
         try:
             status = os.fstat(descriptor)
             mode = stat.S_IMODE(status.st_mode)

@@ -83,9 +83,9 @@ _ALL_GATES = int(Gates.TBF | Gates.PLUG)
 # -- pieces --------------------------------------------------------------------------------------------------
 
 
-def _known(values: type[IntEnum], name: str, value: int) -> int:
+def _known(values: type[IntEnum], name: str, value: int) -> None:
     try:
-        return values(value)
+        values(value)
     except ValueError:
         known = ", ".join(f"{v.value} ({v.name})" for v in values)
         raise ValueError(f"{name}: {value!r} must be one of {known}") from None

@@ -1,5 +1,4 @@
-"""A frame without its message: Ethernet and Baton headers, tag and padding; and layouts of named fields.
-Pure.
+"""A frame without its message: headers, tag and padding; and layouts of named fields. Pure.
 
 PROTOCOL.md is the contract. Nothing here knows what a body means: `messages` does.
 """
@@ -164,8 +163,7 @@ def seal(
 
 
 def unseal(frame: bytes, key: Key) -> Envelope:
-    """(destination, source, type, sender, epoch, sequence, body length) of an authentic frame; the body is at
-    `BODY`.
+    """(destination, source, type, sender, epoch, sequence, body length) of an authentic frame.
 
     Raises Refused: SHORT, NOT_BATON, VERSION, LENGTH or TAG.
     """

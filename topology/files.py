@@ -88,7 +88,8 @@ def dumps(fabric: Fabric) -> str:
         section: [{name: value for name, value in one.items() if value not in (None, [])} for one in entries]
         for section, entries in content.items()
     }
-    text: str = yaml.dump(sections, Dumper=DUMPER, sort_keys=False, allow_unicode=True, width=200)
+    layout = {"default_flow_style": None, "sort_keys": False, "allow_unicode": True, "width": 200}
+    text: str = yaml.dump(sections, Dumper=DUMPER, **layout)
     return text
 
 
@@ -171,18 +172,20 @@ class _Checker:
             if switch := self._entry(_Switch, {}, ("switches", at), raw):
                 self._place.setdefault(switch.name, ("switches", at))
                 fields = {"dpid": switch.dpid, "priority": switch.priority}
-                if not self._try(("switches", at), self.builder.add_switch, switch.name, **fields):
-                    self._add_bare(self.builder.add_switch, switch.name)
+                if self._refused(("switches", at), self.builder.add_switch, switch.name, **fields):
+                    self._keep(self.builder.add_switch, switch.name)
         for at, raw in enumerate(self._entries(sections, "hosts")):
             if host := self._entry(_Host, {}, ("hosts", at), raw):
                 self._place.setdefault(host.name, ("hosts", at))
                 self._check_unicast(("hosts", at), host.addresses)
-                if not self._try(("hosts", at), self.builder.add_host, host.name, host.addresses, host.mac):
-                    self._add_bare(self.builder.add_host, host.name)
+                add = self.builder.add_host
+                if refused := self._refused(("hosts", at), add, host.name, host.addresses, host.mac):
+                    places = enumerate(host.addresses)
+                    self._keep(add, host.name, [one for i, one in places if f"addresses[{i}]" not in refused])
         for at, raw in enumerate(self._entries(sections, "links")):
             if link := self._entry(_Link, {"rate": PLACEHOLDER_RATE}, ("links", at), raw):
                 ends = link.a, link.b, link.rate, link.a_port, link.b_port, link.reverse_rate
-                self._try(("links", at), self.builder.add_link, *ends)
+                self._refused(("links", at), self.builder.add_link, *ends)
 
     def check_connected(self, fabric: Fabric) -> None:
         if not fabric.switches and not fabric.hosts:
@@ -225,10 +228,10 @@ class _Checker:
         except ValidationError:
             return None
 
-    def _try(
+    def _refused(
         self, path: marked_yaml.Path, add: Callable[..., FabricBuilder], *args: object, **fields: object
-    ) -> bool:
-        """Whether the builder took it."""
+    ) -> set[str]:
+        """Gives the builder an entry; the names of the fields that it refused."""
         try:
             add(*args, **fields)
         except FabricError as error:
@@ -236,13 +239,13 @@ class _Checker:
                 name, _, rest = FIELD_NAMES.get(problem.field, problem.field).partition("[")
                 index = (int(rest[:-1]),) if rest else ()
                 self.refuse((*path, name, *index), problem.text)
-            return False
-        return True
+            return {problem.field for problem in error.problems}
+        return set()
 
-    def _add_bare(self, add: Callable[[str], FabricBuilder], name: str) -> None:
-        """Keeps a refused node known by its name, so that its links are not called wrong as well."""
+    def _keep(self, add: Callable[..., FabricBuilder], *good: object) -> None:
+        """Keeps what is good of a refused node, so that what refers to it is not called wrong as well."""
         try:
-            add(name)
+            add(*good)
         except FabricError:
             return  # its name is what was refused
 

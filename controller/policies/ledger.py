@@ -88,6 +88,10 @@ class Resource(Generic[T]):
         self.waiting: dict[int, list[Entry[T]]] = {}
         """Heaps of waiting pairs by the amount they need: when the first of a heap does not fit, none of it does."""
 
+    def load(self, start_ns: int, end_ns: int) -> int:
+        """As `peak`, and at once where it can be: for a start until the frontier."""
+        return self.reserved if start_ns >= self.settled_ns else self.peak(start_ns, end_ns)
+
     def peak(self, start_ns: int, end_ns: int) -> int:
         """The most that is booked at any instant of [start, end)."""
         live = [

@@ -32,18 +32,19 @@ length, with an earlier start. Then the rest of the room goes to those who wait.
 unless the room is held by a slot booked ahead for a pair that was passed over (next paragraph).
 
 *No starvation.* Greedy packing can starve a pair that needs two links which are never free together, or more than a link
-has ever free at once. When room of a resource is given away while the oldest pair parked there could not take it, that pair
-was *passed over*; at the `patience`-th time it is booked ahead, at the earliest time at which it fits beside all that is
+has ever free at once. When something booked on a resource ends and the oldest pair that is parked there does not get a slot,
+it was *passed over*; at the `patience`-th time it is booked ahead, at the earliest time at which it fits beside all that is
 booked. Others are granted only what fits beside that. The bound: let a pair X wait while at most N other pairs are wanted.
-1. A *turn* is the giving away of room of the resource at which X is parked (full for X, so something booked on it ends). In
-   a turn the parked pairs are tried in their order. Either one older than X is granted: then it is younger than X from there
-   on, so that is at most N turns. Or none, and then the oldest is passed over: at most `patience` times for each of the at
-   most N older pairs, after which it is booked, and for X itself. So X is granted within (patience + 1)(N + 1) turns.
-2. A pair booked ahead begins when something ends, which began when something ended, and so on back to a slot that runs;
-   the slots between were booked ahead, each for another pair. With Q <= N pairs booked ahead, a turn comes, and a booked
-   slot begins, within (Q + 1) longest slots.
-So X begins within `turn_bound(N)` = ((patience + 1)(N + 1) + 1)(N + 1) longest slots. On a star all of equal rates nobody is
-ever passed over, Q = 0, and X begins within N + 1 slots.
+1. A *turn* is an end of something booked on the resource at which X is parked (it is full for X, so there is one). Those
+   parked there are tried in their order while there is room, so if anybody gets a slot before X is tried it is the oldest,
+   or the oldest is passed over. Say Z is the oldest: X, or older than X. If Z gets a slot and is not X, it is younger than X
+   from there on: at most N turns. If it does not it is passed over: at most `patience` turns for each of N + 1 pairs, then
+   it is booked. So X is granted a slot within N + patience (N + 1) < (patience + 1)(N + 1) turns.
+2. A slot booked ahead begins when something ends, which began when something ended, and so on back to a slot that runs; the
+   slots between were booked ahead, each for another pair. So with Q <= N pairs booked ahead the next turn comes, and a
+   granted slot begins, within Q + 1 longest slots.
+So X begins within `turn_bound(N)` = ((patience + 1)(N + 1) + 1)(N + 1) longest slots. With equal rates, one bottleneck and one
+destination a node nobody is ever passed over, and X begins within N + 1 slots.
 
 What a backlog amounts to is not used: TCP refills its queue from the acknowledgements of the slot itself, so a slot cut to
 the bytes last reported would be short. A pair stays wanted until a report or a yield says that its queue is empty.
@@ -53,7 +54,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 from controller.policies.base import (
     BILLION,
@@ -109,23 +110,6 @@ class Pair:
     """Its place in a line, while it has one."""
 
 
-@dataclass(slots=True)
-class _Outbox:
-    grants: dict[int, Slot] = field(default_factory=dict)
-    revokes: dict[int, Slot] = field(default_factory=dict)
-
-    def grant(self, slot: Slot) -> None:
-        self.grants[slot.slot] = slot
-
-    def revoke(self, slot: Slot) -> None:
-        if self.grants.pop(slot.slot, None) is None:
-            self.revokes[slot.slot] = slot
-
-    def plan(self) -> Plan:
-        grants = sorted(self.grants.values(), key=lambda slot: (slot.start_ns, slot.slot))
-        return Plan(grants, list(self.revokes.values()))
-
-
 class Timeslice(Policy):
     """One destination a node, one slice at a time, as many nodes as the links carry. See the module's docstring."""
 
@@ -172,7 +156,9 @@ class Timeslice(Policy):
         self._running: list[tuple[int, int, Booking[Pair]]] = []
         self._freed: dict[Resource[Pair], None] = {}
         self._loose: dict[Pair, None] = {}
-        self._outbox = _Outbox()
+        self._granted: dict[int, Slot] = {}
+        self._revoked: list[Slot] = []
+        self._now_ns = 0
         self._pair_number = 0
         self._turn = 0
 
@@ -185,7 +171,7 @@ class Timeslice(Policy):
     def set_network(self, network: Network, *, now_ns: int) -> None:
         """Takes the new paths at once. A slot is kept, as it is, where its new path has room for it; others are revoked, those
         that start last first."""
-        self._forget_ended(now_ns)
+        self._advance(now_ns)
         self._network = network
         self._links = {}
         self._freed.clear()
@@ -203,16 +189,16 @@ class Timeslice(Policy):
                 booking.book()
             else:
                 self._drop(booking)
-                self._outbox.revoke(slot)
+                self._revoked.append(slot)
 
     def set_regulated(self, pairs: Regulated, *, now_ns: int) -> None:
         """Slots of pairs that are no longer regulated are revoked."""
-        self._forget_ended(now_ns)
+        self._advance(now_ns)
         self._regulated = pairs
         for booking, slot in list(self._slots.values()):
             if slot.destination not in pairs.get(slot.node, NOWHERE):
                 self._drop(booking)
-                self._outbox.revoke(slot)
+                self._revoked.append(slot)
         for node in self._backlogs:
             self._want(node)
 
@@ -225,17 +211,19 @@ class Timeslice(Policy):
 
     def backlog(self, node: int, backlog: Mapping[int, int], *, now_ns: int) -> None:
         """Slots of a destination that waits no more are revoked if they have not begun; one that runs may be used up."""
-        self._forget_ended(now_ns)
+        self._advance(now_ns)
         waiting = frozenset(destination for destination, size in backlog.items() if size > 0)
-        gone = self._backlogs.get(node, NOWHERE) - waiting
+        before = self._backlogs.get(node, NOWHERE)
+        if waiting == before:
+            return
         self._backlogs[node] = waiting
-        if gone:
+        if gone := before - waiting:
             self._cancel_ahead(node, gone, now_ns)
         self._want(node)
 
     def yielded(self, node: int, destination: int, slot: int, *, now_ns: int, backlog_bytes: int = 0) -> None:
         """The rest of the slot is free from now on."""
-        self._forget_ended(now_ns)
+        self._advance(now_ns)
         waiting = self._backlogs.get(node, NOWHERE)
         if backlog_bytes > 0:
             self._backlogs[node] = waiting | {destination}
@@ -245,16 +233,15 @@ class Timeslice(Policy):
         held = self._slots.get(slot)
         if held is not None and (held[1].node, held[1].destination) == (node, destination):
             self._drop(held[0])
-            self._outbox.grants.pop(slot, None)
         self._want(node)
 
     def left(self, node: int, *, now_ns: int) -> None:
         """Slots towards the node are revoked, and its own: their links are free from now on."""
-        self._forget_ended(now_ns)
+        self._advance(now_ns)
         for booking, slot in list(self._slots.values()):
             if node in (slot.node, slot.destination):
                 self._drop(booking)
-                self._outbox.revoke(slot)
+                self._revoked.append(slot)
         gone = list(self._pairs.pop(node, {}).values())
         gone += [pairs.pop(node) for pairs in self._pairs.values() if node in pairs]
         for pair in gone:
@@ -270,7 +257,7 @@ class Timeslice(Policy):
 
     def plan(self, *, now_ns: int, horizon_ns: int) -> Plan:
         """Grants from now on, and what follows every end until the horizon."""
-        self._forget_ended(now_ns)
+        self._advance(now_ns)
         self._bring_forward(now_ns)
         instant_ns = now_ns
         while True:
@@ -280,8 +267,8 @@ class Timeslice(Policy):
             if end_ns is None or end_ns > horizon_ns:
                 break
             instant_ns = end_ns
-        plan = self._outbox.plan()
-        self._outbox = _Outbox()
+        plan = Plan(sorted(self._granted.values(), key=lambda slot: (slot.start_ns, slot.slot)), self._revoked)
+        self._granted, self._revoked = {}, []
         return plan
 
     def next_event_ns(self) -> int | None:
@@ -303,7 +290,7 @@ class Timeslice(Policy):
     def _select(self, instant_ns: int) -> None:
         """Tries those who wait for what was freed, and those who are new, in their order."""
         turn: list[tuple[Entry[Pair], Resource[Pair] | None, int]] = []
-        oldest: list[tuple[Resource[Pair], Pair, int]] = []
+        oldest: dict[Pair, None] = {}
         for resource in self._freed:
             heads = []
             for need, line in resource.waiting.items():
@@ -312,7 +299,7 @@ class Timeslice(Policy):
                     if resource.reserved + need <= resource.capacity:
                         turn.append((head, resource, need))
             if heads:
-                oldest.append((resource, min(heads)[3], resource.reserved))
+                oldest[min(heads)[3]] = None
         self._freed.clear()
         for pair in self._loose:
             turn.append((_entry(pair), None, 0))
@@ -330,8 +317,8 @@ class Timeslice(Policy):
                     heapq.heappush(turn, (head, at, need))
             else:
                 self._try(entry, instant_ns)
-        for resource, pair, before in oldest:
-            if pair.wanted and pair.booking is None and resource.reserved > before:
+        for pair in oldest:
+            if pair.booking is None:
                 pair.passed_over += 1
                 if pair.passed_over >= self.patience:
                     self._book_ahead(pair, instant_ns)
@@ -357,18 +344,11 @@ class Timeslice(Policy):
 
     def _blocker(self, pair: Pair, start_ns: int) -> Resource[Pair] | None:
         """The resource that has no room for the pair from a start on; not to be asked of starts beyond the frontier."""
-        need = pair.need_bps
+        need, end_ns = pair.need_bps, start_ns + pair.length_ns
         for resource in pair.links:
-            if start_ns >= resource.settled_ns:
-                load = resource.reserved
-            else:
-                load = resource.peak(start_ns, start_ns + pair.length_ns)
-            if load + need > resource.capacity:
+            if resource.load(start_ns, end_ns) + need > resource.capacity:
                 return resource
-        resource = pair.host.resource
-        if start_ns >= resource.settled_ns:
-            return resource if resource.reserved else None
-        return resource if resource.peak(start_ns, start_ns + pair.length_ns) else None
+        return pair.host.resource if pair.host.resource.load(start_ns, end_ns) else None
 
     def _book_ahead(self, pair: Pair, instant_ns: int) -> None:
         takes = self._takes(pair, pair.need_bps)
@@ -381,12 +361,12 @@ class Timeslice(Policy):
         reserved_bps = pair.full_bps
         if pair.need_bps < reserved_bps:
             for link in pair.links:
-                reserved_bps = min(reserved_bps, link.capacity - link.peak(start_ns, end_ns))
+                reserved_bps = min(reserved_bps, link.capacity - link.load(start_ns, end_ns))
         self._turn += 1
         pair.last = pair.host.last = self._turn
         pair.passed_over = 0
         pair.entry = None
-        number = self._numbers.take(start_ns)
+        number = self._numbers.take(self._now_ns)
         size, rate_bps = self._amount(pair, reserved_bps)
         slot = Slot(number, pair.node, pair.destination, start_ns, end_ns, size, rate_bps, reserved_bps)
         booking = Booking(number, pair, start_ns, end_ns, self._takes(pair, reserved_bps))
@@ -394,7 +374,7 @@ class Timeslice(Policy):
         pair.booking = booking
         self._slots[number] = booking, slot
         heapq.heappush(self._ends, (end_ns, number, booking))
-        self._outbox.grant(slot)
+        self._granted[slot.slot] = slot
 
     def _amount(self, pair: Pair, reserved_bps: int) -> tuple[int, int]:
         """(credit in bytes, 0), or (0, rate in bit/s)."""
@@ -429,19 +409,9 @@ class Timeslice(Policy):
             booking.start_ns = earlier_ns
             booking.book()
             if earlier_ns < start_ns:
-                old = self._slots[number][1]
-                slot = Slot(
-                    number,
-                    old.node,
-                    old.destination,
-                    earlier_ns,
-                    booking.end_ns,
-                    old.bytes,
-                    old.rate_bps,
-                    old.reserved_bps,
-                )
+                slot = replace(self._slots[number][1], start_ns=earlier_ns, end_ns=booking.end_ns)
                 self._slots[number] = booking, slot
-                self._outbox.grant(slot)
+                self._granted[slot.slot] = slot
                 heap = self._running if booking.released else self._ends
                 heapq.heappush(heap, (booking.end_ns, number, booking))
                 collect(resource for resource, _ in booking.takes)
@@ -529,10 +499,12 @@ class Timeslice(Policy):
             if booking.start_ns > now_ns and booking.owner.destination in destinations:
                 slot = self._slots[booking.number][1]
                 self._drop(booking)
-                self._outbox.revoke(slot)
+                self._revoked.append(slot)
 
-    def _forget_ended(self, now_ns: int) -> None:
-        """Clears away what was foreseen and has ended by now."""
+    def _advance(self, now_ns: int) -> None:
+        """Releases and clears away what has ended by now."""
+        self._now_ns = now_ns
+        self._foresee(now_ns)
         running = self._running
         while running and running[0][0] <= now_ns:
             _, number, booking = heapq.heappop(running)
