@@ -6,30 +6,29 @@ Decisions are elsewhere: `lifecycle` (where it stands towards the coordinator), 
 
 from __future__ import annotations
 
-import gc
 import heapq
 import logging
 import select
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
-from types import FrameType
 
 from agents.clock import Clock
-from agents.flows import Backlogged, FlowTable, NewFlow
+from agents.flows import Backlogged, NewFlow
 from agents.gatekeeper import Gatekeeper
+from agents.host import Host
 from agents.lifecycle import Event, Lifecycle, State
-from protocol.link import ControlSocket
-from agents.queues import HostQueues
-from protocol.realtime import become_realtime
+from agents.snapshot import ForeignQdisc
 from agents.statistics import write_statistics
-from protocol.auth import Guard, Key
+from protocol.auth import Guard, Key, KeyFileError
 from protocol.messages import (
     COORDINATOR,
+    HEARTBEAT_MAC,
     Directive,
     Directory,
     DirectoryRequest,
@@ -50,15 +49,16 @@ from protocol.messages import (
     encode,
 )
 from protocol.paging import Reassembler, paginate
+from protocol.realtime import become_realtime
 
 log = logging.getLogger("baton.agent")
 
 VERSION = "0.1.0"
 REGISTER_RETRY_NS = 50_000_000
+ASK_AGAIN_NS = 20_000_000
 PING_NS = 200_000_000
 FIRST_PINGS = 16
 VERIFY_NS = 1_000_000_000
-IDLE_REPORT_NS = 1_000_000_000
 MILLISECOND = 1_000_000
 
 
@@ -81,27 +81,24 @@ class AgentConfig:
 class Agent:
     """One host's agent. Make it, `run` it, and the interface is as it was before when `run` returns."""
 
-    def __init__(
-        self, config: AgentConfig, key: Key, link: ControlSocket, queues: HostQueues, flows: FlowTable
-    ) -> None:
+    def __init__(self, config: AgentConfig, key: Key, host: Host) -> None:
         self.config = config
         self.key = key
-        self.link = link
-        self.queues = queues
-        self.flows = flows
-        self.guard = Guard(key)
+        self.link = host.link
+        self.queues = host.queues
+        self.flows = host.flows
+        self.guard = Guard(key, address=self.link.address)
         self.lifecycle = Lifecycle()
         self.clock = Clock()
         self.keeper = Gatekeeper(
-            queues_as_gates := _GatesOf(queues, flows),
+            host,
             self._send,
             to_local=self.clock.local,
             to_coordinator=self.clock.coordinator,
             clock=time.monotonic_ns,
         )
-        self._gates = queues_as_gates
         self.node = 0
-        self.leader_mac = b""
+        self.leader_mac = HEARTBEAT_MAC
         self.override = Override.COORDINATE
         self.fail_open_ns = 50 * MILLISECOND
         self.report_ns = 50 * MILLISECOND
@@ -113,6 +110,8 @@ class Agent:
         self._directory_version = -1
         self._regulate: Reassembler[Regulate] = Reassembler()
         self._regulate_version = -1
+        self._asked_ns = 0
+        self._report = 0
         self._pings = 0
         self._timers: list[tuple[int, int, Callable[[int], None]]] = []
         self._timer_number = 0
@@ -245,10 +244,9 @@ class Agent:
         if message.override is not self.override or before is State.FAIL_OPEN:
             self.override = message.override
             self._apply_override(now_ns)
-        if message.directory_version != self._directory_version:
+        if message.directory_version != self._directory_version and now_ns - self._asked_ns > ASK_AGAIN_NS:
+            self._asked_ns = now_ns
             self._send(DirectoryRequest(max(0, self._directory_version)))
-        elif message.regulate_version != self._regulate_version:
-            self._send(DirectoryRequest(message.directory_version))
 
     def _apply_override(self, now_ns: int) -> None:
         if self.override is Override.FREE:
@@ -289,7 +287,7 @@ class Agent:
     def _leave(self) -> None:
         self.lifecycle.on(Event.STOP)
         self.keeper.release()
-        if self.leader_mac and self.node:
+        if self.node:
             self._send(Leave("stopped"))
 
     # -- the fabric's directory, regulation, directives -----------------------------------------------------------------
@@ -341,15 +339,48 @@ class Agent:
         sent = self.flows.sent_bytes()
         if self.lifecycle.state is State.MEMBER:
             entries = [
-                FlowReport(node, count, self.queues.backlog(node)[0]) for node, count in sent.items() if count
+                FlowReport(node, count, self.queues.backlog(node)[1]) for node, count in sent.items() if count
             ]
             counters = tuple((int(cause), count) for cause, count in self.guard.refused.items())
-            for page in paginate(Report(self.report_ns, 0, 1, tuple(entries), counters)):
+            self._report += 1
+            for page in paginate(Report(self.report_ns, 0, 1, tuple(entries), counters, self._report)):
                 self._send(page)
             self.keeper.refresh(now_ns)
         self._at(now_ns + self.report_ns, self._periodic_report)
 
     def _verify(self, now_ns: int) -> None:
-        for drift in self.queues.repair():
-            log.warning("put back: %s", drift)
+        drifted = self.queues.repair()
+        for line in drifted:
+            log.warning("put back: %s", line)
+        if drifted:  # every gate was made anew, and open
+            self.keeper.rebuilt(now_ns)
         self._at(now_ns + VERIFY_NS, self._verify)
+
+
+def run(config: AgentConfig) -> int:
+    """Runs an agent until a signal ends it; the exit status. What is wrong with the set-up is said in one line."""
+    from agents.bpf.build import BuildError  # the compiler is needed only here
+
+    try:
+        key = Key.load(config.key_file)
+        gate = "tbf" if config.gate == "auto" else config.gate
+        host = Host(config.interface, config.rate_bps, gate=gate, run_dir=config.run_dir, take_over=config.take_over)
+    except (KeyFileError, ForeignQdisc, BuildError) as error:
+        print(f"baton agent: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"baton agent: interface {config.interface}: {error.strerror}", file=sys.stderr)
+        return 1
+    agent = Agent(config, key, host)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, agent.stop)
+    try:
+        if refused := become_realtime(config.realtime):
+            log.warning("%s", refused)
+        log.info("%s at %d bit/s, %s gates", config.interface, config.rate_bps, gate)
+        agent.run()
+    finally:
+        host.close()
+        if config.statistics is not None:
+            write_statistics(config.statistics, agent.keeper.counters)
+    return 0

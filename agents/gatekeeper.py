@@ -132,6 +132,13 @@ class Gatekeeper:
         if self.obeying and destination in self.regulated:
             self._shut([destination], now_ns)
 
+    def rebuilt(self, now_ns: int) -> None:
+        """The queues were made anew, with every gate open: regulated ones are shut again."""
+        if self.obeying:
+            for destination in self.regulated:
+                self._forget(destination)
+            self._shut(self.regulated, now_ns)
+
     def _shut(self, destinations: Iterable[int], now_ns: int) -> None:
         found = False
         for destination in destinations:

@@ -261,8 +261,9 @@ class Coordinator:
             member.backlog[message.destination] = message.backlog_bytes
         else:
             member.backlog.pop(message.destination, None)
-        self.policy.yielded(member.node, message.destination, message.slot, now_ns=now_ns)
-        self.policy.backlog(member.node, member.backlog, now_ns=now_ns)
+        self.policy.yielded(
+            member.node, message.destination, message.slot, now_ns=now_ns, backlog_bytes=message.backlog_bytes
+        )
         self._plan(now_ns)
 
     def _on_ack(self, member: Member, message: Ack, now_ns: int) -> None:

@@ -16,6 +16,7 @@ A port forwards when its spanning tree protocol says so, or has none, and its li
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -63,7 +64,10 @@ def read(*sources: TreeSource) -> frozenset[PortState]:
                 namespace, _, bridge = where.rpartition("/")
                 argv = ["bridge", *(["-n", namespace] if namespace else []), "-j", "link", "show"]
                 found = parse_bridges(_output(argv))
-                states |= {state for state in found if bridge in ("*", state.switch)}
+                chosen = {state for state in found if bridge in ("*", state.switch)}
+                if not chosen and bridge != "*":
+                    raise TreeSourceError(f"tree source {kind}:{where} has no ports; name a bridge that has some")
+                states |= chosen
         except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
             raise TreeSourceError(f"tree source {kind}:{where} can't be read: {_reason(error)}") from error
     return frozenset(states)
@@ -90,7 +94,7 @@ def tree_from_port_states(fabric: Fabric, states: Iterable[PortState]) -> Tree:
             if node in reporting and port is not None
         )
 
-    return Tree.from_blocked(fabric, filter(blocked, fabric.links))
+    return Tree.from_blocked(fabric, [link for link in fabric.links if blocked(link)])
 
 
 def parse_ovsdb(text: str) -> frozenset[PortState]:
@@ -146,8 +150,10 @@ def _output(argv: list[str]) -> str:
 def _reason(error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
         return f"{error.filename} not found; install openvswitch-switch or iproute2"
-    if isinstance(error, subprocess.TimeoutExpired):
-        return f"no answer within {TIMEOUT_S} s; check its address"
+    if isinstance(error, subprocess.TimeoutExpired) or (
+        isinstance(error, subprocess.CalledProcessError) and error.returncode == -signal.SIGALRM
+    ):
+        return f"no answer within {TIMEOUT_S} s; check its address and that it runs"
     if isinstance(error, subprocess.CalledProcessError):
         lines = error.stderr.strip().splitlines() or [f"{error.cmd[0]} failed"]
         return f"{lines[-1]}; check its address and that it runs"

@@ -13,6 +13,7 @@ from typing import NamedTuple
 _NLMSG_ERROR = 2
 _RTM_GETQDISC = 38
 _NLM_F_REQUEST = 1
+_NLM_F_ECHO = 8  # without it kernels answer to the RTNLGRP_TC group only
 _TCA_STATS2 = 7
 _TCA_STATS_BASIC, _TCA_STATS_QUEUE = 1, 3
 _HEADER = struct.Struct("=IHHII")  # nlmsghdr
@@ -53,7 +54,8 @@ class QdiscReader:
 
 def request(index: int, handle: int) -> bytes:
     """An RTM_GETQDISC message for one queue discipline."""
-    return _HEADER.pack(_HEADER.size + _TCMSG.size, _RTM_GETQDISC, _NLM_F_REQUEST, 1, 0) + _TCMSG.pack(0, index, handle, 0, 0)
+    header = _HEADER.pack(_HEADER.size + _TCMSG.size, _RTM_GETQDISC, _NLM_F_REQUEST | _NLM_F_ECHO, 1, 0)
+    return header + _TCMSG.pack(0, index, handle, 0, 0)
 
 
 def parse(answer: bytes) -> QdiscStats:

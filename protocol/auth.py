@@ -63,7 +63,7 @@ class Guard:
         senders: int = 4096,
         remembered: int = 65536,
     ) -> None:
-        """`address`: our MAC address, to refuse what is addressed to others; None: the caller looks at that."""
+        """`address`: our MAC address, to refuse what is addressed to others; None: the caller does that."""
         self.epoch = epoch
         self.leader = leader
         self.accepted = 0

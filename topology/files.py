@@ -88,8 +88,9 @@ def dumps(fabric: Fabric) -> str:
         section: [{name: value for name, value in one.items() if value not in (None, [])} for one in entries]
         for section, entries in content.items()
     }
-    layout = {"default_flow_style": None, "sort_keys": False, "allow_unicode": True, "width": 200}
-    text: str = yaml.dump(sections, Dumper=DUMPER, **layout)
+    text: str = yaml.dump(
+        sections, Dumper=DUMPER, default_flow_style=None, sort_keys=False, allow_unicode=True, width=200
+    )
     return text
 
 

@@ -1,0 +1,54 @@
+"""The policies by name. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from controller.policies.base import Policy
+from controller.policies.free import Free
+from controller.policies.hybrid import Hybrid
+from controller.policies.rate_limit import RateLimit
+from controller.policies.timeslice import Timeslice
+from controller.settings import CoordinatorSettings
+
+
+def _timeslice(settings: CoordinatorSettings) -> Policy:
+    return Timeslice(
+        slice_ns=settings.slice_ns, minimum_active_ns=settings.minimum_active_ns, headroom=settings.headroom
+    )
+
+
+def _hybrid(settings: CoordinatorSettings) -> Policy:
+    return Hybrid(
+        slice_ns=settings.slice_ns, minimum_active_ns=settings.minimum_active_ns, headroom=settings.headroom
+    )
+
+
+def _rate_limit(settings: CoordinatorSettings) -> Policy:
+    return RateLimit(headroom=settings.headroom)
+
+
+def _free(_: CoordinatorSettings) -> Policy:
+    return Free()
+
+
+POLICIES: dict[str, Callable[[CoordinatorSettings], Policy]] = {
+    "timeslice": _timeslice,
+    "hybrid": _hybrid,
+    "rate_limit": _rate_limit,
+    "free": _free,
+}
+"""How each policy is made of the coordinator's settings; the keys are the names that configuration and CLI know."""
+
+
+def make_policy(settings: CoordinatorSettings) -> Policy:
+    """A new policy, that knows of nothing yet.
+
+    Raises:
+        ValueError: there is none of that name, or a setting is out of its range; says which.
+    """
+    try:
+        make = POLICIES[settings.policy]
+    except KeyError:
+        raise ValueError(f"policy: there is no {settings.policy!r}; choose one of {', '.join(POLICIES)}") from None
+    return make(settings)

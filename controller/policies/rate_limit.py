@@ -1,26 +1,30 @@
 """The rate limit: everybody who waits sends at once, at a max-min fair share of the links it crosses. Pure.
 
-XCo's simple version divides the bottleneck's capacity by the number of its senders: that is the case of one bottleneck. In
-general the shares are found by progressive filling (Bertsekas and Gallager, Data Networks, 6.5.2): all rates grow together,
-in proportion to their weights, until a link is full; those that cross it are fixed, and the others grow on.
+XCo's simple version divides the bottleneck's capacity by the number of its senders: that is `fair_share` with one
+bottleneck. Shares are of capacity x headroom, and a node's own rate is a link that all its pairs cross.
 
-A rate is a lease, renewed when half of it is over, for as long as the pair was backlogged within the last lease: a pair that
-its rate suffices has an empty queue most of the time. When the set of senders changes, only rates that change are granted
-again, under a new number. Those that become less begin now, those that become more (and new ones, where others had to give
-way) when the horizon is reached: so that at no instant more is granted than a link carries, once the less is heard of.
+A rate is a lease, renewed when half of it is over. A pair is a *sender* from its first backlog until it had none for the
+length of a lease: one whose rate suffices has an empty queue most of the time. Then its lease runs out, and the others share
+what it had.
+
+When the senders change, shares are found anew, and only leases whose rate changes are granted again, each under a new
+number, in place of the one before. Rates that fall do so at once. If none falls the others rise at once, else they rise when
+the horizon of this `plan` is reached and the falls are heard of. So what is in force never adds up to more than a link
+carries: until then every rate is within the old shares, from then on within the new ones.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Hashable, Mapping
-from fractions import Fraction
 
 from controller.policies.base import Network, Plan, Policy, Regulated, Slot, SlotNumbers, Weights
+from controller.policies.fair_share import max_min_fair
 
 Key = tuple[int, int]
 """(node, destination)."""
 PPM = 1_000_000
+NOWHERE: frozenset[int] = frozenset()
 
 
 class RateLimit(Policy):
@@ -39,14 +43,20 @@ class RateLimit(Policy):
         self._weights = Weights()
         self._numbers = SlotNumbers()
         self._backlogs: dict[int, frozenset[int]] = {}
-        self._waited_ns: dict[Key, int] = {}
-        """When each sender last had a backlog."""
+        self._senders: dict[int, dict[int, int | None]] = {}
+        """By node and destination: since when it has no backlog, None while it has."""
         self._leases: dict[Key, Slot] = {}
-        self._superseded: dict[Key, Slot] = {}
-        """Leases that go on until one with a higher rate, not begun yet, takes over."""
+        self._rises: dict[Key, tuple[int, int]] = {}
+        """When a rate shall rise, and to what."""
+        self._heard_ns = 0
+        """When the falls that were granted last have been heard of."""
+        self._due: list[tuple[int, int, Key]] = []
+        """(when to look at a lease, its number, its pair)."""
         self._revoked: list[Slot] = []
-        self._shares: dict[Key, int] = {}
         self._stale = True
+        self._lead_ns = 0
+
+    # -- events -------------------------------------------------------------------------------------------------------
 
     def set_network(self, network: Network, *, now_ns: int) -> None:
         """All shares are found anew."""
@@ -56,8 +66,11 @@ class RateLimit(Policy):
     def set_regulated(self, pairs: Regulated, *, now_ns: int) -> None:
         """Leases of pairs that are no longer regulated are revoked."""
         self._regulated = pairs
-        self._drop({key for key in self._waited_ns if key[1] not in pairs.get(key[0], ())})
-        self._note(now_ns)
+        for node, destination in self._sender_keys():
+            if destination not in pairs.get(node, NOWHERE):
+                self._forget((node, destination), revoke=True)
+        for node in self._backlogs:
+            self._note(node, now_ns)
 
     def set_weight(self, node: int | None, destination: int | None, weight: float) -> None:
         """Takes part in the shares from the next `plan` on."""
@@ -65,55 +78,147 @@ class RateLimit(Policy):
         self._stale = True
 
     def backlog(self, node: int, backlog: Mapping[int, int], *, now_ns: int) -> None:
-        """A destination that waits no more keeps its rate until the lease after."""
-        self._note(now_ns)
+        """A destination that waits no more stays a sender for the length of a lease."""
         self._backlogs[node] = frozenset(destination for destination, size in backlog.items() if size > 0)
-        self._note(now_ns)
+        self._note(node, now_ns)
 
     def yielded(self, node: int, destination: int, slot: int, *, now_ns: int, backlog_bytes: int = 0) -> None:
-        """A rate given back ends at once, and the others have it."""
+        """A rate given back is free at once."""
+        waiting = self._backlogs.get(node, NOWHERE)
+        self._backlogs[node] = waiting | {destination} if backlog_bytes > 0 else waiting - {destination}
         lease = self._leases.get((node, destination))
-        if lease is None or lease.slot != slot:
-            return
-        self._backlogs[node] = self._backlogs.get(node, frozenset()) - {destination}
-        self._forget({(node, destination)})
-        if backlog_bytes > 0:
-            self._backlogs[node] |= {destination}
-            self._note(now_ns)
+        if lease is not None and lease.slot == slot:
+            self._forget((node, destination), revoke=False)
+        self._note(node, now_ns)
 
     def left(self, node: int, *, now_ns: int) -> None:
-        """Rates of and towards the node are revoked; the others have them."""
+        """Rates of the node and towards it are revoked; the others share them."""
         self._backlogs.pop(node, None)
         for other, waiting in self._backlogs.items():
-            self._backlogs[other] = waiting - {node}
-        self._drop({key for key in self._waited_ns if node in key})
+            if node in waiting:
+                self._backlogs[other] = waiting - {node}
+        for key in self._sender_keys():
+            if node in key:
+                self._forget(key, revoke=True)
+        self._senders.pop(node, None)
+
+    # -- planning -----------------------------------------------------------------------------------------------------
 
     def plan(self, *, now_ns: int, horizon_ns: int) -> Plan:
-        """Grants what changed, and renews what is half over by the horizon."""
-        self._note(now_ns)
-        ended = (key for key, lease in self._leases.items() if lease.end_ns <= now_ns)
-        self._forget({key for key in ended if self._waited_ns[key] + self.lease_ns <= now_ns})
-        revoked, self._revoked = self._revoked, []
-        if self._network is None:
-            return Plan([], revoked)
-        if self._stale:
+        """Grants the rates that change, those that fall first, and renews leases that are half over."""
+        self._lead_ns = horizon_ns - now_ns
+        renewed = self._take_due(now_ns)
+        grants: dict[Key, Slot] = {}
+        if self._network is not None and self._stale:
             self._stale = False
-            self._shares = self._fair_shares(self._network)
-        less: list[Slot] = []
-        more: list[tuple[Key, int]] = []
-        for key, share in self._shares.items():
-            lease = self._leases.get(key)
-            if lease is None or lease.end_ns <= now_ns or share > lease.reserved_bps:
-                more.append((key, share))
-            elif share < lease.reserved_bps:
-                less.append(self._grant(key, share, now_ns, now_ns))
-            elif self._renew_ns(lease) <= horizon_ns and self._waited_ns[key] + self.lease_ns > now_ns:
-                less.append(self._grant(key, share, max(now_ns, lease.start_ns), now_ns))
-        start_ns = now_ns
-        if any(slot.reserved_bps < 0 for slot in less):
-            start_ns = horizon_ns
-        return Plan(less + [self._grant(key, share, start_ns, now_ns) for key, share in more], revoked)
+            grants = self._share_out(self._network, now_ns, horizon_ns)
+        for key in [key for key, (due_ns, _) in self._rises.items() if due_ns <= now_ns]:
+            grants[key] = self._grant(key, self._rises.pop(key)[1], now_ns)
+        for key in renewed:
+            if key not in grants and key in self._leases:
+                grants[key] = self._grant(key, self._leases[key].rate_bps, now_ns)
+        revoked, self._revoked = self._revoked, []
+        return Plan(list(grants.values()), revoked)
 
     def next_event_ns(self) -> int | None:
-        """When the next lease is half over, or over for one that is not renewed."""
-        return min((self._due_ns(key, lease) for key, lease in self._leases.items()), default=None)
+        """When a lease is half over or a rate rises, plus the time that the caller plans ahead: nothing is foreseen here."""
+        while self._due and not self._is_due(self._due[0]):
+            heapq.heappop(self._due)
+        events = [due_ns for due_ns, _ in self._rises.values()]
+        if self._due:
+            events.append(self._due[0][0])
+        return min(events) + self._lead_ns if events else None
+
+    def _take_due(self, now_ns: int) -> list[Key]:
+        """The senders to renew; those whose lease is over, and which are none any more, are forgotten."""
+        renew: list[Key] = []
+        while self._due and self._due[0][0] <= now_ns:
+            due = heapq.heappop(self._due)
+            if not self._is_due(due):
+                continue
+            _, number, key = due
+            end_ns, idle_ns = self._leases[key].end_ns, self._senders[key[0]][key[1]]
+            if idle_ns is None or now_ns < idle_ns + self.lease_ns:
+                renew.append(key)
+            elif now_ns < end_ns:
+                heapq.heappush(self._due, (end_ns, number, key))
+            else:
+                self._forget(key, revoke=False)
+        return renew
+
+    def _is_due(self, due: tuple[int, int, Key]) -> bool:
+        lease = self._leases.get(due[2])
+        return lease is not None and lease.slot == due[1]
+
+    def _share_out(self, network: Network, now_ns: int, horizon_ns: int) -> dict[Key, Slot]:
+        """Grants the shares that fall, and notes those that rise, with their time."""
+        shares = self._fair_shares(network)
+        for key in [key for key in self._leases if key not in shares]:
+            self._revoked.append(self._leases.pop(key))
+        falls: dict[Key, int] = {}
+        rises: dict[Key, int] = {}
+        for key, share in shares.items():
+            lease = self._leases.get(key)
+            rate_bps = lease.rate_bps if lease is not None and lease.end_ns > now_ns else 0
+            if share < rate_bps:
+                falls[key] = share
+            elif share > rate_bps:
+                rises[key] = share
+        if falls:
+            self._heard_ns = horizon_ns
+        before, self._rises = self._rises, {}
+        for key, share in rises.items():
+            due_ns, promised = before.get(key, (0, 0))
+            # A rise to no more than was promised may keep its time, for it is within the shares before these.
+            self._rises[key] = (due_ns if share <= promised else max(now_ns, self._heard_ns)), share
+        return {key: self._grant(key, share, now_ns) for key, share in falls.items()}
+
+    def _fair_shares(self, network: Network) -> dict[Key, int]:
+        paths: dict[Key, list[Hashable]] = {}
+        capacities: dict[Hashable, int] = {}
+        for node, destination in self._sender_keys():
+            try:
+                rate_bps = network.node_rate_bps(node)
+            except KeyError:
+                continue
+            host = ("host", node)
+            capacities[host] = rate_bps * self.headroom_ppm // PPM
+            path: list[Hashable] = [host]
+            for name in network.path(node, destination):
+                link = ("link", name)
+                if link not in capacities:
+                    capacities[link] = network.capacity_bps(name) * self.headroom_ppm // PPM
+                path.append(link)
+            paths[node, destination] = path
+        return max_min_fair(paths, capacities, {key: self._weights.of(*key) for key in paths})
+
+    # -- senders and leases -------------------------------------------------------------------------------------------
+
+    def _sender_keys(self) -> list[Key]:
+        return [(node, destination) for node, senders in self._senders.items() for destination in senders]
+
+    def _note(self, node: int, now_ns: int) -> None:
+        """Brings the senders in line with a node's backlog."""
+        waiting = self._backlogs[node] & self._regulated.get(node, NOWHERE)
+        senders = self._senders.setdefault(node, {})
+        for destination in waiting:
+            self._stale |= destination not in senders
+            senders[destination] = None
+        for destination, idle_ns in senders.items():
+            if idle_ns is None and destination not in waiting:
+                senders[destination] = now_ns
+
+    def _grant(self, key: Key, rate_bps: int, now_ns: int) -> Slot:
+        number = self._numbers.take(now_ns)
+        slot = self._leases[key] = Slot(number, *key, now_ns, now_ns + self.lease_ns, 0, rate_bps, rate_bps)
+        heapq.heappush(self._due, (now_ns + self.lease_ns // 2, number, key))
+        return slot
+
+    def _forget(self, key: Key, *, revoke: bool) -> None:
+        """The pair is no sender any more, and has no lease."""
+        self._senders[key[0]].pop(key[1], None)
+        self._rises.pop(key, None)
+        lease = self._leases.pop(key, None)
+        if lease is not None and revoke:
+            self._revoked.append(lease)
+        self._stale = True

@@ -12,9 +12,11 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from pyroute2 import netns
 
@@ -163,3 +165,12 @@ def end(process: subprocess.Popen[bytes]) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def until(condition: Callable[[], Any], seconds: float, what: str) -> Any:  # noqa: ANN401 -- what the condition gives
+    """The condition's value once it is true; fails after so many seconds."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.05)
+    return value

@@ -14,14 +14,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ovs_private import CONTROL_ETHERTYPE, PrivateNetwork, missing
+from ovs_private import CONTROL_ETHERTYPE, PrivateNetwork, missing, until
 
 from controller.forwarding import HEARTBEAT_MAC
 from controller.store import Store, StoreUnavailable
@@ -54,15 +54,6 @@ COMMANDS = {
 
 def octets(mac: str) -> bytes:
     return bytes.fromhex(mac.replace(":", ""))
-
-
-def until(condition: Callable[[], Any], seconds: float, what: str) -> Any:  # noqa: ANN401 -- what the condition gives
-    """The condition's value once it is true; fails after so many seconds."""
-    deadline = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.05)
-    return value
 
 
 @dataclass

@@ -1,0 +1,57 @@
+"""Max-min fair rates by progressive filling (Bertsekas and Gallager, Data Networks, 2nd edition, 6.5.2). Pure."""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from fractions import Fraction
+from typing import TypeVar
+
+Flow = TypeVar("Flow", bound=Hashable)
+WEIGHT_UNIT = 1_000_000
+
+
+def max_min_fair(
+    paths: Mapping[Flow, Sequence[Hashable]],
+    capacities_bps: Mapping[Hashable, int],
+    weights: Mapping[Flow, float],
+) -> dict[Flow, int]:
+    """The rate (bit/s, at least 1) of every flow.
+
+    All rates grow together, in proportion to their weights, until a link is full; the flows that cross it are fixed there,
+    and the others grow on. Rounded down, so that no link is given more than its capacity.
+
+    Args:
+        paths: the links of every flow, at least one.
+        capacities_bps: of every link of these paths.
+        weights: of every flow, in millionths at the finest.
+    """
+    parts = {flow: max(1, round(weights[flow] * WEIGHT_UNIT)) for flow in paths}
+    crossing: defaultdict[Hashable, list[Flow]] = defaultdict(list)
+    weight: defaultdict[Hashable, int] = defaultdict(int)
+    for flow, path in paths.items():
+        for link in path:
+            crossing[link].append(flow)
+            weight[link] += parts[flow]
+    left = {link: capacities_bps[link] for link in crossing}
+    levels = [(Fraction(left[link], weight[link]), order, link) for order, link in enumerate(crossing)]
+    heapq.heapify(levels)
+    rates: dict[Flow, int] = {}
+    while levels:
+        level, order, link = heapq.heappop(levels)
+        if not weight[link]:
+            continue
+        # Flows that were fixed at a lower level left more for the others: a level only rises.
+        risen = Fraction(left[link], weight[link])
+        if risen > level:
+            heapq.heappush(levels, (risen, order, link))
+            continue
+        room, parts_here = left[link], weight[link]
+        for flow in crossing[link]:
+            if flow not in rates:
+                rates[flow] = max(1, room * parts[flow] // parts_here)
+                for other in paths[flow]:
+                    left[other] -= rates[flow]
+                    weight[other] -= parts[flow]
+    return rates
