@@ -210,6 +210,8 @@ class Agent:
         log.info("leader with epoch %d heard", epoch)
         self.clock.reset()
         self._pings = 0
+        self._directory.clear()
+        self._regulate.clear()
         self._directory_version = self._regulate_version = -1
         if self.lifecycle.on(Event.NEW_LEADER):
             self.keeper.release()

@@ -14,12 +14,8 @@ import click
 @click.command()
 @click.option("--interface", required=True, help="The interface towards the fabric.")
 @click.option("--rate", required=True, help="The rate of its link, such as 100mbit or 10gbit.")
-@click.option(
-    "--key", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The shared key's file."
-)
-@click.option(
-    "--address", multiple=True, help="An IP address of this host or of a VM on it; may be given often."
-)
+@click.option("--key", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The shared key's file.")
+@click.option("--address", multiple=True, help="An IP address of this host or of a VM on it; may be given often.")
 @click.option("--name", help="This host's name in the fabric.  [default: the host's name]")
 @click.option(
     "--gate",

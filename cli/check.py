@@ -23,9 +23,7 @@ def check(file: Path, as_json: bool) -> None:
     rows: list[dict[str, object]] = []
     for problem in problems:
         message, _, remedy = problem.text.rpartition("; ")
-        rows.append(
-            {"line": problem.line, "field": problem.field, "message": message or remedy, "remedy": remedy}
-        )
+        rows.append({"line": problem.line, "field": problem.field, "message": message or remedy, "remedy": remedy})
     if as_json:
         click.echo(json.dumps({"file": str(file), "kind": kind, "problems": rows}, indent=1))
     elif rows:

@@ -39,9 +39,7 @@ class Program(NamedTuple):
 
 PROGRAMS = (
     Program("ovs-vswitchd", ("--version",), "no OpenFlow switches on this machine", "openvswitch-switch"),
-    Program(
-        "redis-server", ("--version",), "a Redis elsewhere, by store in the configuration", "redis-server"
-    ),
+    Program("redis-server", ("--version",), "a Redis elsewhere, by store in the configuration", "redis-server"),
     Program("clang", ("--version",), "no eBPF programs can be built: flows are not told apart", "clang"),
     Program("mn", ("--version",), "no emulated fabrics: no demo", "mininet"),
     Program("tc", ("-V",), "nothing: agents need it", "iproute2"),
@@ -91,9 +89,7 @@ def _programs() -> Iterator[Row]:
             yield Row(program.name, "tool", False, program.instead, improve)
             continue
         try:
-            answer = subprocess.run(
-                [path, *program.arguments], capture_output=True, text=True, check=False, timeout=PATIENCE_S
-            )
+            answer = subprocess.run([path, *program.arguments], capture_output=True, text=True, check=False, timeout=PATIENCE_S)
         except (OSError, subprocess.TimeoutExpired) as error:
             yield Row(program.name, "tool", False, f"{path} does not run: {error}", improve)
             continue

@@ -39,9 +39,7 @@ def open_store(run_dir: Path, url: str | None) -> Store:
         if url is None:
             state = runstate.load(run_dir)
             if not state.alive():
-                raise NothingUp(
-                    f"what was up in {run_dir} was killed: `baton down` tidies up, `baton up` starts it again"
-                )
+                raise NothingUp(f"what was up in {run_dir} was killed: `baton down` tidies up, `baton up` starts it again")
             url = state.store
         return Store(url)
     except (NothingUp, StoreUnavailable) as error:

@@ -28,8 +28,7 @@ def show(found: Mapping[str, Any]) -> None:
 
 def _summary(found: Mapping[str, Any]) -> Iterable[Text]:
     processes = [
-        f"{name} {process['pid'] or 'not running'}"
-        + (f" (restarted {process['restarts']}x)" if process["restarts"] else "")
+        f"{name} {process['pid'] or 'not running'}" + (f" (restarted {process['restarts']}x)" if process["restarts"] else "")
         for name, process in found["processes"].items()
     ]
     if processes:
@@ -64,9 +63,7 @@ def _summary(found: Mapping[str, Any]) -> Iterable[Text]:
     )
     yield _line("slots", counts)
     if unplaced := coordinator.get("unplaced"):
-        yield _line(
-            "no place", f"{', '.join(unplaced)}: not found in the fabric, so not coordinated", "yellow"
-        )
+        yield _line("no place", f"{', '.join(unplaced)}: not found in the fabric, so not coordinated", "yellow")
     if refused := {cause: n for cause, n in coordinator.get("refused", {}).items() if n}:
         yield _line("refused", ", ".join(f"{n} {cause}" for cause, n in refused.items()), "yellow")
 

@@ -25,9 +25,7 @@ DEFAULT_CONFIG = Path("/etc/baton/baton.yaml")
     show_default=True,
     help="The YAML file; docs/operating.md explains every field, `baton check FILE` checks one.",
 )
-@click.option(
-    "--framework", type=click.Choice(["ryu", "os-ken"]), help="Instead of the file's openflow.framework."
-)
+@click.option("--framework", type=click.Choice(["ryu", "os-ken"]), help="Instead of the file's openflow.framework.")
 @click.option(
     "--foreground/--detach",
     default=False,
@@ -59,9 +57,7 @@ def up(config: Path, framework: str | None, foreground: bool) -> None:
     if framework is not None:
         command += ["--framework", framework]
     quiet = subprocess.DEVNULL
-    subprocess.Popen(
-        command, stdin=quiet, stdout=quiet, stderr=quiet, pass_fds=[theirs], start_new_session=True
-    )
+    subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, pass_fds=[theirs], start_new_session=True)
     os.close(theirs)
     with os.fdopen(ready) as pipe:
         word, _, text = pipe.readline().strip().partition(" ")

@@ -93,17 +93,13 @@ class OpenFlow(Section):
         ("127.0.0.1", 6653),
         description="write the address and port that switches connect to, such as 0.0.0.0:6653",
     )
-    poll_ns: Duration = Field(
-        1_000 * MS, alias="poll", ge=50 * MS, description="write 50ms or more, such as 1s"
-    )
+    poll_ns: Duration = Field(1_000 * MS, alias="poll", ge=50 * MS, description="write 50ms or more, such as 1s")
 
 
 class Coordinator(Section):
     """Who grants, where it is attached, and how it decides."""
 
-    interface: str = Field(
-        min_length=1, description="name the network interface towards the fabric, such as eth1"
-    )
+    interface: str = Field(min_length=1, description="name the network interface towards the fabric, such as eth1")
     attachment: str = Field(
         pattern=r"^[^:]+:[^:]+$",
         description='say where the interface is plugged in, as "switch:port", such as "s1:5"',
@@ -167,12 +163,8 @@ class Coordinator(Section):
     )
     mode: Literal["on_demand", "always"] = Field("on_demand", description="write on_demand or always")
     contend_fraction: Fraction = Field(0.9, description="write a fraction of a link's capacity, such as 0.9")
-    release_fraction: Fraction = Field(
-        0.7, description="write a fraction below contend_fraction, such as 0.7"
-    )
-    quiet_ns: Duration = Field(
-        2_000 * MS, alias="quiet", ge=10 * MS, description="write a duration, such as 2s"
-    )
+    release_fraction: Fraction = Field(0.7, description="write a fraction below contend_fraction, such as 0.7")
+    quiet_ns: Duration = Field(2_000 * MS, alias="quiet", ge=10 * MS, description="write a duration, such as 2s")
 
 
 class Agents(Section):
@@ -199,9 +191,7 @@ class Config(Section):
         description="write the URL of a Redis, such as redis://host:6379/0, or none for a private one",
     )
     openflow: OpenFlow = Field(OpenFlow.model_validate({}), description="write a mapping")
-    coordinator: Coordinator | None = Field(
-        None, description="write a mapping; without it nobody is coordinated"
-    )
+    coordinator: Coordinator | None = Field(None, description="write a mapping; without it nobody is coordinated")
     agents: Agents = Field(Agents.model_validate({}), description="write a mapping")
     fabric: str | dict[str, Any] | None = Field(
         None, description="name a fabric file, or write the fabric itself; leave it out to learn it"
@@ -215,9 +205,7 @@ class Config(Section):
         """What the coordinator is told; None when there is no such section."""
         if self.coordinator is None:
             return None
-        fields = {
-            name: getattr(self.coordinator, name) for name in Coordinator.model_fields if name != "netns"
-        }
+        fields = {name: getattr(self.coordinator, name) for name in Coordinator.model_fields if name != "netns"}
         agents = {name: getattr(self.agents, name) for name in Agents.model_fields}
         return CoordinatorSettings(store=store, **fields, **agents)
 
@@ -244,11 +232,7 @@ def check_file(path: Path) -> tuple[str, list[Problem]]:
     it."""
     text, problems = _text(path)
     value = marked_yaml.read(text).value
-    if (
-        isinstance(value, dict)
-        and value.keys() & set(files.SECTIONS)
-        and not value.keys() & Config.model_fields.keys()
-    ):
+    if isinstance(value, dict) and value.keys() & set(files.SECTIONS) and not value.keys() & Config.model_fields.keys():
         return "fabric", files.check(text)
     return "configuration", problems or check(path)
 
@@ -266,9 +250,7 @@ def _text(path: Path) -> tuple[str, list[Problem]]:
         return path.read_text(encoding="utf-8"), []
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        return "", [
-            Problem("", f"can't be read: {reason}; write one as docs/operating.md shows, or name another")
-        ]
+        return "", [Problem("", f"can't be read: {reason}; write one as docs/operating.md shows, or name another")]
 
 
 def _read(path: Path) -> tuple[Config | None, list[Problem]]:
@@ -342,18 +324,14 @@ def _relations(config: Config, document: Document) -> Iterator[Problem]:
 
     least = HEARTBEATS_BEFORE_FAIL_OPEN * where.heartbeat_ns // MS
     if where.fail_open_ns < least * MS:
-        yield wrong(
-            "fail_open", f"is under three heartbeats: one lost frame opens the gates; write {least}ms or more"
-        )
+        yield wrong("fail_open", f"is under three heartbeats: one lost frame opens the gates; write {least}ms or more")
     least = 2 * config.agents.report_ns // MS
     if where.silence_ns < least * MS:
         yield wrong("silence", f"is under two reports of an agent; write {least}ms or more")
     if where.minimum_active_ns > where.slice_ns:
         yield wrong("minimum_active", "is longer than the slice; write no more than coordinator.slice")
     if where.release_fraction >= where.contend_fraction:
-        yield wrong(
-            "release_fraction", f"is not below contend_fraction; write less than {where.contend_fraction:g}"
-        )
+        yield wrong("release_fraction", f"is not below contend_fraction; write less than {where.contend_fraction:g}")
 
 
 def _fabric_problems(config: Config, document: Document) -> list[Problem]:
@@ -365,8 +343,7 @@ def _fabric_problems(config: Config, document: Document) -> list[Problem]:
     if config.fabric is None:
         return []
     return [
-        document.problem(("fabric", *_parts(problem.field)), problem.text)
-        for problem in files.check(json.dumps(config.fabric))
+        document.problem(("fabric", *_parts(problem.field)), problem.text) for problem in files.check(json.dumps(config.fabric))
     ]
 
 

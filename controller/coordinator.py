@@ -36,6 +36,7 @@ from protocol.messages import (
     HEARTBEAT_MAC,
     Ack,
     Backlog,
+    Cause,
     Directive,
     Directory,
     DirectoryRequest,
@@ -83,7 +84,7 @@ class Coordinator:
         self.link = link
         self.courier = courier
         self.epoch = epoch
-        self.guard = Guard(key, epoch=epoch, leader=True)
+        self.guard = Guard(key, epoch=epoch, leader=True, address=link.address)
         self.members = Members()
         self.tallies = Tallies()
         self.override = Override.COORDINATE
@@ -189,6 +190,7 @@ class Coordinator:
             return
         member = self.members.get(frame.sender)
         if member is None or member.mac != frame.source:
+            self.guard.refuse(Cause.UNKNOWN_SENDER)
             self._send(Error(ErrorCode.UNKNOWN_SENDER, frame.sequence, "register first"), frame.source)
             return
         member.heard_ns = now_ns
@@ -218,6 +220,8 @@ class Coordinator:
             ),
             mac,
         )
+        self._backlogs[member.node].clear()
+        self._reports[member.node].clear()
         if self.members.version != version:
             self._network_stale = True
             log.info("member %d: %s, %s", member.node, member.name, ", ".join(map(str, member.addresses)))
@@ -303,7 +307,7 @@ class Coordinator:
                 self._fabric = value["fabric"]
                 self._network_stale = True
             if "ports" in value:
-                self.congestion.ports(value["ports"], now_ns=now_ns)
+                self.congestion.counters(value["ports"].get("links", ()), now_ns=now_ns)
             if "override" in value:
                 self._set_override(Override[str(value["override"]).upper()], now_ns)
             if "policy" in value:
@@ -426,6 +430,7 @@ class Coordinator:
                 "status": {
                     "epoch": self.epoch,
                     "pid": os.getpid(),
+                    "mac": self.link.address.hex(":"),
                     "policy": settings.policy,
                     "slice_ns": settings.slice_ns,
                     "override": self.override.name.lower(),

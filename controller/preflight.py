@@ -44,18 +44,14 @@ def claim_run_dir(run_dir: Path) -> bool:
         before = None
     if before is not None:
         if before.alive():
-            raise CannotStart(
-                f"run_dir: {run_dir} is in use by pid {before.supervisor.pid}; `baton down` stops it"
-            )
+            raise CannotStart(f"run_dir: {run_dir} is in use by pid {before.supervisor.pid}; `baton down` stops it")
         runstate.take_down(run_dir, keep_logs=True)
     try:
         if run_dir.is_dir():
             return before is not None and before.made_run_dir
         run_dir.mkdir(mode=0o755, parents=True)
     except OSError as error:
-        raise CannotStart(
-            f"run_dir: {run_dir} can't be made ({error.strerror}); run as root, or set another"
-        ) from None
+        raise CannotStart(f"run_dir: {run_dir} can't be made ({error.strerror}); run as root, or set another") from None
     return True
 
 
@@ -63,9 +59,7 @@ def check_listen(config: Config, wanted: bool) -> None:
     """Raises CannotStart: the port for switches is taken."""
     _, port = config.openflow.listen
     if wanted and listening(port):
-        raise CannotStart(
-            f"openflow.listen: port {port} is in use; stop the other controller, or set another port"
-        )
+        raise CannotStart(f"openflow.listen: port {port} is in use; stop the other controller, or set another port")
 
 
 def listening(port: int) -> bool:
@@ -98,9 +92,7 @@ def check_coordinator(config: Config) -> str:
         raise CannotStart(f"coordinator.key_file: {error}") from None
     netns = coordinator.netns
     if netns is not None and not Path(netns_path(netns)).exists():
-        raise CannotStart(
-            f"coordinator.netns: there is no {netns_path(netns)}; name one that `ip netns` shows"
-        )
+        raise CannotStart(f"coordinator.netns: there is no {netns_path(netns)}; name one that `ip netns` shows")
     command = [*in_netns(netns), "ip", "-j", "link", "show", "dev", coordinator.interface]
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
     if answer.returncode:

@@ -31,9 +31,7 @@ def identify(pid: int) -> Identity | None:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return None
-    fields = stat.rpartition(")")[
-        2
-    ].split()  # the name before it may hold spaces and brackets; proc(5), fields 3 on
+    fields = stat.rpartition(")")[2].split()  # the name before it may hold spaces and brackets; proc(5), fields 3 on
     return None if fields[0] in "ZX" else Identity(pid, int(fields[19]), boot)
 
 

@@ -45,9 +45,7 @@ def configure(run_dir: Path, *, persist: bool = False) -> list[str]:
     """
     program = shutil.which("redis-server")
     if program is None:
-        raise RedisMissing(
-            "redis-server is not installed: apt-get install redis-server, or set store to a Redis URL"
-        )
+        raise RedisMissing("redis-server is not installed: apt-get install redis-server, or set store to a Redis URL")
     path = run_dir / "redis.conf"
     lines = [
         "port 0",
@@ -116,7 +114,5 @@ class PrivateRedis:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()

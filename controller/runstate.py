@@ -73,9 +73,7 @@ def load(run_dir: Path) -> RunState:
     try:
         fields: dict[str, Any] = json.loads(path.read_text())
         fields["supervisor"] = Identity(*fields["supervisor"])
-        fields["services"] = {
-            name: None if value is None else Identity(*value) for name, value in fields["services"].items()
-        }
+        fields["services"] = {name: None if value is None else Identity(*value) for name, value in fields["services"].items()}
         return RunState(**fields)
     except FileNotFoundError:
         raise NothingUp(f"nothing is up in {run_dir}: start it with `baton up`") from None
@@ -96,9 +94,7 @@ def take_down(run_dir: Path, *, keep_logs: bool = False) -> list[str]:
     """
     state = load(run_dir)
     processes = {**state.services, "supervisor": state.supervisor}
-    stopped = [
-        name for name, identity in processes.items() if identity and identify(identity.pid) == identity
-    ]
+    stopped = [name for name, identity in processes.items() if identity and identify(identity.pid) == identity]
     if keep_logs:
         (run_dir / KEEP_LOGS).touch()
     end(state.supervisor, STOP_S)

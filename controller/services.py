@@ -193,9 +193,7 @@ class Services:
         for service in ended:
             service.reap()
         now = time.monotonic_ns()
-        started = [
-            service for service in self if service.start_at_ns is not None and service.start_at_ns <= now
-        ]
+        started = [service for service in self if service.start_at_ns is not None and service.start_at_ns <= now]
         for service in started:
             service.start()
         return ended, bool(ended or started)

@@ -171,8 +171,6 @@ def _fields_of(cls: type[CoordinatorSettings] | type[OpenFlowSettings], text: st
 
 def _weights(value: Any) -> tuple[Weight, ...]:  # noqa: ANN401 -- whatever JSON held
     try:
-        return tuple(
-            Weight(str(source), str(destination), float(weight)) for source, destination, weight in value
-        )
+        return tuple(Weight(str(source), str(destination), float(weight)) for source, destination, weight in value)
     except (TypeError, ValueError):
         raise ValueError(f"weights must be a list of [source, destination, weight], not {value!r}") from None

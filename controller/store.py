@@ -89,9 +89,7 @@ class Store:
                 redis_connect_func=self._connected,
             )
         except ValueError as error:
-            raise StoreUnavailable(
-                f"store {redacted(url)}: {error}; write unix:///PATH or redis://HOST:PORT/DB"
-            ) from None
+            raise StoreUnavailable(f"store {redacted(url)}: {error}; write unix:///PATH or redis://HOST:PORT/DB") from None
         self._published: dict[tuple[str, str], tuple[dict[str, Any], float]] = {}
         """By document and item: the value, and when (monotonic seconds) it was last published."""
 
@@ -155,9 +153,7 @@ class Store:
                 for node in nodes:
                     pipe.hget(f"{PREFIX}member:{node}", "json")
                 texts = pipe.execute()
-            return {
-                node: json.loads(text) for node, text in zip(nodes, texts, strict=True) if text is not None
-            }
+            return {node: json.loads(text) for node, text in zip(nodes, texts, strict=True) if text is not None}
 
         return self._call(read)
 

@@ -161,9 +161,7 @@ class Supervisor:
 
     # -- children ------------------------------------------------------------------------------------------
 
-    def _run(
-        self, name: str, command: list[str], environment: dict[str, str], netns: str | None = None
-    ) -> None:
+    def _run(self, name: str, command: list[str], environment: dict[str, str], netns: str | None = None) -> None:
         environment = {"PYTHONPATH": str(REPOSITORY), "PYTHONUNBUFFERED": "1", **environment}
         self._services.run(Service(name, command, environment, self.run_dir / f"{name}.log", netns))
         self._save()
@@ -274,9 +272,7 @@ class Supervisor:
         try:
             config = self._load()
             if (config.run_dir, config.store) != (self.config.run_dir, self.config.store):
-                raise CannotStart(
-                    "run_dir and store can't change while this runs: `baton down`, then `baton up`"
-                )
+                raise CannotStart("run_dir and store can't change while this runs: `baton down`, then `baton up`")
             if self._with_openflow and config.openflow.listen != self.config.openflow.listen:
                 preflight.check_listen(config, True)
             control_mac = preflight.check_coordinator(config)
@@ -293,9 +289,7 @@ class Supervisor:
         environment = self._environment(control_mac)
         self._update(config_error="", environment=environment)
         restarted = []
-        if self._with_openflow and (
-            new[1] != old[1] or config.fabric != before.fabric or self._moved(before)
-        ):
+        if self._with_openflow and (new[1] != old[1] or config.fabric != before.fabric or self._moved(before)):
             self._run_openflow(environment)
             restarted.append(OPENFLOW)
         if self._coordinator_needs_restart(before, old[0], new[0]):

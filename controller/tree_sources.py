@@ -26,9 +26,7 @@ from topology.fabric import Fabric, Link
 from topology.spanning_tree import Tree
 
 TIMEOUT_S = 3
-FORWARDING = (
-    "forwarding"  # IEEE 802.1D-2004 clause 17.2 and Linux's BR_STATE_FORWARDING; OVS capitalises RSTP's
-)
+FORWARDING = "forwarding"  # IEEE 802.1D-2004 clause 17.2 and Linux's BR_STATE_FORWARDING; OVS capitalises RSTP's
 OVSDB_QUERY = (
     *("--columns=name,ports,rstp_enable,stp_enable", "list", "Bridge"),
     *("--", "--columns=_uuid,name,interfaces,rstp_status,status", "list", "Port"),
@@ -88,11 +86,7 @@ def tree_from_port_states(fabric: Fabric, states: Iterable[PortState]) -> Tree:
 
     def blocked(link: Link) -> bool:
         ends = ((direction.source, fabric.port(direction)) for direction in link.directions)
-        return any(
-            not forwards.get((node, port), False)
-            for node, port in ends
-            if node in reporting and port is not None
-        )
+        return any(not forwards.get((node, port), False) for node, port in ends if node in reporting and port is not None)
 
     return Tree.from_blocked(fabric, [link for link in fabric.links if blocked(link)])
 

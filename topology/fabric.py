@@ -165,8 +165,7 @@ class Fabric:
         """The content as JSON carries it, in a fixed order; `from_dict` reads it."""
         return {
             "switches": [
-                {"name": name, "dpid": self.switch(name).dpid, "priority": self.switch(name).priority}
-                for name in self.switches
+                {"name": name, "dpid": self.switch(name).dpid, "priority": self.switch(name).priority} for name in self.switches
             ],
             "hosts": [
                 {"name": name, "addresses": [str(one) for one in self.addresses(name)], "mac": self.mac(name)}
@@ -295,8 +294,8 @@ class FabricBuilder:
             for field, name in (("a", a), ("b", b))
             if name not in self._graph
         ]
-        for field, rate in (("rate_bps", rate_bps), ("reverse_rate_bps", back_bps)):
-            if not 0 < rate <= MAX_VALUE:
+        for field, rate in (("rate_bps", rate_bps), ("reverse_rate_bps", reverse_rate_bps)):
+            if rate is not None and not 0 < rate <= MAX_VALUE:
                 problems.append(Problem(field, f"{rate} is not a capacity; write a positive number of bit/s"))
         if a == b:
             problems.append(Problem("b", f"the link joins {a!r} to itself; name another node"))

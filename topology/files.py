@@ -88,9 +88,7 @@ def dumps(fabric: Fabric) -> str:
         section: [{name: value for name, value in one.items() if value not in (None, [])} for one in entries]
         for section, entries in content.items()
     }
-    text: str = yaml.dump(
-        sections, Dumper=DUMPER, default_flow_style=None, sort_keys=False, allow_unicode=True, width=200
-    )
+    text: str = yaml.dump(sections, Dumper=DUMPER, default_flow_style=None, sort_keys=False, allow_unicode=True, width=200)
     return text
 
 
@@ -229,9 +227,7 @@ class _Checker:
         except ValidationError:
             return None
 
-    def _refused(
-        self, path: marked_yaml.Path, add: Callable[..., FabricBuilder], *args: object, **fields: object
-    ) -> set[str]:
+    def _refused(self, path: marked_yaml.Path, add: Callable[..., FabricBuilder], *args: object, **fields: object) -> set[str]:
         """Gives the builder an entry; the names of the fields that it refused."""
         try:
             add(*args, **fields)

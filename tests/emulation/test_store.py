@@ -57,9 +57,7 @@ class TestDocuments:
     """What one process publishes, another reads, with a version and an end."""
 
     def test_what_was_not_published_is_none(self, store: Store) -> None:
-        assert (store.fabric(), store.ports(), store.status(), store.policy(), store.override()) == (
-            None,
-        ) * 5
+        assert (store.fabric(), store.ports(), store.status(), store.policy(), store.override()) == (None,) * 5
         assert store.members() == {} and store.events() == []
 
     def test_documents_come_back_as_they_were_published(self, server: PrivateRedis, store: Store) -> None:
@@ -80,9 +78,7 @@ class TestDocuments:
         assert versions == [0, 1, 2, 3]
 
     @pytest.mark.parametrize(("key", "least"), [("ports", 25), ("status", 3), ("member:16", 8)])
-    def test_what_says_that_something_lives_expires(
-        self, server: PrivateRedis, store: Store, key: str, least: int
-    ) -> None:
+    def test_what_says_that_something_lives_expires(self, server: PrivateRedis, store: Store, key: str, least: int) -> None:
         store.publish_ports({})
         store.publish_status({})
         store.publish_member(16, {})
@@ -147,18 +143,14 @@ class TestEpochs:
         epochs = [asked.next_epoch() for asked in (store, Store(server.url), store, store)]
         assert all(a < b for a, b in pairwise(epochs))
 
-    def test_it_is_at_least_the_time_so_that_a_lost_store_does_no_harm(
-        self, server: PrivateRedis, store: Store
-    ) -> None:
+    def test_it_is_at_least_the_time_so_that_a_lost_store_does_no_harm(self, server: PrivateRedis, store: Store) -> None:
         before = store.next_epoch()
         assert int(time.time()) - 2 <= before < 2**32
         redis_cli(server, "flushall")
         time.sleep(1.0)
         assert store.next_epoch() > before
 
-    def test_a_stored_epoch_ahead_of_the_clock_is_not_gone_back_on(
-        self, server: PrivateRedis, store: Store
-    ) -> None:
+    def test_a_stored_epoch_ahead_of_the_clock_is_not_gone_back_on(self, server: PrivateRedis, store: Store) -> None:
         ahead = int(time.time()) + 1000
         redis_cli(server, "set", "baton:epoch", str(ahead))
         assert store.next_epoch() == ahead + 1
@@ -167,9 +159,7 @@ class TestEpochs:
 class TestChanges:
     """A subscriber hears of every name once at the start, and then when it changes; never of the data."""
 
-    def test_each_name_comes_at_the_start_and_then_on_change(
-        self, server: PrivateRedis, store: Store
-    ) -> None:
+    def test_each_name_comes_at_the_start_and_then_on_change(self, server: PrivateRedis, store: Store) -> None:
         changes = Store(server.url).subscribe(("policy", "override", "members"))
         assert sorted(next(changes) for _ in range(3)) == ["members", "override", "policy"]
         store.publish_fabric({})  # not subscribed to
@@ -179,9 +169,7 @@ class TestChanges:
         assert [next(changes) for _ in range(3)] == ["override", "policy", "members"]
         changes.close()  # type: ignore[attr-defined]  # a generator
 
-    def test_a_lost_redis_ends_the_subscription_with_the_reason(
-        self, server: PrivateRedis, store: Store
-    ) -> None:
+    def test_a_lost_redis_ends_the_subscription_with_the_reason(self, server: PrivateRedis, store: Store) -> None:
         changes = store.subscribe(("policy",))
         next(changes)
         threading.Timer(0.1, kill, (server,)).start()
@@ -209,18 +197,14 @@ class TestRedisGoesAndComes:
         with pytest.raises(StoreUnavailable, match="redis://"):
             Store(url)
 
-    def test_a_restart_between_two_operations_is_not_noticed(
-        self, server: PrivateRedis, store: Store
-    ) -> None:
+    def test_a_restart_between_two_operations_is_not_noticed(self, server: PrivateRedis, store: Store) -> None:
         store.publish_status({"n": 1})
         kill(server)
         server.start()
         store.publish_status({"n": 2})
         assert store.status() == {"n": 2}
 
-    def test_what_was_published_before_the_loss_is_published_again(
-        self, server: PrivateRedis, store: Store
-    ) -> None:
+    def test_what_was_published_before_the_loss_is_published_again(self, server: PrivateRedis, store: Store) -> None:
         store.publish_fabric({"fabric": 1})
         store.publish_member(16, {"name": "h1"})
         store.set_override("free")
@@ -233,27 +217,21 @@ class TestRedisGoesAndComes:
         assert (reader.fabric(), reader.override(), reader.ports()) == ({"fabric": 1}, "free", {"p": 1})
         assert list(reader.members()) == [16]
 
-    def test_one_that_has_nothing_new_to_publish_can_look_after_what_was_lost(
-        self, server: PrivateRedis, store: Store
-    ) -> None:
+    def test_one_that_has_nothing_new_to_publish_can_look_after_what_was_lost(self, server: PrivateRedis, store: Store) -> None:
         store.set_policy({"slice_ns": 1})
         kill(server)
         server.start()
         store.republish()
         assert Store(server.url).policy() == {"slice_ns": 1}
 
-    def test_data_that_survived_is_not_overwritten_by_an_older_publication(
-        self, server: PrivateRedis, store: Store
-    ) -> None:
+    def test_data_that_survived_is_not_overwritten_by_an_older_publication(self, server: PrivateRedis, store: Store) -> None:
         store.set_policy({"from": "supervisor"})
         Store(server.url).set_policy({"from": "operator"})
         redis_cli(server, "client", "kill", "type", "normal")  # the connection is lost, the data isn't
         store.republish()
         assert store.policy() == {"from": "operator"}
 
-    def test_two_threads_can_share_a_store_while_redis_restarts(
-        self, server: PrivateRedis, store: Store
-    ) -> None:
+    def test_two_threads_can_share_a_store_while_redis_restarts(self, server: PrivateRedis, store: Store) -> None:
         stop = threading.Event()
         wrong: list[BaseException] = []
 
@@ -311,9 +289,7 @@ class TestPrivateRedis:
             "print(server.process.pid, flush=True)\n"
             "time.sleep(60)\n"
         )
-        owner = subprocess.Popen(
-            [sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True
-        )
+        owner = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True)
         assert owner.stdout is not None
         pid = int(owner.stdout.readline())
         owner.kill()

@@ -137,9 +137,7 @@ def coordinated(tmp_path: Path) -> Iterator[Site]:
 class TestUpAndDown:
     """`up` returns when everything works; `down` leaves nothing of it, and everything else as it was."""
 
-    def test_down_ends_what_up_started_and_removes_what_it_made(
-        self, tmp_path: Path, sleeper: subprocess.Popen[bytes]
-    ) -> None:
+    def test_down_ends_what_up_started_and_removes_what_it_made(self, tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
         site = Site(tmp_path)
         assert site.up().returncode == 0
         identities = [site.state.supervisor, *site.state.services.values()]
@@ -204,9 +202,7 @@ class TestUpAndDown:
 class TestRecordedPids:
     """A pid that another process has now is never signalled."""
 
-    def test_a_process_that_only_has_the_same_pid_is_left_alone(
-        self, sleeper: subprocess.Popen[bytes]
-    ) -> None:
+    def test_a_process_that_only_has_the_same_pid_is_left_alone(self, sleeper: subprocess.Popen[bytes]) -> None:
         real = identify(sleeper.pid)
         assert real is not None
         assert not end(real._replace(start=real.start - 1), 0.1)
@@ -214,17 +210,13 @@ class TestRecordedPids:
         time.sleep(0.1)
         assert sleeper.poll() is None
 
-    def test_down_leaves_strangers_with_recorded_pids_alone(
-        self, tmp_path: Path, sleeper: subprocess.Popen[bytes]
-    ) -> None:
+    def test_down_leaves_strangers_with_recorded_pids_alone(self, tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
         real = identify(sleeper.pid)
         assert real is not None
         stranger = real._replace(start=real.start + 1)
         run_dir = tmp_path / "run"
         run_dir.mkdir()
-        state = runstate.RunState(
-            supervisor=stranger, config="", store="unix:///x", services={"redis": stranger}
-        )
+        state = runstate.RunState(supervisor=stranger, config="", store="unix:///x", services={"redis": stranger})
         runstate.save(run_dir, state)
         assert baton("down", "--run-dir", str(run_dir)).returncode == 0
         time.sleep(0.1)

@@ -39,9 +39,7 @@ class TestHelp:
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
 
-    @pytest.mark.parametrize(
-        "name", ["up", "down", "status", "free", "coordinate", "check", "agent", "key", "doctor"]
-    )
+    @pytest.mark.parametrize("name", ["up", "down", "status", "free", "coordinate", "check", "agent", "key", "doctor"])
     def test_every_command_explains_itself(self, name: str) -> None:
         code, text = run(name, "--help")
         assert code == 0 and "Usage: " in text
@@ -74,9 +72,7 @@ class TestCheck:
             ("switches: [s1]\nhosts: [h1]\nlinks:\n  - {a: h1, b: s1}\n", 4, "links[0].rate"),
         ],
     )
-    def test_a_mistake_is_shown_with_line_field_and_remedy(
-        self, tmp_path: Path, text: str, line: int, field: str
-    ) -> None:
+    def test_a_mistake_is_shown_with_line_field_and_remedy(self, tmp_path: Path, text: str, line: int, field: str) -> None:
         path = tmp_path / "x.yaml"
         path.write_text(text)
         code, output = run("check", "--json", str(path))

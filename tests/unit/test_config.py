@@ -112,9 +112,7 @@ class TestAGoodFile:
     def test_defaults_are_the_same_in_the_file_and_in_the_settings(self, write: Write) -> None:
         """So that a coordinator started by hand works as one that `baton up` starts."""
         told = config.load(write(LEAST)).coordinator_settings("unix:///s")
-        bare = CoordinatorSettings(
-            interface="c0", attachment="s1:5", key_file=Path("/etc/baton/key"), store="unix:///s"
-        )
+        bare = CoordinatorSettings(interface="c0", attachment="s1:5", key_file=Path("/etc/baton/key"), store="unix:///s")
         assert told == bare
         assert Config.model_validate({}).openflow_settings(None) == OpenFlowSettings()
 
@@ -161,9 +159,7 @@ class TestMistakes:
             (1, "fabric", "can't be read", "fabric: nowhere.yaml\n"),
         ],
     )
-    def test_is_told_with_line_field_and_remedy(
-        self, write: Write, line: int, field: str, says: str, text: str
-    ) -> None:
+    def test_is_told_with_line_field_and_remedy(self, write: Write, line: int, field: str, says: str, text: str) -> None:
         found = complaints(write(text))
         assert len(found) == 1, found
         assert found[0][:2] == (line, field)
@@ -207,14 +203,10 @@ class TestMistakes:
         st.sampled_from(["openflow", "coordinator", "agents", "sources", "fabric", "store", "run_dir"]),
         st.recursive(
             st.none() | st.text(max_size=8),
-            lambda inner: (
-                st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
-            ),
+            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
         ),
     )
-    def test_no_value_of_a_section_crashes_the_checker(
-        self, write: Write, section: str, value: object
-    ) -> None:
+    def test_no_value_of_a_section_crashes_the_checker(self, write: Write, section: str, value: object) -> None:
         assert isinstance(config.check(write(json.dumps({section: value}))), list)
 
 
@@ -231,9 +223,7 @@ class TestChangesWhileRunning:
         assert self.BARE.changed(self.BARE.changeable()) == self.BARE
         assert set(self.BARE.changeable()) == set(CHANGEABLE)
 
-    @pytest.mark.parametrize(
-        "changes", [{"interface": "c1"}, {"slice_ns": "2ms"}, {"slice_ns": True}, {"weights": 3}]
-    )
+    @pytest.mark.parametrize("changes", [{"interface": "c1"}, {"slice_ns": "2ms"}, {"slice_ns": True}, {"weights": 3}])
     def test_a_field_or_type_that_cannot_change_is_refused_by_name(self, changes: dict[str, object]) -> None:
         with pytest.raises(ValueError, match=next(iter(changes))):
             self.BARE.changed(changes)
@@ -248,3 +238,22 @@ class TestChangesWhileRunning:
     def test_a_settings_file_of_another_shape_is_a_value_error(self, text: str) -> None:
         with pytest.raises(ValueError):
             CoordinatorSettings.from_json(text)
+
+
+class TestTheManual:
+    """docs/operating.md shows every field, with its default."""
+
+    TEXT = (Path(__file__).parents[2] / "docs" / "operating.md").read_text()
+
+    def test_its_example_is_a_good_file_with_every_field_at_its_default(self, write: Write) -> None:
+        example = self.TEXT.partition("```yaml\n")[2].partition("```")[0]
+        shown = config.load(write(example))
+        told = shown.coordinator_settings("unix:///s")
+        assert shown.coordinator is not None and told is not None
+        assert told == CoordinatorSettings(
+            interface=told.interface, attachment=told.attachment, key_file=told.key_file, store="unix:///s"
+        )
+        assert shown.openflow_settings(None) == OpenFlowSettings()
+        sections = (Config, config.OpenFlow, config.Coordinator, config.Agents)
+        for name in (info.alias or name for section in sections for name, info in section.model_fields.items()):
+            assert f"{name}: " in example or f"{name}:  " in example, name

@@ -7,8 +7,8 @@ from ipaddress import ip_address
 
 import pytest
 from hypothesis import given
+from topology_strategies import Step, assemble, fabric_steps, fabrics
 
-from tests.unit.fabrics import Step, assemble, fabric_steps, fabrics
 from topology.fabric import DirectedLink, Fabric, FabricBuilder, Link
 from topology.problems import FabricError
 
@@ -16,7 +16,7 @@ from topology.problems import FabricError
 def two_switches() -> FabricBuilder:
     builder = FabricBuilder().add_switch("s1", dpid=1).add_switch("s2").add_link("s1", "s2", 10**10, "up", "down", 10**9)
     builder.add_host("h1", ["10.0.0.1", "2001:db8::1"], "02-00-00-00-00-0A").add_link("h1", "s1", 10**9, None, "p1")
-    return builder
+    return builder.add_host("h2")
 
 
 def test_each_direction_has_its_capacity_and_its_port() -> None:
@@ -45,24 +45,24 @@ def test_hosts_are_listed_as_people_count() -> None:
 
 
 REFUSALS: list[tuple[str, str, Callable[[FabricBuilder], object]]] = [
-    ("name", "is there already|there is a", lambda b: b.add_switch("h1")),
+    ("name", "there is a 'h1' already", lambda b: b.add_switch("h1")),
     ("name", "white space", lambda b: b.add_host("h 2")),
     ("name", "1 to 64", lambda b: b.add_host("")),
     ("dpid", "belongs to 's1'", lambda b: b.add_switch("s3", dpid=1)),
     ("dpid", "datapath id", lambda b: b.add_switch("s3", dpid=0)),
     ("priority", "65535", lambda b: b.add_switch("s3", priority=65536)),
-    ("addresses[1]", "belongs to 'h1'", lambda b: b.add_host("h2", ["10.0.0.2", "10.0.0.1"])),
-    ("addresses[0]", "not an IP address", lambda b: b.add_host("h2", ["10.0.0.256"])),
-    ("addresses[1]", "twice", lambda b: b.add_host("h2", ["10.0.0.2", "10.0.0.2"])),
-    ("mac", "belongs to 'h1'", lambda b: b.add_host("h2", mac="02:00:00:00:00:0a")),
-    ("mac", "unicast", lambda b: b.add_host("h2", mac="01:00:00:00:00:0a")),
+    ("addresses[1]", "belongs to 'h1'", lambda b: b.add_host("h4", ["10.0.0.2", "10.0.0.1"])),
+    ("addresses[0]", "not an IP address", lambda b: b.add_host("h4", ["10.0.0.256"])),
+    ("addresses[1]", "twice", lambda b: b.add_host("h4", ["10.0.0.2", "10.0.0.2"])),
+    ("mac", "belongs to 'h1'", lambda b: b.add_host("h4", mac="02:00:00:00:00:0a")),
+    ("mac", "unicast", lambda b: b.add_host("h4", mac="01:00:00:00:00:0a")),
     ("b", "no node is named 'x'", lambda b: b.add_link("s1", "x", 1)),
     ("rate_bps", "positive", lambda b: b.add_link("h2", "s2", 0)),
     ("reverse_rate_bps", "positive", lambda b: b.add_link("h2", "s2", 1, reverse_rate_bps=-1)),
     ("b", "itself", lambda b: b.add_link("s1", "s1", 1)),
     ("b", "joined already", lambda b: b.add_link("s2", "s1", 1)),
     ("a", "has a link already", lambda b: b.add_link("h1", "s2", 1)),
-    ("b", "both hosts", lambda b: b.add_host("h3").add_link("h2", "h3", 1)),
+    ("b", "both hosts", lambda b: b.add_link("h1", "h2", 1)),
     ("b_port", "already leads to 's2'", lambda b: b.add_link("h2", "s1", 1, "eth0", "up")),
 ]
 
@@ -72,17 +72,12 @@ def test_what_can_not_be_is_refused_by_field_with_a_remedy_and_changes_nothing(
     field: str, text: str, add: Callable[[FabricBuilder], object]
 ) -> None:
     builder = two_switches()
-    if field != "addresses[1]" and "h2" not in text:
-        builder.add_host("h9")
-    if add.__code__.co_consts and "add_link" in add.__code__.co_names:
-        builder.add_host("h2")
     before = builder.build()
     with pytest.raises(FabricError, match=text) as caught:
         add(builder)
     assert [problem.field for problem in caught.value.problems] == [field]
     assert all("; " in problem.text and "\n" not in problem.text for problem in caught.value.problems)
-    assert {"h3"} >= set(builder.build().hosts) - set(before.hosts)
-    assert builder.build().links == before.links
+    assert builder.build() == before
 
 
 def test_all_that_is_wrong_with_a_link_is_said_at_once() -> None:
@@ -94,9 +89,9 @@ def test_all_that_is_wrong_with_a_link_is_said_at_once() -> None:
 def test_a_built_fabric_does_not_change_with_its_builder() -> None:
     builder = two_switches()
     fabric = builder.build()
-    builder.add_host("h2")
-    assert "h2" not in fabric
-    assert FabricBuilder.of(fabric).add_host("h2").build() == builder.build()
+    builder.add_host("h3")
+    assert "h3" not in fabric
+    assert FabricBuilder.of(fabric).add_host("h3").build() == builder.build()
 
 
 @given(fabric_steps())
