@@ -96,6 +96,7 @@ class Agent:
             to_local=self.clock.local,
             to_coordinator=self.clock.coordinator,
             clock=time.monotonic_ns,
+            link_bps=config.rate_bps,
         )
         self.node = 0
         self.leader_mac = HEARTBEAT_MAC

@@ -58,6 +58,8 @@ class Counters:
     """The newest samples of (directive received - its BACKLOG sent)."""
     lateness_ns: list[int] = field(default_factory=list)
     """The newest samples of (gate changed - slot's start)."""
+    ahead_ns: list[int] = field(default_factory=list)
+    """The newest samples of (slot's start - directive received)."""
 
 
 SAMPLES = 20_000
@@ -78,12 +80,14 @@ class Gatekeeper:
         to_coordinator: Callable[[int], int],
         hysteresis_ns: int = 300_000,
         clock: Callable[[], int],
+        link_bps: int,
     ) -> None:
         self._gates = gates
         self._send = send
         self._to_local = to_local
         self._to_coordinator = to_coordinator
         self._clock = clock
+        self._link_bps = link_bps
         self.hysteresis_ns = hysteresis_ns
         self.regulated: frozenset[int] = frozenset()
         self.obeying = False
@@ -224,7 +228,7 @@ class Gatekeeper:
 
     def _open(self, slot: WaitingSlot) -> None:
         destination = slot.destination
-        passed, _ = self._gates.state(destination)
+        passed, backlog = self._gates.state(destination)
         hold_ns: int | None = None
         if slot.rate_bps:
             if self._rates.get(destination) != slot.rate_bps:
@@ -239,7 +243,7 @@ class Gatekeeper:
             slot.slot, destination, end_ns, slot.bytes, slot.rate_bps, passed, must_close=hold_ns is not None
         )
         if not slot.rate_bps:
-            self._next_look_ns[destination] = opened_ns + self.hysteresis_ns
+            self._next_look_ns[destination] = opened_ns + self._quiet_ns(backlog)
         # The acknowledgement goes through the interface's queues, and so wakes the gate that was just changed.
         self._send(Ack(slot.slot, destination, self._to_coordinator(slot.received_ns), self._to_coordinator(opened_ns)))
         counters = self.counters
@@ -247,6 +251,7 @@ class Gatekeeper:
         lateness = opened_ns - slot.start_ns
         counters.late += lateness > LATE_NS
         _keep(counters.lateness_ns, lateness)
+        _keep(counters.ahead_ns, slot.start_ns - slot.received_ns)
         if slot.start_ns <= slot.received_ns:
             _keep(counters.directive_to_gate_ns, opened_ns - slot.received_ns)
 
@@ -254,10 +259,14 @@ class Gatekeeper:
         passed, backlog = self._gates.state(current.destination)
         if backlog or passed != current.passed_at_look:
             current.passed_at_look = passed
-            self._next_look_ns[current.destination] = now_ns + self.hysteresis_ns
+            self._next_look_ns[current.destination] = now_ns + self._quiet_ns(backlog)
             return
         self.counters.yields += 1
         self._give_back(current, passed, 0)
+
+    def _quiet_ns(self, backlog: int) -> int:
+        """How long a queue needs no look: it cannot be empty before the link has carried what waits in it."""
+        return max(self.hysteresis_ns, backlog * 8 * 10**9 // self._link_bps)
 
     def _end(self, current: OpenSlot, now_ns: int) -> None:
         passed, backlog = self._gates.state(current.destination)

@@ -37,7 +37,7 @@ FIRST_NODE, LAST_NODE = 0x10, 0x3FFF
 INNER = 0x4000
 SMALL_RATE_BPS = 8_000
 FRAME = 1514
-BURST_NS = 100_000
+BURST_NS = 1_000_000
 """HTB's bucket holds what the link passes in this time (at least two frames): the lateness of a kernel timer."""
 CONTROL_PACKETS, OTHER_PACKETS, FLOW_PACKETS = 1000, 1000, 1000
 FREE_BPS = 100_000_000_000

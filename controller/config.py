@@ -135,7 +135,7 @@ class Coordinator(Section):
         300 * US, alias="yield_hysteresis", ge=0, le=1_000 * MS, description="write a duration, such as 0.3ms"
     )
     heartbeat_ns: Duration = Field(
-        5 * MS,
+        10 * MS,
         alias="heartbeat",
         ge=1 * MS,
         le=1_000 * MS,

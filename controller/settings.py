@@ -45,7 +45,7 @@ class CoordinatorSettings:
     headroom: float = 0.98
     minimum_active_ns: int = 1 * MILLISECOND
     yield_hysteresis_ns: int = 300 * MICROSECOND
-    heartbeat_ns: int = 5 * MILLISECOND
+    heartbeat_ns: int = 10 * MILLISECOND
     fail_open_ns: int = 50 * MILLISECOND
     silence_ns: int = 250 * MILLISECOND
     report_ns: int = 50 * MILLISECOND

@@ -21,6 +21,7 @@ import sys
 import termios
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 MARKER = "BATON_BOX"  # in the environment: the PID namespace of the box that set it
 _AS_INIT = "--as-init"
@@ -64,9 +65,16 @@ def run(argv: Sequence[str]) -> int:
         unshare = os.posix_spawnp(command[0], command, os.environ, setsigmask=before)
         return _wait(unshare, lambda number: _signal_init(unshare, number), reap=unshare)
     finally:
+        if terminal is not None:
+            _take_back(terminal)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        if terminal is not None:  # whatever was killed inside may have left it raw
-            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, terminal)
+
+
+def _take_back(settings: list[Any]) -> None:
+    """Makes the terminal ours and as it was: a shell in the box made it its own, something killed may have left it raw."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTTOU,))  # or a process in the background would stop here
+    os.tcsetpgrp(sys.stdin.fileno(), os.getpgrp())
+    termios.tcsetattr(sys.stdin, termios.TCSADRAIN, settings)
 
 
 def _wait(child: int, forward: Callable[[int], None], reap: int) -> int:
@@ -96,7 +104,7 @@ def _signal_init(unshare: int, number: int) -> None:
         os.kill(int(child), number)
 
 
-def _init(argv: Sequence[str]) -> int:
+def _init(argv: list[str]) -> int:
     """PID 1 of the box."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)
     _prepare()

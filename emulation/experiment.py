@@ -27,6 +27,8 @@ FIRST_PORT = 5001
 START_NS = 600_000_000  # for every program to be up and every connection made
 PING_INTERVAL_S = 0.01
 END_TIMEOUT_S = 10
+MAX_OVERRUN_FRACTION = 0.001
+_PIPES: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,13 @@ class Outcome:
     pings: Pings
     fidelity: Fidelity
     occupancy: Mapping[DirectedLink, Occupancy]
+    overruns: int = 0  # frames the emulation lost where a real switch would not: it was late
+
+    @property
+    def valid(self) -> bool:
+        """Whether the machine kept up, so that these are results."""
+        frames = sum(port.sent + port.drops for port in self.ports.values())
+        return not self.fidelity.saturated and self.overruns <= frames * MAX_OVERRUN_FRACTION
 
     @property
     def goodput_mbps(self) -> float:
@@ -124,6 +133,8 @@ class Outcome:
                 for flow in self.flows
             ],
             "cpu": self.fidelity.to_dict(),
+            "overruns": self.overruns,
+            "valid": self.valid,
         }
 
 
@@ -181,6 +192,7 @@ def run(
         clock.sleep_until(from_ns)
         prober = _start_ping(emulated, ping, addresses, duration_s, stack)
         before = {link: emulated.counters(link) for link in links}
+        emulated.ovs.overruns()
         cpu_before = CpuTimes.now()
         with ExitStack() as sampling:
             sampler = OccupancySampler([emulated.ports[link] for link in links] if sample_occupancy else [])
@@ -192,6 +204,7 @@ def run(
             clock.sleep_until(until_ns)
             cpu_after = CpuTimes.now()
             after = {link: emulated.counters(link) for link in links}
+            overruns = emulated.ovs.overruns()
         received = {name: program.result() for name, program in receivers.items()}
         sent = {flow: program.result() for flow, program in senders.items()}
         late_ns = timer.result()["late_ns"]
@@ -207,6 +220,7 @@ def run(
         pings=pings,
         fidelity=Fidelity.between(cpu_before, cpu_after, late_ns),
         occupancy={link: sampler.occupancy(emulated.ports[link]) for link in links} if sample_occupancy else {},
+        overruns=overruns,
     )
 
 
@@ -216,8 +230,7 @@ class _Program:
     def __init__(self, emulated: EmulatedFabric, node: str | None, options: Sequence[str], stack: ExitStack) -> None:
         self.name = f"{node or 'beside'}: {options[0]}"
         argv = [*workloads.COMMAND, *options]
-        pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        self.process = subprocess.Popen(argv, **pipes) if node is None else emulated.popen(node, argv, **pipes)
+        self.process = subprocess.Popen(argv, **_PIPES) if node is None else emulated.popen(node, argv, **_PIPES)
         stack.callback(_end, self.process)
 
     def wait_ready(self) -> None:
@@ -287,9 +300,7 @@ def _start_ping(
     count = max(1, int(duration_s / PING_INTERVAL_S))
     # -W: how long the last replies are waited for
     argv = ["ping", "-n", "-i", str(PING_INTERVAL_S), "-c", str(count), "-W", "1", str(addresses[ends[1]])]
-    prober = emulated.popen(
-        ends[0], argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    prober = emulated.popen(ends[0], argv, **_PIPES)
     stack.callback(_end, prober)
     return prober
 

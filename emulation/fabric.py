@@ -5,10 +5,11 @@
 
 Only inside a box (`emulation.box`), so that nothing can be left behind.
 
-Every host is a network namespace with an interface of the link's rate (a TBF, until an agent puts its own queues there). A host of
-several addresses is a machine with VMs: each address lives in a namespace of its own (h1v1, h1v2, ...) behind a Linux bridge in the
-host, whose interface to the fabric is what an agent manages. Switches are Open vSwitch bridges whose ports have the link's rate and
-a finite buffer (`emulation.ports`). One more namespace, `coord`, is attached to a port of its own without a rate, for the coordinator.
+Every host is a network namespace with an interface of the link's rate (a TBF, until an agent puts its own queues there).
+A host of several addresses is a machine with VMs: each address lives in a namespace of its own (h1v1, h1v2, ...) behind a
+Linux bridge in the host, whose interface to the fabric is what an agent manages. Switches are Open vSwitch bridges whose
+ports have the link's rate and a finite buffer (`emulation.ports`). One more namespace, `coord`, is attached to a port of its
+own without a rate, for the coordinator.
 """
 
 from __future__ import annotations
@@ -47,14 +48,14 @@ class EmulationError(RuntimeError):
     """The fabric can't be emulated; one line that names what is wrong and the remedy."""
 
 
-class _Switch(OVSSwitch):  # type: ignore[misc] -- Mininet is untyped
+class _Switch(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
     """A bridge whose ports' queues Open vSwitch leaves alone from the transaction on that adds them."""
 
-    def intfOpts(self, intf: Any) -> str:
+    def intfOpts(self, intf: object) -> str:
         return f"{super().intfOpts(intf)} -- {' '.join(noop_qos(str(intf)))}"
 
 
-class _Controller(RemoteController):  # type: ignore[misc] -- Mininet is untyped
+class _Controller(RemoteController):  # type: ignore[misc]  # Mininet is untyped
     """A controller that may come later: Mininet's own would probe for it with telnet."""
 
     def checkListening(self) -> None:
@@ -120,7 +121,7 @@ class EmulatedFabric:
 
     # What is where
 
-    def node(self, name: str) -> Any:
+    def node(self, name: str) -> Any:  # noqa: ANN401 -- Mininet is untyped
         """Mininet's node: a host, a VM, a switch or the coordinator's."""
         return self.net[name]
 
@@ -145,8 +146,8 @@ class EmulatedFabric:
 
     # Doing things in it
 
-    def popen(self, name: str, argv: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
-        """Starts a program in a node's namespaces."""
+    def popen(self, name: str, argv: Sequence[str], **options: Any) -> subprocess.Popen[Any]:  # noqa: ANN401
+        """Starts a program in a node's namespaces; `options` are those of subprocess.Popen."""
         process: subprocess.Popen[Any] = self.node(name).popen(list(argv), **options)
         return process
 
@@ -165,7 +166,9 @@ class EmulatedFabric:
     def set_link(self, a: str, b: str, *, up: bool) -> None:
         """Plugs or unplugs the cable between two neighbours: both ends lose their carrier."""
         for link in (DirectedLink(a, b), DirectedLink(b, a)):
-            self.run_in(link.source, "ip", "link", "set", self.interfaces[link], "up" if up else "down")
+            # Only the switches' ends: a host's interface would lose its routes, as no unplugged host does.
+            if not self.fabric.is_host(link.source):
+                self.run_in(link.source, "ip", "link", "set", self.interfaces[link], "up" if up else "down")
 
     def wait_connected(self, timeout_s: float = 10) -> None:
         """Returns when every switch is connected to its controller.
@@ -211,7 +214,7 @@ class EmulatedFabric:
         Mininet.inited = True
         self.ovs = stack.enter_context(OpenVSwitch())
         _sysctl(None, {"net.ipv6.conf.all.disable_ipv6": 1, "net.ipv6.conf.default.disable_ipv6": 1})
-        self.net = Mininet(build=False, controller=None, autoStaticArp=self.static_arp, waitConnected=False)
+        self.net = Mininet(build=False, controller=None, waitConnected=False)
         stack.callback(self.net.stop)
         self._add_nodes()
         self._add_links()
@@ -225,6 +228,8 @@ class EmulatedFabric:
         self._shape_switches(netlink)
         for name in (*self.fabric.hosts, COORDINATOR):
             self._configure_host(name, stack)
+        if self.static_arp:
+            self._fill_neighbours()
         self._warm_up()
 
     def _add_nodes(self) -> None:
@@ -292,11 +297,15 @@ class EmulatedFabric:
         interface = self.interface(name)
         if vms:
             self.run_in(name, "ip", "link", "add", "br0", "type", "bridge", "stp_state", "0", "mcast_snooping", "0")
+            # Or a datagram leaves its sender's account at the bridge, and no VM that floods is held back by the host's link.
+            _sysctl(node.pid, {f"net.bridge.bridge-nf-call-{tables}": 0 for tables in ("iptables", "ip6tables", "arptables")})
             for bridged in (interface, *(f"{name}-v{number}" for number in range(1, len(vms) + 1))):
                 self.run_in(name, "ip", "link", "set", bridged, "master", "br0", "up")
             self.run_in(name, "ip", "link", "set", "br0", "up")
         for member, device in ((name, interface), *((vm, f"{vm}-eth0") for vm in vms)):
             self.run_in(member, "ethtool", "-K", device, *OFFLOADS_OFF)
+            # TCP builds super-packets whatever ethtool says (since Linux 4.17): bursts of up to 43 frames at these rates.
+            self.run_in(member, "ip", "link", "set", "dev", device, "gso_max_segs", "1")
         attached = self.fabric.attachment(name)
         assert attached is not None, "interface() has checked it"
         netlink = stack.enter_context(IPRoute(netns=f"/proc/{node.pid}/ns/net"))
@@ -308,18 +317,34 @@ class EmulatedFabric:
         address = self.endpoints().get(name)
         settings: dict[str, int | str] = {
             "net.ipv4.tcp_no_metrics_save": 1,  # or a run would start with the last one's window
+            # Fragments of datagrams that lost others must not fill the reassembly buffer of the next run.
+            "net.ipv4.ipfrag_time": 1,
+            "net.ipv4.ipfrag_high_thresh": 64 << 20,
             "net.ipv6.conf.all.disable_ipv6": int(address is None or address.version == 4),
         }
         _sysctl(self.node(name).pid, settings)
         if address is None:
             return
-        device = f"{name}-eth0" if name not in self.fabric.hosts else self.interface(name)
+        device = self._own_interface(name)
         if address.version == 6:
             self.run_in(name, "ip", "addr", "add", f"{address}/64", "dev", device, "nodad")
         # By route: a namespace's sysctl takes only what the machine's tcp_allowed_congestion_control lists.
         network = ip_interface(f"{address}/64").network if address.version == 6 else NETWORK
         route = (str(network), "dev", device, "src", str(address), "congctl", self.congestion_control)
         self.run_in(name, "ip", f"-{address.version}", "route", "replace", *route)
+
+    def _own_interface(self, endpoint: str) -> str:
+        return self.interface(endpoint) if endpoint in self.fabric.hosts else f"{endpoint}-eth0"
+
+    def _fill_neighbours(self) -> None:
+        macs = {address: self.node(name).MAC() for name, address in self.endpoints().items()}
+        for name in self.endpoints():
+            device = self._own_interface(name)
+            lines = [f"neigh replace {address} lladdr {mac} dev {device} nud permanent" for address, mac in macs.items()]
+            process = self.popen(name, ["ip", "-batch", "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            _, error = process.communicate("\n".join(lines))
+            if process.returncode:
+                raise EmulationError(f"{name}: static neighbours: {error.strip()}")
 
     def _warm_up(self) -> None:
         # The userspace datapath makes its sending socket for its first frame; this one goes to nobody.
@@ -370,6 +395,7 @@ def _with_prefix(address: IPAddress | None) -> str | None:
 def _sysctl(pid: int | None, settings: Mapping[str, int | str]) -> None:
     enter = [] if pid is None else ["nsenter", f"--net=/proc/{pid}/ns/net"]
     values = [f"{name}={value}" for name, value in settings.items()]
-    done = subprocess.run([*enter, "sysctl", "-qw", *values], capture_output=True, text=True, check=False)
+    # -e: what this kernel does not have (br_netfilter) need not be set
+    done = subprocess.run([*enter, "sysctl", "-qew", *values], capture_output=True, text=True, check=False)
     if done.returncode:
         raise EmulationError(f"sysctl: {done.stderr.strip()}")

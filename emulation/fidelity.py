@@ -92,7 +92,7 @@ class Fidelity:
         }
 
 
-def environment(**more: Any) -> dict[str, Any]:
+def environment(**more: object) -> dict[str, Any]:
     """What a result's reader must know of the machine: kernel, processors, versions, settings, commit; `more` is added."""
     return {
         "kernel": platform.release(),

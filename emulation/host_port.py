@@ -1,7 +1,7 @@
 """A host's network card: its interface sends at the link's rate. An edge: netlink.
 
-A TBF as the root queue: a sender of UDP is held back by its socket's buffer, as by a real card's full ring, and loses nothing in its
-own host. An agent puts its own queues in its place; `verify` puts it back once the agent is gone.
+A TBF as the root queue: a sender of UDP is held back by its socket's buffer, as by a real card's full ring, and loses nothing
+in its own host. An agent puts its own queues in its place; `verify` puts it back once the agent is gone.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@
 
 Both children have a negligible rate of their own and borrow from 1:1: so its bucket alone shapes, and control goes first.
 
-Open vSwitch leaves the queues of a port alone if its QoS in OVSDB has the type `linux-noop` (`noop_qos`); without it, it removes the
-root queue when it opens the port. It removes `clsact` in any case when a port is (re)added, so shape after that; `drifts` tells.
+Open vSwitch leaves the queues of a port alone if its QoS in OVSDB has the type `linux-noop` (`noop_qos`). `drifts` tells
+whether anything has changed.
 
 Frames are dropped in 13: (or 12:) and nowhere else: see `emulation.ovs` (socket buffers) and `emulation.unheard` (batches).
 """
@@ -156,8 +156,8 @@ class Occupancy:
 class OccupancySampler:
     """Samples the data queues of ports from a thread of its own, while it is entered.
 
-    One reading costs about 10 microseconds; the thread sleeps `interval_ns` between rounds, so its clock drifts: each sample has
-    its time.
+    One reading costs about 10 microseconds. The thread sleeps `interval_ns` between rounds, so its clock drifts: each sample
+    has its time.
     """
 
     def __init__(self, ports: Iterable[SwitchPort], interval_ns: int = 1_000_000) -> None:
@@ -194,18 +194,18 @@ class OccupancySampler:
             reader.close()
 
 
-def _ignoring_absent(netlink: IPRoute, command: str, **arguments: Any) -> None:
+def _ignoring_absent(netlink: IPRoute, command: str, **arguments: int | str) -> None:
     try:
         netlink.tc(command, **arguments)
     except NetlinkError:  # ENOENT or EINVAL, by kind: there was none
         return
 
 
-def _limit(queue: Any) -> int | None:
+def _limit(queue: Any) -> int | None:  # noqa: ANN401 -- pyroute2 is untyped
     options = queue.get_attr("TCA_OPTIONS") if queue is not None else None
     return None if options is None else int(options["limit"])
 
 
-def _rate(shaped: Any) -> int | None:
+def _rate(shaped: Any) -> int | None:  # noqa: ANN401 -- pyroute2 is untyped
     options = shaped.get_attr("TCA_OPTIONS") if shaped is not None else None
     return None if options is None else int(options.get_attr("TCA_HTB_PARMS")["rate"])

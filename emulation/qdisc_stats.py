@@ -1,4 +1,4 @@
-"""Counters and backlog of one queue discipline by one netlink message, prebuilt: a few microseconds a reading. An edge: netlink.
+"""Counters and backlog of one queue discipline by one netlink message: a few microseconds. An edge: netlink.
 
 pyroute2 sets queues up; this reads them a thousand times a second.
 """

@@ -1,9 +1,9 @@
-"""Hides a queue's drops from the packet socket that sends into it, by a classifier of eleven BPF instructions. An edge: bpf(2).
+"""Hides a queue's drops from the packet socket that sends into it, by a small BPF classifier. An edge: bpf(2).
 
-When a queue discipline drops a frame of an AF_PACKET socket, sendmmsg(2) fails with ENOBUFS and Open vSwitch's userspace datapath
-throws the rest of its batch (up to 32 frames) away, counted nowhere: the bottleneck would drop more than its queue does, and
-nobody could say how much. The classifier, at the interface's egress, sends every frame once more into the same interface (marked,
-so that it passes the second time). The second pass asks the queue, and the sender is not told what it said.
+When a queue discipline drops a frame of an AF_PACKET socket, sendmmsg(2) fails with ENOBUFS and Open vSwitch's userspace
+datapath throws the rest of its batch (up to 32 frames) away, counted nowhere: the bottleneck would drop more than its queue
+does, and nobody could say how much. The classifier, at the interface's egress, sends every frame once more into the same
+interface (marked, so that it passes the second time). The second pass asks the queue, and the sender is not told what it said.
 
 The mark leaves no trace: the kernel clears it when the frame crosses into the host's namespace.
 """

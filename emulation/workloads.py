@@ -3,14 +3,15 @@
     python -IS emulation/workloads.py receive --udp 5001 --tcp 5002 --from-ns T0 --until-ns T1
     python -IS emulation/workloads.py udp-send --to 10.0.0.6 --port 5001 --begin-ns T --end-ns T1
 
-This file imports the standard library only, and is run by its path without site packages, so that a program is up in about 30 ms.
-Instants are CLOCK_MONOTONIC nanoseconds, which all namespaces of a machine share: that is the start barrier. Every program blocks
-in the kernel while it has nothing to do, and ends with one line of JSON on standard output.
+This file imports the standard library only, and is run by its path without site packages, so that a program is up in about
+30 ms. Instants are CLOCK_MONOTONIC nanoseconds, which all namespaces of a machine share: that is the start barrier. Every
+program blocks in the kernel while it has nothing to do, and ends with one line of JSON on standard output.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import selectors
@@ -36,7 +37,7 @@ class Rhythm:
     """When a sender may send: paced at a rate, in on-phases only, or whenever the socket takes it."""
 
     def __init__(self, begin_ns: int, end_ns: int, rate_bps: int, on_ns: int, off_ns: int, phase_ns: int) -> None:
-        """`rate_bps` 0: as fast as the socket takes it. `off_ns` 0: always on. `phase_ns`: the first on-phase after `begin_ns`."""
+        """`rate_bps` 0: as fast as the socket takes it; `off_ns` 0: always on; `phase_ns`: it starts so much later."""
         self.end_ns = end_ns
         self.rate_bps = rate_bps
         self.on_ns = on_ns
@@ -82,8 +83,12 @@ def udp_send(arguments: argparse.Namespace) -> dict[str, Any]:
         while rhythm.wait():
             try:
                 sender.send(payload)
-            except (BlockingIOError, ConnectionRefusedError):
-                refused += 1  # the queue stood still for 50 ms, or nobody listens (yet)
+            except BlockingIOError:
+                refused += 1  # the queue stood still for 50 ms
+                continue
+            except OSError:
+                refused += 1  # nobody listens (yet), or there is no way for the moment
+                time.sleep(0.005)
                 continue
             sent += 1
             rhythm.sent(time.monotonic_ns(), len(payload))
@@ -108,7 +113,8 @@ def tcp_send(arguments: argparse.Namespace) -> dict[str, Any]:
                 rhythm.sent(time.monotonic_ns(), count)
         except ConnectionError:
             pass  # the receiver has ended first
-        retransmits = struct.unpack_from("I", sender.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192), TCP_INFO_TOTAL_RETRANS)[0]
+        information = sender.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)
+        retransmits = struct.unpack_from("I", information, TCP_INFO_TOTAL_RETRANS)[0]
         control = sender.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0").decode()
     return {"sent_bytes": sent, "retransmits": retransmits, "congestion_control": control}
 
@@ -161,10 +167,8 @@ def timer_probe(arguments: argparse.Namespace) -> dict[str, Any]:
 
     Real-time priority, if allowed; sorted lateness in nanoseconds as "late_ns".
     """
-    try:
+    with contextlib.suppress(PermissionError):  # measured without, then
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50))
-    except PermissionError:
-        pass  # measured without, then
     late = []
     due_ns = arguments.begin_ns
     while due_ns < arguments.end_ns:

@@ -94,14 +94,25 @@ class Resource(Generic[T]):
 
     def peak(self, start_ns: int, end_ns: int) -> int:
         """The most that is booked at any instant of [start, end)."""
-        live = [
-            (b.start_ns, b.end_ns, amount)
-            for b, amount in self.bookings.items()
-            if b.end_ns > start_ns and b.start_ns < end_ns
-        ]
-        instants = {start_ns}
-        instants.update(begin for begin, _, _ in live if begin > start_ns)
-        return max(sum(amount for begin, end, amount in live if begin <= at < end) for at in instants)
+        load = rising = 0
+        changes: list[tuple[int, int]] = []
+        for booking, amount in self.bookings.items():
+            if booking.end_ns > start_ns and booking.start_ns < end_ns:
+                changes.append((booking.end_ns, -amount))  # sorts before what begins at the same time
+                if booking.start_ns > start_ns:
+                    changes.append((booking.start_ns, amount))
+                    rising += 1
+                else:
+                    load += amount
+        if not rising:
+            return load
+        changes.sort()
+        peak = load
+        for _, change in changes:
+            load += change
+            if load > peak:
+                peak = load
+        return peak
 
     def park(self, need: int, entry: Entry[T]) -> None:
         """Puts a pair in the line."""

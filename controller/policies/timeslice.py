@@ -361,7 +361,7 @@ class Timeslice(Policy):
         reserved_bps = pair.full_bps
         if pair.need_bps < reserved_bps:
             for link in pair.links:
-                reserved_bps = min(reserved_bps, link.capacity - link.load(start_ns, end_ns))
+                reserved_bps = min(reserved_bps, link.capacity - link.peak(start_ns, end_ns))
         self._turn += 1
         pair.last = pair.host.last = self._turn
         pair.passed_over = 0

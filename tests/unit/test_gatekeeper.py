@@ -71,7 +71,12 @@ class Bench:
         self.gates = FakeGates()
         self.sent: list[Ack | Backlog | Yield] = []
         self.keeper = Gatekeeper(
-            self.gates, self.send, to_local=lambda t: t, to_coordinator=lambda t: t, clock=lambda: self.now
+            self.gates,
+            self.send,
+            to_local=lambda t: t,
+            to_coordinator=lambda t: t,
+            clock=lambda: self.now,
+            link_bps=100_000_000,
         )
         self.keeper.obey(0)
         self.keeper.regulate(frozenset(regulated), 0)

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 
 import pytest
 from hypothesis import given
-from topology_strategies import Step, assemble, fabric_steps, fabrics
+from topology_strategies import PROPERTY, Step, assemble, fabric_steps, fabrics
 
 from topology.fabric import DirectedLink, Fabric, FabricBuilder, Link
 from topology.problems import FabricError
@@ -94,6 +94,7 @@ def test_a_built_fabric_does_not_change_with_its_builder() -> None:
     assert FabricBuilder.of(fabric).add_host("h3").build() == builder.build()
 
 
+@PROPERTY
 @given(fabric_steps())
 def test_fabrics_are_equal_whatever_the_order_they_were_built_in(steps: tuple[list[Step], list[Step]]) -> None:
     nodes, links = steps
@@ -103,11 +104,13 @@ def test_fabrics_are_equal_whatever_the_order_they_were_built_in(steps: tuple[li
     assert assemble(*shuffled).to_dict() == assemble(nodes, links).to_dict()
 
 
+@PROPERTY
 @given(fabrics(connected=False))
 def test_a_fabric_survives_json(fabric: Fabric) -> None:
     assert Fabric.from_dict(json.loads(json.dumps(fabric.to_dict()))) == fabric
 
 
+@PROPERTY
 @given(fabrics())
 def test_fabrics_that_differ_in_a_capacity_are_not_equal(fabric: Fabric) -> None:
     content = fabric.to_dict()

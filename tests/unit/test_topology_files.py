@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from topology_strategies import fabrics
+from topology_strategies import PROPERTY, fabrics
 
 from topology import files, shapes
 from topology.fabric import Fabric
@@ -54,6 +54,7 @@ def test_json_is_read_too() -> None:
     assert files.loads(json.dumps(content)).capacity_bps(("h1", "s1")) == 10**9
 
 
+@PROPERTY
 @given(fabrics())
 def test_a_fabric_survives_its_file(fabric: Fabric) -> None:
     assert files.loads(files.dumps(fabric)) == fabric
@@ -118,6 +119,7 @@ def test_a_file_without_nodes_is_no_fabric(text: str) -> None:
     assert len(said(text)) == 1
 
 
+@PROPERTY
 @given(st.text() | st.text("{}[]:-&*!%@`'\"|>?#, \n\tas1", max_size=60))
 @example("[" * 100_000)
 @example("- " * 3_000)
@@ -147,6 +149,7 @@ JSON = st.recursive(
 )
 
 
+@PROPERTY
 @given(st.dictionaries(st.sampled_from(["switches", "hosts", "links"]), JSON | st.lists(JSON, max_size=4)))
 def test_the_checker_finds_the_fault_in_anything_that_is_no_fabric(content: object) -> None:
     text = json.dumps(content)

@@ -4,7 +4,7 @@ import networkx as nx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from topology_strategies import Step, assemble, fabric_steps, fabrics
+from topology_strategies import PROPERTY, Step, assemble, fabric_steps, fabrics
 
 from topology import shapes
 from topology.fabric import Fabric, FabricBuilder, Link
@@ -25,6 +25,7 @@ def fabrics_with_down_links(draw: st.DrawFn) -> tuple[Fabric, frozenset[Link]]:
     return fabric, frozenset(link for link in sorted(fabric.links) if draw(st.booleans()))
 
 
+@PROPERTY
 @given(fabrics_with_down_links())
 def test_the_tree_has_no_cycle_and_joins_all_that_the_links_join(case: tuple[Fabric, frozenset[Link]]) -> None:
     fabric, down = case
@@ -37,6 +38,7 @@ def test_the_tree_has_no_cycle_and_joins_all_that_the_links_join(case: tuple[Fab
     assert not tree.forwarding & (tree.blocked | down)
 
 
+@PROPERTY
 @given(fabric_steps(), st.randoms())
 def test_the_tree_does_not_depend_on_the_order_of_building(
     steps: tuple[list[Step], list[Step]],
@@ -51,6 +53,7 @@ def test_the_tree_does_not_depend_on_the_order_of_building(
     assert again.parent == tree.parent
 
 
+@PROPERTY
 @given(fabrics())
 def test_every_switch_is_at_the_least_cost_from_the_root(fabric: Fabric) -> None:
     tree = compute(fabric)
@@ -95,6 +98,16 @@ def test_a_slow_direct_link_is_blocked_for_a_fast_detour() -> None:
     assert compute(builder.build()).blocked == {Link("s1", "s3")}
 
 
+def test_of_two_ways_at_the_same_cost_the_one_by_the_lower_bridge_is_taken() -> None:
+    builder = FabricBuilder()
+    for name, dpid in (("root", 1), ("a", 3), ("z", 2), ("leaf", 4)):
+        builder.add_switch(name, dpid=dpid)
+    for end in ("root", "leaf"):
+        builder.add_link(end, "a", 10**9).add_link(end, "z", 10**9)
+    assert compute(builder.build()).blocked == {Link("a", "leaf")}
+
+
+@PROPERTY
 @given(fabrics_with_down_links())
 def test_a_tree_is_rebuilt_from_its_blocked_links(case: tuple[Fabric, frozenset[Link]]) -> None:
     fabric, down = case

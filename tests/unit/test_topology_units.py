@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from topology_strategies import PROPERTY
 
 from topology.units import MAX_VALUE, format_rate, parse_duration, parse_rate, parse_size
 
@@ -36,6 +37,7 @@ def test_what_is_no_rate_is_refused_in_one_line_with_a_remedy(written: object) -
     assert "\n" not in str(caught.value)
 
 
+@PROPERTY
 @given(st.integers(1, MAX_VALUE))
 def test_a_formatted_rate_reads_back_exactly(rate_bps: int) -> None:
     assert parse_rate(format_rate(rate_bps)) == rate_bps

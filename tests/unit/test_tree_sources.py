@@ -6,7 +6,7 @@ import json
 
 import pytest
 from hypothesis import given
-from topology_strategies import fabrics
+from topology_strategies import PROPERTY, fabrics
 
 from controller.tree_sources import PortState, parse_bridges, parse_ovsdb, tree_from_port_states
 from topology import shapes
@@ -127,6 +127,7 @@ class TestTheTree:
         with pytest.raises(FabricError, match="loop"):
             tree_from_port_states(fabric, all_ports(fabric))
 
+    @PROPERTY
     @given(fabrics())
     def test_switches_that_compute_as_we_do_give_our_tree(self, fabric: Fabric) -> None:
         builder = FabricBuilder()

@@ -1,0 +1,100 @@
+"""`baton demo`."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="K = 0, 3, 5 and short runs: under 90 seconds.")
+@click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write every figure here.")
+@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw the figure here (PNG).")
+@click.option("--keep", is_flag=True, help="Leave the fabric up at the end, with a Mininet prompt.")
+@click.option("--slice", "slice_text", default="10ms", show_default=True, help="Length of a timeslice.")
+@click.option("--framework", type=click.Choice(["ryu", "os-ken"]), default="ryu", show_default=True)
+def demo(
+    quick: bool, json_file: Path | None, plot: Path | None, keep: bool, slice_text: str, framework: str
+) -> None:
+    """Show what coordination gains, on an emulated fabric.
+
+    Five senders, one receiver, one bottleneck of 100 Mb/s: XCo's Figure 1(a). K of the senders are UDP at full speed, the
+    others long TCP flows; each mix runs uncoordinated, rate-limited, and under the timeslice schedule.
+    """
+    from emulation import box
+    from topology.units import parse_duration
+
+    if os.geteuid() != 0:
+        raise click.ClickException("an emulated fabric needs root: run it with sudo")
+    try:
+        slice_ns = parse_duration(slice_text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--slice") from None
+    if not box.inside():
+        box.enter([sys.executable, "-m", "cli.main", *sys.argv[1:]])
+    from emulation.demo import QUICK, DemoOptions
+
+    options = dataclasses.replace(QUICK if quick else DemoOptions(), slice_ns=slice_ns, framework=framework)
+    _run(options, json_file, plot, keep)
+
+
+def _run(options: Any, json_file: Path | None, plot: Path | None, keep: bool) -> None:  # noqa: ANN401 -- a DemoOptions, whose module is imported late
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from emulation.demo import run_demo, write_json
+    from emulation.fabric import EmulationError
+    from emulation.figures import demo_figure, gain
+    from emulation.stack import StackError
+
+    console = Console()
+    columns = (TextColumn("{task.description:45}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeRemainingColumn())
+    try:
+        with Progress(*columns, console=console, transient=True, disable=keep) as progress:
+            task = progress.add_task("starting", total=options.seconds)
+            record = run_demo(
+                options, lambda what, seconds: progress.update(task, description=what, completed=seconds), keep
+            )
+    except (EmulationError, StackError) as error:
+        raise click.ClickException(str(error)) from None
+    if json_file is not None:
+        write_json(record, json_file)
+    console.print(_table(record["runs"]))
+    if plot is not None:
+        rate_mbps = record["environment"]["rate_mbps"]
+        caption = f"Five senders into one {rate_mbps:.0f} Mb/s port, {options.slice_ns / 1e6:g} ms slices"
+        demo_figure(record["runs"], plot, rate_mbps=rate_mbps, caption=caption)
+    console.print(gain(record["runs"]))
+    for path in (json_file, plot):
+        if path is not None:
+            console.print(f"written: {path}")
+
+
+def _table(runs: list[dict[str, Any]]) -> Any:  # noqa: ANN401 -- a rich Table, imported late
+    from rich.table import Table
+
+    from emulation.figures import LABELS
+
+    table = Table(title="Goodput as received by the applications")
+    for heading in ("K", "policy", "total Mb/s", "per TCP flow", "Jain", "drops", "RTT p50 ms", "p99", "max", "slots", "late", ""):
+        table.add_column(heading, justify="left" if heading in ("policy", "") else "right")
+    for run in sorted(runs, key=lambda run: run["k"]):
+        rtt = run["rtt_ms"]
+        table.add_row(
+            str(run["k"]),
+            LABELS[run["policy"]],
+            f"{run['goodput_mbps']:.1f}",
+            "-" if run["tcp_mean_mbps"] is None else f"{run['tcp_mean_mbps']:.1f}",
+            f"{run['jain']:.2f}",
+            str(run["drops"]),
+            *("lost" if rtt[name] is None else f"{rtt[name]:.1f}" for name in ("p50", "p99", "max")),
+            str(run["slots"] or "-"),
+            str(run["late_slots"]),
+            "" if run["valid"] else "invalid: the machine was too busy",
+        )
+    return table

@@ -1,0 +1,26 @@
+"""What tests on a real kernel need: root for all; for whole fabrics a box, where nothing can be left behind."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from emulation import box
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Without root, every test here is skipped, and says why."""
+    if os.geteuid() == 0:
+        return
+    here = os.path.dirname(__file__)  # noqa: PTH120 -- compared as text
+    for item in items:
+        if str(item.path).startswith(here):
+            item.add_marker(pytest.mark.skip(reason="needs root: it makes network namespaces"))
+
+
+@pytest.fixture(scope="session")
+def in_a_box() -> None:
+    """Emulated fabrics are only made in a box."""
+    if not box.inside():
+        pytest.skip("needs a box: run `make emulation-tests`, or `python -m emulation.box -- pytest tests/emulation`")
