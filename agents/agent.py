@@ -214,8 +214,11 @@ class Agent:
         self._directory.clear()
         self._regulate.clear()
         self._directory_version = self._regulate_version = -1
-        if self.lifecycle.on(Event.NEW_LEADER):
-            self.keeper.release()
+        before = self.lifecycle.state
+        self.lifecycle.on(Event.NEW_LEADER)
+        self.keeper.release()
+        self.keeper.regulate(frozenset(), now_ns)  # the new leader says anew who needs permission
+        if before is not State.REGISTERING:  # else the next try is due anyway
             self._register(now_ns)
 
     def _register(self, now_ns: int) -> None:

@@ -55,9 +55,13 @@ class Counters:
     directive_to_gate_ns: list[int] = field(default_factory=list)
     """The newest samples of (gate changed - directive received) for slots that were due when received."""
     backlog_to_directive_ns: list[int] = field(default_factory=list)
-    """The newest samples of (directive received - its BACKLOG sent)."""
+    """The newest samples of (directive received - BACKLOG sent) for destinations that became backlogged."""
     lateness_ns: list[int] = field(default_factory=list)
     """The newest samples of (gate changed - slot's start)."""
+    obeyed_ns: list[int] = field(default_factory=list)
+    """When it began to obey, and began again, by the local clock."""
+    released_ns: list[int] = field(default_factory=list)
+    """When every gate had been opened: the leader fell silent, the operator said so, or the agent left."""
     ahead_ns: list[int] = field(default_factory=list)
     """The newest samples of (slot's start - directive received)."""
 
@@ -119,15 +123,18 @@ class Gatekeeper:
         """Membership begins, or the operator's override ends: regulated gates close."""
         if not self.obeying:
             self.obeying = True
+            _keep(self.counters.obeyed_ns, now_ns)
             self._shut(self.regulated, now_ns)
 
     def release(self) -> None:
         """Membership ends, the leader is silent or the operator says so: every gate opens, at once."""
-        self.obeying = False
+        was_obeying, self.obeying = self.obeying, False
         for destination in self.regulated:
             self._gates.open(destination)
         if self.regulated:
             self._gates.kick()
+        if was_obeying:
+            _keep(self.counters.released_ns, self._clock())
         for destination in list(self.regulated):
             self._forget(destination)
 
@@ -154,7 +161,7 @@ class Gatekeeper:
             else:
                 self._gates.arm(destination)
         if found:
-            self.report(now_ns)
+            self.report()
 
     def _forget(self, destination: int) -> None:
         self.table.clear(destination)
@@ -170,7 +177,8 @@ class Gatekeeper:
             return
         _, backlog = self._gates.state(destination)
         self._waiting_bytes[destination] = max(backlog, PACKET_BYTES)
-        self.report(now_ns)
+        self._reported_ns[destination] = now_ns
+        self.report()
 
     def refresh(self, now_ns: int) -> None:
         """Reads again what waits everywhere, and reports it: cheap insurance against a lost BACKLOG or YIELD."""
@@ -183,13 +191,11 @@ class Gatekeeper:
             elif destination in self._waiting_bytes and destination not in self.table.open:
                 del self._waiting_bytes[destination]
                 self._gates.arm(destination)
-        self.report(now_ns)
+        self.report()
 
-    def report(self, now_ns: int) -> None:
+    def report(self) -> None:
         """Sends the full state of what waits."""
         self._report += 1
-        for destination in self._waiting_bytes:
-            self._reported_ns.setdefault(destination, now_ns)
         self._send(Backlog(self._report, 0, 1, tuple(self._waiting_bytes.items())))
 
     # -- slots --------------------------------------------------------------------------------------------------------

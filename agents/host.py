@@ -6,9 +6,10 @@ Making a `Host` records what is there, then changes it; `close` puts it back. Th
 from __future__ import annotations
 
 import logging
+import socket
 from pathlib import Path
 
-from agents import snapshot
+from agents import offload, snapshot
 from agents.flows import FlowTable
 from agents.netlink import Netlink
 from agents.queues import HostQueues
@@ -43,6 +44,8 @@ class Host:
             self.flows = FlowTable(interface)
             self.queues = HostQueues(self._netlink, interface, rate_bps, gate)
             self.queues.install()
+            wanted = offload.wanted_segments(rate_bps, self._found.gso_segments)
+            offload.set_segments(self._netlink, socket.if_nametoindex(interface), wanted)
         except BaseException:
             self._put_back()
             raise

@@ -116,14 +116,18 @@ class Netlink:
         if refused:
             raise NetlinkError(refused, os.strerror(refused))
 
-    def state(self, whole: bytes) -> tuple[int, int]:
-        """(bytes passed, bytes waiting) of the one qdisc or class that `query` was built for asks for."""
+    def ask(self, whole: bytes) -> bytes:
+        """Sends a prebuilt question that has one answer, and returns it whole. Raises NetlinkError."""
         self._socket.send(whole)
-        answer = self._socket.recv(8192)
-        kind = int.from_bytes(answer[4:6], "little")
-        if kind == NLMSG_ERROR:
+        answer = self._socket.recv(1 << 16)
+        if int.from_bytes(answer[4:6], "little") == NLMSG_ERROR:
             error = -int.from_bytes(answer[16:20], "little", signed=True)
             raise NetlinkError(error, os.strerror(error))
+        return answer
+
+    def state(self, whole: bytes) -> tuple[int, int]:
+        """(bytes passed, bytes waiting) of the one qdisc or class that `query` was built for asks for."""
+        answer = self.ask(whole)
         length = int.from_bytes(answer[:4], "little")
         passed, backlog, _ = _statistics(answer[_BODY:length])
         return passed, backlog

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from agents import qdiscs
@@ -39,6 +40,8 @@ SMALL_RATE_BPS = 8_000
 FRAME = 1514
 BURST_NS = 1_000_000
 """HTB's bucket holds what the link passes in this time (at least two frames): the lateness of a kernel timer."""
+QUANTUM_NS = 100_000
+"""A class sends for so long (at least a frame) before the next one's turn."""
 CONTROL_PACKETS, OTHER_PACKETS, FLOW_PACKETS = 1000, 1000, 1000
 FREE_BPS = 100_000_000_000
 
@@ -64,18 +67,15 @@ class HostQueues:
         self.gate = gate
         self._index = socket.if_nametoindex(interface)
         self._destinations: dict[int, _Destination] = {}
-        timely = rate_bps // 8 * BURST_NS // 10**9
-        self._burst = max(2 * FRAME, timely)
-        self._quantum = min(60_000, max(FRAME, timely))
+        self._burst = max(2 * FRAME, rate_bps // 8 * BURST_NS // 10**9)
+        self._quantum = min(60_000, max(FRAME, rate_bps // 8 * QUANTUM_NS // 10**9))
 
     # -- building -------------------------------------------------------------------------------------------------------
 
     def install(self) -> None:
         """Makes the tree anew, with all destinations known, every gate open. Whatever root qdisc there is goes."""
-        try:
+        with suppress(NetlinkError):  # there may be only the kernel's default
             self._netlink.request(message(RTM_DELQDISC, 0, self._index, parent=TC_H_ROOT))
-        except NetlinkError:
-            pass  # noqa: S110 -- there was only the kernel's default
         rate, index = self.rate_bps, self._index
         batch = [qdiscs.htb(index, ROOT, TC_H_ROOT, OTHER & 0xFFFF), self._class(LINK, ROOT, rate, 0)]
         for classid, own_bps, prio, packets in (

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -20,15 +21,16 @@ from agents.netlink import (
     RTM_GETQDISC,
     RTM_GETTFILTER,
     RTM_NEWQDISC,
-    TCA_KIND,
-    TCA_OPTIONS,
     TC_H_CLSACT,
     TC_H_ROOT,
+    TCA_KIND,
+    TCA_OPTIONS,
     Netlink,
     NetlinkError,
     attribute,
     message,
 )
+from agents.offload import read_segments, set_segments
 
 CLASSIFIER_PREFERENCE = 47809
 """The preference of the classifier's filter, by which ours is told from others' at the same hook."""
@@ -43,13 +45,14 @@ class ForeignQdisc(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What was found: the root qdisc (kind empty for none), and whether there was a clsact."""
+    """What was found: the root qdisc (kind empty for none), whether there was a clsact, and the limit of super-packets."""
 
     interface: str
     kind: str
     handle: int
     options: str
     clsact: bool
+    gso_segments: int
 
 
 def take(netlink: Netlink, interface: str, *, take_over: bool) -> Snapshot:
@@ -58,19 +61,21 @@ def take(netlink: Netlink, interface: str, *, take_over: bool) -> Snapshot:
     Raises:
         ForeignQdisc: it is classful and `take_over` was not given.
     """
-    found = netlink.dump(RTM_GETQDISC, socket.if_nametoindex(interface))
+    index = socket.if_nametoindex(interface)
+    found = netlink.dump(RTM_GETQDISC, index)
+    segments = read_segments(netlink, index)
     clsact = any(entry.parent == TC_H_CLSACT and entry.kind == "clsact" for entry in found)
     root = next((entry for entry in found if entry.parent == TC_H_ROOT), None)
     if root is None or root.handle == 0:
-        return Snapshot(interface, "", 0, "", clsact)
+        return Snapshot(interface, "", 0, "", clsact, segments)
     if root.kind in CLASSFUL:
         if not take_over:
             raise ForeignQdisc(
                 f"interface {interface}: its root qdisc is {root.kind} {root.handle >> 16:x}:, which Baton did not make; "
                 f"remove it (tc qdisc del dev {interface} root), or give --take-over to lose it"
             )
-        return Snapshot(interface, "", 0, "", clsact)
-    return Snapshot(interface, root.kind, root.handle, root.options.hex(), clsact)
+        return Snapshot(interface, "", 0, "", clsact, segments)
+    return Snapshot(interface, root.kind, root.handle, root.options.hex(), clsact, segments)
 
 
 def restore(netlink: Netlink, snapshot: Snapshot) -> None:
@@ -79,27 +84,22 @@ def restore(netlink: Netlink, snapshot: Snapshot) -> None:
         index = socket.if_nametoindex(snapshot.interface)
     except OSError:
         return
-    try:
+    set_segments(netlink, index, snapshot.gso_segments)
+    with suppress(NetlinkError):  # none of ours left: the default is there already
         netlink.request(message(RTM_DELQDISC, 0, index, parent=TC_H_ROOT))
-    except NetlinkError:
-        pass  # noqa: S110 -- none of ours left: the default is there already
     if snapshot.kind:
         body = attribute(TCA_KIND, snapshot.kind.encode() + b"\0")
         if snapshot.options:
             body += attribute(TCA_OPTIONS, bytes.fromhex(snapshot.options))
         flags = NLM_F_CREATE | NLM_F_REPLACE
         netlink.request(message(RTM_NEWQDISC, flags, index, handle=snapshot.handle, parent=TC_H_ROOT, body=body))
-    try:
-        ours = CLASSIFIER_PREFERENCE << 16 | ETH_P_ALL
+    ours = CLASSIFIER_PREFERENCE << 16 | ETH_P_ALL
+    with suppress(NetlinkError):  # the classifier was never attached
         netlink.request(message(RTM_DELTFILTER, 0, index, parent=EGRESS, info=ours))
-    except NetlinkError:
-        pass  # noqa: S110 -- the classifier was never attached
     foreign = any(netlink.dump(RTM_GETTFILTER, index, parent=parent) for parent in (INGRESS, EGRESS))
     if not snapshot.clsact and not foreign:
-        try:
+        with suppress(NetlinkError):  # nor was the hook made
             netlink.request(message(RTM_DELQDISC, 0, index, handle=0xFFFF0000, parent=TC_H_CLSACT))
-        except NetlinkError:
-            pass  # noqa: S110 -- nor was the hook made
 
 
 class StateFile:

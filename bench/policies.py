@@ -18,6 +18,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Any
 
 from controller.policies.base import Policy, Slot
@@ -121,12 +122,12 @@ class _Schedule:
         for join_ns, node in joins:
             self._run_until(join_ns)
             self._now_ns = max(self._now_ns, join_ns)
-            self._event("join", lambda node=node: self._backlog(node))
+            self._event("join", partial(self._backlog, node))
         for number in range(events):
             self._run_one()
             running = [slot for slot in self._granted if slot.start_ns <= self._now_ns < slot.end_ns]
             if number % 20 == 0 and running:
-                self._event("yield", lambda slot=dice.choice(running): self._give_back(slot))
+                self._event("yield", partial(self._give_back, dice.choice(running)))
         began = time.perf_counter_ns()
         self._policy.set_network(self._network, now_ns=self._now_ns)
         self._plan()

@@ -81,8 +81,8 @@ def _table(runs: list[dict[str, Any]]) -> Any:  # noqa: ANN401 -- a rich Table, 
     from emulation.figures import LABELS
 
     table = Table(title="Goodput as received by the applications")
-    for heading in ("K", "policy", "total Mb/s", "per TCP flow", "Jain", "drops", "RTT p50 ms", "p99", "max", "slots", "late", ""):
-        table.add_column(heading, justify="left" if heading in ("policy", "") else "right")
+    for heading in ("K", "policy", "Mb/s", "per TCP", "Jain", "drops", "RTT ms p50", "p99", "max", "slots", "late"):
+        table.add_column(heading, justify="left" if heading == "policy" else "right")
     for run in sorted(runs, key=lambda run: run["k"]):
         rtt = run["rtt_ms"]
         table.add_row(
@@ -95,6 +95,8 @@ def _table(runs: list[dict[str, Any]]) -> Any:  # noqa: ANN401 -- a rich Table, 
             *("lost" if rtt[name] is None else f"{rtt[name]:.1f}" for name in ("p50", "p99", "max")),
             str(run["slots"] or "-"),
             str(run["late_slots"]),
-            "" if run["valid"] else "invalid: the machine was too busy",
+            style=None if run["valid"] else "dim",
         )
+    if any(not run["valid"] for run in runs):
+        table.caption = "dim: invalid, no result: the machine was saturated, or slots came late"
     return table

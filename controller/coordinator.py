@@ -69,8 +69,8 @@ SWEEP_NS = 20 * MILLISECOND
 STATUS_NS = 250 * MILLISECOND
 REGULATE_REPEATS_NS = (20 * MILLISECOND, 100 * MILLISECOND)
 REGULATE_REFRESH_NS = 1_000 * MILLISECOND
-LATE_NS = 500_000
-"""A slot whose gate opened later than this after its start counts as late."""
+LATE_PART = 4
+"""A slot whose gate opened later after its start than this part of a slice counts as late."""
 
 
 class Coordinator:
@@ -277,7 +277,8 @@ class Coordinator:
         lateness = message.opened_ns - start_ns
         member.acknowledged += 1
         member.lateness_ns += (lateness - member.lateness_ns) // 8
-        if lateness > LATE_NS:
+        # A rate that is renewed comes into force whenever it is heard of; only a slot can be late.
+        if self.settings.policy != "rate_limit" and lateness > self.settings.slice_ns // LATE_PART:
             member.late += 1
             self.tallies.late += 1
 
@@ -307,7 +308,7 @@ class Coordinator:
                 self._fabric = value["fabric"]
                 self._network_stale = True
             if "ports" in value:
-                self.congestion.counters(value["ports"].get("links", ()), now_ns=now_ns)
+                self.congestion.ports(value["ports"], now_ns=now_ns)
             if "override" in value:
                 self._set_override(Override[str(value["override"]).upper()], now_ns)
             if "policy" in value:
@@ -363,6 +364,13 @@ class Coordinator:
         self.network = FabricNetwork(fabric, Routes(fabric, tree), self.members.present())
         self.policy.set_network(self.network, now_ns=now_ns)
         self.congestion.set_network(self.network, list(self.network.hosts), now_ns=now_ns)
+        nodes = {name: node for node, name in self.network.hosts.items()}
+        for weight in self.settings.weights:
+            if weight.source in nodes and (not weight.destination or weight.destination in nodes):
+                self.policy.set_weight(nodes[weight.source], nodes.get(weight.destination), weight.weight)
+
+    def _contended_links(self) -> list[tuple[str, str]]:
+        return [link for link in self.congestion.contended() if isinstance(link, tuple)]
 
     def _update_regulation(self, now_ns: int) -> None:
         wanted = {} if self.settings.policy == "free" else self.congestion.regulated(now_ns=now_ns)
@@ -441,7 +449,7 @@ class Coordinator:
                     "yields": tallies.yields,
                     "members": len(self.members.present()),
                     "unplaced": self.network.unplaced if self.network else [],
-                    "contended": [list(link) for link in self.congestion.contended()],
+                    "contended": sorted(map(list, self._contended_links())),
                     "refused": {cause.name.lower(): count for cause, count in self.guard.refused.items()},
                     "time_ns": now_ns,
                 }

@@ -1,7 +1,6 @@
 """The fabric as the policies see it: node ids and the links between them. Pure.
 
-Joins three things: the fabric with its active tree (by host name), the members (by MAC address), and where each member is
-attached.
+Joins the fabric with its active tree (by host name) and the members (by MAC address, IP address or name).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""XCo's Figure 1(a) on an emulated star: five senders, one receiver, K of the senders UDP, under each policy. An edge: emulation.
+"""XCo's Figure 1(a) on an emulated star: five senders, one receiver, K of the senders UDP, under each policy. An edge.
 
 Reference: XCo (HPDC 2010), Figures 4 and 15: total goodput and mean goodput of a TCP flow over K.
 """
@@ -91,11 +91,15 @@ def run_demo(options: DemoOptions, tell: Tell = lambda what, seconds: None, keep
             for k in options.ks:
                 what = f"{policy.replace('_', ' ')}, {k} of {len(SENDERS)} senders UDP"
                 done_s = BRING_UP_S + len(records) * (options.warmup_s + options.duration_s + OVERHEAD_S)
-                records.append(_run(emulated, baton, policy, k, options, lambda s, w=what, d=done_s: tell(w, d + s)))  # type: ignore[misc] -- the defaults bind this turn's values
+                records.append(_run(emulated, baton, policy, k, options, _shifted(tell, what, done_s)))
         record = {"runs": records, "environment": _environment(emulated, options)}
         if keep:
             emulated.prompt()
     return record
+
+
+def _shifted(tell: Tell, what: str, done_s: float) -> Callable[[float], None]:
+    return lambda seconds: tell(what, done_s + seconds)
 
 
 def reach(emulated: EmulatedFabric, baton: Stack) -> None:

@@ -41,6 +41,7 @@ COORDINATOR = "coord"
 COORDINATOR_MAC = "02:00:00:ff:ff:01"
 NETWORK = IPv4Network("10.0.0.0/8")
 MAX_INTERFACE_NAME = 15
+REASSEMBLY_BYTES = 256 << 20
 OFFLOADS_OFF = ("tx", "off", "sg", "off", "tso", "off", "gso", "off", "gro", "off")
 
 
@@ -317,9 +318,10 @@ class EmulatedFabric:
         address = self.endpoints().get(name)
         settings: dict[str, int | str] = {
             "net.ipv4.tcp_no_metrics_save": 1,  # or a run would start with the last one's window
-            # Fragments of datagrams that lost others must not fill the reassembly buffer of the next run.
+            # A receiver keeps an incomplete datagram for 30 s and takes no new ones once 4 MB are kept: after one second of lost
+            # fragments it would be deaf, in the next run too. Here what is lost is what the fabric lost.
             "net.ipv4.ipfrag_time": 1,
-            "net.ipv4.ipfrag_high_thresh": 64 << 20,
+            "net.ipv4.ipfrag_high_thresh": REASSEMBLY_BYTES,
             "net.ipv6.conf.all.disable_ipv6": int(address is None or address.version == 4),
         }
         _sysctl(self.node(name).pid, settings)

@@ -14,26 +14,28 @@ class BuildError(Exception):
     """An eBPF program could not be built; the text says what is missing."""
 
 
-def object_path(name: str) -> Path:
-    """The compiled program `name`, built first if it is missing or older than its sources.
+def object_path(name: str, sources: Path = SOURCES) -> Path:
+    """The compiled program `name`, built first if it is missing or older than its sources (NAME.bpf.c in `sources`).
 
     Raises:
         BuildError: clang, bpftool or the kernel's BTF is missing, or the compiler refused; with the compiler's words.
     """
-    source, target = SOURCES / f"{name}.bpf.c", BUILD / f"{name}.bpf.o"
+    source, target = sources / f"{name}.bpf.c", BUILD / f"{name}.bpf.o"
     newest = max(path.stat().st_mtime for path in (source, *SOURCES.glob("*.h")))
     if target.exists() and target.stat().st_mtime > newest:
         return target
     if not BTF.exists():
-        raise BuildError("the kernel publishes no BTF (/sys/kernel/btf/vmlinux): a kernel with CONFIG_DEBUG_INFO_BTF is needed")
+        raise BuildError("the kernel publishes no BTF (/sys/kernel/btf/vmlinux): it needs CONFIG_DEBUG_INFO_BTF")
     BUILD.mkdir(exist_ok=True)
     types = BUILD / "vmlinux.h"
     if not types.exists():
         _write(types, _run(["bpftool", "btf", "dump", "file", str(BTF), "format", "c"]))
     fresh = target.with_suffix(".new")
     _run(
-        ["clang", "-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-I", str(BUILD), "-I", str(SOURCES)]
-        + ["-c", str(source), "-o", str(fresh)]
+        [
+            *("clang", "-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall"),
+            *("-I", str(BUILD), "-I", str(SOURCES), "-c", str(source), "-o", str(fresh)),
+        ]
     )
     fresh.replace(target)
     return target

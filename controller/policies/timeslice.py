@@ -53,61 +53,12 @@ the bytes last reported would be short. A pair stays wanted until a report or a 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
-from controller.policies.base import (
-    BILLION,
-    PACKET_BYTES,
-    Network,
-    Plan,
-    Policy,
-    Regulated,
-    Slot,
-    SlotNumbers,
-    Weights,
-)
+from controller.policies.base import PACKET_BYTES, Network, Plan, Policy, Regulated, Slot, SlotNumbers
 from controller.policies.ledger import Booking, Entry, Resource, opportunities
-
-PPM = 1_000_000
-BYTE = 8 * BILLION * PPM
-"""One byte in the unit of a carry: bit/s x ns x millionths."""
-NOWHERE: frozenset[int] = frozenset()
-
-
-@dataclass(slots=True, eq=False)
-class Host:
-    """A sending node: it is a resource of one slot at a time."""
-
-    resource: Resource[Pair]
-    last: int = 0
-    """Number of its last grant."""
-    carry: int = 0
-    """What its last credits fell short of their due, in 1 / BYTE bytes; at least 0 and less than a packet."""
-
-
-@dataclass(slots=True, eq=False)
-class Pair:
-    """Large flows from one node to one destination."""
-
-    node: int
-    destination: int
-    number: int
-    host: Host
-    links: tuple[Resource[Pair], ...] = ()
-    placed: bool = False
-    full_bps: int = 0
-    need_bps: int = 0
-    burst_bps: int = 0
-    length_ns: int = 0
-    wanted: bool = False
-    """Backlogged and regulated."""
-    last: int = 0
-    passed_over: int = 0
-    booking: Booking[Pair] | None = None
-    """The booking whose end is not foreseen yet."""
-    entry: Entry[Pair] | None = None
-    """Its place in a line, while it has one."""
+from controller.policies.pairs import NOWHERE, Pair, Roster, Terms
 
 
 class Timeslice(Policy):
@@ -119,51 +70,42 @@ class Timeslice(Policy):
         slice_ns: int = 2_000_000,
         minimum_active_ns: int = 0,
         headroom: float = 0.98,
-        packet_bytes: int = PACKET_BYTES,
-        burst_bytes: int = 32 * PACKET_BYTES,
         minimum_fraction: float = 1.0,
+        burst_bytes: int = 32 * PACKET_BYTES,
         patience: int = 2,
     ) -> None:
         """Raises ValueError: an argument out of its range, by name."""
-        for name, good, wanted in (
-            ("slice_ns", slice_ns > 0, "positive"),
-            ("minimum_active_ns", minimum_active_ns >= 0, "at least 0"),
-            ("headroom", 0 < headroom <= 1, "above 0 and at most 1"),
-            ("packet_bytes", packet_bytes > 0, "positive"),
-            ("burst_bytes", burst_bytes >= 0, "at least 0"),
-            ("minimum_fraction", 0 < minimum_fraction <= 1, "above 0 and at most 1"),
-            ("patience", patience >= 1, "at least 1"),
-        ):
-            if not good:
-                raise ValueError(f"{name} must be {wanted}")
-        self.slice_ns = slice_ns
-        self.minimum_active_ns = minimum_active_ns
-        self.headroom_ppm = round(headroom * PPM)
-        self.packet_bytes = packet_bytes
-        self.burst_bytes = burst_bytes
-        self.minimum_ppm = round(minimum_fraction * PPM)
+        if patience < 1:
+            raise ValueError("patience must be at least 1")
         self.patience = patience
-        self._network: Network | None = None
-        self._regulated: Regulated = {}
-        self._weights = Weights()
+        self.terms = Terms(
+            slice_ns=slice_ns,
+            minimum_active_ns=minimum_active_ns,
+            headroom=headroom,
+            minimum_fraction=minimum_fraction,
+            burst_bytes=burst_bytes,
+        )
+        self._roster = Roster(self.terms)
         self._numbers = SlotNumbers()
-        self._links: dict[Hashable, Resource[Pair]] = {}
-        self._hosts: dict[int, Host] = {}
-        self._pairs: dict[int, dict[int, Pair]] = {}
-        self._backlogs: dict[int, frozenset[int]] = {}
+        self._now_ns = 0
+        self._turn = 0
+        """How many slots were granted: what `last` of nodes and pairs counts."""
         self._slots: dict[int, tuple[Booking[Pair], Slot]] = {}
+        """What is not over, by number."""
         self._ends: list[tuple[int, int, Booking[Pair]]] = []
+        """(end, number, booking) of slots whose end is not foreseen; as in the next, what has changed since is skipped."""
         self._running: list[tuple[int, int, Booking[Pair]]] = []
+        """The same of slots whose end is foreseen and not reached."""
         self._freed: dict[Resource[Pair], None] = {}
+        """Where something ended since the last selection."""
         self._loose: dict[Pair, None] = {}
+        """Wanted pairs that have neither a slot nor a place in a line."""
         self._granted: dict[int, Slot] = {}
         self._revoked: list[Slot] = []
-        self._now_ns = 0
-        self._pair_number = 0
-        self._turn = 0
 
     def turn_bound(self, others: int) -> int:
-        """How many longest slots a wanted pair waits at most when `others` are wanted beside it. Proof: the module's docstring."""
+        """How many longest slots a wanted pair waits at most, when `others` are wanted beside it. Proof: in the module's
+        docstring."""
         return ((self.patience + 1) * (others + 1) + 1) * (others + 1)
 
     # -- events -------------------------------------------------------------------------------------------------------
@@ -172,86 +114,73 @@ class Timeslice(Policy):
         """Takes the new paths at once. A slot is kept, as it is, where its new path has room for it; others are revoked, those
         that start last first."""
         self._advance(now_ns)
-        self._network = network
-        self._links = {}
         self._freed.clear()
-        for host in self._hosts.values():
-            host.resource = Resource(1)
-        for pairs in self._pairs.values():
-            for pair in pairs.values():
-                pair.entry = None
-                self._place(pair)
-                self._loosen(pair)
+        self._roster.set_network(network)
+        for pair in self._roster.pairs():
+            self._loosen(pair)
         for booking, slot in sorted(self._slots.values(), key=lambda held: (held[1].start_ns, held[1].slot)):
-            pair = booking.owner
-            booking.takes = self._takes(pair, slot.reserved_bps)
-            if pair.placed and booking.fits(booking.start_ns):
+            booking.takes = booking.owner.takes(slot.reserved_bps)
+            if booking.owner.placed and booking.fits(booking.start_ns):
                 booking.book()
             else:
-                self._drop(booking)
-                self._revoked.append(slot)
+                self._revoke(booking)
 
     def set_regulated(self, pairs: Regulated, *, now_ns: int) -> None:
         """Slots of pairs that are no longer regulated are revoked."""
         self._advance(now_ns)
-        self._regulated = pairs
+        self._roster.regulated = pairs
         for booking, slot in list(self._slots.values()):
             if slot.destination not in pairs.get(slot.node, NOWHERE):
-                self._drop(booking)
-                self._revoked.append(slot)
-        for node in self._backlogs:
+                self._revoke(booking)
+        for node in self._roster.backlogs:
             self._want(node)
 
     def set_weight(self, node: int | None, destination: int | None, weight: float) -> None:
         """Lengthens or shortens the slots of a pair from its next one on."""
-        self._weights.set(node, destination, weight)
-        for pairs in self._pairs.values():
-            for pair in pairs.values():
-                self._measure(pair)
+        self._roster.weights.set(node, destination, weight)
+        self._roster.weigh()
 
     def backlog(self, node: int, backlog: Mapping[int, int], *, now_ns: int) -> None:
         """Slots of a destination that waits no more are revoked if they have not begun; one that runs may be used up."""
         self._advance(now_ns)
-        waiting = frozenset(destination for destination, size in backlog.items() if size > 0)
-        before = self._backlogs.get(node, NOWHERE)
-        if waiting == before:
-            return
-        self._backlogs[node] = waiting
-        if gone := before - waiting:
-            self._cancel_ahead(node, gone, now_ns)
-        self._want(node)
+        self._set_backlog(node, frozenset(destination for destination, size in backlog.items() if size > 0))
 
     def yielded(self, node: int, destination: int, slot: int, *, now_ns: int, backlog_bytes: int = 0) -> None:
         """The rest of the slot is free from now on."""
         self._advance(now_ns)
-        waiting = self._backlogs.get(node, NOWHERE)
-        if backlog_bytes > 0:
-            self._backlogs[node] = waiting | {destination}
-        elif destination in waiting:
-            self._backlogs[node] = waiting - {destination}
-            self._cancel_ahead(node, {destination}, now_ns)
         held = self._slots.get(slot)
         if held is not None and (held[1].node, held[1].destination) == (node, destination):
             self._drop(held[0])
-        self._want(node)
+        waiting = self._roster.backlogs.get(node, NOWHERE)
+        self._set_backlog(node, waiting | {destination} if backlog_bytes > 0 else waiting - {destination})
 
     def left(self, node: int, *, now_ns: int) -> None:
         """Slots towards the node are revoked, and its own: their links are free from now on."""
         self._advance(now_ns)
         for booking, slot in list(self._slots.values()):
             if node in (slot.node, slot.destination):
-                self._drop(booking)
-                self._revoked.append(slot)
-        gone = list(self._pairs.pop(node, {}).values())
-        gone += [pairs.pop(node) for pairs in self._pairs.values() if node in pairs]
-        for pair in gone:
-            pair.wanted, pair.entry = False, None
+                self._revoke(booking)
+        for pair in self._roster.forget(node):
             self._loose.pop(pair, None)
-        self._backlogs.pop(node, None)
-        self._hosts.pop(node, None)
-        for other, waiting in self._backlogs.items():
-            if node in waiting:
-                self._backlogs[other] = waiting - {node}
+
+    def _set_backlog(self, node: int, waiting: frozenset[int]) -> None:
+        before = self._roster.backlogs.get(node, NOWHERE)
+        if waiting == before:
+            return
+        self._roster.backlogs[node] = waiting
+        host = self._roster.hosts.get(node)
+        if host is not None and not before <= waiting:
+            for booking in list(host.resource.bookings):
+                if booking.start_ns > self._now_ns and booking.owner.destination not in waiting:
+                    self._revoke(booking)
+        self._want(node)
+
+    def _want(self, node: int) -> None:
+        new, gone = self._roster.want(node)
+        for pair in gone:
+            self._loose.pop(pair, None)
+        for pair in new:
+            self._loosen(pair)
 
     # -- planning -----------------------------------------------------------------------------------------------------
 
@@ -351,7 +280,7 @@ class Timeslice(Policy):
         return pair.host.resource if pair.host.resource.load(start_ns, end_ns) else None
 
     def _book_ahead(self, pair: Pair, instant_ns: int) -> None:
-        takes = self._takes(pair, pair.need_bps)
+        takes = pair.takes(pair.need_bps)
         wish = Booking(0, pair, instant_ns, instant_ns + pair.length_ns, takes)
         starts = opportunities((resource for resource, _ in takes), instant_ns)
         self._grant(pair, next(start_ns for start_ns in starts if wish.fits(start_ns)))
@@ -367,25 +296,14 @@ class Timeslice(Policy):
         pair.passed_over = 0
         pair.entry = None
         number = self._numbers.take(self._now_ns)
-        size, rate_bps = self._amount(pair, reserved_bps)
+        size, rate_bps = self.terms.amount(pair, reserved_bps)
         slot = Slot(number, pair.node, pair.destination, start_ns, end_ns, size, rate_bps, reserved_bps)
-        booking = Booking(number, pair, start_ns, end_ns, self._takes(pair, reserved_bps))
+        booking = Booking(number, pair, start_ns, end_ns, pair.takes(reserved_bps))
         booking.book()
         pair.booking = booking
         self._slots[number] = booking, slot
         heapq.heappush(self._ends, (end_ns, number, booking))
         self._granted[slot.slot] = slot
-
-    def _amount(self, pair: Pair, reserved_bps: int) -> tuple[int, int]:
-        """(credit in bytes, 0), or (0, rate in bit/s)."""
-        due = reserved_bps * pair.length_ns * self.headroom_ppm
-        excess = due * max(0, pair.burst_bps - reserved_bps) // pair.burst_bps // BYTE
-        if excess > self.burst_bytes:
-            return 0, reserved_bps * self.headroom_ppm // PPM
-        due += pair.host.carry
-        size = due // (self.packet_bytes * BYTE) * self.packet_bytes
-        pair.host.carry = due - size * BYTE
-        return size, 0
 
     def _bring_forward(self, now_ns: int) -> None:
         """Lets slots that have not begun begin earlier where something was freed, the first of them first."""
@@ -416,64 +334,29 @@ class Timeslice(Policy):
                 heapq.heappush(heap, (booking.end_ns, number, booking))
                 collect(resource for resource, _ in booking.takes)
 
-    # -- what is known ------------------------------------------------------------------------------------------------
-
-    def _want(self, node: int) -> None:
-        """Brings the node's pairs in line with its backlog and with what is regulated."""
-        wanted = self._backlogs.get(node, NOWHERE) & self._regulated.get(node, NOWHERE)
-        pairs = self._pairs.setdefault(node, {})
-        for pair in pairs.values():
-            if pair.wanted and pair.destination not in wanted:
-                pair.wanted = False
-                self._loose.pop(pair, None)
-        for destination in wanted:
-            pair = pairs.get(destination) or self._new_pair(node, destination)
-            if not pair.wanted:
-                pair.wanted = True
-                self._loosen(pair)
-
-    def _new_pair(self, node: int, destination: int) -> Pair:
-        host = self._hosts.get(node)
-        if host is None:
-            host = self._hosts[node] = Host(Resource(1))
-        self._pair_number += 1
-        pair = self._pairs[node][destination] = Pair(node, destination, self._pair_number, host)
-        self._place(pair)
-        return pair
-
-    def _place(self, pair: Pair) -> None:
-        """Finds the pair's links and rates in the network; without a known node it stays unplaced, and is never granted."""
-        pair.placed, pair.links = False, ()
-        if self._network is None:
-            return
-        try:
-            rate_bps = self._network.node_rate_bps(pair.node)
-        except KeyError:
-            return
-        links = []
-        for name in self._network.path(pair.node, pair.destination):
-            link = self._links.get(name)
-            if link is None:
-                link = self._links[name] = Resource(self._network.capacity_bps(name))
-            links.append(link)
-        pair.links = tuple(links)
-        pair.full_bps = min([rate_bps, *(link.capacity for link in links)])
-        pair.placed = pair.full_bps > 0
-        pair.need_bps = max(1, pair.full_bps * self.minimum_ppm // PPM)
-        pair.burst_bps = min(rate_bps, links[0].capacity) if links else rate_bps
-        self._measure(pair)
-
-    def _measure(self, pair: Pair) -> None:
-        """The length of the pair's slots: never so short that a credit holds no packet."""
-        if pair.placed:
-            packet_ns = -(-self.packet_bytes * BYTE // (pair.need_bps * self.headroom_ppm))
-            length_ns = int(self.slice_ns * self._weights.of(pair.node, pair.destination))
-            pair.length_ns = max(length_ns, self.minimum_active_ns, packet_ns)
-
-    def _takes(self, pair: Pair, reserved_bps: int) -> tuple[tuple[Resource[Pair], int], ...]:
-        return (*((link, reserved_bps) for link in pair.links), (pair.host.resource, 1))
-
     # -- giving back --------------------------------------------------------------------------------------------------
+
+    def _advance(self, now_ns: int) -> None:
+        """Releases and clears away what has ended by now."""
+        self._now_ns = now_ns
+        self._foresee(now_ns)
+        while self._running and self._running[0][0] <= now_ns:
+            _, number, booking = heapq.heappop(self._running)
+            if self._slots.pop(number, None) is not None:
+                booking.remove()
+
+    def _drop(self, booking: Booking[Pair]) -> None:
+        """Ends a booking now, whether it runs or has not begun."""
+        booking.remove()
+        if booking.owner.booking is booking:
+            booking.owner.booking = None
+        del self._slots[booking.number]
+        self._free(booking)
+
+    def _revoke(self, booking: Booking[Pair]) -> None:
+        """Drops a booking, and has its host told."""
+        self._revoked.append(self._slots[booking.number][1])
+        self._drop(booking)
 
     def _free(self, booking: Booking[Pair]) -> None:
         for resource, _ in booking.takes:
@@ -484,34 +367,6 @@ class Timeslice(Policy):
         """Has the pair tried at the next selection, unless it has a slot or a place in a line."""
         if pair.wanted and pair.placed and pair.booking is None and pair.entry is None:
             self._loose[pair] = None
-
-    def _drop(self, booking: Booking[Pair]) -> None:
-        """Ends a booking now, whether it runs or has not begun."""
-        booking.remove()
-        if booking.owner.booking is booking:
-            booking.owner.booking = None
-        del self._slots[booking.number]
-        self._free(booking)
-
-    def _cancel_ahead(self, node: int, destinations: Iterable[int], now_ns: int) -> None:
-        host = self._hosts.get(node)
-        for booking in list(host.resource.bookings) if host is not None else ():
-            if booking.start_ns > now_ns and booking.owner.destination in destinations:
-                slot = self._slots[booking.number][1]
-                self._drop(booking)
-                self._revoked.append(slot)
-
-    def _advance(self, now_ns: int) -> None:
-        """Releases and clears away what has ended by now."""
-        self._now_ns = now_ns
-        self._foresee(now_ns)
-        running = self._running
-        while running and running[0][0] <= now_ns:
-            _, number, booking = heapq.heappop(running)
-            held = self._slots.get(number)
-            if held is not None and held[0] is booking:
-                booking.remove()
-                del self._slots[number]
 
 
 def _entry(pair: Pair) -> Entry[Pair]:

@@ -52,7 +52,8 @@ class Pair:
 
     def found(self) -> str:
         """Everything tc knows of the left interface, without counters."""
-        return "".join(
+        link = json.loads(run("ip", "-n", self.left, "-d", "-j", "link", "show", "dev", "eth0"))[0]
+        return str(link["gso_max_segs"]) + "".join(
             run("ip", "netns", "exec", self.left, "tc", *what, "show", "dev", "eth0", *where)
             for what, where in ((("qdisc",), ()), (("class",), ()), (("filter",), ()), (("filter",), ("egress",)))
         )

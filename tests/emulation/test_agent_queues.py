@@ -10,12 +10,12 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
+from namespaces import Pair, inside, pair, run
 
 from agents.flows import Backlogged, FlowTable, NewFlow
 from agents.host import Host
 from agents.netlink import Netlink
 from agents.snapshot import ForeignQdisc
-from namespaces import Pair, inside, pair, run
 
 SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33  # asm-generic/socket.h
 PAYLOAD = 1472
@@ -199,8 +199,9 @@ def test_rate_limits_a_destination(wire: Wire) -> None:
 
 def test_what_somebody_else_changed_is_found_and_put_back(wire: Wire) -> None:
     assert wire.host.queues.repair() == []
-    run("ip", "netns", "exec", wire.pair.left, "tc", "class", "change", "dev", "eth0", "classid", "1:1", "htb", "rate", "5mbit")
-    run("ip", "netns", "exec", wire.pair.left, "tc", "class", "del", "dev", "eth0", "classid", "1:11")
+    tc = ("ip", "netns", "exec", wire.pair.left, "tc")
+    run(*tc, "class", "change", "dev", "eth0", "classid", "1:1", "htb", "rate", "5mbit")
+    run(*tc, "class", "del", "dev", "eth0", "classid", "1:11")
     lines = "\n".join(wire.host.queues.repair())
     assert "class 1:1 is limited" in lines
     assert "class 1:11 is missing" in lines
@@ -221,7 +222,9 @@ def test_a_queue_is_made_in_well_under_75_ms(wire: Wire) -> None:
     assert took[20] < 20e6
 
 
-@pytest.mark.parametrize("before", [(), ("tbf", "rate", "100mbit", "burst", "3000", "limit", "90000"), ("pfifo", "limit", "77")])
+@pytest.mark.parametrize(
+    "before", [(), ("tbf", "rate", "100mbit", "burst", "3000", "limit", "90000"), ("pfifo", "limit", "77")]
+)
 def test_the_interface_is_as_it_was_found(before: tuple[str, ...], tmp_path: Path) -> None:
     with pair() as ends:
         if before:
@@ -237,7 +240,8 @@ def test_the_interface_is_as_it_was_found(before: tuple[str, ...], tmp_path: Pat
 
 def test_after_a_crash_the_next_start_puts_back_what_the_first_found(tmp_path: Path) -> None:
     with pair() as ends:
-        run("ip", "netns", "exec", ends.left, "tc", "qdisc", "add", "dev", "eth0", "root", "handle", "7:", "pfifo", "limit", "77")
+        tc = ("ip", "netns", "exec", ends.left, "tc")
+        run(*tc, "qdisc", "add", "dev", "eth0", "root", "handle", "7:", "pfifo", "limit", "77")
         found = ends.found()
         with inside(ends.left):
             crashed = Host("eth0", RATE, gate="tbf", run_dir=tmp_path)

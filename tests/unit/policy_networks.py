@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import networkx as nx
 from hypothesis import strategies as st
 
@@ -31,7 +33,7 @@ class TreeNetwork:
         known = self._paths.get((source, destination))
         if known is None:
             hops = nx.shortest_path(self._tree, source, destination)
-            known = self._paths[source, destination] = tuple(zip(hops, hops[1:], strict=False))
+            known = self._paths[source, destination] = tuple(pairwise(hops))
         return known
 
     def capacity_bps(self, link: Link) -> int:

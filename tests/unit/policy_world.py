@@ -107,9 +107,9 @@ class World:
         assert slot.end_ns > slot.start_ns
         assert (slot.bytes > 0) != (slot.rate_bps > 0), "a slot is bounded by its bytes or by its rate"
         assert slot.destination in self.regulated.get(slot.node, frozenset())
-        assert 0 < slot.reserved_bps <= oracle.rate(self.network, slot.node, slot.destination)
         before = self.slots.get(slot.slot)
         if before is None:
+            assert 0 < slot.reserved_bps <= oracle.rate(self.network, slot.node, slot.destination)
             assert slot.slot not in self._numbers, "a number is given out once"
             self._numbers.add(slot.slot)
         else:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from random import Random
+from typing import Any
 
 import oracle_timeslice as oracle
 import pytest
@@ -33,8 +35,8 @@ def examples(count: int) -> settings:
 LEADS = st.sampled_from([0, MS // 2, 3 * MS // 2, 5 * MS])
 
 
-def timeslice(**arguments: float) -> Timeslice:
-    return Timeslice(slice_ns=SLICE, **arguments)  # type: ignore[arg-type] -- ints and floats by name
+def timeslice(**arguments: Any) -> Timeslice:  # noqa: ANN401 -- ints and floats by name
+    return Timeslice(slice_ns=SLICE, **arguments)
 
 
 def policies() -> st.SearchStrategy[Callable[[], Timeslice]]:
@@ -70,7 +72,8 @@ def assert_maximal(world: World, fraction: float) -> None:
 def act(world: World, draw: st.DrawFn, networks: list[TreeNetwork]) -> None:
     """One event of any kind."""
     nodes = world.network.nodes
-    kind = draw(st.sampled_from(["backlog", "backlog", "backlog", "yield", "yield", "wait", "wait", "leave", "rewire", "regulate"]))
+    kinds = [*["backlog"] * 3, *["yield"] * 2, *["wait"] * 2, "leave", "rewire", "regulate"]
+    kind = draw(st.sampled_from(kinds))
     if kind == "backlog":
         node = draw(st.sampled_from(nodes))
         others = [n for n in nodes if n != node]
@@ -98,8 +101,9 @@ class TestAlways:
         self, data: st.DataObject, make: Callable[[], Timeslice], lead_ns: int
     ) -> None:
         networks = data.draw(st.lists(trees(), min_size=1, max_size=3))
-        world = World(make(), networks[0], lead_ns=lead_ns)
-        fraction = world.policy.minimum_ppm / 1e6  # type: ignore[attr-defined] -- the world holds any policy
+        policy = make()
+        world = World(policy, networks[0], lead_ns=lead_ns)
+        fraction = policy.terms.minimum_ppm / 1e6
 
         @st.composite
         def step(draw: st.DrawFn) -> None:
@@ -136,10 +140,10 @@ class TestAlways:
         for slot in world.history + list(world.slots.values()):
             starts.setdefault((slot.node, slot.destination), [begun_ns]).append(slot.start_ns)
         assert len(starts) == pairs, "every pair was served"
-        bound_ns = policy.turn_bound(pairs - 1) * SLICE
-        for times in starts.values():
-            times = [*sorted(times), until_ns]
-            assert max(b - a for a, b in zip(times, times[1:], strict=False)) <= bound_ns + SLICE
+        longest_ns = max(b - a for times in starts.values() for a, b in pairwise([*sorted(times), until_ns]))
+        assert longest_ns <= policy.turn_bound(pairs - 1) * SLICE
+        # What is proven holds against any adversary; dice are far from it, and a bound that is never near would test nothing.
+        assert longest_ns <= 3 * pairs * SLICE
 
     @examples(50)
     @given(trees(), st.data())
@@ -188,7 +192,7 @@ class TestRotation:
         world.run_until(world.now_ns + 5 * SLICE)
         slots = sorted(world.history + list(world.slots.values()), key=lambda s: s.start_ns)
         assert len(slots) >= 5
-        assert all(a.end_ns == b.start_ns for a, b in zip(slots, slots[1:], strict=False))
+        assert all(a.end_ns == b.start_ns for a, b in pairwise(slots))
 
     def test_ten_of_thirteen_cross_a_ten_gigabit_uplink_at_a_time(self) -> None:
         world = World(timeslice(), racks(2, 13))
@@ -365,7 +369,7 @@ class TestStarvation:
         world.run_until(world.now_ns + 90 * SLICE)
         for x in range(FIRST + 1, FIRST + 30):
             times = [slot.start_ns for slot in world.history if slot.node == x]
-            assert all(b - a == 29 * SLICE for a, b in zip(times, times[1:], strict=False)) and len(times) >= 3
+            assert all(b - a == 29 * SLICE for a, b in pairwise(times)) and len(times) >= 3
 
 
 class TestAmounts:
@@ -429,9 +433,9 @@ class TestAmounts:
             {"minimum_active_ns": -1},
         ],
     )
-    def test_an_argument_out_of_range_is_refused_by_name(self, arguments: dict[str, float]) -> None:
+    def test_an_argument_out_of_range_is_refused_by_name(self, arguments: dict[str, Any]) -> None:
         with pytest.raises(ValueError, match=next(iter(arguments))):
-            Timeslice(**arguments)  # type: ignore[arg-type] -- some are floats
+            Timeslice(**arguments)
 
 
 class TestHybrid:

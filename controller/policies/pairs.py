@@ -1,0 +1,207 @@
+"""What the timeslice policies know: nodes, pairs, their links and rates, who waits, and what a slot of each holds. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+
+from controller.policies.base import BILLION, PACKET_BYTES, Network, Regulated, Weights
+from controller.policies.ledger import Booking, Entry, Resource
+
+PPM = 1_000_000
+BYTE = 8 * BILLION * PPM
+"""One byte in the unit of a carry: bit/s x ns x millionths."""
+NOWHERE: frozenset[int] = frozenset()
+
+
+@dataclass(slots=True, eq=False)
+class Host:
+    """A sending node: it is a resource of one slot at a time."""
+
+    resource: Resource[Pair] = field(default_factory=lambda: Resource(1))
+    last: int = 0
+    """Number of its last grant."""
+    carry: int = 0
+    """What its last credits fell short of their due, in 1 / BYTE bytes; at least 0 and less than a packet."""
+
+
+@dataclass(slots=True, eq=False)
+class Pair:
+    """Large flows from one node to one destination."""
+
+    node: int
+    destination: int
+    number: int
+    host: Host
+    links: tuple[Resource[Pair], ...] = ()
+    placed: bool = False
+    """Its node is known to the network."""
+    full_bps: int = 0
+    """What it can use: its node's rate, or the least capacity of its path."""
+    need_bps: int = 0
+    """What it needs at least."""
+    burst_bps: int = 0
+    """What its packets arrive with behind its node's first link."""
+    length_ns: int = 0
+    wanted: bool = False
+    """Backlogged and regulated."""
+    last: int = 0
+    """Number of its last grant."""
+    passed_over: int = 0
+    booking: Booking[Pair] | None = None
+    """The booking whose end is not foreseen yet."""
+    entry: Entry[Pair] | None = None
+    """Its place in a line, while it has one."""
+
+    def takes(self, reserved_bps: int) -> tuple[tuple[Resource[Pair], int], ...]:
+        """What a slot of this rate takes: the rate of every link, and its node."""
+        return (*((link, reserved_bps) for link in self.links), (self.host.resource, 1))
+
+
+class Terms:
+    """How long a slot is and what it holds. Rates in bit/s, fractions kept in millionths so that sums are exact."""
+
+    def __init__(
+        self,
+        *,
+        slice_ns: int,
+        minimum_active_ns: int,
+        headroom: float,
+        minimum_fraction: float,
+        burst_bytes: int,
+        packet_bytes: int = PACKET_BYTES,
+    ) -> None:
+        """Raises ValueError: an argument out of its range, by name."""
+        for name, good, wanted in (
+            ("slice_ns", slice_ns > 0, "positive"),
+            ("minimum_active_ns", minimum_active_ns >= 0, "at least 0"),
+            ("headroom", 0 < headroom <= 1, "above 0 and at most 1"),
+            ("minimum_fraction", 0 < minimum_fraction <= 1, "above 0 and at most 1"),
+            ("burst_bytes", burst_bytes >= 0, "at least 0"),
+            ("packet_bytes", packet_bytes > 0, "positive"),
+        ):
+            if not good:
+                raise ValueError(f"{name} must be {wanted}")
+        self.slice_ns = slice_ns
+        self.minimum_active_ns = minimum_active_ns
+        self.headroom_ppm = round(headroom * PPM)
+        self.minimum_ppm = round(minimum_fraction * PPM)
+        self.burst_bytes = burst_bytes
+        self.packet_bytes = packet_bytes
+
+    def need_bps(self, full_bps: int) -> int:
+        """The least rate at which a pair takes a slot."""
+        return max(1, full_bps * self.minimum_ppm // PPM)
+
+    def length_ns(self, need_bps: int, weight: float) -> int:
+        """The length of a pair's slots: never so short that a credit holds no packet."""
+        packet_ns = -(-self.packet_bytes * BYTE // (need_bps * self.headroom_ppm))
+        return max(int(self.slice_ns * weight), self.minimum_active_ns, packet_ns)
+
+    def amount(self, pair: Pair, reserved_bps: int) -> tuple[int, int]:
+        """(credit in bytes, 0), with the remainder carried to the node's next; or (0, rate in bit/s)."""
+        due = reserved_bps * pair.length_ns * self.headroom_ppm
+        excess = due * max(0, pair.burst_bps - reserved_bps) // pair.burst_bps
+        if excess > self.burst_bytes * BYTE:
+            return 0, max(1, reserved_bps * self.headroom_ppm // PPM)
+        due += pair.host.carry
+        size = due // (self.packet_bytes * BYTE) * self.packet_bytes
+        pair.host.carry = due - size * BYTE
+        return size, 0
+
+
+class Roster:
+    """All pairs that were ever backlogged, with their place in the fabric, and which of them are wanted."""
+
+    def __init__(self, terms: Terms) -> None:
+        self.terms = terms
+        self.weights = Weights()
+        self.regulated: Regulated = {}
+        self.hosts: dict[int, Host] = {}
+        self.backlogs: dict[int, frozenset[int]] = {}
+        self._pairs: dict[int, dict[int, Pair]] = {}
+        self._network: Network | None = None
+        self._links: dict[Hashable, Resource[Pair]] = {}
+        self._numbers = 0
+
+    def pairs(self) -> Iterator[Pair]:
+        """All of them."""
+        return (pair for pairs in self._pairs.values() for pair in pairs.values())
+
+    def set_network(self, network: Network) -> None:
+        """Gives every pair its new place. All resources are new, with nothing booked and nobody waiting."""
+        self._network = network
+        self._links = {}
+        for host in self.hosts.values():
+            host.resource = Resource(1)
+        for pair in self.pairs():
+            pair.entry = None
+            self._place(pair)
+
+    def weigh(self) -> None:
+        """The weights have changed."""
+        for pair in self.pairs():
+            self._measure(pair)
+
+    def forget(self, node: int) -> list[Pair]:
+        """Forgets a node; returns its pairs and those towards it, that are gone."""
+        gone = list(self._pairs.pop(node, {}).values())
+        gone += [pairs.pop(node) for pairs in self._pairs.values() if node in pairs]
+        for pair in gone:
+            pair.wanted, pair.entry = False, None
+        self.backlogs.pop(node, None)
+        self.hosts.pop(node, None)
+        for other, waiting in self.backlogs.items():
+            if node in waiting:
+                self.backlogs[other] = waiting - {node}
+        return gone
+
+    def want(self, node: int) -> tuple[list[Pair], list[Pair]]:
+        """Brings a node's pairs in line with its backlog and with what is regulated: (now wanted, no longer wanted)."""
+        wanted = self.backlogs.get(node, NOWHERE) & self.regulated.get(node, NOWHERE)
+        pairs = self._pairs.setdefault(node, {})
+        gone = [pair for pair in pairs.values() if pair.wanted and pair.destination not in wanted]
+        for pair in gone:
+            pair.wanted = False
+        new = []
+        for destination in wanted:
+            pair = pairs.get(destination) or self._new_pair(node, destination)
+            if not pair.wanted:
+                pair.wanted = True
+                new.append(pair)
+        return new, gone
+
+    def _new_pair(self, node: int, destination: int) -> Pair:
+        host = self.hosts.get(node)
+        if host is None:
+            host = self.hosts[node] = Host()
+        self._numbers += 1
+        pair = self._pairs[node][destination] = Pair(node, destination, self._numbers, host)
+        self._place(pair)
+        return pair
+
+    def _place(self, pair: Pair) -> None:
+        """Finds the pair's links and rates in the network."""
+        pair.placed, pair.links = False, ()
+        if self._network is None:
+            return
+        try:
+            rate_bps = self._network.node_rate_bps(pair.node)
+        except KeyError:
+            return
+        links = []
+        for name in self._network.path(pair.node, pair.destination):
+            link = self._links.get(name)
+            if link is None:
+                link = self._links[name] = Resource(self._network.capacity_bps(name))
+            links.append(link)
+        pair.links = tuple(links)
+        pair.full_bps = min([rate_bps, *(link.capacity for link in links)])
+        pair.placed = pair.full_bps > 0
+        pair.need_bps = self.terms.need_bps(pair.full_bps)
+        pair.burst_bps = min(rate_bps, links[0].capacity) if links else rate_bps
+        self._measure(pair)
+
+    def _measure(self, pair: Pair) -> None:
+        if pair.placed:
+            pair.length_ns = self.terms.length_ns(pair.need_bps, self.weights.of(pair.node, pair.destination))
