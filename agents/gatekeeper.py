@@ -234,7 +234,6 @@ class Gatekeeper:
 
     def _open(self, slot: WaitingSlot) -> None:
         destination = slot.destination
-        passed, backlog = self._gates.state(destination)
         hold_ns: int | None = None
         if slot.rate_bps:
             if self._rates.get(destination) != slot.rate_bps:
@@ -244,6 +243,8 @@ class Gatekeeper:
             self._rates.pop(destination, None)
             hold_ns = self._gates.grant(destination, slot.bytes)
         opened_ns = self._clock()
+        # Read after the gate, which is urgent: nothing passes it before the next packet, our acknowledgement.
+        passed, backlog = self._gates.state(destination)
         end_ns = slot.end_ns if hold_ns is None else min(slot.end_ns, opened_ns + hold_ns)
         self.table.open[destination] = OpenSlot(
             slot.slot, destination, end_ns, slot.bytes, slot.rate_bps, passed, must_close=hold_ns is not None

@@ -6,19 +6,13 @@ It hears who is backlogged, asks the policy who may send, and says so. Decisions
 
 from __future__ import annotations
 
-import argparse
 import heapq
 import logging
 import os
 import select
-import signal
-import socket
-import subprocess
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from controller.congestion import Congestion
@@ -57,7 +51,6 @@ from protocol.messages import (
     encode,
 )
 from protocol.paging import Reassembler, paginate
-from protocol.realtime import become_realtime
 from topology.fabric import Fabric
 from topology.paths import Routes
 from topology.spanning_tree import Tree
@@ -233,6 +226,7 @@ class Coordinator:
     def _forget(self, member: Member, now_ns: int, why: str) -> None:
         log.info("%s", why)
         self.courier.write({"event": ["member", "warning", why]})
+        self.courier.write({"gone": member.node})
         self.members.leave(member.node)
         self.policy.left(member.node, now_ns=now_ns)
         self.congestion.left(member.node, now_ns=now_ns)
@@ -478,48 +472,3 @@ def _member_record(member: Member, regulated: dict[int, frozenset[int]], now_ns:
         "regulated": sorted(regulated.get(member.node, ())),
         "refused": member.refused,
     }
-
-
-def start_courier(store: str) -> tuple[JsonLines, subprocess.Popen[bytes]]:
-    """Starts the courier on one end of a socket pair and returns the other."""
-    ours, theirs = socket.socketpair()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "controller.courier", "--store", store, "--fd", str(theirs.fileno())],
-        pass_fds=[theirs.fileno()],
-    )
-    theirs.close()
-    return JsonLines(ours), process
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """`python -m controller.coordinator --config FILE`: FILE is the validated settings as JSON, as `baton up` writes it."""
-    parser = argparse.ArgumentParser(prog="coordinator")
-    parser.add_argument("--config", type=Path, required=True)
-    options = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    settings = CoordinatorSettings.from_json(options.config.read_text())
-    lines, courier = start_courier(settings.store)
-    try:
-        first = lines.read()
-        if not first:
-            log.error("the courier did not start")
-            return 1
-        epoch = int(first[0]["epoch"])
-        lines.socket.setblocking(False)
-        coordinator = Coordinator(
-            settings, Key.load(settings.key_file), ControlSocket(settings.interface), lines, epoch
-        )
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, coordinator.stop)
-        if refused := become_realtime(settings.realtime_priority):
-            log.warning("%s", refused)
-        log.info("epoch %d, policy %s, on %s", epoch, settings.policy, settings.interface)
-        coordinator.run()
-    finally:
-        courier.terminate()
-        courier.wait()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,7 +1,7 @@
 """Carries between the coordinator and the store, in a process of its own: the store may be slow or gone, a slice is not late.
 
 The coordinator and its courier speak JSON lines over a socket pair. Towards the coordinator: {"epoch": n}, {"fabric": ...},
-{"ports": ...}, {"policy": ...}, {"override": "free" | "coordinate"}. From it: {"status": ...}, {"member": [node, ...]},
+{"ports": ...}, {"policy": ...}, {"override": "free" | "coordinate"}. From it: {"status": ...}, {"member": [node, ...]}, {"gone": node},
 {"event": [kind, severity, text]}. An edge: sockets, Redis.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import queue
+import os
 import socket
 import sys
 import threading
@@ -31,13 +31,13 @@ class Courier:
     def __init__(self, store: Store, connection: socket.socket) -> None:
         self._store = store
         self._lines = JsonLines(connection)
-        self._outgoing: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._last: dict[str, str] = {}
 
     def run(self) -> None:
         """Serves until the coordinator is gone."""
         self._tell({"epoch": self._epoch()})
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))  # only the start was urgent
         threading.Thread(target=self._from_store, daemon=True).start()
         while (values := self._lines.read()) is not None:
             for value in values:
@@ -88,6 +88,8 @@ class Courier:
             if "member" in value:
                 node, fields = value["member"]
                 self._store.publish_member(node, fields)
+            if "gone" in value:
+                self._store.forget_member(value["gone"])
             if "event" in value:
                 kind, severity, text = value["event"]
                 self._store.publish_event(kind, severity, text)

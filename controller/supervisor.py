@@ -173,7 +173,7 @@ class Supervisor:
         self._run(OPENFLOW, command, environment)
 
     def _run_coordinator(self, netns: str | None) -> None:
-        command = [sys.executable, "-m", "controller.coordinator", "--config", str(self._coordinator_file)]
+        command = [sys.executable, "-m", "controller.coordinate", "--config", str(self._coordinator_file)]
         self._run(COORDINATOR, command, {}, netns)
 
     def _wait(self, condition: Callable[[], bool], otherwise: str) -> None:

@@ -8,22 +8,17 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from emulation import experiment, stack
-from emulation.experiment import Flow, Outcome
+from emulation import experiment
+from emulation.experiment import Outcome
 from emulation.fabric import EmulatedFabric
 from emulation.fidelity import environment
 from emulation.stack import Stack
-from topology import shapes
+from emulation.star import BOTTLENECK, BUFFER_PACKETS, RATE_BPS, RECEIVER, SENDERS, mixed_flows, star
 
-SENDERS = tuple(f"h{number}" for number in range(1, 6))
-RECEIVER = "h6"
-SWITCH = "s1"
-BOTTLENECK = (SWITCH, RECEIVER)
 POLICIES = ("uncoordinated", "rate_limit", "timeslice")
 OVERHEAD_S = 1.6
 """What a run takes beside its warm-up and its measurement: programs start, results are collected."""
@@ -40,8 +35,8 @@ class DemoOptions:
     policies: tuple[str, ...] = POLICIES
     duration_s: float = 8.0
     warmup_s: float = 2.0
-    rate_bps: int = 100_000_000
-    buffer_packets: int = 100
+    rate_bps: int = RATE_BPS
+    buffer_packets: int = BUFFER_PACKETS
     slice_ns: int = 10_000_000
     framework: str = "ryu"
 
@@ -57,30 +52,21 @@ Tell = Callable[[str, float], None]
 """Called with what runs now, and the seconds done so far of `DemoOptions.seconds`."""
 
 
-def flows(k: int) -> list[Flow]:
-    """K senders of 60 KB datagrams at full speed, the others long TCP flows."""
-    return [Flow("udp" if number < k else "tcp", host, RECEIVER) for number, host in enumerate(SENDERS)]
-
-
 def run_demo(options: DemoOptions, tell: Tell = lambda what, seconds: None, keep: bool = False) -> dict[str, Any]:
     """Runs everything; the record that `baton demo --json` writes.
 
     Raises:
         EmulationError, StackError: the fabric or Baton on it did not come up, or a program failed.
     """
-    fabric = shapes.build("star", hosts=len(SENDERS) + 1, rate_bps=options.rate_bps)
     records: list[dict[str, Any]] = []
-    with ExitStack() as exits:
-        tell("building the fabric", 0)
-        emulated = exits.enter_context(
-            EmulatedFabric(fabric, controller=stack.OPENFLOW, buffer_packets=options.buffer_packets)
-        )
-        tell("starting the controller", 2)
-        baton = exits.enter_context(
-            Stack(emulated, framework=options.framework, coordinator={"slice": f"{options.slice_ns}ns"})
-        )
-        tell("waiting for every host to be reached", 5)
-        reach(emulated, baton)
+    tell("building the fabric, starting the controller", 0)
+    with star(
+        agents=False,
+        coordinator={"slice": f"{options.slice_ns}ns"},
+        framework=options.framework,
+        rate_bps=options.rate_bps,
+        buffer_packets=options.buffer_packets,
+    ) as (emulated, baton):
         for policy in options.policies:
             coordinated = policy != "uncoordinated"
             if coordinated and not baton.agents:
@@ -102,20 +88,6 @@ def _shifted(tell: Tell, what: str, done_s: float) -> Callable[[float], None]:
     return lambda seconds: tell(what, done_s + seconds)
 
 
-def reach(emulated: EmulatedFabric, baton: Stack) -> None:
-    """Has every host send a packet, so that the switches know where it is before anything is measured."""
-    target = str(emulated.fabric.addresses(RECEIVER)[0])
-
-    def answered() -> bool:
-        probes = [
-            emulated.popen(host, ["ping", "-q", "-c", "1", "-W", "1", target], stdout=-3, stderr=-3)
-            for host in emulated.fabric.hosts
-        ]
-        return all(probe.wait() == 0 for probe in probes)
-
-    baton.wait(answered, "every host to reach the receiver")
-
-
 def _run(
     emulated: EmulatedFabric,
     baton: Stack,
@@ -129,7 +101,7 @@ def _run(
     events = [(0.0, lambda: counts.append(baton.status()))] if coordinated else []
     outcome = experiment.run(
         emulated,
-        flows(k),
+        mixed_flows(k),
         duration_s=options.duration_s,
         warmup_s=options.warmup_s,
         bottlenecks=[BOTTLENECK],

@@ -14,11 +14,12 @@ own without a rate, for the coordinator.
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from ipaddress import IPv4Address, IPv4Network, ip_address, ip_interface
+from ipaddress import ip_interface
 from types import TracebackType
 from typing import Any, Self
 
@@ -31,7 +32,10 @@ from mininet.node import OVSSwitch, RemoteController
 from pyroute2 import IPRoute
 
 from emulation import box
+from emulation.fidelity import SYSCTLS, environment
 from emulation.host_port import HostPort
+from emulation.naming import NETWORK, interfaces, mac_address, port_number, with_prefix
+from emulation.naming import EmulationError as EmulationError  # its readers look for it here
 from emulation.ovs import OpenVSwitch
 from emulation.ports import PortCounters, SwitchPort, noop_qos
 from emulation.qdisc_stats import QdiscReader
@@ -39,14 +43,8 @@ from topology.fabric import DirectedLink, Fabric, IPAddress
 
 COORDINATOR = "coord"
 COORDINATOR_MAC = "02:00:00:ff:ff:01"
-NETWORK = IPv4Network("10.0.0.0/8")
-MAX_INTERFACE_NAME = 15
 REASSEMBLY_BYTES = 256 << 20
 OFFLOADS_OFF = ("tx", "off", "sg", "off", "tso", "off", "gso", "off", "gro", "off")
-
-
-class EmulationError(RuntimeError):
-    """The fabric can't be emulated; one line that names what is wrong and the remedy."""
 
 
 class _Switch(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
@@ -103,7 +101,7 @@ class EmulatedFabric:
         self.net: Any = None
         self.ports: dict[DirectedLink, SwitchPort] = {}
         self.host_ports: dict[str, HostPort] = {}
-        self.interfaces = _interfaces(fabric)
+        self.interfaces = interfaces(fabric)
         self.coordinator_interface = f"{COORDINATOR}-eth0"
         self.coordinator_port = f"{self.coordinator_switch}-eth{self._free_port(self.coordinator_switch)}"
         self._stack = ExitStack()
@@ -207,6 +205,22 @@ class EmulatedFabric:
         self.ovs.widen_packet_sockets()
         return drifts
 
+    def environment(self) -> dict[str, Any]:
+        """What a result's reader must know: the machine, and of this fabric what the hosts and ports are set to."""
+        host, link = next(iter(self.host_ports)), next(iter(self.ports))
+        settings = self.run_in(host, "sysctl", "-e", *(name.replace("/", ".") for name in SYSCTLS))
+        queues = {
+            "host": self.run_in(host, "tc", "-j", "qdisc", "show", "dev", self.interface(host)),
+            "switch_port": self.run_in(link.source, "tc", "-j", "qdisc", "show", "dev", self.ports[link].name),
+        }
+        return environment(
+            datapath=self.ovs.datapath_type,
+            buffer_packets=self.buffer_packets,
+            congestion_control=self.congestion_control,
+            host_sysctl=dict(line.split(" = ", 1) for line in settings.splitlines() if " = " in line),
+            qdiscs={where: [queue["kind"] for queue in json.loads(shown)] for where, shown in queues.items()},
+        )
+
     # Building it
 
     def _start(self, stack: ExitStack) -> None:
@@ -247,12 +261,12 @@ class EmulatedFabric:
                 protocols=None if self.controller is None else "OpenFlow13",
             )
         for number, name in enumerate(self.fabric.hosts, 1):
-            mac = self.fabric.mac(name) or _mac(0, number)
+            mac = self.fabric.mac(name) or mac_address(0, number)
             addresses = self.fabric.addresses(name)
             own = addresses[0] if len(addresses) == 1 else None
-            self.net.addHost(name, cls=MininetHost, ip=_with_prefix(own), mac=mac)
+            self.net.addHost(name, cls=MininetHost, ip=with_prefix(own), mac=mac)
             for vm_number, (vm, address) in enumerate(zip(self.vms(name), addresses, strict=False), 1):
-                self.net.addHost(vm, cls=MininetHost, ip=_with_prefix(address), mac=_mac(vm_number, number))
+                self.net.addHost(vm, cls=MininetHost, ip=with_prefix(address), mac=mac_address(vm_number, number))
         self.net.addHost(COORDINATOR, cls=MininetHost, ip=None, mac=COORDINATOR_MAC)
 
     def _add_links(self) -> None:
@@ -269,8 +283,8 @@ class EmulatedFabric:
             a,
             b,
             cls=VethLink,
-            port1=_number(a_interface),
-            port2=_number(b_interface) if port is None else port,
+            port1=port_number(a_interface),
+            port2=port_number(b_interface) if port is None else port,
             intfName1=a_interface,
             intfName2=b_interface,
         )
@@ -318,7 +332,7 @@ class EmulatedFabric:
         address = self.endpoints().get(name)
         settings: dict[str, int | str] = {
             "net.ipv4.tcp_no_metrics_save": 1,  # or a run would start with the last one's window
-            # A receiver keeps an incomplete datagram for 30 s and takes no new ones once 4 MB are kept: after one second of lost
+            # A receiver keeps incomplete datagrams for 30 s and, once 4 MB are kept, takes no new ones: after a second of lost
             # fragments it would be deaf, in the next run too. Here what is lost is what the fabric lost.
             "net.ipv4.ipfrag_time": 1,
             "net.ipv4.ipfrag_high_thresh": REASSEMBLY_BYTES,
@@ -351,47 +365,13 @@ class EmulatedFabric:
     def _warm_up(self) -> None:
         # The userspace datapath makes its sending socket for its first frame; this one goes to nobody.
         frame = "ffffffffffff" + COORDINATOR_MAC.replace(":", "") + "88b6" + "00" * 46
-        target = f"in_port=controller packet={frame} actions=output:{_number(self.coordinator_port)}"
+        target = f"in_port=controller packet={frame} actions=output:{port_number(self.coordinator_port)}"
         self.ovs.ofctl("packet-out", self.coordinator_switch, target)
         self.ovs.widen_packet_sockets()
 
     def _free_port(self, switch: str) -> int:
-        used = [_number(self.interfaces[DirectedLink(switch, peer)]) for peer in self.fabric.neighbours(switch)]
+        used = [port_number(self.interfaces[DirectedLink(switch, peer)]) for peer in self.fabric.neighbours(switch)]
         return max(used, default=0) + 1
-
-
-def _interfaces(fabric: Fabric) -> Mapping[DirectedLink, str]:
-    """The interface by which each directed link leaves its source: as the fabric says, else as Mininet would name it."""
-    found: dict[DirectedLink, str] = {}
-    for name in (*fabric.switches, *fabric.hosts):
-        first = 0 if fabric.is_host(name) else 1
-        for number, peer in enumerate(fabric.neighbours(name), first):
-            interface = fabric.port((name, peer)) or f"{name}-eth{number}"
-            if len(interface) > MAX_INTERFACE_NAME or not interface[-1].isdigit():
-                raise EmulationError(
-                    f"{name}: {interface!r} can't be an interface here; give it a name of at most {MAX_INTERFACE_NAME} "
-                    "characters that ends with its port number"
-                )
-            found[DirectedLink(name, peer)] = interface
-    return found
-
-
-def _number(interface: str) -> int:
-    """The port number that an interface's name ends with."""
-    return int(interface[len(interface.rstrip("0123456789")) :])
-
-
-def _mac(vm: int, host: int) -> str:
-    return f"02:00:{vm:02x}:00:{host >> 8:02x}:{host & 0xFF:02x}"
-
-
-def _with_prefix(address: IPAddress | None) -> str | None:
-    """An IPv4 address as Mininet takes it; None for none, and for IPv6, of which it knows nothing."""
-    if address is None or not isinstance(address, IPv4Address):
-        return None
-    if ip_address(address) not in NETWORK:
-        raise EmulationError(f"{address} is not in {NETWORK}; give emulated hosts addresses of that network")
-    return f"{address}/{NETWORK.prefixlen}"
 
 
 def _sysctl(pid: int | None, settings: Mapping[str, int | str]) -> None:

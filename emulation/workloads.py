@@ -26,8 +26,9 @@ COMMAND = (sys.executable, "-IS", __file__)
 READY = "ready"
 DATAGRAM_BYTES = 60_000  # XCo's UDP senders send messages of about this size
 BLOCK_BYTES = 1 << 16
+CATCH_UP_NS = 20_000_000  # late wake-ups don't lower the rate; a longer stop is no reason for a burst
 RECEIVE_BUFFER_BYTES = 8 << 20  # the receiving program is never what loses a datagram
-SEND_TIMEOUT = struct.pack("ll", 0, 50_000)  # struct timeval; how late a blocked sender sees that its time is over
+SEND_TIMEOUT = struct.pack("ll", 0, 250_000)  # struct timeval; a blocked sender sees so late that its time is over
 CONNECT_TIMEOUT_S = 1.0
 TCP_INFO_TOTAL_RETRANS = 100  # offset in struct tcp_info
 _SO_RCVBUFFORCE = 33
@@ -56,10 +57,10 @@ class Rhythm:
         return due_ns
 
     def sent(self, at_ns: int, size: int) -> None:
-        """Accounts for a block that was sent at `at_ns`; a sender that was held back doesn't catch up by a burst."""
+        """Accounts for a block that was sent at `at_ns`; a sender that was held back catches up `CATCH_UP_NS` at most."""
         if self.rate_bps:
             gap_ns = size * 8 * 10**9 // self.rate_bps
-            self._due_ns = max(self._due_ns + gap_ns, at_ns)
+            self._due_ns = max(self._due_ns + gap_ns, at_ns - CATCH_UP_NS)
 
     def wait(self) -> bool:
         """Sleeps until the next block may be sent; False when the time is over."""
@@ -84,7 +85,7 @@ def udp_send(arguments: argparse.Namespace) -> dict[str, Any]:
             try:
                 sender.send(payload)
             except BlockingIOError:
-                refused += 1  # the queue stood still for 50 ms
+                refused += 1  # the queue stood still so long
                 continue
             except OSError:
                 refused += 1  # nobody listens (yet), or there is no way for the moment

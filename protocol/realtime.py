@@ -9,20 +9,29 @@ import os
 MCL_CURRENT, MCL_FUTURE = 1, 2  # sys/mman.h
 
 
-def become_realtime(priority: int | None) -> str | None:
-    """SCHED_FIFO at `priority` (1 to 99, None for none), memory locked, the garbage collector kept from long pauses.
-
-    Returns why real-time scheduling was refused, or None when all is as asked.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(100_000, 50, 50)
+def begin_realtime(priority: int | None) -> str | None:
+    """SCHED_FIFO at `priority` (1 to 99, None for none). Returns why it was refused, or None."""
     if priority is None:
         return None
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
     except OSError as error:
         return f"real-time priority {priority} refused ({error.strerror}): give CAP_SYS_NICE, or set it to none"
+    return None
+
+
+def become_realtime(priority: int | None) -> str | None:
+    """`begin_realtime`, memory locked, and the garbage collector kept from long pauses; when all is loaded and set up.
+
+    Returns why something was refused, or None when all is as asked.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 50)
+    if priority is None:
+        return None
+    if (refused := begin_realtime(priority)) is not None:
+        return refused
     if ctypes.CDLL(None, use_errno=True).mlockall(MCL_CURRENT | MCL_FUTURE):
         return f"memory not locked ({os.strerror(ctypes.get_errno())}): give CAP_IPC_LOCK"
     return None

@@ -102,8 +102,9 @@ def test_ctrl_c_on_the_terminal_ends_the_command_in_order_and_leaves_the_termina
     program = (
         "import sys, time, tty\n"
         "tty.setcbreak(0)\n"  # an interactive program's terminal
-        "print('up', flush=True)\n"
-        "try: time.sleep(30)\n"
+        "try:\n"
+        "    print('up', flush=True)\n"
+        "    time.sleep(30)\n"
         "except KeyboardInterrupt: print('cleaned', flush=True); sys.exit(4)\n"
     )
     pid, terminal = pty.fork()

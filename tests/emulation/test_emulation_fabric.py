@@ -111,6 +111,16 @@ def test_the_coordinators_port_has_no_rate_and_is_none_of_the_fabrics() -> None:
         assert emulated.coordinator_interface in emulated.run_in("coord", "ip", "-br", "link", "show", "up")
 
 
+def test_the_environment_record_tells_queues_and_settings_as_they_are_in_the_hosts() -> None:
+    with EmulatedFabric(shapes.star(hosts=2), buffer_packets=50) as emulated:
+        record = emulated.environment()
+    assert record["qdiscs"] == {"host": ["tbf"], "switch_port": ["htb", "pfifo", "pfifo", "clsact"]}
+    assert (record["buffer_packets"], record["congestion_control"]) == (50, "cubic")
+    assert record["host_sysctl"]["net.ipv4.ipfrag_time"] == "1"
+    assert record["open_vswitch"] and record["kernel"]
+    json.dumps(record)
+
+
 def test_mn_custom_runs_our_shapes() -> None:
     mn = (sys.executable, "/usr/bin/mn", "--custom", str(REPOSITORY / "mininet/topologies.py"), "--controller", "none")
     options = ("--topo", "dumbbell,left=1,right=1", "--switch", "ovsbr,datapath=user", "--test", "pingall")

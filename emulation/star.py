@@ -1,0 +1,77 @@
+"""The fabric of most experiments, XCo's Figure 1(a): five senders and a receiver at one switch. An edge: emulation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from emulation import stack
+from emulation.experiment import Flow
+from emulation.fabric import EmulatedFabric
+from emulation.stack import Stack
+from topology import shapes
+
+SENDERS = tuple(f"h{number}" for number in range(1, 6))
+RECEIVER = "h6"
+SWITCH = "s1"
+BOTTLENECK = (SWITCH, RECEIVER)
+RATE_BPS = 100_000_000
+BUFFER_PACKETS = 100
+
+
+class Star(NamedTuple):
+    """A running fabric with Baton's controller side over it."""
+
+    emulated: EmulatedFabric
+    baton: Stack
+
+
+@contextmanager
+def star(
+    *,
+    agents: bool = True,
+    coordinator: Mapping[str, Any] | None = None,
+    agent_settings: Mapping[str, Any] | None = None,
+    framework: str = "ryu",
+    rate_bps: int = RATE_BPS,
+    buffer_packets: int = BUFFER_PACKETS,
+) -> Iterator[Star]:
+    """Builds it, brings the controller side up, and returns when every host has been reached (and has its agent).
+
+    Args:
+        agents: whether the hosts' agents are started.
+        coordinator, agent_settings: fields of the configuration's sections `coordinator` and `agents`.
+
+    Raises:
+        EmulationError, StackError: something did not come up; says what.
+    """
+    fabric = shapes.build("star", hosts=len(SENDERS) + 1, rate_bps=rate_bps)
+    with (
+        EmulatedFabric(fabric, controller=stack.OPENFLOW, buffer_packets=buffer_packets) as emulated,
+        Stack(emulated, framework=framework, coordinator=coordinator, agents=agent_settings) as baton,
+    ):
+        reach(emulated, baton)
+        if agents:
+            baton.start_agents()
+        yield Star(emulated, baton)
+
+
+def reach(emulated: EmulatedFabric, baton: Stack) -> None:
+    """Has every host send a packet, so that the switches know where it is before anything is measured."""
+    target = str(emulated.endpoints()[next(reversed(emulated.endpoints()))])
+
+    def answered() -> bool:
+        probes = [
+            emulated.popen(name, ["ping", "-q", "-c", "1", "-W", "1", target], stdout=-3, stderr=-3)
+            for name in emulated.endpoints()
+        ]
+        ended = [probe.wait() for probe in probes]
+        return not any(ended)
+
+    baton.wait(answered, "every host to reach the last one")
+
+
+def mixed_flows(k: int) -> list[Flow]:
+    """K senders of 60 KB datagrams at full speed, the others long TCP flows."""
+    return [Flow("udp" if number < k else "tcp", host, RECEIVER) for number, host in enumerate(SENDERS)]
