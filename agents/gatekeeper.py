@@ -60,6 +60,8 @@ class Counters:
     """The newest samples of (gate changed - slot's start)."""
     obeyed_ns: list[int] = field(default_factory=list)
     """When it began to obey, and began again, by the local clock."""
+    first_slot_ns: list[int] = field(default_factory=list)
+    """When it opened its first slot after it began to obey."""
     released_ns: list[int] = field(default_factory=list)
     """When every gate had been opened: the leader fell silent, the operator said so, or the agent left."""
     ahead_ns: list[int] = field(default_factory=list)
@@ -95,6 +97,7 @@ class Gatekeeper:
         self.hysteresis_ns = hysteresis_ns
         self.regulated: frozenset[int] = frozenset()
         self.obeying = False
+        self._fresh = False
         self.table = SlotTable()
         self.counters = Counters()
         self._waiting_bytes: dict[int, int] = {}
@@ -122,7 +125,7 @@ class Gatekeeper:
     def obey(self, now_ns: int) -> None:
         """Membership begins, or the operator's override ends: regulated gates close."""
         if not self.obeying:
-            self.obeying = True
+            self.obeying = self._fresh = True
             _keep(self.counters.obeyed_ns, now_ns)
             self._shut(self.regulated, now_ns)
 
@@ -255,6 +258,9 @@ class Gatekeeper:
         self._send(Ack(slot.slot, destination, self._to_coordinator(slot.received_ns), self._to_coordinator(opened_ns)))
         counters = self.counters
         counters.slots += 1
+        if self._fresh:
+            self._fresh = False
+            _keep(counters.first_slot_ns, opened_ns)
         lateness = opened_ns - slot.start_ns
         counters.late += lateness > LATE_NS
         _keep(counters.lateness_ns, lateness)

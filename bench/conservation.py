@@ -1,8 +1,8 @@
 """Work conservation, XCo's Figure 21: five UDP flows into one link, three of them at 5 % of it.
 
-Method: the emulated star under timeslices of 10 ms, once with yields (an unused slot is given back after the hysteresis) and
-once with a hysteresis so long that no slot is ever given back; and once uncoordinated. Link use is the receivers' application bytes
-over what the link can carry of them (97.7 % of its rate with 60 KB datagrams).
+Method: the emulated star under timeslices of 10 ms, once with yields (an unused slot is given back after the hysteresis)
+and once with a hysteresis so long that no slot is ever given back; and once uncoordinated. Link use is the receivers'
+application bytes over what the link can carry of them (97.7 % of its rate with 60 KB datagrams).
 """
 
 from __future__ import annotations

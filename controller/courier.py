@@ -1,8 +1,8 @@
 """Carries between the coordinator and the store, in a process of its own: the store may be slow or gone, a slice is not late.
 
 The coordinator and its courier speak JSON lines over a socket pair. Towards the coordinator: {"epoch": n}, {"fabric": ...},
-{"ports": ...}, {"policy": ...}, {"override": "free" | "coordinate"}. From it: {"status": ...}, {"member": [node, ...]}, {"gone": node},
-{"event": [kind, severity, text]}. An edge: sockets, Redis.
+{"ports": ...}, {"policy": ...}, {"override": "free" | "coordinate"}. From it: {"status": ...}, {"member": [node, ...]},
+{"gone": node}, {"event": [kind, severity, text]}. An edge: sockets, Redis.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Starts the controller side, keeps it running, and takes a changed configuration into use. An edge:
 processes, files.
 
-One process supervises Redis (if private), the OpenFlow application and the coordinator. It does nothing for
+One process supervises Redis (if private), the OpenFlow application, the watcher of trees that others make
+(each if `sources` asks for it) and the coordinator. It does nothing for
 a slice or a packet: it waits for a child's end, a signal, or a changed file. A child that is killed is back
 within milliseconds.
 """
@@ -35,7 +36,7 @@ START_S = 20.0
 LOG_FORMAT = "%(asctime)s %(name)s %(levelname)s %(message)s"
 REPOSITORY = Path(__file__).resolve().parent.parent
 
-REDIS, OPENFLOW, COORDINATOR = "redis", "openflow", "coordinator"
+REDIS, OPENFLOW, TREE, COORDINATOR = "redis", "openflow", "tree", "coordinator"
 
 
 class Supervisor:
@@ -53,7 +54,6 @@ class Supervisor:
         self.run_dir = config.run_dir
         self.store_url = config.store or redis_server.url(config.run_dir)
         self.store = Store(self.store_url)
-        self._with_openflow = not owner
         self._owner = owner
         self._services = Services()
         self._untold: deque[tuple[str, str, str]] = deque(maxlen=EVENTS_KEPT)
@@ -92,7 +92,8 @@ class Supervisor:
 
     def _bring_up(self) -> None:
         config = self.config
-        preflight.check_listen(config, self._with_openflow)
+        self._check_sources(config)
+        preflight.check_listen(config, self._runs_openflow(config))
         control_mac = preflight.check_coordinator(config)
         if config.store is None:
             try:
@@ -103,7 +104,9 @@ class Supervisor:
         self._write_settings()
         environment = self._environment(control_mac)
         self._update(environment=environment)
-        if self._with_openflow:
+        if _reads_tree(config):
+            self._run_tree_watch(environment)
+        if self._runs_openflow(config):
             self._run_openflow(environment)
             address, port = config.openflow.listen
             self._wait(lambda: preflight.listening(port), f"nothing listens on {address}:{port} for switches")
@@ -171,6 +174,10 @@ class Supervisor:
         listen = ["--listen-host", address, "--listen-port", str(port)]
         command = [sys.executable, "-m", "controller.framework", self.config.openflow.framework, *listen]
         self._run(OPENFLOW, command, environment)
+
+    def _run_tree_watch(self, environment: dict[str, str]) -> None:
+        command = [sys.executable, "-m", "controller.tree_watch", "--config", str(self._openflow_file)]
+        self._run(TREE, command, environment)
 
     def _run_coordinator(self, netns: str | None) -> None:
         command = [sys.executable, "-m", "controller.coordinate", "--config", str(self._coordinator_file)]
@@ -273,8 +280,9 @@ class Supervisor:
             config = self._load()
             if (config.run_dir, config.store) != (self.config.run_dir, self.config.store):
                 raise CannotStart("run_dir and store can't change while this runs: `baton down`, then `baton up`")
-            if self._with_openflow and config.openflow.listen != self.config.openflow.listen:
-                preflight.check_listen(config, True)
+            self._check_sources(config)
+            if OPENFLOW not in self._services or config.openflow.listen != self.config.openflow.listen:
+                preflight.check_listen(config, self._runs_openflow(config))
             control_mac = preflight.check_coordinator(config)
         except (ConfigError, CannotStart) as error:
             self._update(config_error=str(error))
@@ -289,9 +297,17 @@ class Supervisor:
         environment = self._environment(control_mac)
         self._update(config_error="", environment=environment)
         restarted = []
-        if self._with_openflow and (new[1] != old[1] or config.fabric != before.fabric or self._moved(before)):
+        fabric_changed = config.fabric != before.fabric
+        if not self._runs_openflow(config):
+            self._services.stop(OPENFLOW)
+        elif new[1] != old[1] or fabric_changed or self._moved(before):
             self._run_openflow(environment)
             restarted.append(OPENFLOW)
+        if not _reads_tree(config):
+            self._services.stop(TREE)
+        elif config.sources != before.sources or fabric_changed:
+            self._run_tree_watch(environment)
+            restarted.append(TREE)
         if self._coordinator_needs_restart(before, old[0], new[0]):
             self._services.stop(COORDINATOR)
             if config.coordinator is not None:
@@ -301,6 +317,16 @@ class Supervisor:
         names = f"; restarted {' and '.join(restarted)}" if restarted else ""
         changed = ", ".join(_differences(before, config)) or "nothing"
         self._tell("config", "info", f"configuration reloaded, changed: {changed}{names}")
+
+    def _runs_openflow(self, config: Config) -> bool:
+        return not self._owner and _uses_openflow(config)
+
+    def _check_sources(self, config: Config) -> None:
+        """Raises CannotStart: the sources of the tree don't go with the rest."""
+        if _reads_tree(config) and config.fabric is None:
+            raise CannotStart("fabric: is missing; sources other than openflow need its links and their ports")
+        if self._owner and not _uses_openflow(config):
+            raise CannotStart("sources: openflow is missing; add it, or use `baton up` instead of ryu-manager")
 
     def _moved(self, before: Config) -> bool:
         """Whether the coordinator is attached elsewhere now."""
@@ -343,6 +369,14 @@ class Supervisor:
             restarts={service.name: service.restarts for service in self._services},
         )
         runstate.save(self.run_dir, self._state)
+
+
+def _uses_openflow(config: Config) -> bool:
+    return any(source.kind == "openflow" for source in config.sources)
+
+
+def _reads_tree(config: Config) -> bool:
+    return any(source.kind != "openflow" for source in config.sources)
 
 
 def _differences(before: Config, after: Config) -> Iterator[str]:
