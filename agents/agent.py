@@ -375,7 +375,8 @@ def run(config: AgentConfig) -> int:
         print(f"baton agent: {error}", file=sys.stderr)
         return 1
     except OSError as error:
-        print(f"baton agent: interface {config.interface}: {error.strerror}", file=sys.stderr)
+        what = f"{error.filename}: " if error.filename else ""
+        print(f"baton agent: interface {config.interface}: {what}{error.strerror}", file=sys.stderr)
         return 1
     agent = Agent(config, key, host)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -38,21 +38,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from controller.flow_sizes import Floats, FlowSizes
-
-
-class Curve(NamedTuple):
-    """What one type contributes to (N, B, V, sigma) for cuts at `cut`; N and B per flow of types 2 and 3."""
-
-    cut: Floats
-    finished: Floats
-    carried: Floats
-    square: Floats
-    load: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,51 +104,43 @@ class Traffic:
         return self.load_2 / self.sizes_2.mean() if self.load_2 > 0 and self.sizes_2 is not None else 0.0
 
     def flows_3(self) -> float:
+        """lambda_3."""
         return self.load_3 / self.sizes_3.mean() if self.load_3 > 0 and self.sizes_3 is not None else 0.0
 
-    def split(self, cut: Floats) -> Curve:
-        """What type 2 contributes below each cut."""
-        flows, both = self.flows_2(), self.flows_2() + self.flows_3()
-        if not flows or self.sizes_2 is None:
-            return _nothing(cut)
-        part = self.sizes_2.partial(cut)
-        return Curve(cut, part.finished * flows / both, part.below * flows / both, part.square * flows, part.below * flows)
+    def flows(self) -> float:
+        """lambda_2 + lambda_3."""
+        return self.flows_2() + self.flows_3()
 
-    def demote(self, cut: Floats) -> Curve:
-        """What type 3 contributes below each cut."""
-        flows, both = self.flows_3(), self.flows_2() + self.flows_3()
-        if not flows or self.sizes_3 is None:
-            return _nothing(cut)
+    def split(self, cut: Floats) -> Floats:
+        """What type 2 flows of at most `cut` bytes contribute: rows N, B, V and sigma, over the axes of `cut`."""
+        if not self.flows_2() or self.sizes_2 is None:
+            return np.zeros((4, *cut.shape))
+        part = self.sizes_2.partial(cut)
+        share = self.flows_2() / self.flows()
+        return np.stack([part.finished * share, part.below * share, part.square * self.flows_2(), part.below * self.flows_2()])
+
+    def demote(self, cut: Floats) -> Floats:
+        """What the first `cut` bytes of type 3 flows contribute: rows N, B, V and sigma, over the axes of `cut`."""
+        if not self.flows_3() or self.sizes_3 is None:
+            return np.zeros((4, *cut.shape))
         part = self.sizes_3.partial(cut)
         rest = np.maximum(1 - part.finished, 0.0)
         capped = np.minimum(cut, self.sizes_3.sizes[-1])
-        return Curve(
-            cut,
-            part.finished * flows / both,
-            part.below * flows / both,
-            (part.square + capped**2 * rest) * flows,
-            (part.below + capped * rest) * flows,
-        )
+        share = self.flows_3() / self.flows()
+        square, load = part.square + capped**2 * rest, part.below + capped * rest
+        return np.stack([part.finished * share, part.below * share, square * self.flows_3(), load * self.flows_3()])
 
     def mean_fct(self, thresholds: Thresholds) -> float:
         """T of the module's docstring for types 2 and 3 together, in bytes of the link's time."""
-        return float(self.mean_fct_of(np.array(thresholds.beta, dtype=float), np.array(thresholds.alpha, dtype=float)))
-
-    def mean_fct_of(self, beta: Floats, alpha: Floats) -> Floats:
-        """The same for arrays of thresholds, (..., K - 1) each."""
-        ends = np.zeros((*beta.shape[:-1], 1)), np.full((*beta.shape[:-1], 1), np.inf)
-        split = self.split(np.concatenate([ends[0], beta, ends[1]], axis=-1))
-        demote = self.demote(np.concatenate([ends[0], alpha, ends[1]], axis=-1))
-        return mean_fct(self.load_1, split, demote)
+        beta, alpha = (np.array([0, *cuts, np.inf]) for cuts in (thresholds.beta, thresholds.alpha))
+        states = self.split(beta) + self.demote(alpha)
+        return float(step(self.load_1, states[:, :-1], states[:, 1:]).sum())
 
 
-def mean_fct(load_1: float, split: Curve, demote: Curve) -> Floats:
-    """T for curves at the cuts 0, thresholds, infinity, along the last axis."""
-    finished, carried = split.finished + demote.finished, split.carried + demote.carried
-    left = 1 - load_1 - split.load - demote.load
-    work = (split.square + demote.square) / (2 * left)
-    bands = (np.diff(finished) * work[..., 1:] + np.diff(carried)) / left[..., :-1]
-    return np.asarray(bands.sum(axis=-1))
+def step(load_1: float, above: Floats, band: Floats) -> Floats:
+    """One band's summand of T, between states with rows N, B, V and sigma (without type 1)."""
+    work = band[2] / (2 * (1 - load_1 - band[3]))
+    return np.asarray(((band[0] - above[0]) * work + band[1] - above[1]) / (1 - load_1 - above[3]))
 
 
 def equal_split(traffic: Traffic, bands: int) -> Thresholds:
@@ -173,8 +154,3 @@ def whole(beta: Sequence[float] | Floats | None, alpha: Sequence[float] | Floats
     """Thresholds in whole bytes."""
     assert beta is not None and alpha is not None
     return Thresholds(tuple(round(float(cut)) for cut in beta), tuple(round(float(cut)) for cut in alpha))
-
-
-def _nothing(cut: Floats) -> Curve:
-    zero = np.zeros_like(cut)
-    return Curve(cut, zero, zero, zero, zero)

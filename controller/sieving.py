@@ -29,20 +29,24 @@ slope's change times the interval's load.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.bands import Curve, Traffic, mean_fct
+from controller.bands import Traffic, step
 from controller.flow_sizes import Floats, FlowSizes
 
 FINE = 3_000
 """Cuts of the fine grid, about; thresholds are chosen among them."""
 STATES = 4_096
 """States of the coarse grid, about: 64 x 64 for two types, and for one type alone as many as a quarter."""
+
+
+SWEEPS = 30
+SWEEP_GAIN = 1e-5
+"""The descent ends after so many sweeps, or when one gains less than this share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,42 +60,40 @@ class Sieve:
 
 
 class _Axis(NamedTuple):
-    """One type's cuts: the fine grid, the coarse grid within it, and by coarse cell how far chords are above and below."""
+    """One type's cuts on the fine grid, the (rows N, B, V, sigma) there, the coarse grid within it, and by coarse cell how far
+    the chords of (N, B, V) are above and below."""
 
-    fine: Curve
+    cut: Floats
+    rows: Floats
     at: NDArray[np.intp]
-    above: tuple[Floats, Floats, Floats]
-    below: tuple[Floats, Floats, Floats]
+    above: Floats
+    below: Floats
 
 
-def solve(traffic: Traffic, bands: int) -> list[Sieve]:
-    """The best cuts for 1, 2, .. `bands` bands. The cuts of a type without load are 0."""
+def solve(traffic: Traffic, bands: int) -> Sieve:
+    """The best cuts for so many bands. Those of a type without load are 0."""
     both = traffic.flows_2() > 0 and traffic.flows_3() > 0
     nodes = round(STATES**0.5) if both else STATES // 4
-    split = _axis(traffic, traffic.split, traffic.sizes_2 if traffic.flows_2() else None, nodes)
-    demote = _axis(traffic, traffic.demote, traffic.sizes_3 if traffic.flows_3() else None, nodes)
-    lengths = _Lengths(traffic.load_1, split, demote)
-    found = []
-    for layers, bound in lengths.shortest(bands):
-        beta, alpha = split.at[layers // len(demote.at)], demote.at[layers % len(demote.at)]
-        value = _descend(traffic.load_1, split.fine, demote.fine, beta, alpha)
-        found.append(Sieve(split.fine.cut[beta], demote.fine.cut[alpha], value, min(bound, value)))
-    return found
+    split = _axis(traffic, traffic.sizes_2 if traffic.flows_2() else None, nodes, known=True)
+    demote = _axis(traffic, traffic.sizes_3 if traffic.flows_3() else None, nodes, known=False)
+    path, bound = _Lengths(traffic.load_1, split, demote).shortest(bands)
+    beta, alpha = split.at[path // len(demote.at)], demote.at[path % len(demote.at)]
+    value = _descend(traffic.load_1, split.rows, demote.rows, beta, alpha)
+    return Sieve(split.cut[beta], demote.cut[alpha], value, bound)
 
 
 # -- grids ----------------------------------------------------------------------------------------------------------------
 
 
-def _axis(traffic: Traffic, curve: Callable[[Floats], Curve], sizes: FlowSizes | None, nodes: int) -> _Axis:
+def _axis(traffic: Traffic, sizes: FlowSizes | None, nodes: int, *, known: bool) -> _Axis:
     if sizes is None:
-        nothing = np.zeros(1)
-        return _Axis(curve(nothing), np.zeros(1, dtype=np.intp), (nothing,) * 3, (nothing,) * 3)
+        return _Axis(np.zeros(1), np.zeros((4, 1)), np.zeros(1, dtype=np.intp), np.zeros((3, 1)), np.zeros((3, 1)))
     cut = _fine_cuts(sizes)
-    fine = curve(cut)
-    at = _coarse(traffic, fine, nodes)
-    error = _fine_errors(traffic, fine, sizes)
-    above, below = zip(*(_chords(fine.load, f, at, e) for f, e in zip(fine[1:4], error, strict=True)), strict=True)
-    return _Axis(fine, at, above, below)
+    rows = traffic.split(cut) if known else traffic.demote(cut)
+    at = _coarse(traffic.load_1, rows, nodes)
+    misses = _fine_misses(traffic, cut, rows, sizes, known=known)
+    above, below = zip(*(_chords(rows[3], f, at, miss) for f, miss in zip(rows[:3], misses, strict=True)), strict=True)
+    return _Axis(cut, rows, at, np.stack(above), np.stack(below))
 
 
 def _fine_cuts(sizes: FlowSizes) -> Floats:
@@ -108,39 +110,31 @@ def _fine_cuts(sizes: FlowSizes) -> Floats:
     return np.asarray(cut[apart])
 
 
-def _coarse(traffic: Traffic, fine: Curve, nodes: int) -> NDArray[np.intp]:
+def _coarse(load_1: float, rows: Floats, nodes: int) -> NDArray[np.intp]:
     """A choice of fine cuts that are even in flows, in bytes, in -log(1 - sigma) and in log V together."""
-    left = 1 - traffic.load_1 - fine.load
-    square = fine.square + fine.square[-1] * 1e-6
-    measure = sum(
-        weight * (f - f[0]) / (f[-1] - f[0])
-        for weight, f in ((1.0, fine.finished), (1.0, fine.carried), (1.0, -np.log(left)), (1.0, np.log(square)))
-    )
-    wanted = np.linspace(0, float(np.asarray(measure)[-1]), nodes)
-    return np.unique(np.searchsorted(np.asarray(measure), wanted * (1 - 1e-12)))
+    n, b, v, load = rows
+    measure = np.zeros(len(n))
+    for f in (n, b, -np.log(1 - load_1 - load), np.log(v + v[-1] * 1e-6)):
+        measure += (f - f[0]) / (f[-1] - f[0])
+    wanted = np.linspace(0, measure[-1], nodes)
+    return np.unique([0, *np.searchsorted(measure, wanted[1:-1]), len(n) - 1])
 
 
-def _fine_errors(traffic: Traffic, fine: Curve, sizes: FlowSizes) -> tuple[Floats, Floats, Floats]:
+def _fine_misses(traffic: Traffic, cut: Floats, rows: Floats, sizes: FlowSizes, *, known: bool) -> Floats:
     """How far N, B and V can be from their chords inside each fine interval."""
-    cut, width = fine.cut, np.diff(fine.load)
-    known = np.array_equal(fine.load, traffic.split(cut).load) and traffic.flows_2() > 0
-    both = traffic.flows_2() + traffic.flows_3()
+    begin, end, width = cut[:-1], cut[1:], np.diff(rows[3])
     with np.errstate(divide="ignore", invalid="ignore"):
-        if known:  # d load = lambda x dF
-            slopes = [(1 / cut[:-1] / both, 1 / cut[1:] / both), (np.zeros(len(width)),) * 2, (cut[:-1], cut[1:])]
-        else:  # d load = lambda (1 - F) dx
+        if known:  # d sigma = lambda x dF
+            changes = [(1 / begin - 1 / end) / traffic.flows(), np.zeros(len(width)), end - begin]
+        else:  # d sigma = lambda (1 - F) dx
             finished = sizes.partial(cut).finished
             density = np.diff(finished) / np.diff(cut)
             hazard = density / (1 - finished[:-1]), density / np.maximum(1 - finished[1:], 0)
-            slopes = [
-                (hazard[0] / both, hazard[1] / both),
-                (hazard[0] * cut[:-1] / both, hazard[1] * cut[1:] / both),
-                (2 * cut[:-1], 2 * cut[1:]),
-            ]
-        errors = [np.abs(end - begin) * width / 4 for begin, end in slopes]
-    most = [np.diff(f) for f in fine[1:4]]
-    n, b, v = (np.where(np.isfinite(e), np.minimum(e, m), m) for e, m in zip(errors, most, strict=True))
-    return n, b, v
+            rise = [hazard[1] - hazard[0], hazard[1] * end - hazard[0] * begin]
+            changes = [*(change / traffic.flows() for change in rise), 2 * (end - begin)]
+        misses = np.stack(changes) * width / 4
+    most = np.diff(rows[:3])
+    return np.where(np.isfinite(misses), np.minimum(misses, most), most)
 
 
 def _chords(load: Floats, f: Floats, at: NDArray[np.intp], error: Floats) -> tuple[Floats, Floats]:
@@ -163,30 +157,29 @@ class _Lengths:
 
     def __init__(self, load_1: float, split: _Axis, demote: _Axis) -> None:
         self._rows, self._columns = len(split.at), len(demote.at)
-        n, b, v, load = (
-            (f[split.at][:, None] + g[demote.at][None, :]) for f, g in zip(split.fine[1:], demote.fine[1:], strict=True)
-        )
+        n, b, v, load = split.rows[:, split.at, None] + demote.rows[:, None, demote.at]
         q = 1 / (1 - load_1 - load)
         u = v * q / 2
         dn, db, dv, dq, du = (_high(f) - _low(f) for f in (n, b, v, q, u))
-        up_n, up_b, up_v = (f[:, None] + g[None, :] for f, g in zip(split.above, demote.above, strict=True))
-        down_n, down_b, _ = (f[:, None] + g[None, :] for f, g in zip(split.below, demote.below, strict=True))
+        up_v = split.above[2][:, None] + demote.above[2]
+        down_n, down_b, _ = split.below[:, :, None] + demote.below[:, None, :]
         q_up = dq**2 / (4 * _low(q))
         u_up = (up_v * _high(q) + _high(v) * q_up) / 2 + dv * dq / 8
         exact = n, b, q, u
-        around = [_around(f) for f in (dn, db, dq, du, up_n, up_b, down_n, down_b, q_up, u_up, _high(n), _high(b), _high(q), _high(u))]
-        low_n, low_b = -_around(-_low(n)), -_around(-_low(b))
+        cells = dn, db, dq, du, down_n, down_b, q_up, u_up, _high(n), _high(b), _high(q), _high(u)
+        around = [_around(f, n.shape) for f in cells]
+        low_n, low_b = -_around(-_low(n), n.shape), -_around(-_low(b), n.shape)
         self._source = self._leaving(exact, around, low_n, low_b)
         self._target = self._entering(exact, around)
         zero = np.zeros_like(n)
-        still = [zero] * 10 + [n, b, q, u]
+        still = [zero] * 8 + [n, b, q, u]
         self._first = self._leaving(exact, still, n, b)[0]
         self._last = self._entering(exact, still)[-1]
 
     @staticmethod
     def _leaving(exact: tuple[Floats, ...], around: list[Floats], low_n: Floats, low_b: Floats) -> Floats:
         n, b, q, _ = exact
-        dn, _, dq, _, _, _, down_n, down_b, q_up, _, _, _, q_high, _ = around
+        dn, _, dq, _, down_n, down_b, q_up, _, _, _, q_high, _ = around
         return np.stack(
             [
                 -q * b + q_up * low_b - q_high * down_b,
@@ -205,7 +198,7 @@ class _Lengths:
     @staticmethod
     def _entering(exact: tuple[Floats, ...], around: list[Floats]) -> Floats:
         n, b, _, u = exact
-        dn, db, _, du, up_n, up_b, _, _, _, u_up, n_high, b_high, _, u_high = around
+        dn, db, _, du, _, _, _, u_up, n_high, b_high, _, u_high = around
         return np.stack(
             [
                 np.ones_like(n),
@@ -213,7 +206,7 @@ class _Lengths:
                 n * u + b,
                 u_high,
                 n_high * u_high + b_high,
-                up_n * u_high + n_high * u_up + dn * du / 4 + up_b,
+                n_high * u_up + dn * du / 4,
                 u_up,
                 (n_high * du + u_high * dn + dn * du + db) / 4,
                 du,
@@ -221,27 +214,21 @@ class _Lengths:
             axis=-1,
         ).reshape(-1, 9)
 
-    def shortest(self, bands: int) -> list[tuple[NDArray[np.intp], float]]:
-        """For 1..bands steps: the states between, and the length."""
-        rows, columns = self._rows, self._columns
-        to_last = self._source @ self._last
-        found = [(np.zeros(0, dtype=np.intp), float(self._first @ self._last))]
+    def shortest(self, bands: int) -> tuple[NDArray[np.intp], float]:
+        """The states between, and the length, of the shortest path of so many steps."""
+        if bands == 1:
+            return np.zeros(0, dtype=np.intp), float(self._first @ self._last)
         reach = [self._target @ self._first]
         blocks = self._blocks() if bands > 2 else []
         for _ in range(bands - 2):
-            before = reach[-1].reshape(rows, columns)
-            after = np.empty((rows, columns))
-            for row, block in enumerate(blocks):
-                after[row] = (block + before[: row + 1].ravel()).min(axis=1)
-            reach.append(after.ravel())
-        for steps in range(2, bands + 1):
-            ends = reach[steps - 2] + to_last
-            state = int(ends.argmin())
-            path = [state]
-            for earlier in reversed(reach[: steps - 2]):
-                path.append(self._step_before(path[-1], earlier))
-            found.append((np.array(path[::-1], dtype=np.intp), float(ends[state])))
-        return found
+            before = reach[-1]
+            after = [(block + before[: block.shape[1]]).min(axis=1) for block in blocks]
+            reach.append(np.concatenate(after))
+        ends = reach.pop() + self._source @ self._last
+        path = [int(ends.argmin())]
+        while reach:
+            path.append(self._before(path[-1], reach.pop()))
+        return np.array(path[::-1], dtype=np.intp), float(ends.min())
 
     def _blocks(self) -> list[Floats]:
         """By row of the target: lengths (target column, source state up to that row), infinite where alpha would fall."""
@@ -255,10 +242,14 @@ class _Lengths:
             blocks.append(block)
         return blocks
 
-    def _step_before(self, state: int, reach: Floats) -> int:
+    def _before(self, state: int, reach: Floats) -> int:
+        """The state before on the shortest path, when states are reached with lengths `reach`."""
         row, column = divmod(state, self._columns)
-        ends = (self._source @ self._target[state] + reach).reshape(self._rows, self._columns)[: row + 1, : column + 1]
-        return int(np.unravel_index(int(ends.argmin()), ends.shape)[0]) * self._columns + int(ends.argmin() % (column + 1))
+        ends = (self._source @ self._target[state] + reach).reshape(self._rows, self._columns)
+        return int(np.where(self._ordered(row, column), ends, np.inf).argmin())
+
+    def _ordered(self, row: int, column: int) -> NDArray[np.bool_]:
+        return np.logical_and.outer(np.arange(self._rows) <= row, np.arange(self._columns) <= column)
 
 
 def _low(f: Floats) -> Floats:
@@ -270,11 +261,11 @@ def _high(f: Floats) -> Floats:
     return f[min(1, f.shape[0] - 1) :, min(1, f.shape[1] - 1) :]
 
 
-def _around(cells: Floats) -> Floats:
-    """By state, the greatest over the cells that it is a corner of; an axis that `_low` left alone is met by its length."""
+def _around(cells: Floats, shape: tuple[int, ...]) -> Floats:
+    """By state, the greatest over the cells that it is a corner of."""
     for axis in (0, 1):
-        first, last = cells.take([0], axis), cells.take([-1], axis)
-        if cells.shape[axis] > 1:
+        if shape[axis] > 1:
+            first, last = cells.take([0], axis), cells.take([-1], axis)
             cells = np.maximum(np.concatenate([first, cells], axis), np.concatenate([cells, last], axis))
     return cells
 
@@ -282,9 +273,25 @@ def _around(cells: Floats) -> Floats:
 # -- descent on the fine grid ---------------------------------------------------------------------------------------------
 
 
-def _descend(load_1: float, split: Curve, demote: Curve, beta: NDArray[np.intp], alpha: NDArray[np.intp]) -> float:
-    """Moves one cut at a time to its best place between its neighbours until none gains; in place. Returns the mean FCT."""
-    raise NotImplementedError
+def _descend(load_1: float, split: Floats, demote: Floats, beta: NDArray[np.intp], alpha: NDArray[np.intp]) -> float:
+    """Moves one cut at a time to its best place between its neighbours until that gains little; in place. Returns T."""
+    rows = split, demote
+    cuts = [np.concatenate([[0], inner, [f.shape[1] - 1]]) for inner, f in zip((beta, alpha), rows, strict=True)]
 
+    def length() -> float:
+        states = split[:, cuts[0]] + demote[:, cuts[1]]
+        return float(step(load_1, states[:, :-1], states[:, 1:]).sum())
 
-__all__ = ["Sieve", "mean_fct", "solve"]
+    best = length()
+    for _ in range(SWEEPS):
+        for at in range(1, len(beta) + 1):
+            for axis in (0, 1):
+                low, high = cuts[axis][at - 1], cuts[axis][at + 1] + 1
+                here = rows[axis][:, low:high] + rows[1 - axis][:, cuts[1 - axis][at], None]
+                before, after = (split[:, cuts[0][near], None] + demote[:, cuts[1][near], None] for near in (at - 1, at + 1))
+                cuts[axis][at] = low + int((step(load_1, before, here) + step(load_1, here, after)).argmin())
+        last, best = best, length()
+        if last - best <= best * SWEEP_GAIN:
+            break
+    beta[:], alpha[:] = cuts[0][1:-1], cuts[1][1:-1]
+    return best

@@ -2,9 +2,8 @@
 processes, files.
 
 One process supervises Redis (if private), the OpenFlow application, the watcher of trees that others make
-(each if `sources` asks for it) and the coordinator. It does nothing for
-a slice or a packet: it waits for a child's end, a signal, or a changed file. A child that is killed is back
-within milliseconds.
+(each if `sources` asks for it) and the coordinator. It does nothing for a slice or a packet: it waits for a
+child's end, a signal, or a changed file. A child that is killed is back within milliseconds.
 """
 
 from __future__ import annotations
@@ -372,7 +371,7 @@ class Supervisor:
 
 
 def _uses_openflow(config: Config) -> bool:
-    return any(source.kind == "openflow" for source in config.sources)
+    return not config.sources or any(source.kind == "openflow" for source in config.sources)
 
 
 def _reads_tree(config: Config) -> bool:

@@ -38,7 +38,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from controller.settings import OpenFlowSettings, TreeSource
-from controller.store import PREFIX, Store, StoreUnavailable, _put
+from controller.store import PREFIX, Store, StoreUnavailable, _put  # _put: how a document is stored
 from controller.tree_sources import PortState, TreeSourceError, read, tree_from_port_states
 from topology import files
 from topology.fabric import Fabric, Link
@@ -77,7 +77,10 @@ class OpenFlowPart:
         """The part in a document of the application, or in one it was joined into; None if that has none."""
         if "sources" in document:
             part = document.get("openflow")
-            return part and cls(frozenset(part["switches"]), frozenset(Link.between(*pair) for pair in part["forwarding"]))
+            if part is None:
+                return None
+            forwarding = frozenset(Link.between(*pair) for pair in part["forwarding"])
+            return cls(frozenset(part["switches"]), forwarding)
         switches = frozenset(switch["name"] for switch in document["fabric"]["switches"])
         links = frozenset(Link.between(link["a"], link["b"]) for link in document["fabric"]["links"])
         blocked = frozenset(Link.between(*pair) for pair in document["blocked"])
@@ -146,7 +149,7 @@ class Tracker:
         states = self._port_states()
         if not any(state.switch in self._fabric for state in states):
             names = ", ".join(sorted({state.switch for state in states})) or "none"
-            self._problem("names", f"fabric: has no switch that the sources report ({names}); name them as they do")
+            self._problem("names", f"fabric: lacks the switches that report ({names}); name them alike")
             return None
         self._solved("names", "fabric: has switches that the sources report")
         try:
@@ -155,7 +158,7 @@ class Tracker:
             if self._loop_since_ns is None:
                 self._loop_since_ns = now_ns
             if now_ns - self._loop_since_ns >= LOOP_PATIENCE_NS:
-                self._problem("loop", f"the last tree stays: {error}; see that all its switches are in sources")
+                self._problem("loop", f"the last tree stays: {error}, with all its switches in sources")
             return None
         self._loop_since_ns = None
         self._solved("loop", "what forwards has no loop any more")
@@ -263,7 +266,8 @@ class Watcher:
                 self._notices.put(Heard(source, None, str(error)))
             except Exception as error:  # whatever its answer held, it may be better next time
                 log.exception("tree source %s:%s", *source)
-                self._notices.put(Heard(source, None, f"tree source {source.kind}:{source.where}: {error!r}; see tree.log"))
+                problem = f"tree source {source.kind}:{source.where}: {error!r}; see tree.log"
+                self._notices.put(Heard(source, None, problem))
             time.sleep(max(0.0, began_s + PERIOD_S - time.monotonic()))
 
     def _listen(self) -> None:
@@ -292,8 +296,10 @@ class Watcher:
                     tracker.published(document)
                 self._due = False
             while tracker.notes:
-                store.publish_event(*tracker.notes[0])
-                log.log(logging.getLevelName(tracker.notes[0].severity.upper()), "%s", tracker.notes.popleft().text)
+                note = tracker.notes[0]
+                store.publish_event(*note)
+                log.log(logging.WARNING if note.severity == "warning" else logging.INFO, "%s", note.text)
+                tracker.notes.popleft()
             self._available = True
         except StoreUnavailable as error:
             if self._available:
@@ -317,7 +323,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         settings = OpenFlowSettings.from_json(options.config.read_text(encoding="utf-8"))
         if settings.fabric_file is None:
-            raise ValueError("fabric: is missing; the tree is read for links that are written down, with their ports")
+            raise ValueError("fabric: is missing; sources other than openflow need its links and their ports")
         tracker = Tracker(files.load(settings.fabric_file), settings.sources)
         store = FabricStore(os.environ["BATON_REDIS"])
     except KeyError as error:

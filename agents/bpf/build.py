@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
+import platform
 import subprocess
 from pathlib import Path
 
 SOURCES = Path(__file__).parent
-BUILD = SOURCES / "build"
+BUILD = SOURCES / "build" / platform.release()
+"""One directory for each kernel: types, and the programs compiled against them, are of one release."""
 BTF = Path("/sys/kernel/btf/vmlinux")
 
 
@@ -26,7 +29,15 @@ def object_path(name: str, sources: Path = SOURCES) -> Path:
         return target
     if not BTF.exists():
         raise BuildError("the kernel publishes no BTF (/sys/kernel/btf/vmlinux): it needs CONFIG_DEBUG_INFO_BTF")
-    BUILD.mkdir(exist_ok=True)
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with (BUILD / "lock").open("w") as lock:  # several agents may start at once
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (target.exists() and target.stat().st_mtime > newest):
+            _compile(source, target)
+    return target
+
+
+def _compile(source: Path, target: Path) -> None:
     types = BUILD / "vmlinux.h"
     if not types.exists():
         _write(types, _run(["bpftool", "btf", "dump", "file", str(BTF), "format", "c"]))
@@ -38,7 +49,6 @@ def object_path(name: str, sources: Path = SOURCES) -> Path:
         ]
     )
     fresh.replace(target)
-    return target
 
 
 def _write(path: Path, content: bytes) -> None:

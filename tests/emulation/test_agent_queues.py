@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import socket
+import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -56,8 +58,52 @@ class Wire:
                 self.host.queues.ensure_flow(event.source, event.target, event.destination)
 
 
+QDISCS = {
+    "pfifo": ("limit", "77"),
+    "tbf": ("rate", "100mbit", "burst", "3000", "limit", "90000"),
+    "fq_codel": ("limit", "777", "target", "3ms", "noecn"),
+    "fq": ("flow_limit", "77"),
+    "sfq": ("perturb", "9"),
+    "netem": ("delay", "3ms", "loss", "1%"),
+    "prio": ("bands", "5"),
+    "htb": (),
+    "plug": ("limit", "9000"),
+}
+"""Qdiscs that an interface may be found with, with options other than the kernel's own."""
+
+
+@functools.cache
+def _kernel_has(kind: str) -> bool:
+    command = ("unshare", "--net", "tc", "qdisc", "add", "dev", "lo", "root", kind, *QDISCS[kind])
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def needs(kind: str) -> None:
+    """Skips the test where the kernel lacks the qdisc."""
+    if not _kernel_has(kind):
+        pytest.skip(f"kernel has no sch_{kind} (`make test-stock-kernel` has)")
+
+
 @pytest.fixture
 def wire(tmp_path: Path) -> Iterator[Wire]:
+    """Behind credit gates."""
+    yield from _wire("tbf", tmp_path)
+
+
+@pytest.fixture(params=["tbf", "plug"])
+def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Wire]:
+    """Behind gates of either kind, for what both promise."""
+    yield from _wire(request.param, tmp_path)
+
+
+@pytest.fixture
+def plugged(tmp_path: Path) -> Iterator[Wire]:
+    """Behind time gates."""
+    yield from _wire("plug", tmp_path)
+
+
+def _wire(gate: str, tmp_path: Path) -> Iterator[Wire]:
+    needs(gate)
     with pair() as ends:
         with inside(ends.right):
             receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -66,7 +112,7 @@ def wire(tmp_path: Path) -> Iterator[Wire]:
         with inside(ends.left):
             sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             sender.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 1 << 24)
-            host = Host("eth0", RATE, gate="tbf", run_dir=tmp_path)
+            host = Host("eth0", RATE, gate=gate, run_dir=tmp_path)
         try:
             host.flows.set_directory({16: [RIGHT], 17: [OTHER]})
             made = Wire(ends, host, sender, receiver)
@@ -76,21 +122,22 @@ def wire(tmp_path: Path) -> Iterator[Wire]:
             made.received()
             yield made
         finally:
-            host.close()
+            with inside(ends.left):  # what is put back is found by its name
+                host.close()
             sender.close()
             receiver.close()
 
 
-def test_an_open_gate_lets_everything_pass(wire: Wire) -> None:
-    wire.send(50)
-    assert wire.received() == 50
+def test_an_open_gate_lets_everything_pass(either: Wire) -> None:
+    either.send(50)
+    assert either.received() == 50
 
 
-def test_a_closed_gate_lets_at_most_one_packet_pass(wire: Wire) -> None:
-    wire.host.close_gate(16)
-    wire.send(50)
-    assert wire.received() <= 1
-    assert wire.host.state(16)[1] >= 49 * FRAME
+def test_a_closed_gate_lets_at_most_one_packet_pass(either: Wire) -> None:
+    either.host.close_gate(16)
+    either.send(50)
+    assert either.received() <= 1
+    assert either.host.state(16)[1] >= 49 * FRAME
 
 
 @pytest.mark.parametrize("packets", [1, 2, 7, 16, 40])
@@ -115,13 +162,63 @@ def test_one_gate_does_not_move_another(wire: Wire) -> None:
     assert wire.host.state(16)[1] >= 19 * FRAME
 
 
-def test_opening_wakes_the_queue_with_one_kick(wire: Wire) -> None:
-    wire.host.close_gate(16)
-    wire.send(30)
-    before = wire.received()
-    wire.host.open(16)
-    wire.host.kick()
-    assert before + wire.received() == 30
+def test_opening_wakes_the_queue_with_one_kick(either: Wire) -> None:
+    either.host.close_gate(16)
+    either.send(30)
+    before = either.received()
+    either.host.open(16)
+    either.host.kick()
+    assert before + either.received() == 30
+
+
+def test_a_plug_lets_about_what_the_link_carries_in_the_granted_time_pass(plugged: Wire) -> None:
+    plugged.host.close_gate(16)
+    plugged.send(400)
+    assert plugged.received() == 0
+    hold_ns = plugged.host.grant(16, 50 * FRAME)
+    assert hold_ns == 50 * FRAME * 8 * 10**9 // RATE
+    plugged.host.kick()
+    time.sleep(hold_ns / 1e9)
+    plugged.host.close_gate(16)
+    assert 40 <= plugged.received() < 300  # late by the test's own sleep, never the whole queue
+
+
+def test_a_plug_closes_again_after_any_number_of_grants(plugged: Wire) -> None:
+    for _ in range(3):
+        plugged.host.close_gate(16)
+        plugged.host.close_gate(16)  # the count of packets that the second loses is not used
+        plugged.send(20)
+        assert plugged.received() == 0
+        plugged.host.grant(16, 20 * FRAME)
+        plugged.host.kick()
+        assert plugged.received() == 20
+
+
+def test_one_plug_does_not_move_another(plugged: Wire) -> None:
+    plugged.host.close_gate(16)
+    plugged.host.close_gate(17)
+    plugged.send(20)
+    plugged.send(20, OTHER)
+    plugged.host.open(17)
+    plugged.host.kick()
+    assert plugged.received() == 20
+    assert plugged.host.state(16)[1] == 20 * FRAME
+
+
+def test_a_plug_given_a_rate_lets_everything_pass(plugged: Wire) -> None:
+    plugged.host.close_gate(16)
+    plugged.send(20)
+    plugged.host.rate(16, 8_000_000)
+    plugged.host.kick()
+    assert plugged.received() == 20
+
+
+def test_the_bytes_at_a_plug_are_those_that_tc_shows(plugged: Wire) -> None:
+    plugged.host.close_gate(16)
+    plugged.send(7)
+    (shown,) = [row for row in plugged.pair.tc("qdisc", "show", "dev", "eth0") if row["kind"] == "plug" and row["backlog"]]
+    assert plugged.host.state(16) == (shown["bytes"], 7 * FRAME)
+    assert shown["backlog"] == 7 * FRAME
 
 
 def test_two_flows_to_one_destination_are_served_in_turn(wire: Wire) -> None:
@@ -145,47 +242,47 @@ def test_two_flows_to_one_destination_are_served_in_turn(wire: Wire) -> None:
     second.close()
 
 
-def test_small_flows_and_pings_do_not_wait(wire: Wire) -> None:
-    wire.host.flows.set_mice(20_000, 1_000_000)
-    wire.host.flows.set_directory({16: [RIGHT], 17: [OTHER], 18: [IPv4Address("10.9.0.4")]})
+def test_small_flows_and_pings_do_not_wait(either: Wire) -> None:
+    either.host.flows.set_mice(20_000, 1_000_000)
+    either.host.flows.set_directory({16: [RIGHT], 17: [OTHER], 18: [IPv4Address("10.9.0.4")]})
     for node in (16, 18):
-        wire.host.close_gate(node)
-    wire.send(60)
-    wire.received()
-    wire.send(3, IPv4Address("10.9.0.4"), size=200)
-    assert wire.received() == 3
-    out = run("ip", "netns", "exec", wire.pair.left, "ping", "-c", "3", "-i", "0.05", "-W", "1", str(RIGHT))
+        either.host.close_gate(node)
+    either.send(60)
+    either.received()
+    either.send(3, IPv4Address("10.9.0.4"), size=200)
+    assert either.received() == 3
+    out = run("ip", "netns", "exec", either.pair.left, "ping", "-c", "3", "-i", "0.05", "-W", "1", str(RIGHT))
     assert "3 received" in out
 
 
-def test_a_flow_is_large_once_its_allowance_is_spent_and_small_again_when_it_is_whole(wire: Wire) -> None:
+def test_a_flow_is_large_once_its_allowance_is_spent_and_small_again_when_it_is_whole(either: Wire) -> None:
     target = IPv4Address("10.9.0.5")
-    wire.host.flows.set_mice(5 * FRAME, 800_000)
-    wire.host.flows.set_directory({16: [RIGHT], 17: [OTHER], 19: [target]})
-    wire.send(1, target)
-    wire.settle()
-    wire.host.close_gate(19)
-    wire.send(9, target)
-    first = wire.received()
+    either.host.flows.set_mice(5 * FRAME, 800_000)
+    either.host.flows.set_directory({16: [RIGHT], 17: [OTHER], 19: [target]})
+    either.send(1, target)
+    either.settle()
+    either.host.close_gate(19)
+    either.send(9, target)
+    first = either.received()
     assert 5 <= first <= 8  # the allowance came back a little meanwhile, and a closed bucket holds one packet
-    wire.host.open(19)
-    wire.host.kick()
-    wire.received()
-    wire.host.close_gate(19)
+    either.host.open(19)
+    either.host.kick()
+    either.received()
+    either.host.close_gate(19)
     time.sleep(0.2)
-    wire.send(4, target)
-    assert wire.received() == 4
+    either.send(4, target)
+    assert either.received() == 4
 
 
-def test_an_armed_destination_tells_of_its_first_packet_only(wire: Wire) -> None:
-    wire.host.close_gate(16)
-    wire.host.arm(16)
-    wire.send(5)
+def test_an_armed_destination_tells_of_its_first_packet_only(either: Wire) -> None:
+    either.host.close_gate(16)
+    either.host.arm(16)
+    either.send(5)
     time.sleep(0.02)
-    assert [e for e in wire.host.flows.events() if isinstance(e, Backlogged)] == [Backlogged(16)]
-    wire.send(5)
+    assert [e for e in either.host.flows.events() if isinstance(e, Backlogged)] == [Backlogged(16)]
+    either.send(5)
     time.sleep(0.02)
-    assert not wire.host.flows.events()
+    assert not either.host.flows.events()
 
 
 def test_rate_limits_a_destination(wire: Wire) -> None:
@@ -197,16 +294,16 @@ def test_rate_limits_a_destination(wire: Wire) -> None:
     assert 0.08 < took < 0.4  # 151,400 bytes at 1 MB/s
 
 
-def test_what_somebody_else_changed_is_found_and_put_back(wire: Wire) -> None:
-    assert wire.host.queues.repair() == []
-    tc = ("ip", "netns", "exec", wire.pair.left, "tc")
+def test_what_somebody_else_changed_is_found_and_put_back(either: Wire) -> None:
+    assert either.host.queues.repair() == []
+    tc = ("ip", "netns", "exec", either.pair.left, "tc")
     run(*tc, "class", "change", "dev", "eth0", "classid", "1:1", "htb", "rate", "5mbit")
     run(*tc, "class", "del", "dev", "eth0", "classid", "1:11")
-    lines = "\n".join(wire.host.queues.repair())
+    lines = "\n".join(either.host.queues.repair())
     assert "class 1:1 is limited" in lines
     assert "class 1:11 is missing" in lines
-    assert wire.host.queues.repair() == []
-    shown = wire.pair.found()
+    assert either.host.queues.repair() == []
+    shown = either.pair.found()
     assert "class htb 1:1 root rate 100Mbit ceil 100Mbit" in shown
     assert "class htb 1:11 parent 1:1" in shown
 
@@ -222,16 +319,18 @@ def test_a_queue_is_made_in_well_under_75_ms(wire: Wire) -> None:
     assert took[20] < 20e6
 
 
-@pytest.mark.parametrize(
-    "before", [(), ("tbf", "rate", "100mbit", "burst", "3000", "limit", "90000"), ("pfifo", "limit", "77")]
-)
-def test_the_interface_is_as_it_was_found(before: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize("gate", ["tbf", "plug"])
+@pytest.mark.parametrize("before", ["", "tbf", "pfifo", "fq_codel", "fq", "sfq", "netem"])
+def test_the_interface_is_as_it_was_found(before: str, gate: str, tmp_path: Path) -> None:
+    needs(gate)
     with pair() as ends:
         if before:
-            run("ip", "netns", "exec", ends.left, "tc", "qdisc", "add", "dev", "eth0", "root", "handle", "7:", *before)
+            needs(before)
+            tc = ("ip", "netns", "exec", ends.left, "tc")
+            run(*tc, "qdisc", "add", "dev", "eth0", "root", "handle", "7:", before, *QDISCS[before])
         found = ends.found()
         with inside(ends.left):
-            host = Host("eth0", RATE, gate="tbf", run_dir=tmp_path)
+            host = Host("eth0", RATE, gate=gate, run_dir=tmp_path)
             assert ends.found() != found
             host.close()
         assert ends.found() == found
@@ -261,11 +360,14 @@ def test_a_foreign_filter_at_the_same_hook_stays(tmp_path: Path) -> None:
         assert ends.found() == found
 
 
-def test_a_foreign_classful_qdisc_is_refused_and_untouched(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["htb", "prio"])
+def test_a_foreign_classful_qdisc_is_refused_and_untouched(kind: str, tmp_path: Path) -> None:
+    needs(kind)
     with pair() as ends:
-        run("ip", "netns", "exec", ends.left, "tc", "qdisc", "add", "dev", "eth0", "root", "handle", "9:", "htb")
+        tc = ("ip", "netns", "exec", ends.left, "tc")
+        run(*tc, "qdisc", "add", "dev", "eth0", "root", "handle", "9:", kind, *QDISCS[kind])
         found = ends.found()
-        with inside(ends.left), pytest.raises(ForeignQdisc, match="root qdisc is htb 9:"):
+        with inside(ends.left), pytest.raises(ForeignQdisc, match=f"root qdisc is {kind} 9:"):
             Host("eth0", RATE, gate="tbf", run_dir=tmp_path)
         assert ends.found() == found
 

@@ -1,0 +1,57 @@
+"""Published distributions of flow sizes, as text files beside this one.
+
+A line is a size and P(flow size <= size); `#` begins a comment; `unit N` says that sizes are in N bytes (1 without). Two
+lines with the same size are a jump: flows of exactly so many units. A flow fills its last unit in part, so the jump is spread
+evenly over that unit.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from controller.flow_sizes import FlowSizes
+
+HERE = Path(__file__).parent
+
+
+def names() -> list[str]:
+    """The workloads there are."""
+    return sorted(path.stem for path in HERE.glob("*.txt"))
+
+
+def load(name: str) -> FlowSizes:
+    """The distribution of a workload, in bytes.
+
+    Raises:
+        ValueError: an unknown name, or a line that can't be read; names the file and the line.
+    """
+    path = HERE / f"{name}.txt"
+    if name not in names():
+        raise ValueError(f"workload {name!r} is unknown; choose one of {', '.join(names())}")
+    return parse(path.read_text(), path.name)
+
+
+def parse(text: str, source: str) -> FlowSizes:
+    """The distribution that a file's text states; `source` is what errors call it."""
+    unit, points = 1.0, list[tuple[float, float]]()
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        try:
+            if words[0] == "unit":
+                (unit,) = map(float, words[1:])
+            else:
+                size, probability = map(float, words)
+                points.append((size, probability))
+        except ValueError:
+            raise ValueError(f"{source}, line {number}: write a size and a probability, or `unit BYTES`") from None
+    jumps = {size for (size, _), (after, _) in zip(points, points[1:], strict=False) if size == after}
+    spread = []
+    for at, (size, probability) in enumerate(points):
+        lower = size in jumps and at + 1 < len(points) and points[at + 1][0] == size
+        spread.append(((size - 1 if lower else size) * unit, probability))
+    try:
+        return FlowSizes(tuple(size for size, _ in spread), tuple(probability for _, probability in spread))
+    except ValueError as error:
+        raise ValueError(f"{source}: {error}") from None

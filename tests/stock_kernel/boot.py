@@ -1,0 +1,90 @@
+"""Boots Debian's own kernel in QEMU and runs the kernel's tests there: `make test-stock-kernel`. An edge: processes, files.
+
+The machine's own kernel may lack sch_plug, prio, red, fq, netem, DCTCP and the OVS datapath; this one has them all as modules.
+The guest's root is the machine's, read-only (9p); what Python reads is on a disk image, for 9p is slow without KVM.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[2]
+STOCK = PROJECT / ".venv/stock"
+BUILT = PROJECT / "agents/bpf/build"
+GUEST = Path(__file__).with_name("guest.sh")
+PACKAGES = ("agents", "emulation", "protocol", "tests")
+STDLIB = Path("/usr/lib/python3.11")
+SECONDS = 290
+TESTS = (
+    "tests/stock_kernel/test_stock_kernel.py",
+    "tests/emulation/test_agent_queues.py",
+    "tests/emulation/test_kernel_probe.py",
+)
+
+
+def disk(directory: Path) -> Path:
+    """An ext4 image of what the guest's Python reads."""
+    root, image = directory / "root", directory / "disk.img"
+    ignore = shutil.ignore_patterns("build", "test", "idlelib", "ensurepip", "lib2to3", "config-3.11-*")
+    shutil.copytree(STDLIB, root / "stdlib", symlinks=True, ignore=ignore)
+    shutil.copytree(STOCK / "site", root / "site")
+    for package in PACKAGES:
+        shutil.copytree(PROJECT / package, root / "baton" / package, ignore=ignore)
+    shutil.copy2(PROJECT / "pyproject.toml", root / "baton")
+    subprocess.run(["mke2fs", "-q", "-t", "ext4", "-d", str(root), str(image), "256M"], check=True, stdout=subprocess.DEVNULL)
+    shutil.rmtree(root)
+    return image
+
+
+def boot(kernel: Path, directory: Path, arguments: list[str]) -> int:
+    """Runs pytest with these arguments in the guest, its words on standard output; its exit status."""
+    results = directory / "results"
+    results.mkdir()
+    BUILT.mkdir(exist_ok=True)
+    console, log, status = directory / "console", results / "log", results / "status"
+    command = [
+        *(str(STOCK / "bin/vng"), "--verbose", "--run", str(kernel), "--disable-kvm", "--force-9p", "--cpus", "2"),
+        *("--memory", "2G", "--disk", str(disk(directory)), "--rwdir", str(BUILT), "--rwdir", str(results)),
+        *("--", "sh", str(GUEST), str(BUILT), str(results), *arguments),
+    ]
+    environment = {**os.environ, "PATH": f"{STOCK / 'bin'}:{os.environ['PATH']}"}
+    with console.open("wb") as output:
+        guest = subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        )
+        try:
+            guest.wait(SECONDS)
+        except subprocess.TimeoutExpired:
+            print(f"stock kernel: did not end within {SECONDS} s")
+        finally:
+            with suppress(ProcessLookupError):  # QEMU is vng's grandchild: its whole session ends
+                os.killpg(guest.pid, signal.SIGKILL)
+            guest.wait()
+    if log.exists():
+        print(log.read_text(errors="replace"), end="")
+    if status.exists():
+        return int(status.read_text())
+    print("stock kernel: the guest ended early; its console's last lines:")
+    print("\n".join(console.read_text(errors="replace").splitlines()[-30:]))
+    return 1
+
+
+def main() -> int:
+    """`boot.py [PYTEST ARGUMENT...]`"""
+    kernels = sorted((STOCK / "kernel/boot").glob("vmlinuz-*"))
+    if not kernels:
+        raise SystemExit("stock kernel: none unpacked; run `make test-stock-kernel`")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that QEMU and the image go too
+    with tempfile.TemporaryDirectory(prefix="baton-stock-") as directory:
+        return boot(kernels[-1], Path(directory), sys.argv[1:] or list(TESTS))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,25 @@
+#!/bin/sh
+# guest.sh BUILT RESULTS PYTEST-ARGUMENT...   Runs in the guest, as root.
+# /dev/vda has Python, pytest and Baton (through the 9p root `import pytest` alone takes a minute). BUILT keeps what eBPF
+# programs were compiled; in RESULTS, a directory of the machine outside, it leaves a log and, last, the exit status.
+set -eu
+BUILT=$1 RESULTS=$2
+shift 2
+exec >"$RESULTS/log" 2>&1
+echo "stock kernel $(uname -r), up for $(cut -d' ' -f1 /proc/uptime) s"
+modprobe virtio_blk
+modprobe ext4
+mkdir /run/disk
+for _ in 1 2 3 4 5 6 7 8 9 10; do [ -b /dev/vda ] && break; sleep 0.5; done
+mount -o noatime /dev/vda /run/disk
+mount --bind /run/disk/stdlib /usr/lib/python3.11
+mkdir -p /run/disk/baton/agents/bpf/build
+mount --bind "$BUILT" /run/disk/baton/agents/bpf/build
+ip link set lo up
+cd /run/disk/baton
+echo "ready after $(cut -d' ' -f1 /proc/uptime) s"
+status=0
+PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=/run/disk/site:/run/disk/baton python3.11 -S -m pytest \
+    -p no:cacheprovider -p pytest_timeout "$@" || status=$?
+echo "done after $(cut -d' ' -f1 /proc/uptime) s"
+echo "$status" >"$RESULTS/status"
