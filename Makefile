@@ -2,7 +2,7 @@
 PYTHON      := /usr/bin/python3
 VENV        := .venv
 BIN         := $(VENV)/bin
-PACKAGES    := agents bench cli controller emulation protocol topology webui
+PACKAGES    := agents bench cli controller emulation protocol topology
 APT         := mininet openvswitch-switch redis-server iperf3 iputils-ping iproute2 ethtool tcpdump tshark \
                clang llvm libbpf-dev bpftool gcc make libc6-dev python3-venv util-linux procps
 DEMO_FLAGS  ?=

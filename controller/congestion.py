@@ -10,7 +10,7 @@ while anything waits. A node *floods* a link when it alone sends more than the l
 and its demand are above the link's capacity.
 
 *Contended* is a link whose demand passes `contend_fraction` of its capacity, or which dropped packets since the last reading,
-if at least two nodes have large pairs across it or one floods it. A node's first link is never contended: only the node
+if at least two nodes have large pairs across it or one floods it. So a node's first link is never contended: only the node
 itself sends there, and its own queues order that.
 
 *Released* is a link that was calm for `quiet_ns` without a break: its demand stayed below `release_fraction` and nothing was
@@ -259,8 +259,7 @@ class Congestion:
             if not bps or destination not in self._members:
                 continue
             for name in self._network.path(node, destination):
-                if (link := self._links.get(name)) is None:
-                    continue  # a host's own
+                link = self._links[name]
                 touched[name] = None
                 link.demand_bps += bps
                 link.by_node[node] = link.by_node.get(node, 0) + bps
@@ -288,7 +287,7 @@ class Congestion:
         return min([rate_bps, *(self._network.capacity_bps(link) for link in first)])
 
     def _find_sides(self, network: Network) -> dict[Hashable, tuple[frozenset[int], frozenset[int]]]:
-        """Of every link that is no member's own: the members before it, and those behind it."""
+        """Of every link: the members before it, and those behind it."""
         if not self._members:
             return {}
         pivot = min(self._members)
@@ -301,6 +300,4 @@ class Congestion:
                 behind.setdefault(link, set()).add(node)
         sides = {link: (frozenset(nodes), self._members - nodes) for link, nodes in before.items()}
         sides.update((link, (self._members - nodes, frozenset(nodes))) for link, nodes in behind.items())
-        own = {network.path(node, pivot)[:1] for node in self._members - {pivot}}
-        own |= {network.path(pivot, node)[:1] for node in self._members - {pivot}}
-        return {link: side for link, side in sides.items() if (link,) not in own}
+        return sides

@@ -76,7 +76,8 @@ def solve(traffic: Traffic, bands: int) -> Sieve:
     nodes = round(STATES**0.5) if both else STATES // 4
     split = _axis(traffic, traffic.sizes_2 if traffic.flows_2() else None, nodes, known=True)
     demote = _axis(traffic, traffic.sizes_3 if traffic.flows_3() else None, nodes, known=False)
-    path, bound = _Lengths(traffic.load_1, split, demote).shortest(bands)
+    _, bound = _Lengths(traffic.load_1, split, demote, relaxed=True).shortest(bands)
+    path, _ = _Lengths(traffic.load_1, split, demote, relaxed=False).shortest(bands)
     beta, alpha = split.at[path // len(demote.at)], demote.at[path % len(demote.at)]
     value = _descend(traffic.load_1, split.rows, demote.rows, beta, alpha)
     return Sieve(split.cut[beta], demote.cut[alpha], value, bound)
@@ -90,7 +91,7 @@ def _axis(traffic: Traffic, sizes: FlowSizes | None, nodes: int, *, known: bool)
         return _Axis(np.zeros(1), np.zeros((4, 1)), np.zeros(1, dtype=np.intp), np.zeros((3, 1)), np.zeros((3, 1)))
     cut = _fine_cuts(sizes)
     rows = traffic.split(cut) if known else traffic.demote(cut)
-    at = _coarse(traffic.load_1, rows, nodes)
+    at = _coarse(traffic.load_1, cut, rows, sizes, nodes)
     misses = _fine_misses(traffic, cut, rows, sizes, known=known)
     above, below = zip(*(_chords(rows[3], f, at, miss) for f, miss in zip(rows[:3], misses, strict=True)), strict=True)
     return _Axis(cut, rows, at, np.stack(above), np.stack(below))
@@ -110,14 +111,23 @@ def _fine_cuts(sizes: FlowSizes) -> Floats:
     return np.asarray(cut[apart])
 
 
-def _coarse(load_1: float, rows: Floats, nodes: int) -> NDArray[np.intp]:
+def _coarse(load_1: float, cut: Floats, rows: Floats, sizes: FlowSizes, nodes: int) -> NDArray[np.intp]:
     """A choice of fine cuts that are even in flows, in bytes, in -log(1 - sigma) and in log V together."""
     n, b, v, load = rows
     measure = np.zeros(len(n))
     for f in (n, b, -np.log(1 - load_1 - load), np.log(v + v[-1] * 1e-6)):
         measure += (f - f[0]) / (f[-1] - f[0])
-    wanted = np.linspace(0, measure[-1], nodes)
-    return np.unique([0, *np.searchsorted(measure, wanted[1:-1]), len(n) - 1])
+    ends = np.array([0, len(n) - 1])
+    knees = np.union1d(ends, np.searchsorted(cut, sizes.sizes))
+    if len(knees) > nodes // 2:
+        knees = ends
+    # every stretch between knees gets intervals in proportion to its measure
+    share = np.diff(measure[knees]) / measure[-1] * (nodes - len(knees))
+    chosen = [knees]
+    for first, last, more in zip(knees[:-1], knees[1:], np.round(share).astype(int), strict=True):
+        wanted = np.linspace(measure[first], measure[last], more + 2)[1:-1]
+        chosen.append(first + np.searchsorted(measure[first:last], wanted))
+    return np.unique(np.concatenate(chosen))
 
 
 def _fine_misses(traffic: Traffic, cut: Floats, rows: Floats, sizes: FlowSizes, *, known: bool) -> Floats:
@@ -155,31 +165,30 @@ def _chords(load: Floats, f: Floats, at: NDArray[np.intp], error: Floats) -> tup
 class _Lengths:
     """c - eta between all pairs of grid states, in order; a state is (cut of type 2) * (cuts of type 3) + (cut of type 3)."""
 
-    def __init__(self, load_1: float, split: _Axis, demote: _Axis) -> None:
+    def __init__(self, load_1: float, split: _Axis, demote: _Axis, *, relaxed: bool) -> None:
         self._rows, self._columns = len(split.at), len(demote.at)
         n, b, v, load = split.rows[:, split.at, None] + demote.rows[:, None, demote.at]
         q = 1 / (1 - load_1 - load)
         u = v * q / 2
-        dn, db, dv, dq, du = (_high(f) - _low(f) for f in (n, b, v, q, u))
+        dn, dv, dq, du = (_high(f) - _low(f) for f in (n, v, q, u))
         up_v = split.above[2][:, None] + demote.above[2]
         down_n, down_b, _ = split.below[:, :, None] + demote.below[:, None, :]
         q_up = dq**2 / (4 * _low(q))
         u_up = (up_v * _high(q) + _high(v) * q_up) / 2 + dv * dq / 8
         exact = n, b, q, u
-        cells = dn, db, dq, du, down_n, down_b, q_up, u_up, _high(n), _high(b), _high(q), _high(u)
+        cells = dn, dq, du, _covariance(split, demote, u), down_n, down_b, q_up, u_up, _high(n), _high(b), _high(q), _high(u)
         around = [_around(f, n.shape) for f in cells]
         low_n, low_b = -_around(-_low(n), n.shape), -_around(-_low(b), n.shape)
-        self._source = self._leaving(exact, around, low_n, low_b)
-        self._target = self._entering(exact, around)
-        zero = np.zeros_like(n)
-        still = [zero] * 8 + [n, b, q, u]
-        self._first = self._leaving(exact, still, n, b)[0]
-        self._last = self._entering(exact, still)[-1]
+        still = [np.zeros_like(n)] * 8 + [n, b, q, u]
+        leaving, entering = self._leaving(exact, still, n, b), self._entering(exact, still)
+        self._first, self._last = leaving[0], entering[-1]
+        self._source = self._leaving(exact, around, low_n, low_b) if relaxed else leaving
+        self._target = self._entering(exact, around) if relaxed else entering
 
     @staticmethod
     def _leaving(exact: tuple[Floats, ...], around: list[Floats], low_n: Floats, low_b: Floats) -> Floats:
         n, b, q, _ = exact
-        dn, _, dq, _, down_n, down_b, q_up, _, _, _, q_high, _ = around
+        dn, dq, _, _, down_n, down_b, q_up, _, _, _, q_high, _ = around
         return np.stack(
             [
                 -q * b + q_up * low_b - q_high * down_b,
@@ -198,7 +207,7 @@ class _Lengths:
     @staticmethod
     def _entering(exact: tuple[Floats, ...], around: list[Floats]) -> Floats:
         n, b, _, u = exact
-        dn, db, _, du, _, _, _, u_up, n_high, b_high, _, u_high = around
+        dn, _, du, n_with_u, _, _, _, u_up, n_high, b_high, _, u_high = around
         return np.stack(
             [
                 np.ones_like(n),
@@ -206,9 +215,9 @@ class _Lengths:
                 n * u + b,
                 u_high,
                 n_high * u_high + b_high,
-                n_high * u_up + dn * du / 4,
+                n_high * u_up + n_with_u,
                 u_up,
-                (n_high * du + u_high * dn + dn * du + db) / 4,
+                (n_high + dn) * du / 4,
                 du,
             ],
             axis=-1,
@@ -259,6 +268,22 @@ def _low(f: Floats) -> Floats:
 
 def _high(f: Floats) -> Floats:
     return f[min(1, f.shape[0] - 1) :, min(1, f.shape[1] - 1) :]
+
+
+def _covariance(split: _Axis, demote: _Axis, u: Floats) -> Floats:
+    """By cell, the most that N and u can covary: N is a sum over the axes, which are rounded apart."""
+    bound = np.zeros_like(_low(u))
+    if len(split.at) > 1:
+        rise = np.diff(u, axis=0)
+        bound += np.diff(split.rows[0, split.at])[:, None] * _widest(rise) / 4
+    if len(demote.at) > 1:
+        bound += np.diff(demote.rows[0, demote.at]) * _widest(np.diff(u, axis=1).T).T / 4
+    return bound
+
+
+def _widest(rise: Floats) -> Floats:
+    """The greater of neighbours along the second axis."""
+    return rise if rise.shape[1] == 1 else np.maximum(rise[:, :-1], rise[:, 1:])
 
 
 def _around(cells: Floats, shape: tuple[int, ...]) -> Floats:

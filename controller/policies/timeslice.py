@@ -8,7 +8,8 @@ A pair is feasible when on every link the reserved rates of alpha_ij and its own
 was never served before all others; then the pair of the node served less recently; then the one known longer). Whoever fits
 is granted one slice. Only pairs that wait *for what ended* are tried: a pair that does not fit is parked at one resource
 that is full for it (a link, or its busy node), and can't fit before that resource has room. So the work of an event does
-not grow with the number of nodes that wait at a full link.
+not grow with the number of nodes that wait at a full link; and as nobody is tried twice in one selection, and every selection is
+for a later end, `plan` ends.
 
 *Rate.* A slot reserves min(node's rate, least capacity of its path): a node faster than its bottleneck takes all of the
 bottleneck, and is never starved. With `minimum_fraction` below 1 (the hybrid policy) a pair fits as soon as that fraction of
@@ -234,18 +235,18 @@ class Timeslice(Policy):
             turn.append((_entry(pair), None, 0))
         self._loose.clear()
         heapq.heapify(turn)
+        tried: set[Pair] = set()
         while turn:
             entry, at, need = heapq.heappop(turn)
-            if at is not None:
-                if at.reserved + need > at.capacity:
-                    continue
+            if at is None:
+                self._try(entry, instant_ns)
+            elif at.reserved + need <= at.capacity:
                 line = at.waiting[need]
                 heapq.heappop(line)
                 self._try(entry, instant_ns)
-                if (head := _head(line)) is not None:
+                tried.add(entry[3])
+                if (head := _head(line)) is not None and head[3] not in tried:
                     heapq.heappush(turn, (head, at, need))
-            else:
-                self._try(entry, instant_ns)
         for pair in oldest:
             if pair.booking is None:
                 pair.passed_over += 1

@@ -38,7 +38,8 @@ def disk(directory: Path) -> Path:
     for package in PACKAGES:
         shutil.copytree(PROJECT / package, root / "baton" / package, ignore=ignore)
     shutil.copy2(PROJECT / "pyproject.toml", root / "baton")
-    subprocess.run(["mke2fs", "-q", "-t", "ext4", "-d", str(root), str(image), "256M"], check=True, stdout=subprocess.DEVNULL)
+    command = ["mke2fs", "-q", "-t", "ext4", "-d", str(root), str(image), "256M"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     shutil.rmtree(root)
     return image
 
@@ -77,13 +78,13 @@ def boot(kernel: Path, directory: Path, arguments: list[str]) -> int:
 
 
 def main() -> int:
-    """`boot.py [PYTEST ARGUMENT...]`"""
+    """`boot.py [PYTEST OPTION...]`"""
     kernels = sorted((STOCK / "kernel/boot").glob("vmlinuz-*"))
     if not kernels:
         raise SystemExit("stock kernel: none unpacked; run `make test-stock-kernel`")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that QEMU and the image go too
     with tempfile.TemporaryDirectory(prefix="baton-stock-") as directory:
-        return boot(kernels[-1], Path(directory), sys.argv[1:] or list(TESTS))
+        return boot(kernels[-1], Path(directory), [*TESTS, *sys.argv[1:]])
 
 
 if __name__ == "__main__":

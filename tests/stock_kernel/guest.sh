@@ -20,6 +20,6 @@ cd /run/disk/baton
 echo "ready after $(cut -d' ' -f1 /proc/uptime) s"
 status=0
 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=/run/disk/site:/run/disk/baton python3.11 -S -m pytest \
-    -p no:cacheprovider -p pytest_timeout "$@" || status=$?
+    -p no:cacheprovider "$@" || status=$?
 echo "done after $(cut -d' ' -f1 /proc/uptime) s"
 echo "$status" >"$RESULTS/status"

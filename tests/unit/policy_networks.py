@@ -27,6 +27,10 @@ class TreeNetwork:
     def nodes(self) -> list[int]:
         return sorted(self._rates)
 
+    def set_rate(self, node: int, rate_bps: int) -> None:
+        """What a node says of its interface, which need not be what its link carries."""
+        self._rates[node] = rate_bps
+
     def path(self, source: int, destination: int) -> tuple[Link, ...]:
         if source not in self._rates or destination not in self._rates:
             return ()

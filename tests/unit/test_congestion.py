@@ -55,6 +55,13 @@ class TestContending:
         congestion.report(B, {A: (300 * MBIT, 0)}, now_ns=0)
         assert congestion.update(now_ns=0).contended == {("s", A)}
 
+    def test_a_nodes_own_link_is_never_contended(self) -> None:
+        network = star(3)
+        congestion = on(network)
+        network.set_rate(B, GBIT)
+        congestion.report(B, {A: (50 * MBIT, 10**7), C: (50 * MBIT, 10**7)}, now_ns=0)
+        assert not congestion.update(now_ns=0).contended
+
     def test_backlog_counts_as_what_would_be_sent(self) -> None:
         congestion = on(star(4))
         congestion.report(B, {A: (30 * MBIT, 200_000)}, now_ns=0)
@@ -191,6 +198,15 @@ class TestReleasing:
         congestion.update(now_ns=2 * SECOND)
         congestion.report(C, {}, now_ns=2 * SECOND + 5)
         congestion.update(now_ns=2 * SECOND + 5)
+        assert not congestion.update(now_ns=4 * SECOND).released
+        assert congestion.update(now_ns=4 * SECOND + 5).released
+
+    def test_more_than_the_release_fraction_for_a_moment_starts_the_quiet_time_anew(self) -> None:
+        congestion = self._contended()
+        for now_ns, rate_bps in ((SECOND, 20 * MBIT), (2 * SECOND, 40 * MBIT), (2 * SECOND + 5, 20 * MBIT)):
+            congestion.report(B, {A: (rate_bps, 0)}, now_ns=now_ns)
+            congestion.report(C, {A: (rate_bps, 0)}, now_ns=now_ns)
+            congestion.update(now_ns=now_ns)
         assert not congestion.update(now_ns=4 * SECOND).released
         assert congestion.update(now_ns=4 * SECOND + 5).released
 

@@ -26,7 +26,15 @@ BELOW: dict[str, frozenset[str]] = {
     "cli": frozenset({"bench", "emulation", "webui", "controller", "agents", "protocol", "topology"}),
 }
 
-PURE = ("protocol", "topology", "controller/policies", "controller/thresholds.py")
+PURE = (
+    "protocol",
+    "topology",
+    "controller/policies",
+    "controller/bands.py",
+    "controller/flow_sizes.py",
+    "controller/sieving.py",
+    "controller/thresholds.py",
+)
 IMPURE = frozenset(
     {
         "asyncio",
@@ -53,7 +61,7 @@ IMPURE = frozenset(
         "urllib",
     }
 )
-EDGES = frozenset({"protocol/link.py", "protocol/realtime.py"})  # sockets and the scheduler, shared by both ends
+EDGES = frozenset({"protocol/link.py", "protocol/mark_socket.py", "protocol/realtime.py"})  # sockets and the scheduler
 MAY_OPEN_FILES = EDGES | {"topology/files.py", "protocol/key.py"}  # a fabric; the key
 
 

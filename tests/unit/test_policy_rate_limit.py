@@ -135,6 +135,15 @@ class TestChanges:
         world.run_until(world.now_ns + 2)
         assert world.rates() == {(B, A): 50 * MBIT, (C, A): 50 * MBIT}
 
+    def test_senders_that_keep_coming_do_not_put_off_those_before_them(self) -> None:
+        world = Senders(star(30))
+        world.backlog(B, A)
+        for x in range(C, FIRST + 30):
+            world.backlog(x, A)
+            world.run_until(world.now_ns + LEAD // 2)
+            late = [y for y in range(C, x - 1) if (y, A) not in world.rates()]
+            assert not late
+
     def test_a_sender_elsewhere_changes_nothing(self) -> None:
         world = Senders(star(4))
         world.backlog(B, A)

@@ -1,0 +1,76 @@
+"""The 32-bit flow mark: what an application says of a flow, in its socket's mark (Karuna, SIGCOMM 2016, section 4). Pure.
+
+    bit 31          20 19                    0
+        | deadline, ms | flow size, KB        |
+        |   12 bits    |   20 bits            |
+
+A KB is 1024 bytes, because the kernel's end shifts (`size = (mark & 0xfffff) << 10`, as in the published module). Both are
+rounded up to whole units, so that neither a size nor a deadline that was given becomes 0, which says "not known".
+
+| mark                 | type | the flow has                      |
+|----------------------|------|-----------------------------------|
+| deadline > 0         | 1    | a deadline (its size may be 0)    |
+| deadline 0, size > 0 | 2    | a known size and no deadline      |
+| 0                    | 3    | neither                           |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+KB_BYTES = 1024
+SIZE_BITS, DEADLINE_BITS = 20, 12
+SIZE_MAX_BYTES = ((1 << SIZE_BITS) - 1) * KB_BYTES
+DEADLINE_MAX_MS = (1 << DEADLINE_BITS) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class FlowMark:
+    """A flow's size in bytes and its deadline in ms after its start; None is "not known".
+
+    Raises:
+        ValueError: a number that is not a whole one, not above 0, or more than the mark holds; names it and its range.
+    """
+
+    size_bytes: int | None = None
+    deadline_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        _check("size_bytes", self.size_bytes, SIZE_MAX_BYTES, "leave the size of a larger flow out")
+        _check("deadline_ms", self.deadline_ms, DEADLINE_MAX_MS, "leave a later deadline out")
+
+    @property
+    def flow_type(self) -> int:
+        """1 with a deadline, 2 with a size only, 3 with neither."""
+        if self.deadline_ms is not None:
+            return 1
+        return 3 if self.size_bytes is None else 2
+
+    def encode(self) -> int:
+        """The mark, 0 to 2**32 - 1."""
+        size_kb = -(-(self.size_bytes or 0) // KB_BYTES)
+        return (self.deadline_ms or 0) << SIZE_BITS | size_kb
+
+    @classmethod
+    def decode(cls, mark: int) -> Self:
+        """What a mark says; the size is the greatest that it stands for.
+
+        Raises:
+            ValueError: not 32 bits.
+        """
+        if not 0 <= mark < 1 << (SIZE_BITS + DEADLINE_BITS):
+            raise ValueError(f"mark {mark} is not 32 bits; give 0 to {(1 << 32) - 1}")
+        deadline_ms, size_kb = mark >> SIZE_BITS, mark & ((1 << SIZE_BITS) - 1)
+        return cls(size_kb * KB_BYTES or None, deadline_ms or None)
+
+
+def _check(name: str, value: int | None, most: int, remedy: str) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"{name} must be a whole number, not {value!r}; round it up")
+    if value <= 0:
+        raise ValueError(f"{name} must be above 0, not {value}; leave it out if it is not known")
+    if value > most:
+        raise ValueError(f"{name} is {value}, but a mark holds at most {most}; {remedy}")
