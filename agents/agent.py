@@ -355,6 +355,8 @@ class Agent:
         self._at(now_ns + self.report_ns, self._periodic_report)
 
     def _verify(self, now_ns: int) -> None:
+        for source, target in self.queues.collect(now_ns):
+            self.flows.forget(source, target)
         drifted = self.queues.repair()
         for line in drifted:
             log.warning("put back: %s", line)

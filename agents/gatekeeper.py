@@ -210,10 +210,13 @@ class Gatekeeper:
         for grant in message.grants:
             if grant.destination not in self.regulated:
                 continue
+            start_ns, end_ns = self._to_local(grant.start_ns), self._to_local(grant.end_ns)
+            slot = self.table.take(grant, start_ns, end_ns, received_ns)
+            if slot is not None:
+                self._open(slot)
             reported_ns = self._reported_ns.pop(grant.destination, None)
             if reported_ns is not None:
                 _keep(self.counters.backlog_to_directive_ns, received_ns - reported_ns)
-            self.table.add(grant, self._to_local(grant.start_ns), self._to_local(grant.end_ns), received_ns)
         self.advance(received_ns)
 
     def advance(self, now_ns: int) -> None:

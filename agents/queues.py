@@ -42,6 +42,8 @@ BURST_NS = 1_000_000
 """HTB's bucket holds what the link passes in this time (at least two frames): the lateness of a kernel timer."""
 QUANTUM_NS = 100_000
 """A class sends for so long (at least a frame) before the next one's turn."""
+IDLE_NS = 60_000_000_000
+"""How long the queues of a destination are kept when nothing is sent to it."""
 CONTROL_PACKETS, OTHER_PACKETS, FLOW_PACKETS = 1000, 1000, 1000
 FREE_BPS = 100_000_000_000
 
@@ -55,6 +57,8 @@ class _Destination:
     gate: Gate
     flows: dict[tuple[Address, Address], int] = field(default_factory=dict)
     next_minor: int = 2
+    passed: int = 0
+    idle_since_ns: int = 0
 
 
 class HostQueues:
@@ -141,6 +145,18 @@ class HostQueues:
         """Forgets a destination; packets that still wait at it are lost."""
         if self._destinations.pop(node, None) is not None:
             self._netlink.request(message(RTM_DELTCLASS, 0, self._index, handle=ROOT | node, parent=LINK))
+
+    def collect(self, now_ns: int) -> list[tuple[Address, Address]]:
+        """Removes destinations that nothing was sent to for `IDLE_NS`; the V2V flows that lost their queues by it."""
+        gone: list[tuple[Address, Address]] = []
+        for node, destination in list(self._destinations.items()):
+            passed, waiting = destination.gate.state()
+            if waiting or passed != destination.passed or not destination.idle_since_ns:
+                destination.passed, destination.idle_since_ns = passed, now_ns
+            elif now_ns - destination.idle_since_ns >= IDLE_NS:
+                gone += destination.flows
+                self.remove_destination(node)
+        return gone
 
     # -- gates ----------------------------------------------------------------------------------------------------------
 

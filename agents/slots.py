@@ -50,19 +50,24 @@ class SlotTable:
     open: dict[int, OpenSlot] = field(default_factory=dict)
     _starts: list[tuple[int, int]] = field(default_factory=list)
 
-    def add(self, grant: Grant, start_ns: int, end_ns: int, received_ns: int) -> None:
-        """Takes a grant, its times already local. The same slot number replaces one that still waits; a grant of neither
-        bytes nor rate revokes it."""
+    def take(self, grant: Grant, start_ns: int, end_ns: int, now_ns: int) -> WaitingSlot | None:
+        """Takes a grant, its times already local; returns it if it is to be opened at once, else it waits.
+
+        The same slot number replaces one that still waits; a grant of neither bytes nor rate revokes it.
+        """
         if not grant.bytes and not grant.rate_bps:
             self.waiting.pop(grant.slot, None)
-            return
+            return None
         current = self.open.get(grant.destination)
         if current is not None and current.slot == grant.slot:
-            return  # a repeated directive of the slot being served
-        self.waiting[grant.slot] = WaitingSlot(
-            grant.slot, grant.destination, start_ns, end_ns, grant.bytes, grant.rate_bps, received_ns
-        )
-        heapq.heappush(self._starts, (start_ns, grant.slot))
+            return None  # a repeated directive of the slot being served
+        slot = WaitingSlot(grant.slot, grant.destination, start_ns, end_ns, grant.bytes, grant.rate_bps, now_ns)
+        if start_ns > now_ns:
+            self.waiting[grant.slot] = slot
+            heapq.heappush(self._starts, (start_ns, grant.slot))
+            return None
+        self.waiting.pop(grant.slot, None)
+        return slot if end_ns > now_ns else None
 
     def due(self, now_ns: int) -> list[WaitingSlot]:
         """The waiting slots that start now, in the order of their starts, without those whose lease is over already."""

@@ -1,9 +1,10 @@
 """How long permission takes: from backlog to directive, and from directive to gate.
 
-Method: the emulated star, every pair regulated (mode `always`), one host sending a datagram of 60 KB every 20 ms: each
+Method: the emulated star, every pair regulated (mode `always`), one host sending a datagram of 20 KB every 5 ms: each
 finds its gate shut and its link free. The host's agent takes the times by its own monotonic clock: the BACKLOG is sent, the
 DIRECTIVE is received (both as seen by the agent's loop: kernel, switch and coordinator are in between), the gate's netlink
-message is acknowledged. Directives are for slots that start at once, so nothing is hidden by sending ahead.
+message is acknowledged. Directives are for slots that start at once, so nothing is hidden by sending ahead. An agent that
+sleeps longer between directives finds its caches cold: with 20 ms between them the gate takes about a third longer.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from emulation.fidelity import environment
 from emulation.measure import percentile
 from emulation.star import RECEIVER, SENDERS, star
 
-PERIOD_S = 0.02
-DATAGRAM_BYTES = 60_000
+PERIOD_S = 0.005
+DATAGRAM_BYTES = 20_000
 
 
 def run(duration_s: float = 10.0) -> dict[str, Any]:

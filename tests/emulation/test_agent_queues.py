@@ -319,8 +319,10 @@ def test_a_queue_is_made_in_well_under_75_ms(wire: Wire) -> None:
     assert took[20] < 20e6
 
 
-@pytest.mark.parametrize("gate", ["tbf", "plug"])
-@pytest.mark.parametrize("before", ["", "tbf", "pfifo", "fq_codel", "fq", "sfq", "netem"])
+@pytest.mark.parametrize(
+    ("before", "gate"),
+    [(before, "tbf") for before in ("", "tbf", "pfifo", "fq_codel", "fq", "sfq", "netem")] + [("fq_codel", "plug")],
+)
 def test_the_interface_is_as_it_was_found(before: str, gate: str, tmp_path: Path) -> None:
     needs(gate)
     with pair() as ends:
@@ -370,6 +372,22 @@ def test_a_foreign_classful_qdisc_is_refused_and_untouched(kind: str, tmp_path: 
         with inside(ends.left), pytest.raises(ForeignQdisc, match=f"root qdisc is {kind} 9:"):
             Host("eth0", RATE, gate="tbf", run_dir=tmp_path)
         assert ends.found() == found
+
+
+def test_an_idle_destination_loses_its_queues_and_its_next_packet_makes_them_anew(wire: Wire) -> None:
+    second = 1_000_000_000
+    assert wire.host.queues.collect(1 * second) == []
+    wire.send(1, OTHER)
+    wire.received()
+    assert wire.host.queues.collect(40 * second) == []
+    gone = wire.host.queues.collect(70 * second)
+    assert gone == [(LEFT, RIGHT)]
+    assert "class htb 1:10 " not in wire.pair.found()
+    for source, target in gone:
+        wire.host.flows.forget(source, target)
+    wire.send(1)
+    wire.settle()
+    assert "class htb 1:10 " in wire.pair.found()
 
 
 def test_netlink_refusals_are_errors(wire: Wire) -> None:
