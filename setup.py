@@ -10,7 +10,7 @@ setup(
     packages=find_packages(
         include=["agents*", "bench*", "cli*", "controller*", "emulation*", "protocol*", "topology*", "webui*"]
     ),
-    package_data={"agents": ["bpf/*.c", "bpf/*.h"]},
+    package_data={"agents": ["bpf/*.c", "bpf/*.h"], "bench": ["*.c"], "emulation": ["cdfs/*.txt"]},
     entry_points={
         "console_scripts": [
             "baton=cli.main:main",

@@ -26,6 +26,7 @@ BENCHMARKS = {
     "failure": Benchmark("bench.failure", True, "the coordinator killed under load"),
     "loss": Benchmark("bench.loss", True, "20 % of the directives lost"),
     "policies": Benchmark("bench.policies", False, "the scheduler's inner loop, 5 to 5,000 nodes"),
+    "thresholds": Benchmark("bench.thresholds", False, "sieving thresholds, their certificate and their rivals"),
     "protocol": Benchmark("bench.protocol", False, "encoding, decoding and verifying a frame"),
 }
 

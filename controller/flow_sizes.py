@@ -90,9 +90,11 @@ class FlowSizes:
 
     def quantile(self, probability: ArrayLike) -> Floats:
         """The least size with at least that probability below it."""
-        at = np.asarray(probability, dtype=float)
-        rising = np.concatenate([[True], np.diff(self.cdf) > 0])  # a flat stretch belongs to its lower end
-        return np.asarray(np.interp(at, np.array(self.cdf)[rising], np.array(self.sizes)[rising]))
+        wanted, sizes, cdf = np.asarray(probability, dtype=float), np.array(self.sizes), np.array(self.cdf)
+        end = np.clip(np.searchsorted(cdf, wanted, side="left"), 1, len(cdf) - 1)
+        width = np.maximum(cdf[end] - cdf[end - 1], np.finfo(float).tiny)  # nothing is asked for inside a flat stretch
+        share = np.clip((wanted - cdf[end - 1]) / width, 0.0, 1.0)
+        return np.asarray(sizes[end - 1] + share * (sizes[end] - sizes[end - 1]))
 
     def partial(self, cut: ArrayLike) -> Partial:
         """The moments of the flows up to each cut."""

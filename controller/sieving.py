@@ -1,30 +1,42 @@
 """The least mean FCT over all thresholds: a shortest path, with a bound that holds for every threshold there is. Pure.
 
-T of `controller.bands` is a sum of K steps c(s, t) between states s = (beta_{j-1}, alpha_{j-1}) and t = (beta_j, alpha_j), t not
-below s in either coordinate, from (0, 0) to (infinity, infinity); with q = 1/(1 - sigma), u = V q / 2,
+T of `controller.bands` is a sum of K steps c(s, t) between states s = (beta_{j-1}, alpha_{j-1}) and t = (beta_j, alpha_j),
+t not below s in either coordinate, from (0, 0) to (infinity, infinity); with q = 1/(1 - sigma), u = V q / 2,
 
     c(s, t) = q(s) [ (N(t) - N(s)) u(t) + B(t) - B(s) ]
 
 Over a grid of cuts that is a shortest path of K steps, solved exactly by dynamic programming for all K at once. c is a scalar
 product of what depends on s and what depends on t, so that all steps are one matrix product.
 
-*Bound.* Let x_1..x_{K-1} be any thresholds. Round every coordinate to an end of its grid cell at random, up with the probability
-that keeps the mean load (for each cell one uniform number, so that the order is kept). The result X is a path on the grid. If
-E c(X_{j-1}, X_j) <= c(x_{j-1}, x_j) + eta for an eta that depends on the cells, then T(x) >= E sum (c - eta)(X_{j-1}, X_j), which is
-no less than the shortest path under the lengths c - max(eta over the cells at the two grid points). That path is the bound.
+*Bound.* Let x_1..x_{K-1} be any thresholds. Round every coordinate to an end of its grid cell at random, up with the
+probability that keeps the mean load, by one uniform number for each cell of each axis: so the order is kept, and the
+axes are independent.
+The result X is a path on the grid. If E c(X_{j-1}, X_j) sums to at most T(x) plus a sum of eta(cell of x_{j-1}, cell of x_j),
+then T(x) >= E sum (c - eta)(X_{j-1}, X_j), which is no less than the shortest path under c less the greatest eta of the cells
+at the two grid points. The length of that path is the bound.
 
-eta is of second order in the width of the cells. With f+ and f- the most that f's chord over a cell (against the load) is
-above and below f, f^ its greatest value in the cell and df its range, N, B, V and q rise in both coordinates, so that products
-of them have covariances of at most a quarter of their ranges' product, and of the right sign for q N and q B (Harris):
+eta is of second order in the width of the cells. N, B, V, q and u rise in both coordinates. With f^ and f_ the values of f at a
+cell's upper and lower corner, df = f^ - f_, and f+ and f- the most that f's chord over the cell (against the load) is above and
+below f; D = N(X_j) - N(X_{j-1}), D^ = N^(t) - N_(s), functions of s and of t as in c:
 
-    q+ = q^ (dq)^2 / (4 q_low q_high)                                                 Kantorovich, as E sigma is kept
-    u+ = (V+ q^ + V^ q+) / 2 + dV dq / 8
-    eta = q+ D u^ + q^ (N+(t) + N-(s)) u^ + q^ D u+ + (q^ dN du + D dq du + u^ dq dN(t) + (dN(t) + dN(s)) dq du) / 4
-        + q+ D' + q^ (B+(t) + B-(s)) + dq dB / 4          D = N^(t) - N_low(s), D' = B^(t) - B_low(s)
+    E q - q  <= q+ = dq^2 / (4 q_)                      q convex and E sigma = sigma (Kantorovich's inequality)
+    E u - u  <= u+ = (V+ q^ + V^ q+) / 2 + dV dq / 8
+    E q D u  =  Eq ED Eu + Eq cov(D, u) + ED cov(q, u) + Eu cov(q, D) + third central moment
 
-q of s, u, du, dN without argument of t. The ends (0, 0) and infinity are not rounded: there eta's terms are 0. f+ and f- come
-from a fine grid on which slopes df/dsigma are monotone in each interval, where a chord misses by at most a quarter of the
-slope's change times the interval's load.
+* cov(D, u) <= cov(N(t), u) <= sum over the axes of (dN du)/4, each along the axis; the rest of D has the right sign (Harris).
+* cov(q, D) <= 0 and cov(q, B(t) - B(s)) <= 0: rounding apart, only N(s) counts; in one cell with probabilities p <= p' to be
+  rounded up, cov(q, N(t)) = dq dN p (1 - p') <= dq dN p (1 - p) = cov(q, N(s)).
+* cov(q, u) <= dq du / 4, and the third moment is at most (dN(t) + dN(s)) dq du / 4.
+* Eq ED Eu exceeds its value at x by Eq Eu (E - 1)(N(t) - N(s)), and the rest by at most D^ (q+ u^ + q^ u+). Summed by parts
+  over the path the former is sum_j (E - 1) N(x_j) (A_j - A_{j+1}) with A_j = Eq_{j-1} Eu_j rising in j, so only N- counts,
+  with A_{j+1}.
+  The same for B, with Eq alone.
+
+    eta = q+ D^ u^ + q^ N-(s) u^ + q^ D^ u+ + q^ sum(dN du)/4 + D^ dq du / 4 + (dN(t) + dN(s)) dq du / 4
+        + q+ (B^(t) - B_(s)) + q^ B-(s)
+
+The ends (0, 0) and infinity are not rounded: their terms are 0. f+ and f- come from a fine grid on which the slope df/dsigma is
+monotone in each interval, where a chord misses by at most a quarter of the slope's change times the interval's load.
 """
 
 from __future__ import annotations
@@ -112,11 +124,12 @@ def _fine_cuts(sizes: FlowSizes) -> Floats:
 
 
 def _coarse(load_1: float, cut: Floats, rows: Floats, sizes: FlowSizes, nodes: int) -> NDArray[np.intp]:
-    """A choice of fine cuts that are even in flows, in bytes, in -log(1 - sigma) and in log V together."""
+    """A choice of fine cuts: the distribution's own points if they are few, and others, even in flows, bytes, -log(1 - sigma)
+    and log V together. Any choice is right; with these weights the bound was closest."""
     n, b, v, load = rows
     measure = np.zeros(len(n))
-    for f in (n, b, -np.log(1 - load_1 - load), np.log(v + v[-1] * 1e-6)):
-        measure += (f - f[0]) / (f[-1] - f[0])
+    for weight, f in ((1, n), (2, b), (3, -np.log(1 - load_1 - load)), (1, np.log(v + v[-1] * 1e-3))):
+        measure += weight * (f - f[0]) / (f[-1] - f[0])
     ends = np.array([0, len(n) - 1])
     knees = np.union1d(ends, np.searchsorted(cut, sizes.sizes))
     if len(knees) > nodes // 2:

@@ -18,7 +18,7 @@ MIN_GAIN = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """Thresholds, their mean FCT and a lower bound for all thresholds, both in bytes of the link's time (8 bits / rate each)."""
+    """Thresholds, their mean FCT and a lower bound for all thresholds, both in bytes of the link's time (times 8/rate)."""
 
     thresholds: Thresholds
     value: float

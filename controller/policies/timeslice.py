@@ -8,8 +8,10 @@ A pair is feasible when on every link the reserved rates of alpha_ij and its own
 was never served before all others; then the pair of the node served less recently; then the one known longer). Whoever fits
 is granted one slice. Only pairs that wait *for what ended* are tried: a pair that does not fit is parked at one resource
 that is full for it (a link, or its busy node), and can't fit before that resource has room. So the work of an event does
-not grow with the number of nodes that wait at a full link; and as nobody is tried twice in one selection, and every selection is
-for a later end, `plan` ends.
+not grow with the number of nodes that wait at a full link.
+
+*Convergence.* In one selection nobody is tried twice, and every selection of a `plan` is for a later end, of which there are
+finitely many before the horizon.
 
 *Rate.* A slot reserves min(node's rate, least capacity of its path): a node faster than its bottleneck takes all of the
 bottleneck, and is never starved. With `minimum_fraction` below 1 (the hybrid policy) a pair fits as soon as that fraction of
@@ -35,7 +37,8 @@ unless the room is held by a slot booked ahead for a pair that was passed over (
 *No starvation.* Greedy packing can starve a pair that needs two links which are never free together, or more than a link
 has ever free at once. When something booked on a resource ends and the oldest pair that is parked there does not get a slot,
 it was *passed over*; at the `patience`-th time it is booked ahead, at the earliest time at which it fits beside all that is
-booked. Others are granted only what fits beside that. The bound: let a pair X wait while at most N other pairs are wanted.
+booked. Others are granted only what fits beside that. The bound: let a pair X wait while N other pairs, all in all, are wanted
+(one whose node left and came back counts again), and the fabric stays as it is.
 1. A *turn* is an end of something booked on the resource at which X is parked (it is full for X, so there is one). Those
    parked there are tried in their order while there is room, so if anybody gets a slot before X is tried it is the oldest,
    or the oldest is passed over. Say Z is the oldest: X, or older than X. If Z gets a slot and is not X, it is younger than X

@@ -7,6 +7,7 @@ evenly over that unit.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 from controller.flow_sizes import FlowSizes
@@ -46,7 +47,7 @@ def parse(text: str, source: str) -> FlowSizes:
                 points.append((size, probability))
         except ValueError:
             raise ValueError(f"{source}, line {number}: write a size and a probability, or `unit BYTES`") from None
-    jumps = {size for (size, _), (after, _) in zip(points, points[1:], strict=False) if size == after}
+    jumps = {size for (size, _), (after, _) in pairwise(points) if size == after}
     spread = []
     for at, (size, probability) in enumerate(points):
         lower = size in jumps and at + 1 < len(points) and points[at + 1][0] == size

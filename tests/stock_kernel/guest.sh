@@ -1,6 +1,6 @@
 #!/bin/sh
 # guest.sh BUILT RESULTS PYTEST-ARGUMENT...   Runs in the guest, as root.
-# /dev/vda has Python, pytest and Baton (through the 9p root `import pytest` alone takes a minute). BUILT keeps what eBPF
+# /dev/vda has Python, pytest, tools and Baton (through the 9p root `import pytest` alone takes a minute). BUILT keeps what eBPF
 # programs were compiled; in RESULTS, a directory of the machine outside, it leaves a log and, last, the exit status.
 set -eu
 BUILT=$1 RESULTS=$2
@@ -18,6 +18,7 @@ mount --bind "$BUILT" /run/disk/baton/agents/bpf/build
 ip link set lo up
 cd /run/disk/baton
 echo "ready after $(cut -d' ' -f1 /proc/uptime) s"
+export PATH=/run/disk/bin:$PATH LD_LIBRARY_PATH=/run/disk/lib
 status=0
 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=/run/disk/site:/run/disk/baton python3.11 -S -m pytest \
     -p no:cacheprovider "$@" || status=$?

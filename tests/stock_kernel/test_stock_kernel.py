@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from agents import kernel
 from agents.kernel import Feature, chosen_gate, probe
 
 MODULES = {
@@ -21,9 +24,24 @@ MODULES = {
 }
 
 
+QDISCS = {
+    "plug": ("limit", "65536"),
+    "prio": ("bands", "3"),
+    "red": ("limit", "200000", "avpkt", "1000", "bandwidth", "100mbit", "ecn"),
+    "netem": ("loss", "1%"),
+    "fq": (),
+    "fq_codel": (),
+}
+
+
 @pytest.fixture(scope="module")
 def features() -> dict[tuple[str, str], Feature]:
-    return {(feature.kind, feature.name): feature for feature in probe()}
+    with pytest.MonkeyPatch.context() as patch:
+        # Without KVM everything is slow, and clang too slow to ask after.
+        patch.setattr(kernel, "TRIAL_SECONDS", 30.0)
+        find = shutil.which
+        patch.setattr("agents.kernel.shutil.which", lambda name: None if name == "clang" else find(name))
+        return {(feature.kind, feature.name): feature for feature in probe()}
 
 
 @pytest.mark.parametrize(("row", "module"), MODULES.items(), ids=MODULES.values())
@@ -34,6 +52,15 @@ def test_the_row_is_present_and_its_module_is_loaded(
     loaded = {line.split()[0] for line in Path("/proc/modules").read_text().splitlines()}
     assert module in loaded
     assert subprocess.run(("modprobe", "--dry-run", module), check=False).returncode == 0
+
+
+@pytest.mark.parametrize("kind", QDISCS)
+def test_tc_shows_the_qdisc_it_was_told_to_add(kind: str) -> None:
+    batch = f"qdisc add dev lo root {kind} {' '.join(QDISCS[kind])}\nqdisc show dev lo\n"
+    done = subprocess.run(
+        ("unshare", "--net", "tc", "-j", "-batch", "-"), input=batch, capture_output=True, text=True, check=True
+    )
+    assert [row["kind"] for row in json.loads(done.stdout)] == [kind]
 
 
 def test_either_gate_may_be_wished_for(features: dict[tuple[str, str], Feature]) -> None:
