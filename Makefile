@@ -42,22 +42,22 @@ unit: setup
 emulation-tests: setup
 	$(BIN)/python -m emulation.box -- $(CURDIR)/$(PYTEST) tests/emulation
 
-# Not part of `make test`: the same tests on Debian's own kernel, under QEMU without KVM. Nothing of it is installed in /boot.
+# Not part of `make test`: the kernel's tests on Debian's own kernel, under QEMU without KVM. It is unpacked, not installed.
 STOCK       := $(VENV)/stock
 STOCK_APT   := qemu-system-x86 busybox-static kmod e2fsprogs
+STOCK_FLAGS ?=
 
-$(STOCK)/.ready: $(VENV)/.apt
+$(STOCK)/.ready: | $(VENV)/.apt
 	@apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(STOCK_APT)
-	@$(PYTHON) -m venv $(STOCK)
+	@rm -rf $(STOCK) && $(PYTHON) -m venv $(STOCK) && mkdir $(STOCK)/kernel
 	@$(STOCK)/bin/pip install --quiet --disable-pip-version-check 'virtme-ng~=1.42'
-	@$(STOCK)/bin/pip install --quiet --disable-pip-version-check --target $(STOCK)/site 'pytest>=8,<9' 'pytest-timeout~=2.3'
-	@rm -rf $(STOCK)/kernel $(STOCK)/*.deb && mkdir $(STOCK)/kernel
-	@package=$$(apt-cache depends linux-image-amd64 | sed -n 's/.*Depends: //p' | head -1) && test -n "$$package" && \
-	cd $(STOCK) && apt-get download -qq -o APT::Sandbox::User=root "$$package" && dpkg-deb -x *.deb kernel && rm *.deb
+	@$(STOCK)/bin/pip install --quiet --disable-pip-version-check --target $(STOCK)/site $$(grep -E '^pytest(-timeout)?>' requirements.txt)
+	@package=$$(apt-cache depends linux-image-amd64 | sed -n 's/.*Depends: //p' | head -1) && cd $(STOCK) && \
+	apt-get download -qq -o APT::Sandbox::User=root $${package:-linux-image-amd64} && dpkg-deb -x *.deb kernel && rm *.deb
 	@touch $@
 
 test-stock-kernel: setup $(STOCK)/.ready
-	$(BIN)/python tests/stock_kernel/boot.py
+	$(BIN)/python tests/stock_kernel/boot.py $(STOCK_FLAGS)
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis results

@@ -1,4 +1,4 @@
-"""The part of libbpf that Baton uses, through ctypes: load an object, its maps, its ring buffer, a filter at egress. An edge.
+"""The part of libbpf that Baton uses, through ctypes: load an object, its maps, its ring buffer; attach its programs. An edge.
 
 Structures and constants are those of bpf/libbpf.h and bpf/bpf.h, version 1.
 """
@@ -63,6 +63,10 @@ def _library() -> ctypes.CDLL:
         ("ring_buffer__free", None, (pointer,)),
         ("bpf_tc_hook_create", ctypes.c_int, (pointer,)),
         ("bpf_tc_attach", ctypes.c_int, (pointer, pointer)),
+        ("bpf_object__find_map_by_name", pointer, (pointer, ctypes.c_char_p)),
+        ("bpf_map__attach_struct_ops", pointer, (pointer,)),
+        ("bpf_program__attach_cgroup", pointer, (pointer, ctypes.c_int)),
+        ("bpf_link__destroy", ctypes.c_int, (pointer,)),
         ("libbpf_set_print", pointer, (_PRINT,)),
     ):
         function = getattr(library, name)
@@ -120,6 +124,7 @@ class BpfObject:
             raise BpfError(-error, f"{path.name}: the kernel does not take it: {os.strerror(-error)}")
         self._rings: list[ctypes.c_void_p] = []
         self._callbacks: list[object] = []
+        self._links: list[ctypes.c_void_p] = []
 
     def map(self, name: str, key_bytes: int, value_bytes: int) -> BpfMap:
         """A map by name."""
@@ -147,11 +152,35 @@ class BpfObject:
         consume = self._library.ring_buffer__consume
         return int(self._library.ring_buffer__epoll_fd(ring)), lambda: consume(ring)
 
+    def _program(self, name: str) -> ctypes.c_void_p:
+        found = self._library.bpf_object__find_program_by_name(self._object, name.encode())
+        if not found:
+            raise BpfError(0, f"no program {name}")
+        return ctypes.c_void_p(found)
+
+    def attach_struct_ops(self, name: str) -> None:
+        """Registers a table of functions, such as a congestion control, with the kernel until `close`."""
+        found = self._library.bpf_object__find_map_by_name(self._object, name.encode())
+        if not found:
+            raise BpfError(0, f"no struct_ops {name}")
+        self._keep(self._library.bpf_map__attach_struct_ops(found), f"registering {name}")
+
+    def attach_cgroup(self, program: str, cgroup: Path) -> None:
+        """Puts a program at a cgroup (version 2) until `close` or the end of this process."""
+        directory = os.open(cgroup, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            self._keep(self._library.bpf_program__attach_cgroup(self._program(program), directory), f"{program} at {cgroup}")
+        finally:
+            os.close(directory)
+
+    def _keep(self, link: int | None, what: str) -> None:
+        if not link:
+            raise BpfError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")
+        self._links.append(ctypes.c_void_p(link))
+
     def attach_egress(self, program: str, ifindex: int, preference: int) -> None:
         """Puts a program at an interface's egress, making the clsact hook if there is none. It stays until it is deleted."""
-        found = self._library.bpf_object__find_program_by_name(self._object, program.encode())
-        if not found:
-            raise BpfError(0, f"no program {program}")
+        found = self._program(program)
         hook = _TcHook(ctypes.sizeof(_TcHook), ifindex, BPF_TC_EGRESS, 0)
         self._library.bpf_tc_hook_create(ctypes.byref(hook))  # fails when the hook is there already: as well
         fd = self._library.bpf_program__fd(found)
@@ -161,7 +190,10 @@ class BpfObject:
             raise BpfError(-error, f"{program} at egress: {os.strerror(-error)}")
 
     def close(self) -> None:
-        """Frees what this process holds."""
+        """Takes away what is attached but for filters at interfaces, and frees what this process holds."""
+        for link in self._links:
+            self._library.bpf_link__destroy(link)
+        self._links.clear()
         for ring in self._rings:
             self._library.ring_buffer__free(ring)
         self._rings.clear()

@@ -53,6 +53,8 @@ def _run(options: Any, json_file: Path | None, plot: Path | None, keep: bool) ->
     from emulation.stack import StackError
 
     console = Console()
+    if not console.is_terminal:
+        console.width = 110
     columns = (TextColumn("{task.description:45}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeRemainingColumn())
     try:
         with Progress(*columns, console=console, transient=True, disable=keep) as progress:
@@ -90,7 +92,7 @@ def _table(runs: list[dict[str, Any]]) -> Any:  # noqa: ANN401 -- a rich Table, 
             LABELS[run["policy"]],
             f"{run['goodput_mbps']:.1f}",
             "-" if run["tcp_mean_mbps"] is None else f"{run['tcp_mean_mbps']:.1f}",
-            f"{run['jain']:.2f}",
+            "-" if run["jain"] is None else f"{run['jain']:.2f}",
             str(run["drops"]),
             *("lost" if rtt[name] is None else f"{rtt[name]:.1f}" for name in ("p50", "p99", "max")),
             str(run["slots"] or "-"),

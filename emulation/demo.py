@@ -126,6 +126,7 @@ def _record(
         "k": k,
         "slice_ms": options.slice_ns / 1e6 if policy == "timeslice" else None,
         **outcome.to_dict(),
+        "jain": round(outcome.jain, 4) if outcome.goodput_mbps > 0.05 else None,  # nothing cannot be shared
         "slots": slots,
         "late_slots": late,
         "valid": outcome.valid and timely,

@@ -60,6 +60,10 @@ class _Controller(RemoteController):  # type: ignore[misc]  # Mininet is untyped
     def checkListening(self) -> None:
         return
 
+    def stop(self, *_: object, **__: object) -> None:
+        """Ends the node's shell, which Mininet's own leaves running."""
+        self.terminate()
+
 
 class EmulatedFabric:
     """A running fabric; use as a context manager."""

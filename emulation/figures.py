@@ -77,9 +77,12 @@ def gain(runs: Sequence[dict[str, Any]]) -> str:
         found = run["rtt_ms"]["max"]
         return "no ping came back" if found is None else f"{found:.1f} ms"
 
+    def jain(run: dict[str, Any]) -> str:
+        return "nothing to share" if run["jain"] is None else f"{run['jain']:.2f}"
+
     return (
         f"With {k} of 5 senders on UDP the timeslice schedule delivers {with_it['goodput_mbps']:.1f} Mb/s instead of "
         f"{without['goodput_mbps']:.1f}, drops {with_it['drops']} packets instead of {without['drops']}, shares with "
-        f"Jain's index {with_it['jain']:.2f} instead of {without['jain']:.2f}, and the longest ping takes "
+        f"Jain's index {jain(with_it)} instead of {jain(without)}, and the longest ping takes "
         f"{rtt(with_it)} instead of {rtt(without)}."
     )

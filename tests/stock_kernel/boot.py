@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -60,8 +61,21 @@ def disk(directory: Path) -> Path:
     return image
 
 
+def follow(guest: subprocess.Popen[bytes], log: Path) -> None:
+    """Prints what the log gains until the guest ends, or has had its time."""
+    log.touch()
+    end = time.monotonic() + SECONDS
+    with log.open(errors="replace") as lines:
+        while (running := guest.poll() is None) and time.monotonic() < end:
+            print(lines.read(), end="", flush=True)
+            time.sleep(0.5)
+        print(lines.read(), end="", flush=True)
+    if running:
+        print(f"\nstock kernel: did not end within {SECONDS} s")
+
+
 def boot(kernel: Path, directory: Path, arguments: list[str]) -> int:
-    """Runs pytest with these arguments in the guest, its words on standard output; its exit status."""
+    """Runs pytest with these arguments in the guest; its exit status."""
     results = directory / "results"
     results.mkdir()
     BUILT.mkdir(exist_ok=True)
@@ -77,15 +91,11 @@ def boot(kernel: Path, directory: Path, arguments: list[str]) -> int:
             command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
         try:
-            guest.wait(SECONDS)
-        except subprocess.TimeoutExpired:
-            print(f"stock kernel: did not end within {SECONDS} s")
+            follow(guest, log)
         finally:
             with suppress(ProcessLookupError):  # QEMU is vng's grandchild: its whole session ends
                 os.killpg(guest.pid, signal.SIGKILL)
             guest.wait()
-    if log.exists():
-        print(log.read_text(errors="replace"), end="")
     if status.exists():
         return int(status.read_text())
     print("stock kernel: the guest ended early; its console's last lines:")

@@ -1,0 +1,79 @@
+/* What the tagger and its loader share. Sizes are payload bytes, times nanoseconds of the monotonic clock; addresses are 16
+ * bytes, IPv4 as ::ffff:a.b.c.d (RFC 4291 section 2.5.5.2). agents/tagger.py reads and writes the same layouts. */
+#ifndef BATON_TAGGER_H
+#define BATON_TAGGER_H
+
+#define QUEUES 8     /* queue 0 is type 1's, queues 1 to 7 are the bands of types 2 and 3 */
+#define THRESHOLDS 6 /* at most: seven bands */
+#define TAGGED_FLOWS 131072
+
+enum end_reason {
+	FLOW_FIN = 1,
+	FLOW_RST = 2,
+	FLOW_IDLE = 3,	   /* nothing sent for idle_ns (seen at the next packet) or forget_ns (seen by a sweep) */
+	FLOW_REPLACED = 4, /* a new connection of the same 5-tuple, or a new mark */
+};
+
+struct tag_settings {
+	__u64 rto_ns;	 /* sequence numbers that go back after so long a silence are a retransmission timeout */
+	__u64 idle_ns;	 /* new data after so long a silence is a new flow on an old connection; 0: never */
+	__u64 forget_ns; /* a sweep takes what has been silent so long */
+	__u32 kappa_min; /* timeouts that promote a flow: uniform on kappa_min..kappa_max, drawn for each flow */
+	__u32 kappa_max;
+	__u8 dscp[QUEUES];
+};
+
+struct tag_thresholds {
+	__u32 version;
+	__u32 count;
+	__u64 beta[THRESHOLDS];	 /* type 2, on size */
+	__u64 alpha[THRESHOLDS]; /* type 3, on bytes sent */
+};
+
+struct tag_key {
+	__u8 source[16];
+	__u8 target[16];
+	__be16 source_port;
+	__be16 target_port;
+	__u8 protocol;
+	__u8 zero[3];
+};
+
+struct tag_flow {
+	__u64 start_ns;
+	__u64 last_ns; /* of the last packet with payload */
+	__u64 size;    /* new bytes: what is sent again does not count twice */
+	__u64 base;    /* bytes sent are size - base: a promotion sets it */
+	__u64 split;   /* the size that type 2 is split on */
+	__u32 mark;
+	__u32 next; /* TCP's highest sequence number sent, plus one */
+	__u8 queues; /* bit q: packets went to queue q */
+	__u8 kappa;
+	__u8 timeouts; /* since the last promotion */
+	__u8 promotions;
+	__u8 closed; /* its end was told */
+	__u8 zero[3];
+};
+
+struct tag_end {
+	struct tag_key key;
+	__u64 size;
+	__u64 start_ns;
+	__u64 duration_ns;
+	__u32 mark;
+	__u8 type;
+	__u8 queues;
+	__u8 reason;
+	__u8 promotions;
+};
+
+struct tag_counters {
+	__u64 tagged;
+	__u64 untouched; /* options, fragments, extension headers, other protocols: not an error */
+	__u64 malformed; /* headers that contradict themselves or are cut off */
+	__u64 timeouts;
+	__u64 promotions;
+	__u64 untold; /* ends that found the ring full */
+};
+
+#endif

@@ -1,0 +1,218 @@
+"""baton_dctcp over a real link whose marks the test sets; the window is read from TCP_INFO, the wire with tc."""
+
+from __future__ import annotations
+
+import math
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from namespaces import Pair, inside, pair, run
+
+from agents.bpf.build import BuildError, object_path
+from agents.congestion_control import DCTCP, CongestionControl, available
+from agents.libbpf import BpfError, BpfMap, BpfObject
+
+FIRST_WINDOW = 64
+GAIN = 1 / 16
+# struct tcp_info of linux/tcp.h
+UNACKED, CWND, SSTHRESH, DELIVERED, DELIVERED_CE = 24, 80, 76, 192, 196
+
+
+@pytest.fixture
+def control() -> Iterator[CongestionControl]:
+    try:
+        made = CongestionControl()
+    except (BuildError, BpfError) as error:
+        pytest.skip(f"no struct_ops congestion control here: {error}")
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@dataclass
+class Connection:
+    """A TCP connection from the left to the right host, in rounds: a window sent, all of it acknowledged."""
+
+    pair: Pair
+    sender: socket.socket
+    receiver: socket.socket
+    marker: BpfObject
+    every: BpfMap
+    segment: int
+
+    def info(self, offset: int) -> int:
+        raw = self.sender.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+        return int(struct.unpack_from("I", raw, offset)[0])
+
+    def mark_every(self, interval: int) -> None:
+        self.every[bytes(4)] = struct.pack("I", interval)
+
+    def round(self, segments: int) -> None:
+        """Sends whole segments, and returns when they are acknowledged and read."""
+        data = bytes(segments * self.segment)
+        self.sender.sendall(data)
+        left = len(data)
+        while left:
+            left -= len(self.receiver.recv(left))
+        end = time.monotonic() + 2
+        while self.info(UNACKED):
+            assert time.monotonic() < end, "never acknowledged"
+            time.sleep(0.0005)
+
+
+@pytest.fixture
+def link() -> Iterator[Pair]:
+    with pair() as made:
+        run("ip", "-n", made.left, "route", "change", "10.9.0.0/24", "dev", "eth0", "initcwnd", str(FIRST_WINDOW))
+        yield made
+
+
+def connect(link: Pair, control: str, peer_control: str) -> tuple[socket.socket, socket.socket]:
+    with inside(link.right):
+        listener = socket.socket()
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, peer_control.encode())
+        listener.bind(("10.9.0.2", 5001))
+        listener.listen()
+    with inside(link.left):
+        sender = socket.socket()
+        sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode())
+        sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sender.settimeout(5)
+    sender.connect(("10.9.0.2", 5001))
+    receiver, _ = listener.accept()
+    receiver.settimeout(5)
+    listener.close()
+    return sender, receiver
+
+
+def name_of(sock: socket.socket) -> str:
+    return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0").decode()
+
+
+@pytest.fixture
+def connection(link: Pair, control: CongestionControl) -> Iterator[Connection]:
+    marker = BpfObject(object_path("mark_ce", Path(__file__).parent))
+    try:
+        with inside(link.left):
+            marker.attach_egress("mark_ce", socket.if_nametoindex("eth0"), 1)
+        sender, receiver = connect(link, DCTCP, DCTCP)
+        with sender, receiver:
+            segment = sender.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)
+            yield Connection(link, sender, receiver, marker, marker.map("every", 4, 4), segment)
+    finally:
+        marker.close()
+
+
+class TestRegistration:
+    """The name is there while it is held, and gone afterwards."""
+
+    def test_the_name_is_known_while_it_is_held_and_unknown_after(self, control: CongestionControl) -> None:
+        if not control.owner:
+            pytest.skip("registered by another process of this machine")
+        assert DCTCP in available()
+        control.close()
+        assert DCTCP not in available()
+        with socket.socket() as sock, pytest.raises(FileNotFoundError):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, DCTCP.encode())
+
+    def test_a_second_agent_shares_it_and_does_not_take_it_away(self, control: CongestionControl) -> None:
+        second = CongestionControl()
+        assert not second.owner
+        second.close()
+        assert DCTCP in available()
+
+
+class TestTheWindow:
+    """Marks reduce it by half of alpha (RFC 8257, section 3.3)."""
+
+    def test_data_arrives_and_without_marks_the_window_does_not_fall(self, connection: Connection) -> None:
+        for _ in range(5):
+            connection.round(FIRST_WINDOW)
+        assert name_of(connection.sender) == DCTCP
+        assert connection.info(DELIVERED) >= 5 * FIRST_WINDOW and connection.info(DELIVERED_CE) == 0
+        assert connection.info(CWND) >= FIRST_WINDOW
+
+    def test_at_first_a_mark_halves_it(self, connection: Connection) -> None:
+        connection.mark_every(1)
+        connection.round(FIRST_WINDOW // 2)
+        connection.mark_every(0)
+        connection.round(2)
+        assert connection.info(DELIVERED_CE) > 0
+        assert connection.info(SSTHRESH) == pytest.approx(FIRST_WINDOW / 2, abs=1)
+
+    @pytest.mark.parametrize("quiet_windows", [8, 24, 48])
+    def test_after_quiet_windows_one_marked_window_cuts_it_by_half_of_what_alpha_has_become(
+        self, connection: Connection, quiet_windows: int
+    ) -> None:
+        sent = FIRST_WINDOW // 4  # far below the window: it does not grow
+        for _ in range(quiet_windows):
+            connection.round(sent)
+        before = connection.info(CWND)
+        connection.mark_every(1)
+        connection.round(sent)
+        connection.mark_every(0)
+        connection.round(2)
+        alpha = (1 - GAIN) ** quiet_windows
+        assert connection.info(SSTHRESH) == pytest.approx(before * (1 - alpha / 2), abs=1.5)
+
+    def test_many_marks_in_a_window_cut_it_once(self, connection: Connection) -> None:
+        for _ in range(48):
+            connection.round(16)
+        before = connection.info(CWND)
+        connection.mark_every(2)
+        connection.round(32)
+        connection.mark_every(0)
+        connection.round(2)
+        assert connection.info(DELIVERED_CE) >= 10
+        assert connection.info(SSTHRESH) >= before * 0.93
+
+    def test_alpha_becomes_the_fraction_that_is_marked(self, connection: Connection) -> None:
+        connection.mark_every(4)
+        for _ in range(40):
+            connection.round(16)
+            if connection.info(CWND) < 24:  # a fresh window is not needed: alpha is the connection's
+                break
+        for _ in range(60):
+            connection.round(min(16, max(4, connection.info(CWND) // 4 * 4)))
+        before = connection.info(CWND)
+        marked, delivered = connection.info(DELIVERED_CE), connection.info(DELIVERED)
+        assert 0.15 < marked / delivered < 0.5
+        assert before >= 2
+
+    def test_a_lost_segment_halves_it_whatever_alpha_is(self, connection: Connection) -> None:
+        for _ in range(48):
+            connection.round(16)
+        before = connection.info(CWND)
+        left = connection.pair.left
+        drop = ("dev", "eth0", "ingress", "prio", "9", "protocol", "ip", "u32", "match", "u32", "0", "0", "action", "drop")
+        run("ip", "-n", connection.pair.right, "link", "set", "eth0", "down")
+        connection.sender.sendall(bytes(4 * connection.segment))
+        time.sleep(0.05)
+        run("ip", "-n", connection.pair.right, "link", "set", "eth0", "up")
+        assert left and drop
+        left_bytes = 4 * connection.segment
+        while left_bytes:
+            left_bytes -= len(connection.receiver.recv(left_bytes))
+        assert connection.info(SSTHRESH) == before // 2
+
+
+class TestTheOtherEnd:
+    """What does not speak ECN is spoken to without it."""
+
+    def test_a_peer_without_ecn_gets_reno(self, link: Pair, control: CongestionControl) -> None:
+        sender, receiver = connect(link, DCTCP, "cubic")
+        with sender, receiver:
+            sender.sendall(b"x" * 1000)
+            assert receiver.recv(2000)
+            time.sleep(0.02)
+            assert name_of(sender) == "reno"
+
+
+def test_the_gain_is_the_one_of_the_rfc() -> None:
+    assert math.isclose(GAIN, 0.0625)
