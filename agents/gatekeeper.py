@@ -120,14 +120,14 @@ class Gatekeeper:
             self._gates.open(destination)
         if released:
             self._gates.kick()
-        self._shut(added, now_ns)
+        self._shut(added)
 
     def obey(self, now_ns: int) -> None:
         """Membership begins, or the operator's override ends: regulated gates close."""
         if not self.obeying:
             self.obeying = self._fresh = True
             _keep(self.counters.obeyed_ns, now_ns)
-            self._shut(self.regulated, now_ns)
+            self._shut(self.regulated)
 
     def release(self) -> None:
         """Membership ends, the leader is silent or the operator says so: every gate opens, at once."""
@@ -144,16 +144,16 @@ class Gatekeeper:
     def created(self, destination: int, now_ns: int) -> None:
         """The queue of a destination was made just now; its gate is open."""
         if self.obeying and destination in self.regulated:
-            self._shut([destination], now_ns)
+            self._shut([destination])
 
     def rebuilt(self, now_ns: int) -> None:
         """The queues were made anew, with every gate open: regulated ones are shut again."""
         if self.obeying:
             for destination in self.regulated:
                 self._forget(destination)
-            self._shut(self.regulated, now_ns)
+            self._shut(self.regulated)
 
-    def _shut(self, destinations: Iterable[int], now_ns: int) -> None:
+    def _shut(self, destinations: Iterable[int]) -> None:
         found = False
         for destination in destinations:
             self._gates.close_gate(destination)
@@ -211,6 +211,10 @@ class Gatekeeper:
             if grant.destination not in self.regulated:
                 continue
             start_ns, end_ns = self._to_local(grant.start_ns), self._to_local(grant.end_ns)
+            current = self.table.open.get(grant.destination)
+            if current is not None and current.slot == grant.slot and not grant.bytes and not grant.rate_bps:
+                self._revoke(current)
+                continue
             slot = self.table.take(grant, start_ns, end_ns, received_ns)
             if slot is not None:
                 self._open(slot)
@@ -270,6 +274,14 @@ class Gatekeeper:
         _keep(counters.ahead_ns, slot.start_ns - slot.received_ns)
         if slot.start_ns <= slot.received_ns:
             _keep(counters.directive_to_gate_ns, opened_ns - slot.received_ns)
+
+    def _revoke(self, current: OpenSlot) -> None:
+        """Ends a slot that runs: its path is no longer free."""
+        destination = current.destination
+        del self.table.open[destination]
+        self._next_look_ns.pop(destination, None)
+        self._rates.pop(destination, None)
+        self._shut([destination])
 
     def _look(self, current: OpenSlot, now_ns: int) -> None:
         passed, backlog = self._gates.state(current.destination)

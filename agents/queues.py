@@ -102,12 +102,13 @@ class HostQueues:
         if (source, target) not in destination.flows:
             major = (INNER | node) << 16
             classid = major | destination.next_minor
-            self._netlink.batch(
-                [
-                    *self._inner_class(classid, major),
-                    qdiscs.flow_filter(self._index, major, destination.next_minor, source, target, classid),
-                ]
-            )
+            if self.gate == "tbf":
+                self._netlink.batch(
+                    [
+                        *self._inner_class(classid, major),
+                        qdiscs.flow_filter(self._index, major, destination.next_minor, source, target, classid),
+                    ]
+                )
             destination.flows[source, target] = destination.next_minor
             destination.next_minor += 1
         return made

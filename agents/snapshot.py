@@ -1,7 +1,7 @@
 """An interface's root qdisc as it was found: recorded in a file before the first change, put back at the end. An edge.
 
 A kernel default (handle 0) comes back by itself when ours is deleted. A classless qdisc that somebody set is put back from the
-kernel's own dump of its options. A classful one is refused: its classes and filters are somebody's work.
+kernel's own dump of its options. A classful one (and red) is refused: its classes and filters are somebody's work.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ CLASSIFIER_PREFERENCE = 47809
 """The preference of the classifier's filter, by which ours is told from others' at the same hook."""
 INGRESS, EGRESS = 0xFFFFFFF2, 0xFFFFFFF3
 ETH_P_ALL = 0x0300  # in network order
-CLASSFUL = frozenset({"atm", "cbq", "drr", "dsmark", "ets", "hfsc", "htb", "mqprio", "prio", "qfq", "taprio"})
+NOT_RESTORABLE = frozenset(
+    {"atm", "cbq", "drr", "dsmark", "ets", "hfsc", "htb", "mq", "mqprio", "multiq", "prio", "qfq", "red", "taprio"}
+)
+"""Classful qdiscs, and red, whose dump lacks the table that a new one needs."""
 
 
 class ForeignQdisc(Exception):
@@ -68,7 +71,7 @@ def take(netlink: Netlink, interface: str, *, take_over: bool) -> Snapshot:
     root = next((entry for entry in found if entry.parent == TC_H_ROOT), None)
     if root is None or root.handle == 0:
         return Snapshot(interface, "", 0, "", clsact, segments)
-    if root.kind in CLASSFUL:
+    if root.kind in NOT_RESTORABLE:
         if not take_over:
             raise ForeignQdisc(
                 f"interface {interface}: its root qdisc is {root.kind} {root.handle >> 16:x}:, which Baton did not make; "

@@ -62,6 +62,7 @@ SWEEP_NS = 20 * MILLISECOND
 STATUS_NS = 250 * MILLISECOND
 REGULATE_REPEATS_NS = (20 * MILLISECOND, 100 * MILLISECOND)
 REGULATE_REFRESH_NS = 1_000 * MILLISECOND
+CONGESTION_SETTINGS = ("mode", "contend_fraction", "release_fraction", "quiet_ns")
 LATE_PART = 4
 """A slot whose gate opened later after its start than this part of a slice counts as late."""
 
@@ -325,6 +326,8 @@ class Coordinator:
             return
         if settings == self.settings:
             return
+        if any(getattr(settings, name) != getattr(self.settings, name) for name in CONGESTION_SETTINGS):
+            self.congestion = Congestion.from_settings(settings)
         self.settings = settings
         log.info("policy: %s", settings.policy)
         self._apply_policy(now_ns)
@@ -332,9 +335,9 @@ class Coordinator:
     def _apply_policy(self, now_ns: int) -> None:
         """A fresh policy under the present settings, told all that is known."""
         self.policy = make_policy(self.settings)
-        self.congestion = Congestion.from_settings(self.settings)
         self._network_stale = True
         self._sweep(now_ns)
+        self.policy.set_regulated(self.regulated, now_ns=now_ns)
         for member in self.members.present():
             self.policy.backlog(member.node, member.backlog, now_ns=now_ns)
         self._plan(now_ns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import shutil
 import subprocess
@@ -12,6 +13,10 @@ import pytest
 
 from agents import kernel
 from agents.kernel import Feature, chosen_gate, probe
+
+pytestmark = pytest.mark.skipif(
+    "BATON_STOCK_KERNEL" not in os.environ, reason="needs Debian's own kernel: run `make test-stock-kernel`"
+)
 
 MODULES = {
     ("qdisc", "plug"): "sch_plug",

@@ -170,6 +170,17 @@ def test_a_revoked_slot_never_opens() -> None:
     assert bench.gates.at(16).passed == 0
 
 
+def test_a_revoked_slot_that_runs_is_shut_and_what_waits_is_reported() -> None:
+    bench = Bench(16)
+    bench.grant(16, 1, 0, 100 * MS, 0, 20_000_000)
+    bench.gates.at(16).queue = 7000
+    bench.gates.at(16).credit = 0
+    bench.grant(16, 1, 0, 100 * MS, 0)
+    assert bench.gates.at(16).credit == 0
+    assert bench.of(Backlog)[-1].entries == ((16, 7000),)
+    assert not bench.keeper.table.open
+
+
 def test_a_directive_received_after_its_lease_ended_is_void() -> None:
     bench = Bench(16)
     bench.gates.at(16).queue = 3000
