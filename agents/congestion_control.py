@@ -21,9 +21,7 @@ def available() -> frozenset[str]:
 
 
 class CongestionControl:
-    """baton_dctcp, there until `close` at the least. Connections that use it at the close keep it until they end.
-
-    """
+    """baton_dctcp, there until `close` at the least. Connections that use it at the close keep it until they end."""
 
     def __init__(self) -> None:
         """Registers it, unless it is registered.

@@ -127,14 +127,16 @@ class TaggerCounters:
     untold: int
 
 
-class _RunOptions(ctypes.Structure):
-    """struct bpf_test_run_opts of bpf/bpf.h, version 1."""
+class RunOptions(ctypes.Structure):
+    """struct bpf_test_run_opts of bpf/bpf.h, version 1: how a program is run by hand."""
 
     _fields_ = (
         ("sz", ctypes.c_size_t),
-        *((name, ctypes.c_void_p) for name in ("data_in", "data_out")),
+        ("data_in", ctypes.c_char_p),
+        ("data_out", ctypes.c_void_p),
         *((name, ctypes.c_uint32) for name in ("data_size_in", "data_size_out")),
-        *((name, ctypes.c_void_p) for name in ("ctx_in", "ctx_out")),
+        ("ctx_in", ctypes.c_char_p),
+        ("ctx_out", ctypes.c_void_p),
         *((name, ctypes.c_uint32) for name in ("ctx_size_in", "ctx_size_out", "retval")),
         ("repeat", ctypes.c_int),
         *((name, ctypes.c_uint32) for name in ("duration", "flags", "cpu", "batch_size")),
@@ -148,7 +150,7 @@ class _Programs(BpfObject):
         """Runs a program of type syscall once; what it returned. Raises BpfError."""
         found = self._library.bpf_object__find_program_by_name(self._object, program.encode())
         fd = self._library.bpf_program__fd(found)
-        options = _RunOptions(sz=ctypes.sizeof(_RunOptions))
+        options = RunOptions(sz=ctypes.sizeof(RunOptions))
         error = self._library.bpf_prog_test_run_opts(fd, ctypes.byref(options))
         if error:
             raise BpfError(-error, f"running {program}: {os.strerror(-error)}")

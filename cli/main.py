@@ -26,6 +26,7 @@ COMMANDS = {
     "coordinate": Entry("cli.override", "coordinate", "Let the policy decide again, after `baton free`."),
     "check": Entry("cli.check", "check", "Check a configuration or fabric file, offline."),
     "agent": Entry("cli.agent", "agent", "Run a host's agent on one interface."),
+    "mark": Entry("cli.mark", "mark", "Run a command whose flows have a known size or deadline."),
     "key": Entry("cli.key", "key", "Make the key that a fabric's hosts share."),
     "doctor": Entry("cli.doctor", "doctor", "Say what this machine offers, and what would be better."),
     "bench": Entry("cli.bench", "bench", "Measure, and print JSON."),

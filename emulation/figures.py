@@ -53,9 +53,10 @@ def demo_figure(runs: Sequence[dict[str, Any]], path: Path, *, rate_mbps: float,
         axis.spines[["top", "right"]].set_visible(False)
         if logarithmic:
             axis.set_yscale("symlog", linthresh=1)
-        axis.set_ylim(bottom=0)
+        highest = max((y for run in runs if (y := value(run, name)) is not None), default=1.0)
+        axis.set_ylim(bottom=0, top=max(1.0, highest) * (2 if logarithmic else 1.1))
     axes.flat[0].axhline(rate_mbps, color="grey", linewidth=0.8, linestyle=":")
-    axes.flat[0].legend(frameon=False, loc="lower left")
+    axes.flat[0].legend(frameon=False, loc="center right")
     figure.suptitle(caption, fontsize=11)
     if any(not run["valid"] for run in runs):
         figure.supxlabel("hollow: invalid run (the machine was saturated or slots came late)", fontsize=8)

@@ -1,0 +1,92 @@
+"""Runs a command whose sockets carry a flow mark: in a cgroup (version 2) of its own, with an eBPF program at it. An edge."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+
+from agents.bpf.build import object_path
+from agents.libbpf import BpfObject
+from protocol.flowmark import FlowMark
+
+
+class NoCgroup(OSError):
+    """There is no cgroup version 2 to work in; the text says what to do."""
+
+
+def own_cgroup() -> Path:
+    """The directory of this process's cgroup, version 2.
+
+    Raises:
+        NoCgroup: none is mounted.
+    """
+    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    roots = [Path(fields[1]) for fields in mounts if fields[2] == "cgroup2"]
+    if not roots:
+        raise NoCgroup(0, "no cgroup version 2 is mounted; mount -t cgroup2 none /sys/fs/cgroup/unified")
+    lines = Path("/proc/self/cgroup").read_text().splitlines()
+    inner = next((line[3:] for line in lines if line.startswith("0::")), "/")
+    here = roots[0] / inner.lstrip("/")
+    return here if here.is_dir() else roots[0]
+
+
+def run(command: Sequence[str], mark: FlowMark) -> int:
+    """Runs the command to its end; its exit status, or 128 and the signal's number.
+
+    The cgroup goes with the command; what the command left running is moved back to this process's cgroup first, and its
+    sockets keep their mark. SIGTERM and SIGHUP are passed on; SIGINT reaches the command by the terminal.
+
+    Raises:
+        NoCgroup, BuildError, BpfError: the mark cannot be set here.
+        OSError: the command cannot be started.
+    """
+    outside = own_cgroup()
+    program = BpfObject(object_path("mark"))
+    try:
+        program.map("mark", 4, 4)[bytes(4)] = mark.encode().to_bytes(4, sys.byteorder)
+        with _cgroup(outside) as inside:
+            program.attach_cgroup("set_mark", inside)
+            return _run(command, inside)
+    finally:
+        program.close()
+
+
+@contextmanager
+def _cgroup(outside: Path) -> Iterator[Path]:
+    inside = outside / f"baton-mark-{os.getpid()}"
+    inside.mkdir(exist_ok=True)
+    try:
+        yield inside
+    finally:
+        for pid in (inside / "cgroup.procs").read_text().split():
+            with suppress(ProcessLookupError):
+                (outside / "cgroup.procs").write_text(pid)
+        inside.rmdir()
+
+
+def _run(command: Sequence[str], inside: Path) -> int:
+    procs = inside / "cgroup.procs"
+
+    def enter() -> None:
+        procs.write_text("0")
+
+    # preexec_fn: the command must be inside before its first socket, and this process has a single thread.
+    child = subprocess.Popen(command, preexec_fn=enter)
+
+    def pass_on(number: int, _: FrameType | None) -> None:
+        child.send_signal(number)
+
+    before = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        status = child.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return status if status >= 0 else 128 - status
