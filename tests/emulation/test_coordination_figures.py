@@ -21,10 +21,11 @@ def test_permission_comes_within_milliseconds() -> None:
 
 
 def test_a_killed_coordinator_frees_every_host_and_its_successor_coordinates_them() -> None:
-    found = failure.run(duration_s=8)
+    found = failure.run(duration_s=12)
     print(found)
     assert found["free_after_ms"] < 200
-    assert found["coordinated_again_after_ms"] < 6_000
+    assert found["coordinated_again_after_ms"] is not None
+    assert found["coordinated_again_after_ms"] < 10_000
     assert found["epochs"][1] > found["epochs"][0]
     assert found["agents_restarted"] == 0
 
