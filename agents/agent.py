@@ -56,6 +56,8 @@ log = logging.getLogger("baton.agent")
 VERSION = "0.1.0"
 REGISTER_RETRY_NS = 50_000_000
 ASK_AGAIN_NS = 20_000_000
+OPENING_NS = 3_000_000
+"""What waking up and opening every gate may take: begun so long before `fail_open` is over."""
 PING_NS = 200_000_000
 FIRST_PINGS = 16
 VERIFY_NS = 1_000_000_000
@@ -209,6 +211,7 @@ class Agent:
 
     def _new_leader(self, epoch: int, now_ns: int) -> None:
         log.info("leader with epoch %d heard", epoch)
+        self._nonce += 1
         self.clock.reset()
         self._pings = 0
         self._directory.clear()
@@ -228,7 +231,7 @@ class Agent:
         self._at(now_ns + REGISTER_RETRY_NS, self._register)
 
     def _announce(self) -> None:
-        self._nonce += 1
+        # The same nonce in every try: on a crowded fabric the answer to one may come after the next was sent.
         self._send(
             Register(
                 self.config.name,
@@ -266,7 +269,7 @@ class Agent:
             return
         first = message.node != self.node or self.lifecycle.state is not State.MEMBER
         self.node = message.node
-        self.fail_open_ns = message.fail_open_ns
+        self.fail_open_ns = max(message.fail_open_ns // 2, message.fail_open_ns - OPENING_NS)
         self.report_ns = message.report_ns
         self.keeper.hysteresis_ns = message.yield_hysteresis_ns
         self.flows.set_mice(message.mice_bytes, message.mice_rate_bps)
@@ -288,7 +291,7 @@ class Agent:
         self.lifecycle.on(Event.SILENCE)
         if member:
             self.keeper.release()
-            log.warning("nothing heard for %d ms: every gate is open", self.fail_open_ns // MILLISECOND)
+            log.warning("nothing heard from the leader: every gate is open")
 
     def _leave(self) -> None:
         self.lifecycle.on(Event.STOP)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import shutil
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -68,3 +69,15 @@ def with_owner(command: Sequence[str]) -> list[str]:
     """The command, run so that the kernel ends it when the thread that starts it dies (prctl(2),
     PR_SET_PDEATHSIG)."""
     return ["setpriv", "--pdeathsig", "TERM", "--", *command]
+
+
+def at_priority(priority: int | None) -> list[str]:
+    """The beginning of a command that runs at real-time `priority`; nothing for None, or where that is not allowed."""
+    if priority is None or shutil.which("chrt") is None:
+        return []
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    except OSError:
+        return []
+    return ["chrt", "-f", str(priority)]

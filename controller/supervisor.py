@@ -22,6 +22,7 @@ from pathlib import Path
 from controller import preflight, redis_server, runstate
 from controller.config import Config, ConfigError, load
 from controller.preflight import CannotStart
+from controller.processes import at_priority
 from controller.runstate import RunState
 from controller.services import Service, ServiceFailed, Services
 from controller.settings import CoordinatorSettings, OpenFlowSettings
@@ -179,7 +180,10 @@ class Supervisor:
         self._run(TREE, command, environment)
 
     def _run_coordinator(self, netns: str | None) -> None:
-        command = [sys.executable, "-m", "controller.coordinate", "--config", str(self._coordinator_file)]
+        assert self.config.coordinator is not None, "the caller looked"
+        # From its first instruction: a dead coordinator's flood leaves no processor to others.
+        command = [*at_priority(self.config.coordinator.realtime_priority), sys.executable]
+        command += ["-m", "controller.coordinate", "--config", str(self._coordinator_file)]
         self._run(COORDINATOR, command, {}, netns)
 
     def _wait(self, condition: Callable[[], bool], otherwise: str) -> None:
