@@ -56,7 +56,7 @@ log = logging.getLogger("baton.agent")
 VERSION = "0.1.0"
 REGISTER_RETRY_NS = 50_000_000
 ASK_AGAIN_NS = 20_000_000
-OPENING_NS = 3_000_000
+OPENING_NS = 5_000_000
 """What waking up and opening every gate may take: begun so long before `fail_open` is over."""
 PING_NS = 200_000_000
 FIRST_PINGS = 16

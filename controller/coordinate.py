@@ -16,7 +16,7 @@ from pathlib import Path
 
 from controller.jsonlines import JsonLines
 from controller.settings import CoordinatorSettings
-from protocol.realtime import become_realtime, begin_realtime
+from protocol.realtime import become_realtime
 
 log = logging.getLogger("baton.coordinator")
 
@@ -39,7 +39,6 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     settings = CoordinatorSettings.from_json(options.config.read_text())
-    begin_realtime(settings.realtime_priority)
     lines, courier = start_courier(settings.store)
     try:
         from controller.coordinator import Coordinator  # late: see the module's docstring

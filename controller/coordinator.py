@@ -63,6 +63,8 @@ STATUS_NS = 250 * MILLISECOND
 REGULATE_REPEATS_NS = (20 * MILLISECOND, 100 * MILLISECOND)
 REGULATE_REFRESH_NS = 1_000 * MILLISECOND
 CONGESTION_SETTINGS = ("mode", "contend_fraction", "release_fraction", "quiet_ns")
+GRACE_PART = 10
+"""The grace is at most this part of a slice: what is sent late waits in a buffer behind the next slot's frames."""
 LATE_PART = 4
 """A slot whose gate opened later after its start than this part of a slice counts as late."""
 
@@ -417,7 +419,7 @@ class Coordinator:
             grant = Grant(slot.destination, slot.slot, slot.start_ns, slot.end_ns, 0, 0)
             self.tallies.revoked(slot.slot)
         else:
-            end_ns = slot.end_ns + (0 if slot.rate_bps else self.settings.grace_ns)
+            end_ns = slot.end_ns + (0 if slot.rate_bps else min(self.settings.grace_ns, self.settings.slice_ns // GRACE_PART))
             grant = Grant(slot.destination, slot.slot, slot.start_ns, end_ns, slot.bytes, slot.rate_bps)
             member.slots += 1
             self.tallies.granted(slot.slot, slot.start_ns)

@@ -8,6 +8,7 @@ The coordinator and its courier speak JSON lines over a socket pair. Towards the
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import logging
 import os
@@ -37,6 +38,8 @@ class Courier:
     def run(self) -> None:
         """Serves until the coordinator is gone."""
         self._tell({"epoch": self._epoch()})
+        with contextlib.suppress(StoreUnavailable):  # it will be looked at again and again
+            self._look()
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))  # only the start was urgent
         threading.Thread(target=self._from_store, daemon=True).start()
         while (values := self._lines.read()) is not None:

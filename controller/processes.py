@@ -71,6 +71,11 @@ def with_owner(command: Sequence[str]) -> list[str]:
     return ["setpriv", "--pdeathsig", "TERM", "--", *command]
 
 
+STARTING_PRIORITY = 1
+"""Of a coordinator while it loads: before every ordinary program, after every agent on the same machine, which may have to
+open its gates just then. It raises itself once it can serve."""
+
+
 def at_priority(priority: int | None) -> list[str]:
     """The beginning of a command that runs at real-time `priority`; nothing for None, or where that is not allowed."""
     if priority is None or shutil.which("chrt") is None:

@@ -41,8 +41,8 @@ class CoordinatorSettings:
     slice_ns: int = 2 * MILLISECOND
     lead_ns: int = 1_500 * MICROSECOND
     grace_ns: int = 1 * MILLISECOND
-    """How long after the end of its slot unspent credit is still good."""
-    headroom: float = 0.98
+    """How long after the end of its slot unspent credit is still good, but at most a tenth of the slice."""
+    headroom: float = 0.975
     minimum_active_ns: int = 1 * MILLISECOND
     yield_hysteresis_ns: int = 300 * MICROSECOND
     heartbeat_ns: int = 10 * MILLISECOND

@@ -22,7 +22,7 @@ from pathlib import Path
 from controller import preflight, redis_server, runstate
 from controller.config import Config, ConfigError, load
 from controller.preflight import CannotStart
-from controller.processes import at_priority
+from controller.processes import STARTING_PRIORITY, at_priority
 from controller.runstate import RunState
 from controller.services import Service, ServiceFailed, Services
 from controller.settings import CoordinatorSettings, OpenFlowSettings
@@ -182,7 +182,7 @@ class Supervisor:
     def _run_coordinator(self, netns: str | None) -> None:
         assert self.config.coordinator is not None, "the caller looked"
         # From its first instruction: a dead coordinator's flood leaves no processor to others.
-        command = [*at_priority(self.config.coordinator.realtime_priority), sys.executable]
+        command = [*at_priority(STARTING_PRIORITY if self.config.coordinator.realtime_priority else None), sys.executable]
         command += ["-m", "controller.coordinate", "--config", str(self._coordinator_file)]
         self._run(COORDINATOR, command, {}, netns)
 

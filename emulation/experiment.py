@@ -19,13 +19,13 @@ from typing import Any, Literal
 from emulation import workloads
 from emulation.fabric import EmulatedFabric, EmulationError
 from emulation.fidelity import CpuTimes, Fidelity
-from emulation.measure import Pings, jain, parse_ping, rate_mbps
+from emulation.measure import Pings, jain, rate_mbps
 from emulation.ports import Occupancy, OccupancySampler, PortCounters
+from emulation.wakeful import wakeful
 from topology.fabric import DirectedLink
 
 FIRST_PORT = 5001
 START_NS = 600_000_000  # for every program to be up and every connection made
-PING_INTERVAL_S = 0.01
 END_TIMEOUT_S = 10
 MAX_OVERRUN_FRACTION = 0.001
 _PIPES: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
@@ -177,6 +177,7 @@ def run(
     if len(ports) != len(flows):
         raise EmulationError("experiment: two flows are the same; let them differ in something, such as the size")
     with ExitStack() as stack:
+        stack.enter_context(wakeful())
         begin_ns = time.monotonic_ns() + START_NS
         from_ns = begin_ns + round(warmup_s * 1e9)
         until_ns = from_ns + round(duration_s * 1e9)
@@ -188,9 +189,11 @@ def run(
         }
         times = ("--begin-ns", str(from_ns), "--end-ns", str(until_ns))
         timer = _Program(emulated, None, ("timer-probe", *times), stack)
+        prober = None
+        if ping is not None:
+            prober = _Program(emulated, ping[0], ("echo", "--to", str(addresses[ping[1]]), *times), stack)
         clock = _Clock(begin_ns, progress)
         clock.sleep_until(from_ns)
-        prober = _start_ping(emulated, ping, addresses, duration_s, stack)
         before = {link: emulated.counters(link) for link in links}
         emulated.ovs.overruns()
         cpu_before = CpuTimes.now()
@@ -208,7 +211,7 @@ def run(
         received = {name: program.result() for name, program in receivers.items()}
         sent = {flow: program.result() for flow, program in senders.items()}
         late_ns = timer.result()["late_ns"]
-        pings = parse_ping(_output(prober, "ping")) if prober is not None else Pings()
+        pings = Pings.of_probe(prober.result()) if prober is not None else Pings()
     return Outcome(
         duration_ns=until_ns - from_ns,
         started_ns=from_ns,
@@ -292,26 +295,12 @@ def _sender_options(flow: Flow, port: int, addresses: Mapping[str, Any], begin_n
     return [f"{flow.kind}-send", *(word for name, value in options.items() for word in (f"--{name}", str(value)))]
 
 
-def _start_ping(
-    emulated: EmulatedFabric, ends: tuple[str, str] | None, addresses: Mapping[str, Any], duration_s: float, stack: ExitStack
-) -> subprocess.Popen[str] | None:
-    if ends is None:
-        return None
-    count = max(1, int(duration_s / PING_INTERVAL_S))
-    # -W: how long the last replies are waited for
-    argv = ["ping", "-n", "-i", str(PING_INTERVAL_S), "-c", str(count), "-W", "1", str(addresses[ends[1]])]
-    prober = emulated.popen(ends[0], argv, **_PIPES)
-    stack.callback(_end, prober)
-    return prober
-
-
 def _output(process: subprocess.Popen[str], name: str) -> str:
     try:
         out, error = process.communicate(timeout=END_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         raise EmulationError(f"{name} did not end within {END_TIMEOUT_S} s after the measurement") from None
-    # ping ends with 1 if nothing came back: a result too
-    if process.returncode and not (name == "ping" and process.returncode == 1):
+    if process.returncode:
         lines = error.strip().splitlines()
         raise EmulationError(f"{name} failed: {lines[-1] if lines else process.returncode}")
     return out

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-
-_REPLY = re.compile(r"icmp_seq=(\d+) .*time=([\d.]+) ms")
-_SUMMARY = re.compile(r"(\d+) packets transmitted, (\d+) received")
+from typing import Any
 
 
 def jain(shares: Iterable[float]) -> float:
@@ -47,6 +44,12 @@ class Pings:
     sent: int = 0
     lost: int = 0
 
+    @classmethod
+    def of_probe(cls, found: Mapping[str, Any]) -> Pings:
+        """From what `workloads.echo` printed."""
+        replies = sorted(found["rtt_ns"])
+        return cls(tuple(rtt / 1e6 for _, rtt in replies), found["sent"], found["sent"] - len(replies))
+
     def summary(self) -> dict[str, float | None]:
         """p50, p99 and max of the round-trip times, in ms; None for each if nothing came back."""
         return {
@@ -54,14 +57,3 @@ class Pings:
             "p99": percentile(self.rtt_ms, 99),
             "max": max(self.rtt_ms, default=None),
         }
-
-
-def parse_ping(text: str) -> Pings:
-    """Reads the output of iputils ping; a duplicate reply is not counted, a late one is a reply."""
-    first: dict[int, float] = {}
-    for line in text.splitlines():
-        if "DUP!" not in line and (found := _REPLY.search(line)):
-            first.setdefault(int(found[1]), float(found[2]))
-    summary = _SUMMARY.search(text)
-    sent = int(summary[1]) if summary else max(first, default=0)
-    return Pings(tuple(first[number] for number in sorted(first)), sent, max(0, sent - len(first)))

@@ -38,6 +38,8 @@ START_TIMEOUT_S = 10
 STOP_TIMEOUT_S = 5
 SEND_BUFFER_BYTES = 16 << 20
 RECEIVE_BUFFER_BYTES = 256 << 10  # the kernel doubles it: about 220 frames, 27 ms at 100 Mb/s
+SWITCH_PRIORITY = 45
+"""Of ovs-vswitchd, SCHED_FIFO: above the coordinator's and the agents' (controller.settings, agents.agent)."""
 _SYS_PIDFD_GETFD = 438  # the same on every architecture (asm-generic/unistd.h)
 _SO_SNDBUFFORCE = 32  # asm-generic/socket.h; not in Python 3.11's socket module
 _SO_RCVBUFFORCE = 33
@@ -127,9 +129,9 @@ class OpenVSwitch:
         _tool("ovsdb-tool", "create", str(database), str(SCHEMA))
         self._daemon(stack, "ovsdb-server", str(database), f"--remote=punix:{remote}", ready=remote)
         _tool("ovs-vsctl", "--no-wait", "--timeout=10", "init")
-        # The switch must not wait for the hosts' programs: on hardware they don't share a processor.
+        # The switch waits for no host's program, nor for an agent or the coordinator: on hardware they share no processor.
         switch = self._daemon(
-            stack, "chrt", "-f", "5", "ovs-vswitchd", f"unix:{remote}", "--pidfile", ready=self.rundir / "ovs-vswitchd.pid"
+            stack, "chrt", "-f", str(SWITCH_PRIORITY), "ovs-vswitchd", f"unix:{remote}", "--pidfile", ready=self.rundir / "ovs-vswitchd.pid"
         )
         self.switch_pid = switch.pid
         stack.callback(self._clean_up, switch)

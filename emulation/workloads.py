@@ -14,6 +14,7 @@ import argparse
 import contextlib
 import json
 import os
+import select
 import selectors
 import socket
 import struct
@@ -32,6 +33,9 @@ SEND_TIMEOUT = struct.pack("ll", 0, 250_000)  # struct timeval; a blocked sender
 CONNECT_TIMEOUT_S = 1.0
 TCP_INFO_TOTAL_RETRANS = 100  # offset in struct tcp_info
 _SO_RCVBUFFORCE = 33
+_SO_TIMESTAMPNS = 35
+ECHO_WAIT_NS = 1_000_000_000  # for the last replies
+ECHO_REMEMBERED = 64  # a duplicate reply comes soon after the first
 
 
 class Rhythm:
@@ -179,6 +183,69 @@ def timer_probe(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"late_ns": sorted(late)}
 
 
+def echo(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Sends ICMP echo requests at an interval, and tells the round-trip times, as ping does but without its busy waiting.
+
+    A reply's time is the kernel's (SO_TIMESTAMPNS). Real-time priority, if allowed, so that the prober is not preempted
+    between reading the clock and sending: the network is measured, not the machine's scheduler.
+
+    Returns:
+        "sent": requests; "rtt_ns": [sequence number, nanoseconds] of every first reply, in the order of the replies.
+    """
+    with contextlib.suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
+    ipv6 = _family(arguments.to) == socket.AF_INET6
+    kind, protocol = (128, socket.IPPROTO_ICMPV6) if ipv6 else (8, socket.IPPROTO_ICMP)
+    identifier = os.getpid() & 0xFFFF
+    sent_ns: dict[int, int] = {}
+    rtt_ns: list[tuple[int, int]] = []
+    with socket.socket(_family(arguments.to), socket.SOCK_RAW, protocol) as prober:
+        prober.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        prober.connect((arguments.to, 0))
+        prober.setblocking(False)
+        due_ns, last_ns = arguments.begin_ns, arguments.end_ns + ECHO_WAIT_NS
+        while (now_ns := time.monotonic_ns()) < last_ns and (due_ns < arguments.end_ns or len(rtt_ns) < len(sent_ns)):
+            if due_ns <= now_ns and due_ns < arguments.end_ns:
+                number = len(sent_ns) + 1
+                request = echo_request(kind, identifier, number)
+                sent_ns[number] = time.time_ns()
+                with contextlib.suppress(OSError):  # no way at the moment: it stays unanswered
+                    prober.send(request)
+                due_ns += arguments.interval_ns
+            until_ns = due_ns if due_ns < arguments.end_ns else last_ns
+            select.select([prober], (), (), max(0, until_ns - time.monotonic_ns()) / 1e9)
+            while (reply := _echo_reply(prober, ipv6, identifier)) is not None:
+                number, at_ns = reply
+                if number in sent_ns and all(number != known for known, _ in rtt_ns[-ECHO_REMEMBERED:]):
+                    rtt_ns.append((number, at_ns - sent_ns[number]))
+    return {"sent": len(sent_ns), "rtt_ns": rtt_ns}
+
+
+def echo_request(kind: int, identifier: int, number: int) -> bytes:
+    """An ICMP echo request (RFC 792; RFC 4443, where the kernel fills in the checksum) of 64 bytes."""
+    message = struct.pack("!BBHHH", kind, 0, 0, identifier, number & 0xFFFF) + bytes(56)
+    total = sum(struct.unpack("!32H", message))
+    total = (total & 0xFFFF) + (total >> 16)
+    checksum = ~(total + (total >> 16)) & 0xFFFF
+    return message[:2] + struct.pack("!H", checksum) + message[4:]
+
+
+def _echo_reply(prober: socket.socket, ipv6: bool, identifier: int) -> tuple[int, int] | None:
+    """The next reply to this prober: its sequence number and when it arrived (CLOCK_REALTIME)."""
+    while True:
+        try:
+            packet, ancillary, _, _ = prober.recvmsg(256, 64)
+        except BlockingIOError:
+            return None
+        except OSError:
+            continue  # an ICMP error was received: unreachable, for the moment
+        message = packet if ipv6 else packet[(packet[0] & 15) * 4 :]
+        kind, _, _, echoed, number = struct.unpack_from("!BBHHH", message)
+        if kind == (129 if ipv6 else 0) and echoed == identifier:
+            seconds, nanoseconds = struct.unpack("qq", ancillary[0][2])
+            return number, seconds * 10**9 + nanoseconds
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Parses the arguments, runs one program, prints its result as one line of JSON."""
     parser = argparse.ArgumentParser(description="Baton's traffic programs")
@@ -206,6 +273,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     command.add_argument("--begin-ns", type=int, required=True)
     command.add_argument("--end-ns", type=int, required=True)
     command.add_argument("--interval-ns", type=int, default=2_000_000)
+    command = commands.add_parser("echo")
+    command.set_defaults(function=echo)
+    command.add_argument("--to", required=True)
+    command.add_argument("--begin-ns", type=int, required=True)
+    command.add_argument("--end-ns", type=int, required=True)
+    command.add_argument("--interval-ns", type=int, default=10_000_000)
     arguments = parser.parse_args(argv)
     print(json.dumps(arguments.function(arguments)), flush=True)
 

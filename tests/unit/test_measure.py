@@ -10,21 +10,10 @@ from hypothesis import strategies as st
 
 from emulation import qdisc_stats
 from emulation.fidelity import CpuTimes, Fidelity
-from emulation.measure import Pings, jain, mean, parse_ping, percentile, rate_mbps
-from emulation.workloads import Rhythm
+from emulation.measure import Pings, jain, mean, percentile, rate_mbps
+from emulation.workloads import Rhythm, echo_request
 
 MS = 1_000_000
-
-PING = """PING 10.0.0.6 (10.0.0.6) 56(84) bytes of data.
-64 bytes from 10.0.0.6: icmp_seq=1 ttl=64 time=0.50 ms
-64 bytes from 10.0.0.6: icmp_seq=3 ttl=64 time=12.5 ms
-64 bytes from 10.0.0.6: icmp_seq=2 ttl=64 time=1013 ms
-64 bytes from 10.0.0.6: icmp_seq=3 ttl=64 time=12.9 ms (DUP!)
-
---- 10.0.0.6 ping statistics ---
-5 packets transmitted, 3 received, +1 duplicates, 40% packet loss, time 40ms
-rtt min/avg/max/mdev = 0.5/342.0/1013.0/474.0 ms
-"""
 
 
 class TestFairness:
@@ -66,15 +55,24 @@ def test_a_rate_is_in_megabits_of_a_million() -> None:
 
 
 class TestPings:
-    """The output of iputils ping."""
+    """What the prober saw."""
 
-    def test_replies_are_in_the_order_of_the_requests_and_duplicates_are_not_counted(self) -> None:
-        assert parse_ping(PING) == Pings((0.5, 1013.0, 12.5), sent=5, lost=2)
+    def test_replies_are_in_the_order_of_the_requests(self) -> None:
+        found = {"sent": 5, "rtt_ns": [[1, 500_000], [3, 12_500_000], [2, 1_013_000_000]]}
+        assert Pings.of_probe(found) == Pings((0.5, 1013.0, 12.5), sent=5, lost=2)
 
     def test_no_reply_at_all_is_all_lost_and_has_no_times(self) -> None:
-        pings = parse_ping("--- 10.0.0.6 ping statistics ---\n9 packets transmitted, 0 received, 100% packet loss\n")
+        pings = Pings.of_probe({"sent": 9, "rtt_ns": []})
         assert (pings.sent, pings.lost) == (9, 9)
         assert pings.summary() == {"p50": None, "p99": None, "max": None}
+
+    @given(st.integers(0, 0xFFFF), st.integers(0, 1 << 20))
+    def test_the_checksum_of_a_request_adds_up(self, identifier: int, number: int) -> None:
+        request = echo_request(8, identifier, number)
+        total = sum(struct.unpack("!32H", request))
+        while total >> 16:
+            total = (total & 0xFFFF) + (total >> 16)
+        assert total == 0xFFFF
 
 
 class TestFidelity:
