@@ -1,0 +1,147 @@
+"""PFC frames (IEEE 802.1Qbb, Annex 36B of 802.1Q-2018) and PAUSE frames (IEEE 802.3, Annex 31B): built and read. Pure.
+
+Times are counted in quanta of 512 bit times, so that a pause of so many quanta is shorter on a faster link. A quantum of 0 ends
+a pause; a class whose bit in the enable vector is clear is left as it is, whatever its time says.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+DESTINATION = bytes.fromhex("0180c2000001")
+"""Bridges never forward what is sent to this address (IEEE 802.1Q, table 8-1): it reaches the link partner only."""
+ETHERTYPE = 0x8808
+PFC_OPCODE, PAUSE_OPCODE = 0x0101, 0x0001
+CLASSES = 8
+QUANTUM_BITS = 512
+MAX_QUANTA = 0xFFFF
+FRAME_BYTES = 60
+"""Without the frame check sequence, which the interface adds."""
+_HEADER = struct.Struct("!6s6sHH")
+_CLASSES = struct.Struct("!H8H")
+_TIME = struct.Struct("!H")
+
+
+class BadFrame(Enum):
+    """Why a frame is not taken."""
+
+    SHORT = "short"
+    """Fewer than `FRAME_BYTES` (a frame from the wire is never shorter), or cut off."""
+    ETHERTYPE = "ethertype"
+    DESTINATION = "destination"
+    OPCODE = "opcode"
+    RESERVED = "reserved"
+    """The upper byte of the enable vector is not 0."""
+
+
+class BadFrameError(ValueError):
+    """A frame that is not taken; `cause` is what to count it under."""
+
+    def __init__(self, cause: BadFrame) -> None:
+        super().__init__(f"not a PFC or PAUSE frame: {cause.value}")
+        self.cause = cause
+
+
+@dataclass(frozen=True, slots=True)
+class Pfc:
+    """One PFC frame: quanta for each class whose bit is set.
+
+    Raises:
+        ValueError: a class above 7, or a time above 65,535 quanta.
+    """
+
+    source: bytes
+    quanta: Mapping[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for priority, quanta in self.quanta.items():
+            if not 0 <= priority < CLASSES:
+                raise ValueError(f"class {priority}: must be from 0 to {CLASSES - 1}")
+            _check(quanta, f"class {priority}")
+
+    def encode(self) -> bytes:
+        """The whole frame, padded, without its check sequence."""
+        enabled = sum(1 << priority for priority in self.quanta)
+        times = (self.quanta.get(priority, 0) for priority in range(CLASSES))
+        return _padded(self.source, PFC_OPCODE, _CLASSES.pack(enabled, *times))
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """One PAUSE frame: the whole link, for so many quanta. Raises ValueError for more than 65,535."""
+
+    source: bytes
+    quanta: int
+
+    def __post_init__(self) -> None:
+        _check(self.quanta, "pause")
+
+    def encode(self) -> bytes:
+        """The whole frame, padded, without its check sequence."""
+        return _padded(self.source, PAUSE_OPCODE, _TIME.pack(self.quanta))
+
+
+def decode(frame: bytes) -> Pfc | Pause:
+    """Reads a frame that arrived.
+
+    Raises:
+        BadFrameError: it is not to be taken; with the cause to count.
+    """
+    if len(frame) < FRAME_BYTES:
+        raise BadFrameError(BadFrame.SHORT)
+    destination, source, ethertype, opcode = _HEADER.unpack_from(frame)
+    if ethertype != ETHERTYPE:
+        raise BadFrameError(BadFrame.ETHERTYPE)
+    if destination != DESTINATION:
+        raise BadFrameError(BadFrame.DESTINATION)
+    if opcode == PAUSE_OPCODE:
+        return Pause(source, *_TIME.unpack_from(frame, _HEADER.size))
+    if opcode != PFC_OPCODE:
+        raise BadFrameError(BadFrame.OPCODE)
+    enabled, *times = _CLASSES.unpack_from(frame, _HEADER.size)
+    if enabled >> CLASSES:
+        raise BadFrameError(BadFrame.RESERVED)
+    return Pfc(source, {priority: time for priority, time in enumerate(times) if enabled >> priority & 1})
+
+
+def to_quanta(duration_ns: int, link_bps: int) -> int:
+    """The least number of quanta that is no shorter than the duration.
+
+    Raises:
+        ValueError: longer than one frame can say (`longest_ns`; later frames renew a longer pause), negative, or no rate.
+    """
+    if link_bps <= 0:
+        raise ValueError(f"link rate {link_bps} bit/s: must be above 0")
+    if duration_ns < 0:
+        raise ValueError(f"pause of {duration_ns} ns: must not be negative")
+    quanta = -(-duration_ns * link_bps // (QUANTUM_BITS * 10**9))
+    if quanta > MAX_QUANTA:
+        raise ValueError(f"pause of {duration_ns} ns: a frame says at most {longest_ns(link_bps)} ns here; renew it in time")
+    return quanta
+
+
+def to_ns(quanta: int, link_bps: int) -> int:
+    """How long so many quanta are at a link's rate, rounded down. Raises ValueError."""
+    if link_bps <= 0:
+        raise ValueError(f"link rate {link_bps} bit/s: must be above 0")
+    return _check(quanta, "pause") * QUANTUM_BITS * 10**9 // link_bps
+
+
+def longest_ns(link_bps: int) -> int:
+    """The longest pause that one frame can ask for."""
+    return to_ns(MAX_QUANTA, link_bps)
+
+
+def _check(quanta: int, what: str) -> int:
+    if not 0 <= quanta <= MAX_QUANTA:
+        raise ValueError(f"{what}: {quanta} quanta; must be from 0 to {MAX_QUANTA}")
+    return quanta
+
+
+def _padded(source: bytes, opcode: int, body: bytes) -> bytes:
+    if len(source) != 6:
+        raise ValueError(f"source address of {len(source)} bytes: must be 6")
+    return (_HEADER.pack(DESTINATION, source, ETHERTYPE, opcode) + body).ljust(FRAME_BYTES, b"\0")
