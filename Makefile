@@ -2,7 +2,7 @@
 PYTHON      := /usr/bin/python3
 VENV        := .venv
 BIN         := $(VENV)/bin
-PACKAGES    := agents bench cli controller emulation protocol topology
+PACKAGES    := agents bench cli controller ebpf emulation protocol topology
 APT         := mininet openvswitch-switch redis-server iperf3 iputils-ping iproute2 ethtool tcpdump tshark \
                clang llvm libbpf-dev bpftool gcc make libc6-dev python3-venv util-linux procps
 DEMO_FLAGS  ?=
@@ -24,7 +24,7 @@ $(VENV)/.ready: $(VENV)/.apt requirements.txt build-constraints.txt setup.py
 	@PIP_CONSTRAINT=$(CURDIR)/build-constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check "$$(grep '^ryu==' requirements.txt)"
 	@$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall --editable .
-	@$(BIN)/python -m agents.bpf.build >/dev/null || echo "eBPF programs not built: see baton doctor"
+	@$(BIN)/python -m ebpf.build agents/bpf controller/bpf >/dev/null || echo "eBPF programs not built: see baton doctor"
 	@touch $@
 
 demo: setup

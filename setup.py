@@ -8,9 +8,14 @@ setup(
     description="A centralized SDN controller that stops data-center congestion before it happens",
     python_requires=">=3.11",
     packages=find_packages(
-        include=["agents*", "bench*", "cli*", "controller*", "emulation*", "protocol*", "topology*", "webui*"]
+        include=["agents*", "bench*", "cli*", "controller*", "ebpf*", "emulation*", "protocol*", "topology*", "webui*"]
     ),
-    package_data={"agents": ["bpf/*.c", "bpf/*.h"], "bench": ["*.c"], "emulation": ["cdfs/*.txt"]},
+    package_data={
+        "agents": ["bpf/*.c", "bpf/*.h"],
+        "controller": ["bpf/*.c", "bpf/*.h"],
+        "bench": ["*.c"],
+        "emulation": ["cdfs/*.txt"],
+    },
     entry_points={
         "console_scripts": [
             "baton=cli.main:main",

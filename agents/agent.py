@@ -6,12 +6,9 @@ Decisions are elsewhere: `lifecycle` (where it stands towards the coordinator), 
 
 from __future__ import annotations
 
-import heapq
 import logging
 import select
-import signal
 import socket
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,12 +20,12 @@ from agents.flows import Backlogged, NewFlow
 from agents.gatekeeper import Gatekeeper
 from agents.host import Host
 from agents.lifecycle import Event, Lifecycle, State
-from agents.snapshot import ForeignQdisc
-from agents.statistics import write_statistics
-from protocol.auth import Guard, Key, KeyFileError
+from agents.priorities import Priorities
+from protocol.auth import Guard, Key
 from protocol.messages import (
     COORDINATOR,
     HEARTBEAT_MAC,
+    Coflows,
     Directive,
     Directory,
     DirectoryRequest,
@@ -45,11 +42,12 @@ from protocol.messages import (
     Register,
     Regulate,
     Report,
+    Thresholds,
     Welcome,
     encode,
 )
 from protocol.paging import Reassembler, paginate
-from protocol.realtime import become_realtime
+from protocol.timers import Timers
 
 log = logging.getLogger("baton.agent")
 
@@ -78,17 +76,20 @@ class AgentConfig:
     take_over: bool = False
     realtime: int | None = 20
     statistics: Path | None = None
+    priorities: bool = False
+    cgroup: Path | None = None
 
 
 class Agent:
     """One host's agent. Make it, `run` it, and the interface is as it was before when `run` returns."""
 
-    def __init__(self, config: AgentConfig, key: Key, host: Host) -> None:
+    def __init__(self, config: AgentConfig, key: Key, host: Host, priorities: Priorities | None = None) -> None:
         self.config = config
         self.key = key
         self.link = host.link
         self.queues = host.queues
         self.flows = host.flows
+        self.priorities = priorities
         self.guard = Guard(key, address=self.link.address)
         self.lifecycle = Lifecycle()
         self.clock = Clock()
@@ -116,8 +117,7 @@ class Agent:
         self._asked_ns = 0
         self._report = 0
         self._pings = 0
-        self._timers: list[tuple[int, int, Callable[[int], None]]] = []
-        self._timer_number = 0
+        self.timers = Timers()
         self._stopping = False
         self._handlers: dict[type, Callable[..., None]] = {
             Heartbeat: self._on_heartbeat,
@@ -126,6 +126,8 @@ class Agent:
             Regulate: self._on_regulate,
             Directive: self._on_directive,
             Pong: self._on_pong,
+            Thresholds: self._on_thresholds,
+            Coflows: self._on_coflows,
             Error: self._on_error,
         }
 
@@ -135,8 +137,8 @@ class Agent:
         """Serves until `stop` is called, then leaves the fabric and puts the interface back."""
         link, events = self.link.fileno(), self.flows.fileno()
         now = time.monotonic_ns()
-        self._at(now + VERIFY_NS, self._verify)
-        self._at(now + self.report_ns, self._periodic_report)
+        self.timers.at(now + VERIFY_NS, self._verify)
+        self.timers.at(now + self.report_ns, self._periodic_report)
         descriptors = [link, events]
         try:
             while not self._stopping:
@@ -158,12 +160,8 @@ class Agent:
         """Ends `run` soon; a signal handler."""
         self._stopping = True
 
-    def _at(self, when_ns: int, call: Callable[[int], None]) -> None:
-        self._timer_number += 1
-        heapq.heappush(self._timers, (when_ns, self._timer_number, call))
-
     def _next_ns(self) -> int:
-        times = [self._timers[0][0]]
+        times = [self.timers.next_ns()]
         if (due := self.keeper.next_due_ns()) is not None:
             times.append(due)
         if self.lifecycle.state in (State.MEMBER, State.REGISTERING):
@@ -174,9 +172,7 @@ class Agent:
         watched = self.lifecycle.state in (State.MEMBER, State.REGISTERING)
         if watched and now_ns - self._last_heard_ns >= self.fail_open_ns:
             self._silence()
-        while self._timers[0][0] <= now_ns:
-            _, _, call = heapq.heappop(self._timers)
-            call(now_ns)
+        self.timers.run(now_ns)
 
     # -- sending and receiving ------------------------------------------------------------------------------------------
 
@@ -217,6 +213,8 @@ class Agent:
         self._directory.clear()
         self._regulate.clear()
         self._directory_version = self._regulate_version = -1
+        if self.priorities is not None:
+            self.priorities.new_leader()
         before = self.lifecycle.state
         self.lifecycle.on(Event.NEW_LEADER)
         self.keeper.release()
@@ -228,7 +226,7 @@ class Agent:
         if self.lifecycle.state is not State.REGISTERING:
             return
         self._announce()
-        self._at(now_ns + REGISTER_RETRY_NS, self._register)
+        self.timers.at(now_ns + REGISTER_RETRY_NS, self._register)
 
     def _announce(self) -> None:
         # The same nonce in every try: on a crowded fabric the answer to one may come after the next was sent.
@@ -256,6 +254,8 @@ class Agent:
         if message.directory_version != self._directory_version and now_ns - self._asked_ns > ASK_AGAIN_NS:
             self._asked_ns = now_ns
             self._send(DirectoryRequest(max(0, self._directory_version)))
+        elif self.priorities and (question := self.priorities.heard(message.thresholds_version, now_ns)):
+            self._send(question)
 
     def _apply_override(self, now_ns: int) -> None:
         if self.override is Override.FREE:
@@ -319,6 +319,14 @@ class Agent:
     def _on_directive(self, message: Directive, now_ns: int) -> None:
         self.keeper.directive(message, now_ns)
 
+    def _on_thresholds(self, message: Thresholds, now_ns: int) -> None:
+        if self.priorities is not None:
+            self.priorities.take(message, now_ns)
+
+    def _on_coflows(self, message: Coflows, _: int) -> None:
+        if self.priorities is not None:
+            self.priorities.take_coflows(message)
+
     # -- clock ----------------------------------------------------------------------------------------------------------
 
     def _ping(self, now_ns: int) -> None:
@@ -326,7 +334,7 @@ class Agent:
             return
         self._pings += 1
         self._send(Ping(time.monotonic_ns()))
-        self._at(now_ns + (PING_NS if self._pings > FIRST_PINGS else 5 * MILLISECOND), self._ping)
+        self.timers.at(now_ns + (PING_NS if self._pings > FIRST_PINGS else 5 * MILLISECOND), self._ping)
 
     def _on_pong(self, message: Pong, now_ns: int) -> None:
         self.clock.sample(message.sent_ns, message.received_ns, message.replied_ns, now_ns)
@@ -336,13 +344,14 @@ class Agent:
     def _flow_events(self, now_ns: int) -> None:
         for event in self.flows.events():
             if isinstance(event, Backlogged):
-                self.keeper.backlogged(event.destination, now_ns)
+                self.keeper.backlogged(event.destination, now_ns, urgent=event.urgent)
             elif isinstance(event, NewFlow):
                 if event.source not in self.addresses and self.lifecycle.state is State.MEMBER:
                     self.addresses.add(event.source)
                     self._announce()
-                if event.destination and self.queues.ensure_flow(event.source, event.target, event.destination):
-                    self.keeper.created(event.destination, now_ns)
+                node = event.destination
+                if node and self.queues.ensure_flow(event.source, event.target, node, event.dscp):
+                    self.keeper.created(node, now_ns)
 
     def _periodic_report(self, now_ns: int) -> None:
         sent = self.flows.sent_bytes()
@@ -355,7 +364,10 @@ class Agent:
             for page in paginate(Report(self.report_ns, 0, 1, tuple(entries), counters, self._report)):
                 self._send(page)
             self.keeper.refresh(now_ns)
-        self._at(now_ns + self.report_ns, self._periodic_report)
+            if self.priorities is not None:
+                for report in self.priorities.reports(now_ns, idle=self.keeper.next_due_ns() is None):
+                    self._send(report)
+        self.timers.at(now_ns + self.report_ns, self._periodic_report)
 
     def _verify(self, now_ns: int) -> None:
         for source, target in self.queues.collect(now_ns):
@@ -365,34 +377,6 @@ class Agent:
             log.warning("put back: %s", line)
         if drifted:  # every gate was made anew, and open
             self.keeper.rebuilt(now_ns)
-        self._at(now_ns + VERIFY_NS, self._verify)
-
-
-def run(config: AgentConfig) -> int:
-    """Runs an agent until a signal ends it; the exit status. What is wrong with the set-up is said in one line."""
-    from agents.bpf.build import BuildError  # the compiler is needed only here
-
-    try:
-        key = Key.load(config.key_file)
-        gate = "tbf" if config.gate == "auto" else config.gate
-        host = Host(config.interface, config.rate_bps, gate=gate, run_dir=config.run_dir, take_over=config.take_over)
-    except (KeyFileError, ForeignQdisc, BuildError) as error:
-        print(f"baton agent: {error}", file=sys.stderr)
-        return 1
-    except OSError as error:
-        what = f"{error.filename}: " if error.filename else ""
-        print(f"baton agent: interface {config.interface}: {what}{error.strerror}", file=sys.stderr)
-        return 1
-    agent = Agent(config, key, host)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, agent.stop)
-    try:
-        if refused := become_realtime(config.realtime):
-            log.warning("%s", refused)
-        log.info("%s at %d bit/s, %s gates", config.interface, config.rate_bps, gate)
-        agent.run()
-    finally:
-        host.close()
-        if config.statistics is not None:
-            write_statistics(config.statistics, agent.keeper.counters)
-    return 0
+        for line in self.priorities.repair() if self.priorities else ():
+            log.warning("put back: %s", line)
+        self.timers.at(now_ns + VERIFY_NS, self._verify)

@@ -16,29 +16,32 @@ from agents.libbpf import BpfObject
 from agents.snapshot import CLASSIFIER_PREFERENCE
 
 Address = IPv4Address | IPv6Address
-_SETTINGS = struct.Struct("=QQ")
+_SETTINGS = struct.Struct("=QQII")
 _NODE = struct.Struct("=QII")
-_EVENT = struct.Struct("=II16s16s")
+_EVENT = struct.Struct("=III16s16s")
 _KEY = struct.Struct("=16s16sI")
-_FLOW = struct.Struct("=QQQQII")
-NEW_FLOW, BACKLOGGED = 1, 2
+_FLOW = struct.Struct("=QQQQQII")
+NEW_FLOW, BACKLOGGED, URGENT = 1, 2, 3
+FOR_ANY, FOR_URGENT = 1, 2
 _MAPPED = bytes(10) + b"\xff\xff"
 
 
 @dataclass(frozen=True, slots=True)
 class NewFlow:
-    """The first packet of a V2V flow towards a member."""
+    """The first packet of a V2V flow towards a member; where DSCPs are priorities, its first packet of this DSCP."""
 
     source: Address
     target: Address
     destination: int
+    dscp: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Backlogged:
-    """The first packet of a large flow for a destination that was armed."""
+    """The first packet of a large flow for a destination that was armed; `urgent` says whether its flow has a deadline."""
 
     destination: int
+    urgent: bool = False
 
 
 def packed(address: Address) -> bytes:
@@ -54,8 +57,13 @@ def unpacked(data: bytes) -> Address:
 class FlowTable:
     """The classifier at one interface's egress."""
 
-    def __init__(self, interface: str) -> None:
-        """Loads and attaches it. Raises BuildError, BpfError."""
+    def __init__(self, interface: str, urgent_dscp: int | None = None) -> None:
+        """Loads and attaches it. Raises BuildError, BpfError.
+
+        Args:
+            urgent_dscp: DSCPs are priorities, written by a filter before this one, and this is that of flows with a deadline.
+        """
+        self._urgent_dscp = urgent_dscp
         self._object = BpfObject(object_path("classify"))
         self._settings = self._object.map("settings", 4, _SETTINGS.size)
         self._members = self._object.map("members", 16, 4)
@@ -79,15 +87,16 @@ class FlowTable:
         return found
 
     def _take(self, record: bytes) -> None:
-        kind, node, source, target = _EVENT.unpack_from(record)
+        kind, node, dscp, source, target = _EVENT.unpack_from(record)
         if kind == NEW_FLOW:
-            self._events.append(NewFlow(unpacked(source), unpacked(target), node))
+            self._events.append(NewFlow(unpacked(source), unpacked(target), node, dscp))
         else:
-            self._events.append(Backlogged(node))
+            self._events.append(Backlogged(node, kind == URGENT))
 
     def set_mice(self, size: int, rate_bps: int) -> None:
         """What a V2V flow may send without being large: `size` bytes at once, `rate_bps` in the long run."""
-        self._settings[bytes(4)] = _SETTINGS.pack(size, rate_bps // 8)
+        priorities = self._urgent_dscp is not None
+        self._settings[bytes(4)] = _SETTINGS.pack(size, rate_bps // 8, priorities, self._urgent_dscp or 0)
 
     def set_directory(self, entries: Mapping[int, Sequence[Address]]) -> None:
         """Takes the full state of which addresses live at which node."""
@@ -100,13 +109,13 @@ class FlowTable:
         self._addresses = wanted
         self._counted = {node: self._counted.get(node, 0) for node in entries}
 
-    def arm(self, node: int) -> None:
-        """Asks for a Backlogged at the next packet of a large flow for `node`."""
+    def arm(self, node: int, *, urgent: bool = False) -> None:
+        """Asks for a Backlogged at the next packet of a large flow for `node`; with `urgent` at the next with a deadline."""
         key = node.to_bytes(4, "little")
         value = self._nodes.get(key)
         if value is not None:
             count, _, unused = _NODE.unpack(value)
-            self._nodes[key] = _NODE.pack(count, 1, unused)
+            self._nodes[key] = _NODE.pack(count, FOR_URGENT if urgent else FOR_ANY, unused)
 
     def sent_bytes(self) -> dict[int, int]:
         """Bytes that large flows sent to each member node since the last call (whether they passed the gate yet or not)."""

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from agents.slots import OpenSlot, SlotTable, WaitingSlot
 from protocol.messages import Ack, Backlog, Directive, Yield
+from protocol.paging import paginate
 
 PACKET_BYTES = 1514
 """A full Ethernet frame: what a gate passes at least, and what a queue just heard of holds at least."""
@@ -36,8 +37,11 @@ class Gates(Protocol):
     def state(self, destination: int) -> tuple[int, int]:
         """(bytes that have passed the gate since it was made, bytes that wait at it)."""
 
-    def arm(self, destination: int) -> None:
-        """Asks to be told of the next packet for the destination."""
+    def urgent(self, destination: int) -> int:
+        """How many of the bytes that wait are of flows with a deadline; 0 where flows have no priorities."""
+
+    def arm(self, destination: int, *, urgent: bool = False) -> None:
+        """Asks to be told of the next packet for the destination; with `urgent` of the next of a flow with a deadline."""
 
     def kick(self) -> None:
         """Wakes the interface's queues: a changed gate is not looked at before the next packet."""
@@ -101,6 +105,8 @@ class Gatekeeper:
         self.table = SlotTable()
         self.counters = Counters()
         self._waiting_bytes: dict[int, int] = {}
+        self._urgent_bytes: dict[int, int] = {}
+        """How many of them are of flows with a deadline."""
         self._rates: dict[int, int] = {}
         self._reported_ns: dict[int, int] = {}
         self._next_look_ns: dict[int, int] = {}
@@ -159,7 +165,7 @@ class Gatekeeper:
             self._gates.close_gate(destination)
             _, backlog = self._gates.state(destination)
             if backlog:
-                self._waiting_bytes[destination] = backlog
+                self._note(destination, backlog)
                 found = True
             else:
                 self._gates.arm(destination)
@@ -168,20 +174,38 @@ class Gatekeeper:
 
     def _forget(self, destination: int) -> None:
         self.table.clear(destination)
-        self._waiting_bytes.pop(destination, None)
+        self._note(destination, 0)
         self._rates.pop(destination, None)
         self._next_look_ns.pop(destination, None)
 
     # -- backlog ------------------------------------------------------------------------------------------------------
 
-    def backlogged(self, destination: int, now_ns: int) -> None:
-        """The first packet for an armed destination came by (it may not be in its queue yet)."""
+    def backlogged(self, destination: int, now_ns: int, *, urgent: bool = False) -> None:
+        """The first packet for an armed destination came by (it may not be in its queue yet), or the first with a deadline."""
         if not self.obeying or destination not in self.regulated:
             return
+        if destination in self.table.open and destination in self._waiting_bytes:
+            return  # what is urgent leaves first, and at the slot's end what is left is reported
+        if destination not in self._waiting_bytes:
+            self._reported_ns[destination] = now_ns
         _, backlog = self._gates.state(destination)
-        self._waiting_bytes[destination] = max(backlog, PACKET_BYTES)
-        self._reported_ns[destination] = now_ns
+        self._note(destination, max(backlog, PACKET_BYTES))
+        if urgent:
+            self._urgent_bytes[destination] = max(self._urgent_bytes.get(destination, 0), PACKET_BYTES)
         self.report()
+
+    def _note(self, destination: int, backlog: int) -> None:
+        """Takes down what waits; while nothing urgent does, we are to be told of the first that comes."""
+        if not backlog:
+            self._waiting_bytes.pop(destination, None)
+            self._urgent_bytes.pop(destination, None)
+            return
+        self._waiting_bytes[destination] = backlog
+        urgent = self._gates.urgent(destination)
+        if not urgent:
+            self._gates.arm(destination, urgent=True)
+            urgent = self._gates.urgent(destination)  # it may have come before the arming
+        self._urgent_bytes[destination] = urgent
 
     def refresh(self, now_ns: int) -> None:
         """Reads again what waits everywhere, and reports it: cheap insurance against a lost BACKLOG or YIELD."""
@@ -190,16 +214,18 @@ class Gatekeeper:
         for destination in self.regulated:
             _, backlog = self._gates.state(destination)
             if backlog:
-                self._waiting_bytes[destination] = backlog
+                self._note(destination, backlog)
             elif destination in self._waiting_bytes and destination not in self.table.open:
-                del self._waiting_bytes[destination]
+                self._note(destination, 0)
                 self._gates.arm(destination)
         self.report()
 
     def report(self) -> None:
         """Sends the full state of what waits."""
         self._report += 1
-        self._send(Backlog(self._report, 0, 1, tuple(self._waiting_bytes.items())))
+        entries = tuple((node, size, self._urgent_bytes.get(node, 0)) for node, size in self._waiting_bytes.items())
+        for page in paginate(Backlog(self._report, 0, 1, entries)):
+            self._send(page)
 
     # -- slots --------------------------------------------------------------------------------------------------------
 
@@ -310,7 +336,9 @@ class Gatekeeper:
                 self.counters.voided_bytes += max(0, unspent)
             del self.table.open[current.destination]
             self._next_look_ns.pop(current.destination, None)
-            self._waiting_bytes[current.destination] = backlog
+            self._note(current.destination, backlog)
+            if self._urgent_bytes[current.destination]:
+                self.report()
         else:
             self._give_back(current, passed, backlog)
 
@@ -319,15 +347,16 @@ class Gatekeeper:
         destination = current.destination
         del self.table.open[destination]
         self._next_look_ns.pop(destination, None)
-        self._waiting_bytes.pop(destination, None)
+        self._note(destination, 0)
         self._gates.close_gate(destination)
         self._gates.arm(destination)
         unspent = max(0, current.bytes - (passed - current.passed_before))
         self.counters.voided_bytes += unspent
         _, arrived = self._gates.state(destination)
-        if arrived:  # between the look and the arming
-            self._waiting_bytes[destination] = arrived
+        self._note(destination, arrived)  # between the look and the arming
         self._send(Yield(destination, current.slot, unspent, arrived))
+        if self._urgent_bytes.get(destination):
+            self.report()
 
 
 def _keep(samples: list[int], value: int) -> None:

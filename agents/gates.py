@@ -89,7 +89,7 @@ class TbfGate(Gate):
         struct.pack_into("I", self._change, self._burst_at, burst)
         ticks = min(0xFFFFFFFF, burst * 8 * 10**9 // IDLE_RATE_BPS // TICK_NS)
         struct.pack_into("I", self._change, self._ticks_at, ticks)
-        self._netlink.request(self._change)
+        self._netlink.post(self._change)
         return None
 
     def rate(self, rate_bps: int) -> bool:

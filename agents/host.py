@@ -13,6 +13,7 @@ from agents import offload, snapshot
 from agents.flows import FlowTable
 from agents.netlink import Netlink
 from agents.queues import HostQueues
+from agents.tagger import TaggerSettings
 from protocol.link import ControlSocket
 from protocol.messages import ETHERTYPE
 
@@ -23,9 +24,16 @@ class Host:
     """The kernel's side of an agent."""
 
     def __init__(
-        self, interface: str, rate_bps: int, *, gate: str, run_dir: Path, take_over: bool = False
+        self,
+        interface: str,
+        rate_bps: int,
+        *,
+        gate: str,
+        run_dir: Path,
+        take_over: bool = False,
+        priorities: bool = False,
     ) -> None:
-        """Takes the interface.
+        """Takes the interface. With `priorities` a destination's queues are served by the DSCP that a tagger writes.
 
         Raises:
             OSError: no such interface, or no right to change it.
@@ -41,8 +49,9 @@ class Host:
         self._found = snapshot.take(self._netlink, interface, take_over=take_over)
         self._state.write(self._found)
         try:
-            self.flows = FlowTable(interface)
-            self.queues = HostQueues(self._netlink, interface, rate_bps, gate)
+            dscp = TaggerSettings().dscp if priorities else ()
+            self.queues = HostQueues(self._netlink, interface, rate_bps, gate, dscp)
+            self.flows = FlowTable(interface, self.queues.dscp[0] if self.queues.dscp else None)
             self.queues.install()
             wanted = offload.wanted_segments(rate_bps, self._found.gso_segments)
             offload.set_segments(self._netlink, socket.if_nametoindex(interface), wanted)
@@ -91,9 +100,14 @@ class Host:
         """(bytes that passed the gate, bytes that wait at it)."""
         return self.queues.backlog(destination)
 
-    def arm(self, destination: int) -> None:
-        """See flows.FlowTable.arm."""
-        self.flows.arm(destination)
+    def urgent(self, destination: int) -> int:
+        """See queues.HostQueues.urgent_bytes."""
+        return self.queues.urgent_bytes(destination)
+
+    def arm(self, destination: int, *, urgent: bool = False) -> None:
+        """See flows.FlowTable.arm; nothing is urgent without priorities."""
+        if not urgent or self.queues.dscp:
+            self.flows.arm(destination, urgent=urgent)
 
     def kick(self) -> None:
         """Sends a frame to ourselves, which the switch drops: on its way out it wakes the queues."""

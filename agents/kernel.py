@@ -26,7 +26,7 @@ from typing import Literal
 Gate = Literal["tbf", "plug"]
 """A kind of gate, named as the kernel names its qdisc."""
 
-TRIAL_SECONDS = 2.0
+TRIAL_SECONDS = 10.0
 """How long one trial may take before the probe is given up."""
 
 

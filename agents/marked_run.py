@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,15 +13,17 @@ from types import FrameType
 
 from agents.bpf.build import object_path
 from agents.libbpf import BpfObject
-from protocol.flowmark import FlowMark
+from protocol.flowmark import CoflowMark, FlowMark
+
+_MARKING = struct.Struct("=QII")
 
 
 class NoCgroup(OSError):
     """There is no cgroup version 2 to work in; the text says what to do."""
 
 
-def own_cgroup() -> Path:
-    """The directory of this process's cgroup, version 2.
+def cgroup_root() -> Path:
+    """The directory of the root cgroup, version 2.
 
     Raises:
         NoCgroup: none is mounted.
@@ -30,14 +32,25 @@ def own_cgroup() -> Path:
     roots = [Path(fields[1]) for fields in mounts if fields[2] == "cgroup2"]
     if not roots:
         raise NoCgroup(0, "no cgroup version 2 is mounted; mount -t cgroup2 none /sys/fs/cgroup/unified")
+    return roots[0]
+
+
+def own_cgroup() -> Path:
+    """The directory of this process's cgroup, version 2. Raises NoCgroup as `cgroup_root`."""
+    root = cgroup_root()
     lines = Path("/proc/self/cgroup").read_text().splitlines()
     inner = next((line[3:] for line in lines if line.startswith("0::")), "/")
-    here = roots[0] / inner.lstrip("/")
-    return here if here.is_dir() else roots[0]
+    here = root / inner.lstrip("/")
+    return here if here.is_dir() else root
 
 
-def run(command: Sequence[str], mark: FlowMark) -> int:
+def run(
+    command: Sequence[str], mark: FlowMark | CoflowMark, *, deadline_ns: int = 0, late: CoflowMark | None = None
+) -> int:
     """Runs the command to its end; its exit status, or 128 and the signal's number.
+
+    With `deadline_ns` (CLOCK_MONOTONIC) a socket that is made before gets the time that is left into its mark, which has no
+    deadline of its own, and one that is made later gets the mark `late`.
 
     The cgroup goes with the command; what the command left running is moved back to this process's cgroup first, and its
     sockets keep their mark. SIGTERM and SIGHUP are passed on; SIGINT reaches the command by the terminal.
@@ -49,7 +62,8 @@ def run(command: Sequence[str], mark: FlowMark) -> int:
     outside = own_cgroup()
     program = BpfObject(object_path("mark"))
     try:
-        program.map("mark", 4, 4)[bytes(4)] = mark.encode().to_bytes(4, sys.byteorder)
+        marking = _MARKING.pack(deadline_ns, mark.encode(), late.encode() if late else 0)
+        program.map("mark", 4, _MARKING.size)[bytes(4)] = marking
         with _cgroup(outside) as inside:
             program.attach_cgroup("set_mark", inside)
             return _run(command, inside)

@@ -93,21 +93,39 @@ class Netlink:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
         self._socket.bind((0, 0))
+        self._posted = 0
 
     def close(self) -> None:
         """Closes the socket."""
         self._socket.close()
 
+    def post(self, whole: bytes | bytearray) -> None:
+        """Sends one prebuilt message: the kernel has done it on return. The next call of anything raises a refusal."""
+        self._socket.send(whole)
+        self._posted += 1
+
     def request(self, whole: bytes | bytearray) -> None:
         """Sends one prebuilt message and takes its acknowledgement. Raises NetlinkError."""
+        self._settle()
         self._socket.send(whole)
         answer = self._socket.recv(8192)
         error = int.from_bytes(answer[16:20], "little", signed=True)
         if error:
             raise NetlinkError(-error, os.strerror(-error))
 
+    def _settle(self) -> None:
+        """Takes the acknowledgements of what was posted. Raises the first refusal as NetlinkError."""
+        refused = 0
+        while self._posted:
+            self._posted -= 1
+            answer = self._socket.recv(8192)
+            refused = refused or -int.from_bytes(answer[16:20], "little", signed=True)
+        if refused:
+            raise NetlinkError(refused, os.strerror(refused))
+
     def batch(self, messages: list[bytes]) -> None:
         """Sends messages in one go; raises the first refusal as NetlinkError once all are answered."""
+        self._settle()
         self._socket.send(b"".join(messages))
         refused = 0
         for _ in messages:
@@ -118,6 +136,7 @@ class Netlink:
 
     def ask(self, whole: bytes) -> bytes:
         """Sends a prebuilt question that has one answer, and returns it whole. Raises NetlinkError."""
+        self._settle()
         self._socket.send(whole)
         answer = self._socket.recv(1 << 16)
         if int.from_bytes(answer[4:6], "little") == NLMSG_ERROR:
@@ -135,6 +154,7 @@ class Netlink:
     def dump(self, kind: int, ifindex: int, parent: int = 0) -> list[Entry]:
         """All qdiscs, classes or filters (RTM_GET*) of an interface."""
         whole = message(kind, NLM_F_DUMP, ifindex, parent=parent)
+        self._settle()
         self._socket.send(whole)
         found: list[Entry] = []
         while True:

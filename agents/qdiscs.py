@@ -16,6 +16,7 @@ from agents.netlink import (
     RTM_NEWTCLASS,
     RTM_NEWTFILTER,
     attribute,
+    attributes,
     message,
     options,
 )
@@ -91,16 +92,51 @@ def plug(ifindex: int, handle: int, parent: int, *, action: int, limit: int, fla
 Address = IPv4Address | IPv6Address
 
 
-def flow_filter(ifindex: int, parent: int, preference: int, source: Address, target: Address, classid: int) -> bytes:
-    """A u32 filter that sends one pair of addresses to a class."""
-    first, protocol = (12, ETH_P_IP) if target.version == 4 else (8, ETH_P_IPV6)
+def flow_filter(
+    ifindex: int,
+    parent: int,
+    preference: int,
+    source: Address,
+    target: Address,
+    classid: int,
+    *,
+    dscp: int | None = None,
+) -> bytes:
+    """A u32 filter that sends one pair of addresses to a class; packets with one DSCP only, if that is given."""
+    first = 12 if target.version == 4 else 8
     data = source.packed + target.packed
-    keys = b"".join(
-        struct.pack("=I4sii", MAX_32, data[at : at + 4], first + at, 0) for at in range(0, len(data), 4)
-    )
-    selector = struct.pack("=BBBxHHhhI", 1, 0, len(data) // 4, 0, 0, 0, 0, 0) + keys
+    keys = [(MAX_32, int.from_bytes(data[at : at + 4], "big"), first + at) for at in range(0, len(data), 4)]
+    if dscp is not None:
+        keys.append(_dscp_key(target.version, dscp))
+    return _u32(ifindex, parent, preference, target.version, keys, classid)
+
+
+def dscp_filter(ifindex: int, parent: int, preference: int, version: int, dscp: int, classid: int) -> bytes:
+    """A u32 filter that sends what has one DSCP, of one IP version, to a class."""
+    return _u32(ifindex, parent, preference, version, [_dscp_key(version, dscp)], classid)
+
+
+def _dscp_key(version: int, dscp: int) -> tuple[int, int, int]:
+    """In the header's first word: the high six bits of its second byte (RFC 791), or four bits further left (RFC 8200)."""
+    shift = 18 if version == 4 else 22
+    return 0x3F << shift, dscp << shift, 0
+
+
+def _u32(
+    ifindex: int, parent: int, preference: int, version: int, keys: list[tuple[int, int, int]], classid: int
+) -> bytes:
+    """A u32 filter by keys (mask, value, offset in the network header) of 32 bits."""
+    protocol = ETH_P_IP if version == 4 else ETH_P_IPV6
+    selector = struct.pack("=BBBxHHhhI", 1, 0, len(keys), 0, 0, 0, 0, 0)
+    selector += b"".join(struct.pack("!II", mask, value) + struct.pack("=ii", at, 0) for mask, value, at in keys)
     body = options("u32", attribute(TCA_U32_CLASSID, struct.pack("I", classid)) + attribute(TCA_U32_SEL, selector))
     network_order = (protocol & 0xFF) << 8 | protocol >> 8
     return message(
         RTM_NEWTFILTER, NEW, ifindex, parent=parent, info=preference << 16 | network_order, body=body
     )
+
+
+def filtered_to(options: bytes) -> int:
+    """The class that a u32 filter of a dump sends packets to; 0 for a hash table of such filters."""
+    classid = dict(attributes(options)).get(TCA_U32_CLASSID)
+    return 0 if classid is None else int.from_bytes(classid, "little")

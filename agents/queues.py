@@ -3,39 +3,45 @@
     1: htb (link rate)
      |- 1:2   control EtherType, ARP, small flows: served first, never gated
      |- 1:3   what is not between members
-     `- 1:N   one for each destination node N -> gate N: -> 4000+N: htb -> a pfifo for each V2V flow, served in turn
+     `- 1:N   one for each destination node N -> gate N: -> the queues of its V2V flows (agents/flow_queues.py)
 
 1:2 has the whole link as its own rate, so HTB serves it before all that borrows; the others own next to nothing and borrow the
 link from 1:1. A gated class that has packets but may not send is passed over (the kernel logs once that its qdisc is not
 work-conserving: that is what a gate is).
+
+With priorities what waits at a gate leaves in their order, but for the one packet that the gate had taken from its queues when
+it was shut. A plug holds its packets itself, first in first out: it has neither flow queues nor priorities.
 """
 
 from __future__ import annotations
 
 import socket
 import struct
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from agents import qdiscs
+from agents.flow_queues import FREE_BPS, Flow, FlowQueues
 from agents.gates import GATES, Gate
 from agents.netlink import (
     RTM_DELQDISC,
     RTM_DELTCLASS,
     RTM_GETQDISC,
     RTM_GETTCLASS,
+    RTM_GETTFILTER,
     TC_H_ROOT,
     Entry,
     Netlink,
     NetlinkError,
     attributes,
     message,
+    query,
 )
 
 ROOT = 1 << 16
 LINK, CONTROL, OTHER = ROOT | 1, ROOT | 2, ROOT | 3
 FIRST_NODE, LAST_NODE = 0x10, 0x3FFF
-INNER = 0x4000
 SMALL_RATE_BPS = 8_000
 FRAME = 1514
 BURST_NS = 1_000_000
@@ -44,8 +50,7 @@ QUANTUM_NS = 100_000
 """A class sends for so long (at least a frame) before the next one's turn."""
 IDLE_NS = 60_000_000_000
 """How long the queues of a destination are kept when nothing is sent to it."""
-CONTROL_PACKETS, OTHER_PACKETS, FLOW_PACKETS = 1000, 1000, 1000
-FREE_BPS = 100_000_000_000
+CONTROL_PACKETS, OTHER_PACKETS = 1000, 1000
 
 Address = qdiscs.Address
 
@@ -55,20 +60,29 @@ class _Destination:
     """What stands for one destination node."""
 
     gate: Gate
-    flows: dict[tuple[Address, Address], int] = field(default_factory=dict)
-    next_minor: int = 2
+    queues: FlowQueues
+    urgent: list[bytes] = field(default_factory=list)
+    """Questions for the state of each class of the highest of several priorities."""
     passed: int = 0
     idle_since_ns: int = 0
 
 
 class HostQueues:
-    """Builds, reads, verifies and repairs the tree. `gate` is the kind of gate, "tbf" or "plug"."""
+    """Builds, reads, verifies and repairs the tree.
 
-    def __init__(self, netlink: Netlink, interface: str, rate_bps: int, gate: str = "tbf") -> None:
+    Args:
+        gate: the kind of gate, "tbf" or "plug".
+        dscp: the codepoint of each priority within a destination, highest first; empty for no priorities.
+    """
+
+    def __init__(
+        self, netlink: Netlink, interface: str, rate_bps: int, gate: str = "tbf", dscp: tuple[int, ...] = ()
+    ) -> None:
         self._netlink = netlink
         self.interface = interface
         self.rate_bps = rate_bps
         self.gate = gate
+        self.dscp = dscp if gate == "tbf" else ()
         self._index = socket.if_nametoindex(interface)
         self._destinations: dict[int, _Destination] = {}
         self._burst = max(2 * FRAME, rate_bps // 8 * BURST_NS // 10**9)
@@ -87,30 +101,23 @@ class HostQueues:
             (OTHER, SMALL_RATE_BPS, 1, OTHER_PACKETS),
         ):
             batch += [self._class(classid, LINK, own_bps, prio), qdiscs.pfifo(index, 0, classid, packets)]
-        known = {node: list(made.flows) for node, made in self._destinations.items()}
+        known = {node: made.queues.flows for node, made in self._destinations.items()}
         self._destinations.clear()
         self._netlink.batch(batch)
         for node, flows in known.items():
             self._ensure_destination(node)
-            for source, target in flows:
-                self.ensure_flow(source, target, node)
+            for source, target, priority in flows:
+                self.ensure_flow(source, target, node, self.dscp[priority] if self.dscp else 0)
 
-    def ensure_flow(self, source: Address, target: Address, node: int) -> bool:
-        """A queue for a V2V flow to `node`; returns whether the node's gate was made for it just now."""
+    def ensure_flow(self, source: Address, target: Address, node: int, dscp: int = 0) -> bool:
+        """A queue for a V2V flow to `node`, with priorities for its packets of this DSCP; returns whether the node's gate was
+        made for it just now."""
         made = self._ensure_destination(node)
         destination = self._destinations[node]
-        if (source, target) not in destination.flows:
-            major = (INNER | node) << 16
-            classid = major | destination.next_minor
-            if self.gate == "tbf":
-                self._netlink.batch(
-                    [
-                        *self._inner_class(classid, major),
-                        qdiscs.flow_filter(self._index, major, destination.next_minor, source, target, classid),
-                    ]
-                )
-            destination.flows[source, target] = destination.next_minor
-            destination.next_minor += 1
+        batch = destination.queues.add(source, target, dscp)
+        if batch and self.gate == "tbf":
+            self._netlink.batch(batch)
+            self._watch(destination)
         return made
 
     def _ensure_destination(self, node: int) -> bool:
@@ -118,29 +125,27 @@ class HostQueues:
             return False
         if not FIRST_NODE <= node <= LAST_NODE:
             raise ValueError(f"node {node}: must be from {FIRST_NODE} to {LAST_NODE}")
-        classid, major = ROOT | node, (INNER | node) << 16
+        classid = ROOT | node
         gate = GATES[self.gate](self._netlink, self._index, node << 16, classid)
+        queues = FlowQueues(self._index, node, self._quantum, self.dscp)
         batch = [self._class(classid, LINK, SMALL_RATE_BPS, 1), gate.creation()]
-        if self.gate == "tbf":  # a plug holds its packets itself and has no inner queues
-            batch += [qdiscs.htb(self._index, major, node << 16 | 1, 1), *self._inner_class(major | 1, major)]
+        if self.gate == "tbf":
+            batch += queues.creation()
         self._netlink.batch(batch)
-        self._destinations[node] = _Destination(gate)
+        destination = self._destinations[node] = _Destination(gate, queues)
+        self._watch(destination)
         gate.open()
         return True
+
+    def _watch(self, destination: _Destination) -> None:
+        highest = [classid for classid, priority in destination.queues.classes().items() if not priority]
+        destination.urgent = [query(RTM_GETTCLASS, self._index, handle=classid) for classid in highest if self.dscp]
 
     def _class(self, classid: int, parent: int, rate_bps: int, prio: int) -> bytes:
         return qdiscs.htb_class(
             self._index, classid, parent,
             rate_bps=rate_bps, ceil_bps=self.rate_bps, prio=prio, quantum=self._quantum, burst=self._burst,
         )  # fmt: skip
-
-    def _inner_class(self, classid: int, parent: int) -> list[bytes]:
-        """A V2V flow's class: never short of tokens, so that equal quanta are all that orders it."""
-        free = qdiscs.htb_class(
-            self._index, classid, parent,
-            rate_bps=FREE_BPS, ceil_bps=FREE_BPS, prio=0, quantum=self._quantum, burst=1 << 20,
-        )  # fmt: skip
-        return [free, qdiscs.pfifo(self._index, 0, classid, FLOW_PACKETS)]
 
     def remove_destination(self, node: int) -> None:
         """Forgets a destination; packets that still wait at it are lost."""
@@ -155,7 +160,7 @@ class HostQueues:
             if waiting or passed != destination.passed or not destination.idle_since_ns:
                 destination.passed, destination.idle_since_ns = passed, now_ns
             elif now_ns - destination.idle_since_ns >= IDLE_NS:
-                gone += destination.flows
+                gone += {(source, target): None for source, target, _ in destination.queues.flows}
                 self.remove_destination(node)
         return gone
 
@@ -171,9 +176,14 @@ class HostQueues:
         gate = self.gate_of(node)
         return gate.state() if gate is not None else (0, 0)
 
-    def destinations(self) -> dict[int, list[tuple[Address, Address]]]:
+    def urgent_bytes(self, node: int) -> int:
+        """How many of the bytes that wait at a destination's gate are of the highest priority; 0 without priorities."""
+        destination = self._destinations.get(node)
+        return sum(self._netlink.state(question)[1] for question in destination.urgent) if destination is not None else 0
+
+    def destinations(self) -> dict[int, list[Flow]]:
         """The V2V flows that have a queue, by destination node."""
-        return {node: list(made.flows) for node, made in self._destinations.items()}
+        return {node: made.queues.flows for node, made in self._destinations.items()}
 
     # -- keeping --------------------------------------------------------------------------------------------------------
 
@@ -185,26 +195,44 @@ class HostQueues:
         except NetlinkError as error:
             return [f"{self.interface}: unreadable ({error.strerror})"]
         wanted = {ROOT: ("htb", TC_H_ROOT)}
-        rates = {LINK: self.rate_bps, CONTROL: self.rate_bps, OTHER: self.rate_bps}
+        limits = {LINK: (self.rate_bps, 0), CONTROL: (self.rate_bps, 0), OTHER: (self.rate_bps, 1)}
+        lines = []
         for node, destination in self._destinations.items():
             wanted[node << 16] = (self.gate, ROOT | node)
-            rates[ROOT | node] = self.rate_bps
+            limits[ROOT | node] = (self.rate_bps, 1)
             if self.gate == "tbf":
-                major = (INNER | node) << 16
-                wanted[major] = ("htb", node << 16 | 1)
-                rates.update({major | minor: FREE_BPS for minor in (1, *destination.flows.values())})
-        lines = []
+                queues = destination.queues
+                wanted[queues.major] = ("htb", node << 16 | 1)
+                limits.update({classid: (FREE_BPS, priority) for classid, priority in queues.classes().items()})
+                if self.dscp:
+                    lines += self._lost_filters(queues)
         for handle, (kind, parent) in wanted.items():
             entry = found.get(handle)
             if entry is None or (entry.kind, entry.parent) != (kind, parent):
                 there = "missing" if entry is None else f"{entry.kind} under {entry.parent:x}"
                 lines.append(f"{self.interface}: qdisc {kind} {handle >> 16:x}: is {there}")
-        for classid, rate_bps in rates.items():
-            ceil_bps = _ceil_bps(classes.get(classid))
-            if ceil_bps != rate_bps:
-                there = "missing" if ceil_bps is None else f"limited to {ceil_bps} bit/s, not {rate_bps}"
-                lines.append(f"{self.interface}: class {classid >> 16:x}:{classid & 0xFFFF:x} is {there}")
+        for classid, limit in limits.items():
+            is_limit = _limit(classes.get(classid))
+            if is_limit != limit:
+                named = f"{self.interface}: class {classid >> 16:x}:{classid & 0xFFFF:x}"
+                if is_limit is None:
+                    lines.append(f"{named} is missing")
+                elif is_limit[0] != limit[0]:
+                    lines.append(f"{named} is limited to {is_limit[0]} bit/s, not {limit[0]}")
+                else:
+                    lines.append(f"{named} has priority {is_limit[1]}, not {limit[1]}")
         return lines
+
+    def _lost_filters(self, queues: FlowQueues) -> list[str]:
+        try:
+            there = self._netlink.dump(RTM_GETTFILTER, self._index, parent=queues.major)
+        except NetlinkError:  # its qdisc is gone, which is told elsewhere
+            return []
+        lost = Counter(queues.filtered()) - Counter(qdiscs.filtered_to(entry.options) for entry in there)
+        return [
+            f"{self.interface}: {count} filters to class {classid >> 16:x}:{classid & 0xFFFF:x} are missing"
+            for classid, count in lost.items()
+        ]
 
     def repair(self) -> list[str]:
         """Puts everything back if anything differs; returns what did."""
@@ -214,11 +242,14 @@ class HostQueues:
         return lines
 
 
-def _ceil_bps(entry: Entry | None) -> int | None:
+def _limit(entry: Entry | None) -> tuple[int, int] | None:
+    """(ceil in bit/s, priority) of an HTB class: struct tc_htb_opt of linux/pkt_sched.h."""
     if entry is None:
         return None
     fields = dict(attributes(entry.options))
-    if (wide := fields.get(qdiscs.TCA_HTB_CEIL64)) is not None:
-        return int(struct.unpack("Q", wide)[0]) * 8
     parms = fields.get(qdiscs.TCA_HTB_PARMS)
-    return None if parms is None else int(struct.unpack_from("I", parms, 12 + 8)[0]) * 8
+    if parms is None:
+        return None
+    wide = fields.get(qdiscs.TCA_HTB_CEIL64)
+    ceil = struct.unpack("Q", wide)[0] if wide is not None else struct.unpack_from("I", parms, 12 + 8)[0]
+    return int(ceil) * 8, int(struct.unpack_from("I", parms, 24 + 16)[0])

@@ -34,6 +34,8 @@ from agents.offload import read_segments, set_segments
 
 CLASSIFIER_PREFERENCE = 47809
 """The preference of the classifier's filter, by which ours is told from others' at the same hook."""
+TAGGER_PREFERENCE = CLASSIFIER_PREFERENCE - 1
+"""The tagger's: before the classifier at the same hook, which reads the DSCP that is written here."""
 INGRESS, EGRESS = 0xFFFFFFF2, 0xFFFFFFF3
 ETH_P_ALL = 0x0300  # in network order
 NOT_RESTORABLE = frozenset(
@@ -96,9 +98,9 @@ def restore(netlink: Netlink, snapshot: Snapshot) -> None:
             body += attribute(TCA_OPTIONS, bytes.fromhex(snapshot.options))
         flags = NLM_F_CREATE | NLM_F_REPLACE
         netlink.request(message(RTM_NEWQDISC, flags, index, handle=snapshot.handle, parent=TC_H_ROOT, body=body))
-    ours = CLASSIFIER_PREFERENCE << 16 | ETH_P_ALL
-    with suppress(NetlinkError):  # the classifier was never attached
-        netlink.request(message(RTM_DELTFILTER, 0, index, parent=EGRESS, info=ours))
+    for preference in (TAGGER_PREFERENCE, CLASSIFIER_PREFERENCE):
+        with suppress(NetlinkError):  # it was never attached
+            netlink.request(message(RTM_DELTFILTER, 0, index, parent=EGRESS, info=preference << 16 | ETH_P_ALL))
     foreign = any(netlink.dump(RTM_GETTFILTER, index, parent=parent) for parent in (INGRESS, EGRESS))
     if not snapshot.clsact and not foreign:
         with suppress(NetlinkError):  # nor was the hook made

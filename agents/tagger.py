@@ -11,7 +11,7 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -20,11 +20,10 @@ from typing import Self
 from agents.bpf.build import object_path
 from agents.flows import Address, unpacked
 from agents.libbpf import BpfError, BpfObject
-from agents.netlink import RTM_DELTFILTER, Netlink, NetlinkError, message
-from agents.snapshot import CLASSIFIER_PREFERENCE, EGRESS, ETH_P_ALL
+from agents.netlink import RTM_DELTFILTER, RTM_GETTFILTER, Netlink, NetlinkError, message
+from agents.snapshot import EGRESS, ETH_P_ALL, TAGGER_PREFERENCE
+from protocol.flowmark import COFLOW_MAX
 
-TAGGER_PREFERENCE = CLASSIFIER_PREFERENCE + 1
-"""After the classifier at the same hook, which passes every packet on."""
 TABLE_FLOWS = 131_072
 QUEUES, MAX_THRESHOLDS = 8, 6
 _SETTINGS = struct.Struct("=QQQII8s")
@@ -177,6 +176,8 @@ class Tagger:
         self._settings = self._object.map("settings", 4, _SETTINGS.size)
         self._thresholds = self._object.map("thresholds", 4, _THRESHOLDS.size)
         self._active = self._object.map("active", 4, 4)
+        self._coflow_queues = self._object.map("coflows", 4, 8)
+        self._coflows: dict[int, int] = {}
         self._flows = self._object.map("flows", *_FLOWS)
         cpus = _possible_cpus()
         self._counters = self._object.map("counters", 4, _COUNTERS.size * cpus)
@@ -210,6 +211,22 @@ class Tagger:
         self._thresholds[_number(slot)] = _THRESHOLDS.pack(version, len(beta), *beta, *unused, *alpha, *unused)
         self._active[_ZERO] = _number(slot)
 
+    def set_coflows(self, queues: Mapping[int, int]) -> None:
+        """Says which queue each coflow has, by id, from the next packet on; one that is not there has the last queue.
+
+        Raises:
+            ValueError: an id or a queue that there cannot be; nothing is changed.
+        """
+        for coflow, queue in queues.items():
+            if not 0 < coflow <= COFLOW_MAX or not 0 <= queue < QUEUES:
+                raise ValueError(f"coflow {coflow} has queue {queue}; ids are 1 to {COFLOW_MAX}, queues 0 to {QUEUES - 1}")
+        changed = [coflow for coflow, _ in queues.items() ^ self._coflows.items()]
+        for coflow in changed:
+            eight = bytearray(self._coflow_queues.get(_number(coflow // 8)) or bytes(8))
+            eight[coflow % 8] = QUEUES - 1 - queues.get(coflow, QUEUES - 1)
+            self._coflow_queues[_number(coflow // 8)] = bytes(eight)
+        self._coflows = dict(queues)
+
     def version(self) -> int:
         """The version of the thresholds in use; 0 before the first."""
         value = self._thresholds.get(_number(self._slot()))
@@ -237,6 +254,14 @@ class Tagger:
         """Sums over all processors."""
         value = self._counters.get(_ZERO) or b""
         return TaggerCounters(*(sum(column) for column in zip(*_COUNTERS.iter_unpack(value), strict=True)))
+
+    def repair(self) -> bool:
+        """Attaches it again if its filter is gone; whether that was so. What is known of flows stays."""
+        found = self._netlink.dump(RTM_GETTFILTER, self._ifindex, parent=EGRESS)
+        if any(entry.info >> 16 == TAGGER_PREFERENCE for entry in found):
+            return False
+        self._object.attach_egress("tag", self._ifindex, TAGGER_PREFERENCE)
+        return True
 
     def close(self) -> None:
         """Takes the filter away and frees the tables."""

@@ -3,8 +3,9 @@
 Method: the emulated star, every pair regulated (mode `always`), one host sending a datagram of 20 KB every 5 ms: each
 finds its gate shut and its link free. The host's agent takes the times by its own monotonic clock: the BACKLOG is sent, the
 DIRECTIVE is received (both as seen by the agent's loop: kernel, switch and coordinator are in between), the gate's netlink
-message is acknowledged. Directives are for slots that start at once, so nothing is hidden by sending ahead. An agent that
-sleeps longer between directives finds its caches cold: with 20 ms between them the gate takes about a third longer.
+message has been sent, when the kernel has done what it says (its acknowledgement is read after that). Directives are for slots
+that start at once, so nothing is hidden by sending ahead. An agent that sleeps longer between directives finds its caches cold:
+with 20 ms between them the gate takes about a third longer.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ the DIRECTIVE frames after they were sent. The same run without it stands beside
 
 from __future__ import annotations
 
-import ctypes
-import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,11 +17,11 @@ from agents.libbpf import BpfMap, BpfObject
 from emulation import experiment
 from emulation.fabric import COORDINATOR, EmulatedFabric
 from emulation.fidelity import environment
+from emulation.inside import network_of
 from emulation.star import BOTTLENECK, mixed_flows, star
 
 PERCENT = 20
 BUCKET_NS = 50_000_000
-CLONE_NEWNET = 0x40000000
 
 
 def run(duration_s: float = 6.0, slice_text: str = "10ms") -> dict[str, Any]:
@@ -63,27 +61,13 @@ def losing_directives(emulated: EmulatedFabric) -> Iterator[BpfMap]:
     """Puts the program at the coordinator's interface; its map's first value is the percentage."""
     loaded = BpfObject(object_path("drop_directives", Path(__file__).parent))
     counts = loaded.map("counts", 4, 8)
-    with _namespace(emulated.node(COORDINATOR).pid):
+    with network_of(emulated.node(COORDINATOR).pid):
         loaded.attach_egress("lose", socket.if_nametoindex(emulated.coordinator_interface), 1)
     try:
         yield counts
     finally:
         counts[_index(0)] = bytes(8)
         loaded.close()
-
-
-@contextmanager
-def _namespace(pid: int) -> Iterator[None]:
-    libc = ctypes.CDLL(None, use_errno=True)
-    home, there = os.open("/proc/thread-self/ns/net", os.O_RDONLY), os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
-    try:
-        if libc.setns(there, CLONE_NEWNET):
-            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-        yield
-    finally:
-        libc.setns(home, CLONE_NEWNET)
-        os.close(home)
-        os.close(there)
 
 
 def _index(number: int) -> bytes:

@@ -26,7 +26,7 @@ MESSAGES: dict[str, Message] = {
     "directive": Directive((Grant(17, 123_456, NOW_NS, NOW_NS + 2_000_000, 24_224, 0),)),
     "ack": Ack(123_456, 17, NOW_NS, NOW_NS + 40_000),
     "yield": Yield(17, 123_456, 12_000, 0),
-    "backlog_5": Backlog(9, 0, 1, tuple((16 + node, 60_000) for node in range(5))),
+    "backlog_5": Backlog(9, 0, 1, tuple((16 + node, 60_000, 0) for node in range(5))),
 }
 """What one slice takes, and the backlog of a host with five regulated destinations."""
 

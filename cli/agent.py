@@ -40,6 +40,17 @@ import click
     help="SCHED_FIFO priority; 0 for none.",
 )
 @click.option(
+    "--priorities/--no-priorities",
+    default=False,
+    show_default=True,
+    help="Tag flows with priorities, choose their congestion control, and report their sizes.",
+)
+@click.option(
+    "--cgroup",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="With priorities: choose the congestion control of this cgroup's processes only.  [default: all]",
+)
+@click.option(
     "--statistics",
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write counts here as JSON at the end.",
@@ -54,13 +65,16 @@ def agent(
     run_dir: Path,
     take_over: bool,
     realtime: int,
+    priorities: bool,
+    cgroup: Path | None,
     statistics: Path | None,
 ) -> None:
     """Run this host's agent, until a signal ends it; the interface is then as it was before.
 
     Addresses not named are learned from the traffic.
     """
-    from agents import agent as agents_agent
+    from agents.agent import AgentConfig
+    from agents.run import run
     from topology.units import parse_rate
 
     try:
@@ -72,7 +86,7 @@ def agent(
     except ValueError as error:
         raise click.BadParameter(f"{error}; write one such as 10.0.0.1", param_hint="--address") from None
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    config = agents_agent.AgentConfig(
+    config = AgentConfig(
         interface=interface,
         rate_bps=rate_bps,
         key_file=key,
@@ -83,5 +97,7 @@ def agent(
         take_over=take_over,
         realtime=realtime or None,
         statistics=statistics,
+        priorities=priorities,
+        cgroup=cgroup,
     )
-    sys.exit(agents_agent.run(config))
+    sys.exit(run(config))

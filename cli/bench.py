@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import click
 
+from cli.bench_karuna import both, karuna
+
 
 class Benchmark(NamedTuple):
     """Where it is, whether it emulates a fabric, and what it measures."""
@@ -25,31 +27,46 @@ BENCHMARKS = {
     "conservation": Benchmark("bench.conservation", True, "link use with and without yields (XCo's Figure 21)"),
     "failure": Benchmark("bench.failure", True, "the coordinator killed under load"),
     "loss": Benchmark("bench.loss", True, "20 % of the directives lost"),
+    "coflow": Benchmark("bench.coflow", True, "completion times of coflows in order, against none"),
     "policies": Benchmark("bench.policies", False, "the scheduler's inner loop, 5 to 5,000 nodes"),
     "thresholds": Benchmark("bench.thresholds", False, "sieving thresholds, their certificate and their rivals"),
+    "aggregation": Benchmark("bench.aggregation", False, "size reports of 10,000 hosts added up"),
     "protocol": Benchmark("bench.protocol", False, "encoding, decoding and verifying a frame"),
 }
 
 
-@click.command()
-@click.argument("name", type=click.Choice(list(BENCHMARKS)))
-@click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the result here, too.")
-def bench(name: str, json_file: Path | None) -> None:
-    """Measure one thing, and print JSON. Each method is told in the module's docstring (bench/NAME.py)."""
-    chosen = BENCHMARKS[name]
-    if chosen.emulated:
-        from emulation import box
+class _Benches(click.Group):
+    """`baton bench NAME`: one of the benchmarks above, each alike, or a group's command."""
 
-        if os.geteuid() != 0:
-            raise click.ClickException("an emulated fabric needs root: run it with sudo")
-        if not box.inside():
-            box.enter([sys.executable, "-m", "cli.main", *sys.argv[1:]])
-    result = importlib.import_module(chosen.module).run()
-    text = json.dumps(result, indent=1)
-    click.echo(text)
-    if json_file is not None:
-        json_file.parent.mkdir(parents=True, exist_ok=True)
-        json_file.write_text(text + "\n")
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*BENCHMARKS, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return _command(cmd_name, BENCHMARKS[cmd_name]) if cmd_name in BENCHMARKS else super().get_command(ctx, cmd_name)
 
 
-bench.help = (bench.help or "") + "\n\n\b\n" + "\n".join(f"{name:13} {found.help}" for name, found in BENCHMARKS.items())
+@click.group(cls=_Benches, commands={"karuna": karuna, "both": both})
+def bench() -> None:
+    """Measure one thing, and print JSON. Each method is told in its module's docstring (bench/NAME.py)."""
+
+
+def _command(name: str, chosen: Benchmark) -> click.Command:
+    def run(json_file: Path | None) -> None:
+        if chosen.emulated:
+            from emulation import box
+
+            if os.geteuid() != 0:
+                raise click.ClickException("an emulated fabric needs root: run it with sudo")
+            if not box.inside():
+                box.enter([sys.executable, "-m", "cli.main", *sys.argv[1:]])
+        result = importlib.import_module(chosen.module).run()
+        text = json.dumps(result, indent=1)
+        click.echo(text)
+        if json_file is not None:
+            json_file.parent.mkdir(parents=True, exist_ok=True)
+            json_file.write_text(text + "\n")
+
+    file = click.Path(path_type=Path, dir_okay=False)
+    option = click.Option(["--json", "json_file"], type=file, help="Write the result here, too.")
+    text = f"{chosen.help[0].upper()}{chosen.help[1:]}."
+    return click.Command(name, callback=run, params=[option], help=text, short_help=chosen.help)

@@ -9,7 +9,7 @@ import click
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--size", help="How much a connection will send, such as 5MB; at most 1048575 KiB.")
-@click.option("--deadline", help="In what time it is to be through, such as 20ms; at most 4095ms.")
+@click.option("--deadline", help="In what time it is to be through, such as 20ms; at most 4094ms.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def mark(size: str | None, deadline: str | None, command: tuple[str, ...]) -> None:
     """Run COMMAND, and tell Baton the size and deadline of every connection that it makes.

@@ -71,5 +71,6 @@ def collect(store: Store, run_dir: Path | None) -> dict[str, Any]:
         "members": {str(node): member for node, member in store.members().items()},
         "fabric": store.fabric(),
         "ports": store.ports(),
+        "thresholds": store.thresholds(),
         "events": store.events(100),
     }

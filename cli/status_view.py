@@ -62,10 +62,22 @@ def _summary(found: Mapping[str, Any]) -> Iterable[Text]:
         if name in coordinator
     )
     yield _line("slots", counts)
+    if coordinator.get("thresholds_version"):
+        yield _line("thresholds", _thresholds(coordinator["thresholds_version"], found.get("thresholds"), found["members"]))
     if unplaced := coordinator.get("unplaced"):
         yield _line("no place", f"{', '.join(unplaced)}: not found in the fabric, so not coordinated", "yellow")
     if refused := {cause: n for cause, n in coordinator.get("refused", {}).items() if n}:
         yield _line("refused", ", ".join(f"{n} {cause}" for cause, n in refused.items()), "yellow")
+
+
+def _thresholds(version: int, document: Mapping[str, Any] | None, members: Mapping[str, Mapping[str, Any]]) -> str:
+    """The version in force, who has it, and its cuts."""
+    known = [member["thresholds_version"] for member in members.values() if member.get("thresholds_version") is not None]
+    text = f"version {version}, in force at {known.count(version)} of {len(known)} members with priorities"
+    cuts = (document or {}).get("thresholds")
+    if cuts is None:
+        return f"{text}; none yet: too few flows ended"
+    return "; ".join((text, *(f"{name} " + " ".join(f"{cut:,}" for cut in cuts[name]) for name in ("beta", "alpha"))))
 
 
 def _line(name: str, text: str, colour: str = "default") -> Text:

@@ -15,15 +15,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from controller.config_sections import MS, US, Duration, Fraction, Priorities, Rate, Section, Size
 from controller.settings import CoordinatorSettings, OpenFlowSettings, TreeSource, Weight
+from controller.switch_queues import KeeperSettings, NamedPort, SwitchQueues, named_ports
 from topology import files, marked_yaml
 from topology.marked_yaml import Document
 from topology.problems import Problem
-from topology.units import parse_duration, parse_rate, parse_size
 
 HEARTBEATS_BEFORE_FAIL_OPEN = 3
 
@@ -69,20 +70,6 @@ def _weights(value: object) -> tuple[Weight, ...]:
             raise ValueError(f"{flow}: {text!r} is not a weight")
         weights.append(Weight(source, destination, weight))
     return tuple(weights)
-
-
-MS, US = 1_000_000, 1_000
-Duration = Annotated[int, BeforeValidator(parse_duration)]
-Rate = Annotated[int, BeforeValidator(parse_rate)]
-Size = Annotated[int, BeforeValidator(parse_size)]
-Fraction = Annotated[float, Field(gt=0, le=1)]
-
-
-class Section(BaseModel):
-    """Fields are known by their alias, the name in the YAML file; their description is the remedy shown
-    with an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class OpenFlow(Section):
@@ -181,6 +168,35 @@ class Agents(Section):
     )
 
 
+class SwitchPorts(Section):
+    """Ports of switches on this machine, whose queues and marking Baton makes and keeps."""
+
+    ports: Annotated[tuple[NamedPort, ...], BeforeValidator(named_ports)] = Field(
+        description="write interface: rate, such as s1-eth*: 1Gbit"
+    )
+    buffer_packets: int = Field(100, ge=1, le=1_000_000, description="write a number of packets, such as 100")
+    share: Annotated[float | None, BeforeValidator(_none)] = Field(
+        8.0, ge=2**-7, le=2**7, description="write how many times the free buffer a queue may hold, such as 8, or none"
+    )
+    threshold_bytes: Annotated[Size | None, BeforeValidator(_none)] = Field(
+        30_000, alias="marking_threshold", ge=1514, description="write a size of a frame or more, such as 30KB, or none"
+    )
+    marking: Literal["port", "queue"] = Field("port", description="write port or queue")
+
+    def queues(self) -> SwitchQueues:
+        """What all ports have."""
+        return SwitchQueues(
+            buffer_packets=self.buffer_packets,
+            share=self.share,
+            marking_threshold_bytes=self.threshold_bytes,
+            per_queue=self.marking == "queue",
+        )
+
+    def settings(self) -> KeeperSettings:
+        """What the process that keeps them is told."""
+        return KeeperSettings(ports=self.ports, queues=self.queues())
+
+
 class Config(Section):
     """The whole file."""
 
@@ -193,6 +209,8 @@ class Config(Section):
     openflow: OpenFlow = Field(OpenFlow.model_validate({}), description="write a mapping")
     coordinator: Coordinator | None = Field(None, description="write a mapping; without it nobody is coordinated")
     agents: Agents = Field(Agents.model_validate({}), description="write a mapping")
+    priorities: Priorities = Field(Priorities.model_validate({}), description="write a mapping")
+    switch_queues: SwitchPorts | None = Field(None, description="write a mapping; without it no port is touched")
     fabric: str | dict[str, Any] | None = Field(
         None, description="name a fabric file, or write the fabric itself; leave it out to learn it"
     )
@@ -207,7 +225,8 @@ class Config(Section):
             return None
         fields = {name: getattr(self.coordinator, name) for name in Coordinator.model_fields if name != "netns"}
         agents = {name: getattr(self.agents, name) for name in Agents.model_fields}
-        return CoordinatorSettings(store=store, **fields, **agents)
+        priorities = {name: getattr(self.priorities, name) for name in Priorities.model_fields}
+        return CoordinatorSettings(store=store, **fields, **agents, **priorities)
 
     def openflow_settings(self, fabric_file: Path | None) -> OpenFlowSettings:
         """What the OpenFlow application is told."""
@@ -310,7 +329,13 @@ def _place(loc: tuple[str | int, ...]) -> tuple[type[Section], marked_yaml.Path,
     return section, (*inside, loc[0], *item), field
 
 
-SECTIONS: dict[str, type[Section]] = {"openflow": OpenFlow, "coordinator": Coordinator, "agents": Agents}
+SECTIONS: dict[str, type[Section]] = {
+    "openflow": OpenFlow,
+    "coordinator": Coordinator,
+    "agents": Agents,
+    "priorities": Priorities,
+    "switch_queues": SwitchPorts,
+}
 
 
 def _relations(config: Config, document: Document) -> Iterator[Problem]:

@@ -204,6 +204,10 @@ class Congestion:
         """The links that were contended at the last update."""
         return self._contended
 
+    def busiest(self) -> float:
+        """The load of the link that carried most of its capacity at the last reading of the ports; 0 before any."""
+        return max((link.port_bps / link.capacity_bps for link in self._links.values()), default=0.0)
+
     def next_event_ns(self) -> int | None:
         """When the next link is released, if nothing new is heard."""
         calm = (link.calm_ns for link in self._links.values() if link.contended and link.calm_ns is not None)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from controller.jsonlines import JsonLines
@@ -21,15 +23,40 @@ from protocol.realtime import become_realtime
 log = logging.getLogger("baton.coordinator")
 
 
-def start_courier(store: str) -> tuple[JsonLines, subprocess.Popen[bytes]]:
-    """Starts the courier on one end of a socket pair and returns the other."""
-    ours, theirs = socket.socketpair()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "controller.courier", "--store", store, "--fd", str(theirs.fileno())],
-        pass_fds=[theirs.fileno()],
-    )
-    theirs.close()
-    return JsonLines(ours), process
+class Helpers:
+    """The coordinator's courier and tuner, each a process at one end of a socket pair."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, module: str, *arguments: str) -> JsonLines:
+        """Starts `python -m module ARGUMENTS --fd N`, in place of one that has ended, and returns the near end."""
+        if (before := self._running.pop(module, None)) is not None:
+            _end(before)
+        ours, theirs = socket.socketpair()
+        self._running[module] = subprocess.Popen(
+            [sys.executable, "-m", module, *arguments, "--fd", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        )
+        theirs.close()
+        return JsonLines(ours)
+
+    def start_tuner(self) -> JsonLines:
+        """Its lines do not block: what it has no time for is lost."""
+        lines = self.start("controller.tuner")
+        lines.socket.setblocking(False)
+        return lines
+
+    def end(self) -> None:
+        """Ends them all."""
+        for process in self._running.values():
+            _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    process.wait()
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -39,8 +66,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     settings = CoordinatorSettings.from_json(options.config.read_text())
-    lines, courier = start_courier(settings.store)
+    helpers = Helpers()
     try:
+        lines = helpers.start("controller.courier", "--store", settings.store)
         from controller.coordinator import Coordinator  # late: see the module's docstring
         from protocol.auth import Key
         from protocol.link import ControlSocket
@@ -52,8 +80,9 @@ def main(arguments: list[str] | None = None) -> int:
         epoch = int(first[0]["epoch"])
         lines.socket.setblocking(False)
         coordinator = Coordinator(
-            settings, Key.load(settings.key_file), ControlSocket(settings.interface), lines, epoch
+            settings, Key.load(settings.key_file), ControlSocket(settings.interface), lines, epoch, helpers.start_tuner
         )
+        coordinator.take(first[1:], time.monotonic_ns())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, coordinator.stop)
         if refused := become_realtime(settings.realtime_priority):
@@ -61,8 +90,7 @@ def main(arguments: list[str] | None = None) -> int:
         log.info("epoch %d, policy %s, on %s", epoch, settings.policy, settings.interface)
         coordinator.run()
     finally:
-        courier.terminate()
-        courier.wait()
+        helpers.end()
     return 0
 
 

@@ -1,8 +1,9 @@
 """Carries between the coordinator and the store, in a process of its own: the store may be slow or gone, a slice is not late.
 
 The coordinator and its courier speak JSON lines over a socket pair. Towards the coordinator: {"epoch": n}, {"fabric": ...},
-{"ports": ...}, {"policy": ...}, {"override": "free" | "coordinate"}. From it: {"status": ...}, {"member": [node, ...]},
-{"gone": node}, {"event": [kind, severity, text]}. An edge: sockets, Redis.
+{"ports": ...}, {"policy": ...}, {"override": "free" | "coordinate"}, {"coflows": {id: ...}, "ahead_ns": n}, by how much the
+store's clock is before the monotonic one. From it: {"status": ...}, {"member": [node, ...]}, {"gone": node},
+{"event": [kind, severity, text]}, {"thresholds": ...}, which it is also told once, at its start. An edge: sockets, Redis.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ class Courier:
         self._tell({"epoch": self._epoch()})
         with contextlib.suppress(StoreUnavailable):  # it will be looked at again and again
             self._look()
+            if (thresholds := self._store.thresholds()) is not None:
+                self._tell({"thresholds": thresholds})
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))  # only the start was urgent
         threading.Thread(target=self._from_store, daemon=True).start()
         while (values := self._lines.read()) is not None:
@@ -61,7 +64,7 @@ class Courier:
         while True:
             try:
                 self._look()
-                for _ in self._store.subscribe(("fabric", "ports", "policy", "override")):
+                for _ in self._store.subscribe(("fabric", "ports", "policy", "override", "coflows")):
                     self._look()
             except StoreUnavailable as error:
                 log.warning("%s; coordination goes on from memory", error)
@@ -75,6 +78,7 @@ class Courier:
             "policy": store.policy(),
             "override": store.override(),
             "ports": store.ports(),
+            "coflows": store.coflows(),
         }
         for key, value in current.items():
             if value is None:
@@ -82,7 +86,8 @@ class Courier:
             text = json.dumps(value, sort_keys=True)
             if self._last.get(key) != text:
                 self._last[key] = text
-                self._tell({key: value})
+                clock = {"ahead_ns": store.time_ns() - time.monotonic_ns()} if key == "coflows" else {}
+                self._tell({key: value, **clock})
 
     def _to_store(self, value: dict[str, Any]) -> None:
         try:
@@ -91,6 +96,8 @@ class Courier:
             if "member" in value:
                 node, fields = value["member"]
                 self._store.publish_member(node, fields)
+            if "thresholds" in value:
+                self._store.publish_thresholds(value["thresholds"])
             if "gone" in value:
                 self._store.forget_member(value["gone"])
             if "event" in value:

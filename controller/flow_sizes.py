@@ -60,7 +60,7 @@ class FlowSizes:
             raise ValueError(f"cdf runs from {self.cdf[0]} to {self.cdf[-1]}; it has to run from 0 to 1")
 
     @classmethod
-    def from_histogram(cls, edges: Sequence[float], counts: Sequence[int]) -> Self:
+    def from_histogram(cls, edges: Sequence[float], counts: Sequence[float]) -> Self:
         """Flows counted in bins between `edges` (one more than `counts`); empty bins at either end are cut off.
 
         Raises:
@@ -75,11 +75,33 @@ class FlowSizes:
             raise ValueError("counts are all zero; without flows there is no distribution")
         full = [at for at, count in enumerate(counts) if count]
         first, last = full[0], full[-1] + 1
-        cdf, seen = [0.0], 0
+        cdf, seen = [0.0], 0.0
         for count in counts[first:last]:
             seen += count
             cdf.append(seen / total)
         return cls(tuple(map(float, edges[first : last + 1])), tuple(cdf))
+
+    def simplified(self, tolerance: float) -> FlowSizes:
+        """The same distribution with as few points as do: each chord misses by at most `tolerance`, in flows and in bytes.
+
+        A histogram's points are the bins' edges, at nearly all of which the density changes a little; the bound of
+        `controller.sieving` is the looser the more such points there are.
+        """
+        sizes, cdf = np.array(self.sizes), np.array(self.cdf)
+        below = self.partial(sizes).below
+        kept, last = [0], len(sizes) - 1
+        while kept[-1] < last:
+            start = kept[-1]
+            for end in range(last, start, -1):
+                density = (cdf[end] - cdf[start]) / (sizes[end] - sizes[start])
+                inside = slice(start + 1, end + 1)
+                flows = cdf[start] + density * (sizes[inside] - sizes[start])
+                carried = below[start] + density * (sizes[inside] ** 2 - sizes[start] ** 2) / 2
+                miss = max(np.abs(flows - cdf[inside]).max(), np.abs(carried - below[inside]).max() / below[-1])
+                if end == start + 1 or miss <= tolerance:
+                    kept.append(end)
+                    break
+        return FlowSizes(tuple(sizes[kept].tolist()), tuple(cdf[kept].tolist()))
 
     def scaled(self, factor: float) -> FlowSizes:
         """The distribution of factor * S."""

@@ -5,8 +5,10 @@ Node ids are small and never given to another host while the coordinator lives: 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address
+from typing import Any
 
 FIRST_NODE = 16
 Address = IPv4Address | IPv6Address
@@ -35,6 +37,30 @@ class Member:
     sent_bps: dict[int, int] = field(default_factory=dict)
     backlog: dict[int, int] = field(default_factory=dict)
     refused: dict[int, int] = field(default_factory=dict)
+    thresholds_version: int | None = None
+    """Of the thresholds that its tagger uses; None for a host without priorities."""
+
+    def record(self, regulated: Mapping[int, frozenset[int]], now_ns: int) -> dict[str, Any]:
+        """What the store tells of it, as JSON values."""
+        return {
+            "name": self.name,
+            "mac": self.mac.hex(":"),
+            "addresses": [str(a) for a in self.addresses],
+            "rate_bps": self.rate_bps,
+            "gate": self.gate,
+            "version": self.version,
+            "heard_ms_ago": (now_ns - self.heard_ns) // 1_000_000,
+            "slots": self.slots,
+            "acknowledged": self.acknowledged,
+            "late_slots": self.late,
+            "yields": self.yields,
+            "lateness_us": self.lateness_ns // 1000,
+            "backlog_bytes": self.backlog,
+            "sent_bps": self.sent_bps,
+            "regulated": sorted(regulated.get(self.node, ())),
+            "refused": self.refused,
+            "thresholds_version": self.thresholds_version,
+        }
 
 
 class Members:

@@ -20,6 +20,7 @@ STATE = "up.json"
 COORDINATOR_FILE = "config.json"
 OPENFLOW_FILE = "openflow.json"
 FABRIC_FILE = "fabric.json"
+QUEUES_FILE = "switch_queues.json"
 KEEP_LOGS = "keep-logs"
 """Its presence tells the supervisor, when it stops, to leave the logs."""
 STOP_S = 15.0
@@ -110,7 +111,7 @@ def take_down(run_dir: Path, *, keep_logs: bool = False) -> list[str]:
 def remove(run_dir: Path, state: RunState, *, keep_logs: bool) -> None:
     """Removes the files of this run, and the run directory if it was made for it and is empty now."""
     keep_logs = keep_logs or (run_dir / KEEP_LOGS).exists()
-    for name in (STATE, COORDINATOR_FILE, OPENFLOW_FILE, FABRIC_FILE, KEEP_LOGS):
+    for name in (STATE, COORDINATOR_FILE, OPENFLOW_FILE, FABRIC_FILE, QUEUES_FILE, KEEP_LOGS):
         (run_dir / name).unlink(missing_ok=True)
     redis_server.forget(run_dir)
     if not keep_logs:

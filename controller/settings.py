@@ -57,6 +57,12 @@ class CoordinatorSettings:
     quiet_ns: int = 2_000 * MILLISECOND
     mice_bytes: int = 100_000
     mice_rate_bps: int = 1_000_000
+    priorities: bool = False
+    """Whether thresholds are computed from the agents' size reports, and distributed."""
+    bands: int = 7
+    size_period_ns: int = 10_000 * MILLISECOND
+    termination: int = 3
+    """The scheme for flows that will miss their deadline; 3 lets them go on."""
 
     def to_json(self) -> str:
         """The text that `from_json` reads."""

@@ -1,22 +1,6 @@
 """The store: what the controller's processes and its operators share, in Redis. An edge: Redis.
 
-Schema 1. Every key begins with `baton:`. A *document* is a hash {json, version, at_ns}: its value, a count
-of its publications since it appeared, and the wall-clock time (ns) of the last one.
-
-* baton:schema: hash {version: "1", incarnation}; never expires. The incarnation ends when the data is lost.
-* baton:fabric: document by the application; never expires: {"fabric": Fabric.to_dict(), "blocked": [[a, b]]}.
-* baton:ports: document by the application; 30 s: load and counters of switch ports.
-* baton:status: document by the coordinator; 5 s: epoch, policy, counts of slots and refusals.
-* baton:member:NODE: document by the coordinator; 10 s: one host with an agent.
-* baton:members: sorted set by the coordinator: node ids, scored by when (s) they were last published.
-* baton:policy: document by supervisor or operator; never expires: `CoordinatorSettings.changeable()`.
-* baton:override: string by the operator, "free" or "coordinate"; never expires.
-* baton:epoch: string by the coordinator: the last leader epoch given out; never expires.
-* baton:events: stream by everybody, the last 1,000: {kind, severity, text, fields (JSON)}.
-
-A change of document or override NAME (of any member: "members") is told on the channel
-`baton:changed:NAME`; the message says only that: data is read from the keys, so a lost message costs time
-and never truth.
+What is where: `controller.store_layout`.
 
 Redis may go and come back at any time. An operation that finds it gone raises StoreUnavailable; a later one
 simply works. When the data was lost meanwhile (another incarnation), each Store first publishes again what
@@ -39,9 +23,8 @@ from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, ConnectionError, ReadOnlyError, RedisError, TimeoutError
 from redis.retry import Retry
 
-SCHEMA = "1"
-PREFIX = "baton:"
-EXPIRY_S = {"ports": 30, "status": 5, "member": 10}
+from controller.store_layout import EXPIRY_S, NEXT_EPOCH, PREFIX, SCHEMA, SETS, put
+
 EVENTS_KEPT = 1_000
 SEVERITIES = ("debug", "info", "warning", "error")
 OVERRIDES = ("free", "coordinate")
@@ -49,13 +32,6 @@ ANSWER_S = 2.0
 """How long an answer of Redis is waited for."""
 
 T = TypeVar("T")
-
-# Both halves are below 2^53, so Lua's doubles are exact.
-NEXT_EPOCH = """
-local epoch = math.max((tonumber(redis.call('GET', KEYS[1])) or 0) + 1, tonumber(ARGV[1]))
-redis.call('SET', KEYS[1], string.format('%.0f', epoch))
-return epoch
-"""
 
 
 class StoreUnavailable(Exception):
@@ -119,6 +95,14 @@ class Store:
         """The coordinator's status, or None when no coordinator has spoken lately."""
         return self._document("status")
 
+    def publish_thresholds(self, thresholds: dict[str, Any]) -> None:
+        """Publishes the thresholds in force, and the reports that they come from."""
+        self._publish("thresholds", "", thresholds)
+
+    def thresholds(self) -> dict[str, Any] | None:
+        """The thresholds last in force, or None when there never were any."""
+        return self._document("thresholds")
+
     def set_policy(self, policy: dict[str, Any]) -> None:
         """Publishes what the coordinator shall take over: field names and values of
         `CoordinatorSettings.changeable`."""
@@ -134,28 +118,41 @@ class Store:
 
     def forget_member(self, node: int) -> None:
         """Removes a host that left."""
-        with self._lock:
-            self._published.pop(("member", str(node)), None)
-
-        def remove(pipe: Any) -> None:  # noqa: ANN401 -- see __init__
-            pipe.delete(f"{PREFIX}member:{node}")
-            pipe.zrem(PREFIX + "members", str(node))
-            pipe.publish(PREFIX + "changed:members", "members")
-
-        self._write(remove)
+        self._forget("member", node)
 
     def members(self) -> dict[int, dict[str, Any]]:
         """The hosts with an agent that were published lately, by node id."""
+        return self._numbered("member")
 
-        def read(client: Any) -> dict[int, dict[str, Any]]:  # noqa: ANN401 -- see __init__
-            nodes = sorted(map(int, client.zrange(PREFIX + "members", 0, -1)))
-            with client.pipeline(transaction=False) as pipe:
-                for node in nodes:
-                    pipe.hget(f"{PREFIX}member:{node}", "json")
-                texts = pipe.execute()
-            return {node: json.loads(text) for node, text in zip(nodes, texts, strict=True) if text is not None}
+    def next_coflow(self, ids: int) -> tuple[int, int]:
+        """An id from 1 to `ids` for a coflow, which comes again after all the others, and the store's clock (ns)."""
 
-        return self._call(read)
+        def take(client: Any) -> tuple[int, int]:  # noqa: ANN401 -- see __init__
+            with client.pipeline(transaction=True) as pipe:
+                pipe.set(PREFIX + "coflow_count", int(time.time()), nx=True)  # so that lost data bring back no old id
+                pipe.incr(PREFIX + "coflow_count")
+                pipe.time()
+                _, count, (seconds, microseconds) = pipe.execute()
+            return count % ids + 1, (seconds * 10**6 + microseconds) * 1000
+
+        return self._call(take)
+
+    def publish_coflow(self, coflow: int, document: dict[str, Any]) -> None:
+        """Publishes an open coflow; void after 1 h."""
+        self._publish("coflow", str(coflow), document)
+
+    def forget_coflow(self, coflow: int) -> None:
+        """Removes a coflow that was closed."""
+        self._forget("coflow", coflow)
+
+    def coflows(self) -> dict[int, dict[str, Any]]:
+        """The open coflows by id."""
+        return self._numbered("coflow")
+
+    def time_ns(self) -> int:
+        """The store's clock, ns since 1970: one for all hosts."""
+        seconds, microseconds = self._call(lambda client: client.time())
+        return int(seconds * 10**6 + microseconds) * 1000
 
     def version(self, name: str) -> int:
         """How often a document was published since it appeared; 0 when it isn't there."""
@@ -270,7 +267,29 @@ class Store:
     def _publish(self, name: str, item: str, value: dict[str, Any]) -> None:
         with self._lock:
             self._published[(name, item)] = value, time.monotonic()
-        self._write(lambda pipe: _put(pipe, name, item, value))
+        self._write(lambda pipe: put(pipe, name, item, value))
+
+    def _forget(self, name: str, number: int) -> None:
+        with self._lock:
+            self._published.pop((name, str(number)), None)
+
+        def remove(pipe: Any) -> None:  # noqa: ANN401 -- see __init__
+            pipe.delete(f"{PREFIX}{name}:{number}")
+            pipe.zrem(PREFIX + SETS[name], str(number))
+            pipe.publish(f"{PREFIX}changed:{SETS[name]}", SETS[name])
+
+        self._write(remove)
+
+    def _numbered(self, name: str) -> dict[int, dict[str, Any]]:
+        def read(client: Any) -> dict[int, dict[str, Any]]:  # noqa: ANN401 -- see __init__
+            numbers = sorted(map(int, client.zrange(PREFIX + SETS[name], 0, -1)))
+            with client.pipeline(transaction=False) as pipe:
+                for number in numbers:
+                    pipe.hget(f"{PREFIX}{name}:{number}", "json")
+                texts = pipe.execute()
+            return {number: json.loads(text) for number, text in zip(numbers, texts, strict=True) if text is not None}
+
+        return self._call(read)
 
     def _document(self, name: str) -> dict[str, Any] | None:
         text = self._call(lambda client: client.hget(PREFIX + name, "json"))
@@ -313,7 +332,7 @@ class Store:
             if name == "override":
                 pipe.set(PREFIX + "override", value["override"])
             elif now_s - at_s < EXPIRY_S.get(name, math.inf):
-                _put(pipe, name, item, value)
+                put(pipe, name, item, value)
 
     def _connected(self, connection: Any) -> None:  # noqa: ANN401 -- see __init__
         """A new connection may lead to a server that has lost its data: redis-py makes one without a word."""
@@ -367,19 +386,3 @@ def redacted(url: str) -> str:
     """The URL without its password, for messages."""
     password = urlsplit(url).password
     return url.replace(f":{password}@", ":***@") if password else url
-
-
-def _put(pipe: Any, name: str, item: str, value: dict[str, Any]) -> None:  # noqa: ANN401 -- see Store.__init__
-    """Writes one document into a transaction: value, version, time, expiry, index and notification."""
-    key = f"{PREFIX}{name}:{item}" if item else PREFIX + name
-    now_ns = time.time_ns()
-    pipe.hset(key, mapping={"json": json.dumps(value, separators=(",", ":")), "at_ns": now_ns})
-    pipe.hincrby(key, "version", 1)
-    if name in EXPIRY_S:
-        pipe.expire(key, EXPIRY_S[name])
-    channel = name
-    if name == "member":
-        now_s, channel = now_ns / 1e9, "members"
-        pipe.zadd(PREFIX + "members", {item: now_s})
-        pipe.zremrangebyscore(PREFIX + "members", "-inf", now_s - EXPIRY_S["member"])
-    pipe.publish(f"{PREFIX}changed:{channel}", channel)

@@ -2,8 +2,9 @@
 processes, files.
 
 One process supervises Redis (if private), the OpenFlow application, the watcher of trees that others make
-(each if `sources` asks for it) and the coordinator. It does nothing for a slice or a packet: it waits for a
-child's end, a signal, or a changed file. A child that is killed is back within milliseconds.
+(each if `sources` asks for it), the keeper of this machine's switch ports (if `switch_queues` names any)
+and the coordinator. It does nothing for a slice or a packet: it waits for a child's end, a signal, or a
+changed file. A child that is killed is back within milliseconds.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ import os
 import socket
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from controller import preflight, redis_server, runstate
 from controller.config import Config, ConfigError, load
+from controller.config_changes import differences, reads_tree, uses_openflow
 from controller.preflight import CannotStart
 from controller.processes import STARTING_PRIORITY, at_priority
 from controller.runstate import RunState
@@ -36,7 +38,7 @@ START_S = 20.0
 LOG_FORMAT = "%(asctime)s %(name)s %(levelname)s %(message)s"
 REPOSITORY = Path(__file__).resolve().parent.parent
 
-REDIS, OPENFLOW, TREE, COORDINATOR = "redis", "openflow", "tree", "coordinator"
+REDIS, OPENFLOW, TREE, COORDINATOR, QUEUES = "redis", "openflow", "tree", "coordinator", "queues"
 
 
 class Supervisor:
@@ -104,7 +106,9 @@ class Supervisor:
         self._write_settings()
         environment = self._environment(control_mac)
         self._update(environment=environment)
-        if _reads_tree(config):
+        if config.switch_queues is not None:
+            self._run_queue_keeper(environment)
+        if reads_tree(config):
             self._run_tree_watch(environment)
         if self._runs_openflow(config):
             self._run_openflow(environment)
@@ -179,6 +183,10 @@ class Supervisor:
         command = [sys.executable, "-m", "controller.tree_watch", "--config", str(self._openflow_file)]
         self._run(TREE, command, environment)
 
+    def _run_queue_keeper(self, environment: dict[str, str]) -> None:
+        command = [sys.executable, "-m", "controller.queue_keeper", "--config", str(self.run_dir / runstate.QUEUES_FILE)]
+        self._run(QUEUES, command, environment)
+
     def _run_coordinator(self, netns: str | None) -> None:
         assert self.config.coordinator is not None, "the caller looked"
         # From its first instruction: a dead coordinator's flood leaves no processor to others.
@@ -235,6 +243,8 @@ class Supervisor:
         if isinstance(self.config.fabric, dict):
             runstate.write_whole(self.run_dir / runstate.FABRIC_FILE, json.dumps(self.config.fabric))
         runstate.write_whole(self._openflow_file, openflow.to_json())
+        if self.config.switch_queues is not None:
+            runstate.write_whole(self.run_dir / runstate.QUEUES_FILE, self.config.switch_queues.settings().to_json())
         if coordinator is not None:
             runstate.write_whole(self._coordinator_file, coordinator.to_json())
             with contextlib.suppress(StoreUnavailable):
@@ -306,11 +316,16 @@ class Supervisor:
         elif new[1] != old[1] or fabric_changed or self._moved(before):
             self._run_openflow(environment)
             restarted.append(OPENFLOW)
-        if not _reads_tree(config):
+        if not reads_tree(config):
             self._services.stop(TREE)
         elif config.sources != before.sources or fabric_changed:
             self._run_tree_watch(environment)
             restarted.append(TREE)
+        if config.switch_queues is None:
+            self._services.stop(QUEUES)
+        elif config.switch_queues != before.switch_queues:
+            self._run_queue_keeper(environment)
+            restarted.append(QUEUES)
         if self._coordinator_needs_restart(before, old[0], new[0]):
             self._services.stop(COORDINATOR)
             if config.coordinator is not None:
@@ -318,17 +333,17 @@ class Supervisor:
                 restarted.append(COORDINATOR)
         self._save()
         names = f"; restarted {' and '.join(restarted)}" if restarted else ""
-        changed = ", ".join(_differences(before, config)) or "nothing"
+        changed = ", ".join(differences(before, config)) or "nothing"
         self._tell("config", "info", f"configuration reloaded, changed: {changed}{names}")
 
     def _runs_openflow(self, config: Config) -> bool:
-        return not self._owner and _uses_openflow(config)
+        return not self._owner and uses_openflow(config)
 
     def _check_sources(self, config: Config) -> None:
         """Raises CannotStart: the sources of the tree don't go with the rest."""
-        if _reads_tree(config) and config.fabric is None:
+        if reads_tree(config) and config.fabric is None:
             raise CannotStart("fabric: is missing; sources other than openflow need its links and their ports")
-        if self._owner and not _uses_openflow(config):
+        if self._owner and not uses_openflow(config):
             raise CannotStart("sources: openflow is missing; add it, or use `baton up` instead of ryu-manager")
 
     def _moved(self, before: Config) -> bool:
@@ -372,25 +387,3 @@ class Supervisor:
             restarts={service.name: service.restarts for service in self._services},
         )
         runstate.save(self.run_dir, self._state)
-
-
-def _uses_openflow(config: Config) -> bool:
-    return not config.sources or any(source.kind == "openflow" for source in config.sources)
-
-
-def _reads_tree(config: Config) -> bool:
-    return any(source.kind != "openflow" for source in config.sources)
-
-
-def _differences(before: Config, after: Config) -> Iterator[str]:
-    """The names of the fields that differ, as in the file."""
-    for name, info in type(after).model_fields.items():
-        old, new = getattr(before, name), getattr(after, name)
-        if old == new:
-            continue
-        if type(old) is not type(new) or not hasattr(new, "model_fields"):
-            yield info.alias or name
-            continue
-        for inner, inner_info in type(new).model_fields.items():
-            if getattr(old, inner) != getattr(new, inner):
-                yield f"{name}.{inner_info.alias or inner}"

@@ -38,7 +38,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from controller.settings import OpenFlowSettings, TreeSource
-from controller.store import PREFIX, Store, StoreUnavailable, _put  # _put: how a document is stored
+from controller.store import Store, StoreUnavailable
+from controller.store_layout import PREFIX, put
 from controller.tree_sources import PortState, TreeSourceError, read, tree_from_port_states
 from topology import files
 from topology.fabric import Fabric, Link
@@ -217,7 +218,7 @@ class FabricStore(Store):
             document = change(None if text is None else json.loads(text))
             pipe.multi()
             if document is not None:
-                _put(pipe, "fabric", "", document)
+                put(pipe, "fabric", "", document)
             return document
 
         def replace(client: Any) -> Document | None:  # noqa: ANN401 -- as above

@@ -31,6 +31,7 @@ from mininet.node import Host as MininetHost
 from mininet.node import OVSSwitch, RemoteController
 from pyroute2 import IPRoute
 
+from controller.switch_queues import QueueCounters, SwitchQueues
 from emulation import box
 from emulation.fidelity import SYSCTLS, environment
 from emulation.host_port import HostPort
@@ -38,6 +39,7 @@ from emulation.naming import NETWORK, interfaces, mac_address, port_number, with
 from emulation.naming import EmulationError as EmulationError  # its readers look for it here
 from emulation.ovs import OpenVSwitch
 from emulation.ports import PortCounters, SwitchPort, noop_qos
+from emulation.priority_ports import make_port
 from emulation.qdisc_stats import QdiscReader
 from topology.fabric import DirectedLink, Fabric, IPAddress
 
@@ -78,6 +80,7 @@ class EmulatedFabric:
         congestion_control: str = "cubic",
         static_arp: bool = False,
         rstp: bool | None = None,
+        queues: SwitchQueues | None = None,
     ) -> None:
         """Checks the names; makes nothing yet.
 
@@ -87,6 +90,7 @@ class EmulatedFabric:
             coordinator_switch: where the coordinator is plugged in; the first switch unless given.
             static_arp: every host knows every MAC address from the start.
             rstp: whether switches without a controller run 802.1w; None: if the fabric has a loop.
+            queues: eight priorities, ECN and a buffer for every shaped switch port; None: one data queue.
 
         Raises:
             EmulationError: not in a box, or a name is too long for an interface.
@@ -94,7 +98,8 @@ class EmulatedFabric:
         if not box.inside():
             raise EmulationError("emulation: not in a box; run it by `python -m emulation.box -- COMMAND`")
         self.fabric = fabric
-        self.buffer_packets = buffer_packets
+        self.buffer_packets = buffer_packets if queues is None else queues.buffer_packets
+        self.queues = queues
         self.controller = controller
         self.coordinator_switch = coordinator_switch or fabric.switches[0]
         self.congestion_control = congestion_control
@@ -198,6 +203,10 @@ class EmulatedFabric:
         assert self._reader is not None, "entered"
         return self.ports[DirectedLink(*link)].counters(self._reader)
 
+    def queue_counters(self, link: tuple[str, str]) -> tuple[QueueCounters, ...]:
+        """Of each data queue of the switch port that sends into a directed link; empty if it has but one."""
+        return self.ports[DirectedLink(*link)].queue_counters()
+
     def verify(self, *, hosts: bool = True) -> list[str]:
         """Puts right whatever has changed since the fabric was built; gives what had, one line each.
 
@@ -220,6 +229,7 @@ class EmulatedFabric:
         return environment(
             datapath=self.ovs.datapath_type,
             buffer_packets=self.buffer_packets,
+            marking_threshold_bytes=self.queues and self.queues.marking_threshold_bytes,
             congestion_control=self.congestion_control,
             host_sysctl=dict(line.split(" = ", 1) for line in settings.splitlines() if " = " in line),
             qdiscs={where: [queue["kind"] for queue in json.loads(shown)] for where, shown in queues.items()},
@@ -244,7 +254,7 @@ class EmulatedFabric:
         netlink = stack.enter_context(IPRoute())
         self._reader = QdiscReader()
         stack.callback(self._reader.close)
-        self._shape_switches(netlink)
+        self._shape_switches(netlink, stack)
         for name in (*self.fabric.hosts, COORDINATOR):
             self._configure_host(name, stack)
         if self.static_arp:
@@ -293,7 +303,7 @@ class EmulatedFabric:
             intfName2=b_interface,
         )
 
-    def _shape_switches(self, netlink: IPRoute) -> None:
+    def _shape_switches(self, netlink: IPRoute, stack: ExitStack) -> None:
         hide = self.ovs.datapath_type == "netdev"
         for source in self.fabric.switches:
             if self.rstp:
@@ -301,7 +311,9 @@ class EmulatedFabric:
             for target in self.fabric.neighbours(source):
                 link = DirectedLink(source, target)
                 rate_bps = self.fabric.capacity_bps(link)
-                port = SwitchPort(netlink, self.interfaces[link], rate_bps, self.buffer_packets, hide_drops=hide)
+                name = self.interfaces[link]
+                port = make_port(netlink, name, rate_bps, self.buffer_packets, self.queues, hide_drops=hide)
+                stack.callback(port.close)
                 port.shape()
                 self.ports[link] = port
 

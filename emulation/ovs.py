@@ -130,9 +130,8 @@ class OpenVSwitch:
         self._daemon(stack, "ovsdb-server", str(database), f"--remote=punix:{remote}", ready=remote)
         _tool("ovs-vsctl", "--no-wait", "--timeout=10", "init")
         # The switch waits for no host's program, nor for an agent or the coordinator: on hardware they share no processor.
-        switch = self._daemon(
-            stack, "chrt", "-f", str(SWITCH_PRIORITY), "ovs-vswitchd", f"unix:{remote}", "--pidfile", ready=self.rundir / "ovs-vswitchd.pid"
-        )
+        command = ("chrt", "-f", str(SWITCH_PRIORITY), "ovs-vswitchd", f"unix:{remote}", "--pidfile")
+        switch = self._daemon(stack, *command, ready=self.rundir / "ovs-vswitchd.pid")
         self.switch_pid = switch.pid
         stack.callback(self._clean_up, switch)
         self.version = self.vsctl("--version").split()[3]

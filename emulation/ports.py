@@ -10,6 +10,8 @@ Both children have a negligible rate of their own and borrow from 1:1: so its bu
 Open vSwitch leaves the queues of a port alone if its QoS in OVSDB has the type `linux-noop` (`noop_qos`). `drifts` tells
 whether anything has changed.
 
+With eight priorities and ECN instead of one data queue: `emulation.priority_ports`.
+
 Frames are dropped in 13: (or 12:) and nowhere else: see `emulation.ovs` (socket buffers) and `emulation.unheard` (batches).
 """
 
@@ -27,6 +29,7 @@ from typing import Any, NamedTuple, Self
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
+from controller.switch_queues import QueueCounters
 from emulation import unheard
 from emulation.qdisc_stats import QdiscReader, QdiscStats
 
@@ -67,6 +70,9 @@ class PortCounters(NamedTuple):
 class SwitchPort:
     """One port's egress, in the network namespace of the IPRoute it is given."""
 
+    data_queue = DATA_QUEUE
+    """The handle of the queue whose backlog is that of all data."""
+
     def __init__(self, netlink: IPRoute, name: str, rate_bps: int, buffer_packets: int, *, hide_drops: bool = True) -> None:
         """`hide_drops`: for a userspace datapath, which must not be told (see `emulation.unheard`)."""
         self.name = name
@@ -98,6 +104,13 @@ class SwitchPort:
     def counters(self, reader: QdiscReader) -> PortCounters:
         """The port's counters now."""
         return PortCounters(reader.read(self.index, DATA_QUEUE), reader.read(self.index, CONTROL_QUEUE))
+
+    def queue_counters(self) -> tuple[QueueCounters, ...]:
+        """Of each data queue; empty while there is but one, which `counters` tells of."""
+        return ()
+
+    def close(self) -> None:
+        """Frees what this process holds; the interface goes with its fabric."""
 
     def drifts(self) -> list[str]:
         """What is no longer as `shape` set it, one line each; empty if all is."""
@@ -188,7 +201,7 @@ class OccupancySampler:
             while not self._ended.wait(self._interval_s):
                 for port in self._ports:
                     self._samples[port.name].append(
-                        (time.monotonic_ns(), reader.read(port.index, DATA_QUEUE).backlog_packets)
+                        (time.monotonic_ns(), reader.read(port.index, port.data_queue).backlog_packets)
                     )
         finally:
             reader.close()

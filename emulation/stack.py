@@ -46,12 +46,14 @@ class Stack:
         *,
         coordinator: Mapping[str, Any] | None = None,
         agents: Mapping[str, Any] | None = None,
+        priorities: Mapping[str, Any] | None = None,
         framework: str = "ryu",
     ) -> None:
-        """`coordinator`, `agents`: more fields of the configuration's sections of these names."""
+        """`coordinator`, `agents`, `priorities`: more fields of the configuration's sections of these names."""
         self.emulated = emulated
         self._coordinator = dict(coordinator or {})
         self._agents_section = dict(agents or {})
+        self._priorities = dict(priorities or {})
         self._framework = framework
         self._stack = ExitStack()
         self.directory = Path()
@@ -99,6 +101,7 @@ class Stack:
                 **self._coordinator,
             },
             "agents": self._agents_section,
+            "priorities": self._priorities,
         }
         (self.directory / "baton.yaml").write_text(yaml.safe_dump(config))
 

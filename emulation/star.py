@@ -33,6 +33,7 @@ def star(
     agents: bool = True,
     coordinator: Mapping[str, Any] | None = None,
     agent_settings: Mapping[str, Any] | None = None,
+    priorities: Mapping[str, Any] | None = None,
     framework: str = "ryu",
     rate_bps: int = RATE_BPS,
     buffer_packets: int = BUFFER_PACKETS,
@@ -41,7 +42,7 @@ def star(
 
     Args:
         agents: whether the hosts' agents are started.
-        coordinator, agent_settings: fields of the configuration's sections `coordinator` and `agents`.
+        coordinator, agent_settings, priorities: fields of the configuration's sections `coordinator`, `agents`, `priorities`.
 
     Raises:
         EmulationError, StackError: something did not come up; says what.
@@ -49,7 +50,9 @@ def star(
     fabric = shapes.build("star", hosts=len(SENDERS) + 1, rate_bps=rate_bps)
     with (
         EmulatedFabric(fabric, controller=stack.OPENFLOW, buffer_packets=buffer_packets) as emulated,
-        Stack(emulated, framework=framework, coordinator=coordinator, agents=agent_settings) as baton,
+        Stack(
+            emulated, framework=framework, coordinator=coordinator, agents=agent_settings, priorities=priorities
+        ) as baton,
     ):
         reach(emulated, baton)
         if agents:

@@ -7,11 +7,12 @@
 A KB is 1024 bytes, because the kernel's end shifts (`size = (mark & 0xfffff) << 10`, as in the published module). Both are
 rounded up to whole units, so that neither a size nor a deadline that was given becomes 0, which says "not known".
 
-| mark                 | type | the flow has                      |
-|----------------------|------|-----------------------------------|
-| deadline > 0         | 1    | a deadline (its size may be 0)    |
-| deadline 0, size > 0 | 2    | a known size and no deadline      |
-| 0                    | 3    | neither                           |
+| mark                 | type | the flow has                                                |
+|----------------------|------|-------------------------------------------------------------|
+| deadline 1 to 4094   | 1    | a deadline (its size may be 0)                              |
+| deadline 0, size > 0 | 2    | a known size and no deadline                                |
+| 0                    | 3    | neither                                                     |
+| deadline 4095        | 4    | a place in a coflow, whose id is in the low 20 bits instead |
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ from typing import Self
 KB_BYTES = 1024
 SIZE_BITS, DEADLINE_BITS = 20, 12
 SIZE_MAX_BYTES = ((1 << SIZE_BITS) - 1) * KB_BYTES
-DEADLINE_MAX_MS = (1 << DEADLINE_BITS) - 1
+COFLOW_FIELD = (1 << DEADLINE_BITS) - 1
+"""The deadline field of a coflow's mark."""
+DEADLINE_MAX_MS = COFLOW_FIELD - 1
+COFLOW_MAX = (1 << SIZE_BITS) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +61,46 @@ class FlowMark:
         """What a mark says; the size is the greatest that it stands for.
 
         Raises:
-            ValueError: not 32 bits.
+            ValueError: not 32 bits, or the mark of a coflow.
         """
-        if not 0 <= mark < 1 << (SIZE_BITS + DEADLINE_BITS):
-            raise ValueError(f"mark {mark} is not 32 bits; give 0 to {(1 << 32) - 1}")
-        deadline_ms, size_kb = mark >> SIZE_BITS, mark & ((1 << SIZE_BITS) - 1)
+        deadline_ms, size_kb = _fields(mark)
+        if deadline_ms == COFLOW_FIELD:
+            raise ValueError(f"mark {mark:#x} is of coflow {size_kb}; decode it as a CoflowMark")
         return cls(size_kb * KB_BYTES or None, deadline_ms or None)
+
+
+@dataclass(frozen=True, slots=True)
+class CoflowMark:
+    """A flow's place in a coflow, by the id that the controller gave it.
+
+    Raises:
+        ValueError: an id that is not a whole number from 1 to `COFLOW_MAX`.
+    """
+
+    coflow: int
+
+    def __post_init__(self) -> None:
+        _check("coflow", self.coflow, COFLOW_MAX, "give an id that `baton coflow open` printed")
+
+    def encode(self) -> int:
+        """The mark, from 2**32 - 2**20 + 1 on."""
+        return COFLOW_FIELD << SIZE_BITS | self.coflow
+
+    @classmethod
+    def decode(cls, mark: int) -> Self | None:
+        """The coflow of a mark; None if it is the mark of a flow alone.
+
+        Raises:
+            ValueError: not 32 bits, or a coflow without an id.
+        """
+        field, coflow = _fields(mark)
+        return cls(coflow) if field == COFLOW_FIELD else None
+
+
+def _fields(mark: int) -> tuple[int, int]:
+    if not 0 <= mark < 1 << (SIZE_BITS + DEADLINE_BITS):
+        raise ValueError(f"mark {mark} is not 32 bits; give 0 to {(1 << 32) - 1}")
+    return mark >> SIZE_BITS, mark & ((1 << SIZE_BITS) - 1)
 
 
 def _check(name: str, value: int | None, most: int, remedy: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 
-from protocol.flowmark import FlowMark
+from protocol.flowmark import CoflowMark, FlowMark
 
 
 def mark_socket(sock: socket.socket, *, size_bytes: int | None = None, deadline_ms: int | None = None) -> None:
@@ -17,10 +17,14 @@ def mark_socket(sock: socket.socket, *, size_bytes: int | None = None, deadline_
         ValueError: out of the mark's range (protocol.flowmark); the socket stays as it was.
         PermissionError: SO_MARK needs CAP_NET_ADMIN or CAP_NET_RAW.
     """
-    mark = FlowMark(size_bytes, deadline_ms).encode()
+    set_mark(sock, FlowMark(size_bytes, deadline_ms))
+
+
+def set_mark(sock: socket.socket, mark: FlowMark | CoflowMark) -> None:
+    """Sets SO_MARK to a mark that was made before, such as a coflow's. Raises PermissionError as `mark_socket`."""
     try:
         # As bytes: setsockopt takes an int for a signed one, and a deadline from 2,048 ms on sets the highest bit.
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, mark.to_bytes(4, sys.byteorder))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, mark.encode().to_bytes(4, sys.byteorder))
     except PermissionError as error:
         raise PermissionError(
             error.errno, "SO_MARK refused; give the program CAP_NET_ADMIN, or start it with `baton mark`"

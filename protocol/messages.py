@@ -13,12 +13,20 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 from protocol.key import Key
+from protocol.priority_bodies import (
+    THRESHOLDS_REQUEST,
+    pack_size_report,
+    pack_thresholds,
+    unpack_size_report,
+    unpack_thresholds,
+)
 from protocol.vocabulary import (
     COORDINATOR,
     HEARTBEAT_MAC,
     NOBODY,
     Ack,
     Backlog,
+    Coflows,
     Directive,
     Directory,
     DirectoryRequest,
@@ -39,6 +47,9 @@ from protocol.vocabulary import (
     Register,
     Regulate,
     Report,
+    SizeReport,
+    Thresholds,
+    ThresholdsRequest,
     Welcome,
     Yield,
 )
@@ -46,9 +57,10 @@ from protocol.wire import BODY, BODY_MAX, ETHERTYPE, Cause, Layout, Refused, sea
 
 __all__ = [
     "COORDINATOR", "ETHERTYPE", "HEARTBEAT_MAC", "MAX_GRANTS", "NOBODY", "Ack", "Backlog", "Cause",
-    "Directive", "Directory", "DirectoryRequest", "Error", "ErrorCode", "FlowReport", "Frame", "Gates",
+    "Coflows", "Directive", "Directory", "DirectoryRequest", "Error", "ErrorCode", "FlowReport", "Frame", "Gates",
     "Grant", "Heartbeat", "IPAddress", "Kind", "Leave", "Message", "Override", "Ping", "Pong", "Refused",
-    "Register", "Regulate", "Report", "Welcome", "Yield", "decode", "encode",
+    "Register", "Regulate", "Report", "SizeReport", "Thresholds", "ThresholdsRequest", "Welcome", "Yield",
+    "decode", "encode",
 ]  # fmt: skip
 
 # -- layouts: the fixed part of each body, in the order of the wire ------------------------------------------
@@ -59,18 +71,19 @@ WELCOME = Layout(
     mice_rate_bps="Q", report_ns="Q",
 )  # fmt: skip
 DIRECTORY_REQUEST = Layout(version="Q")
-DIRECTORY = REGULATE = Layout(version="Q", page="H", pages="H")
+DIRECTORY = REGULATE = COFLOWS = Layout(version="Q", page="H", pages="H")
 DIRECTORY_ENTRY = Layout(node="I", address_count="B")
 DESTINATION = Layout(destination="I")
 BACKLOG = Layout(report="Q", page="H", pages="H")
-BACKLOG_ENTRY = Layout(destination="I", bytes="Q")
+BACKLOG_ENTRY = Layout(destination="I", bytes="Q", deadline_bytes="Q")
+COFLOW_ENTRY = Layout(coflow="I", queue="B")
 GRANT = Layout(destination="I", slot="Q", start_ns="Q", end_ns="Q", bytes="I", rate_bps="Q")
 YIELD = Layout(destination="I", slot="Q", unspent_bytes="I", backlog_bytes="Q")
 ACK = Layout(slot="Q", destination="I", received_ns="Q", opened_ns="Q")
 REPORT = Layout(report="Q", period_ns="Q", page="H", pages="H", entry_count="H")
 REPORT_ENTRY = Layout(destination="I", bytes="Q", backlog_bytes="Q")
 REPORT_COUNTER = Layout(cause="H", count="Q")
-HEARTBEAT = Layout(override="B", directory_version="Q", regulate_version="Q")
+HEARTBEAT = Layout(override="B", directory_version="Q", regulate_version="Q", thresholds_version="I")
 PING = Layout(sent_ns="Q")
 PONG = Layout(sent_ns="Q", received_ns="Q", replied_ns="Q")
 ERROR = Layout(code="H", sequence="Q")
@@ -190,17 +203,21 @@ def _unpack_regulate(body: bytes) -> Regulate:
     return Regulate(version, page, pages, tuple([destination for (destination,) in rows]))
 
 
-def _pack_backlog(message: Backlog) -> bytes:
-    head = BACKLOG.pack("Backlog", *BACKLOG.values(message))
-    _paged("Backlog", message.page, message.pages)
-    return head + BACKLOG_ENTRY.pack_rows("Backlog.entries", message.entries)
+def _pages_of_rows(head: Layout, row: Layout, message_type: Callable[..., Message]) -> tuple[Pack, Unpack]:
+    """The codec of a message that is pages of `entries`, each of them a row."""
+    name = getattr(message_type, "__name__", "")
 
+    def pack(message: Any) -> bytes:  # noqa: ANN401 -- a message of that type
+        start = head.pack(name, *head.values(message))
+        _paged(name, message.page, message.pages)
+        return start + row.pack_rows(f"{name}.entries", message.entries)
 
-def _unpack_backlog(body: bytes) -> Backlog:
-    report, page, pages = BACKLOG.struct.unpack_from(body)
-    _paged("", page, pages)
-    rows = BACKLOG_ENTRY.struct.iter_unpack(body[BACKLOG.size :])
-    return Backlog(report, page, pages, tuple(rows))
+    def unpack(body: bytes) -> Message:
+        number, page, pages = head.struct.unpack_from(body)
+        _paged("", page, pages)
+        return message_type(number, page, pages, tuple(row.struct.iter_unpack(body[head.size :])))
+
+    return pack, unpack
 
 
 def _pack_report(message: Report) -> bytes:
@@ -278,8 +295,8 @@ def _pack_heartbeat(message: Heartbeat) -> bytes:
 
 
 def _unpack_heartbeat(body: bytes) -> Heartbeat:
-    override, directory_version, regulate_version = HEARTBEAT.struct.unpack(body)
-    return Heartbeat(Override(override), directory_version, regulate_version)
+    override, *versions = HEARTBEAT.struct.unpack(body)
+    return Heartbeat(Override(override), *versions)
 
 
 def _pack_error(message: Error) -> bytes:
@@ -306,7 +323,7 @@ _CODECS: dict[Kind, tuple[type, tuple[Pack, Unpack]]] = {
     Kind.DIRECTORY_REQUEST: (DirectoryRequest, _fixed(DIRECTORY_REQUEST, DirectoryRequest)),
     Kind.DIRECTORY: (Directory, (_pack_directory, _unpack_directory)),
     Kind.REGULATE: (Regulate, (_pack_regulate, _unpack_regulate)),
-    Kind.BACKLOG: (Backlog, (_pack_backlog, _unpack_backlog)),
+    Kind.BACKLOG: (Backlog, _pages_of_rows(BACKLOG, BACKLOG_ENTRY, Backlog)),
     Kind.DIRECTIVE: (Directive, (_pack_directive, _unpack_directive)),
     Kind.YIELD: (Yield, _fixed(YIELD, Yield)),
     Kind.ACK: (Ack, _fixed(ACK, Ack)),
@@ -316,6 +333,10 @@ _CODECS: dict[Kind, tuple[type, tuple[Pack, Unpack]]] = {
     Kind.PONG: (Pong, _fixed(PONG, Pong)),
     Kind.LEAVE: (Leave, (_pack_leave, _unpack_leave)),
     Kind.ERROR: (Error, (_pack_error, _unpack_error)),
+    Kind.COFLOWS: (Coflows, _pages_of_rows(COFLOWS, COFLOW_ENTRY, Coflows)),
+    Kind.SIZE_REPORT: (SizeReport, (pack_size_report, unpack_size_report)),
+    Kind.THRESHOLDS: (Thresholds, (pack_thresholds, unpack_thresholds)),
+    Kind.THRESHOLDS_REQUEST: (ThresholdsRequest, _fixed(THRESHOLDS_REQUEST, ThresholdsRequest)),
 }
 _PACK: dict[type, tuple[int, Pack]] = {cls: (int(kind), codec[0]) for kind, (cls, codec) in _CODECS.items()}
 _UNPACK: dict[int, Unpack] = {int(kind): codec[1] for kind, (_, codec) in _CODECS.items()}

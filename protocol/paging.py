@@ -9,6 +9,8 @@ from typing import Any, Generic, TypeVar
 from protocol.messages import (
     BACKLOG,
     BACKLOG_ENTRY,
+    COFLOW_ENTRY,
+    COFLOWS,
     DESTINATION,
     DIRECTORY,
     REGULATE,
@@ -16,6 +18,7 @@ from protocol.messages import (
     REPORT_COUNTER,
     REPORT_ENTRY,
     Backlog,
+    Coflows,
     Directory,
     Regulate,
     Report,
@@ -23,7 +26,7 @@ from protocol.messages import (
 )
 from protocol.wire import BODY_MAX
 
-Paged = TypeVar("Paged", Directory, Regulate, Backlog, Report)
+Paged = TypeVar("Paged", Directory, Regulate, Backlog, Report, Coflows)
 
 PARTIAL_SETS = 2
 """How many incomplete sets of pages are kept: the newest, and the one before it, whose last page may still be
@@ -49,6 +52,9 @@ def paginate(message: Paged) -> list[Paged]:
         parts = [replace(message, destinations=group) for group in groups]
     elif isinstance(message, Backlog):
         groups = _groups(message.entries, lambda _: BACKLOG_ENTRY.size, BODY_MAX - BACKLOG.size)
+        parts = [replace(message, entries=group) for group in groups]
+    elif isinstance(message, Coflows):
+        groups = _groups(message.entries, lambda _: COFLOW_ENTRY.size, BODY_MAX - COFLOWS.size)
         parts = [replace(message, entries=group) for group in groups]
     else:
         parts = _report_parts(message)

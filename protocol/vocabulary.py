@@ -38,6 +38,10 @@ class Kind(IntEnum):
     PONG = 13
     LEAVE = 14
     ERROR = 15
+    SIZE_REPORT = 16
+    THRESHOLDS = 17
+    THRESHOLDS_REQUEST = 18
+    COFLOWS = 19
 
 
 class Gates(IntFlag):
@@ -122,14 +126,14 @@ class Regulate:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """Member to leader: (destination node, bytes that wait at its gate); full state of regulated
-    destinations, in pages.
+    """Member to leader: (destination node, bytes that wait at its gate, how many of them are of flows with a
+    deadline); full state of regulated destinations, in pages.
     """
 
     report: int
     page: int
     pages: int
-    entries: tuple[tuple[int, int], ...]
+    entries: tuple[tuple[int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +211,8 @@ class Heartbeat:
     override: Override
     directory_version: int
     regulate_version: int
+    thresholds_version: int = 0
+    """0: flows have no priorities in this fabric."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,9 +247,56 @@ class Error:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class SizeReport:
+    """Member to leader, once a period: the flows that ended in it, counted by type and bin of size (`size_bins`).
+
+    Reports add up, row by row, and each stands for itself: a lost one loses its own counts and its own time. `version` is of
+    the thresholds in use. A period with more rows than a frame holds comes in several, all but the first with `period_ns` 0.
+    """
+
+    version: int
+    period_ns: int
+    rows: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Leader to all, or to one who asked: the splitting thresholds beta and the demotion thresholds alpha in bytes.
+
+    One fewer of each than there are `bands`, or none while none are known: all flows of types 2 and 3 are in the first band
+    then. `period_ns` is how often to send a SizeReport, `termination` the scheme for flows that will miss their deadline.
+    """
+
+    version: int
+    period_ns: int
+    bands: int
+    termination: int
+    beta: tuple[int, ...]
+    alpha: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdsRequest:
+    """Member to leader: send the Thresholds; `version` is the one I have, 0 for none."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Coflows:
+    """Leader to all: (coflow, priority queue) of every coflow that is not in the last queue; full state, in pages."""
+
+    version: int
+    page: int
+    pages: int
+    entries: tuple[tuple[int, int], ...]
+
+
 Message = (
     Register | Welcome | DirectoryRequest | Directory | Regulate | Backlog | Directive | Yield | Ack | Report
-    | Heartbeat | Ping | Pong | Leave | Error
+    | Heartbeat | Ping | Pong | Leave | Error | SizeReport | Thresholds | ThresholdsRequest
+    | Coflows
 )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from protocol.key import TAG_BYTES, Key
 ETHERTYPE = 0x88B5
 """IEEE 802 Local Experimental EtherType 1."""
 MAGIC = 0x4254
-VERSION = 1
+VERSION = 2
 FRAME_MIN = 60
 """Ethernet's least frame without its check sequence (IEEE 802.3 clause 4A.4.2: 64 bytes with it)."""
 MTU = 1500

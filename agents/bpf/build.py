@@ -1,69 +1,18 @@
-"""Compiles the eBPF programs against the running kernel's types. An edge: runs clang and bpftool."""
+"""The agents' eBPF programs, compiled by `ebpf.build` when they are asked for."""
 
 from __future__ import annotations
 
-import fcntl
-import platform
-import subprocess
 from pathlib import Path
 
+from ebpf import build
+from ebpf.build import BuildError as BuildError  # its readers look for it here
+
 SOURCES = Path(__file__).parent
-BUILD = SOURCES / "build" / platform.release()
-"""One directory for each kernel: types, and the programs compiled against them, are of one release."""
-BTF = Path("/sys/kernel/btf/vmlinux")
-
-
-class BuildError(Exception):
-    """An eBPF program could not be built; the text says what is missing."""
 
 
 def object_path(name: str, sources: Path = SOURCES) -> Path:
-    """The compiled program `name`, built first if it is missing or older than its sources (NAME.bpf.c in `sources`).
-
-    Raises:
-        BuildError: clang, bpftool or the kernel's BTF is missing, or the compiler refused; with the compiler's words.
-    """
-    source, target = sources / f"{name}.bpf.c", BUILD / f"{name}.bpf.o"
-    newest = max(path.stat().st_mtime for path in (source, *SOURCES.glob("*.h")))
-    if target.exists() and target.stat().st_mtime > newest:
-        return target
-    if not BTF.exists():
-        raise BuildError("the kernel publishes no BTF (/sys/kernel/btf/vmlinux): it needs CONFIG_DEBUG_INFO_BTF")
-    BUILD.mkdir(parents=True, exist_ok=True)
-    with (BUILD / "lock").open("w") as lock:  # several agents may start at once
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (target.exists() and target.stat().st_mtime > newest):
-            _compile(source, target)
-    return target
-
-
-def _compile(source: Path, target: Path) -> None:
-    types = BUILD / "vmlinux.h"
-    if not types.exists():
-        _write(types, _run(["bpftool", "btf", "dump", "file", str(BTF), "format", "c"]))
-    fresh = target.with_suffix(".new")
-    _run(
-        [
-            *("clang", "-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall"),
-            *("-I", str(BUILD), "-I", str(SOURCES), "-c", str(source), "-o", str(fresh)),
-        ]
-    )
-    fresh.replace(target)
-
-
-def _write(path: Path, content: bytes) -> None:
-    fresh = path.with_suffix(".new")
-    fresh.write_bytes(content)
-    fresh.replace(path)
-
-
-def _run(command: list[str]) -> bytes:
-    try:
-        return subprocess.run(command, check=True, capture_output=True).stdout
-    except FileNotFoundError:
-        raise BuildError(f"{command[0]} is missing: install the package {command[0]}") from None
-    except subprocess.CalledProcessError as error:
-        raise BuildError(f"{command[0]}: {error.stderr.decode(errors='replace').strip()}") from None
+    """The compiled program `name`, built first if need be; with the agents' headers at hand. Raises BuildError."""
+    return build.object_path(name, sources, SOURCES)
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ struct {
 	__uint(max_entries, 1 << 18);
 } events SEC(".maps");
 
-static __always_inline void tell(__u32 kind, __u32 node, struct flow_key *key)
+static __always_inline void tell(__u32 kind, __u32 node, struct flow_key *key, __u32 dscp)
 {
 	struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 
@@ -62,13 +62,15 @@ static __always_inline void tell(__u32 kind, __u32 node, struct flow_key *key)
 		return; /* the agent's periodic look finds what an event lost */
 	event->kind = kind;
 	event->node = node;
+	event->dscp = dscp;
 	event->source = key->source;
 	event->target = key->target;
 	bpf_ringbuf_submit(event, 0);
 }
 
-/* Reads addresses; returns the transport protocol, or -1. *bare is set for a TCP segment without payload. */
-static __always_inline int read_ip(struct __sk_buff *skb, __u32 offset, __u16 protocol, struct flow_key *key, int *bare)
+/* Reads addresses and DSCP; returns the transport protocol, or -1. *bare is set for a TCP segment without payload. */
+static __always_inline int read_ip(struct __sk_buff *skb, __u32 offset, __u16 protocol, struct flow_key *key, int *bare,
+				   __u32 *dscp)
 {
 	__u32 header, payload;
 	int transport;
@@ -83,6 +85,7 @@ static __always_inline int read_ip(struct __sk_buff *skb, __u32 offset, __u16 pr
 		__builtin_memcpy(&key->source.bytes[12], &ip.saddr, 4);
 		__builtin_memcpy(&key->target.bytes[12], &ip.daddr, 4);
 		transport = ip.protocol;
+		*dscp = ip.tos >> 2;
 		if (ip.frag_off & bpf_htons(0x3fff))
 			return transport; /* a fragment carries payload, whatever it is */
 		header = ip.ihl * 4;
@@ -95,6 +98,7 @@ static __always_inline int read_ip(struct __sk_buff *skb, __u32 offset, __u16 pr
 		__builtin_memcpy(&key->source, &ip.saddr, 16);
 		__builtin_memcpy(&key->target, &ip.daddr, 16);
 		transport = ip.nexthdr;
+		*dscp = ip.priority << 2 | ip.flow_lbl[0] >> 6;
 		header = sizeof(ip);
 		payload = bpf_ntohs(ip.payload_len);
 	}
@@ -108,25 +112,23 @@ static __always_inline int read_ip(struct __sk_buff *skb, __u32 offset, __u16 pr
 }
 
 /* Charges the packet to its flow's allowance; returns whether the flow is large. */
-static __always_inline int charge(struct flow_key *key, __u32 node, __u32 length)
+static __always_inline int charge(struct flow_key *key, __u32 node, __u32 length, __u32 dscp, struct settings *set)
 {
-	__u32 zero = 0;
-	struct settings *set = bpf_map_lookup_elem(&settings, &zero);
-	__u64 now = bpf_ktime_get_ns();
+	__u64 now = bpf_ktime_get_ns(), seen = 1ULL << (dscp & 63);
 	struct flow *flow;
 
-	if (!set)
-		return 0;
 	flow = bpf_map_lookup_elem(&flows, key);
 	if (!flow) {
 		struct flow fresh = {.tokens = set->mice_bytes, .stamp = now, .node = node};
 
 		bpf_map_update_elem(&flows, key, &fresh, BPF_NOEXIST);
-		if (!key->icmp)
-			tell(NEW_FLOW, node, key);
 		flow = bpf_map_lookup_elem(&flows, key);
 		if (!flow)
 			return 0;
+	}
+	if (!key->icmp && !(flow->dscps & seen)) {
+		flow->dscps |= seen;
+		tell(NEW_FLOW, node, key, dscp);
 	}
 	__u64 idle = now - flow->stamp;
 	__u64 tokens = flow->tokens + (idle > 60 * SECOND ? set->mice_bytes : idle * set->mice_rate / SECOND);
@@ -154,8 +156,9 @@ int classify(struct __sk_buff *skb)
 	__u16 protocol = bpf_ntohs(skb->protocol);
 	__u32 offset = sizeof(struct ethhdr);
 	struct flow_key key = {};
-	int bare = 0, transport;
-	__u32 *node_id, node;
+	int bare = 0, transport, urgent;
+	__u32 *node_id, node, zero = 0, dscp = 0;
+	struct settings *set = bpf_map_lookup_elem(&settings, &zero);
 	struct destination *state;
 
 	if (protocol == ETH_P_8021Q || protocol == ETH_P_8021AD) {
@@ -172,15 +175,18 @@ int classify(struct __sk_buff *skb)
 	}
 	if (protocol != ETH_P_IP && protocol != ETH_P_IPV6)
 		return TC_ACT_UNSPEC;
-	transport = read_ip(skb, offset, protocol, &key, &bare);
-	if (transport < 0)
+	transport = read_ip(skb, offset, protocol, &key, &bare, &dscp);
+	if (transport < 0 || !set)
 		return TC_ACT_UNSPEC;
+	if (!set->priorities)
+		dscp = 0;
+	urgent = set->priorities && dscp == set->urgent_dscp;
 	node_id = bpf_map_lookup_elem(&members, &key.target);
 	if (!node_id)
 		return TC_ACT_UNSPEC;
 	node = *node_id;
 	key.icmp = transport == IPPROTO_ICMP || transport == IPPROTO_ICMPV6;
-	if (bare || !charge(&key, node, skb->len)) {
+	if (bare || !charge(&key, node, skb->len, dscp, set)) {
 		skb->priority = ROOT_MAJOR << 16 | CONTROL_MINOR;
 		return TC_ACT_UNSPEC;
 	}
@@ -188,8 +194,9 @@ int classify(struct __sk_buff *skb)
 	state = bpf_map_lookup_elem(&nodes, &node);
 	if (state) {
 		__sync_fetch_and_add(&state->bytes, skb->len);
-		if (state->armed && __sync_lock_test_and_set(&state->armed, 0))
-			tell(BACKLOGGED, node, &key);
+		if ((state->armed == FOR_ANY || (state->armed == FOR_URGENT && urgent)) &&
+		    __sync_lock_test_and_set(&state->armed, 0))
+			tell(urgent ? URGENT : BACKLOGGED, node, &key, dscp);
 	}
 	return TC_ACT_UNSPEC;
 }

@@ -9,11 +9,14 @@
 #define MAX_NODES 16384
 #define MAX_FLOWS 65536
 
-enum event_kind { NEW_FLOW = 1, BACKLOGGED = 2 };
+enum event_kind { NEW_FLOW = 1, BACKLOGGED = 2, URGENT = 3 };
+enum armed { FOR_ANY = 1, FOR_URGENT = 2 };
 
 struct settings {
 	__u64 mice_bytes; /* what a V2V flow may send at once without being large */
 	__u64 mice_rate;  /* bytes per second at which that allowance comes back */
+	__u32 priorities; /* DSCPs are priorities: each has a queue of its own, and the highest is for flows with a deadline */
+	__u32 urgent_dscp;
 };
 
 struct address {
@@ -31,19 +34,21 @@ struct flow {
 	__u64 stamp;
 	__u64 bytes;
 	__u64 packets;
+	__u64 dscps; /* that were seen, a bit for each */
 	__u32 large;
 	__u32 node;
 };
 
 struct destination {
 	__u64 bytes; /* of large flows */
-	__u32 armed; /* tell the agent of the next packet */
+	__u32 armed; /* tell the agent of the next packet, or of the next urgent one */
 	__u32 unused;
 };
 
 struct event {
 	__u32 kind;
 	__u32 node;
+	__u32 dscp; /* of a new flow, where DSCPs are priorities */
 	struct address source;
 	struct address target;
 };

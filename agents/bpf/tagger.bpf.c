@@ -2,7 +2,8 @@
  *
  * Karuna (SIGCOMM 2016), sections 4 and 5: a flow with a deadline (type 1) has the top queue, one of known size (type 2) is
  * split on it by thresholds beta, any other (type 3) sinks by thresholds alpha on the bytes it has sent. Type and size are
- * the socket's mark (protocol/flowmark.py). kappa retransmission timeouts promote a flow: type 2 is split again on what is
+ * the socket's mark (protocol/flowmark.py). A mark may name a coflow instead (type 4): its queue is the controller's, and the
+ * last one if the controller has not said. kappa retransmission timeouts promote a flow: type 2 is split again on what is
  * left, type 3 starts again at the top. Everything else passes as it is, and every packet goes on to the next filter. */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -15,6 +16,7 @@
 #define ETH_P_8021AD 0x88A8
 #define TC_ACT_UNSPEC (-1)
 #define SIZE_BITS 20 /* of the mark, in KB; the deadline is above */
+#define COFLOW_FIELD 0xfff /* in the deadline's place: the low bits are a coflow's id */
 #define TCP_FIN 0x01
 #define TCP_SYN 0x02
 #define TCP_RST 0x04
@@ -42,6 +44,13 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } active SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, COFLOWS / 8);
+	__type(key, __u32);
+	__type(value, struct tag_coflows);
+} coflows SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -112,7 +121,9 @@ static __always_inline void count(__u32 which)
 
 static __always_inline int type_of(__u32 mark)
 {
-	return mark >> SIZE_BITS ? 1 : mark ? 2 : 3;
+	__u32 deadline = mark >> SIZE_BITS;
+
+	return deadline == COFLOW_FIELD ? 4 : deadline ? 1 : mark ? 2 : 3;
 }
 
 static __always_inline __u64 size_of(__u32 mark)
@@ -317,14 +328,21 @@ static __always_inline __u32 queue_of(__u32 mark, __u64 split, __u64 sent)
 {
 	__u32 zero = 0, *index = bpf_map_lookup_elem(&active, &zero), slot;
 	struct tag_thresholds *cuts;
+	int type = type_of(mark);
 
-	if (type_of(mark) == 1 || !index)
+	if (type == 4) {
+		__u32 eight = (mark & ((1 << SIZE_BITS) - 1)) / 8;
+		struct tag_coflows *known = bpf_map_lookup_elem(&coflows, &eight);
+
+		return QUEUES - 1 - (known ? known->above_last[mark % 8] : 0);
+	}
+	if (type == 1 || !index)
 		return 0;
 	slot = *index & 1;
 	cuts = bpf_map_lookup_elem(&thresholds, &slot);
 	if (!cuts)
 		return 0;
-	return type_of(mark) == 2 ? band(cuts->beta, cuts->count, split) : band(cuts->alpha, cuts->count, sent);
+	return type == 2 ? band(cuts->beta, cuts->count, split) : band(cuts->alpha, cuts->count, sent);
 }
 
 /* Writes the DSCP, keeps ECN (RFC 3168 section 5), and mends the header checksum of IPv4 (RFC 1624, equation 3). */

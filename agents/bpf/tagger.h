@@ -6,6 +6,7 @@
 #define QUEUES 8     /* queue 0 is type 1's, queues 1 to 7 are the bands of types 2 and 3 */
 #define THRESHOLDS 6 /* at most: seven bands */
 #define TAGGED_FLOWS 131072
+#define COFLOWS (1 << 20) /* as many ids as a mark holds */
 
 enum end_reason {
 	FLOW_FIN = 1,
@@ -28,6 +29,10 @@ struct tag_thresholds {
 	__u32 count;
 	__u64 beta[THRESHOLDS];	 /* type 2, on size */
 	__u64 alpha[THRESHOLDS]; /* type 3, on bytes sent */
+};
+
+struct tag_coflows { /* eight ids, as an array's values are whole 8 bytes */
+	__u8 above_last[8]; /* the last queue minus the coflow's: 0 for all that the controller has not told of */
 };
 
 struct tag_key {

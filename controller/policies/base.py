@@ -9,12 +9,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Protocol
 
 PACKET_BYTES = 1514
 """A full Ethernet frame without its FCS: what a credit gate spends for one packet."""
 BILLION = 1_000_000_000
 
+NOTHING: Mapping[int, int] = MappingProxyType({})
 Regulated = Mapping[int, frozenset[int]]
 """Of every node the destinations it may not send large flows to without a slot."""
 
@@ -82,8 +84,11 @@ class Policy(ABC):
         """
 
     @abstractmethod
-    def backlog(self, node: int, backlog: Mapping[int, int], *, now_ns: int) -> None:
-        """The bytes waiting at a node for each destination, in full. A destination that is missing (or has 0) waits no more."""
+    def backlog(
+        self, node: int, backlog: Mapping[int, int], *, now_ns: int, deadline: Mapping[int, int] = NOTHING
+    ) -> None:
+        """The bytes waiting at a node for each destination, in full. A destination that is missing (or has 0) waits no more.
+        `deadline` says how many of them are of flows with a deadline; where there are no turns they change nothing."""
 
     @abstractmethod
     def yielded(self, node: int, destination: int, slot: int, *, now_ns: int, backlog_bytes: int = 0) -> None:

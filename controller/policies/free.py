@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from controller.policies.base import Network, Plan, Policy, Regulated
+from controller.policies.base import NOTHING, Network, Plan, Policy, Regulated
 
 
 class Free(Policy):
@@ -19,7 +19,9 @@ class Free(Policy):
     def set_weight(self, node: int | None, destination: int | None, weight: float) -> None:
         """Changes nothing."""
 
-    def backlog(self, node: int, backlog: Mapping[int, int], *, now_ns: int) -> None:
+    def backlog(
+        self, node: int, backlog: Mapping[int, int], *, now_ns: int, deadline: Mapping[int, int] = NOTHING
+    ) -> None:
         """Changes nothing."""
 
     def yielded(self, node: int, destination: int, slot: int, *, now_ns: int, backlog_bytes: int = 0) -> None:

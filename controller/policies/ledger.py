@@ -13,7 +13,6 @@ leaves, or moves to where `peak` leaves room: so at no instant is more booked th
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable
 from typing import Generic, TypeVar
 
@@ -78,7 +77,7 @@ class Booking(Generic[T]):
 class Resource(Generic[T]):
     """A directed link or a host: what is booked of it, and the line of those who wait for it."""
 
-    __slots__ = ("bookings", "capacity", "reserved", "settled_ns", "waiting")
+    __slots__ = ("bookings", "capacity", "reserved", "settled_ns", "urgent", "waiting")
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -87,6 +86,8 @@ class Resource(Generic[T]):
         self.bookings: dict[Booking[T], int] = {}
         self.waiting: dict[int, list[Entry[T]]] = {}
         """Heaps of waiting pairs by the amount they need: when the first of a heap does not fit, none of it does."""
+        self.urgent: dict[int, list[Entry[T]]] = {}
+        """Those of them with a deadline, once more."""
 
     def load(self, start_ns: int, end_ns: int) -> int:
         """As `peak`, and at once where it can be: for a start until the frontier."""
@@ -113,13 +114,6 @@ class Resource(Generic[T]):
             if load > peak:
                 peak = load
         return peak
-
-    def park(self, need: int, entry: Entry[T]) -> None:
-        """Puts a pair in the line."""
-        line = self.waiting.get(need)
-        if line is None:
-            line = self.waiting[need] = []
-        heapq.heappush(line, entry)
 
 
 def opportunities(resources: Iterable[Resource[T]], now_ns: int) -> list[int]:

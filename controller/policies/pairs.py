@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from controller.policies.base import BILLION, PACKET_BYTES, Network, Regulated, Weights
@@ -52,6 +52,12 @@ class Pair:
     """The booking whose end is not foreseen yet."""
     entry: Entry[Pair] | None = None
     """Its place in a line, while it has one."""
+    line: Resource[Pair] | None = None
+    """Where that is, or was."""
+    hastened: bool = False
+    """It has that place among those with a deadline too."""
+    deadline_bytes: int = 0
+    """What waits of flows with a deadline, as last reported, less what was granted since."""
 
     def takes(self, reserved_bps: int) -> tuple[tuple[Resource[Pair], int], ...]:
         """What a slot of this rate takes: the rate of every link, and its node."""
@@ -128,6 +134,10 @@ class Roster:
         """All of them."""
         return (pair for pairs in self._pairs.values() for pair in pairs.values())
 
+    def pairs_of(self, node: int) -> Iterable[Pair]:
+        """Those of one node."""
+        return self._pairs.get(node, {}).values()
+
     def set_network(self, network: Network) -> None:
         """Gives every pair its new place. All resources are new, with nothing booked and nobody waiting."""
         self._network = network
@@ -148,7 +158,7 @@ class Roster:
         gone = list(self._pairs.pop(node, {}).values())
         gone += [pairs.pop(node) for pairs in self._pairs.values() if node in pairs]
         for pair in gone:
-            pair.wanted, pair.entry = False, None
+            pair.wanted, pair.entry, pair.deadline_bytes = False, None, 0
         self.backlogs.pop(node, None)
         self.hosts.pop(node, None)
         for other, waiting in self.backlogs.items():
@@ -162,7 +172,7 @@ class Roster:
         pairs = self._pairs.setdefault(node, {})
         gone = [pair for pair in pairs.values() if pair.wanted and pair.destination not in wanted]
         for pair in gone:
-            pair.wanted = False
+            pair.wanted, pair.deadline_bytes = False, 0
         new = []
         for destination in wanted:
             pair = pairs.get(destination) or self._new_pair(node, destination)

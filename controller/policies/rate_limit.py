@@ -18,7 +18,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Hashable, Mapping
 
-from controller.policies.base import Network, Plan, Policy, Regulated, Slot, SlotNumbers, Weights
+from controller.policies.base import NOTHING, Network, Plan, Policy, Regulated, Slot, SlotNumbers, Weights
 from controller.policies.fair_share import max_min_fair
 
 Key = tuple[int, int]
@@ -77,7 +77,9 @@ class RateLimit(Policy):
         self._weights.set(node, destination, weight)
         self._stale = True
 
-    def backlog(self, node: int, backlog: Mapping[int, int], *, now_ns: int) -> None:
+    def backlog(
+        self, node: int, backlog: Mapping[int, int], *, now_ns: int, deadline: Mapping[int, int] = NOTHING
+    ) -> None:
         """A destination that waits no more stays a sender for the length of a lease."""
         self._backlogs[node] = frozenset(destination for destination, size in backlog.items() if size > 0)
         self._note(node, now_ns)

@@ -4,11 +4,15 @@ Words of the design, and what they are here: the backlog group B_x of a node x i
 is in the contention group beta_ij of every link of its path (`Pair.links`); the active group alpha_ij is `Resource.bookings`.
 A pair is feasible when on every link the reserved rates of alpha_ij and its own stay within C_ij, and its node is idle.
 
-*Selection.* At every instant at which something ends, those who wait are tried, least recently served first (a pair that
-was never served before all others; then the pair of the node served less recently; then the one known longer). Whoever fits
-is granted one slice. Only pairs that wait *for what ended* are tried: a pair that does not fit is parked at one resource
-that is full for it (a link, or its busy node), and can't fit before that resource has room. So the work of an event does
-not grow with the number of nodes that wait at a full link.
+*Selection.* At every instant at which something ends, those who wait are tried, least recently served first (`order`), those
+with a deadline before the others. Whoever fits is granted one slice. Only pairs that wait *for what ended* are tried: a pair
+that does not fit is parked at one resource that is full for it (a link, or its busy node), and can't fit before that resource
+has room. So the work of an event does not grow with the number of nodes that wait at a full link.
+
+*Deadlines.* A pair has one while bytes of flows with a deadline wait: as many as were reported, less what it was granted
+since; its host says anew what is left when a slot ends. They change the order in which those who wait are tried, and nothing
+else: no slot is cut short for them, and all that follows holds whatever is reported. A link whose deadlines never end is not
+theirs alone: the oldest of those who wait there, deadline or not, is passed over (below) `patience` times at most.
 
 *Convergence.* In one selection nobody is tried twice, and every selection of a `plan` is for a later end, of which there are
 finitely many before the horizon.
@@ -41,14 +45,15 @@ booked. Others are granted only what fits beside that. The bound: let a pair X w
 (one whose node left and came back counts again), and the fabric stays as it is.
 1. A *turn* is an end of something booked on the resource at which X is parked (it is full for X, so there is one). Those
    parked there are tried in their order while there is room, so if anybody gets a slot before X is tried it is the oldest,
-   or the oldest is passed over. Say Z is the oldest: X, or older than X. If Z gets a slot and is not X, it is younger than X
-   from there on: at most N turns. If it does not it is passed over: at most `patience` turns for each of N + 1 pairs, then
-   it is booked. So X is granted a slot within N + patience (N + 1) < (patience + 1)(N + 1) turns.
+   or the oldest is passed over (for one with a deadline, too). Say Z is the oldest: X, or older than X. If Z gets a slot and
+   is not X, it is younger than X from there on: at most N turns. If it does not it is passed over: at most `patience` turns
+   for each of N + 1 pairs, then it is booked. So X is granted a slot within N + patience (N + 1) < (patience + 1)(N + 1)
+   turns.
 2. A slot booked ahead begins when something ends, which began when something ended, and so on back to a slot that runs; the
    slots between were booked ahead, each for another pair. So with Q <= N pairs booked ahead the next turn comes, and a
    granted slot begins, within Q + 1 longest slots.
-So X begins within `turn_bound(N)` = ((patience + 1)(N + 1) + 1)(N + 1) longest slots. With equal rates, one bottleneck and one
-destination a node nobody is ever passed over, and X begins within N + 1 slots.
+So X begins within `turn_bound(N)` = ((patience + 1)(N + 1) + 1)(N + 1) longest slots. With equal rates, one bottleneck, one
+destination a node and no deadlines nobody is ever passed over, and X begins within N + 1 slots.
 
 What a backlog amounts to is not used: TCP refills its queue from the acknowledgements of the slot itself, so a slot cut to
 the bytes last reported would be short. A pair stays wanted until a report or a yield says that its queue is empty.
@@ -60,8 +65,9 @@ import heapq
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from controller.policies.base import PACKET_BYTES, Network, Plan, Policy, Regulated, Slot, SlotNumbers
+from controller.policies.base import BILLION, NOTHING, PACKET_BYTES, Network, Plan, Policy, Regulated, Slot, SlotNumbers
 from controller.policies.ledger import Booking, Entry, Resource, opportunities
+from controller.policies.order import ORDINARY, entry_of, hasten, head, lines, park, rank
 from controller.policies.pairs import NOWHERE, Pair, Roster, Terms
 
 
@@ -144,10 +150,15 @@ class Timeslice(Policy):
         self._roster.weights.set(node, destination, weight)
         self._roster.weigh()
 
-    def backlog(self, node: int, backlog: Mapping[int, int], *, now_ns: int) -> None:
+    def backlog(
+        self, node: int, backlog: Mapping[int, int], *, now_ns: int, deadline: Mapping[int, int] = NOTHING
+    ) -> None:
         """Slots of a destination that waits no more are revoked if they have not begun; one that runs may be used up."""
         self._advance(now_ns)
         self._set_backlog(node, frozenset(destination for destination, size in backlog.items() if size > 0))
+        for pair in self._roster.pairs_of(node):
+            pair.deadline_bytes = deadline.get(pair.destination, 0) if pair.wanted else 0
+            hasten(pair)
 
     def yielded(self, node: int, destination: int, slot: int, *, now_ns: int, backlog_bytes: int = 0) -> None:
         """The rest of the slot is free from now on."""
@@ -222,43 +233,44 @@ class Timeslice(Policy):
 
     def _select(self, instant_ns: int) -> None:
         """Tries those who wait for what was freed, and those who are new, in their order."""
-        turn: list[tuple[Entry[Pair], Resource[Pair] | None, int]] = []
+        turn: list[tuple[int, Entry[Pair], Resource[Pair] | None, int, list[Entry[Pair]]]] = []
         oldest: dict[Pair, None] = {}
         for resource in self._freed:
             heads = []
-            for need, line in resource.waiting.items():
-                if (head := _head(line)) is not None:
-                    heads.append(head)
+            for of, need, line in lines(resource):
+                if (first := head(line, of)) is not None:
+                    if of == ORDINARY:
+                        heads.append(first)
                     if resource.reserved + need <= resource.capacity:
-                        turn.append((head, resource, need))
+                        turn.append((of, first, resource, need, line))
             if heads:
                 oldest[min(heads)[3]] = None
         self._freed.clear()
         for pair in self._loose:
-            turn.append((_entry(pair), None, 0))
+            turn.append((rank(pair), entry_of(pair), None, 0, []))
         self._loose.clear()
         heapq.heapify(turn)
         tried: set[Pair] = set()
         while turn:
-            entry, at, need = heapq.heappop(turn)
+            of, entry, at, need, line = heapq.heappop(turn)
             if at is None:
-                self._try(entry, instant_ns)
+                self._try(entry[3], instant_ns)
             elif at.reserved + need <= at.capacity:
-                line = at.waiting[need]
-                heapq.heappop(line)
-                self._try(entry, instant_ns)
-                tried.add(entry[3])
-                if (head := _head(line)) is not None and head[3] not in tried:
-                    heapq.heappush(turn, (head, at, need))
+                pair = entry[3]
+                if pair.entry is entry and pair not in tried:
+                    self._try(pair, instant_ns)
+                    tried.add(pair)
+                first = head(line, of)
+                if first is not None and first[3] not in tried:
+                    heapq.heappush(turn, (of, first, at, need, line))
         for pair in oldest:
             if pair.booking is None:
                 pair.passed_over += 1
                 if pair.passed_over >= self.patience:
                     self._book_ahead(pair, instant_ns)
 
-    def _try(self, entry: Entry[Pair], instant_ns: int) -> None:
+    def _try(self, pair: Pair, instant_ns: int) -> None:
         """Grants a slot from the instant on, or as soon as what was given away before ends; or parks the pair."""
-        pair = entry[3]
         pair.entry = None
         blocker = self._blocker(pair, instant_ns)
         if blocker is None:
@@ -272,8 +284,7 @@ class Timeslice(Policy):
                 if blocker is None:
                     self._grant(pair, start_ns)
                     return
-        pair.entry = entry
-        blocker.park(1 if blocker is pair.host.resource else pair.need_bps, entry)
+        park(pair, blocker)
 
     def _blocker(self, pair: Pair, start_ns: int) -> Resource[Pair] | None:
         """The resource that has no room for the pair from a start on; not to be asked of starts beyond the frontier."""
@@ -301,6 +312,8 @@ class Timeslice(Policy):
         pair.entry = None
         number = self._numbers.take(self._now_ns)
         size, rate_bps = self.terms.amount(pair, reserved_bps)
+        passing = size or rate_bps * pair.length_ns // (8 * BILLION)
+        pair.deadline_bytes = max(0, pair.deadline_bytes - passing)
         slot = Slot(number, pair.node, pair.destination, start_ns, end_ns, size, rate_bps, reserved_bps)
         booking = Booking(number, pair, start_ns, end_ns, pair.takes(reserved_bps))
         booking.book()
@@ -371,20 +384,3 @@ class Timeslice(Policy):
         """Has the pair tried at the next selection, unless it has a slot or a place in a line."""
         if pair.wanted and pair.placed and pair.booking is None and pair.entry is None:
             self._loose[pair] = None
-
-
-def _entry(pair: Pair) -> Entry[Pair]:
-    return pair.last, pair.host.last, pair.number, pair
-
-
-def _head(line: list[Entry[Pair]]) -> Entry[Pair] | None:
-    """The first of a line that still waits in it."""
-    while line:
-        entry = line[0]
-        pair = entry[3]
-        if pair.entry is entry:
-            if pair.wanted:
-                return entry
-            pair.entry = None
-        heapq.heappop(line)
-    return None

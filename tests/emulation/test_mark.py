@@ -46,4 +46,4 @@ def test_the_exit_status_is_the_commands(
 
 def test_what_a_mark_cannot_hold_is_refused_with_the_limit(mark: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     done = mark("--deadline", "5s", "true")
-    assert done.returncode == 2 and "at most 4095" in done.stderr
+    assert done.returncode == 2 and "at most 4094" in done.stderr

@@ -14,6 +14,7 @@ import threading
 import time
 from bisect import bisect_left
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -85,8 +86,9 @@ def ones_sum(data: bytes) -> int:
     return total
 
 
-@pytest.fixture
-def wire() -> Iterator[Wire]:
+@contextmanager
+def tagged_pair() -> Iterator[Wire]:
+    """A pair of hosts with the tagger at the left one's egress."""
     with pair() as made:
         with inside(made.left):
             tagger = Tagger("eth0", QUIET)
@@ -101,6 +103,12 @@ def wire() -> Iterator[Wire]:
         with sender, receiver:
             yield Wire(made, tagger, sender, receiver)
         tagger.close()
+
+
+@pytest.fixture
+def wire() -> Iterator[Wire]:
+    with tagged_pair() as made:
+        yield made
 
 
 @dataclass

@@ -24,7 +24,7 @@ SEEDS = (
     m.DirectoryRequest(1),
     m.Directory(1, 0, 1, ((16, ADDRESSES), (17, ()))),
     m.Regulate(1, 0, 1, (16, 17)),
-    m.Backlog(1, 0, 1, ((16, 60_000), (17, 1))),
+    m.Backlog(1, 0, 1, ((16, 60_000, 1514), (17, 1, 0))),
     m.Directive((m.Grant(16, 1, 1, 2, 24_224, 0), m.Grant(17, 2, 1, 2, 0, 10**8))),
     m.Yield(16, 1, 1, 1),
     m.Ack(1, 16, 1, 1),
@@ -34,6 +34,10 @@ SEEDS = (
     m.Pong(1, 2, 3),
     m.Leave("stopped"),
     m.Error(m.ErrorCode.UNKNOWN_SENDER, 1, "register first"),
+    m.SizeReport(1, 10**10, b"\2\x40\0\0\0\1" + (1 << 20).to_bytes(8, "big")),
+    m.Thresholds(1, 10**10, 3, 2, (20_000, 10**6), (10_000, 10**5)),
+    m.Coflows(4, 0, 1, ((7, 1), (9, 2))),
+    m.ThresholdsRequest(1),
 )
 
 

@@ -18,9 +18,9 @@ from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
 STOCK = PROJECT / ".venv/stock"
-BUILT = PROJECT / "agents/bpf/build"
+BUILT = PROJECT / "ebpf/build"
 GUEST = Path(__file__).with_name("guest.sh")
-PACKAGES = ("agents", "emulation", "protocol", "tests")
+PACKAGES = ("agents", "ebpf", "emulation", "protocol", "tests")
 STDLIB = Path("/usr/lib/python3.11")
 TOOLS = ("ip", "tc", "genl", "ethtool", "sysctl", "ping", "unshare")
 SECONDS = 900

@@ -13,8 +13,8 @@ mkdir /run/disk
 for _ in 1 2 3 4 5 6 7 8 9 10; do [ -b /dev/vda ] && break; sleep 0.5; done
 mount -o noatime /dev/vda /run/disk
 mount --bind /run/disk/stdlib /usr/lib/python3.11
-mkdir -p /run/disk/baton/agents/bpf/build
-mount --bind "$BUILT" /run/disk/baton/agents/bpf/build
+mkdir -p /run/disk/baton/ebpf/build
+mount --bind "$BUILT" /run/disk/baton/ebpf/build
 ip link set lo up
 cd /run/disk/baton
 echo "ready after $(cut -d' ' -f1 /proc/uptime) s"

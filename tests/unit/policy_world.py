@@ -12,7 +12,7 @@ from dataclasses import replace
 import oracle_timeslice as oracle
 from policy_networks import TreeNetwork
 
-from controller.policies.base import Plan, Policy, Slot
+from controller.policies.base import NOTHING, Plan, Policy, Slot
 
 
 class World:
@@ -38,13 +38,13 @@ class World:
         self.policy.set_regulated(self.regulated, now_ns=self.now_ns)
         return self.plan(may_revoke=lambda slot: slot.destination not in pairs.get(slot.node, frozenset()))
 
-    def backlog(self, node: int, *destinations: int) -> Plan:
-        self.tell_backlog(node, *destinations)
+    def backlog(self, node: int, *destinations: int, deadline: Mapping[int, int] = NOTHING) -> Plan:
+        self.tell_backlog(node, *destinations, deadline=deadline)
         return self.plan(may_revoke=lambda s: s.start_ns > self.now_ns and s.node == node and s.destination not in destinations)
 
-    def tell_backlog(self, node: int, *destinations: int) -> None:
+    def tell_backlog(self, node: int, *destinations: int, deadline: Mapping[int, int] = NOTHING) -> None:
         self.backlogs[node] = set(destinations)
-        self.policy.backlog(node, dict.fromkeys(destinations, 60_000), now_ns=self.now_ns)
+        self.policy.backlog(node, dict.fromkeys(destinations, 60_000), now_ns=self.now_ns, deadline=deadline)
 
     def give_back(self, slot: Slot, backlog_bytes: int = 0) -> Plan:
         if not backlog_bytes:

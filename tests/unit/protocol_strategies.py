@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from protocol import messages as m
 from protocol.key import Key
+from protocol.priority_bodies import SizeCount, size_reports
+from protocol.size_bins import BINS
 from protocol.wire import BODY_MAX
 
 KEY = Key(bytes(range(32)))
@@ -46,6 +48,15 @@ def paged(build: object, *parts: st.SearchStrategy) -> st.SearchStrategy:
     return st.builds(lambda number, page, *rest: build(number, *page, *rest), u64, page_of(), *parts)
 
 
+@st.composite
+def thresholds(draw: st.DrawFn) -> m.Thresholds:
+    bands = draw(st.integers(1, 7))
+    count = draw(st.sampled_from((0, bands - 1)))
+    beta, alpha = (tuple(sorted(draw(st.lists(u64, min_size=count, max_size=count)))) for _ in range(2))
+    return m.Thresholds(draw(u32), draw(u64), bands, draw(st.integers(1, 3)), beta, alpha)
+
+
+size_counts = st.builds(SizeCount, st.integers(1, 3), st.integers(0, BINS - 1), u32, u64)
 flow_reports = st.builds(m.FlowReport, u32, u64, u64)
 gates = st.sampled_from([m.Gates(bits) for bits in range(4)])
 
@@ -55,7 +66,7 @@ BY_KIND: dict[m.Kind, st.SearchStrategy] = {
     m.Kind.DIRECTORY_REQUEST: st.builds(m.DirectoryRequest, u64),
     m.Kind.DIRECTORY: paged(m.Directory, st.lists(st.tuples(u32, few_addresses), max_size=9).map(tuple)),
     m.Kind.REGULATE: paged(m.Regulate, rows(u32, 4)),
-    m.Kind.BACKLOG: paged(m.Backlog, rows(st.tuples(u32, u64), 12)),
+    m.Kind.BACKLOG: paged(m.Backlog, rows(st.tuples(u32, u64, u64), 20)),
     m.Kind.DIRECTIVE: st.builds(m.Directive, st.lists(grants(), max_size=m.MAX_GRANTS).map(tuple)),
     m.Kind.YIELD: st.builds(m.Yield, u32, u64, u32, u64),
     m.Kind.ACK: st.builds(m.Ack, u64, u32, u64, u64),
@@ -67,11 +78,17 @@ BY_KIND: dict[m.Kind, st.SearchStrategy] = {
         rows(st.tuples(u16, u64), 24),
         u64,
     ),
-    m.Kind.HEARTBEAT: st.builds(m.Heartbeat, st.sampled_from(m.Override), u64, u64),
+    m.Kind.HEARTBEAT: st.builds(m.Heartbeat, st.sampled_from(m.Override), u64, u64, u32),
     m.Kind.PING: st.builds(m.Ping, u64),
     m.Kind.PONG: st.builds(m.Pong, u64, u64, u64),
     m.Kind.LEAVE: st.builds(m.Leave, text),
     m.Kind.ERROR: st.builds(m.Error, st.sampled_from(m.ErrorCode), u64, text),
+    m.Kind.SIZE_REPORT: st.builds(
+        lambda version, period, counts: size_reports(version, period, counts)[0], u32, u64, st.lists(size_counts, max_size=200)
+    ),
+    m.Kind.THRESHOLDS: thresholds(),
+    m.Kind.THRESHOLDS_REQUEST: st.builds(m.ThresholdsRequest, u32),
+    m.Kind.COFLOWS: paged(m.Coflows, rows(st.tuples(u32, u8), 5)),
 }
 messages = st.one_of(*BY_KIND.values())
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.flowmark import DEADLINE_MAX_MS, KB_BYTES, SIZE_MAX_BYTES, FlowMark
-from protocol.mark_socket import mark_socket
+from protocol.flowmark import COFLOW_MAX, DEADLINE_MAX_MS, KB_BYTES, SIZE_MAX_BYTES, CoflowMark, FlowMark
+from protocol.mark_socket import mark_socket, set_mark
 
 sizes = st.none() | st.integers(1, SIZE_MAX_BYTES)
 deadlines = st.none() | st.integers(1, DEADLINE_MAX_MS)
@@ -27,9 +27,10 @@ class TestFlowMark:
         if size is not None and found.size_bytes is not None:
             assert size <= found.size_bytes < size + KB_BYTES
 
-    @given(st.integers(0, (1 << 32) - 1))
-    def test_every_mark_is_a_flow_and_encodes_to_itself(self, mark: int) -> None:
+    @given(st.integers(0, (0xFFF << 20) - 1))
+    def test_every_mark_below_the_coflows_is_a_flow_and_encodes_to_itself(self, mark: int) -> None:
         assert FlowMark.decode(mark).encode() == mark
+        assert CoflowMark.decode(mark) is None
 
     @given(sizes, deadlines)
     def test_the_type_survives_the_mark(self, size: int | None, deadline: int | None) -> None:
@@ -65,6 +66,27 @@ class TestFlowMark:
             FlowMark.decode(mark)
 
 
+class TestCoflowMark:
+    """The marks with the greatest deadline field."""
+
+    @given(st.integers(1, COFLOW_MAX))
+    def test_an_id_is_a_mark_and_no_flow_alone(self, coflow: int) -> None:
+        mark = CoflowMark(coflow).encode()
+        assert mark == 0xFFF00000 | coflow
+        assert CoflowMark.decode(mark) == CoflowMark(coflow)
+        with pytest.raises(ValueError, match=f"coflow {coflow}"):
+            FlowMark.decode(mark)
+
+    @given(sizes, deadlines)
+    def test_no_flow_is_taken_for_a_coflow(self, size: int | None, deadline: int | None) -> None:
+        assert CoflowMark.decode(FlowMark(size, deadline).encode()) is None
+
+    @pytest.mark.parametrize("coflow", [0, -1, COFLOW_MAX + 1, 1.5])
+    def test_an_id_that_the_mark_does_not_hold_is_refused_by_name(self, coflow: int) -> None:
+        with pytest.raises(ValueError, match="coflow"):
+            CoflowMark(coflow)
+
+
 class FakeSocket(socket.socket):
     """Remembers options, or refuses them."""
 
@@ -91,10 +113,16 @@ class TestMarkSocket:
         assert (level, name) == (socket.SOL_SOCKET, socket.SO_MARK)
         assert len(value) == 4 and int.from_bytes(value, sys.byteorder) == FlowMark(size, deadline).encode()
 
+    def test_a_coflows_mark_is_set_as_it_is(self) -> None:
+        with FakeSocket() as fake:
+            set_mark(fake, CoflowMark(7))
+            ((_, _, value),) = fake.options
+        assert int.from_bytes(value, sys.byteorder) == 0xFFF00007
+
     def test_out_of_range_leaves_the_socket_as_it_was(self) -> None:
         with FakeSocket() as fake:
             with pytest.raises(ValueError, match="deadline_ms"):
-                mark_socket(fake, deadline_ms=4096)
+                mark_socket(fake, deadline_ms=4095)
             assert not fake.options
 
     def test_a_refusal_by_the_kernel_names_the_capability(self) -> None:

@@ -20,6 +20,8 @@ class Gate:
     queue: int = 0
     passed: int = 0
     armed: bool = False
+    armed_for_urgent: bool = False
+    urgent: int = 0
 
     def serve(self) -> None:
         size = min(self.credit, self.queue)
@@ -54,8 +56,14 @@ class FakeGates:
     def state(self, destination: int) -> tuple[int, int]:
         return self.at(destination).passed, self.at(destination).queue
 
-    def arm(self, destination: int) -> None:
-        self.at(destination).armed = True
+    def urgent(self, destination: int) -> int:
+        return min(self.at(destination).urgent, self.at(destination).queue)
+
+    def arm(self, destination: int, *, urgent: bool = False) -> None:
+        if urgent:
+            self.at(destination).armed_for_urgent = True
+        else:
+            self.at(destination).armed = True
 
     def kick(self) -> None:
         self.kicks += 1
@@ -110,14 +118,75 @@ def test_backlog_at_a_closing_gate_is_reported_at_once() -> None:
     bench.gates.at(16).queue = 9000
     bench.gates.at(16).credit = 0
     bench.keeper.regulate(frozenset({16}), 5)
-    assert bench.of(Backlog)[-1].entries == ((16, 9000),)
+    assert bench.of(Backlog)[-1].entries == ((16, 9000, 0),)
+
+
+class TestDeadlines:
+    """What waits of flows with a deadline is told in time for the next slot, and not told again and again."""
+
+    def test_what_waits_is_reported_with_how_much_of_it_has_a_deadline(self) -> None:
+        bench = Bench(16)
+        bench.gates.at(16).queue, bench.gates.at(16).urgent = 9000, 3000
+        bench.keeper.backlogged(16, 1)
+        assert bench.of(Backlog)[-1].entries == ((16, 9000, 3000),)
+        assert not bench.gates.at(16).armed_for_urgent
+
+    def test_while_none_waits_the_first_one_that_comes_is_asked_for_and_reported(self) -> None:
+        bench = Bench(16)
+        bench.gates.at(16).queue = 9000
+        bench.keeper.backlogged(16, 1)
+        assert bench.gates.at(16).armed_for_urgent
+        bench.keeper.backlogged(16, 2, urgent=True)
+        assert bench.of(Backlog)[-1].entries == ((16, 9000, PACKET_BYTES),)
+
+    def test_one_that_comes_while_the_slot_runs_is_reported_at_its_end_if_it_still_waits(self) -> None:
+        bench = Bench(16)
+        gate = bench.gates.at(16)
+        gate.queue = 90_000
+        bench.keeper.backlogged(16, 0)
+        bench.grant(16, 1, 0, 2 * MS, 20_000)
+        reports = len(bench.of(Backlog))
+        gate.urgent = 30_000
+        bench.keeper.backlogged(16, MS, urgent=True)
+        assert len(bench.of(Backlog)) == reports
+        bench.to(2 * MS)
+        assert bench.of(Backlog)[-1].entries == ((16, gate.queue, 30_000),)
+
+    def test_the_end_of_a_slot_is_not_reported_when_no_deadline_waits(self) -> None:
+        bench = Bench(16)
+        bench.gates.at(16).queue = 90_000
+        bench.keeper.backlogged(16, 0)
+        bench.grant(16, 1, 0, 2 * MS, 20_000)
+        reports = len(bench.of(Backlog))
+        bench.to(3 * MS)
+        assert len(bench.of(Backlog)) == reports
+        assert bench.gates.at(16).armed_for_urgent
+
+    def test_a_refresh_tells_what_is_left(self) -> None:
+        bench = Bench(16)
+        gate = bench.gates.at(16)
+        gate.queue, gate.urgent = 9000, 3000
+        bench.keeper.backlogged(16, 1)
+        gate.urgent = 0
+        bench.keeper.refresh(2)
+        assert bench.of(Backlog)[-1].entries == ((16, 9000, 0),)
+        assert gate.armed_for_urgent
+
+    def test_more_destinations_than_a_frame_holds_are_reported_in_pages(self) -> None:
+        bench = Bench(*range(16, 116))
+        for node in range(16, 116):
+            bench.gates.at(node).queue = 9000
+        bench.keeper.refresh(1)
+        pages = bench.of(Backlog)[-2:]
+        assert [page.page for page in pages] == [0, 1]
+        assert sum(len(page.entries) for page in pages) == 100
 
 
 def test_the_first_packet_at_an_armed_gate_is_reported_even_before_it_is_queued() -> None:
     bench = Bench(16)
     assert bench.gates.at(16).armed
     bench.keeper.backlogged(16, 1)
-    assert bench.of(Backlog)[-1].entries == ((16, PACKET_BYTES),)
+    assert bench.of(Backlog)[-1].entries == ((16, PACKET_BYTES, 0),)
 
 
 def test_a_slot_waits_for_its_start_and_passes_its_bytes_only() -> None:
@@ -177,7 +246,7 @@ def test_a_revoked_slot_that_runs_is_shut_and_what_waits_is_reported() -> None:
     bench.gates.at(16).credit = 0
     bench.grant(16, 1, 0, 100 * MS, 0)
     assert bench.gates.at(16).credit == 0
-    assert bench.of(Backlog)[-1].entries == ((16, 7000),)
+    assert bench.of(Backlog)[-1].entries == ((16, 7000, 0),)
     assert not bench.keeper.table.open
 
 

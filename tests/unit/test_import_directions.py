@@ -1,6 +1,6 @@
 """Who may import whom, and what the pure packages may not touch; read from the sources, so that nothing need be imported.
 
-Imports point down: cli, mininet, bench -> emulation, webui -> controller, agents -> protocol, topology.
+Imports point down: cli, mininet, bench -> emulation, webui -> controller, agents -> protocol, topology, ebpf.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ ROOT = Path(__file__).resolve().parents[2]
 BELOW: dict[str, frozenset[str]] = {
     "protocol": frozenset(),
     "topology": frozenset(),
-    "controller": frozenset({"protocol", "topology"}),
-    "agents": frozenset({"protocol", "topology"}),
+    "ebpf": frozenset(),
+    "controller": frozenset({"protocol", "topology", "ebpf"}),
+    "agents": frozenset({"protocol", "topology", "ebpf"}),
     "webui": frozenset({"controller.store", "protocol", "topology"}),
-    "emulation": frozenset({"controller", "agents", "protocol", "topology"}),
-    "bench": frozenset({"emulation", "controller", "agents", "protocol", "topology"}),
-    "mininet": frozenset({"emulation", "controller", "agents", "protocol", "topology"}),
+    "emulation": frozenset({"controller", "agents", "protocol", "topology", "ebpf"}),
+    "bench": frozenset({"emulation", "controller", "agents", "protocol", "topology", "ebpf"}),
+    "mininet": frozenset({"emulation", "controller", "agents", "protocol", "topology", "ebpf"}),
     # `baton bench` and `baton up` start what bench and webui hold
-    "cli": frozenset({"bench", "emulation", "webui", "controller", "agents", "protocol", "topology"}),
+    "cli": frozenset({"bench", "emulation", "webui", "controller", "agents", "protocol", "topology", "ebpf"}),
 }
 
 PURE = (
@@ -31,9 +32,14 @@ PURE = (
     "topology",
     "controller/policies",
     "controller/bands.py",
+    "controller/coflows.py",
+    "controller/flow_reports.py",
     "controller/flow_sizes.py",
     "controller/sieving.py",
+    "controller/switch_queues.py",
+    "controller/switch_texts.py",
     "controller/thresholds.py",
+    "controller/tuning.py",
 )
 IMPURE = frozenset(
     {

@@ -77,7 +77,8 @@ def act(world: World, draw: st.DrawFn, networks: list[TreeNetwork]) -> None:
     if kind == "backlog":
         node = draw(st.sampled_from(nodes))
         others = [n for n in nodes if n != node]
-        world.backlog(node, *draw(st.lists(st.sampled_from(others), unique=True)))
+        waiting = draw(st.lists(st.sampled_from(others), unique=True))
+        world.backlog(node, *waiting, deadline={y: draw(st.sampled_from([0, 3000, 10**9])) for y in waiting})
     elif kind == "yield" and world.running():
         slot = draw(st.sampled_from(sorted(world.running(), key=lambda s: s.slot)))
         world.give_back(slot, draw(st.sampled_from([0, 0, 5000])))
@@ -125,8 +126,9 @@ class TestAlways:
         policy = timeslice()
         world = World(policy, network, lead_ns=lead_ns)
         nodes = network.nodes
+        urgent = {x: {y: size for y in nodes if y != x and (size := random.choice([0, 0, 10**5, 10**12]))} for x in nodes}
         for x in nodes:
-            world.tell_backlog(x, *(y for y in nodes if y != x))
+            world.tell_backlog(x, *(y for y in nodes if y != x), deadline=urgent[x])
         world.plan()
         pairs = len(nodes) * (len(nodes) - 1)
         until_ns = world.now_ns + 8 * pairs * SLICE

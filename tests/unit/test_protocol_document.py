@@ -9,7 +9,9 @@ import pytest
 
 from agents.lifecycle import Event, InvalidTransition, Lifecycle, State
 from protocol import messages as m
+from protocol import priority_bodies as priorities
 from protocol.key import TAG_BYTES
+from protocol.size_bins import BINS
 from protocol.wire import BODY, BODY_MAX, ETHERNET_BYTES, FRAME_MIN, HEADER, MAGIC, OVERHEAD, VERSION, Layout
 
 DOCUMENT = (Path(__file__).resolve().parents[2] / "protocol" / "PROTOCOL.md").read_text()
@@ -32,6 +34,10 @@ LAYOUTS: dict[str, list[tuple[Layout, int]]] = {
     "PONG": [(m.PONG, BODY)],
     "LEAVE": [],
     "ERROR": [(m.ERROR, BODY)],
+    "SIZE_REPORT": [(priorities.SIZE_REPORT, BODY), (priorities.SIZE_ROW, 0)],
+    "THRESHOLDS": [(priorities.THRESHOLDS, BODY), (priorities.THRESHOLD_ROW, 0)],
+    "THRESHOLDS_REQUEST": [(priorities.THRESHOLDS_REQUEST, BODY)],
+    "COFLOWS": [(m.COFLOWS, BODY), (m.COFLOW_ENTRY, 0)],
 }
 """What each message's section shows: its layouts, and the offset at which each begins (0: an entry)."""
 
@@ -103,6 +109,9 @@ def test_the_numbers_in_the_text_are_those_of_the_code() -> None:
     assert f"EtherType 0x{m.ETHERTYPE:04X}" in DOCUMENT
     assert f"`{m.HEARTBEAT_MAC.hex(':')}`" in FRAME
     assert f"at most {m.MAX_GRANTS}." in SECTIONS["DIRECTIVE"]
+    assert f"{priorities.ROWS_MAX} fit in a report" in SECTIONS["SIZE_REPORT"]
+    assert f"from 1 to {priorities.BANDS_MAX}" in SECTIONS["THRESHOLDS"]
+    assert f"bins 0 to {BINS - 1}" in SECTIONS["SIZE_REPORT"]
     assert f"{(BODY_MAX - m.BACKLOG.size) // m.BACKLOG_ENTRY.size} fit in a page" in SECTIONS["BACKLOG"]
 
 

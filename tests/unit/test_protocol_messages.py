@@ -166,7 +166,7 @@ class TestRefusal:
         [
             (12, 0x08, m.Cause.NOT_BATON),
             (14, 0x00, m.Cause.NOT_BATON),
-            (16, 2, m.Cause.VERSION),
+            (16, 1, m.Cause.VERSION),
             (18, 0x80, m.Cause.VERSION),
             (20, 0x01, m.Cause.LENGTH),
             (0, 0xFF, m.Cause.TAG),
@@ -193,7 +193,7 @@ class TestRefusal:
     @pytest.mark.parametrize(
         ("kind", "body"),
         [
-            (m.Kind.HEARTBEAT, bytes((2,)) + bytes(16)),
+            (m.Kind.HEARTBEAT, bytes((2,)) + bytes(20)),
             (m.Kind.ERROR, bytes(10)),
             (m.Kind.LEAVE, b"\xff"),
             (m.Kind.BACKLOG, bytes(8) + b"\0\1\0\1"),
@@ -203,10 +203,16 @@ class TestRefusal:
             (m.Kind.REGISTER, bytes(16) + b"\1\0\0\1" + b"\5" + bytes(4)),
             (m.Kind.DIRECTIVE, struct.pack("!IQQQIQ", 1, 1, 2, 1, 1, 0)),
             (m.Kind.DIRECTIVE, struct.pack("!IQQQIQ", 1, 1, 1, 2, 1, 1)),
+            (m.Kind.SIZE_REPORT, bytes(12) + b"\4" + bytes(13)),
+            (m.Kind.SIZE_REPORT, bytes(12) + b"\1\xfc" + bytes(12)),
+            (m.Kind.SIZE_REPORT, bytes(12) + b"\1" + bytes(12)),
+            (m.Kind.THRESHOLDS, bytes(12) + b"\3\1" + struct.pack("!4Q", 2, 1, 1, 1)),
+            (m.Kind.THRESHOLDS, bytes(12) + b"\3\1" + struct.pack("!2Q", 1, 1)),
+            (m.Kind.THRESHOLDS, bytes(12) + b"\3\0"),
         ],
         ids=[
             "override", "code", "text", "page", "no pages", "entries", "gates", "family",
-            "ends before it starts", "bytes and rate",
+            "ends before it starts", "bytes and rate", "flow type", "bin", "cut row", "falling", "too few", "termination",
         ],
     )  # fmt: skip
     def test_authentic_nonsense_is_malformed(self, kind: m.Kind, body: bytes) -> None:
@@ -233,8 +239,8 @@ class TestEncodeErrors:
             (m.Directive((dataclasses.replace(GRANT, rate_bps=1),)), "Grant.bytes"),
             (m.Directive((dataclasses.replace(GRANT, end_ns=999),)), "Grant.end_ns"),
             (m.Directive((GRANT,) * (m.MAX_GRANTS + 1)), "Directive.grants"),
-            (m.Backlog(1, 0, 1, ((1, 2), (1, -2))), r"Backlog.entries\[1\].bytes"),
-            (m.Backlog(1, 0, 1, ((1, 2, 3),)), r"Backlog.entries\[0\]: 3 values"),
+            (m.Backlog(1, 0, 1, ((1, 2, 0), (1, -2, 0))), r"Backlog.entries\[1\].bytes"),
+            (m.Backlog(1, 0, 1, ((1, 2),)), r"Backlog.entries\[0\]: 2 values"),
             (m.Backlog(1, 1, 1, ()), "Backlog.page"),
             (m.Regulate(1, 0, 0, ()), "Regulate.page"),
             (m.Regulate(1, 0, 1 << 16, ()), "Regulate.pages"),
@@ -256,6 +262,10 @@ class TestEncodeErrors:
             (m.Register("h", 1, 1, (), m.Gates(8), "1"), "Register.gates"),
             (m.Heartbeat(2, 1, 1), "Heartbeat.override"),
             (m.Heartbeat(m.Override.FREE, 1, -1), "Heartbeat.regulate_version"),
+            (m.Thresholds(1, 1, 8, 1, (), ()), "Thresholds.bands"),
+            (m.Thresholds(1, 1, 3, 1, (1, 2), (1,)), "Thresholds.beta: 2 .* 1 of alpha"),
+            (m.Thresholds(1, 1, 3, 1, (1, 2), (2, 1)), "Thresholds.alpha: .* falls"),
+            (m.SizeReport(1, 1, bytes(14)), "SizeReport.rows: types 0"),
             (m.Error(0, 1, ""), "Error.code"),
             (m.Error(m.ErrorCode.BUSY, 1, "x" * 1500), "Error.text|body"),
             (m.Leave("x" * 1500), "Leave.reason"),
@@ -318,7 +328,7 @@ class TestOtherTools:
         assert (ethernet.dst, ethernet.src) == ("02:00:00:00:00:fe", "02:00:00:00:00:01")
         assert ethernet.type == 0x88B5
         header = Header(bytes(ethernet.payload))
-        assert (header.magic, header.version, header.type, header.flags) == (0x4254, 1, 9, 0)
+        assert (header.magic, header.version, header.type, header.flags) == (0x4254, 2, 9, 0)
         assert (header.length, header.sender, header.epoch, header.sequence) == (28, 16, 7, 99)
         assert (header.slot, header.destination) == (self.MESSAGE.slot, 17)
         assert (header.received_ns, header.opened_ns) == (1_000, 2_000)

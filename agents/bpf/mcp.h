@@ -1,0 +1,146 @@
+/* MCP's arithmetic (Karuna, SIGCOMM 2016, section 3) as agents/mcp_model.py derives it; the two are the same, number for number.
+ * Whole numbers only: bytes, microseconds, bytes per second; fractions in 1/MCP_ONE. No product passes 2^64 for links up to
+ * MOST_BPS, which the settings' maker keeps to. */
+#ifndef BATON_MCP_H
+#define BATON_MCP_H
+
+#define MCP_BITS 10
+#define MCP_ONE (1ULL << MCP_BITS)
+#define SHARE_BITS 20
+#define US_PER_S 1000000ULL
+#define MOST_RTT_US US_PER_S
+#define MOST_ELAPSED_US US_PER_S
+#define MOST_PRICE (1ULL << 29) /* bytes */
+#define MOST_BEHIND (1ULL << 40) /* bytes */
+#define MOST_EXPECTED (1ULL << 36) /* bytes/s */
+#define MOST_RATIO (1ULL << 20)
+#define SLOWEST 10		/* segments a second */
+#define SPARE_SEGMENTS 3
+
+enum mcp_termination { MCP_BY_BACKLOG = 1, MCP_BY_RATE = 2, MCP_NEVER = 3 };
+
+struct mcp_settings {
+	__u64 link_rate;       /* C, bytes/s */
+	__u32 marking_packets; /* K */
+	__u32 kappa;	       /* gain, in 1/MCP_ONE */
+	__u32 aim;	       /* part of the deadline after which all is to be acknowledged, in 1/MCP_ONE */
+	__u32 termination;     /* enum mcp_termination */
+	__u32 multiple;	       /* of the empty price, in 1/MCP_ONE: MCP_BY_BACKLOG */
+	__u32 reserved;
+};
+
+struct mcp_flow {
+	__u64 rate;   /* x, bytes/s */
+	__u64 behind; /* Z, bytes */
+};
+
+struct mcp_window { /* what a round trip told */
+	__u64 expected; /* gamma, bytes/s */
+	__u64 elapsed_us;
+	__u64 acked; /* bytes */
+	__u64 rtt_us;
+	__u32 delivered; /* segments */
+	__u32 marked;
+	__u32 mss;
+	__u32 reserved;
+};
+
+static inline __u64 mcp_least(__u64 a, __u64 b)
+{
+	return a < b ? a : b;
+}
+
+/* gamma: what is left over the time left, of which there is always a round trip. */
+static inline __u64 mcp_expected(__u64 remaining, __u64 left_us, __u64 rtt_us)
+{
+	__u64 least = mcp_least(rtt_us ? rtt_us : 1, MOST_RTT_US);
+	__u64 expected = remaining * US_PER_S / (left_us > least ? left_us : least);
+
+	return expected ? mcp_least(expected, MOST_EXPECTED) : 1;
+}
+
+/* P: what stands before the flow, in bytes: the pipe, the queue up to the marking threshold, and what F says is beyond it. */
+static inline __u64 mcp_price(const struct mcp_settings *s, __u64 rate, const struct mcp_window *w)
+{
+	__u64 rtt_us = mcp_least(w->rtt_us, MOST_RTT_US);
+	__u64 price = s->link_rate * rtt_us / US_PER_S + (__u64)s->marking_packets * w->mss;
+	__u64 window = rate * rtt_us / US_PER_S;
+
+	if (w->delivered)
+		price += window * (w->marked < w->delivered ? w->marked : w->delivered) / w->delivered;
+	return mcp_least(price, MOST_PRICE);
+}
+
+/* Z*: the backlog at which the rate would stay, P x^2 / (C gamma). */
+static inline __u64 mcp_even(const struct mcp_settings *s, __u64 rate, __u64 price, __u64 expected)
+{
+	__u64 share = (rate << SHARE_BITS) / s->link_rate;
+	__u64 even = (price * share >> SHARE_BITS) * rate / expected;
+
+	return even ? mcp_least(even, MOST_BEHIND) : 1;
+}
+
+/* One segment a round trip, but no more than is expected, and no less than the pacing clock can wait for. */
+static inline __u64 mcp_floor(const struct mcp_window *w)
+{
+	__u64 segment = (__u64)w->mss * US_PER_S / mcp_least(w->rtt_us ? w->rtt_us : 1, MOST_RTT_US);
+	__u64 floor = mcp_least(segment, w->expected), slowest = (__u64)w->mss * SLOWEST;
+
+	return floor > slowest ? floor : slowest;
+}
+
+static inline __u64 mcp_within(const struct mcp_settings *s, const struct mcp_window *w, __u64 rate)
+{
+	__u64 floor = mcp_floor(w);
+
+	return mcp_least(rate > floor ? rate : floor, s->link_rate);
+}
+
+/* A flow starts at the expected rate, in balance. */
+static inline void mcp_start(const struct mcp_settings *s, struct mcp_flow *flow, const struct mcp_window *w)
+{
+	flow->rate = mcp_within(s, w, w->expected);
+	flow->behind = mcp_even(s, flow->rate, mcp_price(s, flow->rate, w), w->expected);
+}
+
+/* A round trip later: Z <- [Z + gamma t - acked]+, then x <- x (1 + kappa (Z - Z*) / Z*), at most doubled or halved. */
+static inline void mcp_step(const struct mcp_settings *s, struct mcp_flow *flow, const struct mcp_window *w)
+{
+	__u64 due = flow->behind + w->expected * mcp_least(w->elapsed_us, MOST_ELAPSED_US) / US_PER_S;
+	__u64 gain = flow->rate * s->kappa >> MCP_BITS, even, change;
+
+	flow->behind = due > w->acked ? mcp_least(due - w->acked, MOST_BEHIND) : 0;
+	even = mcp_even(s, flow->rate, mcp_price(s, flow->rate, w), w->expected);
+	if (flow->behind >= even) {
+		change = gain * mcp_least(((flow->behind - even) << MCP_BITS) / even, MOST_RATIO) >> MCP_BITS;
+		flow->rate += mcp_least(change, flow->rate);
+	} else {
+		change = gain * (((even - flow->behind) << MCP_BITS) / even) >> MCP_BITS;
+		flow->rate -= mcp_least(change, flow->rate >> 1);
+	}
+	flow->rate = mcp_within(s, w, flow->rate);
+}
+
+/* Segments in flight: the rate's own and half as many, so that pacing and not the window sets the rate; at C it is 1.5 BDP. */
+static inline __u32 mcp_segments(__u64 rate, __u64 rtt_us, __u32 mss)
+{
+	__u64 window = rate * mcp_least(rtt_us, MOST_RTT_US) / US_PER_S;
+
+	return (window + (window >> 1)) / (mss ? mss : 1) + SPARE_SEGMENTS;
+}
+
+/* Whether a flow is given up: 1 when Z is above the multiple of the empty price, 2 when not even the whole link would do. */
+static inline int mcp_hopeless(const struct mcp_settings *s, const struct mcp_flow *flow, const struct mcp_window *w,
+			       __u64 remaining, __u64 left_us)
+{
+	struct mcp_window empty = *w;
+
+	if (s->termination == MCP_BY_RATE)
+		return remaining * US_PER_S > s->link_rate * left_us;
+	if (s->termination != MCP_BY_BACKLOG)
+		return 0;
+	empty.marked = 0;
+	return flow->behind > mcp_price(s, flow->rate, &empty) * s->multiple >> MCP_BITS;
+}
+
+#endif

@@ -1,0 +1,199 @@
+"""MCP (Karuna, SIGCOMM 2016, section 3): the rate of a flow with a deadline, in the arithmetic of agents/bpf/mcp.h. Pure.
+
+MCP lets a flow be done just in time, for what it does not take is left to flows without a deadline. Symbols, with their units:
+
+    gamma  expected rate: bytes left / time left   bytes/s      Z    backlog, bytes behind what was expected
+    x      sending rate                            bytes/s      F    fraction of the last round trip's segments with a mark
+    tau    smoothed round trip time                s            K    marking threshold, bytes (packets * segment size)
+    C      the link's rate                         bytes/s      P    the price, bytes
+
+**What the paper prints** (equation 11) adds packets to rates: W += tau [ Z gamma / x^2 - (K + F W + lambda) ]. Consistent
+units (all in packets, the bracket without one) give dW = kappa C tau [ Z gamma / (tau x^2) - (K + F W) / (C tau) ]. Its gain still is
+2 kappa (K + F W) / (gamma tau) per round trip, with gamma tau down to a part of a segment: no kappa suits both a flow of 2 % and
+one of 50 % of the link.
+
+**What is done here** keeps the balance of that form, Z gamma / x^2 = P / C, and goes to it at a speed of its own:
+
+    Z  <- [ Z + gamma t - bytes acknowledged in t ]+         once a round trip, t its measured length
+    P   = C tau + K + F x tau
+    Z*  = P x^2 / (C gamma)                                  the backlog at which x would stay
+    x  <- x + kappa x (Z - Z*) / Z*                          at most doubled, at most halved; floor <= x <= C
+
+* A gradient step times a positive number still goes down the same objective (equation 7), so the rates at rest are the paper's.
+* In P the pipe, C tau, stands beside the queue: the paper's link delay d(y), which for M/M/1 begins at the service time and not
+  at 0. It also makes the loop stable on each link: acknowledgements being a round trip late, deviations from x = gamma obey
+  e(n) = (2 - 2 kappa) e(n-1) - (1 - 2 kappa + kappa C tau / P) e(n-2), and C tau / P <= 1. With the form above they grow
+  where C tau > 2 (K + F W).
+* A flow starts at x = gamma and Z = Z*, in balance. From Z = 0 it would first fall behind, by K gamma / C bytes.
+* Rates, not windows: at 100 Mb/s and 0.2 ms a segment a round trip is 60 Mb/s already, so the stack paces at x, and the window,
+  1.5 x tau and 3 segments (1.5 C tau where x = C), bounds only what is in flight.
+* The floor is a segment a round trip, or gamma where that is less. lambda of equation 11 is left out: its rate estimate is the
+  queue's growth, which F and tau tell already.
+* gamma aims at a part of the deadline (`McpSettings.aim`), so that the last round trips may go wrong.
+
+**Termination** by schemes of the paper: 1, by backlog, Z > multiple * (C tau + K), the paper's Z > C having no unit (a flow
+starts with Z <= C tau + K, so multiples below 2 give flows up that would be in time); 2, by rate, gamma > C; 3, never.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+ONE = 1 << 10
+US_PER_S = 1_000_000
+MOST_RTT_US = MOST_ELAPSED_US = US_PER_S
+MOST_PRICE_BYTES, MOST_BEHIND_BYTES, MOST_EXPECTED = 1 << 29, 1 << 40, 1 << 36
+MOST_RATIO = 1 << 20
+SLOWEST_SEGMENTS_PER_S = 10
+SPARE_SEGMENTS = 3
+MOST_LINK_BPS = 100_000_000_000
+_SETTINGS = struct.Struct("=QIIIIII")
+
+
+class Termination(IntEnum):
+    """When a flow is given up."""
+
+    BY_BACKLOG = 1
+    BY_RATE = 2
+    NEVER = 3
+
+
+@dataclass(frozen=True, slots=True)
+class McpSettings:
+    """What MCP is told; one for the whole kernel.
+
+    Args:
+        link_bps: C, of the slowest link on the way.
+        marking_packets: K, where switches begin to mark.
+        kappa: part of the step to the balance that is made each round trip.
+        aim: part of the deadline after which all is to be acknowledged.
+        termination: the scheme.
+        multiple: of C tau + K, the backlog above which scheme 1 gives up.
+
+    Raises:
+        ValueError: a setting is out of its range; names it.
+    """
+
+    link_bps: int = 1_000_000_000
+    marking_packets: int = 20
+    kappa: float = 0.125
+    aim: float = 0.9375
+    termination: Termination = Termination.NEVER
+    multiple: float = 3.0
+
+    def __post_init__(self) -> None:
+        for name, value, least, most in (
+            ("link_bps", self.link_bps, 100_000, MOST_LINK_BPS),
+            ("marking_packets", self.marking_packets, 1, 10_000),
+            ("kappa", self.kappa, 1 / ONE, 0.5),
+            ("aim", self.aim, 0.1, 1.0),
+            ("multiple", self.multiple, 1 / ONE, 1000),
+        ):
+            if not least <= value <= most:
+                raise ValueError(f"{name} is {value}; give {least:g} to {most:g}")
+        if self.termination not in list(Termination):
+            raise ValueError(f"termination is {self.termination}; give 1 (by backlog), 2 (by rate) or 3 (never)")
+
+    @property
+    def link_rate(self) -> int:
+        """C in bytes/s."""
+        return self.link_bps // 8
+
+    def encode(self) -> bytes:
+        """struct mcp_settings."""
+        fractions = (round(value * ONE) for value in (self.kappa, self.aim))
+        return _SETTINGS.pack(
+            self.link_rate, self.marking_packets, *fractions, self.termination, round(self.multiple * ONE), 0
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class McpFlow:
+    """x in bytes/s, Z in bytes."""
+
+    rate: int
+    behind: int
+
+
+@dataclass(frozen=True, slots=True)
+class McpWindow:
+    """What a round trip told: gamma in bytes/s, bytes acknowledged in elapsed_us, segments delivered and marked."""
+
+    expected: int
+    elapsed_us: int
+    acked: int
+    rtt_us: int
+    delivered: int
+    marked: int
+    mss: int
+
+    @property
+    def rtt(self) -> int:
+        return min(self.rtt_us, MOST_RTT_US)
+
+
+def expected_rate(remaining: int, left_us: int, rtt_us: int) -> int:
+    """gamma in bytes/s: what is left over the time left, of which there is always a round trip."""
+    least = min(rtt_us or 1, MOST_RTT_US)
+    return min(remaining * US_PER_S // max(left_us, least), MOST_EXPECTED) or 1
+
+
+def price(settings: McpSettings, rate: int, window: McpWindow) -> int:
+    """P in bytes."""
+    found = settings.link_rate * window.rtt // US_PER_S + settings.marking_packets * window.mss
+    if window.delivered:
+        found += rate * window.rtt // US_PER_S * min(window.marked, window.delivered) // window.delivered
+    return min(found, MOST_PRICE_BYTES)
+
+
+def even(settings: McpSettings, rate: int, price_bytes: int, expected: int) -> int:
+    """Z* in bytes, 1 at least."""
+    share = (rate << 20) // settings.link_rate
+    return min((price_bytes * share >> 20) * rate // expected, MOST_BEHIND_BYTES) or 1
+
+
+def floor_rate(window: McpWindow) -> int:
+    """The least rate in bytes/s: one segment a round trip, or gamma; and what the pacing clock can wait for."""
+    segment = window.mss * US_PER_S // min(window.rtt_us or 1, MOST_RTT_US)
+    return max(min(segment, window.expected), window.mss * SLOWEST_SEGMENTS_PER_S)
+
+
+def _within(settings: McpSettings, window: McpWindow, rate: int) -> int:
+    return min(max(rate, floor_rate(window)), settings.link_rate)
+
+
+def start(settings: McpSettings, window: McpWindow) -> McpFlow:
+    """A flow at its begin; the window tells gamma, the round trip time and the segment size."""
+    rate = _within(settings, window, window.expected)
+    return McpFlow(rate, even(settings, rate, price(settings, rate, window), window.expected))
+
+
+def step(settings: McpSettings, flow: McpFlow, window: McpWindow) -> McpFlow:
+    """The flow a round trip later."""
+    due = flow.behind + window.expected * min(window.elapsed_us, MOST_ELAPSED_US) // US_PER_S
+    behind = min(max(due - window.acked, 0), MOST_BEHIND_BYTES)
+    balance = even(settings, flow.rate, price(settings, flow.rate, window), window.expected)
+    gain = flow.rate * round(settings.kappa * ONE) >> 10
+    if behind >= balance:
+        rate = flow.rate + min(gain * min((behind - balance << 10) // balance, MOST_RATIO) >> 10, flow.rate)
+    else:
+        rate = flow.rate - min(gain * ((balance - behind << 10) // balance) >> 10, flow.rate >> 1)
+    return McpFlow(_within(settings, window, rate), behind)
+
+
+def segments(rate: int, rtt_us: int, mss: int) -> int:
+    """The window in segments."""
+    window = rate * min(rtt_us, MOST_RTT_US) // US_PER_S
+    return (window + (window >> 1)) // (mss or 1) + SPARE_SEGMENTS
+
+
+def hopeless(settings: McpSettings, flow: McpFlow, window: McpWindow, remaining: int, left_us: int) -> bool:
+    """Whether the flow is given up; `left_us` is to the deadline itself."""
+    if settings.termination is Termination.BY_RATE:
+        return remaining * US_PER_S > settings.link_rate * left_us
+    if settings.termination is Termination.BY_BACKLOG:
+        empty = price(settings, flow.rate, replace(window, marked=0))
+        return flow.behind > empty * round(settings.multiple * ONE) >> 10
+    return False

@@ -1,0 +1,49 @@
+"""How many queues are needed: 2, 4 and 8, the first of them for type 1.
+
+Reference: Karuna (SIGCOMM 2016), figure 10. Method: web search sizes at load 0.8, thresholds computed for each number; the
+switch has eight queues always, and the taggers use so many.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench.karuna.record import Case, Experiment, Options, Tell, arrivals, measure, sizes_of, thresholds_for
+from bench.karuna.style import SPARE, Series, bars, panels, save
+from emulation import karuna
+from emulation.flow_schedule import Mixture
+
+PUBLISHED = {
+    "source": "Karuna, SIGCOMM 2016, figure 10",
+    "result": "completion times with 2, 4 and 8 queues; no number of the figure is at hand to compare with",
+}
+QUEUES = (2, 4, 8)
+LOAD = 0.8
+
+
+def run(options: Options, tell: Tell) -> Experiment:
+    """The same flows with each number of queues."""
+    sizes, mixture = sizes_of("web_search"), Mixture()
+    flows = arrivals(sizes, LOAD, 10 if options.quick else 40, mixture, options.seed)
+    cases = []
+    for queues in QUEUES:
+        thresholds = thresholds_for(sizes, LOAD, mixture.shares, queues - 1)
+        cases.append(Case({"queues": queues}, karuna.karuna(thresholds), flows))
+    title = "Completion times of types 2 and 3 by number of queues, web search, load 0.8"
+    return measure(title, PUBLISHED, cases, options, tell)
+
+
+def draw(found: Experiment, path: Path) -> None:
+    """Mean and p99 of each bin, a bar a number of queues."""
+    runs = found.record["runs"]
+    groups = list(runs[0]["completion"])
+    figure, axes = panels(1, 2, width=6)
+    for axis, value, title in ((axes[0][0], "mean_ms", "mean"), (axes[0][1], "p99_ms", "99th percentile")):
+        series = []
+        for entry, colour in zip(runs, SPARE, strict=False):
+            heights = [entry["completion"][group][value] for group in groups]
+            series.append(Series(f"{entry['queues']} queues", colour, heights, [entry["trust"]["valid"]] * len(groups)))
+        bars(axis, groups, series)
+        axis.set(title=title, ylabel="completion time, ms", yscale="log")
+    axes[0][0].legend(frameon=False, fontsize=8)
+    save(figure, found.record, path)

@@ -1,0 +1,85 @@
+"""How the figures look: colours, the line that states the scale, bars and cumulative distributions. An edge: matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+# Okabe and Ito's palette: told apart without colour vision, too.
+COLOURS = {
+    "karuna": "#009E73",
+    "dctcp": "#0072B2",
+    "cubic": "#D55E00",
+    "sjf": "#E69F00",
+    "edf": "#CC79A7",
+}
+SPARE = ("#009E73", "#0072B2", "#D55E00", "#E69F00", "#CC79A7", "#56B4E9")
+LABELS = {
+    "karuna": "Karuna",
+    "dctcp": "DCTCP",
+    "cubic": "CUBIC",
+    "sjf": "pFabric-SJF, fixed priorities",
+    "edf": "pFabric-EDF, fixed priorities",
+}
+
+
+class Series(NamedTuple):
+    """One bar in every group: its heights, and whether each was measured validly. A height of None is left out."""
+
+    label: str
+    colour: str
+    heights: Sequence[float | None]
+    valid: Sequence[bool]
+
+
+def panels(rows: int, columns: int, *, width: float = 5.2, height: float = 3.7) -> tuple[Any, Any]:
+    """A matplotlib figure and its axes, always as a 2-D array."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(rows, columns, figsize=(width * columns, height * rows), layout="constrained", squeeze=False)
+    for axis in axes.flat:
+        axis.grid(alpha=0.3)
+        axis.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def save(figure: Any, record: dict[str, Any], path: Path) -> None:  # noqa: ANN401 -- matplotlib's
+    """Adds the title, the published value, the scale and the seed, and writes the PNG."""
+    import textwrap
+
+    from matplotlib import pyplot
+
+    figure.suptitle(record["title"], fontsize=11)
+    lines = [f"Published: {record['published']['result']}", f"Here: {record['scale']}; seed {record['seed']}."]
+    if not record["valid"]:
+        lines.append("Hatched, dotted or crossed: invalid, this machine did not keep up.")
+    width = int(figure.get_size_inches()[0] * 17)
+    figure.supxlabel("\n".join(line for text in lines for line in textwrap.wrap(text, width)), fontsize=8, x=0.01, ha="left")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+
+
+def bars(axis: Any, groups: Sequence[str], series: Sequence[Series]) -> None:  # noqa: ANN401 -- matplotlib's
+    """A group of bars for each of `groups`, a bar a series, each with its value above it."""
+    width = 0.8 / len(series)
+    for number, one in enumerate(series):
+        label: str | None = one.label
+        for at, (height, valid) in enumerate(zip(one.heights, one.valid, strict=True)):
+            if height is None:
+                continue
+            x = at + (number - (len(series) - 1) / 2) * width
+            axis.bar(x, height, width * 0.92, color=one.colour, label=label, hatch=None if valid else "//")
+            axis.annotate(f"{height:.3g}", (x, height), ha="center", va="bottom", fontsize=7)
+            label = None
+    axis.set_xticks(range(len(groups)), groups)
+
+
+def distribution(values: Sequence[float]) -> tuple[list[float], list[float]]:
+    """Points of the empirical cumulative distribution function."""
+    ordered = sorted(values)
+    return ordered, [(at + 1) / len(ordered) for at in range(len(ordered))]

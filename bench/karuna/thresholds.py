@@ -1,0 +1,65 @@
+"""One demotion threshold, right and wrong, with and without ECN.
+
+Reference: Karuna (SIGCOMM 2016), figure 9: flows of 30 KB and of 10 MB, two queues for them, thresholds of 20 KB,
+30 KB and 2 MB. Too low, and small flows end among the large; too high, and large flows start among the small: marking keeps the
+queues short, and so what a wrong threshold costs small. Method: 99 % of the flows are of 30 KB, all are of type 3, sizes are as
+published.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench.karuna.record import Case, Experiment, Options, Tell, arrivals, measure
+from bench.karuna.style import SPARE, Series, bars, panels, save
+from controller.bands import Thresholds
+from controller.flow_sizes import FlowSizes
+from emulation import karuna
+from emulation.flow_schedule import Mixture
+
+PUBLISHED = {
+    "source": "Karuna, SIGCOMM 2016, figure 9",
+    "result": "a threshold that fits the sizes is best; with ECN a wrong one costs less; no number is at hand",
+}
+SMALL, LARGE = 30_000, 10_000_000
+SIZES = FlowSizes((SMALL - 1.0, float(SMALL), LARGE - 1.0, float(LARGE)), (0.0, 0.99, 0.99, 1.0))
+THRESHOLDS = (20_000, 30_000, 2_000_000)
+LOAD = 0.7
+SHOWN = (
+    ("0 to 30 KB", "mean_ms", "30 KB flows: mean"),
+    ("0 to 30 KB", "p99_ms", "30 KB flows: p99"),
+    ("above 30 KB", "mean_ms", "10 MB flows: mean"),
+)
+
+
+def run(options: Options, tell: Tell) -> Experiment:
+    """Each threshold, with and without marking."""
+    flows = arrivals(SIZES, LOAD, 6 if options.quick else 30, Mixture((0.0, 0.0, 1.0)), options.seed)
+    cases = [
+        Case(
+            {"threshold_bytes": cut, "ecn": marking is not None},
+            karuna.karuna(Thresholds((cut,), (cut,)), marking_packets=marking),
+            flows,
+        )
+        for marking in (karuna.MARKING_PACKETS, None)
+        for cut in THRESHOLDS
+    ]
+    title = "30 KB and 10 MB flows under three thresholds, with and without ECN, load 0.7"
+    return measure(title, PUBLISHED, cases, options, tell, scale="100 Mb/s; sizes as published, times tenfold", edges=(SMALL,))
+
+
+def draw(found: Experiment, path: Path) -> None:
+    """Mean and p99 of the small flows, mean of the large, a group a threshold."""
+    runs = found.record["runs"]
+    names = {True: "with ECN", False: "without ECN"}
+    figure, axes = panels(1, len(SHOWN))
+    for axis, (group, value, title) in zip(axes.flat, SHOWN, strict=True):
+        series = []
+        for (ecn, name), colour in zip(names.items(), SPARE, strict=False):
+            mine = [entry for entry in runs if entry["ecn"] is ecn]
+            heights = [entry["completion"][group][value] for entry in mine]
+            series.append(Series(name, colour, heights, [entry["trust"]["valid"] for entry in mine]))
+        bars(axis, ["20 KB", "30 KB", "2 MB"], series)
+        axis.set(title=title, xlabel="threshold", ylabel="completion time, ms")
+    axes[0][0].legend(frameon=False, fontsize=8)
+    save(figure, found.record, path)

@@ -1,0 +1,78 @@
+"""Four flows over time: two with deadlines, one of known size, one of unknown size.
+
+Reference: Karuna (SIGCOMM 2016), figure 6: under Karuna deadline flows take what they need to finish just in time and leave the
+rest; pFabric gives them the whole link first; under DCTCP all share alike and deadlines pass. The published sizes fit
+1 Gb/s only if they are read as megabits, so these are our own. Method: bytes received in buckets of 20 ms.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from bench.karuna.record import Case, Experiment, Options, Tell, measure
+from bench.karuna.style import LABELS, SPARE, panels, save
+from controller.bands import Thresholds
+from emulation import karuna
+from emulation.flow_run import FlowRun
+from emulation.flow_schedule import Schedule, ScheduledFlow
+
+PUBLISHED = {
+    "source": "Karuna, SIGCOMM 2016, figure 6",
+    "result": "deadline flows just in time, the others share what is left; DCTCP misses deadlines; no number is at hand",
+}
+BUCKET_NS = 20_000_000
+FLOWS = (
+    ScheduledFlow(0, 0, "h1", "h6", 1_500_000, 1, 400),
+    ScheduledFlow(1, 100_000_000, "h2", "h6", 1_200_000, 1, 250),
+    ScheduledFlow(2, 0, "h3", "h6", 1_500_000, 2),
+    ScheduledFlow(3, 0, "h4", "h6", 3_000_000, 3),
+)
+THRESHOLDS = Thresholds((200_000, 1_000_000), (100_000, 1_000_000))
+CUTS = (1_000_000, 1_400_000, 2_000_000)
+
+
+def run(options: Options, tell: Tell) -> Experiment:
+    """Three schemes with the same four flows."""
+    schemes = (karuna.karuna(THRESHOLDS), karuna.dctcp(), karuna.edf(CUTS))
+    cases = [Case({}, scheme, Schedule(FLOWS, 1_500_000_000)) for scheme in schemes]
+    title, scale = "Throughput of four flows over time", "100 Mb/s, sizes and deadlines of our own"
+    return measure(title, PUBLISHED, cases, options, tell, scale=scale, bucket_ns=BUCKET_NS, more=_flows)
+
+
+def _flows(found: FlowRun) -> dict[str, Any]:
+    return {
+        "each": [
+            {
+                "flow": one.flow.number,
+                "type": one.flow.flow_type,
+                "deadline_ms": one.flow.deadline_ms,
+                "fct_ms": None if one.fct_ns is None else round(one.fct_ns / 1e6, 2),
+                "congestion_control": one.congestion_control,
+            }
+            for one in found.results
+        ]
+    }
+
+
+def draw(found: Experiment, path: Path) -> None:
+    """A panel a scheme, a line a flow, a mark at each deadline."""
+    runs = found.record["runs"]
+    figure, axes = panels(1, len(runs))
+    for number, (axis, entry) in enumerate(zip(axes.flat, runs, strict=True)):
+        for row in (row for row in found.raw if row["run"] == number):
+            buckets = {int(at): size for at, size in row.get("buckets", {}).items()}
+            last = max(buckets, default=0) + 1
+            colour = SPARE[row["flow"]]
+            deadline = "" if row["deadline_ms"] is None else f", deadline {row['deadline_ms']} ms"
+            fct = "not complete" if row["fct_ns"] is None else f"{row['fct_ns'] / 1e6:.0f} ms"
+            label = f"{row['size_bytes'] / 1e6:g} MB, type {row['type']}{deadline}: {fct}"
+            heights = [buckets.get(at, 0) * 8e3 / BUCKET_NS for at in range(last + 1)]
+            axis.plot([at * BUCKET_NS / 1e6 for at in range(last + 1)], heights, color=colour, label=label, linewidth=1.2)
+            if row["deadline_ms"] is not None:
+                axis.axvline(row["start_ns"] / 1e6 + row["deadline_ms"], color=colour, linestyle="--", linewidth=0.8)
+        name = entry["scheme"]["name"]
+        doubt = "" if entry["trust"]["valid"] else " (invalid)"
+        axis.set(title=LABELS[name] + doubt, xlabel="ms", ylabel="Mb/s", ylim=(0, 125))
+        axis.legend(frameon=False, fontsize=7)
+    save(figure, found.record, path)

@@ -1,0 +1,70 @@
+"""In which order those who wait for a resource are served. Pure.
+
+Least recently served first: a pair that was never served before all others; then the pair of the node served less recently;
+then the one known longer. A pair with a deadline is in its resource's `urgent` line as well, which is tried before the other.
+Entries are not looked for in a line: what is out of date is thrown away when it comes to the front.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+
+from controller.policies.ledger import Entry, Resource
+from controller.policies.pairs import Pair
+
+URGENT, ORDINARY = 0, 1
+
+
+def rank(pair: Pair) -> int:
+    """Its class in the order: smaller is tried first."""
+    return URGENT if pair.deadline_bytes else ORDINARY
+
+
+def entry_of(pair: Pair) -> Entry[Pair]:
+    """Its place within the class."""
+    return pair.last, pair.host.last, pair.number, pair
+
+
+def park(pair: Pair, resource: Resource[Pair]) -> None:
+    """Puts a pair in the line of a resource that is full for it."""
+    pair.entry, pair.line, pair.hastened = entry_of(pair), resource, False
+    _push(resource.waiting, pair)
+    hasten(pair)
+
+
+def hasten(pair: Pair) -> None:
+    """Takes notice of a deadline of a pair that waits in a line; where it waits does not change."""
+    if pair.deadline_bytes and pair.entry is not None and pair.line is not None and not pair.hastened:
+        pair.hastened = True
+        _push(pair.line.urgent, pair)
+
+
+def _push(lines: dict[int, list[Entry[Pair]]], pair: Pair) -> None:
+    assert pair.entry is not None, "it has a place"
+    need = 1 if pair.line is pair.host.resource else pair.need_bps
+    heapq.heappush(lines.setdefault(need, []), pair.entry)
+
+
+def lines(resource: Resource[Pair]) -> Iterator[tuple[int, int, list[Entry[Pair]]]]:
+    """(class, amount that each of it needs, heap) of every line of a resource."""
+    for need, line in resource.urgent.items():
+        yield URGENT, need, line
+    for need, line in resource.waiting.items():
+        yield ORDINARY, need, line
+
+
+def head(line: list[Entry[Pair]], of: int) -> Entry[Pair] | None:
+    """The first of a line of a class that still waits in it."""
+    while line:
+        entry = line[0]
+        pair = entry[3]
+        if pair.entry is entry:
+            if not pair.wanted:
+                pair.entry = None
+            elif of == ORDINARY or pair.deadline_bytes:
+                return entry
+            else:
+                pair.hastened = False
+        heapq.heappop(line)
+    return None

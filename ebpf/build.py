@@ -1,0 +1,77 @@
+"""Compiles eBPF programs against the running kernel's types. An edge: runs clang and bpftool.
+
+Agents, controller and tests have programs; none of them may import another, so the compiler is here, below all.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+BUILD = Path(__file__).parent / "build" / platform.release()
+"""One directory for each kernel: types, and the programs compiled against them, are of one release."""
+BTF = Path("/sys/kernel/btf/vmlinux")
+
+
+class BuildError(Exception):
+    """An eBPF program could not be built; the text says what is missing."""
+
+
+def object_path(name: str, sources: Path, *includes: Path) -> Path:
+    """The compiled program `name`, built first if it is missing or older than its sources (NAME.bpf.c in `sources`).
+
+    Args:
+        name: unique among all programs: their objects are in one directory.
+        includes: directories of headers beside `sources` itself.
+
+    Raises:
+        BuildError: clang, bpftool or the kernel's BTF is missing, or the compiler refused; with the compiler's words.
+    """
+    source, target = sources / f"{name}.bpf.c", BUILD / f"{name}.bpf.o"
+    headers = (header for directory in (sources, *includes) for header in directory.glob("*.h"))
+    newest = max(path.stat().st_mtime for path in (source, *headers))
+    if target.exists() and target.stat().st_mtime > newest:
+        return target
+    if not BTF.exists():
+        raise BuildError("the kernel publishes no BTF (/sys/kernel/btf/vmlinux): it needs CONFIG_DEBUG_INFO_BTF")
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with (BUILD / "lock").open("w") as lock:  # several agents may start at once
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (target.exists() and target.stat().st_mtime > newest):
+            _compile(source, target, (sources, *includes))
+    return target
+
+
+def _compile(source: Path, target: Path, includes: tuple[Path, ...]) -> None:
+    types = BUILD / "vmlinux.h"
+    if not types.exists():
+        _write(types, _run(["bpftool", "btf", "dump", "file", str(BTF), "format", "c"]))
+    fresh = target.with_suffix(".new")
+    directories = [word for directory in (BUILD, *includes) for word in ("-I", str(directory))]
+    command = ["clang", "-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", *directories, "-c", str(source), "-o", str(fresh)]
+    _run(command)
+    fresh.replace(target)
+
+
+def _write(path: Path, content: bytes) -> None:
+    fresh = path.with_suffix(".new")
+    fresh.write_bytes(content)
+    fresh.replace(path)
+
+
+def _run(command: list[str]) -> bytes:
+    try:
+        return subprocess.run(command, check=True, capture_output=True).stdout
+    except FileNotFoundError:
+        raise BuildError(f"{command[0]} is missing: install the package {command[0]}") from None
+    except subprocess.CalledProcessError as error:
+        raise BuildError(f"{command[0]}: {error.stderr.decode(errors='replace').strip()}") from None
+
+
+if __name__ == "__main__":  # python -m ebpf.build DIRECTORY...
+    for folder in map(Path, sys.argv[1:]):
+        for path in sorted(folder.glob("*.bpf.c")):
+            print(object_path(path.name.removesuffix(".bpf.c"), folder))

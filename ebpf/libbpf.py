@@ -1,0 +1,236 @@
+"""The part of libbpf that Baton uses, through ctypes: load an object, its maps, its ring buffer; attach its programs. An edge.
+
+Structures and constants are those of bpf/libbpf.h and bpf/bpf.h, version 1.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+BPF_TC_EGRESS = 1 << 1
+BPF_TC_F_REPLACE = 1 << 0
+BPF_ANY = 0
+_SAMPLE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+_PRINT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
+
+
+class BpfError(OSError):
+    """libbpf or the kernel refused; the text says what was tried."""
+
+
+class _TcHook(ctypes.Structure):
+    _fields_ = (
+        ("sz", ctypes.c_size_t),
+        ("ifindex", ctypes.c_int),
+        ("attach_point", ctypes.c_int),
+        ("parent", ctypes.c_uint32),
+    )
+
+
+class _TcOptions(ctypes.Structure):
+    _fields_ = (
+        ("sz", ctypes.c_size_t),
+        ("prog_fd", ctypes.c_int),
+        ("flags", ctypes.c_uint32),
+        ("prog_id", ctypes.c_uint32),
+        ("handle", ctypes.c_uint32),
+        ("priority", ctypes.c_uint32),
+    )
+
+
+def _library() -> ctypes.CDLL:
+    try:
+        library = ctypes.CDLL("libbpf.so.1", use_errno=True)
+    except OSError:
+        raise BpfError(0, "libbpf.so.1 is missing: install the package libbpf1") from None
+    pointer = ctypes.c_void_p
+    for name, result, arguments in (
+        ("bpf_object__open_file", pointer, (ctypes.c_char_p, pointer)),
+        ("bpf_object__load", ctypes.c_int, (pointer,)),
+        ("bpf_object__close", None, (pointer,)),
+        ("bpf_object__find_program_by_name", pointer, (pointer, ctypes.c_char_p)),
+        ("bpf_program__fd", ctypes.c_int, (pointer,)),
+        ("bpf_object__find_map_fd_by_name", ctypes.c_int, (pointer, ctypes.c_char_p)),
+        ("bpf_map_update_elem", ctypes.c_int, (ctypes.c_int, pointer, pointer, ctypes.c_uint64)),
+        ("bpf_map_lookup_elem", ctypes.c_int, (ctypes.c_int, pointer, pointer)),
+        ("bpf_map_delete_elem", ctypes.c_int, (ctypes.c_int, pointer)),
+        ("bpf_map_get_next_key", ctypes.c_int, (ctypes.c_int, pointer, pointer)),
+        ("ring_buffer__new", pointer, (ctypes.c_int, _SAMPLE, pointer, pointer)),
+        ("ring_buffer__consume", ctypes.c_int, (pointer,)),
+        ("ring_buffer__epoll_fd", ctypes.c_int, (pointer,)),
+        ("ring_buffer__free", None, (pointer,)),
+        ("bpf_tc_hook_create", ctypes.c_int, (pointer,)),
+        ("bpf_tc_attach", ctypes.c_int, (pointer, pointer)),
+        ("bpf_object__find_map_by_name", pointer, (pointer, ctypes.c_char_p)),
+        ("bpf_map__attach_struct_ops", pointer, (pointer,)),
+        ("bpf_program__attach_cgroup", pointer, (pointer, ctypes.c_int)),
+        ("bpf_link__destroy", ctypes.c_int, (pointer,)),
+        ("bpf_map_get_next_id", ctypes.c_int, (ctypes.c_uint32, pointer)),
+        ("bpf_map_get_fd_by_id", ctypes.c_int, (ctypes.c_uint32,)),
+        ("bpf_obj_get_info_by_fd", ctypes.c_int, (ctypes.c_int, pointer, pointer)),
+        ("libbpf_set_print", pointer, (_PRINT,)),
+    ):
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+_silent = _PRINT(lambda level, text, arguments: 0)
+
+
+class BpfMap:
+    """A map of fixed-size keys and values, both bytes."""
+
+    def __init__(self, library: ctypes.CDLL, fd: int, key_bytes: int, value_bytes: int) -> None:
+        self._library, self._fd = library, fd
+        self._key_bytes = key_bytes
+        self._value = ctypes.create_string_buffer(value_bytes)
+
+    def __setitem__(self, key: bytes, value: bytes) -> None:
+        if self._library.bpf_map_update_elem(self._fd, key, value, BPF_ANY):
+            raise BpfError(ctypes.get_errno(), "map is full or gone: " + os.strerror(ctypes.get_errno()))
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value, or None."""
+        if self._library.bpf_map_lookup_elem(self._fd, key, self._value):
+            return None
+        return self._value.raw
+
+    def remove(self, key: bytes) -> None:
+        """Deletes a key, if it is there."""
+        self._library.bpf_map_delete_elem(self._fd, key)
+
+    def keys(self) -> Iterator[bytes]:
+        """All keys; the map may change meanwhile."""
+        following = ctypes.create_string_buffer(self._key_bytes)
+        current: bytes | None = None
+        while self._library.bpf_map_get_next_key(self._fd, current, following) == 0:
+            current = following.raw
+            yield current
+
+
+class _MapInfo(ctypes.Structure):
+    _fields_ = (("type_id_sizes_flags", ctypes.c_uint32 * 6), ("name", ctypes.c_char * 16), ("rest", ctypes.c_uint8 * 64))
+
+
+@contextmanager
+def loaded_map(name: str, key_bytes: int, value_bytes: int) -> Iterator[BpfMap | None]:
+    """The newest map of this name (15 characters count) in the kernel, whoever loaded it, or None; needs CAP_SYS_ADMIN."""
+    library = _library()
+    following, info = ctypes.c_uint32(0), _MapInfo()
+    found = -1
+    try:
+        while library.bpf_map_get_next_id(following.value, ctypes.byref(following)) == 0:
+            fd = library.bpf_map_get_fd_by_id(following.value)
+            if fd < 0:
+                continue  # gone meanwhile
+            length = ctypes.c_uint32(ctypes.sizeof(info))
+            same = library.bpf_obj_get_info_by_fd(fd, ctypes.byref(info), ctypes.byref(length)) == 0
+            if same and info.name.decode() == name[:15]:
+                fd, found = found, fd
+            if fd >= 0:
+                os.close(fd)
+        yield BpfMap(library, found, key_bytes, value_bytes) if found >= 0 else None
+    finally:
+        if found >= 0:
+            os.close(found)
+
+
+class BpfObject:
+    """A loaded object file: its programs and maps live until `close` (and a program while it is attached)."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises BpfError: the file cannot be read, or the kernel's verifier refuses it."""
+        self._library = _library()
+        self._library.libbpf_set_print(_silent)
+        self._object = self._library.bpf_object__open_file(str(path).encode(), None)
+        if not self._object:
+            raise BpfError(ctypes.get_errno(), f"{path}: {os.strerror(ctypes.get_errno())}")
+        error = self._library.bpf_object__load(self._object)
+        if error:
+            self._library.bpf_object__close(self._object)
+            raise BpfError(-error, f"{path.name}: the kernel does not take it: {os.strerror(-error)}")
+        self._rings: list[ctypes.c_void_p] = []
+        self._callbacks: list[object] = []
+        self._links: list[ctypes.c_void_p] = []
+
+    def map(self, name: str, key_bytes: int, value_bytes: int) -> BpfMap:
+        """A map by name."""
+        return BpfMap(self._library, self._map_fd(name), key_bytes, value_bytes)
+
+    def _map_fd(self, name: str) -> int:
+        fd = int(self._library.bpf_object__find_map_fd_by_name(self._object, name.encode()))
+        if fd < 0:
+            raise BpfError(-fd, f"no map {name}")
+        return fd
+
+    def ring(self, name: str, take: Callable[[bytes], None]) -> tuple[int, Callable[[], None]]:
+        """(descriptor to wait on, function that hands all waiting records to `take`)."""
+
+        def sample(_: object, data: int, size: int) -> int:
+            take(ctypes.string_at(data, size))
+            return 0
+
+        callback = _SAMPLE(sample)
+        ring = self._library.ring_buffer__new(self._map_fd(name), callback, None, None)
+        if not ring:
+            raise BpfError(ctypes.get_errno(), f"ring buffer {name}: {os.strerror(ctypes.get_errno())}")
+        self._rings.append(ring)
+        self._callbacks.append(callback)
+        consume = self._library.ring_buffer__consume
+        return int(self._library.ring_buffer__epoll_fd(ring)), lambda: consume(ring)
+
+    def _program(self, name: str) -> ctypes.c_void_p:
+        found = self._library.bpf_object__find_program_by_name(self._object, name.encode())
+        if not found:
+            raise BpfError(0, f"no program {name}")
+        return ctypes.c_void_p(found)
+
+    def attach_struct_ops(self, name: str) -> None:
+        """Registers a table of functions, such as a congestion control, with the kernel until `close`."""
+        found = self._library.bpf_object__find_map_by_name(self._object, name.encode())
+        if not found:
+            raise BpfError(0, f"no struct_ops {name}")
+        self._keep(self._library.bpf_map__attach_struct_ops(found), f"registering {name}")
+
+    def attach_cgroup(self, program: str, cgroup: Path) -> None:
+        """Puts a program at a cgroup (version 2) until `close` or the end of this process."""
+        directory = os.open(cgroup, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            self._keep(self._library.bpf_program__attach_cgroup(self._program(program), directory), f"{program} at {cgroup}")
+        finally:
+            os.close(directory)
+
+    def _keep(self, link: int | None, what: str) -> None:
+        if not link:
+            raise BpfError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")
+        self._links.append(ctypes.c_void_p(link))
+
+    def attach_egress(self, program: str, ifindex: int, preference: int, *, replace: bool = False) -> None:
+        """Puts a program at an interface's egress, making the clsact hook if there is none. It stays until it is deleted.
+
+        `replace`: instead of one of this preference that is there, between two packets.
+        """
+        found = self._program(program)
+        hook = _TcHook(ctypes.sizeof(_TcHook), ifindex, BPF_TC_EGRESS, 0)
+        self._library.bpf_tc_hook_create(ctypes.byref(hook))  # fails when the hook is there already: as well
+        fd = self._library.bpf_program__fd(found)
+        flags = BPF_TC_F_REPLACE if replace else 0
+        options = _TcOptions(ctypes.sizeof(_TcOptions), fd, flags, 0, 1, preference)
+        error = self._library.bpf_tc_attach(ctypes.byref(hook), ctypes.byref(options))
+        if error:
+            raise BpfError(-error, f"{program} at egress: {os.strerror(-error)}")
+
+    def close(self) -> None:
+        """Takes away what is attached but for filters at interfaces, and frees what this process holds."""
+        for link in self._links:
+            self._library.bpf_link__destroy(link)
+        self._links.clear()
+        for ring in self._rings:
+            self._library.ring_buffer__free(ring)
+        self._rings.clear()
+        self._library.bpf_object__close(self._object)
