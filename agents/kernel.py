@@ -310,7 +310,7 @@ def _trials() -> list[_Trial]:
         qdisc("clsact", _NOTHING),
         qdisc("plug", "tbf credit gate", "limit 100000"),
         qdisc("prio", "strict priority by HTB class prio"),
-        qdisc("red", "drop-tail queues without ECN marking", "limit 100000 avpkt 1000 bandwidth 10mbit"),
+        qdisc("red", "an eBPF classifier that marks by the true queue", "limit 100000 avpkt 1000 bandwidth 10mbit"),
         qdisc("fq", "TCP's own pacing timers"),
         qdisc("fq_codel", "one pfifo per V2V flow"),
         qdisc("netem", "emulated links without added delay or loss", "delay 1ms"),
@@ -344,7 +344,7 @@ def _trials() -> list[_Trial]:
             "dctcp",
             "congestion control",
             lambda: _has_congestion_control("dctcp"),
-            "the kernel's other congestion controls",
+            "baton_dctcp, the same as eBPF",
             _module("tcp_dctcp"),
         ),
         _Trial(
