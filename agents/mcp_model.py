@@ -29,7 +29,8 @@ one of 50 % of the link.
   1.5 x tau and 3 segments (1.5 C tau where x = C), bounds only what is in flight.
 * The floor is a segment a round trip, or gamma where that is less. lambda of equation 11 is left out: its rate estimate is the
   queue's growth, which F and tau tell already.
-* gamma aims at a part of the deadline (`McpSettings.aim`), so that the last round trips may go wrong.
+* gamma aims at a part of the deadline (`McpSettings.aim`) and two round trips before it at least, for a handshake's delay and
+  the last round trips.
 
 **Termination** by schemes of the paper: 1, by backlog, Z > multiple * (C tau + K), the paper's Z > C having no unit (a flow
 starts with Z <= C tau + K, so multiples below 2 give flows up that would be in time); 2, by rate, gamma > C; 3, never.
@@ -48,6 +49,7 @@ MOST_PRICE_BYTES, MOST_BEHIND_BYTES, MOST_EXPECTED = 1 << 29, 1 << 40, 1 << 36
 MOST_RATIO = 1 << 20
 SLOWEST_SEGMENTS_PER_S = 10
 SPARE_SEGMENTS = 3
+SPARE_RTTS = 2
 MOST_LINK_BPS = 100_000_000_000
 _SETTINGS = struct.Struct("=QIIIIII")
 
@@ -78,7 +80,7 @@ class McpSettings:
 
     link_bps: int = 1_000_000_000
     marking_packets: int = 20
-    kappa: float = 0.125
+    kappa: float = 0.25
     aim: float = 0.9375
     termination: Termination = Termination.NEVER
     multiple: float = 3.0
@@ -132,6 +134,13 @@ class McpWindow:
     @property
     def rtt(self) -> int:
         return min(self.rtt_us, MOST_RTT_US)
+
+
+def left(settings: McpSettings, deadline_us: int, elapsed_us: int, rtt_us: int) -> int:
+    """The time in us until all is to be acknowledged: part of the deadline, and at least two round trips before it."""
+    aimed = deadline_us * round(settings.aim * ONE) >> 10
+    spare = deadline_us - elapsed_us - SPARE_RTTS * min(rtt_us, MOST_RTT_US)
+    return max(min(aimed - elapsed_us, spare), 0)
 
 
 def expected_rate(remaining: int, left_us: int, rtt_us: int) -> int:

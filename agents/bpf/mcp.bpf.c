@@ -175,12 +175,14 @@ static __always_inline void send_at_rate(struct sock *sk, struct mcp *ca)
 	send_at(sk, ca->flow.rate, mcp_segments(ca->flow.rate, rtt_us_of(tp), tp->mss_cache));
 }
 
-/* The time until all is to be acknowledged: a part of the deadline, for the last round trips are never exactly as planned. */
-static __always_inline __u64 left_us_of(struct tcp_sock *tp, struct mcp *ca, __u32 part)
+static __always_inline __u64 deadline_us_of(struct mcp *ca)
 {
-	__u64 whole = (__u64)deadline_ms_of(ca->mark) * US_PER_MS * part >> MCP_BITS, elapsed = elapsed_us_of(tp, ca);
+	return (__u64)deadline_ms_of(ca->mark) * US_PER_MS;
+}
 
-	return whole > elapsed ? whole - elapsed : 0;
+static __always_inline int is_late(struct tcp_sock *tp, struct mcp *ca)
+{
+	return elapsed_us_of(tp, ca) >= deadline_us_of(ca);
 }
 
 static __always_inline void begin_flow(struct sock *sk, struct mcp *ca)
@@ -189,6 +191,7 @@ static __always_inline void begin_flow(struct sock *sk, struct mcp *ca)
 	__u32 zero = 0, first = ca->phase == NO_FLOW;
 	struct mcp_settings *settings = bpf_map_lookup_elem(&mcp_settings, &zero);
 	struct mcp_window window = {};
+	__u64 left_us;
 
 	ca->mark = sk->sk_mark;
 	if (!settings || !has_deadline_and_size(ca->mark)) /* goes over at the next acknowledgement */
@@ -197,7 +200,8 @@ static __always_inline void begin_flow(struct sock *sk, struct mcp *ca)
 	window.mss = tp->mss_cache;
 	ca->started_us = tp->tcp_mstamp - (first ? window.rtt_us : 0);
 	ca->acked_end = tp->bytes_acked + (tp->snd_nxt - tp->snd_una) + size_of(ca->mark);
-	window.expected = mcp_expected(size_of(ca->mark), left_us_of(tp, ca, settings->aim), window.rtt_us);
+	left_us = mcp_left(settings, deadline_us_of(ca), first ? window.rtt_us : 0, window.rtt_us);
+	window.expected = mcp_expected(size_of(ca->mark), left_us, window.rtt_us);
 	mcp_start(settings, &ca->flow, &window);
 	ca->phase = FIRST_WINDOW;
 	send_at_rate(sk, ca);
@@ -222,12 +226,13 @@ void BPF_PROG(baton_mcp_release, struct sock *sk)
 static __always_inline void watch(struct sock *sk, struct mcp *ca, struct mcp_settings *settings)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
-	__u64 left_us = left_us_of(tp, ca, MCP_ONE), remaining = remaining_of(tp, ca);
+	__u64 elapsed_us = elapsed_us_of(tp, ca), remaining = remaining_of(tp, ca), left_us;
 	struct mcp_window window = {};
 
 	window.rtt_us = rtt_us_of(tp);
 	window.mss = tp->mss_cache;
-	window.expected = mcp_expected(remaining, left_us_of(tp, ca, settings->aim), window.rtt_us);
+	left_us = mcp_left(settings, deadline_us_of(ca), elapsed_us, window.rtt_us);
+	window.expected = mcp_expected(remaining, left_us, window.rtt_us);
 	window.elapsed_us = tp->tcp_mstamp - ca->began_us;
 	window.acked = tp->bytes_acked - ca->acked;
 	window.delivered = tp->delivered - ca->delivered;
@@ -236,7 +241,7 @@ static __always_inline void watch(struct sock *sk, struct mcp *ca, struct mcp_se
 		mcp_step(settings, &ca->flow, &window);
 	ca->phase = RUNNING;
 	begin_window(tp, ca);
-	if (mcp_hopeless(settings, &ca->flow, &window, remaining, left_us)) {
+	if (mcp_hopeless(settings, &ca->flow, &window, remaining, deadline_us_of(ca) - elapsed_us)) {
 		tell(sk, ca, MCP_GIVEN_UP);
 		ca->phase = GIVEN_UP;
 		send_at(sk, (__u64)tp->mss_cache * SLOWEST, 1);
@@ -274,9 +279,9 @@ void BPF_PROG(baton_mcp_cong_control, struct sock *sk)
 		return;
 	if (ca->phase != ALL_ACKED) {
 		if (is_all_acknowledged(tp, ca)) {
-			tell(sk, ca, left_us_of(tp, ca, MCP_ONE) ? MCP_IN_TIME : MCP_LATE);
+			tell(sk, ca, is_late(tp, ca) ? MCP_LATE : MCP_IN_TIME);
 			ca->phase = ALL_ACKED;
-		} else if (!left_us_of(tp, ca, MCP_ONE)) {
+		} else if (is_late(tp, ca)) {
 			tell(sk, ca, MCP_LATE);
 			go_over_to_dctcp(sk);
 			return;

@@ -16,6 +16,7 @@
 #define MOST_RATIO (1ULL << 20)
 #define SLOWEST 10		/* segments a second */
 #define SPARE_SEGMENTS 3
+#define SPARE_RTTS 2
 
 enum mcp_termination { MCP_BY_BACKLOG = 1, MCP_BY_RATE = 2, MCP_NEVER = 3 };
 
@@ -57,6 +58,15 @@ static inline __u64 mcp_expected(__u64 remaining, __u64 left_us, __u64 rtt_us)
 	__u64 expected = remaining * US_PER_S / (left_us > least ? left_us : least);
 
 	return expected ? mcp_least(expected, MOST_EXPECTED) : 1;
+}
+
+/* The time until all is to be acknowledged: part of the deadline, and at least SPARE_RTTS before it. */
+static inline __u64 mcp_left(const struct mcp_settings *s, __u64 deadline_us, __u64 elapsed_us, __u64 rtt_us)
+{
+	__u64 spent = elapsed_us + SPARE_RTTS * mcp_least(rtt_us, MOST_RTT_US);
+	__u64 aimed = deadline_us * s->aim >> MCP_BITS, spare = deadline_us > spent ? deadline_us - spent : 0;
+
+	return mcp_least(aimed > elapsed_us ? aimed - elapsed_us : 0, spare);
 }
 
 /* P: what stands before the flow, in bytes: the pipe, the queue up to the marking threshold, and what F says is beyond it. */

@@ -23,7 +23,7 @@ PUBLISHED = {
 }
 BUCKET_NS = 20_000_000
 FLOWS = (
-    ScheduledFlow(0, 0, "h1", "h6", 1_500_000, 1, 400),
+    ScheduledFlow(0, 0, "h1", "h6", 1_500_000, 1, 330),
     ScheduledFlow(1, 100_000_000, "h2", "h6", 1_200_000, 1, 250),
     ScheduledFlow(2, 0, "h3", "h6", 1_500_000, 2),
     ScheduledFlow(3, 0, "h4", "h6", 3_000_000, 3),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -19,6 +20,8 @@ from agents.marked_run import NoCgroup, own_cgroup
 from controller.coflow_client import CoflowClient
 from controller.redis_server import PrivateRedis
 from controller.store import Store
+from emulation.inside import network_of
+from emulation.star import star
 from protocol.flowmark import COFLOW_MAX, CoflowMark, FlowMark
 
 SHOW = "import socket; print(socket.socket().getsockopt(1, socket.SO_MARK) & 0xffffffff)"
@@ -160,3 +163,53 @@ class TestRun:
         number = baton("open").stdout.strip()
         assert baton("run", number, "sh", "-c", "exit 7").returncode == 7
         assert "is not open" in baton("run", "5", "true").stderr
+
+
+class Probe:
+    """Datagrams from a host to another, whose kernel tells with which DSCP they came."""
+
+    def __init__(self, source_pid: int, target_pid: int, address: str) -> None:
+        with network_of(source_pid):
+            self.sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        with network_of(target_pid):
+            self.receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.receiver.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
+        self.receiver.bind((address, 0))
+        self.receiver.settimeout(2)
+
+    def dscp(self) -> int:
+        self.sender.sendto(b"coflow", self.receiver.getsockname())
+        _, ancillary, _, _ = self.receiver.recvmsg(100, 100)
+        return ancillary[0][2][0] >> 2
+
+    def wait_for(self, dscp: int) -> float:
+        """Seconds until datagrams come with a DSCP."""
+        start = time.monotonic()
+        while (found := self.dscp()) != dscp:
+            assert time.monotonic() < start + 5, f"DSCP {found}, not {dscp}"
+            time.sleep(0.001)
+        return time.monotonic() - start
+
+
+def test_what_is_opened_at_the_store_is_the_dscp_of_packets_of_every_host() -> None:
+    with star(priorities={"enabled": True}) as (emulated, baton):
+        pids = {name: emulated.node(name).pid for name in emulated.endpoints()}
+        address = str(emulated.endpoints()["h6"])
+        one, other, urgent, plain = (Probe(pids[name], pids["h6"], address) for name in ("h1", "h2", "h3", "h4"))
+        client = CoflowClient(baton.store)
+        first, second = client.open("first"), client.open("second")
+        first.mark(one.sender)
+        second.mark(other.sender)
+        told = [one.wait_for(6), other.wait_for(5)]  # queues 1 and 2
+        assert one.dscp() == 6
+        assert other.wait_for(6) > 0.1, "the first is heavy after its time, and lets the second share"
+        third = client.open(deadline_ms=4000)
+        third.mark(urgent.sender, size_bytes=5000)
+        assert urgent.dscp() == 7, "type 1 needs nobody to be told"
+        first.close()
+        third.close()
+        assert one.wait_for(0) < 4 and other.dscp() == 6 and plain.dscp() == 6
+        fourth = client.open()
+        fourth.mark(plain.sender)
+        told.append(plain.wait_for(6 if baton.status()["coflows"].get(str(fourth.id)) == 1 else 5))
+        print(f"from open() to the tagged packet {max(told) * 1e3:.1f} ms at most")

@@ -51,18 +51,18 @@ def test_dctcp_keeps_the_queue_short_where_cubic_fills_the_buffer(monkeypatch: p
     monkeypatch.setattr(microbench, "WARMUP_S", 1.0)
     found = microbench.run(Options(quick=True), quietly)
     dctcp, cubic = (entry["queue_packets"] for entry in found.record["runs"])
-    assert dctcp["p50"] < 30 < 50 < cubic["p50"]
-    assert dctcp["p95"] < cubic["p50"]
-    assert all(entry["goodput_mbps"] > 60 for entry in found.record["runs"])
+    assert dctcp["p50"] < 30 < cubic["p50"]
+    assert dctcp["mean"] < cubic["mean"]
+    assert all(entry["goodput_mbps"] > 50 for entry in found.record["runs"])
 
 
-def test_deadline_flows_are_sooner_under_karuna_than_under_dctcp_and_soonest_under_edf(tmp_path: Path) -> None:
+def test_deadline_flows_are_just_in_time_under_karuna_later_under_dctcp_and_early_under_edf(tmp_path: Path) -> None:
     found = throughput.run(Options(), quietly)
     times = {entry["scheme"]["name"]: [each["fct_ms"] for each in entry["each"]] for entry in found.record["runs"]}
-    for flow in (0, 1):
-        assert max(times["edf"][flow], times["karuna"][flow]) < times["dctcp"][flow]
-    # The other flow's deadline is so near that MCP needs about as much of the link as DCTCP gets with the first priority.
-    assert times["edf"][0] < times["karuna"][0]
+    for flow, fct_ms in zip(throughput.FLOWS[:2], times["karuna"], strict=False):
+        assert flow.deadline_ms is not None
+        assert 0.8 < fct_ms / flow.deadline_ms < 1.1
+    assert sum(times["edf"][:2]) < sum(times["karuna"][:2]) < sum(times["dctcp"][:2])
     paths = record.write(found, tmp_path / "throughput.json")
     throughput.draw(found, tmp_path / "throughput.png")
     written = json.loads(paths[0].read_text())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from agents.mcp_model import US_PER_S, McpSettings, McpWindow, expected_rate, hopeless, start, step
+from agents.mcp_model import US_PER_S, McpSettings, McpWindow, expected_rate, hopeless, left, start, step
 
 MSS = 1448
 GAIN = 1 / 16
@@ -84,8 +84,8 @@ class _Mcp:
         return now >= self.flow.start_us and self.flow.done_us is None and not self.flow.given_up
 
     def _window(self, now: float, rtt: float) -> McpWindow:
-        left_us = self.flow.deadline_us * self.settings.aim - (now - self.flow.start_us)
-        expected = expected_rate(int(self.left), max(int(left_us), 0), int(rtt))
+        left_us = left(self.settings, self.flow.deadline_us, int(now - self.flow.start_us), int(rtt))
+        expected = expected_rate(int(self.left), left_us, int(rtt))
         counts = (int(self.window.bytes), int(self.window.marked))
         return McpWindow(expected, int(now - self.window.began), counts[0], int(rtt), *counts, MSS)
 
