@@ -8,9 +8,9 @@ MCP lets a flow be done just in time, for what it does not take is left to flows
     C      the link's rate                         bytes/s      P    the price, bytes
 
 **What the paper prints** (equation 11) adds packets to rates: W += tau [ Z gamma / x^2 - (K + F W + lambda) ]. Consistent
-units (all in packets, the bracket without one) give dW = kappa C tau [ Z gamma / (tau x^2) - (K + F W) / (C tau) ]. Its gain still is
-2 kappa (K + F W) / (gamma tau) per round trip, with gamma tau down to a part of a segment: no kappa suits both a flow of 2 % and
-one of 50 % of the link.
+units (all in packets, the bracket without one) give dW = kappa C tau [ Z gamma / (tau x^2) - (K + F W) / (C tau) ]. Its gain
+still is 2 kappa (K + F W) / (gamma tau) per round trip, with gamma tau down to a part of a segment: no kappa suits both a
+flow of 2 % and one of 50 % of the link.
 
 **What is done here** keeps the balance of that form, Z gamma / x^2 = P / C, and goes to it at a speed of its own:
 
