@@ -8,19 +8,15 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
-#include "tagger.h"
+#include "packet.h"
 
-#define ETH_P_IP 0x0800
-#define ETH_P_IPV6 0x86DD
 #define ETH_P_8021Q 0x8100
 #define ETH_P_8021AD 0x88A8
 #define TC_ACT_UNSPEC (-1)
 #define SIZE_BITS 20 /* of the mark, in KB; the deadline is above */
 #define COFLOW_FIELD 0xfff /* in the deadline's place: the low bits are a coflow's id */
 #define TCP_FIN 0x01
-#define TCP_SYN 0x02
 #define TCP_RST 0x04
-#define ECN_MASK 0x03
 #define COUNT(what) count(__builtin_offsetof(struct tag_counters, what) / sizeof(__u64))
 
 struct {
@@ -71,45 +67,6 @@ struct {
 	__uint(max_entries, 1 << 20);
 } ends SEC(".maps");
 
-union ip_header {
-	struct iphdr v4;
-	struct ipv6hdr v6;
-	__u8 bytes[sizeof(struct ipv6hdr)];
-};
-
-struct packet {
-	struct tag_key key;
-	union ip_header ip;
-	__u32 offset; /* of the IP header */
-	__u32 payload;
-	__u32 sequence; /* of the first payload byte */
-	__u8 version;
-	__u8 flags;
-};
-
-enum reading { READ, UNTOUCHED, MALFORMED };
-
-struct tcp_start {
-	__be16 source, target;
-	__be32 sequence, acknowledged;
-	__u8 data_offset, flags;
-	__be16 window;
-};
-
-/* Copies a header of the type of *to; true if the packet ends before. Directly where the headers are linear, as they mostly
- * are: a helper's call costs more than all else that is done with them. */
-#define TAKE(skb, offset, to)                                                                                                  \
-	({                                                                                                                     \
-		void *at = (void *)(long)(skb)->data + (offset);                                                               \
-		bool cut = false;                                                                                              \
-                                                                                                                               \
-		if (at + sizeof(*(to)) <= (void *)(long)(skb)->data_end)                                                       \
-			*(to) = *(typeof(to))at;                                                                               \
-		else                                                                                                           \
-			cut = bpf_skb_load_bytes(skb, offset, to, sizeof(*(to)));                                              \
-		cut;                                                                                                           \
-	})
-
 static __always_inline void count(__u32 which)
 {
 	__u32 zero = 0;
@@ -129,79 +86,6 @@ static __always_inline int type_of(__u32 mark)
 static __always_inline __u64 size_of(__u32 mark)
 {
 	return (__u64)(mark & ((1 << SIZE_BITS) - 1)) << 10;
-}
-
-/* Reads the network header; returns the bytes from the transport header to the packet's end in *length. */
-static __always_inline enum reading read_network(struct __sk_buff *skb, __u16 protocol, struct packet *packet, __u32 *header,
-						 __u32 *length)
-{
-	if (protocol == ETH_P_IP) {
-		struct iphdr *ip = &packet->ip.v4;
-		__u32 total;
-
-		if (TAKE(skb, packet->offset, ip) || ip->version != 4 || ip->ihl < 5)
-			return MALFORMED;
-		if (ip->ihl > 5 || ip->frag_off & bpf_htons(0x3fff))
-			return UNTOUCHED;
-		total = bpf_ntohs(ip->tot_len);
-		if (!total) /* a super-packet beyond 64 KB (BIG TCP) */
-			total = skb->len - packet->offset;
-		if (total < sizeof(*ip))
-			return MALFORMED;
-		packet->version = 4;
-		packet->key.source[10] = packet->key.source[11] = 0xff;
-		packet->key.target[10] = packet->key.target[11] = 0xff;
-		__builtin_memcpy(&packet->key.source[12], &ip->saddr, 4);
-		__builtin_memcpy(&packet->key.target[12], &ip->daddr, 4);
-		packet->key.protocol = ip->protocol;
-		*header = packet->offset + sizeof(*ip);
-		*length = total - sizeof(*ip);
-	} else {
-		struct ipv6hdr *ip = &packet->ip.v6;
-
-		if (TAKE(skb, packet->offset, ip) || ip->version != 6)
-			return MALFORMED;
-		packet->version = 6;
-		__builtin_memcpy(packet->key.source, &ip->saddr, 16);
-		__builtin_memcpy(packet->key.target, &ip->daddr, 16);
-		packet->key.protocol = ip->nexthdr;
-		*header = packet->offset + sizeof(*ip);
-		*length = bpf_ntohs(ip->payload_len);
-	}
-	if (packet->key.protocol != IPPROTO_TCP && packet->key.protocol != IPPROTO_UDP)
-		return UNTOUCHED;
-	return *header + *length > skb->len ? MALFORMED : READ;
-}
-
-static __always_inline enum reading read_transport(struct __sk_buff *skb, struct packet *packet, __u32 header, __u32 length)
-{
-	__u32 own;
-
-	if (packet->key.protocol == IPPROTO_TCP) {
-		struct tcp_start tcp;
-
-		if (length < sizeof(struct tcphdr) || TAKE(skb, header, &tcp))
-			return MALFORMED;
-		own = (tcp.data_offset >> 4) * 4;
-		if (own < sizeof(struct tcphdr))
-			return MALFORMED;
-		packet->key.source_port = tcp.source;
-		packet->key.target_port = tcp.target;
-		packet->flags = tcp.flags;
-		packet->sequence = bpf_ntohl(tcp.sequence) + !!(tcp.flags & TCP_SYN);
-	} else {
-		struct udphdr udp;
-
-		own = sizeof(udp);
-		if (TAKE(skb, header, &udp))
-			return MALFORMED;
-		packet->key.source_port = udp.source;
-		packet->key.target_port = udp.dest;
-	}
-	if (own > length)
-		return MALFORMED;
-	packet->payload = length - own;
-	return READ;
 }
 
 static __always_inline void begin(struct tag_flow *flow, struct tag_settings *set, __u32 mark, __u64 now)
@@ -343,34 +227,6 @@ static __always_inline __u32 queue_of(__u32 mark, __u64 split, __u64 sent)
 	if (!cuts)
 		return 0;
 	return type == 2 ? band(cuts->beta, cuts->count, split) : band(cuts->alpha, cuts->count, sent);
-}
-
-/* Writes the DSCP, keeps ECN (RFC 3168 section 5), and mends the header checksum of IPv4 (RFC 1624, equation 3). */
-static __always_inline void write_dscp(struct __sk_buff *skb, struct packet *packet, __u8 dscp)
-{
-	union ip_header *ip = &packet->ip;
-
-	if (packet->version == 4) {
-		__u8 tos = dscp << 2 | (ip->v4.tos & ECN_MASK);
-		__u16 old, new;
-		__u32 sum;
-
-		__builtin_memcpy(&old, ip->bytes, 2);
-		ip->v4.tos = tos;
-		__builtin_memcpy(&new, ip->bytes, 2);
-		sum = (__u16)~ip->v4.check + (__u16)~old + new;
-		sum = (sum & 0xffff) + (sum >> 16);
-		sum = (sum & 0xffff) + (sum >> 16);
-		ip->v4.check = ~sum;
-		bpf_skb_store_bytes(skb, packet->offset, ip, 12, BPF_F_RECOMPUTE_CSUM);
-	} else {
-		__u8 old = ip->bytes[0] << 4 | ip->bytes[1] >> 4;
-		__u8 tos = dscp << 2 | (old & ECN_MASK);
-
-		ip->bytes[0] = 6 << 4 | tos >> 4;
-		ip->bytes[1] = tos << 4 | (ip->bytes[1] & 0x0f);
-		bpf_skb_store_bytes(skb, packet->offset, ip, 2, BPF_F_RECOMPUTE_CSUM);
-	}
 }
 
 SEC("tc")
