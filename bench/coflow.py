@@ -6,8 +6,8 @@ Method: coflows of four senders to one receiver on the emulated star, Poisson ar
 coflows three times over: without any order (one queue, fair sharing), first in first out, and that with limited multiplexing.
 Nobody is told a size: heavy is who has been first for longer than the heaviest light one takes the link.
 
-Two workloads. Sizes alike (0.5 to 1.5 MB), where an order gains; and mixed (80 % of 0.2 to 1 MB, 20 % of 2 to 8 MB), where light
-ones wait behind heavy ones: limited multiplexing takes most of that back, but does not beat fair sharing.
+Two workloads. Sizes alike (0.5 to 1.5 MB), where an order gains; and mixed (80 % of 0.2 to 1 MB, 20 % of 2 to 8 MB), where
+light ones wait behind heavy ones: limited multiplexing takes most of that back, but does not beat fair sharing.
 
 Each queue is marked by its own length (20 packets), and the port has 400 packets: many coflows wait here, as many senders each,
 and where the port is marked by all that waits, the first coflow is held back by those that wait for it.

@@ -39,6 +39,7 @@ struct dctcp {
 	__u32 cwnd;	    /* the window after it */
 	__u32 ssthresh;
 	__u32 reduced;	    /* the stack's state (CWR, Recovery, Loss) for which the window was reduced, or 0 */
+	__u32 reduced_to;   /* tcp_sock.high_seq then: where that state ends */
 	struct echo echo;
 };
 
@@ -131,6 +132,17 @@ static __always_inline void reduce(struct tcp_sock *tp, struct dctcp *ca, __u8 s
 		tp->snd_cwnd = ca->ssthresh;
 }
 
+/* Once for each stay in a state. One acknowledgement may end a stay and begin the next, which high_seq tells; a timeout while
+ * lost segments are still being repaired is no news. */
+static __always_inline int is_to_be_reduced(struct tcp_sock *tp, struct dctcp *ca, __u8 state)
+{
+	if (state < TCP_CA_CWR)
+		return 0;
+	if (state == TCP_CA_Loss)
+		return ca->reduced < TCP_CA_Recovery;
+	return ca->reduced < state || ca->reduced_to != tp->high_seq;
+}
+
 /* As tcp_update_pacing_rate, which the stack leaves to us: TCP small queues and the size of super-packets are computed from it. */
 static __always_inline void tell_rate(struct sock *sk, struct tcp_sock *tp)
 {
@@ -157,9 +169,10 @@ void BPF_PROG(baton_dctcp_cong_control, struct sock *sk)
 		return;
 	ca->counted = tp->delivered;
 	mend(tp, ca);
-	if (state >= TCP_CA_CWR && ca->reduced < state && !(state == TCP_CA_Loss && ca->reduced == TCP_CA_Recovery))
+	if (is_to_be_reduced(tp, ca, state))
 		reduce(tp, ca, state);
 	ca->reduced = state >= TCP_CA_CWR ? state : 0;
+	ca->reduced_to = tp->high_seq;
 	if (state != TCP_CA_CWR && state != TCP_CA_Recovery)
 		tcp_reno_cong_avoid(sk, 0, acked);
 	ca->cwnd = tp->snd_cwnd;

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from agents.mcp_model import US_PER_S, McpSettings, McpWindow, expected_rate, hopeless, left, start, step
+from agents.mcp_model import US_PER_S, McpFlow, McpSettings, McpWindow, expected_rate, hopeless, left, start, step
 
 MSS = 1448
 GAIN = 1 / 16
@@ -49,7 +49,7 @@ def run(
     while now < until_us:
         rtt = base_us + queue / link * US_PER_S
         active = [flow for flow in mcp if flow.is_active(now)]
-        everyone = [*active, *dctcp]
+        everyone: list[_Mcp | _Dctcp] = [*active, *dctcp]
         rates = [flow.rate(now, rtt) for flow in everyone]
         offered = sum(rates)
         carried = link if queue > 0 else min(offered, link)
@@ -78,7 +78,8 @@ class _Mcp:
     def __init__(self, settings: McpSettings, flow: Deadline, outcome: Outcome) -> None:
         self.settings, self.flow, self.outcome = settings, flow, outcome
         self.left = float(flow.size)
-        self.state, self.window = None, _Window()
+        self.state: McpFlow | None = None
+        self.window = _Window()
 
     def is_active(self, now: float) -> bool:
         return now >= self.flow.start_us and self.flow.done_us is None and not self.flow.given_up
@@ -100,7 +101,7 @@ class _Mcp:
         self.window.add(amount, is_marked)
         if self.left <= 0:
             self.flow.done_us = now - self.flow.start_us
-        elif now - self.window.began >= rtt:
+        elif self.state is not None and now - self.window.began >= rtt:
             window = self._window(now, rtt)
             self.state = step(self.settings, self.state, window)
             self.outcome.rates.append(self.state.rate)
