@@ -59,6 +59,7 @@ int choose(struct bpf_sock_ops *event)
 		break;
 	case BPF_SOCK_OPS_TCP_CONNECT_CB:
 	case BPF_SOCK_OPS_TCP_LISTEN_CB:
+	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB: /* once more: a route's congctl comes after TCP_CONNECT_CB */
 	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
 		if (sock)
 			choose_for(event, sock->mark);
