@@ -44,6 +44,7 @@ from protocol.messages import (
     Report,
     Thresholds,
     Welcome,
+    decode,
     encode,
 )
 from protocol.paging import Reassembler, paginate
@@ -59,6 +60,9 @@ OPENING_NS = 5_000_000
 PING_NS = 200_000_000
 FIRST_PINGS = 16
 VERIFY_NS = 1_000_000_000
+POLL_NS = 800_000
+"""How long the answer to a BACKLOG is polled for: while an agent sleeps its code and data leave the caches, and opening the
+gate takes half as long again. Once for each destination that becomes backlogged, so it costs little of a processor."""
 MILLISECOND = 1_000_000
 
 
@@ -117,6 +121,8 @@ class Agent:
         self._asked_ns = 0
         self._report = 0
         self._pings = 0
+        self._poll_until_ns = 0
+        self._last_directive = b""
         self.timers = Timers()
         self._stopping = False
         self._handlers: dict[type, Callable[..., None]] = {
@@ -142,7 +148,10 @@ class Agent:
         descriptors = [link, events]
         try:
             while not self._stopping:
-                timeout = max(0, self._next_ns() - time.monotonic_ns()) / 1e9
+                now = time.monotonic_ns()
+                if polling := now < self._poll_until_ns:
+                    self._rehearse()
+                timeout = 0.0 if polling else max(0, self._next_ns() - now) / 1e9
                 readable, _, _ = select.select(descriptors, (), (), timeout)
                 now = time.monotonic_ns()
                 if link in readable:
@@ -199,6 +208,8 @@ class Agent:
         self.leader_mac = frame.source
         if frame.epoch > known_epoch:
             self._new_leader(frame.epoch, now_ns)
+        if type(frame.message) is Directive:
+            self._last_directive = raw
         handler = self._handlers.get(type(frame.message))
         if handler is not None:
             handler(frame.message, now_ns)
@@ -316,7 +327,14 @@ class Agent:
         self._regulate_version = message.version
         self.keeper.regulate(frozenset(d for page in pages for d in page.destinations), now_ns)
 
+    def _rehearse(self) -> None:
+        """Goes the way of a directive, to no effect, while one is awaited: its code and data are in the caches then."""
+        if self._last_directive:
+            decode(self._last_directive, self.key)
+            self.keeper.rehearse()
+
     def _on_directive(self, message: Directive, now_ns: int) -> None:
+        self._poll_until_ns = 0
         self.keeper.directive(message, now_ns)
 
     def _on_thresholds(self, message: Thresholds, now_ns: int) -> None:
@@ -344,7 +362,8 @@ class Agent:
     def _flow_events(self, now_ns: int) -> None:
         for event in self.flows.events():
             if isinstance(event, Backlogged):
-                self.keeper.backlogged(event.destination, now_ns, urgent=event.urgent)
+                if self.keeper.backlogged(event.destination, now_ns, urgent=event.urgent):
+                    self._poll_until_ns = now_ns + POLL_NS
             elif isinstance(event, NewFlow):
                 if event.source not in self.addresses and self.lifecycle.state is State.MEMBER:
                     self.addresses.add(event.source)
@@ -356,9 +375,7 @@ class Agent:
     def _periodic_report(self, now_ns: int) -> None:
         sent = self.flows.sent_bytes()
         if self.lifecycle.state is State.MEMBER:
-            entries = [
-                FlowReport(node, count, self.queues.backlog(node)[1]) for node, count in sent.items() if count
-            ]
+            entries = [FlowReport(node, count, self.queues.backlog(node)[1]) for node, count in sent.items() if count]
             counters = tuple((int(cause), count) for cause, count in self.guard.refused.items())
             self._report += 1
             for page in paginate(Report(self.report_ns, 0, 1, tuple(entries), counters, self._report)):

@@ -180,12 +180,15 @@ class Gatekeeper:
 
     # -- backlog ------------------------------------------------------------------------------------------------------
 
-    def backlogged(self, destination: int, now_ns: int, *, urgent: bool = False) -> None:
-        """The first packet for an armed destination came by (it may not be in its queue yet), or the first with a deadline."""
+    def backlogged(self, destination: int, now_ns: int, *, urgent: bool = False) -> bool:
+        """The first packet for an armed destination came by (it may not be in its queue yet), or the first with a deadline.
+
+        Returns whether it was reported: the answer, if the way is free, is a directive at once.
+        """
         if not self.obeying or destination not in self.regulated:
-            return
+            return False
         if destination in self.table.open and destination in self._waiting_bytes:
-            return  # what is urgent leaves first, and at the slot's end what is left is reported
+            return False  # what is urgent leaves first, and at the slot's end what is left is reported
         if destination not in self._waiting_bytes:
             self._reported_ns[destination] = now_ns
         _, backlog = self._gates.state(destination)
@@ -193,6 +196,7 @@ class Gatekeeper:
         if urgent:
             self._urgent_bytes[destination] = max(self._urgent_bytes.get(destination, 0), PACKET_BYTES)
         self.report()
+        return True
 
     def _note(self, destination: int, backlog: int) -> None:
         """Takes down what waits; while nothing urgent does, we are to be told of the first that comes."""
@@ -248,6 +252,11 @@ class Gatekeeper:
             if reported_ns is not None:
                 _keep(self.counters.backlog_to_directive_ns, received_ns - reported_ns)
         self.advance(received_ns)
+
+    def rehearse(self) -> None:
+        """Asks the kernel what a slot's opening would ask it; see Agent._rehearse."""
+        for destination in self._waiting_bytes:
+            self._gates.state(destination)
 
     def advance(self, now_ns: int) -> None:
         """Does what is due: opens slots, looks whether open ones are used, voids those whose lease is over."""
