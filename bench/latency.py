@@ -4,8 +4,8 @@ Method: the emulated star, every pair regulated (mode `always`), one host sendin
 finds its gate shut and its link free. The host's agent takes the times by its own monotonic clock: the BACKLOG is sent, the
 DIRECTIVE is received (both as seen by the agent's loop: kernel, switch and coordinator are in between), the gate's netlink
 message has been sent, when the kernel has done what it says (its acknowledgement is read after that). Directives are for slots
-that start at once, so nothing is hidden by sending ahead. The agent polls for the answer to a BACKLOG, and goes the directive's way to
-no effect meanwhile (Agent._rehearse): without that the caches are cold, and the gate takes a third longer.
+that start at once, so nothing is hidden by sending ahead. The agent polls for the answer to a BACKLOG, and goes the directive's
+way to no effect meanwhile (Agent._rehearse): without that the caches are cold, and the gate takes a third longer.
 """
 
 from __future__ import annotations
