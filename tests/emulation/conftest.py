@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
+from rstp_ring import ovs, prefix  # noqa: F401 -- fixtures of two files
 
 from emulation import box
 

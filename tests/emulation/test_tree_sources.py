@@ -5,7 +5,6 @@ Each ring is of three switches, 1 the root by its address: the link 2 - 3 is blo
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import re
@@ -16,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from rstp_ring import PAIRS, RUNS, run
 
 from controller.settings import TreeSource
 from controller.tree_sources import TreeSourceError, read, tree_from_port_states
@@ -30,14 +30,8 @@ pytestmark = [
 ]
 
 GIGABIT = 10**9
-PAIRS = ((1, 2), (2, 3), (3, 1))
 CONVERGENCE_S = 40.0  # with TIMERS max age and twice the forward delay are 10 s
 TIMERS = ("forward_delay", "200", "hello_time", "100", "max_age", "600")  # the least, in hundredths of a second
-RUNS = itertools.count(1)
-
-
-def run(*argv: str) -> str:
-    return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=20).stdout
 
 
 def ring(switch: Callable[[int], str], port: Callable[[int, int], str]) -> Fabric:
@@ -82,41 +76,9 @@ def assert_soon(pair: Callable[[], tuple[set[tuple[str, bool]], set[tuple[str, b
         time.sleep(0.05)
 
 
+@pytest.mark.skipif(shutil.which("ovs-vswitchd") is None, reason="needs ovs-vswitchd, of the package openvswitch-switch")
 class TestOpenVSwitch:
     """Three bridges of a private Open vSwitch with RSTP, joined by veth pairs."""
-
-    @pytest.fixture
-    def prefix(self) -> Iterator[str]:
-        prefix = f"b{os.getpid() % 10**4}{next(RUNS)}"  # short: rstp/show cuts names after 10 characters
-        try:
-            for x, y in PAIRS:
-                run("ip", "link", "add", f"{prefix}p{x}{y}", "type", "veth", "peer", "name", f"{prefix}p{y}{x}")
-                run("ip", "link", "set", f"{prefix}p{x}{y}", "up")
-                run("ip", "link", "set", f"{prefix}p{y}{x}", "up")
-            yield prefix
-        finally:
-            for x, y in PAIRS:
-                subprocess.run(["ip", "link", "del", f"{prefix}p{x}{y}"], check=False, capture_output=True)
-
-    @pytest.fixture
-    def ovs(self, prefix: str) -> Iterator[OpenVSwitch]:
-        if shutil.which("ovs-vswitchd") is None:
-            pytest.skip("needs ovs-vswitchd, of the package openvswitch-switch")
-        with OpenVSwitch() as ovs:
-            for number in (1, 2, 3):
-                bridge = f"{prefix}s{number}"
-                ovs.vsctl(
-                    *("add-br", bridge, "--", "set", "Bridge", bridge, "datapath_type=netdev", "rstp_enable=true"),
-                    *("fail_mode=standalone", f"other_config:hwaddr=02:00:00:00:00:0{number}"),
-                )
-            for x, y in PAIRS:
-                ovs.vsctl("add-port", f"{prefix}s{x}", f"{prefix}p{x}{y}")
-                ovs.vsctl("add-port", f"{prefix}s{y}", f"{prefix}p{y}{x}")
-            try:
-                yield ovs
-            finally:  # ovs-vswitchd leaves its tap interfaces when it ends
-                for number in (1, 2, 3):
-                    ovs.vsctl("--if-exists", "del-br", f"{prefix}s{number}")
 
     def test_the_tree_is_what_rstp_made_and_follows_a_cut_link(self, ovs: OpenVSwitch, prefix: str) -> None:
         fabric = ring(lambda x: f"{prefix}s{x}", lambda x, y: f"{prefix}p{x}{y}")

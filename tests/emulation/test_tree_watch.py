@@ -5,7 +5,6 @@ The ring is of three bridges, 1 the root by its address: the link 2 - 3 is block
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import shutil
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rstp_ring import PAIRS, run
 
 from controller import runstate
 from controller.redis_server import PrivateRedis
@@ -33,15 +33,9 @@ pytestmark = [
 ]
 
 GIGABIT = 10**9
-PAIRS = ((1, 2), (2, 3), (3, 1))
 CONVERGENCE_S = 30.0
 REPOSITORY = Path(__file__).resolve().parents[2]
-RUNS = itertools.count(1)
 Watch = Callable[..., subprocess.Popen[bytes]]
-
-
-def run(*argv: str) -> str:
-    return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=20).stdout
 
 
 def wait_for(condition: Callable[[], object], within_s: float) -> float:
@@ -51,40 +45,6 @@ def wait_for(condition: Callable[[], object], within_s: float) -> float:
         assert time.monotonic() - began_s < within_s, f"not within {within_s} s"
         time.sleep(0.01)
     return time.monotonic() - began_s
-
-
-@pytest.fixture
-def prefix() -> Iterator[str]:
-    """Of the names of three veth pairs, PREFIXpXY towards PREFIXpYX."""
-    prefix = f"w{os.getpid() % 10**4}{next(RUNS)}"
-    try:
-        for x, y in PAIRS:
-            run("ip", "link", "add", f"{prefix}p{x}{y}", "type", "veth", "peer", "name", f"{prefix}p{y}{x}")
-            run("ip", "link", "set", f"{prefix}p{x}{y}", "up")
-            run("ip", "link", "set", f"{prefix}p{y}{x}", "up")
-        yield prefix
-    finally:
-        for x, y in PAIRS:
-            subprocess.run(["ip", "link", "del", f"{prefix}p{x}{y}"], check=False, capture_output=True)
-
-
-@pytest.fixture
-def ovs(prefix: str) -> Iterator[OpenVSwitch]:
-    with OpenVSwitch() as ovs:
-        try:
-            for number in (1, 2, 3):
-                bridge = f"{prefix}s{number}"
-                ovs.vsctl(
-                    *("add-br", bridge, "--", "set", "Bridge", bridge, "datapath_type=netdev", "rstp_enable=true"),
-                    *("fail_mode=standalone", f"other_config:hwaddr=02:00:00:00:00:0{number}"),
-                )
-            for x, y in PAIRS:
-                ovs.vsctl("add-port", f"{prefix}s{x}", f"{prefix}p{x}{y}")
-                ovs.vsctl("add-port", f"{prefix}s{y}", f"{prefix}p{y}{x}")
-            yield ovs
-        finally:  # ovs-vswitchd leaves its tap interfaces when it ends
-            for number in (1, 2, 3):
-                ovs.vsctl("--if-exists", "del-br", f"{prefix}s{number}")
 
 
 @pytest.fixture
