@@ -117,7 +117,6 @@ class Agent:
         self._directory: Reassembler[Directory] = Reassembler()
         self._directory_version = -1
         self._regulate: Reassembler[Regulate] = Reassembler()
-        self._regulate_version = -1
         self._asked_ns = 0
         self._report = 0
         self._pings = 0
@@ -223,7 +222,7 @@ class Agent:
         self._pings = 0
         self._directory.clear()
         self._regulate.clear()
-        self._directory_version = self._regulate_version = -1
+        self._directory_version = -1
         if self.priorities is not None:
             self.priorities.new_leader()
         before = self.lifecycle.state
@@ -324,7 +323,6 @@ class Agent:
         pages = self._regulate.add(message)
         if pages is None:
             return
-        self._regulate_version = message.version
         self.keeper.regulate(frozenset(d for page in pages for d in page.destinations), now_ns)
 
     def _rehearse(self) -> None:

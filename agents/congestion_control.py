@@ -20,9 +20,9 @@ from pathlib import Path
 
 from agents.bpf.build import object_path
 from agents.flows import Address
-from agents.libbpf import BpfObject, loaded_map
 from agents.marked_run import cgroup_root
 from agents.mcp_model import McpSettings
+from ebpf.libbpf import BpfObject, loaded_map
 
 DCTCP, MCP = "baton_dctcp", "baton_mcp"
 AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
 from agents.bpf.build import object_path
-from agents.libbpf import BpfObject
 from agents.snapshot import CLASSIFIER_PREFERENCE
+from ebpf.libbpf import BpfObject
 
 Address = IPv4Address | IPv6Address
 _SETTINGS = struct.Struct("=QQII")

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 from agents.bpf.build import object_path
-from agents.libbpf import BpfObject
+from ebpf.libbpf import BpfObject
 from protocol.flowmark import CoflowMark, FlowMark
 
 _MARKING = struct.Struct("=QII")

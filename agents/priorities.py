@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from agents.bpf.build import BuildError
 from agents.congestion_control import Chooser, CongestionControl, configure
-from agents.libbpf import BpfError
 from agents.marked_run import NoCgroup
 from agents.mcp_model import McpSettings, Termination
 from agents.size_counts import SizeCounts
 from agents.tagger import Tagger
+from ebpf.build import BuildError
+from ebpf.libbpf import BpfError
 from protocol.messages import Coflows, SizeReport, Thresholds, ThresholdsRequest
 from protocol.paging import Reassembler
 from protocol.priority_bodies import size_reports

@@ -7,12 +7,12 @@ import signal
 import sys
 
 from agents.agent import Agent, AgentConfig
-from agents.bpf.build import BuildError
 from agents.host import Host
-from agents.libbpf import BpfError
 from agents.priorities import Priorities
 from agents.snapshot import ForeignQdisc
 from agents.statistics import write_statistics
+from ebpf.build import BuildError
+from ebpf.libbpf import BpfError
 from protocol.auth import Key, KeyFileError
 from protocol.realtime import become_realtime
 
@@ -39,11 +39,13 @@ def run(config: AgentConfig) -> int:
         what = f"{error.filename}: " if error.filename else ""
         print(f"baton agent: interface {config.interface}: {what}{error.strerror}", file=sys.stderr)
         return 1
-    priorities = _priorities(config) if config.priorities else None
-    agent = Agent(config, key, host, priorities)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, agent.stop)
+    priorities: Priorities | None = None
+    agent: Agent | None = None
     try:
+        priorities = _priorities(config) if config.priorities else None
+        agent = Agent(config, key, host, priorities)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, agent.stop)
         if refused := become_realtime(config.realtime):
             log.warning("%s", refused)
         log.info("%s at %d bit/s, %s gates", config.interface, config.rate_bps, gate)
@@ -52,7 +54,7 @@ def run(config: AgentConfig) -> int:
         if priorities is not None:
             priorities.close()
         host.close()
-        if config.statistics is not None:
+        if agent is not None and config.statistics is not None:
             write_statistics(config.statistics, agent.keeper.counters)
     return 0
 

@@ -19,9 +19,9 @@ from typing import Self
 
 from agents.bpf.build import object_path
 from agents.flows import Address, unpacked
-from agents.libbpf import BpfError, BpfObject
 from agents.netlink import RTM_DELTFILTER, RTM_GETTFILTER, Netlink, NetlinkError, message
 from agents.snapshot import EGRESS, ETH_P_ALL, TAGGER_PREFERENCE
+from ebpf.libbpf import BpfError, BpfObject
 from protocol.flowmark import COFLOW_MAX
 
 TABLE_FLOWS = 131_072

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.bpf.build import object_path
-from agents.libbpf import BpfMap, BpfObject
+from ebpf.libbpf import BpfMap, BpfObject
 from emulation import experiment
 from emulation.fabric import COORDINATOR, EmulatedFabric
 from emulation.fidelity import environment

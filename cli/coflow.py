@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -84,8 +83,7 @@ def run_(run_dir: Path, store: str | None, size: str | None, id_: int, command: 
 
     COMMAND is not changed: its sockets are marked as they are made. Ends with COMMAND's exit status.
     """
-    from agents.bpf.build import BuildError
-    from agents.marked_run import run
+    from cli.marked import run_marked
     from protocol.flowmark import CoflowMark, FlowMark
     from topology.units import parse_size
 
@@ -99,17 +97,9 @@ def run_(run_dir: Path, store: str | None, size: str | None, id_: int, command: 
         flow = FlowMark(None if size is None else parse_size(size))
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    try:
-        if part.deadline_ns is None:
-            status = run(command, own)
-        else:
-            status = run(command, flow, deadline_ns=max(1, part.deadline_ns), late=own)
-    except FileNotFoundError as error:
-        click.echo(f"Error: {error}", err=True)
-        sys.exit(127)
-    except (BuildError, OSError) as error:
-        raise click.ClickException(str(error)) from None
-    sys.exit(status)
+    if part.deadline_ns is None:
+        run_marked(command, own)
+    run_marked(command, flow, deadline_ns=max(1, part.deadline_ns), late=own)
 
 
 @contextmanager

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 
@@ -16,8 +14,7 @@ def mark(size: str | None, deadline: str | None, command: tuple[str, ...]) -> No
 
     COMMAND is not changed: its sockets are marked as they are made. Ends with COMMAND's exit status.
     """
-    from agents.bpf.build import BuildError
-    from agents.marked_run import run
+    from cli.marked import run_marked
     from protocol.flowmark import FlowMark
     from topology.units import parse_duration, parse_size
 
@@ -28,11 +25,4 @@ def mark(size: str | None, deadline: str | None, command: tuple[str, ...]) -> No
         flow = FlowMark(None if size is None else parse_size(size), deadline_ms)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    try:
-        status = run(command, flow)
-    except FileNotFoundError as error:
-        click.echo(f"Error: {error}", err=True)
-        sys.exit(127)
-    except (BuildError, OSError) as error:
-        raise click.ClickException(str(error)) from None
-    sys.exit(status)
+    run_marked(command, flow)

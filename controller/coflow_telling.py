@@ -14,10 +14,6 @@ from protocol.messages import HEARTBEAT_MAC, Coflows, Message
 from protocol.paging import paginate
 from protocol.timers import Timers
 
-MILLISECOND = 1_000_000
-REPEATS_NS = (20 * MILLISECOND, 100 * MILLISECOND)
-REFRESH_NS = 1_000 * MILLISECOND
-
 
 class CoflowTelling:
     """The queues of the open coflows as last worked out, and as told."""
@@ -42,9 +38,7 @@ class CoflowTelling:
             return
         self.queues = queues
         self._version += 1
-        self.tell(now_ns)
-        for delay in REPEATS_NS:
-            self._timers.at(now_ns + delay, self.tell)
+        self._timers.repeat(now_ns, self.tell)
 
     def tell(self, _: int) -> None:
         """Tells everybody in full."""

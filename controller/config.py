@@ -111,7 +111,7 @@ class Coordinator(Section):
     grace_ns: Duration = Field(
         1 * MS, alias="grace", ge=0, le=100 * MS, description="write a duration up to 100ms, such as 1ms"
     )
-    headroom: float = Field(0.975, ge=0.5, le=1, description="write a fraction from 0.5 to 1, such as 0.98")
+    headroom: float = Field(0.99, ge=0.5, le=1, description="write a fraction from 0.5 to 1, such as 0.98")
     minimum_active_ns: Duration = Field(
         1 * MS,
         alias="minimum_active",

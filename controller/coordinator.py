@@ -21,7 +21,7 @@ from controller.granting import Granting
 from controller.jsonlines import JsonLines
 from controller.members import Member, Members
 from controller.network import FabricNetwork
-from controller.regulation import REFRESH_NS, Regulation
+from controller.regulation import Regulation
 from controller.settings import CoordinatorSettings
 from protocol.auth import Guard, Key
 from protocol.link import ControlSocket
@@ -50,7 +50,7 @@ from protocol.messages import (
     encode,
 )
 from protocol.paging import Reassembler, paginate
-from protocol.timers import Timers
+from protocol.timers import REFRESH_NS, Timers
 from topology.fabric import Fabric
 from topology.paths import Routes
 from topology.spanning_tree import Tree

@@ -14,10 +14,6 @@ from protocol.messages import Message, Regulate
 from protocol.paging import paginate
 from protocol.timers import Timers
 
-MILLISECOND = 1_000_000
-REPEATS_NS = (20 * MILLISECOND, 100 * MILLISECOND)
-REFRESH_NS = 1_000 * MILLISECOND
-
 
 class Regulation:
     """The regulated pairs as last concluded from `congestion`, and as told to every member."""
@@ -40,9 +36,7 @@ class Regulation:
         changed = [n for n in wanted.keys() | self.regulated.keys() if wanted.get(n) != self.regulated.get(n)]
         self.regulated = dict(wanted)
         self.version += 1
-        self._tell_nodes(changed)
-        for delay in REPEATS_NS:
-            self._timers.at(now_ns + delay, lambda _: self._tell_nodes(changed))
+        self._timers.repeat(now_ns, lambda _: self._tell_nodes(changed))
         return True
 
     def left(self, node: int, now_ns: int) -> None:

@@ -42,7 +42,7 @@ class CoordinatorSettings:
     lead_ns: int = 1_500 * MICROSECOND
     grace_ns: int = 1 * MILLISECOND
     """How long after the end of its slot unspent credit is still good, but at most a tenth of the slice."""
-    headroom: float = 0.975
+    headroom: float = 0.99
     minimum_active_ns: int = 1 * MILLISECOND
     yield_hysteresis_ns: int = 300 * MICROSECOND
     heartbeat_ns: int = 10 * MILLISECOND

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from emulation import workloads
 from emulation.fabric import EmulatedFabric, EmulationError
-from emulation.fidelity import CpuTimes, Fidelity
+from emulation.fidelity import MAX_SWITCH_WAIT, CpuTimes, Fidelity
 from emulation.measure import Pings, jain, rate_mbps
 from emulation.ports import Occupancy, OccupancySampler, PortCounters
 from emulation.wakeful import wakeful
@@ -83,12 +83,14 @@ class Outcome:
     fidelity: Fidelity
     occupancy: Mapping[DirectedLink, Occupancy]
     overruns: int = 0  # frames the emulation lost where a real switch would not: it was late
+    switch_wait_ns: int = 0  # how long the switch was ready to run and had no processor
 
     @property
     def valid(self) -> bool:
         """Whether the machine kept up, so that these are results."""
         frames = sum(port.sent + port.drops for port in self.ports.values())
-        return not self.fidelity.saturated and self.overruns <= frames * MAX_OVERRUN_FRACTION
+        moving = self.switch_wait_ns <= self.duration_ns * MAX_SWITCH_WAIT
+        return not self.fidelity.saturated and moving and self.overruns <= frames * MAX_OVERRUN_FRACTION
 
     @property
     def goodput_mbps(self) -> float:
@@ -134,6 +136,7 @@ class Outcome:
             ],
             "cpu": self.fidelity.to_dict(),
             "overruns": self.overruns,
+            "switch_waited_ms": round(self.switch_wait_ns / 1e6, 1),
             "valid": self.valid,
         }
 
@@ -196,7 +199,7 @@ def run(
         clock.sleep_until(from_ns)
         before = {link: emulated.counters(link) for link in links}
         emulated.ovs.overruns()
-        cpu_before = CpuTimes.now()
+        cpu_before, waited_ns = CpuTimes.now(), emulated.ovs.waited_ns()
         with ExitStack() as sampling:
             sampler = OccupancySampler([emulated.ports[link] for link in links] if sample_occupancy else [])
             if sample_occupancy:
@@ -205,7 +208,7 @@ def run(
                 clock.sleep_until(from_ns + round(after_s * 1e9))
                 action()
             clock.sleep_until(until_ns)
-            cpu_after = CpuTimes.now()
+            cpu_after, waited_ns = CpuTimes.now(), emulated.ovs.waited_ns() - waited_ns
             after = {link: emulated.counters(link) for link in links}
             overruns = emulated.ovs.overruns()
         received = {name: program.result() for name, program in receivers.items()}
@@ -224,6 +227,7 @@ def run(
         fidelity=Fidelity.between(cpu_before, cpu_after, late_ns),
         occupancy={link: sampler.occupancy(emulated.ports[link]) for link in links} if sample_occupancy else {},
         overruns=overruns,
+        switch_wait_ns=waited_ns,
     )
 
 

@@ -21,6 +21,9 @@ from emulation.measure import percentile
 MIN_IDLE = 0.05
 MAX_STEAL = 0.05
 MAX_LATE_P99_NS = 2_000_000
+MAX_SWITCH_WAIT = 0.01
+"""Of the time; a switch that waits for a processor longer is one that stands still. Where a processor has other work than the
+switch, the kernel takes it away for 50 ms of each second (the fair server of sched(7)), real-time priority or not."""
 PACKAGES = ("ryu", "os-ken", "pyroute2", "redis", "networkx", "eventlet")
 SYSCTLS = (
     "net/ipv4/tcp_rmem",

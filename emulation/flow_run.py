@@ -14,13 +14,12 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from controller.switch_queues import QueueCounters
 from emulation import flow_load, workloads
 from emulation.fabric import EmulatedFabric, EmulationError
-from emulation.fidelity import CpuTimes, Fidelity
+from emulation.fidelity import MAX_SWITCH_WAIT, CpuTimes, Fidelity
 from emulation.flow_schedule import Schedule, ScheduledFlow
 from emulation.measure import percentile
 from emulation.wakeful import wakeful
@@ -34,9 +33,6 @@ MAX_LATE_P99_NS = 5_000_000
 """A list that starts later than this was not open loop."""
 MAX_STALL_NS = 10_000_000
 """A timer of real-time priority that was once later than this: the machine stood still, and completion times say so."""
-MAX_SWITCH_WAIT = 0.01
-"""Of the time; a switch that waits for a processor longer is one that stands still. Where a processor has other work than the
-switch, the kernel takes it away for 50 ms of each second (the fair server of sched(7)), real-time priority or not."""
 _PIPES: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
 
 
@@ -198,7 +194,7 @@ def run(
         _sleep_until(begin_ns, begin_ns, progress)
         counters, cpu = emulated.counters(port), CpuTimes.now()
         emulated.ovs.overruns()
-        waited_ns = switch_wait_ns(emulated)
+        waited_ns = emulated.ovs.waited_ns()
 
         def tell(seconds: float) -> None:
             if given_up is not None:
@@ -207,7 +203,7 @@ def run(
                 progress(seconds)
 
         _sleep_until(end_ns, begin_ns, tell)
-        fidelity_until, waited_ns = CpuTimes.now(), switch_wait_ns(emulated) - waited_ns
+        fidelity_until, waited_ns = CpuTimes.now(), emulated.ovs.waited_ns() - waited_ns
         sent = _rows(senders, until_ns)
         received = _rows(receivers, until_ns)
         late_ns = json.loads(_output(timer, "timer probe", until_ns))["late_ns"]
@@ -230,11 +226,6 @@ def run(
         fidelity=Fidelity.between(cpu, fidelity_until, late_ns),
         queues=queues,
     )
-
-
-def switch_wait_ns(emulated: EmulatedFabric) -> int:
-    """How long the emulated switch has waited for a processor since its start, ready to run (proc(5), schedstat)."""
-    return int(Path(f"/proc/{emulated.ovs.switch_pid}/schedstat").read_text().split()[1])
 
 
 def _result(flow: ScheduledFlow, sent: Mapping[str, Any] | None, got: Mapping[str, Any] | None, begin_ns: int) -> FlowResult:

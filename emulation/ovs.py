@@ -107,6 +107,10 @@ class OpenVSwitch:
             for borrowed in self._packet_sockets()
         )
 
+    def waited_ns(self) -> int:
+        """How long the switch has waited for a processor since its start, ready to run (proc(5), schedstat)."""
+        return int(Path(f"/proc/{self.switch_pid}/schedstat").read_text().split()[1])
+
     def _packet_sockets(self) -> Iterator[socket.socket]:
         """Every packet socket of ovs-vswitchd in turn, each closed (here) after its turn."""
         inodes = {line.split()[8] for line in Path("/proc/net/packet").read_text().splitlines()[1:]}

@@ -5,6 +5,10 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 
+REPEATS_NS = (20_000_000, 100_000_000)
+REFRESH_NS = 1_000_000_000
+"""How often what was told so is told again, by whoever told it."""
+
 
 class Timers:
     """Calls with the time at which each is due; those of one time are made in the order in which they were asked for."""
@@ -26,6 +30,12 @@ class Timers:
             self.at(then_ns + period_ns, again)
 
         self.at(now_ns, again)
+
+    def repeat(self, now_ns: int, call: Callable[[int], None]) -> None:
+        """`call(now_ns)` now and twice more soon: for what is told by frames that may be lost."""
+        call(now_ns)
+        for delay_ns in REPEATS_NS:
+            self.at(now_ns + delay_ns, call)
 
     def next_ns(self) -> int:
         """When the next call is due; there must be one."""

@@ -15,7 +15,6 @@ from bench.karuna.style import COLOURS, LABELS, distribution, panels, save
 from emulation import karuna
 from emulation.experiment import Flow
 from emulation.experiment import run as run_flows
-from emulation.flow_run import MAX_SWITCH_WAIT, switch_wait_ns
 from emulation.measure import mean, percentile
 from topology.fabric import DirectedLink
 
@@ -43,7 +42,6 @@ def run(options: Options, tell: Tell) -> Experiment:
 
         progress(0)
         with karuna.on_star(scheme) as (emulated, *_):
-            waited_ns = switch_wait_ns(emulated)
             outcome = run_flows(
                 emulated,
                 [Flow("tcp", sender, karuna.RECEIVER) for sender in karuna.SENDERS[:2]],
@@ -53,7 +51,6 @@ def run(options: Options, tell: Tell) -> Experiment:
                 sample_occupancy=True,
                 progress=progress,
             )
-            waited_ns = switch_wait_ns(emulated) - waited_ns
             environment = environment or emulated.environment()
         packets = outcome.occupancy[link].packets
         goodput, p99 = outcome.goodput_mbps, percentile(packets, 99)
@@ -73,9 +70,9 @@ def run(options: Options, tell: Tell) -> Experiment:
                     f"goodput >= {MIN_GOODPUT_MBPS} Mb/s": goodput >= MIN_GOODPUT_MBPS,
                 },
                 "trust": {
-                    "valid": outcome.valid and waited_ns <= MAX_SWITCH_WAIT * each_s * 1e9,
+                    "valid": outcome.valid,
                     "cpu": outcome.fidelity.to_dict(),
-                    "switch_waited_ms": round(waited_ns / 1e6, 1),
+                    "switch_waited_ms": round(outcome.switch_wait_ns / 1e6, 1),
                     "overruns": outcome.overruns,
                 },
             }

@@ -17,7 +17,7 @@ from namespaces import inside, run
 from pyroute2 import IPRoute
 
 from agents.bpf.build import object_path
-from agents.libbpf import BpfMap, BpfObject
+from ebpf.libbpf import BpfMap, BpfObject
 
 FRAME_BYTES = 1514
 CHUNK = 1 << 16

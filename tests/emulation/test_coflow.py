@@ -17,7 +17,7 @@ from test_priorities import cgroup as cgroup  # fixtures: an agent's options whe
 from test_priorities import options as options
 from test_tagger import DSCP, Bench, Flow, Wire, tagged_pair
 
-from agents.bpf.build import BuildError, object_path
+from agents.bpf.build import object_path
 from agents.congestion_control import DCTCP
 from agents.marked_run import NoCgroup, own_cgroup
 from bench.coflow import DeepPort
@@ -25,6 +25,7 @@ from controller.coflow_client import CoflowClient
 from controller.coflows import CoflowOrder
 from controller.redis_server import PrivateRedis
 from controller.store import Store
+from ebpf.build import BuildError
 from emulation import coflow_load, karuna
 from emulation.coflow_load import ScheduledCoflow
 from emulation.inside import network_of

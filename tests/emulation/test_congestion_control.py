@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from namespaces import Pair, inside, pair, run
 
-from agents.bpf.build import BuildError, object_path
+from agents.bpf.build import object_path
 from agents.congestion_control import DCTCP, CongestionControl, available
-from agents.libbpf import BpfError, BpfMap, BpfObject
+from ebpf.build import BuildError
+from ebpf.libbpf import BpfError, BpfMap, BpfObject
 
 FIRST_WINDOW = 64
 GAIN = 1 / 16

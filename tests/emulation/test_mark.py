@@ -9,8 +9,9 @@ from collections.abc import Callable
 import pytest
 from namespaces import run
 
-from agents.bpf.build import BuildError, object_path
+from agents.bpf.build import object_path
 from agents.marked_run import NoCgroup, own_cgroup
+from ebpf.build import BuildError
 
 SHOW = "import socket; print(*(socket.socket(f).getsockopt(1, socket.SO_MARK) for f in (socket.AF_INET, socket.AF_INET6)))"
 

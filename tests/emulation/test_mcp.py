@@ -21,11 +21,11 @@ import pytest
 from ecn_port import FRAME_BYTES, EcnPort, Sink, bulk, connect, ecn_port, send
 from namespaces import inside, run
 
-from agents.bpf.build import BuildError
 from agents.congestion_control import DCTCP, MCP, Chooser, CongestionControl, McpEnd, Outcome, configure
-from agents.libbpf import BpfError
 from agents.marked_run import NoCgroup, cgroup_root
 from agents.mcp_model import McpSettings, Termination
+from ebpf.build import BuildError
+from ebpf.libbpf import BpfError
 from protocol.flowmark import COFLOW_FIELD, SIZE_BITS, FlowMark
 from protocol.mark_socket import mark_socket
 

@@ -12,8 +12,8 @@ import pytest
 
 from agents import priorities, run
 from agents.agent import AgentConfig
-from agents.libbpf import BpfError
 from agents.priorities import ASK_AGAIN_NS, MOST_POSTPONED, Priorities
+from ebpf.libbpf import BpfError
 from protocol.messages import Coflows, Thresholds, ThresholdsRequest
 from protocol.priority_bodies import SIZE_ROW
 

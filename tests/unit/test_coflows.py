@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.coflow_client import CoflowClient, NotOpen, OpenCoflow
-from controller.coflow_telling import REPEATS_NS, CoflowTelling
+from controller.coflow_telling import CoflowTelling
 from controller.coflows import DEADLINE_QUEUE, FIRST_QUEUE, LAST_QUEUE, Coflow, CoflowOrder
 from controller.store import Store
 from protocol.flowmark import DEADLINE_MAX_MS, CoflowMark, FlowMark
 from protocol.messages import HEARTBEAT_MAC, Coflows, Message
-from protocol.timers import Timers
+from protocol.timers import REPEATS_NS, Timers
 
 MS = 1_000_000
 NEVER = 10**18

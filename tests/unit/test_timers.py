@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.timers import Timers
+from protocol.timers import REPEATS_NS, Timers
 
 
 @given(st.lists(st.integers(0, 50), max_size=30), st.integers(0, 60))
@@ -24,3 +24,14 @@ def test_a_period_begins_at_once_and_each_time_when_the_call_was_made() -> None:
         timers.run(now_ns)
     assert made == [100, 113, 123]
     assert timers.next_ns() == 133
+
+
+def test_what_is_repeated_is_said_at_once_and_twice_more() -> None:
+    timers, made = Timers(), []
+    timers.repeat(0, made.append)
+    assert made == [0]
+    timers.run(REPEATS_NS[0] - 1)
+    assert made == [0]
+    for delay_ns in REPEATS_NS:
+        timers.run(delay_ns)
+    assert made == [0, *REPEATS_NS]
