@@ -384,6 +384,7 @@ class EmulatedFabric:
         target = f"in_port=controller packet={frame} actions=output:{port_number(self.coordinator_port)}"
         self.ovs.ofctl("packet-out", self.coordinator_switch, target)
         self.ovs.widen_packet_sockets()
+        self.ovs.set_deadline()
 
     def _free_port(self, switch: str) -> int:
         used = [port_number(self.interfaces[DirectedLink(switch, peer)]) for peer in self.fabric.neighbours(switch)]

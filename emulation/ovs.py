@@ -40,6 +40,9 @@ SEND_BUFFER_BYTES = 16 << 20
 RECEIVE_BUFFER_BYTES = 256 << 10  # the kernel doubles it: about 220 frames, 27 ms at 100 Mb/s
 SWITCH_PRIORITY = 45
 """Of ovs-vswitchd, SCHED_FIFO: above the coordinator's and the agents' (controller.settings, agents.agent)."""
+SWITCH_RUNTIME_NS, SWITCH_PERIOD_NS = 4_900_000, 5_000_000
+"""Of its main thread, SCHED_DEADLINE (sched(7)). At a fixed priority the kernel's fair server takes the processor away for 50
+ms of each second; a deadline nearer than the server's goes before it, and what is left of the period is 0.1 ms."""
 _SYS_PIDFD_GETFD = 438  # the same on every architecture (asm-generic/unistd.h)
 _SO_SNDBUFFORCE = 32  # asm-generic/socket.h; not in Python 3.11's socket module
 _SO_RCVBUFFORCE = 33
@@ -106,6 +109,14 @@ class OpenVSwitch:
             struct.unpack("II", borrowed.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8))[1]
             for borrowed in self._packet_sockets()
         )
+
+    def set_deadline(self) -> None:
+        """Puts the switch's main thread before all others; once its bridges stand, for such a thread can't start others."""
+        times = [f"--sched-runtime={SWITCH_RUNTIME_NS}"]
+        times += [f"--sched-{what}={SWITCH_PERIOD_NS}" for what in ("deadline", "period")]
+        # Refused where others have reserved too much of the processors: it keeps its fixed priority then.
+        command = ["chrt", "--deadline", "--reset-on-fork", *times, "--pid", "0", str(self.switch_pid)]
+        subprocess.run(command, capture_output=True, check=False)
 
     def waited_ns(self) -> int:
         """How long the switch has waited for a processor since its start, ready to run (proc(5), schedstat)."""
