@@ -19,6 +19,7 @@ class Figure(NamedTuple):
 
 FIGURES = {
     "microbench": Figure("bench.karuna.microbench", "queue of two long flows, DCTCP and CUBIC (Mininet-HiFi)"),
+    "deadlines": Figure("bench.karuna.deadlines", "deadline flows before long ones: MCP, DCTCP, EDF"),
     "sjf-edf": Figure("bench.karuna.sjf_edf", "SJF hurts deadlines, EDF hurts the rest (Figures 1, 2)"),
     "throughput": Figure("bench.karuna.throughput", "four flows over time (Figure 6)"),
     "fct": Figure("bench.karuna.fct", "completion times by size against DCTCP (Figure 7)"),

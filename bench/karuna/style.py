@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 # Okabe and Ito's palette: told apart without colour vision, too.
 COLOURS = {
     "karuna": "#009E73",
+    "mcp": "#56B4E9",
     "dctcp": "#0072B2",
     "cubic": "#D55E00",
     "sjf": "#E69F00",
@@ -17,6 +18,7 @@ COLOURS = {
 SPARE = ("#009E73", "#0072B2", "#D55E00", "#E69F00", "#CC79A7", "#56B4E9")
 LABELS = {
     "karuna": "Karuna",
+    "mcp": "MCP, one queue",
     "dctcp": "DCTCP",
     "cubic": "CUBIC",
     "sjf": "pFabric-SJF, fixed priorities",
