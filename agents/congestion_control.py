@@ -13,13 +13,13 @@ from __future__ import annotations
 import ipaddress
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
 from agents.bpf.build import object_path
-from agents.flows import Address
+from agents.flows import Address, packed
 from agents.marked_run import cgroup_root
 from agents.mcp_model import McpSettings
 from ebpf.libbpf import BpfObject, loaded_map
@@ -137,6 +137,7 @@ class Chooser:
             BuildError, BpfError: as `CongestionControl`.
         """
         where = cgroup_root() if cgroup is None else cgroup
+        self._gated: set[bytes] = set()
         self._object: BpfObject | None = BpfObject(object_path("chooser"))
         try:
             self._object.map("unmarked", len(_ZERO), 4)[_ZERO] = int(unmarked).to_bytes(4, sys.byteorder)
@@ -145,6 +146,20 @@ class Chooser:
         except BaseException:
             self.close()
             raise
+
+    def gate(self, addresses: Collection[Address]) -> None:
+        """Takes all addresses that are reached through a gate: connections made or marked from now on get baton_dctcp.
+
+        MCP's rate is a promise over the deadline; a gate between slots breaks it each time, and MCP falls behind.
+        """
+        if self._object is None or (wanted := {packed(address) for address in addresses}) == self._gated:
+            return
+        gated = self._object.map("gated", 16, 1)
+        for key in wanted - self._gated:
+            gated[key] = b"\1"
+        for key in self._gated - wanted:
+            gated.remove(key)
+        self._gated = wanted
 
     def close(self) -> None:
         """Ends the choice; connections keep what was chosen. May be called again."""

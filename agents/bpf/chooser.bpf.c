@@ -1,7 +1,9 @@
 /* At a cgroup: chooses each TCP connection's congestion control from its socket's mark (protocol/flowmark.py): baton_mcp with a
- * deadline, baton_dctcp without one, for a coflow's too. At connect(), at listen() (a listener that needs ECN takes it from SYNs
+ * deadline, baton_dctcp without one, for a coflow's too, and for who is reached through a gate that waits for permission: a rate
+ * that is held back between slots looks to MCP like a path that cannot keep it. At connect(), at listen() (a listener that needs ECN takes it from SYNs
  * that are ECT, and those accepted take after it), when a connection is accepted, and when SO_MARK is set on a connection. */
 #include "vmlinux.h"
+#include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
 #define SIZE_BITS 20
@@ -20,6 +22,31 @@ struct {
 	__type(value, __u32);
 } unmarked SEC(".maps"); /* whether connections without a mark are chosen for too */
 
+struct address {
+	__u32 words[4]; /* IPv4 mapped into IPv6 (RFC 4291, section 2.5.5.2), in network byte order */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__type(key, struct address);
+	__type(value, __u8);
+} gated SEC(".maps"); /* who is reached through a gate that waits for permission */
+
+static __always_inline int is_gated(__u32 family, __u32 ip4, const __u32 *ip6)
+{
+	struct address to = {};
+
+	if (family == AF_INET) {
+		to.words[2] = bpf_htonl(0xffff);
+		to.words[3] = ip4;
+	} else {
+		__builtin_memcpy(&to, ip6, sizeof(to));
+	}
+	return bpf_map_lookup_elem(&gated, &to) != 0;
+}
+
 static __always_inline int is_ours(__u32 mark)
 {
 	__u32 zero = 0, *all = bpf_map_lookup_elem(&unmarked, &zero);
@@ -35,13 +62,13 @@ static __always_inline int has_deadline(__u32 mark)
 }
 
 /* A name that is not registered is refused, and the connection stays as it was. */
-static __always_inline void choose_for(void *context, __u32 mark)
+static __always_inline void choose_for(void *context, __u32 mark, int waits)
 {
 	char mcp[] = "baton_mcp", dctcp[] = "baton_dctcp";
 
 	if (!is_ours(mark))
 		return;
-	if (has_deadline(mark))
+	if (has_deadline(mark) && !waits)
 		bpf_setsockopt(context, SOL_TCP, TCP_CONGESTION, mcp, sizeof(mcp));
 	else
 		bpf_setsockopt(context, SOL_TCP, TCP_CONGESTION, dctcp, sizeof(dctcp));
@@ -61,8 +88,11 @@ int choose(struct bpf_sock_ops *event)
 	case BPF_SOCK_OPS_TCP_LISTEN_CB:
 	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB: /* once more: a route's congctl comes after TCP_CONNECT_CB */
 	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
-		if (sock)
-			choose_for(event, sock->mark);
+		if (sock) {
+			__u32 ip6[4] = { event->remote_ip6[0], event->remote_ip6[1], event->remote_ip6[2], event->remote_ip6[3] };
+
+			choose_for(event, sock->mark, is_gated(event->family, event->remote_ip4, ip6));
+		}
 		break;
 	}
 	return 1;
@@ -78,7 +108,9 @@ int choose_again(struct bpf_sockopt *call)
 		return 1;
 	if ((void *)(mark + 1) > call->optval_end)
 		return 1;
-	choose_for(sock, *mark);
+	__u32 ip6[4] = { sock->dst_ip6[0], sock->dst_ip6[1], sock->dst_ip6[2], sock->dst_ip6[3] };
+
+	choose_for(sock, *mark, is_gated(sock->family, sock->dst_ip4, ip6));
 	return 1;
 }
 

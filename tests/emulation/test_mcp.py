@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
@@ -261,6 +262,34 @@ class TestTheChoice:
         finally:
             chooser.close()
         assert chosen(port, mark) == ("reno", "reno", False)
+
+    def test_a_deadline_gets_dctcp_where_a_gate_waits_for_permission(
+        self, control: CongestionControl, port: EcnPort, group: Path
+    ) -> None:
+        chooser, mark = Chooser(group), mark_of(100_000, 20)
+        target = ip_address(port.target)
+        try:
+            chooser.gate([target, ip_address("2001:db8::1")])
+            assert chosen(port, mark)[0] == DCTCP
+            with Sink(port, "reno") as sink, connect(sink, None) as sock:
+                mark_socket(sock, size_bytes=200_000, deadline_ms=100)
+                assert name_of(sock) == DCTCP
+            chooser.gate([ip_address("2001:db8::1")])
+            assert chosen(port, mark)[0] == MCP
+        finally:
+            chooser.close()
+
+    def test_a_routes_own_congestion_control_does_not_undo_the_choice(
+        self, control: CongestionControl, port: EcnPort, group: Path
+    ) -> None:
+        route = run("ip", "netns", "exec", port.senders, "ip", "route", "show").splitlines()[0].split()
+        run("ip", "netns", "exec", port.senders, "ip", "route", "change", *route, "congctl", "reno")
+        chooser = Chooser(group)
+        try:
+            assert chosen(port, mark_of(100_000, 20))[0] == MCP
+            assert chosen(port, mark_of(100_000, None))[0] == DCTCP
+        finally:
+            chooser.close()
 
     def test_unmarked_connections_keep_what_they_have_if_told_so(
         self, control: CongestionControl, port: EcnPort, group: Path
