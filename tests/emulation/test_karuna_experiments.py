@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agents.congestion_control import DCTCP, MCP, available
-from bench.karuna import microbench, record, throughput
+from bench.karuna import deadlines, microbench, record, throughput
 from bench.karuna.record import Options, arrivals, thresholds_for
 from controller.flow_sizes import FlowSizes
 from emulation import flow_run, karuna
@@ -69,3 +69,14 @@ def test_the_tightest_deadline_flow_takes_its_time_under_karuna_and_is_later_und
     written = json.loads(paths[0].read_text())
     assert written["raw"] == paths[1].name and len(paths[1].read_text().splitlines()) == len(found.raw) == 12
     assert (tmp_path / "throughput.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_deadline_flow_takes_its_time_with_mcp_and_goes_first_by_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deadlines, "DEADLINES", ((250_000, 100), (500_000, 200)))
+    monkeypatch.setattr(record, "DRAIN_S", 0.3)
+    runs = {run["scheme"]["name"]: run for run in deadlines.run(Options(quick=True), quietly).record["runs"]}
+    ratios = {name: run["completion_over_deadline"] for name, run in runs.items()}
+    assert all(None not in found for found in ratios.values())
+    assert max(ratios["edf"]) < min(ratios["mcp"]), "strict priority takes the whole link first"
+    assert min(ratios["mcp"] + ratios["karuna"]) > 0.7
+    assert all(run["background_of_what_is_left"] > 0.7 for run in runs.values())
