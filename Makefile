@@ -2,7 +2,7 @@
 PYTHON      := /usr/bin/python3
 VENV        := .venv
 BIN         := $(VENV)/bin
-PACKAGES    := agents bench cli controller ebpf emulation protocol topology
+PACKAGES    := agents bench cli controller ebpf emulation protocol topology webui
 APT         := mininet openvswitch-switch redis-server iperf3 iputils-ping iproute2 ethtool tcpdump tshark \
                clang llvm libbpf-dev bpftool gcc make libc6-dev python3-venv util-linux procps openssl chromium snmpd
 DEMO_FLAGS  ?=
@@ -23,7 +23,7 @@ $(VENV)/.apt: Makefile
 $(VENV)/.ready: $(VENV)/.apt requirements.txt build-constraints.txt setup.py
 	@PIP_CONSTRAINT=$(CURDIR)/build-constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check "$$(grep '^ryu==' requirements.txt)"
 	@$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall --editable .
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --force-reinstall --editable .
 	@$(BIN)/python -m ebpf.build agents/bpf controller/bpf >/dev/null || echo "eBPF programs not built: see baton doctor"
 	@touch $@
 
