@@ -15,6 +15,7 @@ setup(
         "controller": ["bpf/*.c", "bpf/*.h"],
         "bench": ["*.c"],
         "emulation": ["cdfs/*.txt"],
+        "webui": ["static/*", "templates/*.html", "templates/auth/*.html"],
     },
     entry_points={
         "console_scripts": [

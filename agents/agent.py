@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import logging
 import select
-import socket
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from ipaddress import IPv4Address, IPv6Address
-from pathlib import Path
+from collections.abc import Callable, Container
+from contextlib import suppress
 
+from agents.agent_config import AgentConfig
 from agents.clock import Clock
+from agents.conditions import Rules
+from agents.discipline import Discipline
 from agents.flows import Backlogged, NewFlow
 from agents.gatekeeper import Gatekeeper
 from agents.host import Host
 from agents.lifecycle import Event, Lifecycle, State
-from agents.priorities import Priorities
+from agents.netlink import NetlinkError
+from agents.part import Handler, Part, both
+from agents.upkeep import Upkeep
 from protocol.auth import Guard, Key
 from protocol.messages import (
     COORDINATOR,
     HEARTBEAT_MAC,
-    Coflows,
+    Cause,
     Directive,
     Directory,
     DirectoryRequest,
@@ -37,12 +39,9 @@ from protocol.messages import (
     Leave,
     Message,
     Override,
-    Ping,
-    Pong,
     Register,
     Regulate,
     Report,
-    Thresholds,
     Welcome,
     decode,
     encode,
@@ -57,57 +56,37 @@ REGISTER_RETRY_NS = 50_000_000
 ASK_AGAIN_NS = 20_000_000
 OPENING_NS = 5_000_000
 """What waking up and opening every gate may take: begun so long before `fail_open` is over."""
-PING_NS = 200_000_000
-FIRST_PINGS = 16
-VERIFY_NS = 1_000_000_000
 POLL_NS = 800_000
 """How long the answer to a BACKLOG is polled for: while an agent sleeps its code and data leave the caches, and opening the
 gate takes half as long again. Once for each destination that becomes backlogged, so it costs little of a processor."""
 MILLISECOND = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class AgentConfig:
-    """How one agent is run: the interface towards the fabric, its link rate (bit/s), the key, and who lives behind it."""
-
-    interface: str
-    rate_bps: int
-    key_file: Path
-    name: str = field(default_factory=socket.gethostname)
-    addresses: tuple[IPv4Address | IPv6Address, ...] = ()
-    gate: str = "auto"
-    run_dir: Path = Path("/run/baton")
-    take_over: bool = False
-    realtime: int | None = 20
-    statistics: Path | None = None
-    priorities: bool = False
-    cgroup: Path | None = None
-
-
 class Agent:
     """One host's agent. Make it, `run` it, and the interface is as it was before when `run` returns."""
 
-    def __init__(self, config: AgentConfig, key: Key, host: Host, priorities: Priorities | None = None) -> None:
+    def __init__(self, config: AgentConfig, key: Key, host: Host) -> None:
         self.config = config
-        self.key = key
         self.link = host.link
         self.queues = host.queues
         self.flows = host.flows
-        self.priorities = priorities
         self.guard = Guard(key, address=self.link.address)
         self.lifecycle = Lifecycle()
         self.clock = Clock()
+        self.rules = Rules(host, known=host.queues.destinations)
         self.keeper = Gatekeeper(
-            host,
-            self._send,
+            self.rules,
+            self.send,
             to_local=self.clock.local,
             to_coordinator=self.clock.coordinator,
             clock=time.monotonic_ns,
             link_bps=config.rate_bps,
         )
+        self.rules.on_freed = self.keeper.resume
         self.node = 0
         self.leader_mac = HEARTBEAT_MAC
         self.override = Override.COORDINATE
+        self.nodes: Container[int] = frozenset()
         self.fail_open_ns = 50 * MILLISECOND
         self.report_ns = 50 * MILLISECOND
         self.addresses = set(config.addresses)
@@ -119,22 +98,36 @@ class Agent:
         self._regulate: Reassembler[Regulate] = Reassembler()
         self._asked_ns = 0
         self._report = 0
-        self._pings = 0
         self._poll_until_ns = 0
-        self._last_directive = b""
+        self._last_directive: tuple[bytes, Key] | None = None
         self.timers = Timers()
         self._stopping = False
-        self._handlers: dict[type, Callable[..., None]] = {
+        self.parts: list[Part] = []
+        self._descriptors: dict[int, Callable[[int], None]] = {}
+        self._handlers: dict[type, Handler] = {
             Heartbeat: self._on_heartbeat,
             Welcome: self._on_welcome,
             Directory: self._on_directory,
             Regulate: self._on_regulate,
             Directive: self._on_directive,
-            Pong: self._on_pong,
-            Thresholds: self._on_thresholds,
-            Coflows: self._on_coflows,
             Error: self._on_error,
         }
+        self.add(Discipline(self, time.monotonic_ns))
+        self.upkeep = Upkeep(self)
+        self.add(self.upkeep)
+
+    def add(self, part: Part) -> None:
+        """Joins a part to the loop, before `run`; it is closed with the agent."""
+        self.parts.append(part)
+        self._descriptors.update(part.descriptors)
+        for kind, handler in part.handlers.items():
+            first = self._handlers.get(kind)
+            self._handlers[kind] = handler if first is None else both(first, handler)
+
+    def close(self) -> None:
+        """Closes every part; the host is its maker's to close."""
+        while self.parts:
+            self.parts.pop().close()
 
     # -- the loop -------------------------------------------------------------------------------------------------------
 
@@ -142,27 +135,37 @@ class Agent:
         """Serves until `stop` is called, then leaves the fabric and puts the interface back."""
         link, events = self.link.fileno(), self.flows.fileno()
         now = time.monotonic_ns()
-        self.timers.at(now + VERIFY_NS, self._verify)
         self.timers.at(now + self.report_ns, self._periodic_report)
-        descriptors = [link, events]
+        descriptors = [link, events, *self._descriptors]
         try:
             while not self._stopping:
                 now = time.monotonic_ns()
                 if polling := now < self._poll_until_ns:
                     self._rehearse()
-                timeout = 0.0 if polling else max(0, self._next_ns() - now) / 1e9
+                timeout = 0.0 if polling or self.config.busy_poll else max(0, self._next_ns() - now) / 1e9
                 readable, _, _ = select.select(descriptors, (), (), timeout)
-                now = time.monotonic_ns()
-                if link in readable:
-                    while (frame := self.link.receive()) is not None:
-                        self._receive(frame, now)
-                        now = time.monotonic_ns()
-                if events in readable:
-                    self._flow_events(now)
-                self.keeper.advance(time.monotonic_ns())
-                self._run_timers(time.monotonic_ns())
+                try:
+                    self._serve(link in readable, events in readable, readable)
+                except NetlinkError as error:
+                    self.upkeep.failed(error, time.monotonic_ns())
         finally:
             self._leave()
+
+    def _serve(self, link: bool, events: bool, readable: list[int]) -> None:
+        """Takes what came, and does what is due."""
+        now = time.monotonic_ns()
+        if link:
+            while (frame := self.link.receive()) is not None:
+                self._receive(frame, now)
+                now = time.monotonic_ns()
+        if events:
+            self._flow_events(now)
+        for descriptor in self._descriptors.keys() & readable if self._descriptors else ():
+            self._descriptors[descriptor](time.monotonic_ns())
+        self.keeper.advance(time.monotonic_ns())
+        for part in self.parts:
+            part.advance(time.monotonic_ns())
+        self._run_timers(time.monotonic_ns())
 
     def stop(self, *_: object) -> None:
         """Ends `run` soon; a signal handler."""
@@ -172,6 +175,7 @@ class Agent:
         times = [self.timers.next_ns()]
         if (due := self.keeper.next_due_ns()) is not None:
             times.append(due)
+        times += [due for part in self.parts if (due := part.next_due_ns()) is not None]
         if self.lifecycle.state in (State.MEMBER, State.REGISTERING):
             times.append(self._last_heard_ns + self.fail_open_ns)
         return min(times)
@@ -179,17 +183,37 @@ class Agent:
     def _run_timers(self, now_ns: int) -> None:
         watched = self.lifecycle.state in (State.MEMBER, State.REGISTERING)
         if watched and now_ns - self._last_heard_ns >= self.fail_open_ns:
-            self._silence()
+            self._silence(now_ns)
         self.timers.run(now_ns)
 
     # -- sending and receiving ------------------------------------------------------------------------------------------
 
-    def _send(self, message: Message) -> None:
+    @property
+    def member(self) -> bool:
+        """See part.Surroundings."""
+        return self.lifecycle.state is State.MEMBER
+
+    @property
+    def obeying(self) -> bool:
+        """See part.Surroundings."""
+        return self.keeper.obeying
+
+    @property
+    def idle(self) -> bool:
+        """See part.Surroundings."""
+        return self.keeper.next_due_ns() is None
+
+    def refuse(self, cause: Cause) -> None:
+        """See part.Surroundings."""
+        self.guard.refuse(cause)
+
+    def send(self, message: Message) -> None:
+        """Sends to the leader."""
         self._sequence += 1
         self.link.send(
             encode(
                 message,
-                key=self.key,
+                key=self.guard.ring.sending,
                 destination=self.leader_mac,
                 source=self.link.address,
                 sender=self.node,
@@ -208,7 +232,7 @@ class Agent:
         if frame.epoch > known_epoch:
             self._new_leader(frame.epoch, now_ns)
         if type(frame.message) is Directive:
-            self._last_directive = raw
+            self._last_directive = raw, self.guard.ring.sending
         handler = self._handlers.get(type(frame.message))
         if handler is not None:
             handler(frame.message, now_ns)
@@ -218,16 +242,14 @@ class Agent:
     def _new_leader(self, epoch: int, now_ns: int) -> None:
         log.info("leader with epoch %d heard", epoch)
         self._nonce += 1
-        self.clock.reset()
-        self._pings = 0
         self._directory.clear()
         self._regulate.clear()
         self._directory_version = -1
-        if self.priorities is not None:
-            self.priorities.new_leader()
         before = self.lifecycle.state
         self.lifecycle.on(Event.NEW_LEADER)
-        self.keeper.release()
+        self._release(now_ns)
+        for part in self.parts:
+            part.new_leader(now_ns)
         self.keeper.regulate(frozenset(), now_ns)  # the new leader says anew who needs permission
         if before is not State.REGISTERING:  # else the next try is due anyway
             self._register(now_ns)
@@ -240,7 +262,7 @@ class Agent:
 
     def _announce(self) -> None:
         # The same nonce in every try: on a crowded fabric the answer to one may come after the next was sent.
-        self._send(
+        self.send(
             Register(
                 self.config.name,
                 self._nonce,
@@ -263,14 +285,12 @@ class Agent:
             self._apply_override(now_ns)
         if message.directory_version != self._directory_version and now_ns - self._asked_ns > ASK_AGAIN_NS:
             self._asked_ns = now_ns
-            self._send(DirectoryRequest(max(0, self._directory_version)))
-        elif self.priorities and (question := self.priorities.heard(message.thresholds_version, now_ns)):
-            self._send(question)
+            self.send(DirectoryRequest(max(0, self._directory_version)))
 
     def _apply_override(self, now_ns: int) -> None:
         if self.override is Override.FREE:
             log.info("override: every gate is open")
-            self.keeper.release()
+            self._release(now_ns)
         else:
             self.keeper.obey(now_ns)
 
@@ -286,28 +306,34 @@ class Agent:
         self.lifecycle.on(Event.WELCOME)
         if first:
             log.info("member %d of epoch %d", self.node, self.guard.epoch)
-            self._send(DirectoryRequest(0))
-            self._ping(now_ns)
+            self.send(DirectoryRequest(0))
             self._apply_override(now_ns)
 
     def _on_error(self, message: Error, now_ns: int) -> None:
         log.warning("the coordinator says: %s (%s)", message.text, message.code.name)
         if message.code is ErrorCode.UNKNOWN_SENDER and self.lifecycle.on(Event.UNKNOWN):
-            self.keeper.release()
+            self._release(now_ns)
             self._register(now_ns)
 
-    def _silence(self) -> None:
+    def _silence(self, now_ns: int) -> None:
         member = self.lifecycle.state is State.MEMBER
         self.lifecycle.on(Event.SILENCE)
         if member:
-            self.keeper.release()
+            self._release(now_ns)
             log.warning("nothing heard from the leader: every gate is open")
+
+    def _release(self, now_ns: int) -> None:
+        self.keeper.release()
+        self.rules.release()
+        for part in self.parts:
+            part.released(now_ns)
 
     def _leave(self) -> None:
         self.lifecycle.on(Event.STOP)
-        self.keeper.release()
+        with suppress(NetlinkError):  # what is gone holds nothing shut
+            self._release(time.monotonic_ns())
         if self.node:
-            self._send(Leave("stopped"))
+            self.send(Leave("stopped"))
 
     # -- the fabric's directory, regulation, directives -----------------------------------------------------------------
 
@@ -317,6 +343,7 @@ class Agent:
             return
         entries = {node: addresses for page in pages for node, addresses in page.entries if node != self.node}
         self.flows.set_directory(entries)
+        self.nodes = frozenset(entries)
         self._directory_version = message.version
 
     def _on_regulate(self, message: Regulate, now_ns: int) -> None:
@@ -328,32 +355,12 @@ class Agent:
     def _rehearse(self) -> None:
         """Goes the way of a directive, to no effect, while one is awaited: its code and data are in the caches then."""
         if self._last_directive:
-            decode(self._last_directive, self.key)
+            decode(*self._last_directive)
             self.keeper.rehearse()
 
     def _on_directive(self, message: Directive, now_ns: int) -> None:
         self._poll_until_ns = 0
         self.keeper.directive(message, now_ns)
-
-    def _on_thresholds(self, message: Thresholds, now_ns: int) -> None:
-        if self.priorities is not None:
-            self.priorities.take(message, now_ns)
-
-    def _on_coflows(self, message: Coflows, _: int) -> None:
-        if self.priorities is not None:
-            self.priorities.take_coflows(message)
-
-    # -- clock ----------------------------------------------------------------------------------------------------------
-
-    def _ping(self, now_ns: int) -> None:
-        if self.lifecycle.state is not State.MEMBER:
-            return
-        self._pings += 1
-        self._send(Ping(time.monotonic_ns()))
-        self.timers.at(now_ns + (PING_NS if self._pings > FIRST_PINGS else 5 * MILLISECOND), self._ping)
-
-    def _on_pong(self, message: Pong, now_ns: int) -> None:
-        self.clock.sample(message.sent_ns, message.received_ns, message.replied_ns, now_ns)
 
     # -- flows and reports ----------------------------------------------------------------------------------------------
 
@@ -369,29 +376,15 @@ class Agent:
                 node = event.destination
                 if node and self.queues.ensure_flow(event.source, event.target, node, event.dscp):
                     self.keeper.created(node, now_ns)
+                    self.rules.enforce(node)
 
     def _periodic_report(self, now_ns: int) -> None:
+        self.timers.at(now_ns + self.report_ns, self._periodic_report)
         sent = self.flows.sent_bytes()
         if self.lifecycle.state is State.MEMBER:
             entries = [FlowReport(node, count, self.queues.backlog(node)[1]) for node, count in sent.items() if count]
             counters = tuple((int(cause), count) for cause, count in self.guard.refused.items())
             self._report += 1
             for page in paginate(Report(self.report_ns, 0, 1, tuple(entries), counters, self._report)):
-                self._send(page)
+                self.send(page)
             self.keeper.refresh(now_ns)
-            if self.priorities is not None:
-                for report in self.priorities.reports(now_ns, idle=self.keeper.next_due_ns() is None):
-                    self._send(report)
-        self.timers.at(now_ns + self.report_ns, self._periodic_report)
-
-    def _verify(self, now_ns: int) -> None:
-        for source, target in self.queues.collect(now_ns):
-            self.flows.forget(source, target)
-        drifted = self.queues.repair()
-        for line in drifted:
-            log.warning("put back: %s", line)
-        if drifted:  # every gate was made anew, and open
-            self.keeper.rebuilt(now_ns)
-        for line in self.priorities.repair() if self.priorities else ():
-            log.warning("put back: %s", line)
-        self.timers.at(now_ns + VERIFY_NS, self._verify)

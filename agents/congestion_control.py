@@ -14,6 +14,7 @@ import ipaddress
 import struct
 import sys
 from collections.abc import Callable, Collection
+from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -22,7 +23,7 @@ from agents.bpf.build import object_path
 from agents.flows import Address, packed
 from agents.marked_run import cgroup_root
 from agents.mcp_model import McpSettings
-from ebpf.libbpf import BpfObject, loaded_map
+from ebpf.libbpf import BpfMap, BpfObject, loaded_map
 
 DCTCP, MCP = "baton_dctcp", "baton_mcp"
 AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
@@ -86,9 +87,12 @@ class CongestionControl:
             BpfError: the kernel does not take one (it needs CONFIG_BPF_JIT and BTF), or this process may not.
         """
         self._objects: dict[str, BpfObject] = {}
+        self._held = ExitStack()
+        wanted = (settings or McpSettings()).encode()
         try:
             self._register(DCTCP, "congestion", None)
-            self._register(MCP, "mcp", (settings or McpSettings()).encode())
+            self._register(MCP, "mcp", wanted)
+            self._settings = self._found(len(wanted))
         except BaseException:
             self.close()
             raise
@@ -106,6 +110,19 @@ class CongestionControl:
             raise
         self._objects[name] = loaded
 
+    def _found(self, value_bytes: int) -> BpfMap | None:
+        """The table of MCP's settings: our own, or that of whoever registered it."""
+        if (loaded := self._objects.get(MCP)) is not None:
+            return loaded.map(_SETTINGS_MAP, len(_ZERO), value_bytes)
+        return self._held.enter_context(loaded_map(_SETTINGS_MAP, len(_ZERO), value_bytes))
+
+    def configure(self, settings: McpSettings) -> bool:
+        """As the function of this name, by the table that was found at the start: an agent may not search for it later."""
+        if self._settings is None:
+            return False
+        self._settings[_ZERO] = settings.encode()
+        return True
+
     @property
     def owner(self) -> bool:
         """Whether this process registered one of them."""
@@ -118,6 +135,7 @@ class CongestionControl:
 
     def close(self) -> None:
         """Takes away what this process registered. May be called again."""
+        self._held.close()
         while self._objects:
             self._objects.popitem()[1].close()
 

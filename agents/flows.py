@@ -23,6 +23,7 @@ _KEY = struct.Struct("=16s16sI")
 _FLOW = struct.Struct("=QQQQQII")
 NEW_FLOW, BACKLOGGED, URGENT = 1, 2, 3
 FOR_ANY, FOR_URGENT = 1, 2
+DSCPS = 64
 _MAPPED = bytes(10) + b"\xff\xff"
 
 
@@ -69,6 +70,7 @@ class FlowTable:
         self._members = self._object.map("members", 16, 4)
         self._nodes = self._object.map("nodes", 4, _NODE.size)
         self._flows = self._object.map("flows", _KEY.size, _FLOW.size)
+        self._dscp_nodes = self._object.map("dscp_nodes", 4, 4)
         self._events: list[NewFlow | Backlogged] = []
         self._fd, self._consume = self._object.ring("events", self._take)
         self._addresses: dict[bytes, int] = {}
@@ -108,6 +110,11 @@ class FlowTable:
                 self._members[key] = node.to_bytes(4, "little")
         self._addresses = wanted
         self._counted = {node: self._counted.get(node, 0) for node in entries}
+
+    def set_scheduled_dscps(self, nodes: Mapping[int, int]) -> None:
+        """Takes the full state of which DSCPs are queued by themselves, each as if for the node that stands for it."""
+        for dscp in range(DSCPS):
+            self._dscp_nodes[dscp.to_bytes(4, "little")] = nodes.get(dscp, 0).to_bytes(4, "little")
 
     def arm(self, node: int, *, urgent: bool = False) -> None:
         """Asks for a Backlogged at the next packet of a large flow for `node`; with `urgent` at the next with a deadline."""

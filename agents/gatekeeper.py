@@ -8,43 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from agents.slots import OpenSlot, SlotTable, WaitingSlot
+from agents.conditions import Condition, Gates
+from agents.slots import OpenSlot, SlotTable
 from protocol.messages import Ack, Backlog, Directive, Yield
 from protocol.paging import paginate
 
 PACKET_BYTES = 1514
 """A full Ethernet frame: what a gate passes at least, and what a queue just heard of holds at least."""
-
-
-class Gates(Protocol):
-    """What the gatekeeper needs of the host's queues; a destination is the node id of the host it leads to."""
-
-    def grant(self, destination: int, credit_bytes: int) -> int | None:
-        """Lets so many bytes pass, in place of whatever credit was left. None: the gate closes itself after exactly these;
-        else it must be closed after so many ns."""
-
-    def rate(self, destination: int, rate_bps: int) -> None:
-        """Lets traffic pass at a rate."""
-
-    def open(self, destination: int) -> None:
-        """Lets everything pass."""
-
-    def close_gate(self, destination: int) -> None:
-        """Lets nothing pass (but the packet that a token bucket may hold)."""
-
-    def state(self, destination: int) -> tuple[int, int]:
-        """(bytes that have passed the gate since it was made, bytes that wait at it)."""
-
-    def urgent(self, destination: int) -> int:
-        """How many of the bytes that wait are of flows with a deadline; 0 where flows have no priorities."""
-
-    def arm(self, destination: int, *, urgent: bool = False) -> None:
-        """Asks to be told of the next packet for the destination; with `urgent` of the next of a flow with a deadline."""
-
-    def kick(self) -> None:
-        """Wakes the interface's queues: a changed gate is not looked at before the next packet."""
 
 
 @dataclass(slots=True)
@@ -158,6 +129,25 @@ class Gatekeeper:
             for destination in self.regulated:
                 self._forget(destination)
             self._shut(self.regulated)
+
+    def resume(self, destination: int) -> None:
+        """No rule is against a destination any more, or it has another rate: does anew what is in force there."""
+        if not self.obeying or destination not in self.regulated:
+            self._gates.open(destination)
+            return
+        current = self.table.open.get(destination)
+        passed, _ = self._gates.state(destination)
+        if current is None:
+            self._gates.close_gate(destination)
+        elif current.rate_bps:
+            self._gates.rate(destination, current.rate_bps)
+        elif (unspent := current.bytes - (passed - current.passed_before)) >= PACKET_BYTES:
+            hold_ns = self._gates.grant(destination, unspent)
+            if hold_ns is not None:
+                current.must_close = True
+                current.end_ns = min(current.end_ns, self._clock() + hold_ns)
+        else:
+            self._gates.close_gate(destination)
 
     def _shut(self, destinations: Iterable[int]) -> None:
         found = False
@@ -277,8 +267,8 @@ class Gatekeeper:
             times.append(start)
         return min(times, default=None)
 
-    def _open(self, slot: WaitingSlot) -> None:
-        destination = slot.destination
+    def _open(self, slot: Condition) -> None:
+        destination = slot.queue
         hold_ns: int | None = None
         if slot.rate_bps:
             if self._rates.get(destination) != slot.rate_bps:
@@ -290,24 +280,24 @@ class Gatekeeper:
         opened_ns = self._clock()
         # Read after the gate, which is urgent: nothing passes it before the next packet, our acknowledgement.
         passed, backlog = self._gates.state(destination)
-        end_ns = slot.end_ns if hold_ns is None else min(slot.end_ns, opened_ns + hold_ns)
+        end_ns = slot.open_until_ns if hold_ns is None else min(slot.open_until_ns, opened_ns + hold_ns)
         self.table.open[destination] = OpenSlot(
-            slot.slot, destination, end_ns, slot.bytes, slot.rate_bps, passed, must_close=hold_ns is not None
+            slot.number, destination, end_ns, slot.bytes, slot.rate_bps, passed, must_close=hold_ns is not None
         )
         if not slot.rate_bps:
             self._next_look_ns[destination] = opened_ns + self._quiet_ns(backlog)
         # The acknowledgement goes through the interface's queues, and so wakes the gate that was just changed.
-        self._send(Ack(slot.slot, destination, self._to_coordinator(slot.received_ns), self._to_coordinator(opened_ns)))
+        self._send(Ack(slot.number, destination, self._to_coordinator(slot.received_ns), self._to_coordinator(opened_ns)))
         counters = self.counters
         counters.slots += 1
         if self._fresh:
             self._fresh = False
             _keep(counters.first_slot_ns, opened_ns)
-        lateness = opened_ns - slot.start_ns
+        lateness = opened_ns - slot.open_from_ns
         counters.late += lateness > LATE_NS
         _keep(counters.lateness_ns, lateness)
-        _keep(counters.ahead_ns, slot.start_ns - slot.received_ns)
-        if slot.start_ns <= slot.received_ns:
+        _keep(counters.ahead_ns, slot.open_from_ns - slot.received_ns)
+        if slot.open_from_ns <= slot.received_ns:
             _keep(counters.directive_to_gate_ns, opened_ns - slot.received_ns)
 
     def _revoke(self, current: OpenSlot) -> None:

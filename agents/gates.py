@@ -11,10 +11,10 @@ import struct
 from abc import ABC, abstractmethod
 
 from agents.netlink import RTM_GETQDISC, Netlink, NetlinkError, query
-from agents.qdiscs import NEW, TICK_NS, plug, tbf
+from agents.qdiscs import NEW, TICK_NS, plug, shut_tbf, tbf
 
 IDLE_RATE_BPS = 32_000
-"""What a closed TBF lets trickle: 4 kB/s. Less would overflow the 32 bits of ticks that hold burst over rate."""
+"""What a TBF whose grant is spent lets trickle: 4 kB/s. Less would overflow the 32 bits of ticks that hold burst over rate."""
 ONE_PACKET = 1600
 """The least bucket: one full frame. sch_tbf drops, at enqueue, what is longer than the bucket."""
 FREE_RATE_BPS = 400_000_000_000
@@ -52,7 +52,7 @@ class Gate(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Lets nothing pass, but the packet that a TBF's least bucket may hold."""
+        """Lets nothing pass."""
 
     def state(self) -> tuple[int, int]:
         """(bytes passed since it was made, bytes that wait)."""
@@ -69,7 +69,7 @@ class TbfGate(Gate):
     def __init__(self, netlink: Netlink, ifindex: int, handle: int, parent: int) -> None:
         super().__init__(netlink, ifindex, handle, parent)
         change = tbf(ifindex, handle, parent, rate_bps=IDLE_RATE_BPS, burst=ONE_PACKET, limit=QUEUE_BYTES)
-        self._close = bytes(change)
+        self._close = shut_tbf(ifindex, handle, parent, rate_bps=IDLE_RATE_BPS, burst=ONE_PACKET, limit=QUEUE_BYTES)
         self._open = tbf(ifindex, handle, parent, rate_bps=FREE_RATE_BPS, burst=FREE_BURST, limit=QUEUE_BYTES)
         self._change = bytearray(change)
         # The attribute TCA_TBF_BURST is the last; the ticks in TCA_TBF_PARMS (before the mtu) are what a dump shows.
@@ -105,7 +105,7 @@ class TbfGate(Gate):
         self._netlink.request(self._open)
 
     def close(self) -> None:
-        """A bucket of one packet at a trickle."""
+        """A bucket that is smaller than any packet counts."""
         self._netlink.request(self._close)
 
 

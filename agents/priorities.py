@@ -1,7 +1,8 @@
 """Priorities of flows at one host: its tagger, its congestion control, what the coordinator is told and says of them. An edge.
 
-Nothing here is urgent: it is called after every gate is as it should be. What ended is taken from the kernel's ring with each
-of the agent's reports, not when it happens: thousands of flows may end in a second, and nobody waits to hear of it.
+A part of the agent. Nothing here is urgent: it is called after every gate is as it should be. What ended is taken
+from the kernel's ring twenty times a second, not when it happens: thousands of flows may end in a second, and nobody waits to
+hear of it.
 """
 
 from __future__ import annotations
@@ -9,29 +10,32 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from agents.congestion_control import Chooser, CongestionControl, configure
+from agents.congestion_control import Chooser, CongestionControl
+from agents.flows import Address
 from agents.marked_run import NoCgroup
 from agents.mcp_model import McpSettings, Termination
+from agents.part import Part, Surroundings
 from agents.size_counts import SizeCounts
 from agents.tagger import Tagger
 from ebpf.build import BuildError
 from ebpf.libbpf import BpfError
-from protocol.messages import Coflows, SizeReport, Thresholds, ThresholdsRequest
+from protocol.messages import Coflows, Directory, Heartbeat, Regulate, SizeReport, Thresholds, ThresholdsRequest
 from protocol.paging import Reassembler
 from protocol.priority_bodies import size_reports
 
 log = logging.getLogger("baton.priorities")
 
 ASK_AGAIN_NS = 100_000_000
+LOOK_NS = 50_000_000
 MOST_POSTPONED = 10
 """A sweep over the table takes 2.5 ms, and 17 ms with 100,000 flows: it waits for a moment without slots, but only so often."""
 UNKNOWN = -1
 
 
-class Priorities:
+class Priorities(Part):
     """Made before anything is urgent; `close` takes everything away."""
 
-    def __init__(self, interface: str, rate_bps: int, cgroup: Path | None = None) -> None:
+    def __init__(self, agent: Surroundings, interface: str, rate_bps: int, cgroup: Path | None = None) -> None:
         """Puts the tagger at the interface's egress, and the choice of a congestion control at a cgroup (None: all processes).
 
         A kernel without the latter is told of in the log, and tags all the same.
@@ -39,6 +43,7 @@ class Priorities:
         Raises:
             BuildError, BpfError: there is no tagger here; says why. Nothing is changed then.
         """
+        self._agent = agent
         self._rate_bps = rate_bps
         self._tagger = Tagger(interface)
         self._control: CongestionControl | None = None
@@ -54,14 +59,50 @@ class Priorities:
         self._due_ns = 0
         self._asked_ns = 0
         self._postponed = 0
+        self._look_ns = 0
         self._coflows: Reassembler[Coflows] = Reassembler()
+        self._directory: Reassembler[Directory] = Reassembler()
+        self._regulate: Reassembler[Regulate] = Reassembler()
+        self._addresses: dict[int, tuple[Address, ...]] = {}
+        self._gated: frozenset[int] = frozenset()
+        self.handlers = {
+            Heartbeat: self._on_heartbeat,
+            Thresholds: self.take,
+            Coflows: self.take_coflows,
+            Directory: self._on_directory,
+            Regulate: self._on_regulate,
+        }
 
     # -- what the coordinator says --------------------------------------------------------------------------------------
 
-    def new_leader(self) -> None:
+    def new_leader(self, now_ns: int) -> None:
         """Its versions are its own; what is in force stays until it says otherwise."""
         self._version = UNKNOWN
-        self._coflows.clear()
+        for pages in (self._coflows, self._directory, self._regulate):
+            pages.clear()
+
+    def released(self, now_ns: int) -> None:
+        """No gate waits for permission now."""
+        self._gated = frozenset()
+        self._tell_chooser()
+
+    def _on_directory(self, message: Directory, now_ns: int) -> None:
+        if (pages := self._directory.add(message)) is not None:
+            self._addresses = {node: tuple(addresses) for page in pages for node, addresses in page.entries}
+            self._tell_chooser()
+
+    def _on_regulate(self, message: Regulate, now_ns: int) -> None:
+        if (pages := self._regulate.add(message)) is not None and self._agent.obeying:
+            self._gated = frozenset(node for page in pages for node in page.destinations)
+            self._tell_chooser()
+
+    def _tell_chooser(self) -> None:
+        if self._chooser is not None:
+            self._chooser.gate([address for node in self._gated for address in self._addresses.get(node, ())])
+
+    def _on_heartbeat(self, message: Heartbeat, now_ns: int) -> None:
+        if self._agent.member and (question := self.heard(message.thresholds_version, now_ns)):
+            self._agent.send(question)
 
     def heard(self, version: int, now_ns: int) -> ThresholdsRequest | None:
         """A HEARTBEAT told this version; what to ask, if it is not ours. 0: nobody wants reports."""
@@ -82,15 +123,28 @@ class Priorities:
             self._period_ns = message.period_ns
             self._due_ns = now_ns + message.period_ns
         if self._control is not None:
-            configure(McpSettings(link_bps=self._rate_bps, termination=Termination(message.termination)))
+            self._control.configure(McpSettings(link_bps=self._rate_bps, termination=Termination(message.termination)))
 
-    def take_coflows(self, message: Coflows) -> None:
+    def take_coflows(self, message: Coflows, now_ns: int) -> None:
         """Takes a page of the coflows' order."""
         pages = self._coflows.add(message)
         if pages is not None:
             self._tagger.set_coflows({coflow: queue for page in pages for coflow, queue in page.entries})
 
     # -- what it is told ------------------------------------------------------------------------------------------------
+
+    def next_due_ns(self) -> int:
+        """When to look for flows that ended."""
+        return self._look_ns
+
+    def advance(self, now_ns: int) -> None:
+        """Looks, if it is time, and sends what is to be reported."""
+        if now_ns < self._look_ns:
+            return
+        self._look_ns = now_ns + LOOK_NS
+        if self._agent.member:
+            for report in self.reports(now_ns, idle=self._agent.idle):
+                self._agent.send(report)
 
     def reports(self, now_ns: int, *, idle: bool) -> list[SizeReport]:
         """Takes the flows that ended; once a period what to send of them, else nothing. `idle`: there are no slots just now."""

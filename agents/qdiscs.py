@@ -6,6 +6,7 @@ the old rate tables.
 
 from __future__ import annotations
 
+import socket
 import struct
 from ipaddress import IPv4Address, IPv6Address
 
@@ -26,13 +27,15 @@ TICK_NS = 64
 TCA_TBF_PARMS, TCA_TBF_RATE64, TCA_TBF_BURST = 1, 4, 6
 TCA_HTB_PARMS, TCA_HTB_INIT, TCA_HTB_RATE64, TCA_HTB_CEIL64 = 1, 2, 6, 7
 TCA_U32_CLASSID, TCA_U32_SEL = 1, 5
-ETH_P_IP, ETH_P_IPV6 = 0x0800, 0x86DD
+TCA_BPF_FD, TCA_BPF_NAME = 6, 7
+ETH_P_ALL, ETH_P_IP, ETH_P_IPV6 = 0x0003, 0x0800, 0x86DD
 NEW = NLM_F_CREATE | NLM_F_EXCL
-MAX_32 = 0xFFFFFFFF
+MAX_16, MAX_32 = 0xFFFF, 0xFFFFFFFF
 
 
-def _ratespec(rate_bytes: int) -> bytes:
-    return struct.pack("BBHhHI", 0, 1, 0, 0, 0, min(rate_bytes, MAX_32))
+def _ratespec(rate_bytes: int, least_bytes: int = 0) -> bytes:
+    """`least_bytes`: what a shorter packet counts as (mpu)."""
+    return struct.pack("BBHhHI", 0, 1, 0, 0, least_bytes, min(rate_bytes, MAX_32))
 
 
 def _ticks(size: int, rate_bytes: int) -> int:
@@ -82,6 +85,18 @@ def tbf(
     return message(RTM_NEWQDISC, flags, ifindex, handle=handle, parent=parent, body=options("tbf", data))
 
 
+def shut_tbf(ifindex: int, handle: int, parent: int, *, rate_bps: int, burst: int, limit: int) -> bytes:
+    """A TBF changed so that nothing passes it: every packet counts as 64 KB, which its bucket never holds.
+
+    sch_tbf (tbf_change, psched_ns_t2l) computes what it takes in from the bucket's time alone, without the least packet size,
+    so packets of up to `burst` bytes wait and are not dropped. Before Linux 5.17 the least size was ignored: what the bucket
+    holds leaks there.
+    """
+    rate = rate_bps // 8
+    parms = _ratespec(rate, MAX_16) + bytes(12) + struct.pack("III", limit, _ticks(burst, rate), 0)
+    return message(RTM_NEWQDISC, 0, ifindex, handle=handle, parent=parent, body=options("tbf", attribute(TCA_TBF_PARMS, parms)))
+
+
 def plug(ifindex: int, handle: int, parent: int, *, action: int, limit: int, flags: int = 0) -> bytes:
     """A plug qdisc (linux/pkt_sched.h, struct tc_plug_qopt), new (its action is ignored) or changed."""
     return message(
@@ -114,6 +129,13 @@ def flow_filter(
 def dscp_filter(ifindex: int, parent: int, preference: int, version: int, dscp: int, classid: int) -> bytes:
     """A u32 filter that sends what has one DSCP, of one IP version, to a class."""
     return _u32(ifindex, parent, preference, version, [_dscp_key(version, dscp)], classid)
+
+
+def bpf_filter(ifindex: int, parent: int, preference: int, program_fd: int, name: str) -> bytes:
+    """A cls_bpf filter whose program returns the class of each packet (0: it says nothing)."""
+    attributes = attribute(TCA_BPF_FD, struct.pack("I", program_fd)) + attribute(TCA_BPF_NAME, name.encode() + b"\0")
+    info = preference << 16 | socket.htons(ETH_P_ALL)
+    return message(RTM_NEWTFILTER, NEW, ifindex, parent=parent, info=info, body=options("bpf", attributes))
 
 
 def _dscp_key(version: int, dscp: int) -> tuple[int, int, int]:

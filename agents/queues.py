@@ -105,14 +105,14 @@ class HostQueues:
         self._destinations.clear()
         self._netlink.batch(batch)
         for node, flows in known.items():
-            self._ensure_destination(node)
+            self.ensure_destination(node)
             for source, target, priority in flows:
                 self.ensure_flow(source, target, node, self.dscp[priority] if self.dscp else 0)
 
     def ensure_flow(self, source: Address, target: Address, node: int, dscp: int = 0) -> bool:
         """A queue for a V2V flow to `node`, with priorities for its packets of this DSCP; returns whether the node's gate was
         made for it just now."""
-        made = self._ensure_destination(node)
+        made = self.ensure_destination(node)
         destination = self._destinations[node]
         batch = destination.queues.add(source, target, dscp)
         if batch and self.gate == "tbf":
@@ -120,7 +120,8 @@ class HostQueues:
             self._watch(destination)
         return made
 
-    def _ensure_destination(self, node: int) -> bool:
+    def ensure_destination(self, node: int) -> bool:
+        """A gate for what is sent to `node`, open; returns whether it was made just now."""
         if node in self._destinations:
             return False
         if not FIRST_NODE <= node <= LAST_NODE:

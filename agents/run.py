@@ -5,12 +5,21 @@ from __future__ import annotations
 import logging
 import signal
 import sys
+import time
 
-from agents.agent import Agent, AgentConfig
+from agents import capabilities
+from agents.agent import Agent
+from agents.agent_config import AgentConfig
 from agents.host import Host
+from agents.keys import Keys
+from agents.pfc_nic import NicPfc, NoPfc
+from agents.pfc_part import PfcPart
 from agents.priorities import Priorities
+from agents.queue_conditions import QueueConditions
 from agents.snapshot import ForeignQdisc
 from agents.statistics import write_statistics
+from agents.week_queues import WeekQueues
+from agents.weekly import Weekly
 from ebpf.build import BuildError
 from ebpf.libbpf import BpfError
 from protocol.auth import Key, KeyFileError
@@ -24,6 +33,7 @@ def run(config: AgentConfig) -> int:
     try:
         key = Key.load(config.key_file)
         gate = "tbf" if config.gate == "auto" else config.gate
+        nic = NicPfc(config.interface) if config.pfc == "nic" else None
         host = Host(
             config.interface,
             config.rate_bps,
@@ -32,37 +42,47 @@ def run(config: AgentConfig) -> int:
             take_over=config.take_over,
             priorities=config.priorities,
         )
-    except (KeyFileError, ForeignQdisc, BuildError) as error:
+    except (KeyFileError, ForeignQdisc, BuildError, NoPfc) as error:
         print(f"baton agent: {error}", file=sys.stderr)
         return 1
     except OSError as error:
         what = f"{error.filename}: " if error.filename else ""
         print(f"baton agent: interface {config.interface}: {what}{error.strerror}", file=sys.stderr)
         return 1
-    priorities: Priorities | None = None
     agent: Agent | None = None
     try:
-        priorities = _priorities(config) if config.priorities else None
-        agent = Agent(config, key, host, priorities)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        agent = Agent(config, key, host)
+        agent.add(Weekly(agent, time.monotonic_ns, config.rate_bps, WeekQueues(agent)))
+        agent.add(QueueConditions(agent, config.rate_bps))
+        if config.priorities and (priorities := _priorities(agent)) is not None:
+            agent.add(priorities)
+        if config.pfc != "off":
+            agent.add(PfcPart(agent, config.interface, config.rate_bps, time.monotonic_ns, nic))
+        keys = Keys(agent, agent.guard.ring, config.key_file)
+        agent.add(keys)
+        for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, agent.stop)
+        signal.signal(signal.SIGHUP, keys.look)
         if refused := become_realtime(config.realtime):
+            log.warning("%s", refused)
+        if refused := capabilities.drop():
             log.warning("%s", refused)
         log.info("%s at %d bit/s, %s gates", config.interface, config.rate_bps, gate)
         agent.run()
     finally:
-        if priorities is not None:
-            priorities.close()
+        if agent is not None:
+            agent.close()
         host.close()
         if agent is not None and config.statistics is not None:
             write_statistics(config.statistics, agent.keeper.counters)
     return 0
 
 
-def _priorities(config: AgentConfig) -> Priorities | None:
+def _priorities(agent: Agent) -> Priorities | None:
     """None where the kernel cannot have them: the host is coordinated all the same, its flows have no priorities."""
     try:
-        return Priorities(config.interface, config.rate_bps, config.cgroup)
+        config = agent.config
+        return Priorities(agent, config.interface, config.rate_bps, config.cgroup)
     except (BuildError, BpfError) as error:
         log.warning("flows have no priorities on this host: %s", error)
         return None

@@ -1,7 +1,7 @@
 """The slots a host was granted: which wait, which are open, and when each must be opened, looked at or voided. Pure.
 
-A slot is a lease (DESIGN, "Permission as a lease"): so many bytes, from a start until an end. The table holds at most one
-open slot for a destination and any number that wait. It decides; the agent acts on the gates.
+A slot is a lease (DESIGN, "Permission as a lease"): a dequeue condition bounded by its bytes, from a start until an end. The
+table holds at most one open slot for a destination and any number that wait. It decides; the agent acts on the gates.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass, field
 
+from agents.conditions import Condition
 from protocol.messages import Grant
 
 
@@ -30,27 +31,14 @@ class OpenSlot:
 
 
 @dataclass(slots=True)
-class WaitingSlot:
-    """A slot that has not started: local times, and when its directive was received."""
-
-    slot: int
-    destination: int
-    start_ns: int
-    end_ns: int
-    bytes: int
-    rate_bps: int
-    received_ns: int
-
-
-@dataclass(slots=True)
 class SlotTable:
-    """Slots by destination, and the times at which something is due."""
+    """Slots by number (those that wait, as conditions) and by destination (open ones), and when something is due."""
 
-    waiting: dict[int, WaitingSlot] = field(default_factory=dict)
+    waiting: dict[int, Condition] = field(default_factory=dict)
     open: dict[int, OpenSlot] = field(default_factory=dict)
     _starts: list[tuple[int, int]] = field(default_factory=list)
 
-    def take(self, grant: Grant, start_ns: int, end_ns: int, now_ns: int) -> WaitingSlot | None:
+    def take(self, grant: Grant, start_ns: int, end_ns: int, now_ns: int) -> Condition | None:
         """Takes a grant, its times already local; returns it if it is to be opened at once, else it waits.
 
         The same slot number replaces one that still waits; a grant of neither bytes nor rate revokes it.
@@ -61,24 +49,24 @@ class SlotTable:
         current = self.open.get(grant.destination)
         if current is not None and current.slot == grant.slot:
             return None  # a repeated directive of the slot being served
-        slot = WaitingSlot(grant.slot, grant.destination, start_ns, end_ns, grant.bytes, grant.rate_bps, now_ns)
+        slot = Condition(grant.destination, grant.slot, start_ns, end_ns, grant.bytes, grant.rate_bps, now_ns)
         if start_ns > now_ns:
             self.waiting[grant.slot] = slot
             heapq.heappush(self._starts, (start_ns, grant.slot))
             return None
         self.waiting.pop(grant.slot, None)
-        return slot if end_ns > now_ns else None
+        return slot if slot.met(now_ns) else None
 
-    def due(self, now_ns: int) -> list[WaitingSlot]:
+    def due(self, now_ns: int) -> list[Condition]:
         """The waiting slots that start now, in the order of their starts, without those whose lease is over already."""
         ready = []
         while self._starts and self._starts[0][0] <= now_ns:
             start_ns, number = heapq.heappop(self._starts)
             slot = self.waiting.get(number)
-            if slot is None or slot.start_ns != start_ns:
+            if slot is None or slot.open_from_ns != start_ns:
                 continue  # revoked, or replaced by one with another start
             del self.waiting[number]
-            if slot.end_ns > now_ns:
+            if slot.met(now_ns):
                 ready.append(slot)
         return ready
 
@@ -94,5 +82,5 @@ class SlotTable:
             self._starts.clear()
             return
         self.open.pop(destination, None)
-        for number in [n for n, slot in self.waiting.items() if slot.destination == destination]:
+        for number in [n for n, slot in self.waiting.items() if slot.queue == destination]:
             del self.waiting[number]

@@ -36,6 +36,8 @@ CLASSIFIER_PREFERENCE = 47809
 """The preference of the classifier's filter, by which ours is told from others' at the same hook."""
 TAGGER_PREFERENCE = CLASSIFIER_PREFERENCE - 1
 """The tagger's: before the classifier at the same hook, which reads the DSCP that is written here."""
+NIC_CLASS_PREFERENCE = CLASSIFIER_PREFERENCE + 1
+"""Of the program that gives packets their class of an interface that obeys PFC: after the classifier, whose word it reads."""
 INGRESS, EGRESS = 0xFFFFFFF2, 0xFFFFFFF3
 ETH_P_ALL = 0x0300  # in network order
 NOT_RESTORABLE = frozenset(
@@ -98,7 +100,7 @@ def restore(netlink: Netlink, snapshot: Snapshot) -> None:
             body += attribute(TCA_OPTIONS, bytes.fromhex(snapshot.options))
         flags = NLM_F_CREATE | NLM_F_REPLACE
         netlink.request(message(RTM_NEWQDISC, flags, index, handle=snapshot.handle, parent=TC_H_ROOT, body=body))
-    for preference in (TAGGER_PREFERENCE, CLASSIFIER_PREFERENCE):
+    for preference in (TAGGER_PREFERENCE, CLASSIFIER_PREFERENCE, NIC_CLASS_PREFERENCE):
         with suppress(NetlinkError):  # it was never attached
             netlink.request(message(RTM_DELTFILTER, 0, index, parent=EGRESS, info=preference << 16 | ETH_P_ALL))
     foreign = any(netlink.dump(RTM_GETTFILTER, index, parent=parent) for parent in (INGRESS, EGRESS))

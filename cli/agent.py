@@ -51,6 +51,14 @@ import click
     help="With priorities: choose the congestion control of this cgroup's processes only.  [default: all]",
 )
 @click.option(
+    "--pfc",
+    type=click.Choice(["software", "nic", "off"]),
+    default="off",
+    show_default=True,
+    help="Who obeys pauses (IEEE 802.1Qbb, 802.3x) of the link partner: this agent, or the interface itself.",
+)
+@click.option("--busy-poll", is_flag=True, help="Never sleep: gates change sooner, for the price of a processor.")
+@click.option(
     "--statistics",
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write counts here as JSON at the end.",
@@ -67,13 +75,15 @@ def agent(
     realtime: int,
     priorities: bool,
     cgroup: Path | None,
+    pfc: str,
+    busy_poll: bool,
     statistics: Path | None,
 ) -> None:
     """Run this host's agent, until a signal ends it; the interface is then as it was before.
 
     Addresses not named are learned from the traffic.
     """
-    from agents.agent import AgentConfig
+    from agents.agent_config import AgentConfig
     from agents.run import run
     from topology.units import parse_rate
 
@@ -99,5 +109,7 @@ def agent(
         statistics=statistics,
         priorities=priorities,
         cgroup=cgroup,
+        pfc=pfc,
+        busy_poll=busy_poll,
     )
     sys.exit(run(config))

@@ -11,6 +11,9 @@ from typing import NamedTuple
 
 import click
 
+from cli.bench_dashboard import dashboard
+from cli.bench_fuzz import fuzz
+from cli.bench_host_control import host_control
 from cli.bench_karuna import both, karuna
 
 
@@ -26,6 +29,11 @@ BENCHMARKS = {
     "latency": Benchmark("bench.latency", True, "backlog to directive, directive to gate"),
     "conservation": Benchmark("bench.conservation", True, "link use with and without yields (XCo's Figure 21)"),
     "failure": Benchmark("bench.failure", True, "the coordinator killed under load"),
+    "failover": Benchmark("bench.failover", True, "the leading controller killed under load, its standby takes over"),
+    "fencing": Benchmark("bench.fencing", True, "a stopped leader wakes after another has been elected"),
+    "store": Benchmark("bench.store_lost", True, "the store killed, and back empty"),
+    "sentinel": Benchmark("bench.sentinel", True, "the master of three Redis servers killed; a demoted one left"),
+    "override": Benchmark("bench.override", True, "free and coordinate under load"),
     "loss": Benchmark("bench.loss", True, "20 % of the directives lost"),
     "coflow": Benchmark("bench.coflow", True, "completion times of coflows in order, against none"),
     "policies": Benchmark("bench.policies", False, "the scheduler's inner loop, 5 to 5,000 nodes"),
@@ -45,7 +53,10 @@ class _Benches(click.Group):
         return _command(cmd_name, BENCHMARKS[cmd_name]) if cmd_name in BENCHMARKS else super().get_command(ctx, cmd_name)
 
 
-@click.group(cls=_Benches, commands={"karuna": karuna, "both": both})
+_OTHERS = {"karuna": karuna, "both": both, "dashboard": dashboard, "fuzz": fuzz, "host-control": host_control}
+
+
+@click.group(cls=_Benches, commands=_OTHERS)
 def bench() -> None:
     """Measure one thing, and print JSON. Each method is told in its module's docstring (bench/NAME.py)."""
 

@@ -1,17 +1,21 @@
-"""`baton doctor`: what this machine offers, what is used instead of what it lacks, and what would be
-better."""
+"""`baton doctor`: what this machine offers, what is used instead of what it lacks, and what would be better; with --hosts,
+what differs between the hosts of the fabric."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
+
+from cli.reach import open_store, store_options
 
 if TYPE_CHECKING:
     from agents.kernel import Feature
@@ -52,12 +56,17 @@ PATIENCE_S = 5.0
 
 
 @click.command()
+@store_options
+@click.option("--hosts", is_flag=True, help="Compare the fabric's hosts instead; ends with 1 if something differs.")
 @click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON.")
-def doctor(as_json: bool) -> None:
+def doctor(run_dir: Path, store: str | None, hosts: bool, as_json: bool) -> None:
     """Say what was found, what is used instead of what is missing, and what to install for better.
 
     Changes nothing; as root it sees all of the kernel.
     """
+    if hosts:
+        _compare_hosts(run_dir, store, as_json)
+        return
     from agents import kernel
 
     try:
@@ -69,6 +78,23 @@ def doctor(as_json: bool) -> None:
         click.echo(json.dumps([row._asdict() for row in rows], indent=1))
     else:
         _show(rows)
+
+
+def _compare_hosts(run_dir: Path, store: str | None, as_json: bool) -> None:
+    from cli import doctor_hosts
+    from controller.store import StoreUnavailable
+
+    shared = open_store(run_dir, store)
+    try:
+        members, status, fabric = shared.members(), shared.status(), shared.fabric()
+    except StoreUnavailable as error:
+        raise click.ClickException(str(error)) from None
+    rows, found = doctor_hosts.rows(members), doctor_hosts.findings(members, status, fabric)
+    if as_json:
+        click.echo(json.dumps({"hosts": rows, "findings": [one._asdict() for one in found]}, indent=1))
+    else:
+        doctor_hosts.show(rows, found)
+    sys.exit(bool(found))
 
 
 def collect(features: Iterable[Feature]) -> list[Row]:

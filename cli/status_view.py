@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cli import pfc_view
+
 EVENTS = 8
 COLOURS = {"error": "red", "warning": "yellow", "info": "default", "debug": "dim"}
 
@@ -64,6 +66,19 @@ def _summary(found: Mapping[str, Any]) -> Iterable[Text]:
     yield _line("slots", counts)
     if coordinator.get("thresholds_version"):
         yield _line("thresholds", _thresholds(coordinator["thresholds_version"], found.get("thresholds"), found["members"]))
+    if line := _key(coordinator.get("key", {})):
+        yield _line("key", line, "yellow" if "waits" in line else "default")
+    if pauses := pfc_view.line(found["members"]):
+        yield _line("pauses", pauses, "yellow" if "storm now" in pauses else "default")
+    for member in found["members"].values():
+        for line in member.get("suspect", ()):
+            yield _line("suspect", f"{member.get('name', '')} {line}", "red")
+    for link in coordinator.get("bypass", ()):
+        if link["alarm"]:
+            ends = f"{link['source']} -> {link['target']}"
+            yield _line("bypass", f"{ends}: {link['uncoordinated_bytes']:,} bytes crossed it without permission", "red")
+    if drift := [f"{member.get('name')}: {line}" for member in found["members"].values() for line in member.get("drift", ())]:
+        yield _line("drift", "; ".join(drift[:3]) + "; `baton doctor --hosts` says more", "yellow")
     if unplaced := coordinator.get("unplaced"):
         yield _line("no place", f"{', '.join(unplaced)}: not found in the fabric, so not coordinated", "yellow")
     if refused := {cause: n for cause, n in coordinator.get("refused", {}).items() if n}:
@@ -78,6 +93,16 @@ def _thresholds(version: int, document: Mapping[str, Any] | None, members: Mappi
     if cuts is None:
         return f"{text}; none yet: too few flows ended"
     return "; ".join((text, *(f"{name} " + " ".join(f"{cut:,}" for cut in cuts[name]) for name in ("beta", "alpha"))))
+
+
+def _key(key: Mapping[str, Any]) -> str:
+    """How far a change of the key is; nothing when none ever began, or the last one is over."""
+    step, waiting = key.get("step"), key.get("waiting_for", ())
+    if step is None or (step in ("drop", "cancel") and not waiting and not key["problem"]):
+        return ""
+    does = {"accept": "take both keys", "send": "send with the new", "drop": "take the new one only", "cancel": "give it up"}
+    text = f"being changed to {key['new']}: members are to {does[step]}"
+    return f"{text}; {key['problem'] or ('waits for ' + ', '.join(waiting) if waiting else 'all do')}"
 
 
 def _line(name: str, text: str, colour: str = "default") -> Text:

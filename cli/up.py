@@ -31,7 +31,12 @@ DEFAULT_CONFIG = Path("/etc/baton/baton.yaml")
     default=False,
     help="Stay in the foreground until a signal comes (for systemd); or return when up.",
 )
-def up(config: Path, framework: str | None, foreground: bool) -> None:
+@click.option(
+    "--standby",
+    is_flag=True,
+    help="Be the second of two controllers that share a store (`store:` is its URL), and lead when the first one is gone.",
+)
+def up(config: Path, framework: str | None, foreground: bool, standby: bool) -> None:
     """Bring up the controller side: store, OpenFlow application, coordinator.
 
     It is supervised: what ends is started again. A changed file, or SIGHUP, reloads the configuration; a
@@ -43,7 +48,7 @@ def up(config: Path, framework: str | None, foreground: bool) -> None:
         from controller.supervisor import LOG_FORMAT
 
         logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
-        sys.exit(serve(config, framework=framework, say=_say))
+        sys.exit(serve(config, framework=framework, standby=standby, say=_say))
     ready, theirs = os.pipe()
     command = [
         sys.executable,
@@ -56,6 +61,8 @@ def up(config: Path, framework: str | None, foreground: bool) -> None:
     ]
     if framework is not None:
         command += ["--framework", framework]
+    if standby:
+        command.append("--standby")
     quiet = subprocess.DEVNULL
     subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, pass_fds=[theirs], start_new_session=True)
     os.close(theirs)

@@ -7,6 +7,8 @@ It decodes an event, tells `Discovery` or a meter, and one green thread makes th
 * BATON_REDIS: URL of the store, e.g. unix:///run/baton/redis.sock.
 * BATON_CONTROL_PORT: where the coordinator is plugged in, SWITCH:PORT, e.g. s1:s1-eth6. BATON_CONTROL_MAC:
   its address; without it, the one that the coordinator publishes with its status.
+* BATON_CONTROLLER: the name of this controller among those that share the store; it commands switches while it leads, and, if
+  BATON_STANDBY is not set, while nobody does.
 * BATON_CONFIG: a file with `OpenFlowSettings` as JSON, as `baton up` writes it.
 
 Without BATON_REDIS it starts what it needs beside it: see `controller/siblings.py`.
@@ -22,13 +24,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from controller import framework, openflow
+from controller import framework, openflow, openflow_tls
+from controller.controllers import Controllers
 from controller.discovery import MS, Discovery, PortRef
 from controller.flowtable import Change, Table
 from controller.forwarding import LEARN, LLDP_FLOW, ControlAttachment, tables, transition
 from controller.learned import Fabrics
 from controller.metering import PortMeter, RefusalMeter
 from controller.publisher import Publisher
+from controller.roles import Roles
 from controller.settings import OpenFlowSettings
 from controller.siblings import SiblingsFailed, ensure_siblings
 from controller.store import Store
@@ -43,6 +47,7 @@ of = fw.ofp_event
 
 TICK_S = 0.05
 PROBE_TICKS = 2
+LOOK_TICKS = 20
 BARRIER_S = 0.1
 
 _REQUIRED_APP = [f"{fw.root}.topology.switches"]
@@ -71,6 +76,11 @@ except (SiblingsFailed, FabricError, ValueError, OSError) as failure:
     raise SystemExit(f"controller/app.py: {failure}") from None
 if listen_as_configured:
     framework.listen_by_default(fw, SETTINGS.address, SETTINGS.port)
+if SETTINGS.tls is not None:
+    try:
+        openflow_tls.demand(fw, SETTINGS.tls)
+    except openflow_tls.CertificateError as failure:
+        raise SystemExit(f"controller/app.py: {failure}") from None
 
 
 class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known only when a framework runs
@@ -87,8 +97,12 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         self.fabrics = FABRICS
         self.ports = PortMeter()
         self.refusals = RefusalMeter()
-        url = os.environ.get("BATON_REDIS")
-        self.publisher = Publisher(Store(url) if url else None)
+        url, name = os.environ.get("BATON_REDIS"), os.environ.get("BATON_CONTROLLER")
+        store = Store(url) if url else None
+        self.publisher = Publisher(store)
+        self.roles = Roles(name if store else None, standby=bool(os.environ.get("BATON_STANDBY")))
+        self.controllers = Controllers(store, name) if store and name else None
+        self.standbys: tuple[ControlAttachment, ...] = ()
         self._datapaths: dict[int, Any] = {}
         self._installed: dict[int, Table] = {}
         self._suspect: set[int] = set()  # switches that may not hold what we think they do
@@ -101,6 +115,8 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
     def start(self) -> None:
         """Called by the framework when all its applications are made."""
         super().start()
+        if self.controllers is not None:
+            self._follow_leader(self.controllers, 1)
         for loop in (self._converge, self._keep_time, self._poll, self._publish):
             self.threads.append(hub.spawn(loop))
 
@@ -113,13 +129,12 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         dpid = datapath.id
         if event.state == MAIN:
             self._datapaths[dpid] = datapath
-            self._send(dpid, self.codec.change(datapath, Change({}, (), (LLDP_FLOW,))))
-            name, ports = openflow.bridge_name(datapath), openflow.ports(datapath)
-            self.discovery.switch_up(dpid, name, ports, time.monotonic_ns())
+            self._take_up(dpid)
         elif self._datapaths.get(dpid) is datapath:
             del self._datapaths[dpid]
             self.ports.forget(dpid)
             self.refusals.forget(dpid)
+            self.roles.forget(dpid)
             self.discovery.switch_down(dpid)
         else:
             return
@@ -210,12 +225,20 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
     @on(of.EventOFPErrorMsg, MAIN)  # type: ignore[untyped-decorator]  # as above
     def refused(self, event: Event) -> None:
         """A switch could not do what it was told."""
+        if openflow.is_stale(event.msg):
+            self.roles.refused(event.msg.datapath.id)
+            return
         if text := openflow.error(event.msg):
             name = self.discovery.switch_name(event.msg.datapath.id)
             self.logger.error("switch %s refused: %s", name, text)
             self.publisher.event(
                 "openflow_error", "error", f"switch {name} refused: {text}", {"switch": name}
             )
+
+    @on(of.EventOFPRoleReply, MAIN)  # type: ignore[untyped-decorator]  # as above
+    def role_confirmed(self, event: Event) -> None:
+        """A switch has accepted a role."""
+        self.roles.replied(event.msg.datapath.id, openflow.confirmed_role(event.msg))
 
     # -- green threads ---------------------------------------------------------------------------------------
 
@@ -239,7 +262,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             self._installed.pop(dpid, None)
         self._suspect.clear()
         learned = self.fabrics.learn(view)
-        wanted = tables(view, learned.active, self.attachment)
+        wanted = tables(view, learned.active, self.attachment, self.standbys)
         step = transition(self._installed, wanted, view)
         if step.close:
             for dpid, change in step.close.items():
@@ -254,7 +277,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         for note in self.discovery.drain_notes():
             self.logger.info("%s", note.text)
             self.publisher.event(note.kind, note.severity, note.text, note.fields)
-        if not self.discovery.settling(now_ns):  # half a fabric makes the coordinator forget the other half
+        if self.roles.acts and not self.discovery.settling(now_ns):  # half a fabric makes the coordinator forget the other half
             self.publisher.fabric(learned.document)
 
     def _keep_time(self) -> None:
@@ -275,6 +298,8 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         """Reads counters, and publishes what the last reading gave."""
         while self.is_active:
             hub.sleep(SETTINGS.poll_ns / 1e9)
+            if not self.roles.acts:
+                continue
             view = self.discovery.view(time.monotonic_ns())
             self.publisher.ports(self.fabrics.ports_document(view, self.ports.loads(), self.refusals.totals))
             for dpid, datapath in list(self._datapaths.items()):
@@ -284,8 +309,12 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         """The only green thread that waits for the store; hears there where the coordinator is, if nobody
         has said.
         """
+        ticks = 0
         while self.is_active:
             hub.sleep(TICK_S)
+            ticks += 1
+            if self.controllers is not None:
+                self._follow_leader(self.controllers, ticks)
             self.publisher.flush()
             if self.attachment is not None and not os.environ.get("BATON_CONTROL_MAC"):
                 mac = self.publisher.coordinator_mac(time.monotonic_ns())
@@ -293,6 +322,40 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
                     self.attachment = dataclasses.replace(self.attachment, mac=mac)
                     self.logger.info("the coordinator's address is %s", mac)
                     self._wake.set()
+
+    # -- roles -----------------------------------------------------------------------------------------------
+
+    def _follow_leader(self, controllers: Controllers, ticks: int) -> None:
+        """Commands the switches while our coordinator leads, and lets other controllers' frames pass."""
+        leader, acted = controllers.leader(), self.roles.acts
+        if leader is not None and self.roles.leader(*leader):
+            self.logger.info("%s leads in epoch %d", *leader)
+            if self.roles.acts and not acted:
+                # As after a start of its own: nothing is known of the switches, which go on forwarding as they did.
+                self.codec = openflow.Codec(fw, generation=time.time_ns() // MS)
+            if self.roles.acts != acted:
+                self.discovery, self._installed = Discovery(), {}
+                self._revision = -1
+            for dpid in self._datapaths:
+                self._take_up(dpid, known=acted)
+            self._wake.set()
+        if ticks % LOOK_TICKS == 1:
+            others = controllers.others(time.monotonic_ns())
+            standbys = tuple(ControlAttachment.parse(*place) for _, place in sorted(others.items()))
+            if standbys != self.standbys:
+                self.standbys = standbys
+                self._wake.set()
+
+    def _take_up(self, dpid: int, known: bool = False) -> None:
+        """Claims our role at a switch and, if we are to command it, takes it into the network."""
+        datapath = self._datapaths[dpid]
+        if (claim := self.roles.due(dpid)) is not None:
+            self._send(dpid, [openflow.claim_role(datapath, claim)])
+        if self.roles.acts and not known:
+            self._suspect.add(dpid)
+            self._send(dpid, self.codec.change(datapath, Change({}, (), (LLDP_FLOW,))))
+            name, ports = openflow.bridge_name(datapath), openflow.ports(datapath)
+            self.discovery.switch_up(dpid, name, ports, time.monotonic_ns())
 
     # -- inside ----------------------------------------------------------------------------------------------
 

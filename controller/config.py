@@ -19,7 +19,12 @@ from pydantic import BeforeValidator, Field, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from controller import config_sources, store_url
+from controller.config_openflow import OpenFlow, Tls
+from controller.config_pfc import Pfc
 from controller.config_sections import MS, US, Duration, Fraction, Priorities, Rate, Section, Size
+from controller.config_web import Web, section
+from controller.config_weekly import Weekly
 from controller.settings import CoordinatorSettings, OpenFlowSettings, TreeSource, Weight
 from controller.switch_queues import KeeperSettings, NamedPort, SwitchQueues, named_ports
 from topology import files, marked_yaml
@@ -42,20 +47,6 @@ def _none(text: object) -> object:
     return None if text == "none" else text
 
 
-def _listen(text: object) -> tuple[str, int]:
-    address, _, port = str(text).rpartition(":")
-    if not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ValueError(f"{text!r} is not an address and a port")
-    return address.strip("[]") or "127.0.0.1", int(port)
-
-
-def _source(text: object) -> TreeSource:
-    kind, _, where = str(text).partition(":")
-    if kind not in ("openflow", "ovsdb", "bridge") or (kind == "openflow") == bool(where):
-        raise ValueError(f"{text!r} is not a source of the tree")
-    return TreeSource(kind, where)
-
-
 def _weights(value: object) -> tuple[Weight, ...]:
     if not isinstance(value, dict):
         raise ValueError(f"{value!r} is not a mapping")
@@ -72,17 +63,6 @@ def _weights(value: object) -> tuple[Weight, ...]:
     return tuple(weights)
 
 
-class OpenFlow(Section):
-    """Switches that Baton controls."""
-
-    framework: Literal["ryu", "os-ken"] = Field("ryu", description="write ryu or os-ken")
-    listen: Annotated[tuple[str, int], BeforeValidator(_listen)] = Field(
-        ("127.0.0.1", 6653),
-        description="write the address and port that switches connect to, such as 0.0.0.0:6653",
-    )
-    poll_ns: Duration = Field(1_000 * MS, alias="poll", ge=50 * MS, description="write 50ms or more, such as 1s")
-
-
 class Coordinator(Section):
     """Who grants, where it is attached, and how it decides."""
 
@@ -95,8 +75,8 @@ class Coordinator(Section):
         None, description="name the network namespace of the interface, or leave it out"
     )
     key_file: Path = Field(description="name the file made by `baton key generate FILE`")
-    policy: Literal["timeslice", "rate_limit", "hybrid", "free"] = Field(
-        "timeslice", description="write timeslice, rate_limit, hybrid or free"
+    policy: Literal["timeslice", "rate_limit", "hybrid", "weekly", "free"] = Field(
+        "timeslice", description="write timeslice, rate_limit, hybrid, weekly or free"
     )
     slice_ns: Duration = Field(
         2 * MS,
@@ -140,6 +120,9 @@ class Coordinator(Section):
         alias="silence",
         ge=10 * MS,
         description="write twice the agents' report period or more, such as 250ms",
+    )
+    lease_ns: Duration = Field(
+        200 * MS, alias="lease", ge=50 * MS, le=60_000 * MS, description="write a duration from 50ms to 1min, such as 200ms"
     )
     realtime_priority: Annotated[int | None, BeforeValidator(_none)] = Field(
         40, ge=1, le=99, description="write a SCHED_FIFO priority from 1 to 99, or none"
@@ -201,20 +184,21 @@ class Config(Section):
     """The whole file."""
 
     run_dir: Path = Field(Path("/run/baton"), description="name a directory, such as /run/baton")
-    store: Annotated[str | None, BeforeValidator(_none)] = Field(
-        None,
-        pattern=r"^(unix:///|rediss?://[^/]).*",
-        description="write the URL of a Redis, such as redis://host:6379/0, or none for a private one",
+    store: Annotated[str | None, BeforeValidator(store_url.check), BeforeValidator(_none)] = Field(
+        None, description=store_url.EXPECTED
     )
     openflow: OpenFlow = Field(OpenFlow.model_validate({}), description="write a mapping")
     coordinator: Coordinator | None = Field(None, description="write a mapping; without it nobody is coordinated")
     agents: Agents = Field(Agents.model_validate({}), description="write a mapping")
     priorities: Priorities = Field(Priorities.model_validate({}), description="write a mapping")
+    pfc: Pfc = Field(Pfc.model_validate({}), description="write a mapping")
+    weekly: Weekly = Field(Weekly.model_validate({}), description="write a mapping")
     switch_queues: SwitchPorts | None = Field(None, description="write a mapping; without it no port is touched")
+    web: Annotated[Web | None, BeforeValidator(section)] = Field(Web.model_validate({}), description="write a mapping, or none")
     fabric: str | dict[str, Any] | None = Field(
         None, description="name a fabric file, or write the fabric itself; leave it out to learn it"
     )
-    sources: tuple[Annotated[TreeSource, BeforeValidator(_source)], ...] = Field(
+    sources: tuple[Annotated[TreeSource, BeforeValidator(config_sources.listed)], ...] = Field(
         (TreeSource("openflow", ""),),
         description="list openflow, ovsdb:ADDRESS (such as unix:/run/openvswitch/db.sock) or bridge:NAME",
     )
@@ -226,7 +210,8 @@ class Config(Section):
         fields = {name: getattr(self.coordinator, name) for name in Coordinator.model_fields if name != "netns"}
         agents = {name: getattr(self.agents, name) for name in Agents.model_fields}
         priorities = {name: getattr(self.priorities, name) for name in Priorities.model_fields}
-        return CoordinatorSettings(store=store, **fields, **agents, **priorities)
+        pfc = {name: getattr(self.pfc, name) for name in Pfc.model_fields}
+        return CoordinatorSettings(store=store, **fields, **agents, **priorities, **pfc, weekly=self.weekly.settings())
 
     def openflow_settings(self, fabric_file: Path | None) -> OpenFlowSettings:
         """What the OpenFlow application is told."""
@@ -238,6 +223,7 @@ class Config(Section):
             poll_ns=self.openflow.poll_ns,
             fabric_file=fabric_file,
             sources=self.sources,
+            tls=None if self.openflow.tls is None else self.openflow.tls.files(Path()),
         )
 
 
@@ -289,6 +275,7 @@ def _read(path: Path) -> tuple[Config | None, list[Problem]]:
         problems += _relations(config, document)
         config = _anchored(config, path.parent)
         problems += _fabric_problems(config, document)
+        config = _with_switch_sources(config, path.parent)
     return config, sorted(problems, key=lambda problem: problem.line or 0)
 
 
@@ -322,6 +309,8 @@ def _place(loc: tuple[str | int, ...]) -> tuple[type[Section], marked_yaml.Path,
     inside: marked_yaml.Path = ()
     if loc and loc[0] in SECTIONS and len(loc) > 1:
         section, inside, loc = SECTIONS[str(loc[0])], loc[:1], loc[1:]
+        if section is OpenFlow and loc[0] == "tls" and len(loc) > 1:
+            section, inside, loc = Tls, (*inside, "tls"), loc[1:]
     if not loc:
         return section, inside, None
     field = {info.alias or name: info for name, info in section.model_fields.items()}.get(str(loc[0]))
@@ -334,7 +323,10 @@ SECTIONS: dict[str, type[Section]] = {
     "coordinator": Coordinator,
     "agents": Agents,
     "priorities": Priorities,
+    "pfc": Pfc,
+    "weekly": Weekly,
     "switch_queues": SwitchPorts,
+    "web": Web,
 }
 
 
@@ -357,6 +349,7 @@ def _relations(config: Config, document: Document) -> Iterator[Problem]:
         yield wrong("minimum_active", "is longer than the slice; write no more than coordinator.slice")
     if where.release_fraction >= where.contend_fraction:
         yield wrong("release_fraction", f"is not below contend_fraction; write less than {where.contend_fraction:g}")
+    yield from (document.problem(("weekly", field), text) for field, text in config.weekly.settings().faults())
 
 
 def _fabric_problems(config: Config, document: Document) -> list[Problem]:
@@ -372,6 +365,17 @@ def _fabric_problems(config: Config, document: Document) -> list[Problem]:
     ]
 
 
+def _with_switch_sources(config: Config, directory: Path) -> Config:
+    """With the sources that the fabric has at its switches; these alone, if the file lists none."""
+    text = json.dumps(config.fabric)
+    if isinstance(config.fabric, str):
+        text, directory = _text(Path(config.fabric))[0], Path(config.fabric).parent
+    if config.fabric is None or not (switches := files.switch_sources(text)):
+        return config
+    known = config.sources if "sources" in config.model_fields_set else ()
+    return config.model_copy(update={"sources": config_sources.joined(known, switches, directory)})
+
+
 def _parts(field: str) -> Iterator[str | int]:
     """The path that a dotted field stands for."""
     for name, index in re.findall(r"([^.\[\]]+)|\[(\d+)\]", field):
@@ -384,6 +388,11 @@ def _anchored(config: Config, directory: Path) -> Config:
     if config.coordinator is not None:
         key_file = (directory / config.coordinator.key_file).absolute()
         changes["coordinator"] = config.coordinator.model_copy(update={"key_file": key_file})
+    if config.openflow.tls is not None:
+        tls = dict(zip(("cert", "key", "ca"), map(Path, config.openflow.tls.files(directory)), strict=True))
+        changes["openflow"] = config.openflow.model_copy(update={"tls": config.openflow.tls.model_copy(update=tls)})
+    if config.web is not None:
+        changes["web"] = config.web.anchored(directory)
     if isinstance(config.fabric, str):
         changes["fabric"] = str((directory / config.fabric).absolute())
     return config.model_copy(update=changes)

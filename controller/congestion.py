@@ -101,6 +101,7 @@ class Congestion:
         self._dirty: set[Hashable] = set()
         """Links to judge anew."""
         self._contended: frozenset[Hashable] = frozenset()
+        self._assumed: frozenset[Hashable] = frozenset()
         self._regulated: dict[int, frozenset[int]] = {}
         self._stale = True
 
@@ -124,6 +125,11 @@ class Congestion:
 
     # -- events -------------------------------------------------------------------------------------------------------
 
+    def assume(self, links: Iterable[Hashable]) -> None:
+        """Links that were contended under the leader before: they are, as soon as the network has them, until they were calm
+        for `quiet_ns`."""
+        self._assumed = frozenset(links)
+
     def set_network(self, network: Network, nodes: Iterable[int], *, now_ns: int) -> None:
         """A new fabric, tree or membership. A link that is still there stays contended; what was reported is put on the new
         paths."""
@@ -139,6 +145,9 @@ class Congestion:
             if (old := before.get(link)) is not None:
                 here.port_bps, here.dropped = old.port_bps, old.dropped
                 here.contended, here.calm_ns = old.contended, old.calm_ns
+            elif link in self._assumed:
+                here.contended = True
+        self._assumed -= self._links.keys()
         for node, report in self._reports.items():
             self._put(node, report)
         self._dirty.update(self._links)

@@ -1,7 +1,8 @@
 """The coordinator's process: `python -m controller.coordinate --config FILE`. An edge: processes, scheduling.
 
-A coordinator that died under load must be back within a second, on a machine that has no processor to spare. So its courier
-is started first, beside it, and both start, heavy imports included, at real-time priority; the courier then gives it up.
+It stands by until it is elected, leads until another is, and stands by again. A coordinator that died under load must be back
+within a second, on a machine that has no processor to spare. So its courier and its elector are started first, beside it, and
+all start, heavy imports included, at real-time priority; the courier then gives it up.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from controller.jsonlines import JsonLines
+from controller.processes import enter_netns
 from controller.settings import CoordinatorSettings
 from protocol.realtime import become_realtime
 
@@ -28,6 +31,7 @@ class Helpers:
 
     def __init__(self) -> None:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._ends: dict[str, socket.socket] = {}
 
     def start(self, module: str, *arguments: str) -> JsonLines:
         """Starts `python -m module ARGUMENTS --fd N`, in place of one that has ended, and returns the near end."""
@@ -40,6 +44,7 @@ class Helpers:
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
         )
         theirs.close()
+        self._ends[module] = ours
         return JsonLines(ours)
 
     def start_tuner(self) -> JsonLines:
@@ -50,6 +55,8 @@ class Helpers:
 
     def end(self) -> None:
         """Ends them all."""
+        for end in self._ends.values():  # the elector gives the lease back when it finds itself alone
+            end.close()
         for process in self._running.values():
             _end(process)
 
@@ -59,36 +66,52 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
+def _stop_by(*calls: Callable[[], None]) -> None:
+    def stop(*_: object) -> None:
+        for call in calls:
+            call()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """FILE is the validated settings as JSON, as `baton up` writes it."""
     parser = argparse.ArgumentParser(prog="coordinate")
     parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--netns", help="Of the interface; the store is reached from the present one.")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     settings = CoordinatorSettings.from_json(options.config.read_text())
     helpers = Helpers()
     try:
         lines = helpers.start("controller.courier", "--store", settings.store)
-        from controller.coordinator import Coordinator  # late: see the module's docstring
-        from protocol.auth import Key
+        lease = ("--name", settings.name, "--lease-ns", str(settings.lease_ns))
+        elector = helpers.start("controller.elector", "--store", settings.store, *lease)
+        from controller.candidate import Candidate, Knowledge  # late: see the module's docstring
+        from controller.coordinator import Coordinator
+        from controller.leadership import Leadership
+        from protocol.auth import Key, KeyRing
         from protocol.link import ControlSocket
 
-        first = lines.read()
-        if not first:
-            log.error("the courier did not start")
-            return 1
-        epoch = int(first[0]["epoch"])
-        lines.socket.setblocking(False)
-        coordinator = Coordinator(
-            settings, Key.load(settings.key_file), ControlSocket(settings.interface), lines, epoch, helpers.start_tuner
-        )
-        coordinator.take(first[1:], time.monotonic_ns())
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, coordinator.stop)
+        if options.netns:
+            enter_netns(options.netns)
+        for connection in (lines.socket, elector.socket):
+            connection.setblocking(False)
+        courier, leadership = Knowledge(lines), Leadership.begin(settings, elector)
+        keys, link = KeyRing(Key.load(settings.key_file)), ControlSocket(settings.interface)
+        candidate = Candidate(settings, keys, link, courier, leadership)
         if refused := become_realtime(settings.realtime_priority):
             log.warning("%s", refused)
-        log.info("epoch %d, policy %s, on %s", epoch, settings.policy, settings.interface)
-        coordinator.run()
+        _stop_by(candidate.stop)
+        while candidate.stand_by():
+            coordinator = Coordinator(settings, keys, link, courier, leadership, helpers.start_tuner)
+            _stop_by(candidate.stop, coordinator.stop)
+            log.info("leading: epoch %d, policy %s, on %s", leadership.epoch, settings.policy, settings.interface)
+            courier.write({"leads": leadership.epoch})
+            coordinator.take(courier.latest(), time.monotonic_ns())
+            coordinator.run()
+            leadership.end_term(courier)
     finally:
         helpers.end()
     return 0

@@ -7,23 +7,34 @@ permission) and `regulation` (who is told so), `policies` (who gets it) and `gra
 from __future__ import annotations
 
 import logging
-import os
 import select
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from controller import status_document
+from controller.candidate import announcement
+from controller.clocks import Clocks
 from controller.coflow_telling import CoflowTelling
 from controller.congestion import Congestion
 from controller.distribution import Distribution
 from controller.granting import Granting
+from controller.host_control import HostControl
+from controller.host_health import HostHealth
 from controller.jsonlines import JsonLines
+from controller.key_rotation import KeyRotation
+from controller.leadership import Leadership
 from controller.members import Member, Members
 from controller.network import FabricNetwork
+from controller.part import Part
+from controller.pfc import Pfc
 from controller.regulation import Regulation
 from controller.settings import CoordinatorSettings
-from protocol.auth import Guard, Key
+from controller.telemetry import FLUSH_NS, SUMMARY_NS, Telemetry
+from controller.watch import Watch
+from controller.week_frames import WeekFrames
+from protocol.auth import Guard, Key, KeyRing
 from protocol.link import ControlSocket
 from protocol.messages import (
     COORDINATOR,
@@ -69,22 +80,24 @@ class Coordinator:
     def __init__(
         self,
         settings: CoordinatorSettings,
-        key: Key,
+        key: Key | KeyRing,
         link: ControlSocket,
         courier: JsonLines,
-        epoch: int,
+        leadership: Leadership,
         start_tuner: Callable[[], JsonLines],
     ) -> None:
         self.settings = settings
-        self.key = key
         self.link = link
         self.courier = courier
-        self.epoch = epoch
-        self.guard = Guard(key, epoch=epoch, leader=True, address=link.address)
+        self.leadership = leadership
+        self.epoch = leadership.epoch
+        self.guard = Guard(key, epoch=self.epoch, leader=True, address=link.address)
         self.members = Members()
         self.timers = Timers()
-        self.granting = Granting(settings, self.members, self._send)
+        self.telemetry = Telemetry(courier.write)
+        self.granting = Granting(settings, self.members, self._send, self.telemetry)
         self.regulation = Regulation(settings, self.members, self.timers, self._send)
+        self.regulation.congestion.assume(leadership.contended)
         self.distribution = Distribution(settings, self._send, courier.write, start_tuner)
         self.coflows = CoflowTelling(self.timers, self._send)
         self.override = Override.COORDINATE
@@ -104,26 +117,38 @@ class Coordinator:
             SizeReport: self.distribution.on_size_report,
             ThresholdsRequest: self.distribution.on_request,
         }
+        keys = KeyRotation(self.guard.ring, settings.key_file, self.members, self._send, courier.write)
+        pfc = Pfc(settings, self.members, self.timers, self._send, courier.write)
+        queues = HostControl(self.members, self.timers, self._send)
+        self.granting.on_week = WeekFrames(self.timers, link.send, link.address).take
+        watch = Watch(self.granting, self.members, self.regulation, courier.write)
+        self.parts: list[Part] = [keys, watch, pfc, queues, Clocks(), HostHealth(courier.write)]
+        for part in self.parts:
+            self._handlers.update(part.handlers)
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Serves until `stop` is called or the courier is gone."""
+        """Serves until `stop` is called, another leads, or the courier is gone."""
         now = time.monotonic_ns()
         for period, call in (
             (self.settings.heartbeat_ns, self._heartbeat),
             (SWEEP_NS, self._sweep),
             (STATUS_NS, self._status),
+            (FLUSH_NS, self.telemetry.flush),
+            (SUMMARY_NS, self.telemetry.summary),
             (REFRESH_NS, self.regulation.refresh),
             (SWEEP_NS, self.coflows.update),
             (REFRESH_NS, self.coflows.tell),
             (self.settings.size_period_ns, self.distribution.start),
+            *((part.period_ns, part.advance) for part in self.parts),
         ):
             self.timers.every(now, period, call)
         while not self._stopping:
             timeout = max(0, self._next_ns() - time.monotonic_ns()) / 1e9
             tuner = self.distribution.tuner
-            sources: list[ControlSocket | JsonLines] = [self.link, self.courier, *([] if tuner is None else [tuner])]
+            sources: list[ControlSocket | JsonLines] = [self.link, self.courier, self.leadership.lines]
+            sources += [] if tuner is None else [tuner]
             readable, _, _ = select.select(sources, (), (), timeout)
             now = time.monotonic_ns()
             if self.link in readable:
@@ -132,6 +157,8 @@ class Coordinator:
                     now = time.monotonic_ns()
             if self.courier in readable and not self._from_courier(now):
                 log.error("the courier is gone: stopping, to be started again")
+                return
+            if not self.leadership.serve(self.leadership.lines in readable):
                 return
             self.timers.run(time.monotonic_ns())
             now = time.monotonic_ns()
@@ -145,17 +172,19 @@ class Coordinator:
         self._stopping = True
 
     def _next_ns(self) -> int:
-        due, planned_ns = self.timers.next_ns(), self.granting.due_ns
+        due, planned_ns = min(self.timers.next_ns(), self.leadership.due_ns()), self.granting.due_ns
         return due if planned_ns is None else min(due, planned_ns)
 
     # -- sending and receiving ----------------------------------------------------------------------------------------
 
     def _send(self, message: Message, to: bytes) -> None:
+        if not self.leadership.may_speak():
+            return
         self._sequence += 1
         self.link.send(
             encode(
                 message,
-                key=self.key,
+                key=self.guard.ring.sending,
                 destination=to,
                 source=self.link.address,
                 sender=COORDINATOR,
@@ -167,6 +196,8 @@ class Coordinator:
     def _receive(self, raw: bytes, now_ns: int) -> None:
         frame = self.guard.accept(raw)
         if frame is None:
+            if self.guard.highest_epoch > self.epoch:
+                self.leadership.heard(self.guard.highest_epoch, now_ns)
             return
         message = frame.message
         if isinstance(message, Register):
@@ -221,6 +252,8 @@ class Coordinator:
         self.members.leave(member.node)
         self.granting.left(member.node, now_ns)
         self.regulation.left(member.node, now_ns)
+        for part in self.parts:
+            part.left(member.node)
         self._network_stale = True
         self.granting.plan(now_ns)
 
@@ -246,6 +279,10 @@ class Coordinator:
         rates = {d: (rate, waiting.get(d, 0)) for d, rate in member.sent_bps.items()}
         for destination, size in member.backlog.items():
             rates[destination] = (rates.get(destination, (0, 0))[0], size)
+        sent = {flow.destination: flow.bytes for page in pages for flow in page.entries}
+        self.telemetry.reported(sent, self.regulation.regulated.get(member.node, frozenset()))
+        for part in self.parts:
+            part.reported(member.node, sent)
         self.regulation.congestion.report(member.node, rates, now_ns=now_ns)
         self._update_regulation(now_ns)
 
@@ -261,6 +298,9 @@ class Coordinator:
     def take(self, values: Iterable[dict[str, Any]], now_ns: int) -> None:
         """What the courier tells: see there."""
         for value in values:
+            for part in self.parts:
+                for name in part.documents.keys() & value.keys():
+                    part.documents[name](value[name], now_ns)
             if "fabric" in value:
                 self._fabric = value["fabric"]
                 self._network_stale = True
@@ -301,7 +341,7 @@ class Coordinator:
 
     def _apply_policy(self, now_ns: int) -> None:
         """A fresh policy under the present settings, told all that is known."""
-        self.granting.renew(self.settings)
+        self.granting.renew(self.settings, now_ns)
         self._network_stale = True
         self._sweep(now_ns)
         self.granting.inform(self.regulation.regulated, now_ns)
@@ -316,7 +356,7 @@ class Coordinator:
             self._network_stale = False
             self._rebuild_network(now_ns)
         self._update_regulation(now_ns)
-        self.granting.tallies.forget_before(now_ns - self.settings.silence_ns)
+        self.granting.forget_lost(now_ns)
 
     def _rebuild_network(self, now_ns: int) -> None:
         assert self._fabric is not None
@@ -327,7 +367,11 @@ class Coordinator:
         self.regulation.congestion.set_network(network, list(network.hosts), now_ns=now_ns)
 
     def _update_regulation(self, now_ns: int) -> None:
-        if self.regulation.update(now_ns, free=self.settings.policy == "free"):
+        if self.settings.policy == "weekly":  # its own schedule holds hosts, not permission
+            self.granting.policy.set_regulated(self.regulation.congestion.regulated(now_ns=now_ns), now_ns=now_ns)
+            if self.granting.due_ns is None:
+                self.granting.plan(now_ns)
+        if self.regulation.update(now_ns, free=self.settings.policy in ("free", "weekly")):
             self.granting.policy.set_regulated(self.regulation.regulated, now_ns=now_ns)
             self.granting.plan(now_ns)
 
@@ -338,30 +382,7 @@ class Coordinator:
         self._send(Heartbeat(self.override, *versions), HEARTBEAT_MAC)
 
     def _status(self, now_ns: int) -> None:
-        settings, tallies, network = self.settings, self.granting.tallies, self.granting.network
-        self.courier.write(
-            {
-                "status": {
-                    "epoch": self.epoch,
-                    "pid": os.getpid(),
-                    "mac": self.link.address.hex(":"),
-                    "policy": settings.policy,
-                    "slice_ns": settings.slice_ns,
-                    "override": self.override.name.lower(),
-                    "slots": tallies.slots,
-                    "acknowledged": tallies.acks,
-                    "late_slots": tallies.late,
-                    "lost": tallies.lost,
-                    "yields": tallies.yields,
-                    "members": len(self.members.present()),
-                    "coflows": self.coflows.queues,
-                    "thresholds_version": self.distribution.version,
-                    "unplaced": network.unplaced if network else [],
-                    "contended": sorted(map(list, self.regulation.contended_links())),
-                    "refused": {cause.name.lower(): count for cause, count in self.guard.refused.items()},
-                    "time_ns": now_ns,
-                }
-            }
-        )
-        for member in self.members.present():
-            self.courier.write({"member": [member.node, member.record(self.regulation.regulated, now_ns)]})
+        self.courier.write({"status": status_document.status(self, now_ns)})
+        self.courier.write(announcement(self.settings, self.link, self.epoch))
+        for node, record in status_document.members(self, now_ns):
+            self.courier.write({"member": [node, record]})

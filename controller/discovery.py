@@ -43,6 +43,7 @@ class Port:
     name: str
     up: bool
     rate_bps: int = 0
+    mac: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,14 +124,18 @@ def coordinator_of(view: View, attachment: ControlAttachment | None) -> Coordina
 
 
 def tables(
-    view: View, active: frozenset[Link], attachment: ControlAttachment | None = None
+    view: View,
+    active: frozenset[Link],
+    attachment: ControlAttachment | None = None,
+    standbys: Iterable[ControlAttachment] = (),
 ) -> dict[int, Table]:
-    """The table of every switch in the view. `active`: the links of the tree, a subset of `view.links`."""
+    """The table of every switch in the view. `active`: the links of the tree, a subset of `view.links`. `standbys`: where other
+    controllers' coordinators are; whoever of them leads, its frames pass."""
     routes = Routes(active)
-    coordinator = coordinator_of(view, attachment)
+    attached = (coordinator_of(view, each) for each in (attachment, *standbys))
+    coordinators = {each.mac: each for each in attached if each is not None}
     places = {mac: host.at for mac, host in view.hosts.items()}
-    if coordinator is not None:
-        places[coordinator.mac] = coordinator.at
+    places.update((mac, coordinator.at) for mac, coordinator in coordinators.items())
     edges: dict[int, set[int]] = {dpid: set() for dpid in view.switches}
     for ref in view.edges:
         edges[ref.dpid].add(ref.number)
@@ -141,7 +145,9 @@ def tables(
         table = result[dpid] = Table()
         trunks = {number for number in routes.trunks.get(dpid, ()) if view.is_up(PortRef(dpid, number))}
         table.groups[FLOOD_GROUP] = frozenset(edges[dpid] | trunks)
-        _classify(table, dpid, edges[dpid], trunks, coordinator, routes)
+        _classify(table, edges[dpid], trunks)
+        for coordinator in coordinators.values():
+            _admit(table, dpid, edges[dpid], trunks, coordinator, routes)
         _learn(table)
         table.add(Flow(DELIVER, 0, Match(), group=FLOOD_GROUP))
     for host in view.hosts.values():
@@ -154,14 +160,7 @@ def tables(
     return result
 
 
-def _classify(
-    table: Table,
-    dpid: int,
-    edges: set[int],
-    trunks: set[int],
-    coordinator: Coordinator | None,
-    routes: Routes,
-) -> None:
+def _classify(table: Table, edges: set[int], trunks: set[int]) -> None:
     table.add(
         LLDP_FLOW,
         Flow(CLASSIFY, 64000, Match(eth_dst=LINK_LOCAL)),
@@ -172,9 +171,12 @@ def _classify(
         table.add(Flow(CLASSIFY, 10, Match(in_port=port), goto=LEARN))
     for port in trunks:
         table.add(Flow(CLASSIFY, 10, Match(in_port=port), goto=DELIVER))
-    if coordinator is None:
-        return
 
+
+def _admit(
+    table: Table, dpid: int, edges: set[int], trunks: set[int], coordinator: Coordinator, routes: Routes
+) -> None:
+    """A coordinator's control frames, by its own port or the tree's towards it alone, and those that hosts send to it."""
     mac = coordinator.mac
     table.add(Flow(CLASSIFY, 200, Match(eth_src=mac), cause=Cause.FORGED_COORDINATOR))
     if coordinator.at.dpid == dpid:

@@ -59,10 +59,10 @@ class Fabrics:
         return cls(files.load(settings.fabric_file))
 
     def learn(self, view: View) -> Learned:
-        """The active links, and {"fabric": Fabric.to_dict(), "blocked": [[a, b]], "hosts": [...]}.
+        """The active links, and {"fabric": Fabric.to_dict(), "blocked": [[a, b]], "hosts": [...], "ports": {...}}.
 
         Of several links between two switches one takes part, that of the highest rate, then the lowest ports.
-        Each of "hosts" is {name, switch, port, macs, addresses}.
+        Each of "hosts" is {name, switch, port, macs, addresses}; "ports" has of each switch [number, name, MAC address].
         """
         best = self._best(view)
         builder = topology.FabricBuilder()
@@ -84,7 +84,11 @@ class Fabrics:
         hosts = [
             self._add_host(builder, taken, view, at, found) for at, found in _by_port(view.hosts.values())
         ]
-        document = {"fabric": builder.build().to_dict(), "blocked": sorted(blocked), "hosts": hosts}
+        described = {
+            switch.name: [[port.number, port.name, port.mac] for _, port in sorted(switch.ports.items())]
+            for switch in view.switches.values()
+        }
+        document = {"fabric": builder.build().to_dict(), "blocked": sorted(blocked), "hosts": hosts, "ports": described}
         return Learned(active, document)
 
     def ports_document(

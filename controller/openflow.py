@@ -17,6 +17,7 @@ from controller.flowtable import Cause, Change, Flow, FlowKey, Match, Ports
 from controller.forwarding import ETH_ARP, ETH_CONTROL, ETH_LLDP
 from controller.framework import Framework
 from controller.metering import Counters
+from controller.roles import Claim, Role
 
 MAGIC = 0xBA70
 COUNTED = 0x8000  # the bit of a cookie that every Cause which is polled has
@@ -161,6 +162,26 @@ def barrier(datapath: Datapath) -> Message:
     return datapath.ofproto_parser.OFPBarrierRequest(datapath)
 
 
+def claim_role(datapath: Datapath, claim: Claim) -> Message:
+    """Claims a role under a generation; answered by a role reply, or an error if the generation is old."""
+    ofproto = datapath.ofproto
+    role = {Role.MASTER: ofproto.OFPCR_ROLE_MASTER, Role.SLAVE: ofproto.OFPCR_ROLE_SLAVE, Role.EQUAL: ofproto.OFPCR_ROLE_EQUAL}
+    return datapath.ofproto_parser.OFPRoleRequest(datapath, role[claim.role], claim.generation)
+
+
+def confirmed_role(message: Message) -> Claim:
+    """A role reply."""
+    ofproto = message.datapath.ofproto
+    role = {ofproto.OFPCR_ROLE_MASTER: Role.MASTER, ofproto.OFPCR_ROLE_SLAVE: Role.SLAVE}.get(message.role, Role.EQUAL)
+    return Claim(role, message.generation_id)
+
+
+def is_stale(message: Message) -> bool:
+    """Whether an error says that another controller has claimed a role under a newer generation."""
+    ofproto = message.datapath.ofproto
+    return bool((message.type, message.code) == (ofproto.OFPET_ROLE_REQUEST_FAILED, ofproto.OFPRRFC_STALE))
+
+
 def polls(datapath: Datapath) -> list[Message]:
     """Asks for the counters of all ports, those of the rules that refuse, and how many flows there are."""
     ofproto, parser = datapath.ofproto, datapath.ofproto_parser
@@ -188,7 +209,7 @@ def port(datapath: Datapath, described: Description) -> Port:
     ofproto = datapath.ofproto
     down = described.state & ofproto.OFPPS_LINK_DOWN or described.config & ofproto.OFPPC_PORT_DOWN
     name = described.name.decode("utf-8", "replace")
-    return Port(described.port_no, name, not down, described.curr_speed * 1000)
+    return Port(described.port_no, name, not down, described.curr_speed * 1000, described.hw_addr)
 
 
 def counters(message: Message) -> Iterator[Counters]:
@@ -220,10 +241,12 @@ def refusals(message: Message) -> dict[Cause, int]:
 
 
 def error(message: Message) -> str | None:
-    """An error of a switch in words; None for the refusal to add a group that is there (see `_group`)."""
+    """An error of a switch in words; None for the refusal to add a group that is there (see `_group`), and for what a slave may
+    not do: the framework's discovery goes on sending LLDP there."""
     ofproto = message.datapath.ofproto
     exists = (ofproto.OFPET_GROUP_MOD_FAILED, ofproto.OFPGMFC_GROUP_EXISTS)
-    if (message.type, message.code) == exists:
+    slave = (ofproto.OFPET_BAD_REQUEST, ofproto.OFPBRC_IS_SLAVE)
+    if (message.type, message.code) in (exists, slave):
         return None
     code = ofproto.ofp_error_code_to_str(message.type, message.code)
     return f"{ofproto.ofp_error_type_to_str(message.type)}, {code}"

@@ -13,7 +13,9 @@ from pathlib import Path
 
 from controller import runstate
 from controller.config import Config
+from controller.openflow_tls import CertificateError, context
 from controller.processes import Identity, identify, in_netns, netns_path
+from controller.snmp_credentials import CredentialsError, load
 from protocol.auth import Key
 from protocol.key import KeyFileError
 
@@ -60,6 +62,21 @@ def check_listen(config: Config, wanted: bool) -> None:
     _, port = config.openflow.listen
     if wanted and listening(port):
         raise CannotStart(f"openflow.listen: port {port} is in use; stop the other controller, or set another port")
+
+
+def check_secrets(config: Config) -> None:
+    """Raises CannotStart: a certificate, or the credentials of a switch that is asked by SNMP, can't be used."""
+    if config.openflow.tls is not None:
+        try:
+            context(config.openflow.tls.files(Path()))
+        except CertificateError as error:
+            raise CannotStart(str(error)) from None
+    for source in config.sources:
+        if source.credentials:
+            try:
+                load(Path(source.credentials))
+            except CredentialsError as error:
+                raise CannotStart(f"fabric: switch {source.switch}: {error}") from None
 
 
 def listening(port: int) -> bool:

@@ -6,6 +6,7 @@ A pid is given to another process once its own has ended, so a recorded pid alon
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import select
 import shutil
@@ -13,6 +14,8 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+CLONE_NEWNET = 0x40000000  # linux/sched.h
 
 
 class Identity(NamedTuple):
@@ -63,6 +66,14 @@ def netns_path(netns: str) -> str:
 def in_netns(netns: str | None) -> list[str]:
     """What to put before a command so that it runs in this network namespace."""
     return [] if netns is None else ["nsenter", f"--net={netns_path(netns)}", "--"]
+
+
+def enter_netns(netns: str) -> None:
+    """Puts the calling thread, and what it starts from now on, into a network namespace (setns(2)). Raises OSError."""
+    with Path(netns_path(netns)).open("rb") as namespace:
+        if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), CLONE_NEWNET):
+            error = ctypes.get_errno()
+            raise OSError(error, f"{os.strerror(error)}: {netns_path(netns)}")
 
 
 def with_owner(command: Sequence[str]) -> list[str]:

@@ -22,6 +22,7 @@ def serve(
     *,
     framework: str | None = None,
     owner: int = 0,
+    standby: bool = False,
     log_to_file: bool = False,
     say: Callable[[str], None],
 ) -> int:
@@ -30,7 +31,7 @@ def serve(
     `say` is told, once, "ready NAME=VALUE<tab>..." (what the OpenFlow application reads) or "error TEXT".
     """
     try:
-        supervisor = Supervisor(path, framework=framework, owner=owner)
+        supervisor = Supervisor(path, framework=framework, owner=owner, standby=standby)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: supervisor.stop())
         signal.signal(signal.SIGHUP, lambda *_: supervisor.reload_soon())
@@ -52,6 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--config", type=Path)
     parser.add_argument("--framework", choices=("ryu", "os-ken"))
     parser.add_argument("--siblings-of", type=int, default=0)
+    parser.add_argument("--standby", action="store_true")
     parser.add_argument("--ready-fd", type=int, required=True)
     options = parser.parse_args(arguments)
     ready = os.fdopen(options.ready_fd, "w")
@@ -65,6 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
         options.config,
         framework=options.framework,
         owner=options.siblings_of,
+        standby=options.standby,
         log_to_file=not options.siblings_of,
         say=say,
     )

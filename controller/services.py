@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from controller.processes import Identity, identify, in_netns, with_owner
+from controller.processes import Identity, identify, with_owner
 
 log = logging.getLogger("baton.supervisor")
 
@@ -46,15 +46,13 @@ class Backoff:
 
 @dataclass(slots=True)
 class Service:
-    """One child process that shall run: its command, environment, network namespace and log; and how it
+    """One child process that shall run: its command, environment and log; and how it
     fares."""
 
     name: str
     command: Sequence[str]
     environment: Mapping[str, str]
     log_file: Path
-    netns: str | None = None
-    """A name under /run/netns or a path like /proc/PID/ns/net; None for ours."""
     restarts: int = 0
     last_exit: str = ""
     start_at_ns: int | None = 0
@@ -74,7 +72,7 @@ class Service:
                 self.log_file.replace(self.log_file.with_suffix(".log.1"))
         with self.log_file.open("ab") as output:
             self.process = subprocess.Popen(
-                with_owner([*in_netns(self.netns), *self.command]),
+                with_owner(self.command),
                 env={**os.environ, **self.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=output,

@@ -14,8 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from controller.weekly_settings import WeeklySettings
+
 MILLISECOND = 1_000_000
 MICROSECOND = 1_000
+NO_WEEKS = WeeklySettings()
 
 
 class Weight(NamedTuple):
@@ -37,6 +40,12 @@ class CoordinatorSettings:
     key_file: Path
     store: str
     """The URL of the store."""
+    name: str = ""
+    """Of this controller, among those that share the store."""
+    standby: bool = False
+    """Whether it leaves the first lease to another."""
+    lease_ns: int = 200 * MILLISECOND
+    """How long a leader leads without being heard of by the store."""
     policy: str = "timeslice"
     slice_ns: int = 2 * MILLISECOND
     lead_ns: int = 1_500 * MICROSECOND
@@ -57,12 +66,22 @@ class CoordinatorSettings:
     quiet_ns: int = 2_000 * MILLISECOND
     mice_bytes: int = 100_000
     mice_rate_bps: int = 1_000_000
+    weekly: WeeklySettings = NO_WEEKS
+    """For the policy of that name."""
     priorities: bool = False
     """Whether thresholds are computed from the agents' size reports, and distributed."""
     bands: int = 7
     size_period_ns: int = 10_000 * MILLISECOND
     termination: int = 3
     """The scheme for flows that will miss their deadline; 3 lets them go on."""
+    pfc_accept_from: tuple[str, ...] = ()
+    """MAC addresses of link partners whose pauses agents obey; none for any."""
+    pfc_detection_ns: tuple[int, ...] = (200 * MILLISECOND,) * 8
+    """Of each class: paused so long is a storm."""
+    pfc_restoration_ns: tuple[int, ...] = (200 * MILLISECOND,) * 8
+    pfc_action: str = "drop"
+    pfc_classes: tuple[tuple[str, int], ...] = ()
+    """Hosts whose traffic is not of class 0."""
 
     def to_json(self) -> str:
         """The text that `from_json` reads."""
@@ -78,6 +97,10 @@ class CoordinatorSettings:
         fields = _fields_of(cls, text)
         fields["key_file"] = Path(fields["key_file"])
         fields["weights"] = _weights(fields.get("weights", ()))
+        fields["weekly"] = WeeklySettings.from_dict(fields.get("weekly", {}))
+        for name in fields.keys() & {"pfc_accept_from", "pfc_detection_ns", "pfc_restoration_ns"}:
+            fields[name] = tuple(fields[name])
+        fields["pfc_classes"] = tuple((host, priority) for host, priority in fields.get("pfc_classes", ()))
         return cls(**fields)
 
     def changeable(self) -> dict[str, Any]:
@@ -128,11 +151,26 @@ CHANGEABLE = (
 
 
 class TreeSource(NamedTuple):
-    """Where the active spanning tree is read: kind "openflow", "ovsdb" or "bridge", and the address it is
+    """Where the active spanning tree is read: kind "openflow", "ovsdb", "bridge" or "snmp", and the address it is
     asked at."""
 
     kind: str
     where: str
+    switch: str = ""
+    """The fabric's name of the one switch that is asked there; empty: switches name themselves."""
+    credentials: str = ""
+    """The file that says who asks; what is in it is known to nobody but who reads it to ask."""
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.where}" if self.where else self.kind
+
+
+class TlsFiles(NamedTuple):
+    """Names of PEM files: our certificate, its private key, and the authority that the switches' are of."""
+
+    cert: str
+    key: str
+    ca: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +185,8 @@ class OpenFlowSettings:
     fabric_file: Path | None = None
     """A fabric known beforehand; None to learn it."""
     sources: tuple[TreeSource, ...] = (TreeSource("openflow", ""),)
+    tls: TlsFiles | None = None
+    """None: switches call in the clear."""
 
     def to_json(self) -> str:
         """The text that `from_json` reads."""
@@ -159,6 +199,8 @@ class OpenFlowSettings:
         if fields.get("fabric_file") is not None:
             fields["fabric_file"] = Path(fields["fabric_file"])
         fields["sources"] = tuple(TreeSource(*source) for source in fields.get("sources", ()))
+        if fields.get("tls") is not None:
+            fields["tls"] = TlsFiles(*fields["tls"])
         return cls(**fields)
 
 

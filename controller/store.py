@@ -16,14 +16,16 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
-import redis
-from redis.backoff import NoBackoff
-from redis.exceptions import AuthenticationError, ConnectionError, ReadOnlyError, RedisError, TimeoutError
-from redis.retry import Retry
+from redis.exceptions import AuthenticationError, ConnectionError, ReadOnlyError, RedisError
 
-from controller.store_layout import EXPIRY_S, NEXT_EPOCH, PREFIX, SCHEMA, SETS, put
+from controller.store_client import connect, explained, has_moved
+from controller.store_commands import StoreCommands
+from controller.store_feeds import AUDIT, AUDIT_KEPT, StoreFeeds
+from controller.store_feeds import Snapshot as Snapshot  # for who reads the store
+from controller.store_layout import EXPIRY_S, PREFIX, SCHEMA, SETS, put
+from controller.store_rotation import StoreRotation
+from controller.store_url import redacted
 
 EVENTS_KEPT = 1_000
 SEVERITIES = ("debug", "info", "warning", "error")
@@ -38,7 +40,7 @@ class StoreUnavailable(Exception):
     """Redis can't be used just now. The text names the store, what happened and the remedy."""
 
 
-class Store:
+class Store(StoreFeeds, StoreCommands, StoreRotation):
     """One process's access to the store at a URL (unix://PATH, redis://HOST:PORT/DB, rediss://). Safe to
     share by threads.
 
@@ -55,15 +57,7 @@ class Store:
         try:
             # Any: redis-py types one class for its blocking and its asyncio client, so every answer is also
             # an awaitable.
-            self._redis: Any = redis.Redis.from_url(
-                url,
-                decode_responses=True,
-                retry=Retry(NoBackoff(), 0),
-                socket_timeout=ANSWER_S,
-                socket_connect_timeout=ANSWER_S,
-                health_check_interval=5,
-                redis_connect_func=self._connected,
-            )
+            self._redis: Any = connect(url, timeout_s=ANSWER_S, connected=self._connected)
         except ValueError as error:
             raise StoreUnavailable(f"store {redacted(url)}: {error}; write unix:///PATH or redis://HOST:PORT/DB") from None
         self._published: dict[tuple[str, str], tuple[dict[str, Any], float]] = {}
@@ -179,10 +173,18 @@ class Store:
         value: str | None = self._call(lambda client: client.get(PREFIX + "override"))
         return value
 
-    def next_epoch(self) -> int:
-        """A leader epoch greater than every one before: max(stored + 1, seconds since 1970). It grows even
-        if the store was lost, as long as leaders change less than once a second on average."""
-        return int(self._call(lambda client: client.eval(NEXT_EPOCH, 1, PREFIX + "epoch", int(time.time()))))
+    def leader(self) -> dict[str, Any] | None:
+        """Who holds the leader's lease: {"name", "epoch"}; None when nobody does."""
+        name, epoch = self._call(lambda client: client.hmget(PREFIX + "leader", "name", "epoch"))
+        return None if name is None else {"name": name, "epoch": int(epoch)}
+
+    def publish_controller(self, name: str, controller: dict[str, Any]) -> None:
+        """Publishes one controller that leads or stands by; void after 5 s."""
+        self._publish("controller", name, controller)
+
+    def controllers(self) -> dict[str, dict[str, Any]]:
+        """The controllers that lead or stand by, by name."""
+        return self._items("controller")
 
     def publish_event(self, kind: str, severity: str, text: str, **fields: Any) -> None:  # noqa: ANN401 -- any JSON
         """Adds to the last 1,000 events. Severity is one of SEVERITIES, else ValueError; fields are JSON
@@ -193,6 +195,8 @@ class Store:
 
         def write(pipe: Any) -> None:  # noqa: ANN401 -- see __init__
             pipe.xadd(PREFIX + "events", entry, maxlen=EVENTS_KEPT, approximate=False)
+            if "by" in fields:
+                pipe.xadd(PREFIX + AUDIT, entry, maxlen=AUDIT_KEPT)
             pipe.publish(PREFIX + "changed:events", "events")
 
         self._write(write)
@@ -224,6 +228,8 @@ class Store:
             while True:
                 message = pubsub.get_message(timeout=1.0)
                 if message is None:
+                    if has_moved(self._redis, pubsub.connection):
+                        raise ConnectionError("another server is the master now")
                     continue
                 if message["type"] == "subscribe":
                     standing += 1
@@ -258,6 +264,17 @@ class Store:
 
         self._call(look)
 
+    def keep(self, name: str, value: dict[str, Any]) -> None:
+        """Counts a document (or {"override": word}) that another published as published by this Store: `republish` puts it
+        back, too."""
+        with self._lock:
+            self._published[(name, "")] = value, time.monotonic()
+
+    def disown(self, *names: str) -> None:
+        """Forgets what this Store published under these names: should it be lost, others put it back, or nobody."""
+        with self._lock:
+            self._published = {key: value for key, value in self._published.items() if key[0] not in names}
+
     def close(self) -> None:
         """Drops the connections."""
         self._redis.close()
@@ -281,13 +298,16 @@ class Store:
         self._write(remove)
 
     def _numbered(self, name: str) -> dict[int, dict[str, Any]]:
-        def read(client: Any) -> dict[int, dict[str, Any]]:  # noqa: ANN401 -- see __init__
-            numbers = sorted(map(int, client.zrange(PREFIX + SETS[name], 0, -1)))
+        return dict(sorted((int(item), value) for item, value in self._items(name).items()))
+
+    def _items(self, name: str) -> dict[str, dict[str, Any]]:
+        def read(client: Any) -> dict[str, dict[str, Any]]:  # noqa: ANN401 -- see __init__
+            items = sorted(client.zrange(PREFIX + SETS[name], 0, -1))
             with client.pipeline(transaction=False) as pipe:
-                for number in numbers:
-                    pipe.hget(f"{PREFIX}{name}:{number}", "json")
+                for item in items:
+                    pipe.hget(f"{PREFIX}{name}:{item}", "json")
                 texts = pipe.execute()
-            return {number: json.loads(text) for number, text in zip(numbers, texts, strict=True) if text is not None}
+            return {item: json.loads(text) for item, text in zip(items, texts, strict=True) if text is not None}
 
         return self._call(read)
 
@@ -369,20 +389,4 @@ class Store:
         self._schema_checked = True
 
     def _unavailable(self, error: RedisError) -> StoreUnavailable:
-        if isinstance(error, AuthenticationError):
-            why, remedy = "refused the password", "put it into the store's URL"
-        elif isinstance(error, TimeoutError):
-            why, remedy = f"did not answer in {ANSWER_S:g} s", "see whether its machine is overloaded or gone"
-        elif isinstance(error, ReadOnlyError):
-            why, remedy = "is read-only", "name the master in the store's URL"
-        elif isinstance(error, ConnectionError):
-            why, remedy = f"can't be reached ({error})", "see that it runs, and the store's URL"
-        else:
-            why, remedy = f"refused a command ({error})", "see its log"
-        return StoreUnavailable(f"store {redacted(self.url)} {why}: {remedy}")
-
-
-def redacted(url: str) -> str:
-    """The URL without its password, for messages."""
-    password = urlsplit(url).password
-    return url.replace(f":{password}@", ":***@") if password else url
+        return StoreUnavailable(explained(self.url, error, ANSWER_S))

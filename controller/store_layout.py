@@ -4,7 +4,8 @@ Schema 1. Every key begins with `baton:`. A *document* is a hash {json, version,
 of its publications since it appeared, and the wall-clock time (ns) of the last one.
 
 * baton:schema: hash {version: "1", incarnation}; never expires. The incarnation ends when the data is lost.
-* baton:fabric: document by the application; never expires: {"fabric": Fabric.to_dict(), "blocked": [[a, b]]}.
+* baton:fabric: document by the application; never expires: {"fabric": Fabric.to_dict(), "blocked": [[a, b]], ...}; see
+  controller/learned.py.
 * baton:ports: document by the application; 30 s: load and counters of switch ports.
 * baton:status: document by the coordinator; 5 s: epoch, policy, counts of slots and refusals.
 * baton:member:NODE: document by the coordinator; 10 s: one host with an agent.
@@ -15,9 +16,21 @@ of its publications since it appeared, and the wall-clock time (ns) of the last 
 * baton:thresholds: document by the coordinator, each period; never expires: {"version", "bands", "period_ns", "thresholds":
   {"beta", "alpha"} in bytes or null, "sizes": {type: [[bytes from, flows, bytes]]}, "flows", "loads", "gain", ...}: see
   controller/tuning.py.
+* baton:pfc_command:NUMBER: document by `baton pfc`; 10 s: {"host", "classes": bit n for class n, "duration_ns": 0 resumes}.
+* baton:pfc_commands: sorted set: numbers of these commands, scored by when (s) they were given.
+* baton:slots: stream by the coordinator, in batches of 25 ms, the last 800; void after 60 s: {json: {"now_us", "rows"}}: see
+  controller/telemetry.py.
+* baton:telemetry: document by the coordinator, twice a second; 5 s: histograms of directive latency and waiting time, bytes
+  sent with and without permission.
+* baton:audit: stream: the last 10,000 events that say who changed something (field `by`); never expires.
+* baton:rotation: document by the operator; never expires: {"step", "old", "new"}: see controller/key_rotation.py.
+* baton:queues: document by `baton queue`; never expires: {host: {queue: [condition]}}, see controller/host_control.py.
 * baton:policy: document by supervisor or operator; never expires: `CoordinatorSettings.changeable()`.
 * baton:override: string by the operator, "free" or "coordinate"; never expires.
-* baton:epoch: string by the coordinator: the last leader epoch given out; never expires.
+* baton:leader: hash {name, token, epoch} by the leader's elector; the length of its lease: see controller/lease_store.py.
+* baton:epoch: string by whoever takes the lease: the last leader epoch given out; never expires.
+* baton:controller:NAME: document by each controller; 5 s: {"attachment", "mac", "pid", "leads", "epoch"}.
+* baton:controllers: sorted set: names of controllers, scored by when (s) they were last published.
 * baton:events: stream by everybody, the last 1,000: {kind, severity, text, fields (JSON)}.
 
 A change of document or override NAME (of any member: "members"; of any coflow: "coflows") is told on the channel
@@ -33,16 +46,11 @@ from typing import Any
 
 SCHEMA = "1"
 PREFIX = "baton:"
-EXPIRY_S = {"ports": 30, "status": 5, "member": 10, "coflow": 3_600}
-SETS = {"member": "members", "coflow": "coflows"}
+EXPIRY_S = {
+    "ports": 30, "status": 5, "member": 10, "coflow": 3_600, "controller": 5, "slots": 60, "telemetry": 5, "pfc_command": 10
+}  # fmt: skip
+SETS = {"member": "members", "coflow": "coflows", "controller": "controllers", "pfc_command": "pfc_commands"}
 """Documents of which there are many, by number: the sorted set of the numbers, and the channel."""
-
-# Both halves are below 2^53, so Lua's doubles are exact.
-NEXT_EPOCH = """
-local epoch = math.max((tonumber(redis.call('GET', KEYS[1])) or 0) + 1, tonumber(ARGV[1]))
-redis.call('SET', KEYS[1], string.format('%.0f', epoch))
-return epoch
-"""
 
 
 def put(pipe: Any, name: str, item: str, value: dict[str, Any]) -> None:  # noqa: ANN401 -- see controller.store.Store.__init__

@@ -20,9 +20,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from controller import preflight, redis_server, runstate
-from controller.config import Config, ConfigError, load
+from controller import preflight, redis_server, runstate, web_service
+from controller.config import Config, ConfigError
 from controller.config_changes import differences, reads_tree, uses_openflow
+from controller.config_file import ConfigFile
+from controller.controllers import Controllers, name_of
 from controller.preflight import CannotStart
 from controller.processes import STARTING_PRIORITY, at_priority
 from controller.runstate import RunState
@@ -44,23 +46,27 @@ REDIS, OPENFLOW, TREE, COORDINATOR, QUEUES = "redis", "openflow", "tree", "coord
 class Supervisor:
     """The controller side of one run directory: `start` brings it up, `run` keeps it up, `close` ends it."""
 
-    def __init__(self, path: Path | None, *, framework: str | None = None, owner: int = 0) -> None:
-        """Reads the configuration (None: all defaults). Raises ConfigError.
+    def __init__(
+        self, path: Path | None, *, framework: str | None = None, owner: int = 0, standby: bool = False
+    ) -> None:
+        """Reads the configuration (None: all defaults). Raises ConfigError, CannotStart.
 
         `framework` is taken instead of the file's. `owner` is the OpenFlow application when it was started
-        by hand: none is started then, and everything ends with it.
+        by hand: none is started then, and everything ends with it. `standby`: the first lease is left to another controller.
         """
         self.path = path
-        self._framework = framework
-        self.config = config = self._load()
+        self._file = ConfigFile(path, framework)
+        self.config = config = self._file.load()
+        if standby and (config.store is None or config.coordinator is None):
+            raise CannotStart("store: a standby shares the leader's; set store to its URL, and a coordinator section beside it")
         self.run_dir = config.run_dir
         self.store_url = config.store or redis_server.url(config.run_dir)
         self.store = Store(self.store_url)
+        self.controllers = Controllers(self.store, name_of(config.run_dir), standby=standby)
         self._owner = owner
         self._services = Services()
         self._untold: deque[tuple[str, str, str]] = deque(maxlen=EVENTS_KEPT)
         self._stopping = self._reload_asked = False
-        self._seen = self._stamp()
         self._state: RunState | None = None
         self._woken, self._wake = socket.socketpair()
         self._woken.setblocking(False)
@@ -108,8 +114,7 @@ class Supervisor:
         self._update(environment=environment)
         if config.switch_queues is not None:
             self._run_queue_keeper(environment)
-        if reads_tree(config):
-            self._run_tree_watch(environment)
+        self._follow_leader()
         if self._runs_openflow(config):
             self._run_openflow(environment)
             address, port = config.openflow.listen
@@ -119,6 +124,7 @@ class Supervisor:
             self._wait(self._coordinator_reports, "the coordinator does not report to the store")
         else:
             log.warning("no coordinator section in the configuration: forwarding only, nobody is coordinated")
+        self._run_web()
         self._update(ready=True)
         self._tell("up", "info", "the controller side is up")
 
@@ -132,7 +138,8 @@ class Supervisor:
             for service in ended:
                 self._tell("restart", "error", f"{service.name} {service.last_exit}; it is started again")
             self._tell_store()
-            if self._reload_asked or self._stamp() != self._seen:
+            self._follow_leader()
+            if self._reload_asked or self._file.changed():
                 self._reload()
             if self._owner and os.getppid() != self._owner:
                 log.info("the process that started this one has ended")
@@ -168,9 +175,9 @@ class Supervisor:
 
     # -- children ------------------------------------------------------------------------------------------
 
-    def _run(self, name: str, command: list[str], environment: dict[str, str], netns: str | None = None) -> None:
+    def _run(self, name: str, command: list[str], environment: dict[str, str]) -> None:
         environment = {"PYTHONPATH": str(REPOSITORY), "PYTHONUNBUFFERED": "1", **environment}
-        self._services.run(Service(name, command, environment, self.run_dir / f"{name}.log", netns))
+        self._services.run(Service(name, command, environment, self.run_dir / f"{name}.log"))
         self._save()
 
     def _run_openflow(self, environment: dict[str, str]) -> None:
@@ -183,6 +190,10 @@ class Supervisor:
         command = [sys.executable, "-m", "controller.tree_watch", "--config", str(self._openflow_file)]
         self._run(TREE, command, environment)
 
+    def _run_web(self) -> None:
+        if not self._owner:
+            web_service.restart(self.config, self.store_url, self._services, self._run, self._tell)
+
     def _run_queue_keeper(self, environment: dict[str, str]) -> None:
         command = [sys.executable, "-m", "controller.queue_keeper", "--config", str(self.run_dir / runstate.QUEUES_FILE)]
         self._run(QUEUES, command, environment)
@@ -192,7 +203,8 @@ class Supervisor:
         # From its first instruction: a dead coordinator's flood leaves no processor to others.
         command = [*at_priority(STARTING_PRIORITY if self.config.coordinator.realtime_priority else None), sys.executable]
         command += ["-m", "controller.coordinate", "--config", str(self._coordinator_file)]
-        self._run(COORDINATOR, command, {}, netns)
+        command += ["--netns", netns] if netns is not None else []
+        self._run(COORDINATOR, command, {})
 
     def _wait(self, condition: Callable[[], bool], otherwise: str) -> None:
         try:
@@ -216,10 +228,16 @@ class Supervisor:
 
     def _coordinator_reports(self) -> bool:
         process = self._services[COORDINATOR].process
-        with contextlib.suppress(StoreUnavailable):
-            status = self.store.status()
-            return process is not None and status is not None and status.get("pid") == process.pid
-        return False
+        return process is not None and self.controllers.ready(process.pid)
+
+    def _follow_leader(self) -> None:
+        """The tree that others make is watched beside the leader only."""
+        wanted = reads_tree(self.config) and not self.controllers.other_leads()
+        if wanted and TREE not in self._services:
+            self._run_tree_watch(self._state.environment if self._state else {})
+        elif not wanted and TREE in self._services:
+            self._services.stop(TREE)
+            self._save()
 
     # -- what the children are told ------------------------------------------------------------------------
 
@@ -235,7 +253,10 @@ class Supervisor:
         fabric = self.run_dir / runstate.FABRIC_FILE if isinstance(config.fabric, dict) else None
         if isinstance(config.fabric, str):
             fabric = Path(config.fabric)
-        return config.coordinator_settings(self.store_url), config.openflow_settings(fabric)
+        coordinator = config.coordinator_settings(self.store_url)
+        if coordinator is not None:
+            coordinator = replace(coordinator, name=self.controllers.name, standby=self.controllers.standby)
+        return coordinator, config.openflow_settings(fabric)
 
     def _write_settings(self) -> None:
         """Writes the settings' files and tells the store the policy."""
@@ -248,7 +269,9 @@ class Supervisor:
         if coordinator is not None:
             runstate.write_whole(self._coordinator_file, coordinator.to_json())
             with contextlib.suppress(StoreUnavailable):
-                self.store.set_policy(coordinator.changeable())
+                if not self.controllers.other_leads():
+                    self.store.set_policy(coordinator.changeable())
+                    self.store.disown("policy")  # the courier keeps the newest, should the store lose it
 
     @property
     def environment(self) -> dict[str, str]:
@@ -262,35 +285,21 @@ class Supervisor:
             "BATON_REDIS": self.store_url,
         }
         if self.config.coordinator is not None:
+            environment["BATON_CONTROLLER"] = self.controllers.name
+            environment["BATON_STANDBY"] = "1" if self.controllers.standby else ""
             environment["BATON_CONTROL_PORT"] = self.config.coordinator.attachment
             environment["BATON_CONTROL_MAC"] = control_mac
         return environment
 
     # -- reloading -----------------------------------------------------------------------------------------
 
-    def _load(self) -> Config:
-        config = load(self.path) if self.path is not None else Config.model_validate({})
-        if self._framework is not None:
-            openflow = config.openflow.model_copy(update={"framework": self._framework})
-            config = config.model_copy(update={"openflow": openflow})
-        return config
-
-    def _stamp(self) -> tuple[int, ...]:
-        """Changes when the configuration file does."""
-        try:
-            stat = self.path.stat() if self.path else None
-        except OSError:
-            return (0,)
-        return (stat.st_mtime_ns, stat.st_size, stat.st_ino) if stat else ()
-
     def _reload(self) -> None:
         """Takes the file as it is now into use, or keeps what is in use and says why."""
         self._reload_asked = False
-        self._seen = self._stamp()
         if self.path is None:
             return
         try:
-            config = self._load()
+            config = self._file.load()
             if (config.run_dir, config.store) != (self.config.run_dir, self.config.store):
                 raise CannotStart("run_dir and store can't change while this runs: `baton down`, then `baton up`")
             self._check_sources(config)
@@ -318,7 +327,7 @@ class Supervisor:
             restarted.append(OPENFLOW)
         if not reads_tree(config):
             self._services.stop(TREE)
-        elif config.sources != before.sources or fabric_changed:
+        elif TREE in self._services and (config.sources != before.sources or fabric_changed):
             self._run_tree_watch(environment)
             restarted.append(TREE)
         if config.switch_queues is None:
@@ -331,6 +340,8 @@ class Supervisor:
             if config.coordinator is not None:
                 self._run_coordinator(config.coordinator.netns)
                 restarted.append(COORDINATOR)
+        if config.web != before.web:
+            self._run_web()
         self._save()
         names = f"; restarted {' and '.join(restarted)}" if restarted else ""
         changed = ", ".join(differences(before, config)) or "nothing"
@@ -343,6 +354,7 @@ class Supervisor:
         """Raises CannotStart: the sources of the tree don't go with the rest."""
         if reads_tree(config) and config.fabric is None:
             raise CannotStart("fabric: is missing; sources other than openflow need its links and their ports")
+        preflight.check_secrets(config)
         if self._owner and not uses_openflow(config):
             raise CannotStart("sources: openflow is missing; add it, or use `baton up` instead of ryu-manager")
 

@@ -32,9 +32,10 @@ class Tallies:
         if self._starts.pop(slot, None) is not None:
             self.slots -= 1
 
-    def forget_before(self, then_ns: int) -> None:
-        """Slots begun before `then_ns` and not acknowledged are lost."""
+    def forget_before(self, then_ns: int) -> list[int]:
+        """Slots begun before `then_ns` and not acknowledged are lost; says which."""
         late = [slot for slot, start_ns in self._starts.items() if start_ns < then_ns]
         for slot in late:
             del self._starts[slot]
         self.lost += len(late)
+        return late

@@ -1,4 +1,4 @@
-"""The active spanning tree of switches that Baton does not control. An edge: runs `ovs-vsctl` and `bridge`.
+"""The active spanning tree of switches that Baton does not control. An edge: runs `ovs-vsctl` and `bridge`, asks by SNMP.
 
     states = read(TreeSource("ovsdb", "unix:/run/openvswitch/db.sock"), TreeSource("bridge", "br0"))
     tree = tree_from_port_states(fabric, states)
@@ -7,8 +7,10 @@
 |----------|----------------------------------------------------|--------------------------------------------|
 | `ovsdb`  | an OVSDB server: `unix:PATH`, `tcp:HOST:PORT`, ... | `rstp_status`, `stp_state`, `link_state`   |
 | `bridge` | a bridge, `NAME` or `NAMESPACE/NAME`; `*` for all  | the state that `bridge link` shows         |
+| `snmp`   | a managed switch's agent, `HOST` or `HOST:PORT`    | BRIDGE-MIB, IF-MIB, LLDP-MIB: snmp_tables  |
 
-Switches and ports have the names that the switches themselves give them; a fabric file must use the same.
+Ports have the names that the switches themselves give them; a fabric file must use the same. So have switches, but for a source
+that is written at one switch of the fabric file: what it says is of that switch.
 A port forwards when its spanning tree protocol says so, or has none, and its link is up. `parse_...` and
 `tree_from_port_states` are pure.
 """
@@ -18,9 +20,12 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
 
+from controller.port_states import PortState, TreeSourceError
 from controller.settings import TreeSource
 from topology.fabric import Fabric, Link
 from topology.spanning_tree import Tree
@@ -34,16 +39,39 @@ OVSDB_QUERY = (
 )
 
 
-class TreeSourceError(RuntimeError):
-    """A source of the tree could not be read; one line that names the source and the remedy."""
+def reader(source: TreeSource) -> Callable[[], frozenset[PortState]]:
+    """What reads one source again and again, as `read` does; it may keep what makes the next reading cheap."""
+    return _SnmpReader(source).read if source.kind == "snmp" else partial(read, source)
 
 
-class PortState(NamedTuple):
-    """Whether a switch's port forwards."""
+class _SnmpReader:
+    """One switch by SNMP: its session, and credentials that are read anew until they can be used."""
 
-    switch: str
-    port: str
-    forwarding: bool
+    def __init__(self, source: TreeSource) -> None:
+        from controller.snmp_tree import SnmpSwitch  # pysnmp takes half a second to import; most have no such switch
+
+        self._source = source
+        self._make = SnmpSwitch
+        self._switch: SnmpSwitch | None = None
+
+    def read(self) -> frozenset[PortState]:
+        from controller.snmp_credentials import CredentialsError, load
+
+        _, where, name, credentials = self._source
+        try:
+            if self._switch is None:
+                self._switch = self._make(name, where, load(Path(credentials)))
+            return self._switch.read()
+        except CredentialsError as error:
+            raise TreeSourceError(f"tree source {self._source} can't be read: {error}") from None
+        except TreeSourceError:
+            self.close()  # the file may have been mended
+            raise
+
+    def close(self) -> None:
+        if self._switch is not None:
+            self._switch.close()
+            self._switch = None
 
 
 def read(*sources: TreeSource) -> frozenset[PortState]:
@@ -53,7 +81,8 @@ def read(*sources: TreeSource) -> frozenset[PortState]:
         TreeSourceError: a source could not be read, or answered what can't be understood.
     """
     states: set[PortState] = set()
-    for kind, where in sources:
+    for source in sources:
+        kind, where, switch, _ = source
         try:
             if kind == "ovsdb":
                 options = [f"--db={where}", f"--timeout={TIMEOUT_S}", "--format=json"]
@@ -65,7 +94,13 @@ def read(*sources: TreeSource) -> frozenset[PortState]:
                 chosen = {state for state in found if bridge in ("*", state.switch)}
                 if not chosen and bridge != "*":
                     raise TreeSourceError(f"tree source {kind}:{where} has no ports; name a bridge that has some")
-                states |= chosen
+                states |= {state._replace(switch=switch or state.switch) for state in chosen}
+            elif kind == "snmp":
+                session = _SnmpReader(source)
+                try:
+                    states |= session.read()
+                finally:
+                    session.close()
         except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
             raise TreeSourceError(f"tree source {kind}:{where} can't be read: {_reason(error)}") from error
     return frozenset(states)
@@ -81,7 +116,7 @@ def tree_from_port_states(fabric: Fabric, states: Iterable[PortState]) -> Tree:
         FabricError: what forwards has a loop, as it may seem while a tree converges: keep the last tree
         and read again.
     """
-    forwards = {(switch, port): forwarding for switch, port, forwarding in states}
+    forwards = {(state.switch, state.port): state.forwarding for state in states}
     reporting = {switch for switch, _ in forwards}
 
     def blocked(link: Link) -> bool:

@@ -37,10 +37,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from controller.port_states import PortState, TreeSourceError
 from controller.settings import OpenFlowSettings, TreeSource
 from controller.store import Store, StoreUnavailable
 from controller.store_layout import PREFIX, put
-from controller.tree_sources import PortState, TreeSourceError, read, tree_from_port_states
+from controller.tree_sources import reader, tree_from_port_states
+from controller.wiring import contradictions, with_ports
 from topology import files
 from topology.fabric import Fabric, Link
 from topology.problems import FabricError
@@ -114,6 +116,7 @@ class Tracker:
         self._states: dict[TreeSource, frozenset[PortState]] = {}
         self._unheard = set(self.read_sources)
         self._problems: set[TreeSource | str] = set()
+        self._contradictions: set[str] = set()
         self._loop_since_ns: int | None = None
         self._blocked: list[list[str]] | None = None
 
@@ -127,7 +130,7 @@ class Tracker:
         new = source in self._unheard or self._states.get(source) != states
         self._unheard.discard(source)
         self._states[source] = states
-        self._solved(source, f"tree source {source.kind}:{source.where} can be read again")
+        self._solved(source, f"tree source {source} can be read again")
         return new
 
     def failed(self, source: TreeSource, problem: str) -> bool:
@@ -148,6 +151,7 @@ class Tracker:
         if self._unheard:
             return None
         states = self._port_states()
+        self._learn_wiring(states)
         if not any(state.switch in self._fabric for state in states):
             names = ", ".join(sorted({state.switch for state in states})) or "none"
             self._problem("names", f"fabric: lacks the switches that report ({names}); name them alike")
@@ -164,7 +168,7 @@ class Tracker:
         self._loop_since_ns = None
         self._solved("loop", "what forwards has no loop any more")
         wanted: Document = {"fabric": self._described, "blocked": blocked}
-        wanted["sources"] = [f"{kind}:{where}" for kind, where in self.read_sources]
+        wanted["sources"] = [str(source) for source in self.read_sources]
         if self._openflow is not None:
             wanted["openflow"] = self._openflow.to_dict()
         version = stored.get("version", 0) if stored is not None else 0
@@ -183,10 +187,23 @@ class Tracker:
         said = [state for states in self._states.values() for state in states]
         if self._openflow is not None:
             said += self._openflow.port_states(self._fabric)
-        forwards: dict[tuple[str, str], bool] = {}
-        for switch, port, forwarding in said:
-            forwards[switch, port] = forwarding and forwards.get((switch, port), True)
-        return [PortState(switch, port, forwarding) for (switch, port), forwarding in forwards.items()]
+        joined: dict[tuple[str, str], PortState] = {}
+        for state in said:
+            before = joined.get((state.switch, state.port), state)
+            forwarding, neighbour = state.forwarding and before.forwarding, state.neighbour or before.neighbour
+            joined[state.switch, state.port] = state._replace(forwarding=forwarding, neighbour=neighbour)
+        return list(joined.values())
+
+    def _learn_wiring(self, states: Iterable[PortState]) -> None:
+        """Takes from LLDP the ports that the file lacks, and notes where the two differ."""
+        if (fabric := with_ports(self._fabric, states)) is not self._fabric:
+            self._fabric, self._described = fabric, fabric.to_dict()
+        found = contradictions(self._fabric, states)
+        for text in self._contradictions - set(found):
+            self._solved(text, f"no longer so: {text.partition(';')[0]}")
+        for text in found:
+            self._problem(text, text)
+        self._contradictions = set(found)
 
     def _problem(self, key: TreeSource | str, text: str) -> None:
         if key not in self._problems:
@@ -259,15 +276,16 @@ class Watcher:
             time.sleep(SETTLE_S)
 
     def _read(self, source: TreeSource) -> None:
+        read = reader(source)
         while True:
             began_s = time.monotonic()
             try:
-                self._notices.put(Heard(source, read(source)))
+                self._notices.put(Heard(source, read()))
             except TreeSourceError as error:
                 self._notices.put(Heard(source, None, str(error)))
             except Exception as error:  # whatever its answer held, it may be better next time
-                log.exception("tree source %s:%s", *source)
-                problem = f"tree source {source.kind}:{source.where}: {error!r}; see tree.log"
+                log.exception("tree source %s", source)
+                problem = f"tree source {source}: {type(error).__name__}; see tree.log"
                 self._notices.put(Heard(source, None, problem))
             time.sleep(max(0.0, began_s + PERIOD_S - time.monotonic()))
 

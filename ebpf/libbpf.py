@@ -190,6 +190,10 @@ class BpfObject:
             raise BpfError(0, f"no program {name}")
         return ctypes.c_void_p(found)
 
+    def program_fd(self, name: str) -> int:
+        """A program's descriptor, for who attaches it by other means; valid until `close`."""
+        return int(self._library.bpf_program__fd(self._program(name)))
+
     def attach_struct_ops(self, name: str) -> None:
         """Registers a table of functions, such as a congestion control, with the kernel until `close`."""
         found = self._library.bpf_object__find_map_by_name(self._object, name.encode())

@@ -48,13 +48,17 @@ class Stack:
         agents: Mapping[str, Any] | None = None,
         priorities: Mapping[str, Any] | None = None,
         framework: str = "ryu",
+        store: str | None = None,
     ) -> None:
-        """`coordinator`, `agents`, `priorities`: more fields of the configuration's sections of these names."""
+        """`store`: the URL of one that is there already.
+
+        `coordinator`, `agents`, `priorities`: more fields of the configuration's sections of these names."""
         self.emulated = emulated
         self._coordinator = dict(coordinator or {})
         self._agents_section = dict(agents or {})
         self._priorities = dict(priorities or {})
         self._framework = framework
+        self._store = store
         self._stack = ExitStack()
         self.directory = Path()
         self.agents: dict[str, subprocess.Popen[Any]] = {}
@@ -67,7 +71,7 @@ class Stack:
             self._write_files()
             stack.callback(self._down)
             self._baton("up", "--config", str(self.directory / "baton.yaml"))
-            self.store = Store(f"unix://{self.directory / 'run' / 'redis.sock'}")
+            self.store = Store(self._store or f"unix://{self.directory / 'run' / 'redis.sock'}")
             stack.callback(self.store.close)
             self.emulated.wait_connected(START_S)
             self.wait(lambda: self.store.status() is not None, "the coordinator to report")
@@ -91,6 +95,7 @@ class Stack:
         (self.directory / "fabric.yaml").write_text(files.dumps(emulated.fabric))
         config = {
             "run_dir": str(self.directory / "run"),
+            "store": self._store or "none",
             "fabric": "fabric.yaml",
             "openflow": {"framework": self._framework, "listen": f"{OPENFLOW[0]}:{OPENFLOW[1]}", "poll": "250ms"},
             "coordinator": {
@@ -101,6 +106,7 @@ class Stack:
                 **self._coordinator,
             },
             "agents": self._agents_section,
+            "web": "none",  # what is measured has the machine for itself
             "priorities": self._priorities,
         }
         (self.directory / "baton.yaml").write_text(yaml.safe_dump(config))

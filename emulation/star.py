@@ -35,6 +35,7 @@ def star(
     agent_settings: Mapping[str, Any] | None = None,
     priorities: Mapping[str, Any] | None = None,
     framework: str = "ryu",
+    store: str | None = None,
     rate_bps: int = RATE_BPS,
     buffer_packets: int = BUFFER_PACKETS,
 ) -> Iterator[Star]:
@@ -42,6 +43,7 @@ def star(
 
     Args:
         agents: whether the hosts' agents are started.
+        store: the URL of one that is there already.
         coordinator, agent_settings, priorities: fields of the configuration's sections `coordinator`, `agents`, `priorities`.
 
     Raises:
@@ -51,7 +53,7 @@ def star(
     with (
         EmulatedFabric(fabric, controller=stack.OPENFLOW, buffer_packets=buffer_packets) as emulated,
         Stack(
-            emulated, framework=framework, coordinator=coordinator, agents=agent_settings, priorities=priorities
+            emulated, framework=framework, store=store, coordinator=coordinator, agents=agent_settings, priorities=priorities
         ) as baton,
     ):
         reach(emulated, baton)

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import Counter
 
 from protocol.key import Key, KeyFileError
+from protocol.keyring import KeyRing
 from protocol.messages import COORDINATOR, HEARTBEAT_MAC, Cause, Frame, Refused, decode
 
-__all__ = ["Guard", "Key", "KeyFileError", "ReplayWindow"]
+__all__ = ["Guard", "Key", "KeyFileError", "KeyRing", "ReplayWindow"]
 
 WINDOW = 64
 _ALL_SEEN = (1 << WINDOW) - 1
@@ -51,11 +52,14 @@ class Guard:
     bounded memory: of the least recently begun `senders` only the highest number is kept, and of the oldest
     of these only the highest of all. So whoever is forgotten, nothing once accepted is accepted again in that
     epoch.
+
+    While the fabric changes its key, `ring` holds two: a frame that the first did not make is tried with the other. A member's
+    guard then follows the leader: what it took last tells which key to send with.
     """
 
     def __init__(
         self,
-        key: Key,
+        key: Key | KeyRing,
         *,
         epoch: int = 0,
         leader: bool = False,
@@ -66,9 +70,11 @@ class Guard:
         """`address`: our MAC address, to refuse what is addressed to others; None: the caller does that."""
         self.epoch = epoch
         self.leader = leader
+        self.highest_epoch = epoch
+        """The highest in any authentic frame, accepted or not: above a leader's own, another leads."""
         self.accepted = 0
         self.refused: Counter[Cause] = Counter()
-        self._key = key
+        self.ring = key if isinstance(key, KeyRing) else KeyRing(key)
         self._address = address
         self._senders = senders
         self._remembered = remembered
@@ -78,15 +84,25 @@ class Guard:
 
     def accept(self, frame: bytes) -> Frame | None:
         """The frame's content, or None: refused and counted."""
+        swapped = False
         try:
-            content = decode(frame, self._key)
+            content = decode(frame, self.ring.sending)
         except Refused as refusal:
-            self.refused[refusal.cause] += 1
-            return None
+            other = self.ring.other
+            if other is None or refusal.cause is not Cause.TAG:
+                self.refused[refusal.cause] += 1
+                return None
+            try:
+                content, swapped = decode(frame, other), True
+            except Refused as second:
+                self.refused[second.cause] += 1
+                return None
         cause = self._doubt(content)
         if cause is not None:
             self.refused[cause] += 1
             return None
+        if swapped and not self.leader:
+            self.ring.swap()
         self.accepted += 1
         return content
 
@@ -94,6 +110,7 @@ class Guard:
         destination, source, sender, epoch, sequence, _ = content
         if destination != self._address and self._address is not None and destination != HEARTBEAT_MAC:
             return Cause.NOT_OURS
+        self.highest_epoch = max(self.highest_epoch, epoch)
         if epoch < self.epoch:
             return Cause.OLD_EPOCH
         if self.leader:

@@ -14,6 +14,7 @@ from pathlib import Path
 SECRET_BYTES = 32
 TAG_BYTES = 16
 _PERSON = b"baton v1"
+_FINGERPRINT_PERSON = b"batonfpr"
 _LONGEST_FILE = 4096
 
 
@@ -26,13 +27,16 @@ class Key:
     not kept.
     """
 
-    __slots__ = ("_prepared",)
+    __slots__ = ("_prepared", "fingerprint")
 
     def __init__(self, secret: bytes) -> None:
         """Raises ValueError: the secret is not 32 bytes."""
         if len(secret) != SECRET_BYTES:
             raise ValueError(f"secret: {len(secret)} bytes, must be {SECRET_BYTES}")
         self._prepared = hashlib.blake2s(key=secret, digest_size=TAG_BYTES, person=_PERSON)
+        named = hashlib.blake2s(key=secret, digest_size=8, person=_FINGERPRINT_PERSON).digest()
+        self.fingerprint = int.from_bytes(named)
+        """64 bits that name the key and tell nothing of it."""
 
     def tag(self, data: bytes) -> bytes:
         """The 16-byte tag of `data`."""

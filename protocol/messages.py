@@ -12,7 +12,13 @@ from enum import IntEnum
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
+from protocol import host_control_bodies as host
+from protocol import pfc_bodies
+from protocol.host_control_bodies import ClockReport, Conditions, Week
+from protocol.host_state import HostState, pack_host_state, unpack_host_state
 from protocol.key import Key
+from protocol.key_bodies import KEY_STATE, KeyState, KeyStep, pack_key_step, unpack_key_step
+from protocol.pfc_bodies import PfcPause, PfcReport, PfcSettings
 from protocol.priority_bodies import (
     THRESHOLDS_REQUEST,
     pack_size_report,
@@ -56,11 +62,11 @@ from protocol.vocabulary import (
 from protocol.wire import BODY, BODY_MAX, ETHERTYPE, Cause, Layout, Refused, seal, unseal
 
 __all__ = [
-    "COORDINATOR", "ETHERTYPE", "HEARTBEAT_MAC", "MAX_GRANTS", "NOBODY", "Ack", "Backlog", "Cause",
-    "Coflows", "Directive", "Directory", "DirectoryRequest", "Error", "ErrorCode", "FlowReport", "Frame", "Gates",
-    "Grant", "Heartbeat", "IPAddress", "Kind", "Leave", "Message", "Override", "Ping", "Pong", "Refused",
-    "Register", "Regulate", "Report", "SizeReport", "Thresholds", "ThresholdsRequest", "Welcome", "Yield",
-    "decode", "encode",
+    "COORDINATOR", "ETHERTYPE", "HEARTBEAT_MAC", "MAX_GRANTS", "NOBODY", "Ack", "Backlog", "Cause", "ClockReport",
+    "Coflows", "Conditions", "Directive", "Directory", "DirectoryRequest", "Error", "ErrorCode", "FlowReport",
+    "Frame", "Gates", "Grant", "Heartbeat", "IPAddress", "Kind", "Leave", "Message", "Override", "PfcPause",
+    "PfcReport", "PfcSettings", "Ping", "Pong", "Refused", "Register", "Regulate", "Report", "SizeReport",
+    "Thresholds", "ThresholdsRequest", "Week", "Welcome", "Yield", "decode", "encode",
 ]  # fmt: skip
 
 # -- layouts: the fixed part of each body, in the order of the wire ------------------------------------------
@@ -337,6 +343,15 @@ _CODECS: dict[Kind, tuple[type, tuple[Pack, Unpack]]] = {
     Kind.SIZE_REPORT: (SizeReport, (pack_size_report, unpack_size_report)),
     Kind.THRESHOLDS: (Thresholds, (pack_thresholds, unpack_thresholds)),
     Kind.THRESHOLDS_REQUEST: (ThresholdsRequest, _fixed(THRESHOLDS_REQUEST, ThresholdsRequest)),
+    Kind.CONDITIONS: (Conditions, (host.pack_conditions, host.unpack_conditions)),
+    Kind.WEEK: (Week, (host.pack_week, host.unpack_week)),
+    Kind.CLOCK_REPORT: (ClockReport, (host.pack_clock_report, host.unpack_clock_report)),
+    Kind.PFC_SETTINGS: (PfcSettings, (pfc_bodies.pack_settings, pfc_bodies.unpack_settings)),
+    Kind.PFC_PAUSE: (PfcPause, (pfc_bodies.pack_pause, pfc_bodies.unpack_pause)),
+    Kind.PFC_REPORT: (PfcReport, (pfc_bodies.pack_report, pfc_bodies.unpack_report)),
+    Kind.KEY_STEP: (KeyStep, (pack_key_step, unpack_key_step)),
+    Kind.KEY_STATE: (KeyState, _fixed(KEY_STATE, KeyState)),
+    Kind.HOST_STATE: (HostState, (pack_host_state, unpack_host_state)),
 }
 _PACK: dict[type, tuple[int, Pack]] = {cls: (int(kind), codec[0]) for kind, (cls, codec) in _CODECS.items()}
 _UNPACK: dict[int, Unpack] = {int(kind): codec[1] for kind, (_, codec) in _CODECS.items()}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
+from protocol.host_control_bodies import CONDITION, CONDITIONS, Conditions
 from protocol.messages import (
     BACKLOG,
     BACKLOG_ENTRY,
@@ -26,7 +27,7 @@ from protocol.messages import (
 )
 from protocol.wire import BODY_MAX
 
-Paged = TypeVar("Paged", Directory, Regulate, Backlog, Report, Coflows)
+Paged = TypeVar("Paged", Directory, Regulate, Backlog, Report, Coflows, Conditions)
 
 PARTIAL_SETS = 2
 """How many incomplete sets of pages are kept: the newest, and the one before it, whose last page may still be
@@ -55,6 +56,9 @@ def paginate(message: Paged) -> list[Paged]:
         parts = [replace(message, entries=group) for group in groups]
     elif isinstance(message, Coflows):
         groups = _groups(message.entries, lambda _: COFLOW_ENTRY.size, BODY_MAX - COFLOWS.size)
+        parts = [replace(message, entries=group) for group in groups]
+    elif isinstance(message, Conditions):
+        groups = _groups(message.entries, lambda _: CONDITION.size, BODY_MAX - CONDITIONS.size)
         parts = [replace(message, entries=group) for group in groups]
     else:
         parts = _report_parts(message)

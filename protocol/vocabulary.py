@@ -11,6 +11,11 @@ from enum import IntEnum, IntFlag, unique
 from ipaddress import IPv4Address, IPv6Address
 from typing import NamedTuple
 
+from protocol.host_control_bodies import ClockReport, Conditions, Week
+from protocol.host_state import HostState
+from protocol.key_bodies import KeyState, KeyStep
+from protocol.pfc_bodies import PfcPause, PfcReport, PfcSettings
+
 HEARTBEAT_MAC = bytes.fromhex("034241544f4e")
 """The group address that every agent listens to: locally administered, "BATON" in its last five bytes."""
 NOBODY, COORDINATOR = 0, 1
@@ -42,6 +47,15 @@ class Kind(IntEnum):
     THRESHOLDS = 17
     THRESHOLDS_REQUEST = 18
     COFLOWS = 19
+    CONDITIONS = 20
+    WEEK = 21
+    CLOCK_REPORT = 22
+    PFC_SETTINGS = 23
+    PFC_PAUSE = 24
+    PFC_REPORT = 25
+    KEY_STEP = 32
+    KEY_STATE = 33
+    HOST_STATE = 40
 
 
 class Gates(IntFlag):
@@ -296,7 +310,8 @@ class Coflows:
 Message = (
     Register | Welcome | DirectoryRequest | Directory | Regulate | Backlog | Directive | Yield | Ack | Report
     | Heartbeat | Ping | Pong | Leave | Error | SizeReport | Thresholds | ThresholdsRequest
-    | Coflows
+    | Coflows | Conditions | Week | ClockReport | PfcSettings | PfcPause | PfcReport
+    | KeyStep | KeyState | HostState
 )  # fmt: skip
 
 

@@ -55,6 +55,10 @@ class Cause(IntEnum):
     """From a node that is not a member (counted by the coordinator)."""
     CLOCK = 14
     """A time too far from ours to be meant (counted by the agent)."""
+    SCHEDULE = 15
+    """A week that cannot be executed: of unknown flows, or over another week (counted by the agent)."""
+    CONDITION = 16
+    """A condition of an unknown queue, or with a rate above the link's (counted by the agent)."""
 
 
 class Refused(Exception):

@@ -7,6 +7,9 @@ An example, with everything that a file can hold::
       - name: s2
         dpid: 0x2                       # OpenFlow datapath id: decimal, or hexadecimal after 0x
         priority: 4096                  # bridge priority of the spanning tree, 0 to 65535; 32768 if not given
+        source: snmp                    # who says which of its ports forward: openflow, ovsdb, bridge or snmp
+        address: 10.0.0.12:161          # where that is asked: see topology/sources.py
+        credentials: snmp.yaml          # a file with who asks; never what is in it
     hosts:
       - h1
       - name: h2
@@ -43,6 +46,8 @@ from topology import marked_yaml
 from topology.fabric import DEFAULT_PRIORITY, Fabric, FabricBuilder
 from topology.marked_yaml import Document, Value
 from topology.problems import FabricError, Problem
+from topology.sources import SwitchSource
+from topology.sources import problems as source_problems
 from topology.units import format_rate, parse_rate
 
 DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -66,10 +71,15 @@ def load(path: Path | str) -> Fabric:
 
 def loads(text: str) -> Fabric:
     """The fabric in a text; raises FabricError with all its problems."""
-    fabric, problems = _read(text)
+    fabric, problems, _ = _read(text)
     if problems:
         raise FabricError(*problems)
     return fabric
+
+
+def switch_sources(text: str) -> tuple[SwitchSource, ...]:
+    """Who says which ports forward, of each switch at which the text says it; wrong entries are left out."""
+    return _read(text)[2]
 
 
 def check(text: str) -> list[Problem]:
@@ -114,6 +124,9 @@ class _Switch(_Entry):
     name: str = Field(description="the name of the switch")
     dpid: Annotated[int, BeforeValidator(_number)] | None = Field(None, description="a number such as 0x1")
     priority: int = Field(DEFAULT_PRIORITY, description="a number of 0 to 65535")
+    source: str = Field("", description="openflow, ovsdb, bridge or snmp")
+    address: str = Field("", description="where the source is asked, such as 10.0.0.11")
+    credentials: str = Field("", description="the name of a file")
 
 
 class _Host(_Entry):
@@ -138,7 +151,7 @@ AnyEntry = TypeVar("AnyEntry", bound=_Entry)
 # --- the checker ----------------------------------------------------------------------------------------
 
 
-def _read(text: str) -> tuple[Fabric, list[Problem]]:
+def _read(text: str) -> tuple[Fabric, list[Problem], tuple[SwitchSource, ...]]:
     document = marked_yaml.read(text)
     checker = _Checker(document)
     if isinstance(document.value, dict):
@@ -148,7 +161,7 @@ def _read(text: str) -> tuple[Fabric, list[Problem]]:
     fabric = checker.builder.build()
     if not checker.problems:
         checker.check_connected(fabric)
-    return fabric, sorted(checker.problems, key=lambda problem: problem.line or 0)
+    return fabric, sorted(checker.problems, key=lambda problem: problem.line or 0), tuple(checker.sources)
 
 
 class _Checker:
@@ -157,6 +170,7 @@ class _Checker:
     def __init__(self, document: Document) -> None:
         self.builder = FabricBuilder()
         self.problems = list(document.problems)
+        self.sources: list[SwitchSource] = []
         self._document = document
         self._place: dict[str, tuple[str, int]] = {}  # a node's name -> section and position
 
@@ -173,6 +187,7 @@ class _Checker:
                 fields = {"dpid": switch.dpid, "priority": switch.priority}
                 if self._refused(("switches", at), self.builder.add_switch, switch.name, **fields):
                     self._keep(self.builder.add_switch, switch.name)
+                self._take_source(("switches", at), switch)
         for at, raw in enumerate(self._entries(sections, "hosts")):
             if host := self._entry(_Host, {}, ("hosts", at), raw):
                 self._place.setdefault(host.name, ("hosts", at))
@@ -194,6 +209,14 @@ class _Checker:
             place, name = min((self._place[name], name) for name in part)
             text = f"{name!r} is not connected to {min(main)!r}; add a link that joins its part to the rest"
             self.refuse(place, text)
+
+    def _take_source(self, path: marked_yaml.Path, switch: _Switch) -> None:
+        source = SwitchSource(switch.name, switch.source, switch.address, switch.credentials)
+        wrong = list(source_problems(source))
+        for field, text in wrong:
+            self.refuse((*path, field), text)
+        if source.kind and not wrong:
+            self.sources.append(source)
 
     def _entries(self, sections: Mapping[str, Value], section: str) -> list[Value]:
         entries = sections.get(section)

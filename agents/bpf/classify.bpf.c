@@ -49,6 +49,14 @@ struct {
 	__type(value, struct destination);
 } nodes SEC(".maps");
 
+/* DSCPs that are scheduled by themselves, whatever the destination: the node that stands for each, or 0. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_DSCPS);
+	__type(key, __u32);
+	__type(value, __u32);
+} dscp_nodes SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 18);
@@ -157,7 +165,7 @@ int classify(struct __sk_buff *skb)
 	__u32 offset = sizeof(struct ethhdr);
 	struct flow_key key = {};
 	int bare = 0, transport, urgent;
-	__u32 *node_id, node, zero = 0, dscp = 0;
+	__u32 *node_id, *scheduled, node, zero = 0, dscp = 0;
 	struct settings *set = bpf_map_lookup_elem(&settings, &zero);
 	struct destination *state;
 
@@ -178,13 +186,14 @@ int classify(struct __sk_buff *skb)
 	transport = read_ip(skb, offset, protocol, &key, &bare, &dscp);
 	if (transport < 0 || !set)
 		return TC_ACT_UNSPEC;
+	scheduled = bpf_map_lookup_elem(&dscp_nodes, &dscp);
 	if (!set->priorities)
 		dscp = 0;
 	urgent = set->priorities && dscp == set->urgent_dscp;
 	node_id = bpf_map_lookup_elem(&members, &key.target);
 	if (!node_id)
 		return TC_ACT_UNSPEC;
-	node = *node_id;
+	node = scheduled && *scheduled ? *scheduled : *node_id;
 	key.icmp = transport == IPPROTO_ICMP || transport == IPPROTO_ICMPV6;
 	if (bare || !charge(&key, node, skb->len, dscp, set)) {
 		skb->priority = ROOT_MAJOR << 16 | CONTROL_MINOR;

@@ -8,6 +8,7 @@
 #define OTHER_MINOR 3   /* not between members */
 #define MAX_NODES 16384
 #define MAX_FLOWS 65536
+#define MAX_DSCPS 64
 
 enum event_kind { NEW_FLOW = 1, BACKLOGGED = 2, URGENT = 3 };
 enum armed { FOR_ANY = 1, FOR_URGENT = 2 };

@@ -9,6 +9,7 @@ from controller.policies.free import Free
 from controller.policies.hybrid import Hybrid
 from controller.policies.rate_limit import RateLimit
 from controller.policies.timeslice import Timeslice
+from controller.policies.weekly import Weekly
 from controller.settings import CoordinatorSettings
 
 
@@ -28,6 +29,10 @@ def _rate_limit(settings: CoordinatorSettings) -> Policy:
     return RateLimit(headroom=settings.headroom)
 
 
+def _weekly(settings: CoordinatorSettings) -> Policy:
+    return Weekly(settings.weekly)
+
+
 def _free(_: CoordinatorSettings) -> Policy:
     return Free()
 
@@ -36,6 +41,7 @@ POLICIES: dict[str, Callable[[CoordinatorSettings], Policy]] = {
     "timeslice": _timeslice,
     "hybrid": _hybrid,
     "rate_limit": _rate_limit,
+    "weekly": _weekly,
     "free": _free,
 }
 """How each policy is made of the coordinator's settings; the keys are the names that configuration and CLI know."""

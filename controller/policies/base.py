@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from protocol.host_control_bodies import Week
+
 PACKET_BYTES = 1514
 """A full Ethernet frame without its FCS: what a credit gate spends for one packet."""
 BILLION = 1_000_000_000
@@ -60,6 +62,8 @@ class Plan:
 
     grants: list[Slot] = field(default_factory=list)
     revokes: list[Slot] = field(default_factory=list)
+    weeks: list[tuple[int, Week]] = field(default_factory=list)
+    """Of nodes. They come in the place of slots."""
 
 
 class Policy(ABC):
@@ -101,6 +105,10 @@ class Policy(ABC):
     @abstractmethod
     def plan(self, *, now_ns: int, horizon_ns: int) -> Plan:
         """What to grant and revoke, with starts from `now_ns` on and every event until `horizon_ns` foreseen."""
+
+    def retire(self, *, now_ns: int) -> Plan:
+        """Another policy comes into force: what to take back of what was granted and does not end soon by itself."""
+        return Plan()
 
     @abstractmethod
     def next_event_ns(self) -> int | None:

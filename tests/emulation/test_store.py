@@ -9,13 +9,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from controller.lease_store import LeaseAway, LeaseStore
 from controller.redis_server import PrivateRedis
 from controller.store import EVENTS_KEPT, Store, StoreUnavailable
+
+LEASE_NS = 300_000_000
 
 pytestmark = pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
 
@@ -101,7 +103,7 @@ class TestDocuments:
         store.publish_member(16, {})
         store.publish_event("up", "info", "up")
         store.set_override("free")
-        store.next_epoch()
+        leases(server, "one")[0].acquire("a", 0)
         keys = redis_cli(server, "keys", "*").split()
         assert keys and all(key.startswith("baton:") for key in keys)
 
@@ -136,24 +138,83 @@ class TestEvents:
             store.publish_event("up", "fatal", "")
 
 
-class TestEpochs:
-    """Epochs only grow, whoever asks and whatever was lost."""
+def leases(server: PrivateRedis, *names: str) -> list[LeaseStore]:
+    return [LeaseStore(server.url, name, LEASE_NS) for name in names]
 
-    def test_each_is_greater_than_the_last_for_any_client(self, server: PrivateRedis, store: Store) -> None:
-        epochs = [asked.next_epoch() for asked in (store, Store(server.url), store, store)]
-        assert all(a < b for a, b in pairwise(epochs))
 
-    def test_it_is_at_least_the_time_so_that_a_lost_store_does_no_harm(self, server: PrivateRedis, store: Store) -> None:
-        before = store.next_epoch()
-        assert int(time.time()) - 2 <= before < 2**32
+class TestTheLease:
+    """One holds it at a time; its epochs only grow, whoever asks and whatever was lost."""
+
+    def test_only_one_of_two_gets_it(self, server: PrivateRedis) -> None:
+        one, two = leases(server, "one", "two")
+        mine, other = one.acquire("a", 0), two.acquire("b", 0)
+        assert mine.held and not other.held
+        assert (other.holder, other.epoch) == ("one", mine.epoch) and 0 < other.left_ns <= LEASE_NS
+        assert redis_cli(server, "hget", "baton:leader", "name") == "one"
+        assert 0 < int(redis_cli(server, "pttl", "baton:leader")) <= LEASE_NS // 10**6
+
+    def test_when_it_has_run_out_the_next_epoch_is_greater(self, server: PrivateRedis) -> None:
+        one, two = leases(server, "one", "two")
+        epoch = one.acquire("a", 0).epoch
+        wait_for(lambda: two.look().epoch == 0)
+        assert two.acquire("b", 0).epoch > epoch
+        refused = one.renew("a", epoch)
+        assert not refused.held and refused.epoch > epoch
+
+    def test_a_renewed_one_lasts(self, server: PrivateRedis) -> None:
+        one, two = leases(server, "one", "two")
+        epoch = one.acquire("a", 0).epoch
+        for _ in range(5):
+            time.sleep(LEASE_NS / 3e9)
+            assert one.renew("a", epoch).held and not two.acquire("b", 0).held
+
+    def test_one_that_was_given_back_is_free_at_once(self, server: PrivateRedis) -> None:
+        one, two = leases(server, "one", "two")
+        one.acquire("a", 0)
+        two.release("b")  # not its own
+        assert not two.acquire("b", 0).held
+        one.release("a")
+        assert two.acquire("b", 0).held
+
+    def test_lost_data_give_it_back_to_its_holder_under_its_epoch(self, server: PrivateRedis) -> None:
+        (one,) = leases(server, "one")
+        epoch = one.acquire("a", 0).epoch
         redis_cli(server, "flushall")
-        time.sleep(1.0)
-        assert store.next_epoch() > before
+        assert one.renew("a", epoch) == (True, epoch, "one", 0)
+        assert redis_cli(server, "get", "baton:epoch") == str(epoch)
 
-    def test_a_stored_epoch_ahead_of_the_clock_is_not_gone_back_on(self, server: PrivateRedis, store: Store) -> None:
-        ahead = int(time.time()) + 1000
-        redis_cli(server, "set", "baton:epoch", str(ahead))
-        assert store.next_epoch() == ahead + 1
+    def test_but_not_if_another_has_led_since(self, server: PrivateRedis) -> None:
+        one, two = leases(server, "one", "two")
+        epoch = one.acquire("a", 0).epoch
+        redis_cli(server, "flushall")
+        two.acquire("b", epoch)
+        two.release("b")
+        assert not one.renew("a", epoch).held
+
+    def test_an_epoch_is_above_what_was_heard_and_at_least_the_time(self, server: PrivateRedis) -> None:
+        (one,) = leases(server, "one")
+        first = one.acquire("a", 0).epoch
+        assert int(time.time()) - 2 <= first < 2**32
+        one.release("a")
+        redis_cli(server, "flushall")
+        assert one.acquire("b", first + 1000).epoch == first + 1001
+
+    def test_a_store_that_is_gone_is_said_to_be_away_soon(self, server: PrivateRedis) -> None:
+        (one,) = leases(server, "one")
+        epoch = one.acquire("a", 0).epoch
+        kill(server)
+        begun = time.monotonic()
+        with pytest.raises(LeaseAway):
+            one.renew("a", epoch)
+        assert time.monotonic() - begun < 1
+        server.start()
+        assert one.renew("a", epoch).held
+
+    def test_the_store_names_leader_and_controllers(self, server: PrivateRedis, store: Store) -> None:
+        assert store.leader() is None and store.controllers() == {}
+        epoch = leases(server, "one")[0].acquire("a", 0).epoch
+        store.publish_controller("one", {"pid": 7})
+        assert store.leader() == {"name": "one", "epoch": epoch} and store.controllers() == {"one": {"pid": 7}}
 
 
 class TestChanges:

@@ -67,7 +67,7 @@ class Site:
         self.write(text)
 
     def write(self, text: str) -> None:
-        whole = f"run_dir: {self.run_dir}\nopenflow: {{listen: '127.0.0.1:{self.port}'}}\n{text}"
+        whole = f"run_dir: {self.run_dir}\nweb: none\nopenflow: {{listen: '127.0.0.1:{self.port}'}}\n{text}"
         replacement = self.config.with_suffix(".new")
         replacement.write_text(whole)
         replacement.replace(self.config)
@@ -297,7 +297,7 @@ class TestReload:
         good = coordinated.config.read_text()
         coordinated.config.write_text(good + "opnflow: {}\n")
         wait_for(lambda: coordinated.heard("config", "did you mean openflow?"))
-        assert "line 4" in coordinated.state.config_error
+        assert "line 5" in coordinated.state.config_error
         assert (coordinated.store.policy(), coordinated.state.services) == (policy, before.services)
         shown = baton("status", "--run-dir", str(coordinated.run_dir))
         assert shown.returncode == 0 and "did you mean openflow?" in shown.stdout.replace("\n", " ")

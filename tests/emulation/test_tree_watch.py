@@ -182,6 +182,7 @@ def test_up_starts_what_the_sources_need(with_openflow: bool, tmp_path: Path, fa
     kinds = (["openflow"] if with_openflow else []) + [f"ovsdb:unix:{tmp_path}/no.sock"]
     listen = f"127.0.0.1:{_free_port()}"
     text = {"run_dir": str(run_dir), "openflow": {"listen": listen}, "fabric": str(fabric_file), "sources": kinds}
+    text["web"] = "none"
     config.write_text(json.dumps(text))
     try:
         assert _baton("up", "--config", str(config)).returncode == 0

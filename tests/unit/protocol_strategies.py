@@ -5,7 +5,11 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from protocol import host_control_bodies as host
+from protocol import host_state as health
+from protocol import key_bodies as keys
 from protocol import messages as m
+from protocol import pfc_bodies as pfc
 from protocol.key import Key
 from protocol.priority_bodies import SizeCount, size_reports
 from protocol.size_bins import BINS
@@ -23,6 +27,8 @@ u8, u16, u32, u64 = (st.integers(0, (1 << bits) - 1) for bits in (8, 16, 32, 64)
 addresses = st.lists(st.ip_addresses(), max_size=60).map(tuple)
 few_addresses = st.lists(st.ip_addresses(), max_size=8).map(tuple)
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
+
+short = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
 
 @st.composite
@@ -56,9 +62,31 @@ def thresholds(draw: st.DrawFn) -> m.Thresholds:
     return m.Thresholds(draw(u32), draw(u64), bands, draw(st.integers(1, 3)), beta, alpha)
 
 
+@st.composite
+def conditions(draw: st.DrawFn) -> host.QueueCondition:
+    start, end = sorted((draw(u64), draw(u64)))
+    queue = draw(st.one_of(st.integers(0, 7), st.integers(16, (1 << 32) - 1)))
+    return host.QueueCondition(queue, draw(u32), start, end, draw(u64))
+
+
+@st.composite
+def weeks(draw: st.DrawFn) -> host.Week:
+    key, transport = draw(st.sampled_from(host.FlowKey)), draw(st.sampled_from(host.Transport))
+    flow = st.integers(0, 63) if key is host.FlowKey.TOS else st.integers(16, (1 << 32) - 1)
+    flows = tuple(draw(st.lists(flow, max_size=64, unique=True)))
+    active = len(flows) if transport is host.Transport.SCHEDULE else min(8, len(flows))
+    days = tuple(draw(st.lists(st.integers(0, (1 << active) - 1), max_size=64)))
+    day_ns = draw(st.integers(200_000, 40_000_000))
+    lease_ns = draw(st.integers(len(days) * day_ns, (1 << 64) - 1))
+    return host.Week(draw(u64), draw(u64), day_ns, draw(st.integers(0, day_ns - 1)), lease_ns, key, transport, flows, days)
+
+
 size_counts = st.builds(SizeCount, st.integers(1, 3), st.integers(0, BINS - 1), u32, u64)
 flow_reports = st.builds(m.FlowReport, u32, u64, u64)
 gates = st.sampled_from([m.Gates(bits) for bits in range(4)])
+storm_times = st.tuples(*(st.integers(1, (1 << 64) - 1),) * 8)
+partners = st.lists(st.binary(min_size=6, max_size=6), max_size=pfc.PARTNERS_MAX).map(tuple)
+mapped = st.lists(st.tuples(u32, st.integers(0, 7)), max_size=pfc.NODES_MAX).map(tuple)
 
 BY_KIND: dict[m.Kind, st.SearchStrategy] = {
     m.Kind.REGISTER: st.builds(m.Register, text, u64, u64, addresses, gates, text),
@@ -89,6 +117,20 @@ BY_KIND: dict[m.Kind, st.SearchStrategy] = {
     m.Kind.THRESHOLDS: thresholds(),
     m.Kind.THRESHOLDS_REQUEST: st.builds(m.ThresholdsRequest, u32),
     m.Kind.COFLOWS: paged(m.Coflows, rows(st.tuples(u32, u8), 5)),
+    m.Kind.CONDITIONS: paged(m.Conditions, rows(conditions(), 32)),
+    m.Kind.WEEK: weeks(),
+    m.Kind.CLOCK_REPORT: st.builds(m.ClockReport, st.integers(-(1 << 63), (1 << 63) - 1), u64),
+    m.Kind.KEY_STEP: st.builds(keys.KeyStep, st.sampled_from(keys.Step), u64, u64),
+    m.Kind.KEY_STATE: st.builds(keys.KeyState, u64, u64),
+    m.Kind.PFC_SETTINGS: st.builds(m.PfcSettings, st.sampled_from(pfc.Action), storm_times, storm_times, partners, mapped),
+    m.Kind.HOST_STATE: st.builds(
+        health.HostState, u64, u64, u64, u64, u32, u32, short, st.lists(short, max_size=health.LINES_MAX).map(tuple)
+    ),
+    m.Kind.PFC_PAUSE: st.builds(m.PfcPause, u64, u8, u64),
+    m.Kind.PFC_REPORT: st.builds(
+        m.PfcReport, u64, st.sampled_from(pfc.Answer), st.sampled_from(pfc.Mode), u8, u8, u64, u64,
+        st.tuples(*(st.builds(pfc.PfcClass, u64, u64, u64, u64, u64),) * 8),
+    ),
 }
 messages = st.one_of(*BY_KIND.values())
 

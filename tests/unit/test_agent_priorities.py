@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from ipaddress import IPv4Address
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from agents import priorities, run
-from agents.agent import AgentConfig
+from agents.agent_config import AgentConfig
 from agents.priorities import ASK_AGAIN_NS, MOST_POSTPONED, Priorities
 from ebpf.libbpf import BpfError
-from protocol.messages import Coflows, Thresholds, ThresholdsRequest
+from protocol.messages import Coflows, Directory, Regulate, Thresholds, ThresholdsRequest
 from protocol.priority_bodies import SIZE_ROW
 
 SECOND = 10**9
@@ -59,7 +60,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Priorities]:
 
     monkeypatch.setattr(priorities, "Tagger", FakeTagger)
     monkeypatch.setattr(priorities, "CongestionControl", refuse)
-    found = Priorities("eth0", SECOND)
+    found = Priorities(SimpleNamespace(member=True, idle=True), "eth0", SECOND)
     yield found
     found.close()
 
@@ -85,7 +86,7 @@ class TestAsking:
 
     def test_a_new_leaders_version_is_asked_for_though_it_has_the_same_number(self, made: Priorities) -> None:
         made.take(MESSAGE, 0)
-        made.new_leader()
+        made.new_leader(1)
         assert made.heard(5, SECOND) == ThresholdsRequest(0)
 
 
@@ -123,9 +124,9 @@ class TestReports:
 
 
 def test_the_coflows_order_is_taken_when_all_its_pages_are_there(made: Priorities) -> None:
-    made.take_coflows(Coflows(1, 1, 2, ((2, 1),)))
+    made.take_coflows(Coflows(1, 1, 2, ((2, 1),)), 0)
     assert tagger(made).coflows == {}
-    made.take_coflows(Coflows(1, 0, 2, ((1, 0),)))
+    made.take_coflows(Coflows(1, 0, 2, ((1, 0),)), 0)
     assert tagger(made).coflows == {1: 0, 2: 1}
 
 
@@ -137,5 +138,33 @@ def test_where_there_can_be_no_tagger_the_agent_says_why_and_goes_on_without(
 
     monkeypatch.setattr(run, "Priorities", refuse)
     with caplog.at_level(logging.WARNING):
-        assert run._priorities(AgentConfig("eth0", SECOND, Path("key"), priorities=True)) is None
+        config = AgentConfig("eth0", SECOND, Path("key"), priorities=True)
+        assert run._priorities(SimpleNamespace(config=config)) is None
     assert "Operation not permitted" in caplog.text
+
+
+class FakeChooser:
+    """Remembers who is said to be behind a gate."""
+
+    gated: tuple[IPv4Address, ...] = ()
+
+    def gate(self, addresses: Iterable[IPv4Address]) -> None:
+        self.gated = tuple(addresses)
+
+    def close(self) -> None:
+        pass
+
+
+class TestGates:
+    """A flow with a deadline is not promised a rate where a gate waits for permission."""
+
+    @pytest.mark.parametrize("obeying", [True, False])
+    def test_the_addresses_of_regulated_nodes_are_told_until_all_is_released(self, made: Priorities, obeying: bool) -> None:
+        chooser, at = FakeChooser(), {node: IPv4Address(f"10.0.0.{node}") for node in (6, 7)}
+        made._chooser = chooser  # type: ignore[assignment]  # the kernel's is not there
+        made._agent.obeying = obeying  # type: ignore[misc]  # of the fixture
+        made.handlers[Directory](Directory(1, 0, 1, tuple((node, (address,)) for node, address in at.items())), 0)
+        made.handlers[Regulate](Regulate(1, 0, 1, (6,)), 0)
+        assert chooser.gated == ((at[6],) if obeying else ())
+        made.released(1)
+        assert chooser.gated == ()

@@ -254,6 +254,6 @@ class TestTheManual:
             interface=told.interface, attachment=told.attachment, key_file=told.key_file, store="unix:///s"
         )
         assert shown.openflow_settings(None) == OpenFlowSettings()
-        sections = (Config, config.OpenFlow, config.Coordinator, config.Agents, config.Priorities)
+        sections = (Config, config.OpenFlow, config.Coordinator, config.Agents, config.Priorities, config.Pfc, config.Weekly)
         for name in (info.alias or name for section in sections for name, info in section.model_fields.items()):
             assert f"{name}: " in example or f"{name}:  " in example, name

@@ -141,6 +141,34 @@ class TestForwarding:
                 assert got == want or target.dpid not in reach
 
 
+class TestTwoCoordinators:
+    """Whoever of two controllers leads, its frames pass by its own port; neither can speak for the other."""
+
+    SECOND = "02:00:00:00:00:c1"
+    SECOND_PORT = PortRef(4, 1)
+
+    def both(self) -> FakeNetwork:
+        return FakeNetwork(
+            tables(VIEW, TREE, ATTACHED, [ControlAttachment("s4", "s4-eth1", self.SECOND)]), VIEW.links
+        )
+
+    def test_each_reaches_the_hosts_and_is_reached_by_them(self) -> None:
+        for address, port in ((COORDINATOR, COORDINATOR_PORT), (self.SECOND, self.SECOND_PORT)):
+            for host in VIEW.edges - {COORDINATOR_PORT, self.SECOND_PORT}:
+                assert self.both().send(port, Frame(address, mac(host), ETH_CONTROL)) == {host: 1}
+                assert self.both().send(host, Frame(mac(host), address, ETH_CONTROL)) == {port: 1}
+
+    def test_each_hears_the_others_heartbeats(self) -> None:
+        ports = {COORDINATOR: COORDINATOR_PORT, self.SECOND: self.SECOND_PORT}
+        for address, port in ports.items():
+            copies = self.both().send(port, Frame(address, HEARTBEAT_MAC, ETH_CONTROL))
+            assert copies == {ref: 1 for ref in VIEW.edges if ref != port}
+
+    def test_neither_is_believed_at_the_others_port(self) -> None:
+        for address, port in ((COORDINATOR, self.SECOND_PORT), (self.SECOND, COORDINATOR_PORT)):
+            assert not self.both().send(port, Frame(address, HEARTBEAT_MAC, ETH_CONTROL))
+
+
 class TestControlEtherType:
     """Control frames pass between host ports and the coordinator's port, and nowhere else."""
 

@@ -1,7 +1,6 @@
 """What the gatekeeper does to gates, against gates that count bytes as a token bucket does."""
 
-from dataclasses import dataclass, field
-
+from fake_gates import OPEN, FakeGates
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,66 +8,6 @@ from agents.gatekeeper import PACKET_BYTES, Gatekeeper
 from protocol.messages import Ack, Backlog, Directive, Grant, Yield
 
 MS = 1_000_000
-OPEN = 10**18
-
-
-@dataclass
-class Gate:
-    """A bucket of credit before a queue."""
-
-    credit: int = OPEN
-    queue: int = 0
-    passed: int = 0
-    armed: bool = False
-    armed_for_urgent: bool = False
-    urgent: int = 0
-
-    def serve(self) -> None:
-        size = min(self.credit, self.queue)
-        self.credit -= size
-        self.queue -= size
-        self.passed += size
-
-
-@dataclass
-class FakeGates:
-    """The host's gates; nothing leaves before a kick, as with the kernel's token bucket."""
-
-    gates: dict[int, Gate] = field(default_factory=dict)
-    kicks: int = 0
-
-    def at(self, destination: int) -> Gate:
-        return self.gates.setdefault(destination, Gate())
-
-    def grant(self, destination: int, credit_bytes: int) -> int | None:
-        self.at(destination).credit = credit_bytes
-        return None
-
-    def rate(self, destination: int, rate_bps: int) -> None:
-        self.at(destination).credit = rate_bps
-
-    def open(self, destination: int) -> None:
-        self.at(destination).credit = OPEN
-
-    def close_gate(self, destination: int) -> None:
-        self.at(destination).credit = 0
-
-    def state(self, destination: int) -> tuple[int, int]:
-        return self.at(destination).passed, self.at(destination).queue
-
-    def urgent(self, destination: int) -> int:
-        return min(self.at(destination).urgent, self.at(destination).queue)
-
-    def arm(self, destination: int, *, urgent: bool = False) -> None:
-        if urgent:
-            self.at(destination).armed_for_urgent = True
-        else:
-            self.at(destination).armed = True
-
-    def kick(self) -> None:
-        self.kicks += 1
-        for gate in self.gates.values():
-            gate.serve()
 
 
 class Bench:
@@ -180,6 +119,35 @@ class TestDeadlines:
         pages = bench.of(Backlog)[-2:]
         assert [page.page for page in pages] == [0, 1]
         assert sum(len(page.entries) for page in pages) == 100
+
+
+class TestPolling:
+    """The agent polls for the answer to a report, and goes its way beforehand."""
+
+    def test_only_a_destination_that_awaits_a_directive_is_worth_polling_for(self) -> None:
+        bench = Bench(16)
+        assert not bench.keeper.backlogged(17, 1)  # it needs no permission
+        assert bench.keeper.backlogged(16, 1)
+        bench.gates.at(16).queue = 90_000
+        bench.grant(16, 1, 0, 2 * MS, 20_000)
+        bench.keeper.refresh(1)
+        assert not bench.keeper.backlogged(16, 2, urgent=True)  # it is open: nothing was reported
+        bench.keeper.release()
+        assert not bench.keeper.backlogged(16, 3)
+
+    def test_rehearsing_asks_the_kernel_and_changes_nothing(self) -> None:
+        bench = Bench(16)
+        bench.gates.at(16).queue = 9000
+        bench.keeper.backlogged(16, 1)
+        asked: list[int] = []
+        state = bench.gates.state
+        keeper, sent = bench.keeper, len(bench.sent)
+        before = (bench.gates.at(16).credit, bench.gates.at(16).queue, keeper.next_due_ns())
+        bench.gates.state = lambda destination: asked.append(destination) or state(destination)  # type: ignore[method-assign]
+        keeper.rehearse()
+        assert asked == [16]
+        assert (bench.gates.at(16).credit, bench.gates.at(16).queue, keeper.next_due_ns()) == before
+        assert len(bench.sent) == sent
 
 
 def test_the_first_packet_at_an_armed_gate_is_reported_even_before_it_is_queued() -> None:

@@ -21,7 +21,7 @@ BELOW: dict[str, frozenset[str]] = {
     "agents": frozenset({"protocol", "topology", "ebpf"}),
     "webui": frozenset({"controller.store", "protocol", "topology"}),
     "emulation": frozenset({"controller", "agents", "protocol", "topology", "ebpf"}),
-    "bench": frozenset({"emulation", "controller", "agents", "protocol", "topology", "ebpf"}),
+    "bench": frozenset({"emulation", "webui", "controller", "agents", "protocol", "topology", "ebpf"}),
     "mininet": frozenset({"emulation", "controller", "agents", "protocol", "topology", "ebpf"}),
     # `baton bench` and `baton up` start what bench and webui hold
     "cli": frozenset({"bench", "emulation", "webui", "controller", "agents", "protocol", "topology", "ebpf"}),
@@ -35,11 +35,19 @@ PURE = (
     "controller/coflows.py",
     "controller/flow_reports.py",
     "controller/flow_sizes.py",
+    "controller/permitted.py",
     "controller/sieving.py",
+    "controller/suspicion.py",
     "controller/switch_queues.py",
     "controller/switch_texts.py",
     "controller/thresholds.py",
+    "controller/telemetry.py",
     "controller/tuning.py",
+    "webui/layout.py",
+    "webui/model.py",
+    "webui/openapi.py",
+    "webui/ryu_topology.py",
+    "webui/schema.py",
 )
 IMPURE = frozenset(
     {

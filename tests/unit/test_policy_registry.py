@@ -42,8 +42,8 @@ def test_free_grants_nothing_and_has_no_events() -> None:
 
 
 def test_an_unknown_policy_is_refused_with_the_names_of_those_there_are() -> None:
-    with pytest.raises(ValueError, match=r"'weekly'.*timeslice") as refusal:
-        make_policy(dataclasses.replace(SETTINGS, policy="weekly"))
+    with pytest.raises(ValueError, match=r"'monthly'.*timeslice") as refusal:
+        make_policy(dataclasses.replace(SETTINGS, policy="monthly"))
     assert all(name in str(refusal.value) for name in POLICIES)
 
 

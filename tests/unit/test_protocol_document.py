@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 
 from agents.lifecycle import Event, InvalidTransition, Lifecycle, State
+from protocol import host_control_bodies as host
+from protocol import host_state as health
+from protocol import key_bodies as keys
 from protocol import messages as m
+from protocol import pfc_bodies as pfc
 from protocol import priority_bodies as priorities
 from protocol.key import TAG_BYTES
 from protocol.size_bins import BINS
@@ -38,6 +42,15 @@ LAYOUTS: dict[str, list[tuple[Layout, int]]] = {
     "THRESHOLDS": [(priorities.THRESHOLDS, BODY), (priorities.THRESHOLD_ROW, 0)],
     "THRESHOLDS_REQUEST": [(priorities.THRESHOLDS_REQUEST, BODY)],
     "COFLOWS": [(m.COFLOWS, BODY), (m.COFLOW_ENTRY, 0)],
+    "CONDITIONS": [(host.CONDITIONS, BODY), (host.CONDITION, 0)],
+    "WEEK": [(host.WEEK, BODY), (host.FLOW, 0), (host.DAY, 0)],
+    "CLOCK_REPORT": [(host.CLOCK_REPORT, BODY)],
+    "KEY_STEP": [(keys.KEY_STEP, BODY)],
+    "KEY_STATE": [(keys.KEY_STATE, BODY)],
+    "HOST_STATE": [(health.HOST_STATE, BODY), (health.LINE, 0)],
+    "PFC_SETTINGS": [(pfc.PFC_SETTINGS, BODY), (pfc.STORM_TIMES, 0), (pfc.PARTNER, 0), (pfc.NODE, 0)],
+    "PFC_PAUSE": [(pfc.PFC_PAUSE, BODY)],
+    "PFC_REPORT": [(pfc.PFC_REPORT, BODY), (pfc.PFC_CLASS, 0)],
 }
 """What each message's section shows: its layouts, and the offset at which each begins (0: an entry)."""
 
@@ -111,6 +124,8 @@ def test_the_numbers_in_the_text_are_those_of_the_code() -> None:
     assert f"at most {m.MAX_GRANTS}." in SECTIONS["DIRECTIVE"]
     assert f"{priorities.ROWS_MAX} fit in a report" in SECTIONS["SIZE_REPORT"]
     assert f"from 1 to {priorities.BANDS_MAX}" in SECTIONS["THRESHOLDS"]
+    assert f"at most {pfc.PARTNERS_MAX}" in SECTIONS["PFC_SETTINGS"]
+    assert f"at most {pfc.NODES_MAX}" in SECTIONS["PFC_SETTINGS"]
     assert f"bins 0 to {BINS - 1}" in SECTIONS["SIZE_REPORT"]
     assert f"{(BODY_MAX - m.BACKLOG.size) // m.BACKLOG_ENTRY.size} fit in a page" in SECTIONS["BACKLOG"]
 

@@ -84,7 +84,7 @@ def test_a_port_of_a_linux_bridge_forwards_when_its_state_says_so_and_its_link_i
         {"ifname": "eth4", "flags": down, "master": "br0", "state": "forwarding"},
         {"ifname": "eth5", "flags": up},
     ]
-    expected = {("br0", "eth1", True), ("br0", "eth2", False), ("br0", "eth3", False), ("br0", "eth4", False)}
+    expected = {PortState("br0", f"eth{number}", number == 1) for number in (1, 2, 3, 4)}
     assert parse_bridges(json.dumps(ports)) == expected
     assert parse_bridges("") == frozenset()
 

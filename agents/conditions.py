@@ -1,0 +1,271 @@
+"""Dequeue conditions: when, and how fast, a queue may send; and the one place where they decide over a gate. Pure.
+
+Source: "Fine-Grained End-Host Traffic Control", chapter 4 (SDD): the controller adds conditions to a queue and removes them,
+and a queue without a condition that is met is not served. A slot of a directive is such a condition, bounded by its bytes too.
+
+A queue is a destination node's gate, or one of the eight classes of IEEE 802.1Qbb, which stands for the destinations that are
+mapped to it. Times are ns of this host's monotonic clock, rates bit/s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Protocol
+
+CLASSES = 8
+DEFAULT_CLASS = 0
+"""Of destinations that nobody mapped: untagged traffic has priority 0 (IEEE 802.1Q, 6.9.4)."""
+SHUT = 0
+"""As a rate: nothing may be sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Queue `queue` may send from `open_from_ns` until before `open_until_ns`, at `rate_bps` (0: as fast as the link).
+
+    With `bytes` so many and no more. `number` tells the conditions of a queue apart; one with the number of another
+    replaces it.
+    """
+
+    queue: int
+    number: int
+    open_from_ns: int
+    open_until_ns: int
+    bytes: int = 0
+    rate_bps: int = 0
+    received_ns: int = 0
+    """When it was heard of."""
+
+    def met(self, now_ns: int) -> bool:
+        """Whether it lets the queue send now."""
+        return self.open_from_ns <= now_ns < self.open_until_ns
+
+
+class ConditionSet:
+    """The full state of conditions that one authority has set; a queue that it does not mention is free."""
+
+    def __init__(self) -> None:
+        self._queues: dict[int, tuple[Condition, ...]] = {}
+
+    def replace(self, conditions: Iterable[Condition]) -> None:
+        """Takes the full state."""
+        found: dict[int, list[Condition]] = {}
+        for condition in conditions:
+            found.setdefault(condition.queue, []).append(condition)
+        self._queues = {queue: tuple(those) for queue, those in found.items()}
+
+    def limits(self, now_ns: int) -> dict[int, int | None]:
+        """What each queue that it mentions may send at: bit/s, `SHUT`, or None for as fast as the link."""
+        return {queue: _limit(conditions, now_ns) for queue, conditions in self._queues.items()}
+
+    def next_change_ns(self, now_ns: int) -> int | None:
+        """When `limits` will next say something else; None: never by itself."""
+        edges = (
+            edge
+            for conditions in self._queues.values()
+            for condition in conditions
+            for edge in (condition.open_from_ns, condition.open_until_ns)
+        )
+        return min((edge for edge in edges if edge > now_ns), default=None)
+
+
+def _limit(conditions: Iterable[Condition], now_ns: int) -> int | None:
+    rates = [condition.rate_bps for condition in conditions if condition.met(now_ns)]
+    if not rates:
+        return SHUT
+    return None if 0 in rates else max(rates)
+
+
+class Rule(Enum):
+    """By whose rule a queue is kept shut or limited. A slot's permission is none of these: it opens what no rule shuts."""
+
+    QUEUE = auto()
+    """The operator's conditions."""
+    WEEK = auto()
+    """It is not its flow's day."""
+    PAUSE = auto()
+    """A PFC or PAUSE frame."""
+
+
+class Gates(Protocol):
+    """What is acted on and asked of the host's queues; a destination is the node id of the host it leads to."""
+
+    def grant(self, destination: int, credit_bytes: int) -> int | None:
+        """Lets so many bytes pass, in place of whatever credit was left. None: the gate closes itself after exactly these;
+        else it must be closed after so many ns."""
+
+    def rate(self, destination: int, rate_bps: int) -> None:
+        """Lets traffic pass at a rate."""
+
+    def open(self, destination: int) -> None:
+        """Lets everything pass."""
+
+    def close_gate(self, destination: int) -> None:
+        """Lets nothing pass (but the packet that a token bucket may hold)."""
+
+    def state(self, destination: int) -> tuple[int, int]:
+        """(bytes that have passed the gate since it was made, bytes that wait at it)."""
+
+    def urgent(self, destination: int) -> int:
+        """How many of the bytes that wait are of flows with a deadline; 0 where flows have no priorities."""
+
+    def arm(self, destination: int, *, urgent: bool = False) -> None:
+        """Asks to be told of the next packet for the destination; with `urgent` of the next of a flow with a deadline."""
+
+    def kick(self) -> None:
+        """Wakes the interface's queues: a changed gate is not looked at before the next packet."""
+
+
+class Rules:
+    """Stands between the gatekeeper and the gates: what it wants of one is done as soon as no rule is against it.
+
+    The gatekeeper's `Gates` are these; `on_freed` is its `resume`, called for each destination that may send again or at
+    another rate, to do anew what should be in force there now. A rule's queues may be classes (0 to 7) or destinations.
+    """
+
+    def __init__(self, gates: Gates, *, known: Callable[[], Iterable[int]] = tuple) -> None:
+        """`known`: the destinations that have a gate, asked when a class is shut or freed."""
+        self._gates = gates
+        self._known = known
+        self.on_freed: Callable[[int], None] = gates.open
+        self.on_mapped: Callable[[Mapping[int, int]], None] = lambda classes: None
+        """Told all classes when they are others."""
+        self.on_last_night: Callable[[], None] = lambda: None
+        """Called when a week by PFC is over: whoever keeps pauses takes every class for paused until a frame opens it."""
+        self.restrained: dict[int, int] = {}
+        """Destinations that a rule is against, and what they may send at (bit/s) or `SHUT`."""
+        self._terms: dict[int, dict[Rule, int]] = {}
+        self._class_of: dict[int, int] = {}
+        self._maps: dict[Rule, dict[int, int]] = {}
+        # What no rule changes goes straight to the gates.
+        self.state, self.urgent, self.arm, self.kick = gates.state, gates.urgent, gates.arm, gates.kick
+
+    # -- what rules say -------------------------------------------------------------------------------------------------
+
+    def shut(self, rule: Rule, queues: Iterable[int]) -> None:
+        """Keeps queues shut until the same rule frees them."""
+        for queue in queues:
+            self._terms.setdefault(queue, {})[rule] = SHUT
+            self._evaluate(queue)
+
+    def limit(self, rule: Rule, queue: int, rate_bps: int) -> None:
+        """Lets a queue send at no more than a rate."""
+        self._terms.setdefault(queue, {})[rule] = rate_bps
+        if self._evaluate(queue):
+            self.kick()
+
+    def free(self, rule: Rule, queues: Iterable[int]) -> None:
+        """This rule says no more of these queues. What is open now is woken, once."""
+        freed = False
+        for queue in queues:
+            terms = self._terms.get(queue)
+            if terms is not None and terms.pop(rule, None) is not None:
+                if not terms:
+                    del self._terms[queue]
+                freed |= self._evaluate(queue)
+        if freed:
+            self.kick()
+
+    def clear(self, rule: Rule) -> None:
+        """This rule says no more of any queue."""
+        self.free(rule, [queue for queue, terms in self._terms.items() if rule in terms])
+
+    def release(self) -> None:
+        """No rule says anything any more: everything that they held opens, at once."""
+        self._terms.clear()
+        freed = list(self.restrained)
+        self.restrained.clear()
+        for destination in freed:
+            self.on_freed(destination)
+        if freed:
+            self.kick()
+
+    def map(self, classes: Mapping[int, int], rule: Rule = Rule.PAUSE) -> None:
+        """Gives destinations their classes, in full; the others have the default class. What is mapped for a week
+        (`Rule.WEEK`) has that class, whatever it has otherwise.
+
+        What is shut before and after stays shut in between: a destination that must not be sent as another while classes
+        change is to be shut by the caller first.
+        """
+        self._maps[rule] = dict(classes)
+        wanted = self._maps.get(Rule.PAUSE, {}) | self._maps.get(Rule.WEEK, {})
+        changed = [d for d in self._class_of.keys() | wanted.keys() if self.class_of(d) != wanted.get(d, DEFAULT_CLASS)]
+        self._class_of = wanted
+        self.on_mapped(wanted)
+        freed = [self._decide(destination) for destination in changed]
+        if any(freed):
+            self.kick()
+
+    def class_of(self, destination: int) -> int:
+        """The class that a destination is mapped to."""
+        return self._class_of.get(destination, DEFAULT_CLASS)
+
+    def members(self, priority: int) -> list[int]:
+        """The destinations of a class that are mapped to it or have a gate."""
+        found = {*self._class_of, *self._known()} if priority == DEFAULT_CLASS else self._class_of
+        return [destination for destination in found if self.class_of(destination) == priority]
+
+    def enforce(self, destination: int | None = None) -> None:
+        """Gates were made anew, all of them or one destination's, and are open: shuts what is to be shut."""
+        for known in list(self._known()) if destination is None else [destination]:
+            self.restrained.pop(known, None)
+            self._decide(known)
+
+    # -- deciding -------------------------------------------------------------------------------------------------------
+
+    def _evaluate(self, queue: int) -> bool:
+        """Acts on what a queue stands for; whether anything may send that could not before."""
+        if queue >= CLASSES:
+            return self._decide(queue)
+        return sum(self._decide(destination) for destination in self.members(queue)) > 0
+
+    def _decide(self, destination: int) -> bool:
+        terms, by_class = self._terms.get(destination), self._terms.get(self._class_of.get(destination, DEFAULT_CLASS))
+        rates = [*(terms.values() if terms else ()), *(by_class.values() if by_class else ())]
+        before = self.restrained.get(destination)
+        if not rates:
+            if before is None:
+                return False
+            del self.restrained[destination]
+        else:
+            rate = min(rates)
+            if rate == before:
+                return False
+            self.restrained[destination] = rate
+            if rate == SHUT:
+                self._gates.close_gate(destination)
+                return False
+        self.on_freed(destination)
+        return True
+
+    # -- what the gatekeeper wants --------------------------------------------------------------------------------------
+
+    def grant(self, destination: int, credit_bytes: int) -> int | None:
+        """See Gates. At a limited rate the gate must be closed after the time that the bytes take."""
+        rate = self.restrained.get(destination)
+        if rate is None:
+            return self._gates.grant(destination, credit_bytes)
+        if rate == SHUT:
+            return None
+        self._gates.rate(destination, rate)
+        return credit_bytes * 8 * 10**9 // rate
+
+    def rate(self, destination: int, rate_bps: int) -> None:
+        """See Gates."""
+        limit = self.restrained.get(destination)
+        if limit != SHUT:
+            self._gates.rate(destination, rate_bps if limit is None else min(limit, rate_bps))
+
+    def open(self, destination: int) -> None:
+        """See Gates."""
+        rate = self.restrained.get(destination)
+        if rate is None:
+            self._gates.open(destination)
+        elif rate != SHUT:
+            self._gates.rate(destination, rate)
+
+    def close_gate(self, destination: int) -> None:
+        """See Gates."""
+        self._gates.close_gate(destination)

@@ -1,0 +1,71 @@
+"""The leading controller's machine dies under load: how soon the standby leads, and every host is coordinated again.
+
+Method: the emulated star under two controllers that share a store; two UDP senders at full speed, three long TCP flows. In the
+middle every process of the leader (supervisor, OpenFlow application, coordinator and its helpers) gets SIGKILL, so that nobody
+can give its lease back. tcpdump at the hosts sees when the standby first speaks; the agents log when they obeyed again and when
+they opened the first slot of the new leader. What agents accepted is found by running their guard over the captured frames.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import Any
+
+from bench.two_controllers import first_after, granters, slowest_ms, two_controllers
+from emulation import experiment
+from emulation.fidelity import environment
+from emulation.standby import LISTEN, signal_all
+from emulation.star import BOTTLENECK, SENDERS, mixed_flows
+
+KILL_AFTER_S = 2.0
+BUCKET_NS = 100_000_000
+
+
+def run(duration_s: float = 6.0) -> dict[str, Any]:
+    """Times in ms after the kill, the slowest host's."""
+    with two_controllers() as two:
+        killed: list[int] = []
+
+        def kill() -> None:
+            killed.append(time.monotonic_ns())
+            signal_all(two.leader_dir, signal.SIGKILL)
+
+        with two.capture() as capture:
+            outcome = experiment.run(
+                two.emulated,
+                mixed_flows(2),
+                duration_s=duration_s,
+                warmup_s=2,
+                bottlenecks=[BOTTLENECK],
+                host_queues=False,
+                bucket_ns=BUCKET_NS,
+                events=[(KILL_AFTER_S, kill)],
+            )
+        heard, status, leads, roles = capture.heard(), two.baton.status(), two.standby.leads(), two.standby.roles()
+        restarted = sum(process.poll() is not None for process in two.baton.agents.values())
+        agents = two.baton.stop_agents()
+    at_ns = killed[0]
+    before = max((each.epoch for each in heard if each.at_ns <= at_ns), default=0)
+    speaks = next((each.at_ns for each in heard if each.epoch > before), None)
+
+    def after(log: str) -> float | None:
+        return slowest_ms([first_after(agents[host][log], at_ns) for host in SENDERS], at_ns)
+
+    return {
+        "standby_leads": leads,
+        "standby_speaks_after_ms": slowest_ms([speaks], at_ns),
+        "free_after_ms": after("released_ns"),
+        "member_again_after_ms": after("obeyed_ns"),
+        "coordinated_again_after_ms": after("first_slot_ns"),
+        **granters(heard),
+        "leader_epochs": [before, status["epoch"]],
+        "role_of_the_standby_at_the_switch": roles[str(LISTEN[1])],
+        "agents_restarted": restarted,
+        "tcp_flows": sum(each.flow.kind == "tcp" for each in outcome.flows),
+        "tcp_flows_lost": sum(each.flow.kind == "tcp" and not any(each.buckets[-10:]) for each in outcome.flows),
+        "goodput_mbps": round(outcome.goodput_mbps, 2),
+        "drops": outcome.drops,
+        "valid": outcome.valid,
+        "environment": environment(),
+    }

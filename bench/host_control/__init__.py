@@ -1,0 +1,1 @@
+"""Fine-grained host control, measured like the thesis: `baton bench host-control`; `experiment` says how."""

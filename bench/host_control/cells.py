@@ -1,0 +1,72 @@
+"""Off and on delays under one load: the cells of the thesis's Tables 4.1 to 4.5 and 5.1. An edge: runs them.
+
+Each flow is closed and opened in turn, while all of them send as fast as the host lets them. A pause and the time to the next
+one vary at random by a fifth, so that no command keeps step with the flows' turns.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any, NamedTuple
+
+from bench.host_control.controls import Control
+from bench.host_control.delays import measure, turn_us
+from bench.host_control.ends import Ends
+from bench.host_control.load import Processors, load
+
+SIZES = (64, 500, 1000)
+FLOWS = (2, 4, 8, 16)
+PAUSE_NS = 1_000_000
+"""How long a flow is closed, and then open; a PFC frame pauses for at least 3.3 ms at up to 10 Gb/s."""
+SETTLE_NS = 60_000_000
+"""Until every flow is known to the host, and the caches are warm."""
+STALLED_SHARE = 0.05
+"""Of the commands: so many at most may have met a sender that stood still."""
+
+
+class Cell(NamedTuple):
+    """Packet size in bytes, how many flows, and how many times one of them is closed and opened."""
+
+    size: int
+    flows: int
+    pauses: int
+
+    @property
+    def seconds(self) -> float:
+        """What it takes."""
+        return (4 * SETTLE_NS + self.pauses * 2.2 * PAUSE_NS) / 1e9
+
+
+def run(
+    ends: Ends, processors: Processors, control: Control, cell: Cell, *, busy: bool = False, seed: int = 1
+) -> dict[str, Any]:
+    """One cell's record."""
+    rounds = max(1, cell.pauses // cell.flows)
+    chance = random.Random(f"{seed} {cell}")
+    with (
+        control.watched() as commands,
+        load(ends, processors, control.commander, flows=cell.flows, size=cell.size, seconds=cell.seconds) as made,
+    ):
+        with control.prepared(cell.flows):
+            due_ns = time.monotonic_ns() + SETTLE_NS
+            for flow in [flow for _ in range(rounds) for flow in range(cell.flows)]:
+                for opens in (False, True):
+                    control.command(flow, opens=opens, at_ns=due_ns)
+                    due_ns = time.monotonic_ns() + round(PAUSE_NS * chance.uniform(0.8, 1.2))
+            time.sleep(PAUSE_NS / 1e9)
+            given = commands()
+        arrivals = made.capture.arrivals()
+    delays = measure(given, arrivals)
+    trust = made.trust(busy=busy)
+    total = len(delays.off_ns) + delays.stalled
+    trust["valid"] = bool(trust["valid"] and total and delays.stalled <= STALLED_SHARE * total and not arrivals.lost)
+    return {
+        "size_bytes": cell.size,
+        "flows": cell.flows,
+        "turn_us": turn_us(arrivals),
+        "packets_per_second": round(made.sent_packets / cell.seconds),
+        "commands_lost": len(control.issued) - len(given),
+        **delays.to_dict(),
+        "trust": trust,
+    }

@@ -1,0 +1,178 @@
+"""The two ends of a wire, each in a network namespace of its own: a veth pair, or two given interfaces. An edge: namespaces.
+
+A namespace lives as long as a process that sleeps in it, and that process dies with this one: whatever happens, the kernel
+removes the pair, or gives a real interface back to where it came from.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any
+
+from emulation.inside import network_of
+
+SENDER, RECEIVER = IPv4Address("10.9.0.1"), IPv4Address("10.9.0.2")
+FIRST_FLOW = IPv4Address("10.9.0.16")
+MAX_FLOWS = 64
+_HOLDER = ("setpriv", "--pdeathsig", "KILL", "--", "unshare", "--net", "--", "sleep", "infinity")
+OFFLOADS = ("tx", "tso", "gso", "gro")
+
+
+class EndsError(Exception):
+    """The wire cannot be set up; says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """One end: the process that holds its namespace, and its interface there."""
+
+    pid: int
+    interface: str
+
+    def command(self, *argv: str) -> list[str]:
+        """A command line that runs `argv` at this end."""
+        return ["nsenter", "--target", str(self.pid), "--net", "--", *argv]
+
+    def run(self, *argv: str, stdin: str = "") -> str:
+        """Runs a command at this end; its output. Raises EndsError with what the command said."""
+        return _run(*self.command(*argv), stdin=stdin)
+
+    def entered(self) -> AbstractContextManager[None]:
+        """Sockets that this thread makes meanwhile belong to this end."""
+        return network_of(self.pid)
+
+    @property
+    def address(self) -> bytes:
+        """The interface's MAC address."""
+        found: list[dict[str, Any]] = json.loads(self.run("ip", "-j", "link", "show", "dev", self.interface))
+        return bytes.fromhex(found[0]["address"].replace(":", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """A sender's and a receiver's end. Flow n goes to the nth of `targets`, which the receiver's kernel drops in silence."""
+
+    sender: End
+    receiver: End
+    name: str
+
+    @staticmethod
+    def targets(flows: int) -> list[IPv4Address]:
+        """The destination address of each of so many flows."""
+        return [FIRST_FLOW + number for number in range(flows)]
+
+
+@contextmanager
+def veth_pair() -> Iterator[Ends]:
+    """A pair in two new namespaces."""
+    with ExitStack() as exits:
+        sender, receiver = (End(exits.enter_context(_namespace()), "eth0") for _ in range(2))
+        sender.run("ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", str(receiver.pid))
+        yield _ready(Ends(sender, receiver, "veth pair"))
+
+
+@contextmanager
+def given(first: str, second: str) -> Iterator[Ends]:
+    """Two interfaces of this machine that are joined by a wire; they come back as they were.
+
+    Raises:
+        EndsError: one is missing, or in use. Nothing is changed then.
+    """
+    if first == second:
+        raise EndsError(f"interfaces {first},{second}: two different ones are needed")
+    found = {name: _unused(name) for name in (first, second)}
+    with ExitStack() as exits:
+        ends = list[End]()
+        for name, link in found.items():
+            end = End(exits.enter_context(_namespace()), name)
+            exits.callback(_give_back, end, up="UP" in link["flags"])
+            _run("ip", "link", "set", name, "netns", str(end.pid))
+            ends.append(end)
+        yield _ready(Ends(ends[0], ends[1], f"{first} to {second}"))
+
+
+def _unused(name: str) -> dict[str, Any]:
+    try:
+        link: dict[str, Any] = json.loads(_run("ip", "-j", "addr", "show", "dev", name))[0]
+    except EndsError:
+        raise EndsError(f"interface {name}: not found; see `ip link`") from None
+    if "master" in link or any(address["scope"] == "global" for address in link.get("addr_info", ())):
+        raise EndsError(f"interface {name}: it is in use (an address, or a bridge); free it first: ip addr flush dev {name}")
+    return link
+
+
+def _give_back(end: End, *, up: bool) -> None:
+    # What it carries was put there here: an interface with a global address would have been refused.
+    for offload in OFFLOADS:
+        subprocess.run(end.command("ethtool", "-K", end.interface, offload, "on"), check=False, capture_output=True)
+    end.run("ip", "addr", "flush", "dev", end.interface)
+    end.run("ip", "link", "set", end.interface, "netns", "1")
+    if up:
+        _run("ip", "link", "set", end.interface, "up")
+
+
+def _ready(ends: Ends) -> Ends:
+    for end, address in ((ends.sender, SENDER), (ends.receiver, RECEIVER)):
+        # Its own chatter (router solicitations) would be measured as traffic.
+        end.run("sysctl", "-qw", f"net.ipv6.conf.{end.interface}.disable_ipv6=1")
+        for offload in OFFLOADS:  # a packet that is 64 KB long in the kernel is no packet of the given size
+            subprocess.run(end.command("ethtool", "-K", end.interface, offload, "off"), check=False, capture_output=True)
+        end.run("ip", "addr", "add", f"{address}/24", "dev", end.interface)
+        end.run("ip", "link", "set", end.interface, "up")
+    there = ends.receiver.address.hex(":")
+    lines = [f"neigh replace {target} lladdr {there} dev {ends.sender.interface} nud permanent" for target in
+             ends.targets(MAX_FLOWS)]  # fmt: skip
+    ends.sender.run("ip", "-batch", "-", stdin="\n".join(lines))
+    return ends
+
+
+@contextmanager
+def _namespace() -> Iterator[int]:
+    home = _identity("self")
+    process = subprocess.Popen(_HOLDER)
+    try:
+        deadline = time.monotonic() + 5
+        while _identity(str(process.pid)) in (home, None):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise EndsError("no network namespace could be made: run it as root; util-linux has setpriv and unshare")
+            time.sleep(0.002)
+        yield process.pid
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _identity(process: str) -> str | None:
+    try:
+        return str(Path(f"/proc/{process}/ns/net").readlink())
+    except OSError:
+        return None
+
+
+def _run(*argv: str, stdin: str = "") -> str:
+    done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise EndsError(f"{' '.join(argv)}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def stop(process: subprocess.Popen[Any], seconds: float = 5) -> None:
+    """Ends one of our programs, gently first."""
+    process.terminate()
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def affinity(cpu: int | None) -> Sequence[str]:
+    """What puts a command on one processor; nothing on a machine that has only one."""
+    return () if cpu is None else ("taskset", "--cpu-list", str(cpu))

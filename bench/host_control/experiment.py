@@ -1,0 +1,186 @@
+"""`baton bench host-control`: off and on delays, residual packets, throughput, over one wire. An edge: runs them all.
+
+Method: one wire, a veth pair or two given interfaces, each end in a network namespace of its own. The sender's end has Baton's
+queues; the receiver's end has the kernel's timestamps of all that arrives (`capture`). Processors are kept from sleeping
+(emulation/wakeful.py), and every run says whether the machine kept up (emulation/fidelity.py).
+
+* Delays (`cells`): every gate that the kernel offers, commanded directly; and an agent, blocking and polling, told by PFC
+  frames and by Baton's own conditions. Packets of 64, 500 and 1000 bytes, 2 to 16 flows, each closed and opened in turn.
+* Days (`weeks`): 16 flows on days of 40 ms, 2 ms and 200 us, and 64 flows, by Baton's schedule and by PFC frames with classes
+  remapped every week.
+* Throughput (`throughput`): TCP without control, with it idle, and with a neighbour closed and opened all the time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from functools import cache
+from typing import Any, NamedTuple
+
+from agents import kernel
+from bench.host_control import cells, controls, published, throughput, weeks
+from bench.host_control.cells import Cell
+from bench.host_control.controls import AgentOptions, ByAgent, ByCondition, ByPfc, Control
+from bench.host_control.days import Plan
+from bench.host_control.ends import MAX_FLOWS, Ends, given, veth_pair
+from bench.host_control.load import Commander, Processors, load
+from emulation.fidelity import environment
+from emulation.wakeful import wakeful
+from protocol.host_control_bodies import Transport
+
+Tell = Callable[[str, float], None]
+"""Called with what runs now, and the share of the benchmark that is done."""
+DELAY_RATE_BPS = 10_000_000_000
+"""The thesis's link. A veth pair is as fast as its sender, which is slower."""
+PAUSES, QUICK_PAUSES = 480, 96
+WARM_FLOWS, WARM_S, WARM_PPS = 16, 0.4, 20_000
+TARGETS = {
+    "blocking": {"p50_us": 50, "range_us": 150},
+    "busy": {"p50_us": 20},
+    "throughput_idle_percent": 3,
+    "residual_after_close": {"tbf": 1, "plug": 0},
+}
+
+
+class Options(NamedTuple):
+    """Of one run of the benchmark. `parts`: some of delays, days, throughput."""
+
+    quick: bool = False
+    seed: int = 1
+    interfaces: tuple[str, str] | None = None
+    parts: tuple[str, ...] = ("delays", "days", "throughput")
+
+
+class Found(NamedTuple):
+    """`record` is what --json writes; `stairs` the points of the staircase plots, by the number of the run in the record."""
+
+    record: dict[str, Any]
+    stairs: dict[int, list[tuple[float, int, bool]]]
+
+
+@cache
+def gates() -> tuple[str, ...]:
+    """The kinds of gate that this kernel offers."""
+    there = {feature.name for feature in kernel.probe() if feature.kind == "qdisc" and feature.present}
+    return tuple(gate for gate in ("tbf", "plug") if gate in there)
+
+
+def grid(quick: bool) -> list[Cell]:
+    """The cells of the tables."""
+    sizes, flows, pauses = ((64, 1000), (2, 16), QUICK_PAUSES) if quick else (cells.SIZES, cells.FLOWS, PAUSES)
+    return [Cell(size, count, pauses) for size in sizes for count in flows]
+
+
+def plans(quick: bool) -> list[Plan]:
+    """The runs of the figures: name by flows and day; a night is longer than the agent's clock is uncertain."""
+    found = []
+    for flows, day_ns, days, quick_days in (
+        (16, 40_000_000, 48, 0), (16, 2_000_000, 480, 96), (16, 200_000, 1600, 160), (64, 2_000_000, 512, 128),
+    ):  # fmt: skip
+        count = quick_days if quick else days
+        found += [Plan(transport, flows, day_ns, 100_000, count) for transport in Transport if count]
+    return found
+
+
+def run(options: Options, tell: Tell) -> Found:
+    """Everything, or the `parts` of it. Raises EndsError, OSError, BuildError, BpfError."""
+    steps = _Steps(options, tell)
+    wire: AbstractContextManager[Ends] = given(*options.interfaces) if options.interfaces else veth_pair()
+    processors = Processors.found()
+    with wire as ends, wakeful() as awake, processors.apart():
+        runs, stairs = list[dict[str, Any]](), dict[int, list[tuple[float, int, bool]]]()
+        if "delays" in options.parts:
+            for gate in gates():
+                runs += _directly(ends, processors, gate, options, steps)
+            for busy in (False, True):
+                runs += _by_agent(ends, processors, busy, options, steps)
+        if "days" in options.parts:
+            for busy in (False, True):
+                for found in _days(ends, processors, busy, options, steps):
+                    stairs[len(runs)] = found.stairs
+                    runs.append(found.record)
+        if "throughput" in options.parts:
+            seconds, rounds = (1.5, 1) if options.quick else (5.0, 3)
+            found_throughput = throughput.run(
+                ends, processors, seconds=seconds, rounds=rounds, tell=lambda what: steps.next(what)
+            )
+            runs.append({"kind": "throughput", **found_throughput})
+        about = environment(wire=ends.name, awake=awake, gates=gates(), time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+    return Found(
+        {
+            "title": "Fine-grained host control: off and on delays, residual packets, throughput",
+            "published": published.record(),
+            "targets": TARGETS,
+            "quick": options.quick,
+            "seed": options.seed,
+            "valid": all(one["trust"]["valid"] for one in runs),
+            "runs": runs,
+            "environment": about,
+        },
+        stairs,
+    )
+
+
+class _Steps:
+    """Counts what has been done of what is to be."""
+
+    def __init__(self, options: Options, tell: Tell) -> None:
+        self._tell = tell
+        self._done = 0
+        each = len(grid(options.quick))
+        days = 2 * len(plans(options.quick))
+        rounds = len(throughput.CASES) * (1 if options.quick else 3)
+        weight = {"delays": (len(gates()) + 4) * each, "days": days, "throughput": rounds}
+        self._total = sum(weight[part] for part in options.parts)
+
+    def next(self, what: str) -> None:
+        """One more begins."""
+        self._tell(what, self._done / self._total)
+        self._done += 1
+
+
+def _directly(ends: Ends, processors: Processors, gate: str, options: Options, steps: _Steps) -> Iterator[dict[str, Any]]:
+    with controls.direct(ends, processors, gate, DELAY_RATE_BPS, WARM_FLOWS) as control:
+        yield from _cells(ends, processors, control, {"transport": "none", "gate": gate, "agent": "none"}, options, steps)
+
+
+def _by_agent(ends: Ends, processors: Processors, busy: bool, options: Options, steps: _Steps) -> Iterator[dict[str, Any]]:
+    how = AgentOptions(DELAY_RATE_BPS, busy_poll=busy)
+    with controls.agent(ends, processors, how, WARM_FLOWS) as partner:
+        # The agent makes a flow's queue at its first packet.
+        with load(ends, processors, Commander(processors.partner, 1), flows=WARM_FLOWS, size=64, seconds=WARM_S, pps=WARM_PPS):
+            partner.wait(lambda: False, WARM_S)
+        ways: list[tuple[str, ByAgent]] = [
+            ("condition", ByCondition(ends, partner, processors.partner)),
+            ("pfc", ByPfc(ends, partner, processors.partner)),
+        ]
+        for transport, control in ways:
+            kind = {"transport": transport, "gate": how.gate, "agent": "busy" if busy else "blocking"}
+            yield from _cells(ends, processors, control, kind, options, steps, busy=busy)
+
+
+def _cells(
+    ends: Ends, processors: Processors, control: Control, kind: dict[str, str], options: Options, steps: _Steps,
+    *, busy: bool = False,
+) -> Iterator[dict[str, Any]]:  # fmt: skip
+    for cell in grid(options.quick):
+        steps.next(f"{kind['transport']}, {kind['gate']}, {kind['agent']}: {cell.flows} flows of {cell.size} B")
+        yield {"kind": "delays", **kind, **cells.run(ends, processors, control, cell, busy=busy, seed=options.seed)}
+
+
+def _days(ends: Ends, processors: Processors, busy: bool, options: Options, steps: _Steps) -> Iterator[weeks.Found]:
+    numbers = itertools.count(1)
+    how = AgentOptions(weeks.RATE_BPS, busy_poll=busy)
+    with controls.agent(ends, processors, how, MAX_FLOWS) as partner:
+        with load(ends, processors, Commander(processors.partner, 1), flows=MAX_FLOWS, size=64, seconds=WARM_S, pps=WARM_PPS):
+            partner.wait(lambda: False, WARM_S)
+        for plan in plans(options.quick):
+            steps.next(f"{plan.flows} flows, days of {plan.day_ns / 1e6:g} ms by {plan.transport.name.lower()}")
+            found = weeks.run(ends, processors, partner, plan, numbers, busy=busy)
+            record = {"kind": "days", "gate": how.gate, "agent": "busy" if busy else "blocking", **found.record}
+            yield found._replace(record=record)
+
+

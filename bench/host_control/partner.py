@@ -1,0 +1,140 @@
+"""The other end of the wire: a leader of one member, and the link partner that sends PFC frames. An edge: a raw socket.
+
+It welcomes the host's agent, answers its pings and tells it where the flows' destinations live, as the coordinator does; beyond
+that it says only what an experiment tells it to, at the instant it is told. So delays are those of the host alone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import select
+import struct
+import time
+from collections.abc import Callable
+from ipaddress import IPv4Address
+
+from bench.host_control.ends import SENDER, End
+from protocol.auth import Guard, Key
+from protocol.link import ControlSocket
+from protocol.messages import (
+    COORDINATOR,
+    HEARTBEAT_MAC,
+    Directory,
+    DirectoryRequest,
+    Heartbeat,
+    Leave,
+    Message,
+    Override,
+    Ping,
+    Pong,
+    Register,
+    Regulate,
+    Welcome,
+    encode,
+)
+from protocol.paging import paginate
+
+MEMBER, FIRST_NODE = 1000, 16
+"""The host under test, and the destination of flow 0."""
+SIOCGSTAMPNS = 0x8907  # asm-generic/sockios.h
+_TIMESPEC = struct.Struct("qq")
+HEARTBEAT_NS = 10_000_000
+FAIL_OPEN_NS = 2_000_000_000
+REPORT_NS = 500_000_000
+"""Seldom: reports are none of the delays."""
+
+
+class Partner:
+    """Serves while it waits, in `until`."""
+
+    def __init__(self, end: End, key: Key, targets: list[IPv4Address]) -> None:
+        """At this end, with the destinations of the flows. Raises OSError."""
+        with end.entered():
+            self._link = ControlSocket(end.interface)
+        self.address = self._link.address
+        self._key, self._targets = key, targets
+        self._epoch = int(time.time())
+        self._guard = Guard(key, epoch=self._epoch, leader=True, address=self.address)
+        self._sequence = time.time_ns()
+        self._member_mac = HEARTBEAT_MAC
+        self._heartbeat_ns = 0
+        self.welcomed = False
+        self.answered = 0
+        """PINGs, by which the agent knows our clock."""
+        self.heard: list[Message] = []
+        """What the agent said beside the exchange that keeps it a member; the experiment's to empty."""
+
+    def close(self) -> None:
+        """Closes the socket."""
+        self._link.close()
+
+    def say(self, message: Message, destination: bytes | None = None) -> None:
+        """Sends to the agent."""
+        self._link.send(self.sealed(message, destination))
+
+    def sealed(self, message: Message, destination: bytes | None = None) -> bytes:
+        """The frame that carries a message, to be sent soon."""
+        self._sequence += 1
+        return encode(
+            message,
+            key=self._key,
+            destination=destination or self._member_mac,
+            source=self.address,
+            sender=COORDINATOR,
+            epoch=self._epoch,
+            sequence=self._sequence,
+        )
+
+    def frame(self, whole: bytes) -> None:
+        """Sends a frame as it is, such as PFC."""
+        self._link.send(whole)
+
+    def until(self, instant_ns: int) -> None:
+        """Serves the agent until an instant of the monotonic clock, asleep: it may share a processor with the flows' sender."""
+        link = self._link.fileno()
+        while (now := time.monotonic_ns()) < instant_ns:
+            if now >= self._heartbeat_ns:
+                self._heartbeat_ns = now + HEARTBEAT_NS
+                self.say(Heartbeat(Override.COORDINATE, 1, 1), HEARTBEAT_MAC)
+            sleep_ns = min(instant_ns, self._heartbeat_ns) - now
+            if select.select((link,), (), (), max(0, sleep_ns) / 1e9)[0]:
+                while (raw := self._link.receive()) is not None:
+                    self._take(raw)
+
+    def wait(self, what: Callable[[], bool], seconds: float) -> bool:
+        """Serves until something holds; whether it came to hold in so many seconds."""
+        end_ns = time.monotonic_ns() + round(seconds * 1e9)
+        while not (held := what()) and time.monotonic_ns() < end_ns:
+            self.until(time.monotonic_ns() + 5_000_000)
+        return held
+
+    def _arrived_ns(self) -> int:
+        """When the kernel had the last frame: how late this program woke up is no part of the way."""
+        stamp = bytearray(16)
+        fcntl.ioctl(self._link, SIOCGSTAMPNS, stamp)
+        seconds, nanoseconds = _TIMESPEC.unpack(stamp)
+        ago_ns: int = time.clock_gettime_ns(time.CLOCK_REALTIME) - seconds * 10**9 - nanoseconds
+        return time.monotonic_ns() - max(0, ago_ns)
+
+    def _take(self, raw: bytes) -> None:
+        frame = self._guard.accept(raw)
+        if frame is None:
+            return
+        match frame.message:
+            case Ping(sent_ns=sent):
+                self.answered += 1
+                self.say(Pong(sent, self._arrived_ns(), time.monotonic_ns()))
+            case Register(nonce=nonce):
+                self._member_mac = frame.source
+                self.say(Welcome(nonce, MEMBER, HEARTBEAT_NS, FAIL_OPEN_NS, 300_000, 0, 0, REPORT_NS))
+            case DirectoryRequest():
+                entries = tuple((FIRST_NODE + at, (target,)) for at, target in enumerate(self._targets))
+                for page in paginate(Directory(1, 0, 1, ((MEMBER, (SENDER,)), *entries))):
+                    self.say(page)
+                self.say(Regulate(1, 0, 1, ()))
+                self.welcomed = True
+            case Leave():
+                self.welcomed = False
+            case message:
+                self.heard.append(message)
+                del self.heard[:-1000]

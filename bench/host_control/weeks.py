@@ -1,0 +1,153 @@
+"""Weeks carried out by an agent, told by its partner: Figures 2.4 to 2.7. An edge: runs them.
+
+By Baton's own schedule the partner announces each week ahead, and the agent's clock does the rest. By PFC it announces which
+flow is of which class, and sends the frames itself when a day begins and ends, as a top-of-rack switch would.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.host_control.controls import nobody, pfc_settings, realtime_ns
+from bench.host_control.days import Plan, residual
+from bench.host_control.delays import statistics
+from bench.host_control.ends import Ends
+from bench.host_control.load import PARTNER_PRIORITY, Commander, Processors, load
+from bench.host_control.partner import FIRST_NODE, Partner
+from emulation.measure import percentile
+from protocol.host_control_bodies import ClockReport, FlowKey, Transport, Week
+from protocol.pfc import CLASSES, MAX_QUANTA, Pfc, longest_ns
+from protocol.pfc_bodies import PfcSettings
+
+SIZE_BYTES = 1000
+RATE_BPS = 500_000_000
+OFFERED = 1.06
+"""Of what the link carries: a flow has always something to send, and hardly anything is dropped."""
+AHEAD_NS = 20_000_000
+"""How long before its start a week is announced."""
+SETTLE_NS = 150_000_000
+STAIRCASE_WEEKS = 3
+STAIRCASE_PACKETS = 6_000
+"""At most so many are kept for a picture."""
+
+
+Said = bytes | Week | PfcSettings
+"""A frame as it is, or a message."""
+
+
+class Found(NamedTuple):
+    """A run's record, and its staircase: time (us after the start), flow, whether it was that flow's day."""
+
+    record: dict[str, Any]
+    stairs: list[tuple[float, int, bool]]
+
+
+def run(
+    ends: Ends, processors: Processors, partner: Partner, plan: Plan, numbers: Iterator[int], *, busy: bool = False
+) -> Found:
+    """Runs a plan, and frees every flow after it. `numbers`: those of weeks, that grow: an agent takes none twice."""
+    packets_a_second = round(OFFERED * RATE_BPS / 8 / SIZE_BYTES)
+    seconds = (2 * SETTLE_NS + plan.length_ns) / 1e9 + 0.1
+    commander = Commander(processors.partner, PARTNER_PRIORITY)
+    with load(
+        ends, processors, commander, flows=plan.flows, size=SIZE_BYTES, seconds=seconds, pps=packets_a_second
+    ) as made:
+        start_ns = time.monotonic_ns() + SETTLE_NS
+        to_realtime_ns = realtime_ns() - time.monotonic_ns()
+        late_ns = list[int]()
+        for due_ns, said in _timetable(plan, partner, numbers, start_ns):
+            partner.until(due_ns)
+            late_ns.append(time.monotonic_ns() - due_ns)
+            if isinstance(said, bytes):
+                partner.frame(said)
+            else:
+                partner.say(said)
+        partner.until(start_ns + plan.length_ns)
+        partner.say(nobody(next(numbers)))
+        partner.frame(Pfc(partner.address, dict.fromkeys(range(CLASSES), 0)).encode())
+        partner.until(time.monotonic_ns() + SETTLE_NS // 2)
+        arrivals = made.capture.arrivals()
+    begin_ns = start_ns + to_realtime_ns
+    found = residual(plan, begin_ns, arrivals)
+    trust = made.trust(busy=busy)
+    # A partner that is later than a night is long has not done its part; by schedule it only announces, long before.
+    on_time = plan.transport is Transport.SCHEDULE or (percentile(late_ns, 99) or 0) < plan.night_ns
+    trust["valid"] = bool(trust["valid"] and found.own_packets and not arrivals.lost and on_time)
+    record = {
+        "transport": plan.transport.name.lower(),
+        "flows": plan.flows,
+        "day_us": plan.day_ns / 1e3,
+        "night_us": plan.night_ns / 1e3,
+        "days": plan.weeks * plan.days_a_week,
+        "weeks": plan.weeks,
+        "remappings": int(plan.remaps().sum()),
+        **found.to_dict(),
+        "partner_late_us": statistics(late_ns),
+        "clock": _clock(partner),
+        "days_mbps": round(found.own_packets * SIZE_BYTES * 8e3 / plan.length_ns, 1),
+        "trust": trust,
+    }
+    return Found(record, _stairs(plan, begin_ns, arrivals.at_ns, arrivals.flow))
+
+
+def _clock(partner: Partner) -> dict[str, float] | None:
+    """What the agent last said of its clock; in truth it is the partner's own."""
+    said = next((message for message in reversed(partner.heard) if isinstance(message, ClockReport)), None)
+    return None if said is None else {"offset_us": said.offset_ns / 1e3, "uncertainty_us": said.uncertainty_ns / 1e3}
+
+
+def _timetable(plan: Plan, partner: Partner, numbers: Iterator[int], start_ns: int) -> Iterator[tuple[int, Said]]:
+    """What is said when, in order."""
+    weeks = [_week(plan, number, next(numbers), start_ns) for number in range(plan.weeks)]
+    said: list[Iterator[tuple[int, Said]]] = [
+        iter([(week.start_ns - max(AHEAD_NS, plan.week_ns), week) for week in weeks])
+    ]
+    if plan.transport is Transport.PFC:
+        said += [iter([(start_ns - SETTLE_NS, pfc_settings())]), _frames(plan, partner.address, start_ns)]
+    return heapq.merge(*said, key=lambda entry: entry[0])
+
+
+def _week(plan: Plan, at: int, number: int, start_ns: int) -> Week:
+    """All flows are of the week, so that those without a day in it are shut."""
+    flows = tuple(FIRST_NODE + flow for flow in range(plan.flows))
+    masks = tuple(1 << flow for flow in plan.flows_of(at))
+    begin_ns = start_ns + at * plan.week_ns
+    return Week(number, begin_ns, plan.day_ns, plan.night_ns, plan.week_ns + AHEAD_NS, FlowKey.DESTINATION, plan.transport,
+                flows, masks)  # fmt: skip
+
+
+def _frames(plan: Plan, address: bytes, start_ns: int) -> Iterator[tuple[int, bytes]]:
+    """Every class paused, but the day's; pauses said again well before they end."""
+    renew_ns = longest_ns(RATE_BPS) // 3
+    everyone = frozenset(range(plan.days_a_week))
+    yield start_ns - plan.day_ns // 2, _pause(address, everyone)
+    for number, begin, end in plan.turns():
+        yield start_ns + begin, Pfc(address, {number: 0}).encode()
+        for again in range(begin + renew_ns, end, renew_ns):
+            yield start_ns + again, _pause(address, everyone - {number})
+        yield start_ns + end, _pause(address, everyone)
+
+
+def _pause(address: bytes, classes: frozenset[int]) -> bytes:
+    return Pfc(address, dict.fromkeys(sorted(classes), MAX_QUANTA)).encode()
+
+
+def _stairs(
+    plan: Plan, begin_ns: int, at_ns: NDArray[np.int64], flow: NDArray[np.int64]
+) -> list[tuple[float, int, bool]]:
+    owners = plan.owners()
+    until_ns = begin_ns + min(plan.length_ns, STAIRCASE_WEEKS * plan.week_ns)
+    inside = (at_ns >= begin_ns) & (at_ns < until_ns)
+    days = (at_ns[inside] - begin_ns) // plan.day_ns
+    own = owners[days] == flow[inside]
+    keep = np.flatnonzero(~own)
+    step = max(1, int(own.sum()) // STAIRCASE_PACKETS)
+    keep = np.sort(np.concatenate([keep, np.flatnonzero(own)[::step]]))
+    times = (at_ns[inside] - begin_ns) / 1e3
+    return [(round(float(times[at]), 1), int(flow[inside][at]), bool(own[at])) for at in keep]

@@ -1,0 +1,94 @@
+"""Asks the store for the leader's lease on behalf of a coordinator, in a process of its own: the store may hang, a slice is not
+late, and a courier that reads a large fabric delays no renewal.
+
+JSON lines over a socket pair. From the coordinator: {"ask": "look" | "acquire" | "renew", "term": n, "epoch": n, "highest":
+n}. Towards it: {"term": n, "answer": [held, epoch, holder, left_ns]} or {"term": n, "away": why}; with a lease just taken
+"contended", the links that were under the leader before, so that its successor need not find them out again. When the
+coordinator ends, in whatever way, the lease is given back, so that nobody waits for its end. An edge: sockets, Redis.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import uuid
+from typing import Any
+
+from controller.jsonlines import JsonLines
+from controller.lease_store import LeaseAway, LeaseStore
+
+log = logging.getLogger("baton.elector")
+
+PRIORITY = 2
+"""Above every coordinator that is just starting on the same machine: a renewal must not wait for that. Only if the coordinator
+runs at real-time priority, which is inherited."""
+
+
+class Elector:
+    """Serves one coordinator."""
+
+    def __init__(self, store: LeaseStore, connection: socket.socket) -> None:
+        self._store = store
+        self._lines = JsonLines(connection)
+        self._name = uuid.uuid4().hex
+        self._token = ""
+        self._away = ""
+
+    def run(self) -> None:
+        """Serves until the coordinator is gone, then gives the lease back."""
+        try:
+            while (values := self._lines.read()) is not None:
+                if values:
+                    self._lines.write(self._ask(values[-1]))  # what was asked before that counts no more
+        finally:
+            with contextlib.suppress(LeaseAway):
+                self._store.release(self._token)
+
+    def _ask(self, value: dict[str, Any]) -> dict[str, Any]:
+        term = value["term"]
+        token = f"{self._name}:{term}"
+        try:
+            if value["ask"] == "renew":
+                answer = self._store.renew(token, value["epoch"])
+            elif value["ask"] == "acquire":
+                self._token = token
+                answer = self._store.acquire(token, value["highest"])
+                if answer.held:
+                    return {"term": term, "answer": list(answer), "contended": self._store.contended()}
+            else:
+                answer = self._store.look()
+        except LeaseAway as error:
+            if not self._away:
+                log.warning("the store is away: %s", error)
+            self._away = str(error)
+            return {"term": term, "away": str(error)}
+        if self._away:
+            log.info("the store is back")
+            self._away = ""
+        return {"term": term, "answer": list(answer)}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """`python -m controller.elector --store URL --name NAME --lease-ns N --fd N`: started by the coordinator, with one end of a
+    socket pair."""
+    parser = argparse.ArgumentParser(prog="elector")
+    parser.add_argument("--store", required=True)
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--lease-ns", type=int, required=True)
+    parser.add_argument("--fd", type=int, required=True)
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    if os.sched_getscheduler(0) == os.SCHED_FIFO:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(PRIORITY))
+    Elector(LeaseStore(options.store, options.name, options.lease_ns), socket.socket(fileno=options.fd)).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

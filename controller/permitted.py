@@ -1,0 +1,81 @@
+"""How many bytes were permitted: the credits and rates of slots, by sender and destination, from one reading to the next. Pure.
+
+A credit counts when its slot begins, less what is yielded; a rate for as long as it is in force. Times are integer nanoseconds.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from controller.policies.base import BILLION, Slot
+
+KEPT_NS = 500_000_000
+"""How long after its end a slot may still be yielded."""
+
+Pair = tuple[int, int]
+
+
+@dataclass(slots=True)
+class _Open:
+    slot: Slot
+    counted_ns: int
+    """Up to when its rate was counted; of a credit, not before its start once it was."""
+
+
+class Permitted:
+    """Sums up slots; two dictionary operations a slot, the rest once a reading."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, _Open] = {}
+        self._sums: dict[Pair, int] = defaultdict(int)
+
+    def granted(self, slot: Slot, now_ns: int) -> None:
+        """A directive goes out; the same number again replaces what was granted, from now on."""
+        before = self._open.get(slot.slot)
+        if before is not None:
+            self._count(before, now_ns)
+            if not slot.rate_bps and before.slot.start_ns <= now_ns:
+                return  # it has begun, and its credit is counted
+        continued = before is not None and slot.rate_bps
+        self._open[slot.slot] = _Open(slot, max(slot.start_ns, before.counted_ns) if before and continued else slot.start_ns)
+
+    def yielded(self, number: int, unspent_bytes: int) -> None:
+        """The rest of a slot was given back."""
+        if (held := self._open.pop(number, None)) is not None:
+            slot = held.slot
+            if not slot.rate_bps:
+                counted = held.counted_ns > slot.start_ns
+                unspent_bytes = min(unspent_bytes, slot.bytes)
+                self._sums[slot.node, slot.destination] += -unspent_bytes if counted else slot.bytes - unspent_bytes
+
+    def revoked(self, number: int, now_ns: int) -> None:
+        """A slot was taken back."""
+        if (held := self._open.pop(number, None)) is not None:
+            self._count(held, now_ns)
+
+    def left(self, node: int) -> None:
+        """Forgets a member."""
+        self._open = {number: held for number, held in self._open.items() if held.slot.node != node}
+        self._sums = defaultdict(int, {pair: size for pair, size in self._sums.items() if pair[0] != node})
+
+    def take(self, now_ns: int) -> dict[Pair, int]:
+        """The bytes permitted since the last call, by (sender, destination)."""
+        for number, held in list(self._open.items()):
+            self._count(held, now_ns)
+            if held.slot.end_ns + KEPT_NS < now_ns:
+                del self._open[number]
+        sums, self._sums = self._sums, defaultdict(int)
+        return {pair: max(0, size) for pair, size in sums.items()}
+
+    def _count(self, held: _Open, now_ns: int) -> None:
+        slot = held.slot
+        pair = slot.node, slot.destination
+        if slot.rate_bps:
+            until_ns = min(now_ns, slot.end_ns)
+            if until_ns > held.counted_ns:
+                self._sums[pair] += slot.rate_bps * (until_ns - held.counted_ns) // (8 * BILLION)
+                held.counted_ns = until_ns
+        elif held.counted_ns == slot.start_ns and slot.start_ns <= now_ns:
+            self._sums[pair] += slot.bytes
+            held.counted_ns = slot.start_ns + 1

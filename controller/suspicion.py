@@ -1,0 +1,178 @@
+"""Who does not keep to what was permitted, by what the switches counted. Pure: counts in, verdicts out.
+
+A host can say what it likes; the port that it is plugged into counts what it does. For each window of about a second:
+
+* *Outside its slots*: a regulated host sent more than was permitted to it, plus what it sent to destinations that need no
+  permission (no more of that than arrived there), plus an allowance for small flows, acknowledgements and control.
+* *Slots that it does not use*: less than half of what was permitted to a host crossed its port: it claims a backlog that it has
+  not, or never yields.
+* *Bypass*: more was sent into a contended link (carried or dropped there) than hosts put in by permission, plus the same
+  allowance: somebody sends who has no agent, or whose agent does not obey. What members sent outside their slots counts even
+  when the link was full, so that it took the place of what was permitted. All of it is counted, the allowance too.
+
+A verdict needs `AFTER` bad windows in a row and is lifted after `CLEAR` good ones, so that a lost reading, a restart or an edge
+of contention accuses nobody. What an honest host can't help (lost directives, a late timer) is well within the thresholds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+AFTER = 3
+CLEAR = 10
+ALLOWANCE = 0.08
+"""Of a link's capacity: what may be sent without permission."""
+USED = 0.5
+"""Of what was permitted: who uses less does not use its slots."""
+LEAST = 0.02
+"""Of a link's capacity: too little was permitted to say whether it was used."""
+
+
+class HostWindow(NamedTuple):
+    """One host in one window, in bytes."""
+
+    name: str
+    capacity: int
+    """What its first link could have carried."""
+    seen: int
+    """What its switch port received."""
+    permitted: int
+    free: int
+    """What it sent where no permission is needed, as far as it arrived there."""
+    yields: int
+    """How often it gave back a slot."""
+
+    @property
+    def outside(self) -> int:
+        """What it sent without permission."""
+        return max(0, self.seen - self.permitted - self.free)
+
+
+class LinkWindow(NamedTuple):
+    """One contended link in one window, in bytes."""
+
+    name: str
+    capacity: int
+    seen: int
+    dropped: int
+    permitted: int
+    """And sent: no more of what was permitted to a host than its port received."""
+    outside: int = 0
+    """What members sent outside their slots that may have crossed it."""
+
+
+@dataclass(slots=True)
+class Crossed:
+    """What crossed a link while it was contended, in bytes since the coordinator's start."""
+
+    regulated: int = 0
+    uncoordinated: int = 0
+    alarm: bool = False
+
+
+class Finding(NamedTuple):
+    """What is to be told: a verdict, or that it was lifted."""
+
+    severity: str
+    text: str
+
+
+@dataclass(slots=True)
+class _Verdict:
+    """One charge against one host or link."""
+
+    bad: int = 0
+    good: int = 0
+    stands: bool = False
+    line: str = ""
+
+    def judge(self, line: str) -> bool:
+        """Another window, with what was wrong in it; whether the verdict is another now."""
+        if line:
+            self.line, self.bad, self.good = line, self.bad + 1, 0
+        else:
+            self.bad, self.good = 0, self.good + 1
+        before = self.stands
+        self.stands = self.bad >= AFTER if not before else self.good < CLEAR
+        return self.stands != before
+
+
+class Suspicion:
+    """The verdicts."""
+
+    def __init__(self) -> None:
+        self.crossed: dict[Hashable, Crossed] = {}
+        """By link."""
+        self._hosts: dict[int, dict[str, _Verdict]] = {}
+        self._links: dict[Hashable, _Verdict] = {}
+
+    def window(
+        self, hosts: Mapping[int, HostWindow], links: Mapping[Hashable, LinkWindow], window_ns: int
+    ) -> list[Finding]:
+        """Another window: of every host that was regulated in all of it, and of every link that was contended in all of it."""
+        found: list[Finding] = []
+        for node, host in hosts.items():
+            verdicts = self._hosts.setdefault(node, {"outside": _Verdict(), "unused": _Verdict()})
+            for charge, line in (("outside", _outside(host, window_ns)), ("unused", _unused(host, window_ns, verdicts))):
+                if verdicts[charge].judge(line):
+                    found.append(_told(host.name, verdicts[charge], "keeps to its slots again"))
+        for link, counts in links.items():
+            crossed, verdict = self.crossed.setdefault(link, Crossed()), self._links.setdefault(link, _Verdict())
+            over = min(counts.seen, max(0, counts.seen + counts.dropped - counts.permitted, counts.outside))
+            crossed.regulated += counts.seen - over
+            crossed.uncoordinated += over
+            line = ""
+            if over > ALLOWANCE * counts.capacity:
+                line = f"{_mbps(over, window_ns)} of {_mbps(counts.seen, window_ns)} crosses it without permission"
+            if verdict.judge(line):
+                crossed.alarm = verdict.stands
+                found.append(_told(counts.name, verdict, "is crossed with permission again"))
+        return found
+
+    def lines(self, node: int) -> list[str]:
+        """What stands against a host; nothing against most."""
+        return [verdict.line for verdict in self._hosts.get(node, {}).values() if verdict.stands]
+
+    def suspects(self) -> frozenset[int]:
+        """The hosts against whom something stands."""
+        return frozenset(node for node in self._hosts if self.lines(node))
+
+    def left(self, node: int) -> None:
+        """Forgets a host that left; what it did before counts no more."""
+        self._hosts.pop(node, None)
+
+    def keep_links(self, links: Iterable[Hashable]) -> None:
+        """Forgets verdicts on links that are contended no more; what crossed them stays counted."""
+        known = set(links)
+        for link in [link for link in self._links if link not in known]:
+            del self._links[link]
+            self.crossed[link].alarm = False
+
+
+def _outside(host: HostWindow, window_ns: int) -> str:
+    if host.outside <= ALLOWANCE * host.capacity:
+        return ""
+    return (
+        f"sends outside its slots: {_mbps(host.seen, window_ns)} at its port, {_mbps(host.permitted, window_ns)} permitted"
+        + (f", {_mbps(host.free, window_ns)} where it may" if host.free else "")
+    )
+
+
+def _unused(host: HostWindow, window_ns: int, verdicts: Mapping[str, _Verdict]) -> str:
+    # A suspect is granted little: that little must be used before the verdict is lifted.
+    least = 0 if verdicts["unused"].stands else LEAST * host.capacity
+    if host.permitted <= least or host.seen >= USED * host.permitted:
+        return ""
+    yields = f"{host.yields} yields" if host.yields else "nothing yielded"
+    seen, permitted = _mbps(host.seen, window_ns), _mbps(host.permitted, window_ns)
+    return f"does not use its slots: {permitted} permitted, {seen} at its port, {yields}"
+
+
+def _told(name: str, verdict: _Verdict, again: str) -> Finding:
+    return Finding("warning", f"{name}: {verdict.line}") if verdict.stands else Finding("info", f"{name} {again}")
+
+
+def _mbps(size: int, window_ns: int) -> str:
+    return f"{size * 8_000 / max(1, window_ns):.1f} Mbit/s"

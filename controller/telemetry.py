@@ -1,0 +1,171 @@
+"""What became of every slot, and how long permission took: gathered beside the schedule, for those who watch it. Pure.
+
+A slot costs an append or two here; nothing is written before `flush`, and then only as much as `EVENTS_MAX`. What is too
+much, or what the courier has no room for, is dropped and counted: the schedule never waits for its picture.
+
+Events are rows [kind, slot, node, destination, start_us, end_us, bytes], times in microseconds of the coordinator's clock. A
+later row of a slot replaces what it says otherwise: SLOT when it is granted, LATE when its gate opened late (start_us is when),
+YIELD when it was given back (end_us is when) or revoked, LOST when it was never acknowledged.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from controller.policies.base import Slot
+
+FLUSH_NS = 25_000_000
+EVENTS_MAX = 128
+"""Rows of one batch, which takes 0.1 ms of the coordinator's loop: 5,120 rows a second."""
+SUMMARY_NS = 500_000_000
+OVER_NS = 1_000_000_000
+"""How long after its end a slot may still be acknowledged, yielded or lost."""
+SLOT, LATE, YIELD, LOST = "slot", "late", "yield", "lost"
+BOUNDS_US = (50, 100, 200, 300, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 500_000)
+"""Upper bounds of the histograms' buckets; one more is for all above."""
+
+
+class Histogram:
+    """Durations by bucket, and their sum."""
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS_US) + 1)
+        self.sum_ns = 0
+
+    def add(self, duration_ns: int) -> None:
+        """One more; a negative one counts as none."""
+        duration_ns = max(0, duration_ns)
+        self.counts[bisect_left(BOUNDS_US, duration_ns / 1000)] += 1
+        self.sum_ns += duration_ns
+
+    def to_dict(self) -> dict[str, Any]:
+        """{"bounds_us", "counts", "sum_us"}; a count is of its bucket alone."""
+        return {"bounds_us": BOUNDS_US, "counts": self.counts, "sum_us": self.sum_ns // 1000}
+
+
+class Telemetry:
+    """Of one coordinator. `tell` takes lines for the courier, and says whether it had room."""
+
+    def __init__(self, tell: Callable[[dict[str, Any]], bool]) -> None:
+        self._tell = tell
+        self._rows: list[tuple[str, int, int, int, int, int, int]] = []
+        self._open: dict[int, tuple[int, int, int, int, int, int]] = {}
+        """Slots granted and not over: node, destination, start, end, bytes, and when the directive had to be in force."""
+        self._since: dict[int, dict[int, int]] = {}
+        """By node and destination: since when bytes wait there without a slot."""
+        self.waiting_us: dict[int, dict[int, int]] = {}
+        """By node and destination: how long bytes waited for a slot of late, smoothed."""
+        self.latency = Histogram()
+        """From when a directive had to be in force (its slot's start, or its sending if later) until the gate opened."""
+        self.waiting = Histogram()
+        """From when bytes began to wait for a slot until its gate opened."""
+        self.regulated_bytes = self.free_bytes = 0
+        """Sent by large flows to destinations that needed permission, and to others, as the agents report."""
+        self.dropped = 0
+
+    # -- what happens ---------------------------------------------------------------------------------------------------
+
+    def granted(self, slot: Slot, end_ns: int, now_ns: int) -> None:
+        """A directive for a slot goes out; `end_ns` is its lease's."""
+        node, destination = slot.node, slot.destination
+        self._open[slot.slot] = node, destination, slot.start_ns, end_ns, slot.bytes, max(slot.start_ns, now_ns)
+        self._row(SLOT, slot.slot, node, destination, slot.start_ns, end_ns, slot.bytes)
+
+    def revoked(self, slot: int, now_ns: int) -> None:
+        """A slot was taken back."""
+        self._ended(slot, now_ns)
+
+    def yielded(self, slot: int, backlog_bytes: int, now_ns: int) -> None:
+        """The rest of a slot was given back, with so many bytes left."""
+        if (known := self._ended(slot, now_ns)) is None:
+            return
+        node, destination = known
+        waits = self._since.setdefault(node, {})
+        if backlog_bytes:
+            waits[destination] = now_ns
+        else:
+            waits.pop(destination, None)
+
+    def opened(self, slot: int, opened_ns: int, *, late: bool) -> None:
+        """A slot's gate opened."""
+        if (known := self._open.get(slot)) is None:
+            return
+        node, destination, _, end_ns, size, from_ns = known
+        self.latency.add(opened_ns - from_ns)
+        if late:
+            self._row(LATE, slot, node, destination, opened_ns, end_ns, size)
+        waits = self._since.get(node, {})
+        since_ns = waits.get(destination)
+        if since_ns is not None:
+            waited_ns = max(0, opened_ns - since_ns)
+            waits[destination] = end_ns  # what this slot leaves waits from its end
+            self.waiting.add(waited_ns)
+            of_node = self.waiting_us.setdefault(node, {})
+            before_us = of_node.get(destination, waited_ns // 1000)
+            of_node[destination] = before_us + (waited_ns // 1000 - before_us) // 4
+
+    def lost(self, slots: Iterable[int]) -> None:
+        """Slots that were never acknowledged."""
+        for slot in slots:
+            if (known := self._open.pop(slot, None)) is not None:
+                self._row(LOST, slot, *known[:5])
+
+    def backlog(self, node: int, waiting: Mapping[int, int], now_ns: int) -> None:
+        """What waits at a node, in full: {destination: bytes}."""
+        before = self._since.get(node, {})
+        self._since[node] = {destination: before.get(destination, now_ns) for destination in waiting}
+
+    def reported(self, sent: Mapping[int, int], regulated: frozenset[int]) -> None:
+        """What a node's large flows sent in a period: {destination: bytes}."""
+        for destination, size in sent.items():
+            if destination in regulated:
+                self.regulated_bytes += size
+            else:
+                self.free_bytes += size
+
+    def left(self, node: int) -> None:
+        """Forgets a node."""
+        self._since.pop(node, None)
+        self.waiting_us.pop(node, None)
+
+    # -- telling --------------------------------------------------------------------------------------------------------
+
+    def flush(self, now_ns: int) -> None:
+        """Tells what happened since the last time: {"slots": {"now_us", "rows"}}; forgets slots that are over."""
+        while self._open and self._open[first := next(iter(self._open))][3] <= now_ns - OVER_NS:
+            del self._open[first]
+        if not self._rows:
+            return
+        rows, self._rows = self._rows, []
+        if not self._tell({"slots": {"now_us": now_ns // 1000, "rows": rows}}):
+            self.dropped += len(rows)
+
+    def summary(self, now_ns: int) -> None:
+        """Tells the histograms and counts: {"telemetry": ...}."""
+        self._tell(
+            {
+                "telemetry": {
+                    "directive_latency": self.latency.to_dict(),
+                    "waiting": self.waiting.to_dict(),
+                    "regulated_bytes": self.regulated_bytes,
+                    "free_bytes": self.free_bytes,
+                    "dropped_events": self.dropped,
+                }
+            }
+        )
+
+    def _ended(self, slot: int, now_ns: int) -> tuple[int, int] | None:
+        """Tells a slot's end before its lease's; returns whose it was."""
+        if (known := self._open.pop(slot, None)) is None:
+            return None
+        node, destination, start_ns, end_ns, size, _ = known
+        self._row(YIELD, slot, node, destination, start_ns, max(start_ns, min(now_ns, end_ns)), size)
+        return node, destination
+
+    def _row(self, kind: str, slot: int, node: int, destination: int, start_ns: int, end_ns: int, size: int) -> None:
+        if len(self._rows) >= EVENTS_MAX:
+            self.dropped += 1
+            return
+        self._rows.append((kind, slot, node, destination, start_ns // 1000, end_ns // 1000, size))

@@ -1,0 +1,91 @@
+"""The body of HOST_STATE: what a host is, and what was put back on it; for operators, who compare hosts. Pure.
+
+Which gate and version it has is said with REGISTER; here is what can drift apart on a fabric that works.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.wire import BODY_MAX, Layout
+
+HOST_STATE = Layout(
+    fingerprint="Q", wall_ns="Q", leader_ns="Q", uncertainty_ns="Q", put_back="I", ago_ms="I", kernel_bytes="B", line_count="B"
+)  # fmt: skip
+LINE = Layout(line_bytes="B")
+
+TEXT_BYTES_MAX = 160
+LINES_MAX = 4
+"""The newest of what was put back: with the longest texts they fit in a frame."""
+NEVER_MS = (1 << 32) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class HostState:
+    """Member to leader, every few seconds and when something was put back.
+
+    `wall_ns` is the host's CLOCK_REALTIME when the leader's clock showed `leader_ns` (0: not known), by its estimate, which may
+    be wrong by `uncertainty_ns`. `put_back` counts how often something was put back that somebody else had changed, since the
+    agent's start; the last time was `ago_ms` ago (NEVER_MS: never), and `lines` tell of the newest, the last one last.
+    """
+
+    fingerprint: int
+    wall_ns: int
+    leader_ns: int
+    uncertainty_ns: int
+    put_back: int
+    ago_ms: int
+    kernel: str
+    lines: tuple[str, ...] = ()
+
+
+def shortened(text: str) -> str:
+    """The text, cut to what fits, without splitting a character."""
+    return text.encode(errors="replace")[:TEXT_BYTES_MAX].decode(errors="ignore")
+
+
+def pack_host_state(message: HostState) -> bytes:
+    """Raises ValueError naming the field that does not fit."""
+    if len(message.lines) > LINES_MAX:
+        raise ValueError(f"HostState.lines: {len(message.lines)}, at most {LINES_MAX}")
+    texts = [_text("HostState.kernel", message.kernel), *(_text("HostState.lines", line) for line in message.lines)]
+    values = (message.fingerprint, message.wall_ns, message.leader_ns, message.uncertainty_ns, message.put_back, message.ago_ms)
+    body = HOST_STATE.pack("HostState", *values, len(texts[0]), len(message.lines)) + texts[0]
+    return body + b"".join(LINE.pack("HostState.lines", len(line)) + line for line in texts[1:])
+
+
+def unpack_host_state(body: bytes) -> HostState:
+    """Raises ValueError or struct.error: not such a body."""
+    fingerprint, wall_ns, leader_ns, uncertainty_ns, put_back, ago_ms, kernel_bytes, count = HOST_STATE.struct.unpack_from(body)
+    at = HOST_STATE.size
+    texts = [_take(body, at, kernel_bytes)]
+    at += kernel_bytes
+    if count > LINES_MAX:
+        raise ValueError("lines")
+    for _ in range(count):
+        (length,) = LINE.struct.unpack_from(body, at)
+        texts.append(_take(body, at + LINE.size, length))
+        at += LINE.size + length
+    if at != len(body):
+        raise ValueError("length")
+    kernel, *lines = texts
+    return HostState(fingerprint, wall_ns, leader_ns, uncertainty_ns, put_back, ago_ms, kernel, tuple(lines))
+
+
+def _text(name: str, text: str) -> bytes:
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{name}: {text!r} must be Unicode text") from None
+    if len(data) > TEXT_BYTES_MAX:
+        raise ValueError(f"{name}: {len(data)} bytes of UTF-8, at most {TEXT_BYTES_MAX}")
+    return data
+
+
+def _take(body: bytes, at: int, length: int) -> str:
+    if at + length > len(body) or length > TEXT_BYTES_MAX:
+        raise ValueError("text")
+    return body[at : at + length].decode()
+
+
+assert HOST_STATE.size + TEXT_BYTES_MAX + LINES_MAX * (LINE.size + TEXT_BYTES_MAX) <= BODY_MAX

@@ -1,0 +1,45 @@
+"""Who says of a switch which of its ports forward, as a fabric file has it at the switch. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+KINDS = {
+    "openflow": "",
+    "ovsdb": "the OVSDB server's, such as unix:/run/openvswitch/db.sock",
+    "bridge": "NAME or NAMESPACE/NAME of a Linux bridge of this machine",
+    "snmp": "the SNMP agent's, such as 10.0.0.11 or 10.0.0.11:161",
+}
+"""Kinds of sources, and what their address is; OpenFlow's switches call by themselves."""
+WITH_CREDENTIALS = frozenset({"snmp"})
+
+
+class SwitchSource(NamedTuple):
+    """One switch's source. `credentials` names a file, whose content stays there."""
+
+    switch: str
+    kind: str
+    address: str = ""
+    credentials: str = ""
+
+
+def problems(source: SwitchSource) -> Iterator[tuple[str, str]]:
+    """What is wrong with it: (field, text with the remedy)."""
+    if not source.kind:
+        for field, value in (("address", source.address), ("credentials", source.credentials)):
+            if value:
+                yield field, f"needs a source; write source: {', '.join(KINDS)}, or remove it"
+        return
+    if source.kind not in KINDS:
+        yield "source", f"{source.kind!r} is not a source of the tree; write {', '.join(KINDS)}"
+        return
+    what = KINDS[source.kind]
+    if what and not source.address:
+        yield "address", f"is missing; write {what}"
+    if source.address and not what:
+        yield "address", f"has no meaning with source: {source.kind}; remove it"
+    if source.kind in WITH_CREDENTIALS and not source.credentials:
+        yield "credentials", "is missing; name a file, mode 0600, with version and community, or user and passwords"
+    if source.credentials and source.kind not in WITH_CREDENTIALS:
+        yield "credentials", f"has no meaning with source: {source.kind}; remove it"

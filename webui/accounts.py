@@ -1,0 +1,205 @@
+"""Who may change something: users with passwords and API tokens, in one file of mode 0600. An edge: that file.
+
+Passwords are kept as werkzeug's scrypt hashes (RFC 7914). A token's secret is 32 random bytes, so its plain SHA-256 is kept: it
+can't be guessed, and there is nothing to slow down. The file is written beside itself and renamed, under a lock, and is read
+again when it changed: whom an operator removed is out with the next request.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import hmac
+import json
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from werkzeug.security import check_password_hash, generate_password_hash
+
+DEFAULT_FILE = Path("/etc/baton/users.json")
+SHORTEST = 10
+LONGEST = 1024
+"""Of a password: scrypt hashes any length, but nobody types more, and a request must stay cheap."""
+NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,31}")
+_NOBODY = generate_password_hash(secrets.token_urlsafe(), method="scrypt")
+"""What a password is compared with when there is no such user: the answer takes as long."""
+
+
+class AccountsError(ValueError):
+    """What was asked of the accounts can't be done; the text is one line with the remedy."""
+
+
+class Token(NamedTuple):
+    """An API token without its secret. Times are seconds since 1970; `expires_s` is 0 for never."""
+
+    identifier: str
+    name: str
+    created_s: int
+    expires_s: int
+
+
+class Accounts:
+    """The users and tokens of one file. A file that is not there holds none."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._read: tuple[int, int, int] | None = None
+        self._content = _empty()
+        self._unsaved_secret = secrets.token_hex()
+
+    # -- asked by the web -----------------------------------------------------------------------------------------------
+
+    def session_secret(self) -> str:
+        """What sessions are signed with: kept in the file, so that they outlive a restart; without a file, of this process."""
+        return str(self._load()["secret"] or self._unsaved_secret)
+
+    def generation(self, name: str) -> str | None:
+        """A word that changes with a user's password, and None when there is no such user: old sessions end with it."""
+        user = self._load()["users"].get(name)
+        return None if user is None else hashlib.sha256(user["password"].encode()).hexdigest()[:16]
+
+    def is_password(self, name: str, password: str) -> bool:
+        """Whether this is the user's password. Takes as long whether there is such a user or not."""
+        user = self._load()["users"].get(name)
+        right = check_password_hash(_NOBODY if user is None else user["password"], password[:LONGEST])
+        return right and user is not None
+
+    def token(self, text: str, *, now_s: int) -> Token | None:
+        """The token that this text is, if there is such a one and it has not expired."""
+        kind, _, rest = text.partition("_")
+        identifier, _, secret = rest.partition("_")
+        known = self._load()["tokens"].get(identifier, {})
+        # Compared even when there is no such token, so that its absence does not show in the time.
+        same = hmac.compare_digest(_digest(secret), known.get("secret", _digest("")))
+        if kind != "baton" or not secret or not known or not same:
+            return None
+        token = _token(identifier, known)
+        return None if 0 < token.expires_s <= now_s else token
+
+    # -- asked by the operator's commands -------------------------------------------------------------------------------
+
+    def users(self) -> dict[str, int]:
+        """Every user, and when the password was set (seconds since 1970)."""
+        return {name: int(user["set_s"]) for name, user in sorted(self._load()["users"].items())}
+
+    def tokens(self) -> list[Token]:
+        """Every token, in the order of their names."""
+        known = self._load()["tokens"].items()
+        return sorted((_token(identifier, fields) for identifier, fields in known), key=lambda token: token.name)
+
+    def set_user(self, name: str, password: str, *, now_s: int) -> None:
+        """A new user, or a new password for one. Raises AccountsError: the name or the password won't do; the file won't."""
+        _check_name(name)
+        if not SHORTEST <= len(password) <= LONGEST:
+            raise AccountsError(f"password: {len(password)} characters; use {SHORTEST} to {LONGEST}")
+        hashed = generate_password_hash(password, method="scrypt")
+        with self._changing() as content:
+            content["users"][name] = {"password": hashed, "set_s": now_s}
+
+    def remove_user(self, name: str) -> None:
+        """Ends a user and all sessions of that name. Raises AccountsError: there is none."""
+        with self._changing() as content:
+            if content["users"].pop(name, None) is None:
+                raise AccountsError(f"user {name}: not there; `baton user list` names those that are")
+
+    def create_token(self, name: str, *, now_s: int, expires_s: int = 0) -> str:
+        """A new token; the only time its text is seen. Raises AccountsError: the name is taken or won't do; the file won't."""
+        _check_name(name)
+        identifier, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
+        with self._changing() as content:
+            if any(fields["name"] == name for fields in content["tokens"].values()):
+                raise AccountsError(f"token {name}: exists; revoke it, or choose another name")
+            fields = {"name": name, "secret": _digest(secret), "created_s": now_s, "expires_s": expires_s}
+            content["tokens"][identifier] = fields
+        return f"baton_{identifier}_{secret}"
+
+    def revoke_token(self, name: str) -> None:
+        """Ends a token, named by its name or its identifier. Raises AccountsError: there is none."""
+        with self._changing() as content:
+            tokens = content["tokens"]
+            chosen = [key for key, fields in tokens.items() if name in (key, fields["name"])]
+            if not chosen:
+                raise AccountsError(f"token {name}: not there; `baton token list` names those that are")
+            for key in chosen:
+                del tokens[key]
+
+    # -- the file -------------------------------------------------------------------------------------------------------
+
+    def _load(self) -> dict[str, Any]:
+        """The content; read again if the file is another than the one last read. Raises AccountsError."""
+        try:
+            status = self.path.stat()
+        except FileNotFoundError:
+            self._read, self._content = None, _empty()
+            return self._content
+        except OSError as error:
+            raise AccountsError(f"users file {self.path}: {error.strerror}; name `baton user add`'s file") from None
+        if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077:
+            mode = stat.S_IMODE(status.st_mode)
+            raise AccountsError(f"users file {self.path}: mode {mode:04o} is open to others; chmod 600 it")
+        seen = status.st_ino, status.st_mtime_ns, status.st_size
+        if seen != self._read:
+            try:
+                content = json.loads(self.path.read_text(encoding="utf-8"))
+                self._content = {"secret": str(content["secret"]), **{key: dict(content[key]) for key in ("users", "tokens")}}
+            except OSError as error:
+                raise AccountsError(f"users file {self.path}: {error.strerror}; run this as its owner") from None
+            except (ValueError, KeyError, TypeError):
+                raise AccountsError(f"users file {self.path}: not one of Baton's; put back a copy, or remove it") from None
+            self._read = seen
+        return self._content
+
+    @contextmanager
+    def _changing(self) -> Iterator[dict[str, Any]]:
+        """The content, to be changed; written when the block ends without an error."""
+        try:
+            self.path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            lock = os.open(self.path.with_name(self.path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                content: dict[str, Any] = json.loads(json.dumps(self._load()))
+                content["secret"] = content["secret"] or secrets.token_hex()
+                yield content
+                _replace(self.path, json.dumps(content, indent=1) + "\n")
+            finally:
+                os.close(lock)
+        except OSError as error:
+            raise AccountsError(f"users file {self.path}: {error.strerror}; run this as root, or name another file") from None
+
+
+def _replace(path: Path, text: str) -> None:
+    """Puts a file of mode 0600 in the place of another: at no moment is there half a file, or none."""
+    fresh = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+        raise
+
+
+def _empty() -> dict[str, Any]:
+    return {"secret": "", "users": {}, "tokens": {}}
+
+
+def _check_name(name: str) -> None:
+    if NAME.fullmatch(name) is None:
+        raise AccountsError(f"name {name!r}: use 1 to 32 of a-z, 0-9, '_', '.' and '-', beginning with a letter or digit")
+
+
+def _token(identifier: str, fields: dict[str, Any]) -> Token:
+    return Token(identifier, str(fields["name"]), int(fields["created_s"]), int(fields["expires_s"]))
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()

@@ -1,0 +1,106 @@
+// Entry: wires the feed to the views, switches views by the address's hash, and keeps the page's header true.
+
+import { $, h, attribute, text } from "./dom.js";
+import { Feed } from "./feed.js";
+import { Health } from "./health.js";
+import { Keys } from "./keys.js";
+import { Tiles } from "./tiles.js";
+import { FabricView } from "./fabric.js";
+import { Details } from "./details.js";
+import { Timeline } from "./timeline.js";
+import { FlowsView } from "./flows.js";
+import { SizesView } from "./sizes.js";
+import { PfcView } from "./pfc.js";
+import { MembersView } from "./members.js";
+import { EventsView } from "./events.js";
+import { Controls } from "./controls.js";
+import { account } from "./account.js";
+import { toggleTheme } from "./appearance.js";
+
+const VIEWS = [
+  ["overview", "Overview"],
+  ["fabric", "Fabric"],
+  ["schedule", "Schedule"],
+  ["flows", "Flows"],
+  ["sizes", "Flow sizes"],
+  ["pfc", "PFC"],
+  ["members", "Members"],
+  ["events", "Events"],
+  ["controls", "Controls"],
+];
+
+const feed = new Feed("/api/stream");
+const tabs = new Map(
+  VIEWS.map(([name, title], i) => [
+    name,
+    h("a", { href: `#${name}`, title: `${title} (${i + 1})` }, title, h("span", { class: "badge" })),
+  ]),
+);
+$("views").append(...tabs.values());
+
+/** A number (or nothing) beside a view's name. */
+function badge(name, value, kind = "") {
+  const element = tabs.get(name).lastElementChild;
+  text(element, value || "");
+  attribute(element, "class", `badge ${kind}`.trim());
+}
+
+const shown = [];
+const app = { feed, badge, show, select, onShow: (call) => shown.push(call) };
+
+function show(name) {
+  location.hash = name;
+}
+
+function route() {
+  const [wanted, argument] = location.hash.slice(1).split("=");
+  const view = tabs.has(wanted) ? wanted : "overview";
+  document.body.dataset.view = view;
+  for (const [name, tab] of tabs) attribute(tab, "aria-current", name === view ? "page" : null);
+  for (const section of document.querySelectorAll("main > [data-views]")) {
+    section.classList.toggle("shown", section.dataset.views.split(" ").includes(view));
+  }
+  tabs.get(view).scrollIntoView({ block: "nearest", inline: "nearest" });
+  scrollTo(0, 0);
+  if (argument) select(decodeURIComponent(argument));
+  for (const call of shown) call(view);
+}
+
+const details = new Details($("details"), app);
+const fabric = new FabricView($("fabric"), app, (id) => details.select(id));
+function select(id) {
+  fabric.select(id);
+}
+
+const timeline = new Timeline($("timeline"), app);
+const flows = new FlowsView($("flows"), app);
+const members = new MembersView($("members"), app);
+new SizesView($("sizes"), app);
+new PfcView($("pfc"), app);
+new EventsView(app);
+new Controls($("controls"), app);
+new Tiles($("tiles"), app);
+new Health(app);
+account($("account"));
+
+$("theme").addEventListener("click", toggleTheme);
+new Keys($("keys"), {
+  views: VIEWS,
+  show,
+  theme: toggleTheme,
+  timeline,
+  fabric,
+  filter: () => {
+    const search = document.querySelector(`[data-views~="${document.body.dataset.view}"] input[type="search"]`);
+    if (!search || search.offsetParent === null) show("flows");
+    (search?.offsetParent ? search : $("flows-filter")).focus();
+  },
+});
+$("help").addEventListener("click", () => dispatchEvent(new CustomEvent("baton-help")));
+
+addEventListener("hashchange", route);
+route();
+feed.start();
+
+// For the tests, and for whoever looks at the page with the browser's tools.
+window.baton = { feed, timeline, fabric, flows, members };

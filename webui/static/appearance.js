@@ -1,0 +1,22 @@
+// Dark or light: the system's preference until somebody chooses. Views that paint by themselves listen to "baton-theme".
+
+import { isDark } from "./scale.js";
+
+export function toggleTheme() {
+  const next = isDark() ? "light" : "dark";
+  document.documentElement.dataset.theme = next;
+  try {
+    localStorage.setItem("baton-theme", next);
+  } catch {
+    // forbidden storage: the choice lasts as long as the page
+  }
+  dispatchEvent(new CustomEvent("baton-theme"));
+}
+
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => dispatchEvent(new CustomEvent("baton-theme")));
+
+/** Calls now and whenever the theme changes. */
+export function onTheme(call) {
+  addEventListener("baton-theme", call);
+  call();
+}

@@ -1,0 +1,99 @@
+// The live feed: one EventSource for the page. Emits "fabric", "state", "schedule", "event" with `detail`, and "link" when
+// the connection to the server comes or goes. What was heard last is kept, for views that are opened later.
+
+const RETRY_MS = [250, 500, 1000, 2000];
+const SILENT_MS = 3000;
+const NAMES = ["fabric", "state", "schedule", "event", "audit"];
+
+export class Feed extends EventTarget {
+  constructor(url) {
+    super();
+    this.url = url;
+    this.last = { fabric: null, state: null };
+    this.heardAt = performance.now();
+    this.stateAt = null;
+    this.connected = false;
+    this.tries = 0;
+    this.source = null;
+  }
+
+  start() {
+    this.open();
+    this.first("fabric");
+    this.first("state");
+    setInterval(() => this.watch(), 500);
+    document.addEventListener("visibilitychange", () => document.hidden || this.watch());
+  }
+
+  open() {
+    this.source?.close();
+    const source = new EventSource(this.url);
+    this.source = source;
+    source.onopen = () => this.heard();
+    source.onerror = () => {
+      this.lost();
+      // A refused connection is not tried again by the browser itself.
+      if (source.readyState === EventSource.CLOSED && source === this.source) {
+        setTimeout(() => source === this.source && this.open(), RETRY_MS[Math.min(this.tries++, RETRY_MS.length - 1)]);
+      }
+    };
+    for (const name of NAMES) {
+      source.addEventListener(name, (message) => {
+        this.heard();
+        this.take(name, JSON.parse(message.data));
+      });
+    }
+  }
+
+  /** What the stream will tell within half a second, at once. */
+  async first(name) {
+    try {
+      const answer = await fetch(`/api/${name}`);
+      if (answer.ok && !this.last[name]) this.take(name, await answer.json());
+    } catch {
+      // the stream is tried again and again; the banner says that the server does not answer
+    }
+  }
+
+  /** A message, from the stream or from an answer to a GET. */
+  take(name, detail) {
+    if (name in this.last) this.last[name] = detail;
+    if (name === "state") this.stateAt = performance.now();
+    this.dispatchEvent(new CustomEvent(name, { detail }));
+  }
+
+  on(name, call) {
+    this.addEventListener(name, (event) => call(event.detail));
+    if (this.last[name]) call(this.last[name]);
+  }
+
+  /** Milliseconds since anything was heard from the server. */
+  silentMs() {
+    return performance.now() - this.heardAt;
+  }
+
+  heard() {
+    this.heardAt = performance.now();
+    this.tries = 0;
+    if (!this.connected) this.say(true);
+  }
+
+  lost() {
+    if (this.connected) this.say(false);
+  }
+
+  say(connected) {
+    this.connected = connected;
+    this.dispatchEvent(new CustomEvent("link", { detail: connected }));
+  }
+
+  /** A connection that stands and says nothing is as good as none: a proxy or a stopped server. */
+  watch() {
+    if (this.silentMs() < SILENT_MS || document.hidden) return;
+    this.lost();
+    if (this.silentMs() > SILENT_MS * (2 + this.tries)) {
+      this.tries += 2;
+      this.open();
+    }
+  }
+}

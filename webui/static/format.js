@@ -1,0 +1,48 @@
+// Numbers for people. Rates in bit/s, sizes in bytes, as everywhere in Baton.
+
+const STEPS = [
+  [1e12, "T"],
+  [1e9, "G"],
+  [1e6, "M"],
+  [1e3, "k"],
+];
+
+/** Three figures: 9.42, 94.2, 942. */
+function figures(value) {
+  const size = Math.abs(value);
+  return size >= 100 ? value.toFixed(0) : size >= 10 ? value.toFixed(1).replace(/\.0$/, "") : value.toFixed(2).replace(/\.?0+$/, "");
+}
+
+function scaled(value, unit) {
+  for (const [step, prefix] of STEPS) if (Math.abs(value) >= step * 0.9995) return `${figures(value / step)} ${prefix}${unit}`;
+  return `${figures(value)} ${unit}`;
+}
+
+export const rate = (bps) => (bps ? scaled(bps, "b/s") : "0");
+export const bytes = (size) => (size ? scaled(size, "B").replace("k", "K") : "0");
+export const count = (value) => Math.round(value).toLocaleString("en").replaceAll(",", "\u202f");
+export const percent = (part) => `${(100 * part).toFixed(part > 0 && part < 0.1 ? 1 : 0)} %`;
+
+/** Milliseconds as 0.3 ms, 12 ms, 1.2 s, 3 min. */
+export function ms(value) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  if (value >= 120_000) return `${Math.round(value / 60_000)} min`;
+  if (value >= 1000) return `${figures(value / 1000)} s`;
+  return value === 0 ? "0" : value < 0.1 ? `${figures(value * 1000)} µs` : `${figures(value)} ms`;
+}
+
+/** Signed microseconds: +12 µs. */
+export const offset = (us) => (us === null || us === undefined ? "–" : `${us > 0 ? "+" : us < 0 ? "−" : ""}${figures(Math.abs(us))} µs`);
+
+/** The wall clock, to the second. */
+export const clock = (timeMs) => new Date(timeMs).toLocaleTimeString("en-GB");
+
+/** 10k, 2.5M, 1G as a number; null when it is none. */
+export function parseSize(word) {
+  const match = /^(\d+(?:\.\d+)?)\s*([kmgt]?)/i.exec(word);
+  if (!match) return null;
+  return Number(match[1]) * { "": 1, k: 1e3, m: 1e6, g: 1e9, t: 1e12 }[match[2].toLowerCase()];
+}
+
+/** Names in the order that people expect: h2 before h10. */
+export const natural = new Intl.Collator("en", { numeric: true }).compare;

@@ -1,0 +1,85 @@
+// The slots heard lately, by node. Pure: no clock, no drawing. Times in microseconds of the coordinator's clock.
+
+export const BUCKET_US = 20_000;
+const MOST = 250_000;
+
+export class Slots {
+  constructor() {
+    this.clear();
+  }
+
+  clear() {
+    this.rows = new Map();
+    this.known = new Map();
+    this.buckets = new Map();
+    this.newestUs = 0;
+  }
+
+  /** Takes slots in; one that is known changes (a slot becomes late, yielded or lost after it was granted). */
+  add(slots) {
+    for (const slot of slots) {
+      const key = `${slot.node}.${slot.slot}`;
+      const before = this.known.get(key);
+      if (before) {
+        this.tally(before, -1);
+        Object.assign(before, slot);
+        this.tally(before, 1);
+        continue;
+      }
+      let row = this.rows.get(slot.node);
+      if (!row) this.rows.set(slot.node, (row = []));
+      let at = row.length;
+      while (at > 0 && row[at - 1].start_us > slot.start_us) at -= 1;
+      row.splice(at, 0, slot);
+      this.known.set(key, slot);
+      this.newestUs = Math.max(this.newestUs, slot.end_us);
+      this.tally(slot, 1);
+    }
+  }
+
+  /** Per 20 ms: how long permission was held (us), and how many slots were late or lost. For the overview. */
+  tally(slot, sign) {
+    const bucket = Math.floor(slot.start_us / BUCKET_US);
+    let sum = this.buckets.get(bucket);
+    if (!sum) this.buckets.set(bucket, (sum = { held: 0, late: 0, lost: 0 }));
+    if (slot.kind === "late") sum.late += sign;
+    if (slot.kind === "lost") sum.lost += sign;
+    else sum.held += sign * Math.max(0, slot.end_us - slot.start_us);
+  }
+
+  /** Forgets what ended before a time; and the oldest when there are too many. */
+  prune(beforeUs) {
+    const limit = this.known.size > MOST ? Math.max(beforeUs, this.newestUs - 4_000_000) : beforeUs;
+    for (const [node, row] of this.rows) {
+      let gone = 0;
+      while (gone < row.length && row[gone].end_us < limit) this.known.delete(`${node}.${row[gone++].slot}`);
+      if (gone === row.length) this.rows.delete(node);
+      else if (gone) row.splice(0, gone);
+    }
+    for (const bucket of this.buckets.keys()) if ((bucket + 1) * BUCKET_US < limit) this.buckets.delete(bucket);
+  }
+
+  /** The index of a row's first slot that may reach into [fromUs, ...): starts are sorted, slots of a node hardly overlap. */
+  static first(row, fromUs) {
+    let [low, high] = [0, row.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (row[middle].start_us < fromUs) low = middle + 1;
+      else high = middle;
+    }
+    while (low > 0 && row[low - 1].end_us > fromUs) low -= 1;
+    return low;
+  }
+
+  /** The slot of a node at a time, or one nearer than `slackUs`. */
+  at(node, timeUs, slackUs) {
+    const row = this.rows.get(node) ?? [];
+    let best = null;
+    let least = slackUs;
+    for (let i = Slots.first(row, timeUs - slackUs); i < row.length && row[i].start_us < timeUs + slackUs; i += 1) {
+      const away = Math.max(row[i].start_us - timeUs, timeUs - row[i].end_us, 0);
+      if (away <= least) [best, least] = [row[i], away];
+    }
+    return best;
+  }
+}
