@@ -4,7 +4,7 @@ VENV        := .venv
 BIN         := $(VENV)/bin
 PACKAGES    := agents bench cli controller ebpf emulation protocol topology webui
 APT         := mininet openvswitch-switch redis-server iperf3 iputils-ping iproute2 ethtool tcpdump tshark \
-               clang llvm libbpf-dev bpftool gcc make libc6-dev python3-venv util-linux procps openssl chromium snmpd
+               clang llvm libbpf-dev bpftool gcc make libc6-dev python3-venv util-linux procps openssl chromium snmpd snmp
 DEMO_FLAGS  ?=
 PYTEST      := $(BIN)/python -m pytest
 

@@ -50,9 +50,11 @@ def run(config: AgentConfig) -> int:
         print(f"baton agent: interface {config.interface}: {what}{error.strerror}", file=sys.stderr)
         return 1
     agent: Agent | None = None
+    weekly: Weekly | None = None
     try:
         agent = Agent(config, key, host)
-        agent.add(Weekly(agent, time.monotonic_ns, config.rate_bps, WeekQueues(agent)))
+        weekly = Weekly(agent, time.monotonic_ns, config.rate_bps, WeekQueues(agent))
+        agent.add(weekly)
         agent.add(QueueConditions(agent, config.rate_bps))
         if config.priorities and (priorities := _priorities(agent)) is not None:
             agent.add(priorities)
@@ -73,8 +75,8 @@ def run(config: AgentConfig) -> int:
         if agent is not None:
             agent.close()
         host.close()
-        if agent is not None and config.statistics is not None:
-            write_statistics(config.statistics, agent.keeper.counters)
+        if agent is not None and weekly is not None and config.statistics is not None:
+            write_statistics(config.statistics, agent.keeper.counters, weekly.counters)
     return 0
 
 

@@ -157,14 +157,17 @@ class Weekly(Part):
         elif following is not None and clock.local(self._settles_ns(following)) <= now_ns:
             self._settle(following)
         elif week is not None and self._night:
-            self._night = False
-            self._shut()
-            if week.transport is Transport.PFC:  # of which this is the last night
-                self._agent.rules.on_last_night()
+            self._begin_night(week)
         elif week is not None and self._day < len(week.days):
             self._open_day(week, now_ns)
         elif week is not None:  # the lease is over, and nobody renewed it
             self._free()
+
+    def _begin_night(self, week: Week) -> None:
+        self._night = False
+        self._shut()
+        if week.transport is Transport.PFC:  # of which this is the last
+            self._agent.rules.on_last_night()
 
     def _settles_ns(self, week: Week) -> int:
         """When a week's flows are to be shut that are not yet, by the leader's clock."""
@@ -183,6 +186,8 @@ class Weekly(Part):
         """All flows of both weeks are shut, then classes change hands; the first day opens in the next step."""
         rules = self._agent.rules
         self._last = week.week
+        if self.week is not None and self._night:  # we are later than the night was long
+            self._begin_night(self.week)
         if not week.flows:
             self._free()
             return

@@ -8,8 +8,9 @@ headers, query strings and cookies from a seeded generator. Who asks is one of
 * a *victim's browser*: a real session, without its CSRF token or with another session's, as a page elsewhere would send it;
 * a *friend* with a valid token, whose requests may be granted, and may not fail.
 
-A forgery is accepted if a method that changes something is answered with less than 400 to one of the first two, or if the
-store's override or policy is another afterwards. A crash is an exception that leaves the application, or an answer of 500.
+A forgery is accepted if a method that changes something is answered with less than 400 to one of the first two (except 308,
+the router saying "ask by another path"), or if the store's override or policy is another afterwards. A crash is an exception
+that leaves the application, or an answer of 500.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ HEADERS = (
 )  # fmt: skip
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW")
 SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+ELSEWHERE = 308
+"""The router's answer to a path with doubled slashes: nothing was done, the client is to ask again, by the right path."""
 CRASHES_KEPT = 5
 PASSWORD = "a password for the fuzzer"
 BODIES: tuple[Any, ...] = (
@@ -125,7 +128,7 @@ class _Site:
     def _is_accepted(self, who: str, method: str, status: int) -> bool:
         state = self._store.override(), self._store.policy()
         changed, self._granted = state != self._granted, state
-        return who != "friend" and (changed or (method not in SAFE and status < 400))
+        return who != "friend" and (changed or (method not in SAFE and status < 400 and status != ELSEWHERE))
 
     def _request(self, generator: random.Random, who: str) -> dict[str, Any]:
         headers: list[tuple[str, str]] = []

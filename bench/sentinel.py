@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.store_lost import rate
-from bench.two_controllers import COORDINATOR, HOSTS, granters
+from bench.two_controllers import COORDINATOR, HOSTS, granters, undisturbed
 from controller.store import Store, StoreUnavailable
 from emulation import experiment
 from emulation.control_capture import ControlCapture
@@ -35,6 +35,8 @@ def run(duration_s: float = 8.0) -> dict[str, Any]:
         Sentinels(Path(directory)) as sentinels,
         star(coordinator=COORDINATOR, store=sentinels.url) as (emulated, baton),
     ):
+        for pid in sentinels.pids():
+            undisturbed(pid)
         before = baton.status()
         masters = [sentinels.master()]
         times: dict[str, int] = {}

@@ -53,7 +53,8 @@ class Two(NamedTuple):
 def own_store() -> Iterator[PrivateRedis]:
     """A running one that the fabric's load does not disturb."""
     with tempfile.TemporaryDirectory(prefix="baton-store-") as directory, PrivateRedis(Path(directory)) as redis:
-        undisturbed(redis)
+        assert redis.process is not None
+        undisturbed(redis.process.pid)
         yield redis
 
 
@@ -68,10 +69,9 @@ def two_controllers() -> Iterator[Two]:
         yield Two(emulated, baton, standby, redis)
 
 
-def undisturbed(redis: PrivateRedis) -> None:
+def undisturbed(pid: int) -> None:
     """Gives a server that was just started its priority."""
-    assert redis.process is not None
-    os.sched_setscheduler(redis.process.pid, os.SCHED_FIFO, os.sched_param(STORE_PRIORITY))
+    os.sched_setscheduler(pid, os.SCHED_FIFO, os.sched_param(STORE_PRIORITY))
 
 
 def grants(heard: Sequence[Heard]) -> list[Heard]:

@@ -125,6 +125,7 @@ def _members(members: Mapping[str, Mapping[str, Any]]) -> Table:
         "addresses",
         "gate",
         "heard",
+        "clock",
         "slots",
         "late",
         "regulated to",
@@ -140,6 +141,7 @@ def _members(members: Mapping[str, Mapping[str, Any]]) -> Table:
             ", ".join(member.get("addresses", ())),
             member.get("gate", ""),
             f"{member.get('heard_ms_ago', 0)} ms ago",
+            _clock(member),
             member.get("slots", 0),
             member.get("late_slots", 0),
             len(member.get("regulated", ())),
@@ -148,6 +150,12 @@ def _members(members: Mapping[str, Mapping[str, Any]]) -> Table:
         )
         table.add_row(*(Text(str(cell)) for cell in cells))
     return table
+
+
+def _clock(member: Mapping[str, Any]) -> str:
+    """By how much the host's clock differs from the leader's, and how wrong that may be."""
+    offset_us, uncertainty_us = member.get("offset_us"), member.get("uncertainty_us")
+    return "" if offset_us is None or uncertainty_us is None else f"{offset_us:,.0f} ±{uncertainty_us:,.0f} us"
 
 
 def _events(events: Iterable[Mapping[str, Any]]) -> Table:

@@ -97,6 +97,10 @@ class Sentinels:
             time.sleep(0.01)
         return time.monotonic() - begun
 
+    def pids(self) -> list[int]:
+        """Of the servers and Sentinels that run."""
+        return [process.pid for process in self._processes.values()]
+
     def follows(self, port: int) -> bool:
         """Whether a server is the replica of a master, and up to date."""
         try:

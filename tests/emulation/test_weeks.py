@@ -251,9 +251,11 @@ def test_flows_by_tos_are_queued_by_their_dscp_whatever_their_destination(tmp_pa
         days = [1, 2, 1, 2]
         wire.partner.say(Week(1, start_ns, day_ns, 0, 10**10, FlowKey.TOS, Transport.SCHEDULE, (10, 46), tuple(days)))
         wire.partner.until(start_ns + 4 * day_ns + 20 * MS)
+    own = strays = others = 0
     for day in range(4):
         begin = start_ns + day * day_ns
         seen = Counter(flow for at_ns, flow in arrived if begin + LATE_NS <= at_ns < begin + day_ns)
-        assert seen[day % 2] > 10  # it shares the link with the one that is not scheduled
-        assert seen[2] > 10
-        assert seen[1 - day % 2] <= STRAY
+        own, strays, others = own + seen[day % 2], strays + seen[1 - day % 2], others + seen[2]
+    assert own > 100  # they share the link with the one that is not scheduled
+    assert others > 100
+    assert strays <= 0.02 * own + STRAY

@@ -1,0 +1,55 @@
+"""The netlink socket of the gates: what was posted and refused is told, and question and answer stay together."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Iterator
+
+import pytest
+from namespaces import inside, pair
+
+from agents import qdiscs
+from agents.netlink import RTM_GETQDISC, TC_H_ROOT, Netlink, NetlinkError, query
+
+ROOT, MISSING = 1 << 16, 9 << 16
+SMALL, LARGE = 2000, 3000
+
+
+@pytest.fixture
+def wire() -> Iterator[tuple[Netlink, int]]:
+    """A socket in a namespace with an interface that has a TBF at its root."""
+    with pair() as ends, inside(ends.left):
+        netlink, index = Netlink(), socket.if_nametoindex("eth0")
+        netlink.request(_tbf(index, ROOT, SMALL, qdiscs.NEW))
+        yield netlink, index
+        netlink.close()
+
+
+def _tbf(index: int, handle: int, burst: int, flags: int = 0) -> bytes:
+    return qdiscs.tbf(index, handle, TC_H_ROOT, rate_bps=10_000_000, burst=burst, limit=90_000, flags=flags)
+
+
+def test_a_refusal_of_what_was_posted_is_raised_by_the_next_call_and_by_no_later_one(wire: tuple[Netlink, int]) -> None:
+    netlink, index = wire
+    for ask in (
+        lambda: netlink.request(_tbf(index, ROOT, LARGE)),
+        lambda: netlink.state(query(RTM_GETQDISC, index, handle=ROOT)),
+        lambda: netlink.batch([_tbf(index, ROOT, LARGE)]),
+        lambda: netlink.dump(RTM_GETQDISC, index),
+    ):
+        netlink.post(_tbf(index, MISSING, SMALL))
+        netlink.post(_tbf(index, ROOT, SMALL))  # done all the same, and acknowledged
+        with pytest.raises(NetlinkError) as refusal:
+            ask()
+        assert refusal.value.errno in (errno.EEXIST, errno.EINVAL, errno.ENOENT)  # by the kernel's version
+        ask()
+
+
+def test_after_a_refusal_answers_belong_to_their_questions(wire: tuple[Netlink, int]) -> None:
+    netlink, index = wire
+    netlink.post(_tbf(index, MISSING, SMALL))
+    with pytest.raises(NetlinkError):
+        netlink.state(query(RTM_GETQDISC, index, handle=ROOT))
+    assert netlink.state(query(RTM_GETQDISC, index, handle=ROOT)) == (0, 0)
+    assert [entry.kind for entry in netlink.dump(RTM_GETQDISC, index) if entry.handle == ROOT] == ["tbf"]
