@@ -42,6 +42,9 @@ unit: setup
 emulation-tests: setup
 	$(BIN)/python -m emulation.box -- $(CURDIR)/$(PYTEST) tests/emulation
 
+fuzz: setup
+	$(BIN)/baton bench fuzz --seconds 60 --json results/fuzz.json
+
 # Not part of `make test`: the kernel's tests on Debian's own kernel, under QEMU without KVM. It is unpacked, not installed.
 STOCK       := $(VENV)/stock
 STOCK_APT   := qemu-system-x86 busybox-static kmod e2fsprogs
