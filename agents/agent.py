@@ -160,11 +160,12 @@ class Agent:
                 now = time.monotonic_ns()
         if events:
             self._flow_events(now)
-        for descriptor in self._descriptors.keys() & readable if self._descriptors else ():
-            self._descriptors[descriptor](time.monotonic_ns())
         self.keeper.advance(time.monotonic_ns())
         for part in self.parts:
             part.advance(time.monotonic_ns())
+        # After what is due: a PFC frame that opens a class means whose class it is by now.
+        for descriptor in self._descriptors.keys() & readable if self._descriptors else ():
+            self._descriptors[descriptor](time.monotonic_ns())
         self._run_timers(time.monotonic_ns())
 
     def stop(self, *_: object) -> None:
