@@ -37,7 +37,7 @@ lint: setup
 	$(BIN)/mypy --strict $(PACKAGES)
 
 unit: setup
-	$(PYTEST) tests/unit tests/fuzz --cov=protocol --cov=topology --cov=controller/policies --cov-report=term
+	$(PYTEST) -n 2 tests/unit tests/fuzz --cov=protocol --cov=topology --cov=controller/policies --cov-report=term
 
 emulation-tests: setup
 	$(BIN)/python -m emulation.box -- $(CURDIR)/$(PYTEST) tests/emulation

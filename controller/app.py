@@ -32,7 +32,7 @@ from controller.forwarding import LEARN, LLDP_FLOW, ControlAttachment, tables, t
 from controller.learned import Fabrics
 from controller.metering import PortMeter, RefusalMeter
 from controller.publisher import Publisher
-from controller.roles import Roles
+from controller.roles import Role, Roles
 from controller.settings import OpenFlowSettings
 from controller.siblings import SiblingsFailed, ensure_siblings
 from controller.store import Store
@@ -238,7 +238,11 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
     @on(of.EventOFPRoleReply, MAIN)  # type: ignore[untyped-decorator]  # as above
     def role_confirmed(self, event: Event) -> None:
         """A switch has accepted a role."""
-        self.roles.replied(event.msg.datapath.id, openflow.confirmed_role(event.msg))
+        dpid, claim = event.msg.datapath.id, openflow.confirmed_role(event.msg)
+        self.roles.replied(dpid, claim)
+        if claim.role is Role.MASTER:
+            name = openflow.bridge_name(event.msg.datapath)
+            self.publisher.event("role", "info", f"switch {name} obeys us in epoch {claim.generation}", {"switch": name})
 
     # -- green threads ---------------------------------------------------------------------------------------
 

@@ -8,7 +8,6 @@ the fabric. An edge: namespaces, processes.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -63,11 +62,6 @@ class Standby:
         """Whether the lease is its own."""
         leader = self.baton.store.leader()
         return leader is not None and leader["name"] == self.name
-
-    def roles(self) -> dict[str, str]:
-        """The role of every controller at the coordinator's switch as that tells it, by the port that it listens on."""
-        told = self.baton.emulated.ovs.vsctl("--format=json", "--columns=target,role", "list", "Controller")
-        return {str(target).rpartition(":")[2]: str(role) for target, role in json.loads(told)["data"]}
 
     def _plug_in(self) -> None:
         emulated = self.baton.emulated

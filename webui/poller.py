@@ -23,7 +23,7 @@ TICK_S = 0.25
 STATE_TICKS = 2
 FRESH_NS = 250_000_000
 """How long an answer to a request may be used again."""
-SILENT_NS = 1_000_000_000
+SILENT_NS = 750_000_000
 """A coordinator that has published nothing for so long is gone; it does so four times a second."""
 PUBLISHED_NS = 2_000_000_000
 """By the clocks of two machines, when nobody looked of late."""

@@ -116,4 +116,5 @@ def _throughput(run: dict[str, Any]) -> Any:  # noqa: ANN401 -- matplotlib's
 
 def _mark(figure: Any, runs: list[dict[str, Any]]) -> None:  # noqa: ANN401 -- matplotlib's
     if not all(run["trust"]["valid"] for run in runs):
-        figure.supxlabel("crossed, hatched or marked: invalid, this machine did not keep up", fontsize=8, x=0.01, ha="left")
+        note = "crossed, hatched or marked: invalid, this machine did not keep up"
+        figure.suptitle("\n".join(filter(None, (figure.get_suptitle(), note))), fontsize=10)

@@ -26,9 +26,9 @@ class TestTwoControllers:
     pytestmark = pytest.mark.usefixtures("in_a_box")
 
     def test_a_standby_takes_over_and_no_connection_is_lost(self) -> None:
-        found = failover.run(duration_s=5)
+        found = failover.run(duration_s=9)
         print(found)
-        assert found["standby_leads"] and found["role_of_the_standby_at_the_switch"] == "master"
+        assert found["standby_leads"] and found["switch_obeys_after_ms"] is not None
         assert found["leader_epochs"][1] > found["leader_epochs"][0]
         assert found["accepted_from_two_at_once"] == 0
         assert all(gap > 0 for gap in found["between_last_and_first_directive_ms"])
