@@ -1,10 +1,9 @@
-"""Starts the controller side, keeps it running, and takes a changed configuration into use. An edge:
-processes, files.
+"""Starts the controller side, keeps it running, and takes a changed configuration into use. An edge: processes, files.
 
-One process supervises Redis (if private), the OpenFlow application, the watcher of trees that others make
-(each if `sources` asks for it), the keeper of this machine's switch ports (if `switch_queues` names any)
-and the coordinator. It does nothing for a slice or a packet: it waits for a child's end, a signal, or a
-changed file. A child that is killed is back within milliseconds.
+One process supervises Redis (if private), the OpenFlow application, the watcher of trees that others make (each if `sources`
+asks for it), the keeper of this machine's switch ports (if `switch_queues` names any), the coordinator and the dashboard.
+It does nothing for a slice or a packet: it waits for a child's end, a signal, or a changed file. A child that is killed is back
+within milliseconds.
 """
 
 from __future__ import annotations
