@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from patience import timed
 
 from agents.congestion_control import DCTCP, MCP, available
 from bench.karuna import deadlines, microbench, record, throughput
@@ -47,6 +48,7 @@ def test_every_flow_of_a_list_arrives_whole_with_its_type_told_to_the_switch() -
     assert rest < sum(sent[1:]) < 1.3 * rest
 
 
+@timed
 def test_dctcp_keeps_the_queue_short_where_cubic_fills_the_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(microbench, "WARMUP_S", 1.0)
     found = microbench.run(Options(quick=True), quietly)
@@ -56,6 +58,7 @@ def test_dctcp_keeps_the_queue_short_where_cubic_fills_the_buffer(monkeypatch: p
     assert all(entry["goodput_mbps"] > 50 for entry in found.record["runs"])
 
 
+@timed
 def test_the_tightest_deadline_flow_takes_its_time_under_karuna_and_is_later_under_dctcp(tmp_path: Path) -> None:
     found = throughput.run(Options(), quietly)
     times = {entry["scheme"]["name"]: [each["fct_ms"] for each in entry["each"]] for entry in found.record["runs"]}
@@ -71,6 +74,7 @@ def test_the_tightest_deadline_flow_takes_its_time_under_karuna_and_is_later_und
     assert (tmp_path / "throughput.png").read_bytes().startswith(b"\x89PNG")
 
 
+@timed
 def test_a_deadline_flow_takes_its_time_with_mcp_and_goes_first_by_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deadlines, "DEADLINES", ((250_000, 100), (500_000, 200)))
     monkeypatch.setattr(record, "DRAIN_S", 0.3)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from namespaces import Pair, inside, pair
+from patience import timed
 from scapy.config import conf
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
@@ -173,6 +174,7 @@ def wire(tmp_path: Path) -> Iterator[Wire]:
         assert ends.found() == before, "the interface is not as it was found"
 
 
+@timed
 def test_a_pause_holds_its_class_and_no_other_for_its_quanta(wire: Wire) -> None:
     wire.frame(pfc({3: int(0.3 * S / QUANTUM_NS)}))
     wire.send(20)
@@ -197,6 +199,7 @@ def test_a_time_of_zero_resumes_at_once(wire: Wire) -> None:
     assert wire.waiting(16) == 0
 
 
+@timed
 def test_a_later_frame_renews_a_pause(wire: Wire) -> None:
     wire.frame(pfc({3: 0xFFFF}))
     wire.send(20)
@@ -208,6 +211,7 @@ def test_a_later_frame_renews_a_pause(wire: Wire) -> None:
     assert wire.received(LONGEST_S + 0.2) >= 19
 
 
+@timed
 def test_an_802_3x_pause_holds_all_classes(wire: Wire) -> None:
     body = (1).to_bytes(2) + (0xFFFF).to_bytes(2)
     wire.frame(Ether(dst="01:80:c2:00:00:01", src=PARTNER, type=0x8808) / Raw(body.ljust(46, b"\0")))

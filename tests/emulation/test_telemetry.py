@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from patience import timed
 
 from controller.store import Store
 from emulation import experiment
@@ -17,6 +18,7 @@ from webui.settings import WebSettings
 pytestmark = pytest.mark.usefixtures("in_a_box")
 
 
+@timed
 def test_slots_latency_clocks_and_bytes_of_real_traffic_are_shown(tmp_path: Path) -> None:
     with star(coordinator={"mode": "always", "slice": "5ms"}, agent_settings={"mice_bytes": "16KB"}) as (emulated, baton):
         store = Store(baton.store.url)

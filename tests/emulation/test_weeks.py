@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from patience import timed
 from scapy.utils import RawPcapReader
 
 from bench.host_control.ends import SENDER, Ends, stop, veth_pair
@@ -158,6 +159,7 @@ def check(arrived: list[tuple[int, int]], start_ns: int, day_ns: int, owners: Se
     assert strays <= 0.02 * own + STRAY, strays
 
 
+@timed
 def test_packets_come_in_the_order_of_the_days_and_after_a_remapping_none_of_the_former_flows(tmp_path: Path) -> None:
     """Eight flows, then eight others in the same eight classes; the first eight have backlog all the time."""
     day_ns = 20 * MS
@@ -172,6 +174,7 @@ def test_packets_come_in_the_order_of_the_days_and_after_a_remapping_none_of_the
     check(arrived, start_ns, day_ns, [*range(8), *reversed(range(8, 16))])
 
 
+@timed
 def test_64_flows_have_a_day_each(tmp_path: Path) -> None:
     day_ns = 10 * MS
     with wired(tmp_path, 64) as wire, wire.backlogged(), wire.capture() as arrived:
@@ -182,6 +185,7 @@ def test_64_flows_have_a_day_each(tmp_path: Path) -> None:
     check(arrived, start_ns, day_ns, order)
 
 
+@timed
 def test_in_the_nights_nothing_is_sent_and_an_empty_week_frees_all(tmp_path: Path) -> None:
     day_ns = 30 * MS
     with wired(tmp_path, 2) as wire, wire.backlogged(), wire.capture() as arrived:
@@ -212,6 +216,7 @@ def test_what_cannot_be_executed_is_counted_and_changes_no_gate(tmp_path: Path) 
     assert {cause: refused.get(cause, 0) for cause in (14, 15, 16)} == {14: 1, 15: 1, 16: 1}
 
 
+@timed
 def test_conditions_pause_limit_and_free_a_queue(tmp_path: Path) -> None:
     with wired(tmp_path, 2) as wire, wire.backlogged():
         wire.serve(0.2)
@@ -230,6 +235,7 @@ def test_conditions_pause_limit_and_free_a_queue(tmp_path: Path) -> None:
         assert wire.gate_bps(1) == free
 
 
+@timed
 def test_a_condition_with_times_opens_and_closes_by_the_leaders_clock(tmp_path: Path) -> None:
     with wired(tmp_path, 1) as wire, wire.backlogged(), wire.capture() as arrived:
         wire.serve(0.3)
@@ -243,6 +249,7 @@ def test_a_condition_with_times_opens_and_closes_by_the_leaders_clock(tmp_path: 
     assert len(opened) >= 0.5 * 45 * MS * RATE_BPS // 8 // 10**9 // FRAME
 
 
+@timed
 def test_flows_by_tos_are_queued_by_their_dscp_whatever_their_destination(tmp_path: Path) -> None:
     day_ns = 20 * MS
     dscps = (10, 46, 0)

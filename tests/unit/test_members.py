@@ -62,3 +62,20 @@ def test_a_slot_is_acknowledged_once_or_lost() -> None:
     assert tallies.acknowledged(1) is None
     tallies.forget_before(1_000)
     assert (tallies.slots, tallies.acks, tallies.lost) == (2, 1, 1)
+
+
+class TestReservedIds:
+    """Under a new leader hosts have the ids that they had under the one before: their queues are known by these."""
+
+    def test_a_host_gets_its_id_again_and_nobody_else_does(self) -> None:
+        members = Members()
+        members.reserve({b"\x02\0\0\0\0\x02": 17, b"\x02\0\0\0\0\x01": 21})
+        ids = [
+            members.register(bytes([2, 0, 0, 0, 0, last]), "h", 1, (), "tbf", "1", 0).node for last in (3, 1, 2, 4)
+        ]
+        assert ids == [22, 21, 17, 23]
+
+    def test_nothing_reserved_changes_nothing(self) -> None:
+        members = Members()
+        members.reserve({})
+        assert members.register(b"\x02\0\0\0\0\x01", "h", 1, (), "tbf", "1", 0).node == 16

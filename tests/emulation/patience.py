@@ -1,0 +1,32 @@
+"""For tests of what happens when: a machine with other work to do may spoil one try, not each of three."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+from emulation.wakeful import wakeful
+
+TRIES = 3
+
+
+def timed(test: Callable[..., None]) -> Callable[..., None]:
+    """The test, again where it failed, at most `TRIES` times, each in a directory of its own; processors are kept awake."""
+
+    @wraps(test)
+    def patient(*args: Any, **kwargs: Any) -> None:  # noqa: ANN401 -- a test's fixtures
+        directory: Path | None = kwargs.get("tmp_path")
+        for number in range(TRIES):
+            if directory is not None:
+                kwargs["tmp_path"] = directory / str(number)
+                kwargs["tmp_path"].mkdir()
+            try:
+                with wakeful():
+                    return test(*args, **kwargs)
+            except AssertionError:
+                if number == TRIES - 1:
+                    raise
+
+    return patient
