@@ -208,6 +208,8 @@ class Config(Section):
         if self.coordinator is None:
             return None
         fields = {name: getattr(self.coordinator, name) for name in Coordinator.model_fields if name != "netns"}
+        if self.store is None and "lease_ns" not in self.coordinator.model_fields_set:
+            fields["lease_ns"] = 1000 * MS  # in a private store nobody waits for its end, and machines do stand still
         agents = {name: getattr(self.agents, name) for name in Agents.model_fields}
         priorities = {name: getattr(self.priorities, name) for name in Priorities.model_fields}
         pfc = {name: getattr(self.pfc, name) for name in Pfc.model_fields}

@@ -111,10 +111,20 @@ class TestAGoodFile:
 
     def test_defaults_are_the_same_in_the_file_and_in_the_settings(self, write: Write) -> None:
         """So that a coordinator started by hand works as one that `baton up` starts."""
-        told = config.load(write(LEAST)).coordinator_settings("unix:///s")
+        told = config.load(write("store: unix:///s\n" + LEAST)).coordinator_settings("unix:///s")
         bare = CoordinatorSettings(interface="c0", attachment="s1:5", key_file=Path("/etc/baton/key"), store="unix:///s")
         assert told == bare
         assert Config.model_validate({}).openflow_settings(None) == OpenFlowSettings()
+
+    def test_a_lease_is_short_only_where_a_standby_may_wait_for_its_end(self, write: Write) -> None:
+        def lease_ns(text: str) -> int:
+            settings = config.load(write(text)).coordinator_settings("unix:///s")
+            assert settings is not None
+            return settings.lease_ns
+
+        assert lease_ns(LEAST) == 1_000_000_000
+        assert lease_ns("store: redis://10.0.0.1:6379\n" + LEAST) == 200_000_000
+        assert lease_ns(LEAST.rstrip() + "\n  lease: 300ms\n") == 300_000_000
 
     def test_an_empty_file_runs_without_a_coordinator(self, write: Write) -> None:
         assert config.load(write("")).coordinator_settings("unix:///s") is None
