@@ -29,10 +29,12 @@ def run(duration_s: float = 9.0) -> dict[str, Any]:
     """Times in ms after the kill, the slowest host's."""
     with two_controllers() as two:
         killed: list[int] = []
+        before = two.baton.store.leader()
 
         def kill() -> None:
-            killed.append(time.monotonic_ns())
-            signal_all(two.leader_dir, signal.SIGKILL)
+            nonlocal before
+            before = two.baton.store.leader()
+            killed.append(signal_all(two.directory(before["name"] if before else ""), signal.SIGKILL))
 
         with two.capture() as capture:
             outcome = experiment.run(
@@ -45,26 +47,26 @@ def run(duration_s: float = 9.0) -> dict[str, Any]:
                 bucket_ns=BUCKET_NS,
                 events=[(KILL_AFTER_S, kill)],
             )
-        heard, status, leads = capture.heard(), two.baton.status(), two.standby.leads()
+        heard, status, after = capture.heard(), two.baton.status(), two.leader()
         obeys = [event["at_ms"] for event in two.baton.store.events() if event["kind"] == "role"]
         restarted = sum(process.poll() is not None for process in two.baton.agents.values())
         agents = two.baton.stop_agents()
     at_ns = killed[0]
     killed_ms = (time.time_ns() - time.monotonic_ns() + at_ns) // 10**6
-    before = max((each.epoch for each in heard if each.at_ns <= at_ns), default=0)
-    speaks = next((each.at_ns for each in heard if each.epoch > before), None)
+    assert before is not None, "somebody led"
+    speaks = next((each.at_ns for each in heard if each.epoch > before["epoch"]), None)
 
-    def after(log: str) -> float | None:
+    def slowest(log: str) -> float | None:
         return slowest_ms([first_after(agents[host][log], at_ns) for host in SENDERS], at_ns)
 
     return {
-        "standby_leads": leads,
+        "standby_leads": after not in ("", before["name"]),
         "standby_speaks_after_ms": slowest_ms([speaks], at_ns),
-        "free_after_ms": after("released_ns"),
-        "member_again_after_ms": after("obeyed_ns"),
-        "coordinated_again_after_ms": after("first_slot_ns"),
+        "free_after_ms": slowest("released_ns"),
+        "member_again_after_ms": slowest("obeyed_ns"),
+        "coordinated_again_after_ms": slowest("first_slot_ns"),
         **granters(heard),
-        "leader_epochs": [before, status["epoch"]],
+        "leader_epochs": [before["epoch"], status["epoch"]],
         "switch_obeys_after_ms": next((at_ms - killed_ms for at_ms in obeys if at_ms > killed_ms), None),
         "agents_restarted": restarted,
         "tcp_flows": sum(each.flow.kind == "tcp" for each in outcome.flows),

@@ -11,15 +11,16 @@ with the right key, from its own port and address, under its epoch. The agents' 
 from __future__ import annotations
 
 import signal
+import sys
 import time
 from contextlib import suppress
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from bench.two_controllers import Two, granters, grants, two_controllers
 from controller.store import StoreUnavailable
 from emulation import experiment
-from emulation.fabric import COORDINATOR
 from emulation.fidelity import environment
 from emulation.standby import signal_all
 from emulation.star import BOTTLENECK, mixed_flows
@@ -36,21 +37,24 @@ def run(duration_s: float = 7.0) -> dict[str, Any]:
     """What a leader of before could still do."""
     with two_controllers() as two:
         times: dict[str, int] = {}
+        old_leader = ""
 
         def stop() -> None:
+            nonlocal old_leader
+            old_leader = two.leader()
             times["epoch"] = two.baton.status()["epoch"]
             times["stopped"] = time.monotonic_ns()
-            signal_all(two.leader_dir, signal.SIGSTOP)
+            signal_all(two.directory(old_leader), signal.SIGSTOP)
 
         def wake() -> None:
-            two.baton.wait(two.standby.leads, "the standby to lead", ELECTED_S)
+            two.baton.wait(lambda: two.leader() not in ("", old_leader), "the standby to lead", ELECTED_S)
             times["woken"] = time.monotonic_ns()
-            signal_all(two.leader_dir, signal.SIGCONT)
+            signal_all(two.directory(old_leader), signal.SIGCONT)
 
         def forge() -> None:
             times["refused"] = _refused(two)
             times["forged"] = time.monotonic_ns()
-            _forge(two, times["epoch"])
+            _forge(two, old_leader, times["epoch"])
             time.sleep(SETTLE_S)
             times["refused_after"] = _refused(two)
 
@@ -65,7 +69,7 @@ def run(duration_s: float = 7.0) -> dict[str, Any]:
                 events=[(STOP_AFTER_S, stop), (STOP_AFTER_S + 1.5, wake), (STOP_AFTER_S + 3.0, forge)],
             )
         heard, status = capture.heard(), two.baton.status()
-        stood_down = _stood_down(two)
+        stood_down = _stood_down(two.directory(old_leader))
         agents = two.baton.stop_agents()
     old = times["epoch"]
     late = [each for each in heard if each.epoch == old and each.at_ns > times["woken"] and each.refused is not Cause.NOT_OURS]
@@ -89,9 +93,9 @@ def run(duration_s: float = 7.0) -> dict[str, Any]:
     }
 
 
-def _stood_down(two: Two) -> tuple[int, str] | None:
-    """When the old leader stood down (wall clock, ms), and why, by its log: the event in the store may come later."""
-    for line in (two.leader_dir / "coordinator.log").read_text().splitlines():
+def _stood_down(run_dir: Path) -> tuple[int, str] | None:
+    """When the old leader stood down last (wall clock, ms), and why, by its log: the event in the store may come later."""
+    for line in reversed((run_dir / "coordinator.log").read_text().splitlines()):
         time_text, _, text = line.partition(" baton.coordinator WARNING ")
         if text.startswith("stood down"):
             return round(datetime.strptime(time_text, "%Y-%m-%d %H:%M:%S,%f").timestamp() * 1000), text
@@ -106,12 +110,13 @@ def _refused(two: Two) -> int:
     return 0
 
 
-def _forge(two: Two, epoch: int) -> None:
+def _forge(two: Two, old_leader: str, epoch: int) -> None:
     baton = two.baton
+    node, interface = two.plug(old_leader)
     macs = {member["mac"]: node for node, member in baton.store.members().items()}
     words = [f"{mac}={node}" for mac, node in macs.items()]
     two.emulated.run_in(
-        COORDINATOR,
-        *("python3", "-m", "bench.old_leader", "--interface", two.emulated.coordinator_interface, "--epoch", str(epoch)),
+        node,
+        *(sys.executable, "-m", "bench.old_leader", "--interface", interface, "--epoch", str(epoch)),
         *("--key", str(baton.key_file), "--count", str(FORGED), *words),
     )

@@ -16,8 +16,10 @@ from typing import Any, NamedTuple
 
 from controller.redis_server import PrivateRedis
 from emulation.control_capture import ControlCapture, Heard
+from emulation.fabric import COORDINATOR as COORDINATOR_NODE
 from emulation.fabric import EmulatedFabric
 from emulation.stack import Stack
+from emulation.standby import NODE as STANDBY_NODE
 from emulation.standby import Standby
 from emulation.star import RECEIVER, SENDERS, star
 from protocol.auth import Key
@@ -39,10 +41,20 @@ class Two(NamedTuple):
     standby: Standby
     redis: PrivateRedis
 
-    @property
-    def leader_dir(self) -> Path:
-        """The run directory of the controller that leads at first."""
-        return self.baton.directory / "run"
+    def leader(self) -> str:
+        """The name of who leads; empty while nobody does."""
+        leader = self.baton.store.leader()
+        return "" if leader is None else str(leader["name"])
+
+    def directory(self, name: str) -> Path:
+        """The run directory of a controller."""
+        return self.standby.run_dir if name == self.standby.name else self.baton.directory / "run"
+
+    def plug(self, name: str) -> tuple[str, str]:
+        """The node and interface by which a controller is on the fabric."""
+        if name == self.standby.name:
+            return STANDBY_NODE, self.standby.interface
+        return COORDINATOR_NODE, self.emulated.coordinator_interface
 
     def capture(self) -> ControlCapture:
         """Of the control frames at every host."""

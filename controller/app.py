@@ -20,20 +20,19 @@ import dataclasses
 import logging
 import os
 import time
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from controller import framework, openflow, openflow_tls
+from controller.app_environment import attachment_from, settings_from
 from controller.controllers import Controllers
 from controller.discovery import MS, Discovery, PortRef
 from controller.flowtable import Change, Table
-from controller.forwarding import LEARN, LLDP_FLOW, ControlAttachment, tables, transition
+from controller.forwarding import CLASSIFY, LEARN, LLDP_FLOW, ControlAttachment, tables, transition
+from controller.inheritance import inherited_hosts
 from controller.learned import Fabrics
 from controller.metering import PortMeter, RefusalMeter
 from controller.publisher import Publisher
 from controller.roles import Role, Roles
-from controller.settings import OpenFlowSettings
 from controller.siblings import SiblingsFailed, ensure_siblings
 from controller.store import Store
 from topology.problems import FabricError
@@ -49,21 +48,12 @@ TICK_S = 0.05
 PROBE_TICKS = 2
 LOOK_TICKS = 20
 BARRIER_S = 0.1
+FOREIGN_NS = 3_000 * MS
+"""How long the places of hosts that a controller before us put stay: without them everything is flooded until we have learned
+ours. Its other flows, which would keep us from learning, go at once."""
 
 _REQUIRED_APP = [f"{fw.root}.topology.switches"]
 """What the framework loads with this module: its discovery, which sends LLDP by every port."""
-
-
-def settings_from(environment: Mapping[str, str]) -> OpenFlowSettings:
-    """The settings in the file that BATON_CONFIG names, or the defaults."""
-    path = environment.get("BATON_CONFIG")
-    return OpenFlowSettings.from_json(Path(path).read_text(encoding="utf-8")) if path else OpenFlowSettings()
-
-
-def attachment_from(environment: Mapping[str, str]) -> ControlAttachment | None:
-    """Where the coordinator is, if BATON_CONTROL_PORT says."""
-    place = environment.get("BATON_CONTROL_PORT")
-    return ControlAttachment.parse(place, environment.get("BATON_CONTROL_MAC")) if place else None
 
 
 listen_as_configured = "BATON_CONFIG" in os.environ
@@ -107,6 +97,8 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         self._installed: dict[int, Table] = {}
         self._suspect: set[int] = set()  # switches that may not hold what we think they do
         self._miscounted: set[int] = set()
+        self._inherited: dict[str, Any] | None = None  # the fabric of the application before us, until it has been taken over
+        self._foreign: dict[int, int] = {}  # when the rest of another's flows is to go (ns)
         self._barriers: set[tuple[int, int]] = set()
         self._barriers_done = hub.Event()
         self._wake = hub.Event()
@@ -203,7 +195,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         """
         dpid = event.msg.datapath.id
         table = self._installed.get(dpid)
-        if table is None or len(table.flows) == event.msg.body.flow_count:
+        if table is None or dpid in self._foreign or len(table.flows) == event.msg.body.flow_count:
             self._miscounted.discard(dpid)
         elif dpid not in self._miscounted:
             self._miscounted.add(dpid)
@@ -262,6 +254,10 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         self._revision = self.discovery.revision
         now_ns = time.monotonic_ns()
         view = self.discovery.view(now_ns)
+        if self._inherited is not None and not self.discovery.settling(now_ns):
+            for host in inherited_hosts(self._inherited, view):
+                self.discovery.frame_seen(host.at, host.mac, now_ns, host.address, control=True)
+            self._inherited, view = None, self.discovery.view(now_ns)
         for dpid in self._suspect:
             self._installed.pop(dpid, None)
         self._suspect.clear()
@@ -275,7 +271,9 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         for dpid, change in step.open.items():
             messages = self._changes(dpid, change)
             if dpid not in self._installed and dpid in self._datapaths:
-                messages += self.codec.remove_foreign(self._datapaths[dpid])
+                for number in (CLASSIFY, LEARN):
+                    messages += self.codec.remove_foreign(self._datapaths[dpid], number)
+                self._foreign[dpid] = now_ns + FOREIGN_NS
             self._send(dpid, messages)
         self._installed = wanted
         for note in self.discovery.drain_notes():
@@ -292,6 +290,10 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             ticks += 1
             now_ns = time.monotonic_ns()
             self.discovery.tick(now_ns)
+            for dpid in [dpid for dpid, due_ns in self._foreign.items() if now_ns >= due_ns]:
+                del self._foreign[dpid]
+                if dpid in self._datapaths:
+                    self._send(dpid, self.codec.remove_foreign(self._datapaths[dpid]))
             if ticks % PROBE_TICKS == 0:
                 for at in self.discovery.probing(now_ns):
                     if at.dpid in self._datapaths:
@@ -337,8 +339,9 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             if self.roles.acts and not acted:
                 # As after a start of its own: nothing is known of the switches, which go on forwarding as they did.
                 self.codec = openflow.Codec(fw, generation=time.time_ns() // MS)
+                self._inherited = controllers.fabric()
             if self.roles.acts != acted:
-                self.discovery, self._installed = Discovery(), {}
+                self.discovery, self._installed, self._foreign = Discovery(), {}, {}
                 self._revision = -1
             for dpid in self._datapaths:
                 self._take_up(dpid, known=acted)

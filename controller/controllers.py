@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 from pathlib import Path
+from typing import Any
 
 from controller.store import Store, StoreUnavailable
 
@@ -39,6 +40,12 @@ class Controllers:
         with contextlib.suppress(StoreUnavailable):
             leader = self._store.leader()
             return None if leader is None else (leader["name"], leader["epoch"])
+        return None
+
+    def fabric(self) -> dict[str, Any] | None:
+        """The fabric as the leader before published it; None when there is none, or the store can't say."""
+        with contextlib.suppress(StoreUnavailable):
+            return self._store.fabric()
         return None
 
     def others(self, now_ns: int) -> dict[str, tuple[str, str]]:

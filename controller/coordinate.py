@@ -86,7 +86,8 @@ def main(arguments: list[str] | None = None) -> int:
     helpers = Helpers()
     try:
         lines = helpers.start("controller.courier", "--store", settings.store)
-        lease = ("--name", settings.name, "--lease-ns", str(settings.lease_ns))
+        lease = ["--name", settings.name, "--lease-ns", str(settings.lease_ns)]
+        lease += ["--priority", str(settings.realtime_priority)] if settings.realtime_priority is not None else []
         elector = helpers.start("controller.elector", "--store", settings.store, *lease)
         from controller.candidate import Candidate, Knowledge  # late: see the module's docstring
         from controller.coordinator import Coordinator

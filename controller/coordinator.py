@@ -93,6 +93,7 @@ class Coordinator:
         self.epoch = leadership.epoch
         self.guard = Guard(key, epoch=self.epoch, leader=True, address=link.address)
         self.members = Members()
+        self.members.reserve(leadership.nodes)
         self.timers = Timers()
         self.telemetry = Telemetry(courier.write)
         self.granting = Granting(settings, self.members, self._send, self.telemetry)

@@ -3,8 +3,8 @@ late, and a courier that reads a large fabric delays no renewal.
 
 JSON lines over a socket pair. From the coordinator: {"ask": "look" | "acquire" | "renew", "term": n, "epoch": n, "highest":
 n}. Towards it: {"term": n, "answer": [held, epoch, holder, left_ns]} or {"term": n, "away": why}; with a lease just taken
-"contended", the links that were under the leader before, so that its successor need not find them out again. When the
-coordinator ends, in whatever way, the lease is given back, so that nobody waits for its end. An edge: sockets, Redis.
+"legacy", what the leader before left, so that its successor need not find it out again. When the coordinator ends, in whatever
+way, the lease is given back, so that nobody waits for its end. An edge: sockets, Redis.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
-import os
 import signal
 import socket
 import sys
@@ -24,12 +23,9 @@ from typing import Any
 from controller.election import ASKS_A_LEASE
 from controller.jsonlines import JsonLines
 from controller.lease_store import LeaseAway, LeaseStore
+from protocol.realtime import become_realtime
 
 log = logging.getLogger("baton.elector")
-
-PRIORITY = 2
-"""Above every coordinator that is just starting on the same machine: a renewal must not wait for that. Only if the coordinator
-runs at real-time priority, which is inherited."""
 
 
 class Elector:
@@ -73,7 +69,7 @@ class Elector:
                 self._token = token
                 answer = self._store.acquire(token, value["highest"])
                 if answer.held:
-                    return {"term": term, "answer": list(answer), "contended": self._store.contended()}
+                    return {"term": term, "answer": list(answer), "legacy": self._store.legacy()}
             else:
                 answer = self._store.look()
         except LeaseAway as error:
@@ -88,18 +84,18 @@ class Elector:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """`python -m controller.elector --store URL --name NAME --lease-ns N --fd N`: started by the coordinator, with one end of a
-    socket pair."""
+    """`python -m controller.elector --store URL --name NAME --lease-ns N [--priority N] --fd N`: a coordinator starts it, with
+    one end of a socket pair."""
     parser = argparse.ArgumentParser(prog="elector")
     parser.add_argument("--store", required=True)
     parser.add_argument("--name", required=True)
     parser.add_argument("--lease-ns", type=int, required=True)
+    parser.add_argument("--priority", type=int, help="SCHED_FIFO, as the coordinator's.")
     parser.add_argument("--fd", type=int, required=True)
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    if os.sched_getscheduler(0) == os.SCHED_FIFO:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(PRIORITY))
+    become_realtime(options.priority)  # a leader must not wait for its renewal; it is little work
     store = LeaseStore(options.store, options.name, options.lease_ns)
     Elector(store, options.lease_ns, socket.socket(fileno=options.fd)).run()
     return 0

@@ -23,6 +23,8 @@ class Leadership:
         """How many frames were not sent because we did not lead any more."""
         self.contended: list[tuple[str, ...]] = []
         """The links that were contended under the leader before."""
+        self.nodes: dict[bytes, int] = {}
+        """The ids that hosts had under it, by MAC address."""
         self._without_store = False
 
     @classmethod
@@ -99,7 +101,10 @@ class Leadership:
             self.election.resign("the elector is gone", now_ns)
             return False
         for value in values:
-            self.contended = [tuple(link) for link in value.get("contended", self.contended)]
+            if "legacy" in value:
+                self.contended = [tuple(link) for link in value["legacy"].get("contended", ())]
+                nodes = value["legacy"].get("nodes", {})
+                self.nodes = {bytes.fromhex(mac.replace(":", "")): node for mac, node in nodes.items()}
             if "answer" in value:
                 self.election.answered(Answer(*value["answer"]), value["term"], now_ns)
             else:

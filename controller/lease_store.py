@@ -85,14 +85,19 @@ class LeaseStore:
             raise LeaseAway("no replica has confirmed the lease, and a failover of the store would lose it")
         return answer
 
-    def contended(self) -> list[list[str]]:
-        """The links that were contended under the leader before, if its status is there yet."""
+    def legacy(self) -> dict[str, Any]:
+        """What the leader before left, as far as it is there yet: {"contended": [[from, to]], "nodes": {MAC address: node}}."""
         try:
-            text = self._client.hget(PREFIX + "status", "json")
+            status = self._client.hget(PREFIX + "status", "json")
+            numbers = self._client.zrange(PREFIX + "members", 0, -1)
+            with self._client.pipeline(transaction=False) as pipe:
+                for number in numbers:
+                    pipe.hget(f"{PREFIX}member:{number}", "json")
+                members = pipe.execute()
         except RedisError:
-            return []
-        found: list[list[str]] = json.loads(text)["contended"] if text else []
-        return found
+            return {}
+        nodes = {json.loads(text)["mac"]: int(number) for number, text in zip(numbers, members, strict=True) if text}
+        return {"contended": json.loads(status)["contended"] if status else [], "nodes": nodes}
 
     def renew(self, token: str, epoch: int) -> Answer:
         """Lets it last; takes it back if it was lost and nobody has led since."""

@@ -70,7 +70,13 @@ class Members:
         self.version = 1
         self._by_node: dict[int, Member] = {}
         self._by_mac: dict[bytes, Member] = {}
+        self._reserved: dict[bytes, int] = {}
         self._next = FIRST_NODE
+
+    def reserve(self, nodes: Mapping[bytes, int]) -> None:
+        """The ids that hosts (by MAC address) had under the leader before: they get them again, and nobody else does."""
+        self._reserved.update(nodes)
+        self._next = max(self._next, *(node + 1 for node in nodes.values())) if nodes else self._next
 
     def register(
         self,
@@ -85,8 +91,10 @@ class Members:
         """A host joins, comes back, or tells of a changed set of addresses. An address moves to whom claimed it last."""
         member = self._by_mac.get(mac)
         if member is None:
-            member = Member(self._next, name, mac, rate_bps, (), gate, version, now_ns, now_ns)
-            self._next += 1
+            node = self._reserved.get(mac)
+            if node is None:
+                node, self._next = self._next, self._next + 1
+            member = Member(node, name, mac, rate_bps, (), gate, version, now_ns, now_ns)
             self._by_mac[mac] = self._by_node[member.node] = member
             self.version += 1
         elif not member.present:

@@ -54,9 +54,9 @@ class Codec:
             *(self._put(datapath, flow) for flow in change.put),
         ]
 
-    def remove_foreign(self, datapath: Datapath) -> list[Message]:
-        """Messages that remove every flow which this start of the controller has not put: one for each
-        cookie bit.
+    def remove_foreign(self, datapath: Datapath, table: int | None = None) -> list[Message]:
+        """Messages that remove every flow which this start of the controller has not put, in one table or all: one
+        for each cookie bit.
         """
         ours = MAGIC << 48 | self._generation << 16
         ofproto, parser = datapath.ofproto, datapath.ofproto_parser
@@ -65,7 +65,7 @@ class Codec:
                 datapath,
                 cookie=~ours & 1 << bit,
                 cookie_mask=1 << bit,
-                table_id=ofproto.OFPTT_ALL,
+                table_id=ofproto.OFPTT_ALL if table is None else table,
                 command=ofproto.OFPFC_DELETE,
                 out_port=ofproto.OFPP_ANY,
                 out_group=ofproto.OFPG_ANY,

@@ -23,7 +23,8 @@ from controller.processes import with_owner
 SERVICE = "baton"
 COUNT = 3
 QUORUM = 2
-DOWN_AFTER_MS = 300
+DOWN_AFTER_MS = 1_000
+"""A shorter one takes servers of a busy machine for dead, one after the other."""
 FAILOVER_TIMEOUT_MS = 10_000
 """A shorter one lets a failover be given up halfway on a busy machine, with two masters for some seconds."""
 START_S = 15.0

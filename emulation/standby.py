@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -118,11 +119,14 @@ def processes_of(run_dir: Path) -> list[int]:
     return found
 
 
-def signal_all(run_dir: Path, number: signal.Signals) -> None:
-    """Sends a signal to every process of a controller side, at once as far as that goes."""
-    for pid in processes_of(run_dir):
+def signal_all(run_dir: Path, number: signal.Signals) -> int:
+    """Sends a signal to every process of a controller side, at once as far as that goes; when it began (monotonic ns)."""
+    pids = processes_of(run_dir)
+    at_ns = time.monotonic_ns()
+    for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, number)
+    return at_ns
 
 
 def _children(pid: int) -> Iterator[int]:
