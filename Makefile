@@ -39,8 +39,11 @@ lint: setup
 unit: setup
 	$(PYTEST) -n 2 tests/unit tests/fuzz --cov=protocol --cov=topology --cov=controller/policies --cov-report=term
 
+# What depends on no timing runs on both processors; all else needs the machine for itself.
+APART       := web_rest store web_metrics supervisor snmp_tree
 emulation-tests: setup
-	$(BIN)/python -m emulation.box -- $(CURDIR)/$(PYTEST) tests/emulation
+	$(BIN)/python -m emulation.box -- $(CURDIR)/$(PYTEST) -n 2 --dist loadfile $(APART:%=tests/emulation/test_%.py)
+	$(BIN)/python -m emulation.box -- $(CURDIR)/$(PYTEST) tests/emulation $(APART:%=--ignore=tests/emulation/test_%.py)
 
 fuzz: setup
 	$(BIN)/baton bench fuzz --seconds 60 --json results/fuzz.json

@@ -102,11 +102,11 @@ class TbfGate(Gate):
 
     def open(self) -> None:
         """A rate above any link's."""
-        self._netlink.request(self._open)
+        self._netlink.post(self._open)
 
     def close(self) -> None:
         """A bucket that is smaller than any packet counts."""
-        self._netlink.request(self._close)
+        self._netlink.post(self._close)
 
 
 class PlugGate(Gate):

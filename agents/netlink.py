@@ -23,6 +23,8 @@ TCA_STATS_BASIC, TCA_STATS_QUEUE = 1, 3
 TC_H_ROOT = 0xFFFFFFFF
 TC_H_CLSACT = 0xFFFFFFF1
 
+MOST_POSTED = 64
+"""Answers left unread; the socket holds about a thousand."""
 _HEADER = struct.Struct("IHHII")
 _TCMSG = struct.Struct("BBHiIII")
 _BODY = _HEADER.size + _TCMSG.size
@@ -100,7 +102,9 @@ class Netlink:
         self._socket.close()
 
     def post(self, whole: bytes | bytearray) -> None:
-        """Sends one prebuilt message: the kernel has done it on return. The next call of anything raises a refusal."""
+        """Sends one prebuilt message: the kernel has done it on return. The next call of anything may raise a refusal."""
+        if self._posted >= MOST_POSTED:
+            self._settle()
         self._socket.send(whole)
         self._posted += 1
 

@@ -79,16 +79,15 @@ class PfcPart(Part):
 
     def _act(self) -> None:
         """Shuts and frees what changed since the last time, and works out when to be called next: that is asked often."""
-        dues = (self.received.next_due_ns(), self.originated.next_due_ns())
-        self._due_ns = min((due for due in dues if due is not None), default=None)
         paused = self.received.paused
-        if paused == self._shut:
-            return
-        before, self._shut = self._shut, paused
-        if new := paused - before:
-            self._agent.rules.shut(Rule.PAUSE, new)
-        if over := before - paused:
-            self._agent.rules.free(Rule.PAUSE, over)
+        if paused != self._shut:
+            before, self._shut = self._shut, paused
+            if new := paused - before:
+                self._agent.rules.shut(Rule.PAUSE, new)
+            if over := before - paused:
+                self._agent.rules.free(Rule.PAUSE, over)
+        dues = (self.received.next_due_ns(), self.originated.next_due_ns())  # after what is urgent
+        self._due_ns = min((due for due in dues if due is not None), default=None)
 
     def _presume(self) -> None:
         """A pause that comes later than the night is long must not leave the class open to its next owner."""

@@ -11,10 +11,10 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from emulation.fabric import EmulatedFabric
+from emulation.staged import Staged
 from protocol.auth import Guard, Key
 from protocol.messages import COORDINATOR, ETHERTYPE, Cause, Refused, decode
 
@@ -35,7 +35,7 @@ class Heard(NamedTuple):
     refused: Cause | None
 
 
-class ControlCapture:
+class ControlCapture(Staged):
     """Captures at the hosts while it is entered; `heard` afterwards."""
 
     def __init__(self, emulated: EmulatedFabric, hosts: Iterable[str], directory: Path, key: Key) -> None:
@@ -43,27 +43,18 @@ class ControlCapture:
         self._hosts = tuple(hosts)
         self._directory = directory
         self._key = key
-        self._stack = ExitStack()
 
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            for host in self._hosts:
-                options = ["--immediate-mode", "-U", "--time-stamp-precision=nano", "-Q", "in"]
-                command = ["tcpdump", "-i", self._emulated.interface(host), *options, "-w", str(self._file(host))]
-                process = self._emulated.popen(
-                    host, [*command, f"ether proto {ETHERTYPE}"], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-                )
-                stack.callback(_end, process)
-            deadline = time.monotonic() + STOP_S
-            while not all(self._file(host).exists() for host in self._hosts) and time.monotonic() < deadline:
-                time.sleep(0.02)
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
+    def _start(self, stack: ExitStack) -> None:
+        for host in self._hosts:
+            options = ["--immediate-mode", "-U", "--time-stamp-precision=nano", "-Q", "in"]
+            command = ["tcpdump", "-i", self._emulated.interface(host), *options, "-w", str(self._file(host))]
+            process = self._emulated.popen(
+                host, [*command, f"ether proto {ETHERTYPE}"], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+            stack.callback(_end, process)
+        deadline = time.monotonic() + STOP_S
+        while not all(self._file(host).exists() for host in self._hosts) and time.monotonic() < deadline:
+            time.sleep(0.02)
 
     def heard(self) -> list[Heard]:
         """The leaders' frames at all hosts, in the order of time."""

@@ -20,8 +20,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from ipaddress import ip_interface
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from mininet.cli import CLI
 from mininet.link import Link as VethLink
@@ -41,6 +40,7 @@ from emulation.ovs import OpenVSwitch
 from emulation.ports import PortCounters, SwitchPort, noop_qos
 from emulation.priority_ports import make_port
 from emulation.qdisc_stats import QdiscReader
+from emulation.staged import Staged
 from topology.fabric import DirectedLink, Fabric, IPAddress
 
 COORDINATOR = "coord"
@@ -67,7 +67,7 @@ class _Controller(RemoteController):  # type: ignore[misc]  # Mininet is untyped
         self.terminate()
 
 
-class EmulatedFabric:
+class EmulatedFabric(Staged):
     """A running fabric; use as a context manager."""
 
     def __init__(
@@ -113,19 +113,7 @@ class EmulatedFabric:
         self.interfaces = interfaces(fabric)
         self.coordinator_interface = f"{COORDINATOR}-eth0"
         self.coordinator_port = f"{self.coordinator_switch}-eth{self._free_port(self.coordinator_switch)}"
-        self._stack = ExitStack()
         self._reader: QdiscReader | None = None
-
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:  # a failed start undoes what it did
-            self._start(stack)
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
 
     # What is where
 

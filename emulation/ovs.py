@@ -28,10 +28,9 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from emulation import box
+from emulation.staged import Staged
 
 SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
 START_TIMEOUT_S = 10
@@ -53,7 +52,7 @@ class OpenVSwitchError(RuntimeError):
     """Open vSwitch can't be started or refused a command; the text is one line."""
 
 
-class OpenVSwitch:
+class OpenVSwitch(Staged):
     """A running Open vSwitch. Use as a context manager; everything is stopped and removed at its end."""
 
     def __init__(self) -> None:
@@ -61,18 +60,6 @@ class OpenVSwitch:
         self.version = ""
         self.rundir = Path()
         self.switch_pid = 0
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:  # a failed start undoes what it did
-            self._start(stack)
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
 
     def vsctl(self, *arguments: str) -> str:
         """Runs ovs-vsctl, which waits until ovs-vswitchd has done it; gives what it printed.

@@ -12,13 +12,13 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import redis
 from redis.exceptions import RedisError
 
 from controller.processes import with_owner
+from emulation.staged import Staged
 
 SERVICE = "baton"
 COUNT = 3
@@ -31,7 +31,7 @@ START_S = 15.0
 STOP_S = 3.0
 
 
-class Sentinels:
+class Sentinels(Staged):
     """Running servers; use as a context manager. `first_port`: of six that are free on 127.0.0.1."""
 
     def __init__(self, directory: Path, first_port: int = 17000) -> None:
@@ -40,24 +40,15 @@ class Sentinels:
         self.sentinels = [first_port + 10 + number for number in range(COUNT)]
         self.url = f"redis+sentinel://{','.join(f'127.0.0.1:{port}' for port in self.sentinels)}/{SERVICE}"
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
-        self._stack = ExitStack()
 
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            stack.callback(self._stop)
-            for port in self.servers:
-                self.start(port)
-            self.wait(lambda: all(map(self.follows, self.servers[1:])), "two replicas of the master")
-            for port in self.sentinels:  # they ask a master for its replicas once in 10 s
-                self._run(port, "--sentinel")
-            self.wait(self._settled, "three servers and three Sentinels that know each other")
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
+    def _start(self, stack: ExitStack) -> None:
+        stack.callback(self._stop)
+        for port in self.servers:
+            self.start(port)
+        self.wait(lambda: all(map(self.follows, self.servers[1:])), "two replicas of the master")
+        for port in self.sentinels:  # they ask a master for its replicas once in 10 s
+            self._run(port, "--sentinel")
+        self.wait(self._settled, "three servers and three Sentinels that know each other")
 
     def client(self, port: int) -> Any:  # noqa: ANN401 -- redis-py types one class for two kinds of client
         """Of one server or Sentinel."""

@@ -18,13 +18,13 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import yaml
 
 from controller.store import Store
 from emulation.fabric import COORDINATOR, EmulatedFabric
+from emulation.staged import Staged
 from protocol.auth import Key
 from topology import files
 
@@ -37,7 +37,7 @@ class StackError(RuntimeError):
     """Baton did not come up as it should; the text has what its log says."""
 
 
-class Stack:
+class Stack(Staged):
     """The controller side, and agents that come and go."""
 
     def __init__(
@@ -59,30 +59,21 @@ class Stack:
         self._priorities = dict(priorities or {})
         self._framework = framework
         self._store = store
-        self._stack = ExitStack()
         self.directory = Path()
         self.agents: dict[str, subprocess.Popen[Any]] = {}
         self.store: Store
 
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            self.directory = Path(tempfile.mkdtemp(prefix="baton-"))
-            stack.callback(shutil.rmtree, self.directory, ignore_errors=True)
-            self._write_files()
-            stack.callback(self._down)
-            self._baton("up", "--config", str(self.directory / "baton.yaml"))
-            self.store = Store(self._store or f"unix://{self.directory / 'run' / 'redis.sock'}")
-            stack.callback(self.store.close)
-            self.emulated.wait_connected(START_S)
-            self.wait(lambda: self.store.status() is not None, "the coordinator to report")
-            stack.callback(self.stop_agents)
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
+    def _start(self, stack: ExitStack) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="baton-"))
+        stack.callback(shutil.rmtree, self.directory, ignore_errors=True)
+        self._write_files()
+        stack.callback(self._down)
+        self._baton("up", "--config", str(self.directory / "baton.yaml"))
+        self.store = Store(self._store or f"unix://{self.directory / 'run' / 'redis.sock'}")
+        stack.callback(self.store.close)
+        self.emulated.wait_connected(START_S)
+        self.wait(lambda: self.store.status() is not None, "the coordinator to report")
+        stack.callback(self.stop_agents)
 
     @property
     def key_file(self) -> Path:

@@ -16,8 +16,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import yaml
 from mininet.link import Link as VethLink
@@ -28,36 +26,28 @@ from controller.controllers import name_of
 from emulation.naming import port_number
 from emulation.ports import noop_qos
 from emulation.stack import OPENFLOW, START_S, Stack, StackError
+from emulation.staged import Staged
 
 NODE = "coord2"
 MAC = "02:00:00:ff:ff:02"
 LISTEN = ("127.0.0.1", OPENFLOW[1] + 1)
 
 
-class Standby:
+class Standby(Staged):
     """Beside a Stack that has a store of others, so that it can lose its leader."""
 
     def __init__(self, baton: Stack) -> None:
         self.baton = baton
         self.run_dir = Path()
         self.name = ""
-        self._stack = ExitStack()
 
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            self._plug_in()
-            self.run_dir = self.baton.directory / "standby"
-            self.name = name_of(self.run_dir)
-            stack.callback(self._run, "down", "--run-dir", str(self.run_dir))
-            self._run("up", "--standby", "--config", str(self._write_config()))
-            self._connect_switches()
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
+    def _start(self, stack: ExitStack) -> None:
+        self._plug_in()
+        self.run_dir = self.baton.directory / "standby"
+        self.name = name_of(self.run_dir)
+        stack.callback(self._run, "down", "--run-dir", str(self.run_dir))
+        self._run("up", "--standby", "--config", str(self._write_config()))
+        self._connect_switches()
 
     def leads(self) -> bool:
         """Whether the lease is its own."""

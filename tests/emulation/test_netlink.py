@@ -53,3 +53,10 @@ def test_after_a_refusal_answers_belong_to_their_questions(wire: tuple[Netlink, 
         netlink.state(query(RTM_GETQDISC, index, handle=ROOT))
     assert netlink.state(query(RTM_GETQDISC, index, handle=ROOT)) == (0, 0)
     assert [entry.kind for entry in netlink.dump(RTM_GETQDISC, index) if entry.handle == ROOT] == ["tbf"]
+
+
+def test_answers_of_many_posts_do_not_fill_the_socket(wire: tuple[Netlink, int]) -> None:
+    netlink, index = wire
+    for _ in range(5000):
+        netlink.post(_tbf(index, ROOT, SMALL))
+    assert netlink.state(query(RTM_GETQDISC, index, handle=ROOT)) == (0, 0)
