@@ -24,6 +24,7 @@ $(VENV)/.ready: $(VENV)/.apt requirements.txt build-constraints.txt setup.py
 	@PIP_CONSTRAINT=$(CURDIR)/build-constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check "$$(grep '^ryu==' requirements.txt)"
 	@$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --force-reinstall --editable .
+	@$(BIN)/python -m compileall -q $(PACKAGES)
 	@$(BIN)/python -m ebpf.build agents/bpf controller/bpf >/dev/null || echo "eBPF programs not built: see baton doctor"
 	@touch $@
 
@@ -39,11 +40,12 @@ lint: setup
 unit: setup
 	$(PYTEST) -n 2 tests/unit tests/fuzz --cov=protocol --cov=topology --cov=controller/policies --cov-report=term
 
-# What depends on no timing runs on both processors; all else needs the machine for itself.
+# What depends on no timing runs on both processors; all else needs the machine for itself. It may have other work to do: a test
+# on real traffic that fails is tried once more, and the closing lines say how many were ("rerun", each named by RERUN).
 APART       := web_rest store web_metrics supervisor snmp_tree
 emulation-tests: setup
-	$(BIN)/python -m emulation.box -- $(CURDIR)/$(PYTEST) -n 2 --dist loadfile $(APART:%=tests/emulation/test_%.py)
-	$(BIN)/python -m emulation.box -- $(CURDIR)/$(PYTEST) tests/emulation $(APART:%=--ignore=tests/emulation/test_%.py)
+	$(BIN)/python -m emulation.box -- $(CURDIR)/$(PYTEST) --reruns 1 -raR -n 2 --dist loadfile $(APART:%=tests/emulation/test_%.py)
+	$(BIN)/python -m emulation.box -- $(CURDIR)/$(PYTEST) --reruns 1 -raR tests/emulation $(APART:%=--ignore=tests/emulation/test_%.py)
 
 fuzz: setup
 	$(BIN)/baton bench fuzz --seconds 60 --json results/fuzz.json

@@ -7,9 +7,8 @@ Decisions are elsewhere: `lifecycle` (where it stands towards the coordinator), 
 from __future__ import annotations
 
 import logging
-import select
 import time
-from collections.abc import Callable, Container
+from collections.abc import Container
 from contextlib import suppress
 
 from agents.agent_config import AgentConfig
@@ -18,11 +17,15 @@ from agents.conditions import Rules
 from agents.discipline import Discipline
 from agents.flows import Backlogged, NewFlow
 from agents.gatekeeper import Gatekeeper
+from agents.hearing import Hearing
 from agents.host import Host
 from agents.lifecycle import Event, Lifecycle, State
 from agents.netlink import NetlinkError
-from agents.part import Handler, Part, both
+from agents.part import Handler, Part
+from agents.parts import Parts
+from agents.reporting import Reporting
 from agents.upkeep import Upkeep
+from agents.waiting import Waiting
 from protocol.auth import Guard, Key
 from protocol.messages import (
     COORDINATOR,
@@ -33,7 +36,6 @@ from protocol.messages import (
     DirectoryRequest,
     Error,
     ErrorCode,
-    FlowReport,
     Gates,
     Heartbeat,
     Leave,
@@ -41,13 +43,11 @@ from protocol.messages import (
     Override,
     Register,
     Regulate,
-    Report,
     Welcome,
     decode,
     encode,
 )
-from protocol.paging import Reassembler, paginate
-from protocol.timers import Timers
+from protocol.paging import Reassembler
 
 log = logging.getLogger("baton.agent")
 
@@ -88,22 +88,19 @@ class Agent:
         self.override = Override.COORDINATE
         self.nodes: Container[int] = frozenset()
         self.fail_open_ns = 50 * MILLISECOND
-        self.report_ns = 50 * MILLISECOND
         self.addresses = set(config.addresses)
         self._sequence = time.time_ns()
         self._nonce = time.time_ns()
-        self._last_heard_ns = 0
+        self.hearing = Hearing()
         self._directory: Reassembler[Directory] = Reassembler()
         self._directory_version = -1
         self._regulate: Reassembler[Regulate] = Reassembler()
         self._asked_ns = 0
-        self._report = 0
         self._poll_until_ns = 0
         self._last_directive: tuple[bytes, Key] | None = None
-        self.timers = Timers()
+        self._register_ns = 0
         self._stopping = False
-        self.parts: list[Part] = []
-        self._descriptors: dict[int, Callable[[int], None]] = {}
+        self.parts = Parts(time.monotonic_ns)
         self._handlers: dict[type, Handler] = {
             Heartbeat: self._on_heartbeat,
             Welcome: self._on_welcome,
@@ -113,79 +110,79 @@ class Agent:
             Error: self._on_error,
         }
         self.add(Discipline(self, time.monotonic_ns))
+        self.add(Reporting(self))
         self.upkeep = Upkeep(self)
         self.add(self.upkeep)
 
     def add(self, part: Part) -> None:
         """Joins a part to the loop, before `run`; it is closed with the agent."""
-        self.parts.append(part)
-        self._descriptors.update(part.descriptors)
-        for kind, handler in part.handlers.items():
-            first = self._handlers.get(kind)
-            self._handlers[kind] = handler if first is None else both(first, handler)
+        self.parts.add(part)
 
     def close(self) -> None:
         """Closes every part; the host is its maker's to close."""
-        while self.parts:
-            self.parts.pop().close()
+        self.parts.close()
 
     # -- the loop -------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Serves until `stop` is called, then leaves the fabric and puts the interface back."""
         link, events = self.link.fileno(), self.flows.fileno()
-        now = time.monotonic_ns()
-        self.timers.at(now + self.report_ns, self._periodic_report)
-        descriptors = [link, events, *self._descriptors]
+        waiting = Waiting([link, events, *self.parts.descriptors], self.link.patient_fileno())
         try:
             while not self._stopping:
-                now = time.monotonic_ns()
-                if polling := now < self._poll_until_ns:
+                due_ns = self._next_ns()
+                if awaiting := time.monotonic_ns() < self._poll_until_ns:
                     self._rehearse()
-                timeout = 0.0 if polling or self.config.busy_poll else max(0, self._next_ns() - now) / 1e9
-                readable, _, _ = select.select(descriptors, (), (), timeout)
+                readable = waiting.until(due_ns, poll=awaiting or self.config.busy_poll, patient=not self.member)
                 try:
-                    self._serve(link in readable, events in readable, readable)
+                    self._serve(link in readable, events in readable, readable, due_ns)
                 except NetlinkError as error:
+                    self.parts.touch()
                     self.upkeep.failed(error, time.monotonic_ns())
         finally:
+            waiting.close()
             self._leave()
 
-    def _serve(self, link: bool, events: bool, readable: list[int]) -> None:
+    def _serve(self, link: bool, events: bool, readable: list[int], due_ns: int) -> None:
         """Takes what came, and does what is due."""
         now = time.monotonic_ns()
         if link:
             while (frame := self.link.receive()) is not None:
                 self._receive(frame, now)
                 now = time.monotonic_ns()
+        if due := now >= due_ns:
+            self.keeper.advance(now)
+            self.parts.advance(time.monotonic_ns())
+        self.parts.serve(readable)  # after what is due: a PFC frame that opens a class means whose class it is by now
+        if self.hearing.due(now) or not self.member:
+            self._hear(now)
         if events:
             self._flow_events(now)
-        self.keeper.advance(time.monotonic_ns())
-        for part in self.parts:
-            part.advance(time.monotonic_ns())
-        # After what is due: a PFC frame that opens a class means whose class it is by now.
-        for descriptor in self._descriptors.keys() & readable if self._descriptors else ():
-            self._descriptors[descriptor](time.monotonic_ns())
-        self._run_timers(time.monotonic_ns())
+        if due:
+            self._keep_watch(time.monotonic_ns())
 
     def stop(self, *_: object) -> None:
         """Ends `run` soon; a signal handler."""
         self._stopping = True
 
     def _next_ns(self) -> int:
-        times = [self.timers.next_ns()]
+        times = [self.parts.next_due_ns()]
         if (due := self.keeper.next_due_ns()) is not None:
             times.append(due)
-        times += [due for part in self.parts if (due := part.next_due_ns()) is not None]
         if self.lifecycle.state in (State.MEMBER, State.REGISTERING):
-            times.append(self._last_heard_ns + self.fail_open_ns)
+            times += [self.hearing.heard_ns + self.fail_open_ns, self.hearing.latest_ns()]
+        if self.lifecycle.state is State.REGISTERING:
+            times.append(self._register_ns)
         return min(times)
 
-    def _run_timers(self, now_ns: int) -> None:
+    def _keep_watch(self, now_ns: int) -> None:
         watched = self.lifecycle.state in (State.MEMBER, State.REGISTERING)
-        if watched and now_ns - self._last_heard_ns >= self.fail_open_ns:
-            self._silence(now_ns)
-        self.timers.run(now_ns)
+        if watched and now_ns - self.hearing.heard_ns >= self.fail_open_ns:
+            self._hear(now_ns)
+            if now_ns - self.hearing.heard_ns >= self.fail_open_ns:
+                self._silence(now_ns)
+        if now_ns >= self._register_ns:
+            self._register(now_ns)
 
     # -- sending and receiving ------------------------------------------------------------------------------------------
 
@@ -223,34 +220,47 @@ class Agent:
             )
         )
 
-    def _receive(self, raw: bytes, now_ns: int) -> None:
+    def _hear(self, now_ns: int) -> None:
+        """Takes the newest heartbeat that is the leader's."""
+        longest_ns = self.hearing.looked(now_ns)
+        for raw, age_ns in reversed(self.link.patient()):
+            if self._receive(raw, now_ns, min(age_ns, longest_ns)):
+                return
+
+    def _receive(self, raw: bytes, now_ns: int, age_ns: int = 0) -> bool:
+        """Takes a frame that came `age_ns` ago; whether it is the leader's."""
         known_epoch = self.guard.epoch
         frame = self.guard.accept(raw)
         if frame is None or frame.sender != COORDINATOR:
-            return
-        self._last_heard_ns = now_ns
+            return False
         self.leader_mac = frame.source
         if frame.epoch > known_epoch:
             self._new_leader(frame.epoch, now_ns)
+        if not self.hearing.heard(frame, now_ns - age_ns):
+            return True
         if type(frame.message) is Directive:
             self._last_directive = raw, self.guard.ring.sending
-        handler = self._handlers.get(type(frame.message))
-        if handler is not None:
+        before = self.lifecycle.state
+        if (handler := self._handlers.get(type(frame.message))) is not None:
             handler(frame.message, now_ns)
+        if self.lifecycle.state is not before:
+            self.parts.touch()
+        self.parts.handle(frame.message, now_ns)
+        return True
 
     # -- membership -----------------------------------------------------------------------------------------------------
 
     def _new_leader(self, epoch: int, now_ns: int) -> None:
         log.info("leader with epoch %d heard", epoch)
         self._nonce += 1
+        self.hearing.new_leader()
         self._directory.clear()
         self._regulate.clear()
         self._directory_version = -1
         before = self.lifecycle.state
         self.lifecycle.on(Event.NEW_LEADER)
         self._release(now_ns)
-        for part in self.parts:
-            part.new_leader(now_ns)
+        self.parts.new_leader(now_ns)
         self.keeper.regulate(frozenset(), now_ns)  # the new leader says anew who needs permission
         if before is not State.REGISTERING:  # else the next try is due anyway
             self._register(now_ns)
@@ -258,8 +268,8 @@ class Agent:
     def _register(self, now_ns: int) -> None:
         if self.lifecycle.state is not State.REGISTERING:
             return
+        self._register_ns = now_ns + REGISTER_RETRY_NS
         self._announce()
-        self.timers.at(now_ns + REGISTER_RETRY_NS, self._register)
 
     def _announce(self) -> None:
         # The same nonce in every try: on a crowded fabric the answer to one may come after the next was sent.
@@ -301,7 +311,6 @@ class Agent:
         first = message.node != self.node or self.lifecycle.state is not State.MEMBER
         self.node = message.node
         self.fail_open_ns = max(message.fail_open_ns // 2, message.fail_open_ns - OPENING_NS)
-        self.report_ns = message.report_ns
         self.keeper.hysteresis_ns = message.yield_hysteresis_ns
         self.flows.set_mice(message.mice_bytes, message.mice_rate_bps)
         self.lifecycle.on(Event.WELCOME)
@@ -326,8 +335,7 @@ class Agent:
     def _release(self, now_ns: int) -> None:
         self.keeper.release()
         self.rules.release()
-        for part in self.parts:
-            part.released(now_ns)
+        self.parts.released(now_ns)
 
     def _leave(self) -> None:
         self.lifecycle.on(Event.STOP)
@@ -363,7 +371,7 @@ class Agent:
         self._poll_until_ns = 0
         self.keeper.directive(message, now_ns)
 
-    # -- flows and reports ----------------------------------------------------------------------------------------------
+    # -- flows ----------------------------------------------------------------------------------------------------------
 
     def _flow_events(self, now_ns: int) -> None:
         for event in self.flows.events():
@@ -378,14 +386,3 @@ class Agent:
                 if node and self.queues.ensure_flow(event.source, event.target, node, event.dscp):
                     self.keeper.created(node, now_ns)
                     self.rules.enforce(node)
-
-    def _periodic_report(self, now_ns: int) -> None:
-        self.timers.at(now_ns + self.report_ns, self._periodic_report)
-        sent = self.flows.sent_bytes()
-        if self.lifecycle.state is State.MEMBER:
-            entries = [FlowReport(node, count, self.queues.backlog(node)[1]) for node, count in sent.items() if count]
-            counters = tuple((int(cause), count) for cause, count in self.guard.refused.items())
-            self._report += 1
-            for page in paginate(Report(self.report_ns, 0, 1, tuple(entries), counters, self._report)):
-                self.send(page)
-            self.keeper.refresh(now_ns)

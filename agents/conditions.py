@@ -146,9 +146,13 @@ class Rules:
 
     def shut(self, rule: Rule, queues: Iterable[int]) -> None:
         """Keeps queues shut until the same rule frees them."""
+        restrained = self.restrained
         for queue in queues:
             self._terms.setdefault(queue, {})[rule] = SHUT
-            self._evaluate(queue)
+            for destination in (queue,) if queue >= CLASSES else self.members(queue):
+                if restrained.get(destination) != SHUT:  # whatever others say: nothing is less
+                    restrained[destination] = SHUT
+                    self._gates.close_gate(destination)
 
     def limit(self, rule: Rule, queue: int, rate_bps: int) -> None:
         """Lets a queue send at no more than a rate."""
@@ -204,8 +208,10 @@ class Rules:
 
     def members(self, priority: int) -> list[int]:
         """The destinations of a class that are mapped to it or have a gate."""
-        found = {*self._class_of, *self._known()} if priority == DEFAULT_CLASS else self._class_of
-        return [destination for destination in found if self.class_of(destination) == priority]
+        found = [destination for destination, its in self._class_of.items() if its == priority]
+        if priority == DEFAULT_CLASS:
+            found += [destination for destination in self._known() if destination not in self._class_of]
+        return found
 
     def enforce(self, destination: int | None = None) -> None:
         """Gates were made anew, all of them or one destination's, and are open: shuts what is to be shut."""

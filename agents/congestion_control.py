@@ -1,8 +1,9 @@
 """Baton's TCP congestion controls in the kernel, and the choice between them by a connection's mark. An edge: eBPF and /proc.
 
 `CongestionControl` registers baton_dctcp and baton_mcp (agents/bpf/congestion.bpf.c, mcp.bpf.c). They belong to the kernel, not
-to a network namespace: agents of several emulated hosts share them. The first registers what is missing; the others, and an
-agent that follows one that was killed, find it there and leave it there. `configure` reaches MCP's settings in any case.
+to a network namespace: agents of several emulated hosts share them. The first registers what is missing, until it ends, by
+itself or killed (before Linux 6.4 a killed one leaves them to the next); the others find it there and leave it there.
+`configure` reaches MCP's settings in any case.
 
 `Chooser` puts the choice at a cgroup, version 2: connections of its processes with a deadline get baton_mcp, others baton_dctcp
 (agents/bpf/chooser.bpf.c), whatever they had asked for. It ends with the process that made it.
@@ -100,7 +101,7 @@ class CongestionControl:
     def _register(self, name: str, program: str, settings: bytes | None) -> None:
         if name in available():
             return
-        loaded = BpfObject(object_path(program))
+        loaded = BpfObject(object_path(program), name)
         try:
             if settings is not None:
                 loaded.map(_SETTINGS_MAP, len(_ZERO), len(settings))[_ZERO] = settings

@@ -14,6 +14,12 @@ from agents.slots import OpenSlot, SlotTable
 from protocol.messages import Ack, Backlog, Directive, Yield
 from protocol.paging import paginate
 
+FIRST_LOOK_NS = 2_000_000
+"""How long a slot is left alone before the first look, at least, whose destination used up the one before; then twice as long
+each time. It is likely to use this one up too, and a look takes a turn of the loop. What is lost when not, is lost once."""
+USED_UP_FOR_NS = 250_000_000
+"""How long a destination counts as one that did: what trickles through a shut gate meanwhile (gates.IDLE_RATE_BPS) is less
+than a packet."""
 PACKET_BYTES = 1514
 """A full Ethernet frame: what a gate passes at least, and what a queue just heard of holds at least."""
 
@@ -81,6 +87,8 @@ class Gatekeeper:
         self._rates: dict[int, int] = {}
         self._reported_ns: dict[int, int] = {}
         self._next_look_ns: dict[int, int] = {}
+        self._used_up: dict[int, tuple[int, int]] = {}
+        """Destinations whose last slot was sent to the last packet: until when that counts, and what their gates had passed."""
         self._report = 0
 
     # -- who is regulated -------------------------------------------------------------------------------------------
@@ -167,6 +175,7 @@ class Gatekeeper:
         self._note(destination, 0)
         self._rates.pop(destination, None)
         self._next_look_ns.pop(destination, None)
+        self._used_up.pop(destination, None)
 
     # -- backlog ------------------------------------------------------------------------------------------------------
 
@@ -271,6 +280,8 @@ class Gatekeeper:
         destination = slot.queue
         hold_ns: int | None = None
         if slot.rate_bps:
+            self._next_look_ns.pop(destination, None)  # of a slot that this one takes the place of
+            self._used_up.pop(destination, None)
             if self._rates.get(destination) != slot.rate_bps:
                 self._gates.rate(destination, slot.rate_bps)
                 self._rates[destination] = slot.rate_bps
@@ -278,14 +289,18 @@ class Gatekeeper:
             self._rates.pop(destination, None)
             hold_ns = self._gates.grant(destination, slot.bytes)
         opened_ns = self._clock()
-        # Read after the gate, which is urgent: nothing passes it before the next packet, our acknowledgement.
-        passed, backlog = self._gates.state(destination)
+        until_ns, passed = self._used_up.get(destination, (0, 0))
+        trusted = opened_ns < until_ns and not slot.rate_bps
+        backlog = 0
+        if not trusted:  # after the gate, which is urgent: nothing passes it before the next packet, our acknowledgement
+            passed, backlog = self._gates.state(destination)
         end_ns = slot.open_until_ns if hold_ns is None else min(slot.open_until_ns, opened_ns + hold_ns)
-        self.table.open[destination] = OpenSlot(
+        self.table.open[destination] = current = OpenSlot(
             slot.number, destination, end_ns, slot.bytes, slot.rate_bps, passed, must_close=hold_ns is not None
         )
         if not slot.rate_bps:
-            self._next_look_ns[destination] = opened_ns + self._quiet_ns(backlog)
+            current.patience_ns = FIRST_LOOK_NS if trusted else 0
+            self._leave_alone(current, backlog, opened_ns)
         # The acknowledgement goes through the interface's queues, and so wakes the gate that was just changed.
         self._send(Ack(slot.number, destination, self._to_coordinator(slot.received_ns), self._to_coordinator(opened_ns)))
         counters = self.counters
@@ -312,14 +327,16 @@ class Gatekeeper:
         passed, backlog = self._gates.state(current.destination)
         if backlog or passed != current.passed_at_look:
             current.passed_at_look = passed
-            self._next_look_ns[current.destination] = now_ns + self._quiet_ns(backlog)
+            current.patience_ns *= 2
+            self._leave_alone(current, backlog, now_ns)
             return
         self.counters.yields += 1
         self._give_back(current, passed, 0)
 
-    def _quiet_ns(self, backlog: int) -> int:
-        """How long a queue needs no look: it cannot be empty before the link has carried what waits in it."""
-        return max(self.hysteresis_ns, backlog * 8 * 10**9 // self._link_bps)
+    def _leave_alone(self, current: OpenSlot, backlog: int, now_ns: int) -> None:
+        """Sets when to look next: the queue cannot be empty before the link has carried what waits in it."""
+        quiet_ns = max(self.hysteresis_ns, backlog * 8 * 10**9 // self._link_bps, current.patience_ns)
+        self._next_look_ns[current.destination] = now_ns + quiet_ns
 
     def _end(self, current: OpenSlot, now_ns: int) -> None:
         passed, backlog = self._gates.state(current.destination)
@@ -330,6 +347,7 @@ class Gatekeeper:
             self.counters.expired += 1
         elif backlog:
             unspent = current.bytes - (passed - current.passed_before)
+            self._remember_use(current, unspent, passed, now_ns)
             if unspent >= PACKET_BYTES or current.must_close:
                 self._gates.close_gate(current.destination)
                 self.counters.voided_bytes += max(0, unspent)
@@ -341,6 +359,12 @@ class Gatekeeper:
         else:
             self._give_back(current, passed, backlog)
 
+    def _remember_use(self, current: OpenSlot, unspent: int, passed: int, now_ns: int) -> None:
+        if unspent < PACKET_BYTES:
+            self._used_up[current.destination] = now_ns + USED_UP_FOR_NS, passed
+        else:
+            self._used_up.pop(current.destination, None)
+
     def _give_back(self, current: OpenSlot, passed: int, backlog: int) -> None:
         """Ends a slot whose queue is empty: its credit is voided, and the next packet will be reported."""
         destination = current.destination
@@ -350,6 +374,7 @@ class Gatekeeper:
         self._gates.close_gate(destination)
         self._gates.arm(destination)
         unspent = max(0, current.bytes - (passed - current.passed_before))
+        self._remember_use(current, unspent, passed, self._clock())
         self.counters.voided_bytes += unspent
         _, arrived = self._gates.state(destination)
         self._note(destination, arrived)  # between the look and the arming

@@ -15,9 +15,12 @@ from agents.netlink import Netlink
 from agents.queues import HostQueues
 from agents.tagger import TaggerSettings
 from protocol.link import ControlSocket
-from protocol.messages import ETHERTYPE
+from protocol.messages import ETHERTYPE, Kind, Override
 
 log = logging.getLogger("baton.host")
+
+HEARTBEATS = ((Kind.HEARTBEAT, Override.COORDINATE),)
+"""That all goes on can be heard of later; that every gate is to be opened cannot."""
 
 
 class Host:
@@ -40,7 +43,7 @@ class Host:
             ForeignQdisc: it has a classful root qdisc of somebody else's.
             BuildError, BpfError: the classifier cannot be built or loaded. Nothing is changed then.
         """
-        self.link = ControlSocket(interface)
+        self.link = ControlSocket(interface, patient=HEARTBEATS)
         self._netlink = Netlink()
         self._state = snapshot.StateFile(run_dir, interface)
         if (left := self._state.read()) is not None:

@@ -29,7 +29,7 @@ class Keys(Part):
         self._due_ns = 0
 
     def look(self, *_: object) -> None:
-        """Looks at the files at once; a signal handler."""
+        """Has the files looked at in the next moment that concerns a part; a signal handler."""
         self._due_ns = 0
 
     def next_due_ns(self) -> int | None:

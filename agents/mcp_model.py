@@ -29,6 +29,8 @@ flow of 2 % and one of 50 % of the link.
   1.5 x tau and 3 segments (1.5 C tau where x = C), bounds only what is in flight.
 * The floor is a segment a round trip, or gamma where that is less. lambda of equation 11 is left out: its rate estimate is the
   queue's growth, which F and tau tell already.
+* The kernel counts a segment more than is left: data go whole segments at a time, a gap of the pacing clock apart, and the last
+  gap must not reach to the deadline (mcp.bpf.c, `expected_of`). Only a flow of a few segments is noticeably earlier for it.
 * gamma aims at a part of the deadline (`McpSettings.aim`) and two round trips before it at least, for a handshake's delay and
   the last round trips.
 

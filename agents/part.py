@@ -58,11 +58,14 @@ class Part(Protocol):
     """By file descriptor: what to call, with the time (ns), when it is readable."""
 
     def next_due_ns(self) -> int | None:
-        """When `advance` must be called next; None: not before something else happens. Asked in every turn of the loop."""
+        """When `advance` must be called next; None: not before something else happens.
+
+        Asked after anything of any part was called, and after the membership changed.
+        """
         return None
 
     def advance(self, now_ns: int) -> None:
-        """Does what is due. Called in every turn of the loop, so it looks first whether anything is."""
+        """Does what is due. Called when any part is due or was called, so it looks first whether anything is."""
         return
 
     def new_leader(self, now_ns: int) -> None:
@@ -80,13 +83,3 @@ class Part(Protocol):
     def close(self) -> None:
         """Undoes everything; called once, also after a failure."""
         return
-
-
-def both(first: Handler, second: Handler) -> Handler:
-    """A handler that calls one after the other."""
-
-    def call(message: Any, now_ns: int) -> None:  # noqa: ANN401 -- whatever message both handle
-        first(message, now_ns)
-        second(message, now_ns)
-
-    return call

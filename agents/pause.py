@@ -78,12 +78,11 @@ class Received:
         `advance` to `now_ns` first: what ended before is to have ended.
         """
         try:
-            message = pfc.decode(frame)
+            _, source, quanta = pfc.read(frame)
         except BadFrameError as error:
             self.bad[error.cause.value] += 1
             return
-        quanta = message.quanta if isinstance(message, Pfc) else dict.fromkeys(ALL, message.quanta)
-        if self.settings.accept_from and message.source not in self.settings.accept_from:
+        if self.settings.accept_from and source not in self.settings.accept_from:
             self.bad["partner"] += 1
             for priority in quanta:
                 self.counters[priority].refused += 1

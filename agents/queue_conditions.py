@@ -54,7 +54,6 @@ class QueueConditions(Part):
 
     def _apply(self, now_ns: int) -> None:
         limits = self._set.limits(now_ns)
-        self._due_ns = self._set.next_change_ns(now_ns)
         rules = self._agent.rules
         rules.shut(Rule.QUEUE, [queue for queue, rate in limits.items() if rate == SHUT])
         for queue, rate in limits.items():
@@ -63,6 +62,7 @@ class QueueConditions(Part):
         ruled = frozenset(queue for queue, rate in limits.items() if rate is not None)
         rules.free(Rule.QUEUE, self._ruled - ruled)
         self._ruled = ruled
+        self._due_ns = self._set.next_change_ns(now_ns)  # after what is urgent
 
     def new_leader(self, now_ns: int) -> None:
         """Its versions are its own."""

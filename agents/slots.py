@@ -28,6 +28,8 @@ class OpenSlot:
     """The gate does not close itself when the bytes are spent."""
     passed_at_look: int = -1
     """The counter at the last look, to tell an idle queue from one that is being served."""
+    patience_ns: int = 0
+    """How long to leave it alone at least, before the next look."""
 
 
 @dataclass(slots=True)

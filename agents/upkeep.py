@@ -74,7 +74,7 @@ class Upkeep(Part):
         if drifted:  # every gate was made anew, and open
             agent.rules.enforce()
             agent.keeper.rebuilt(now_ns)
-        drifted += [line for part in agent.parts for line in part.repair()]
+        drifted += agent.parts.repair()
         for source, target in agent.queues.collect(now_ns):
             agent.flows.forget(source, target)
         for line in drifted:

@@ -53,6 +53,10 @@ class Wire:
         """Nothing comes by itself."""
         return None
 
+    def patient(self) -> list[tuple[bytes, int]]:
+        """Nor what may wait."""
+        return []
+
     def fileno(self) -> int:
         """None that could be waited for."""
         return -1
@@ -176,9 +180,8 @@ def agent(ring: KeyRing) -> Target:
     def take(raw: bytes, now_ns: int) -> None:
         made._receive(raw, now_ns)
         made.keeper.advance(now_ns)
-        for part in made.parts:
-            part.advance(now_ns)
-        made._run_timers(now_ns)
+        made.parts.advance(now_ns)
+        made._keep_watch(now_ns)
 
     return Target(made.guard, take, mac(1), LEADER_MAC, COORDINATOR)
 

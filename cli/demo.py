@@ -10,6 +10,9 @@ from typing import Any
 
 import click
 
+LEAST_SLICE_NS, MOST_SLICE_NS = 1_000_000, 1_000_000_000
+"""What the configuration takes with its default `minimum_active`: said before anything is made."""
+
 
 @click.command()
 @click.option("--quick", is_flag=True, help="K = 0, 3, 5 and short runs: under 90 seconds.")
@@ -35,6 +38,9 @@ def demo(
         slice_ns = parse_duration(slice_text)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--slice") from None
+    if not LEAST_SLICE_NS <= slice_ns <= MOST_SLICE_NS:
+        says = f"{slice_text} is no timeslice; write a duration from 1ms to 1s, such as 2ms"
+        raise click.BadParameter(says, param_hint="--slice")
     if not box.inside():
         box.enter([sys.executable, "-m", "cli.main", *sys.argv[1:]])
     from emulation.demo import QUICK, DemoOptions
@@ -47,23 +53,34 @@ def _run(options: Any, json_file: Path | None, plot: Path | None, keep: bool) ->
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from emulation.demo import run_demo, write_json
-    from emulation.fabric import EmulationError
-    from emulation.figures import demo_figure, gain
+    from emulation.demo import run_demo
+    from emulation.fabric import EmulatedFabric, EmulationError
     from emulation.stack import StackError
 
     console = Console()
     if not console.is_terminal:
         console.width = 110
     columns = (TextColumn("{task.description:45}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeRemainingColumn())
-    try:
-        with Progress(*columns, console=console, transient=True, disable=keep) as progress:
-            task = progress.add_task("starting", total=options.seconds)
-            record = run_demo(
-                options, lambda what, seconds: progress.update(task, description=what, completed=seconds), keep
-            )
-    except (EmulationError, StackError) as error:
-        raise click.ClickException(str(error)) from None
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("starting", total=options.seconds)
+
+        def finished(record: dict[str, Any], emulated: EmulatedFabric) -> None:
+            progress.stop()
+            _show(console, record, options, json_file, plot)
+            if keep:
+                console.print("The fabric is up, and Baton on it; `exit` ends both.")
+                emulated.prompt()
+
+        try:
+            run_demo(options, lambda what, seconds: progress.update(task, description=what, completed=seconds), finished)
+        except (EmulationError, StackError) as error:
+            raise click.ClickException(str(error)) from None
+
+
+def _show(console: Any, record: dict[str, Any], options: Any, json_file: Path | None, plot: Path | None) -> None:  # noqa: ANN401 -- a rich Console and DemoOptions, imported late
+    from emulation.demo import write_json
+    from emulation.figures import demo_figure, gain
+
     if json_file is not None:
         write_json(record, json_file)
     console.print(_table(record["runs"]))

@@ -28,6 +28,7 @@ COMMANDS = {
     "queue": Entry("cli.queue", "queue", "Say when, and how fast, a host's queue may send."),
     "check": Entry("cli.check", "check", "Check a configuration or fabric file, offline."),
     "agent": Entry("cli.agent", "agent", "Run a host's agent on one interface."),
+    "switch-queues": Entry("cli.switch_queues", "switch_queues", "Keep the queues of a machine that has only switches."),
     "switch-config": Entry("cli.switch_config", "switch_config", "Print a hardware switch's queues and ECN."),
     "mark": Entry("cli.mark", "mark", "Run a command whose flows have a known size or deadline."),
     "coflow": Entry("cli.coflow", "coflow", "Open and close coflows, and run commands as parts of them."),

@@ -68,6 +68,7 @@ def collect(store: Store, run_dir: Path | None) -> dict[str, Any]:
         "override": store.override() or "coordinate",
         "policy": store.policy(),
         "coordinator": store.status(),
+        "controllers": store.controllers(),
         "members": {str(node): member for node, member in store.members().items()},
         "fabric": store.fabric(),
         "ports": store.ports(),

@@ -37,6 +37,8 @@ def _summary(found: Mapping[str, Any]) -> Iterable[Text]:
         yield _line("processes", ", ".join(processes))
     if found["config_error"]:
         yield _line("configuration", found["config_error"], "red")
+    if line := _controllers(found.get("controllers", {})):
+        yield _line("controllers", line)
     yield _line("fabric", _fabric(found["fabric"]))
     coordinator = found["coordinator"]
     if coordinator is None:
@@ -83,6 +85,13 @@ def _summary(found: Mapping[str, Any]) -> Iterable[Text]:
         yield _line("no place", f"{', '.join(unplaced)}: not found in the fabric, so not coordinated", "yellow")
     if refused := {cause: n for cause, n in coordinator.get("refused", {}).items() if n}:
         yield _line("refused", ", ".join(f"{n} {cause}" for cause, n in refused.items()), "yellow")
+
+
+def _controllers(controllers: Mapping[str, Mapping[str, Any]]) -> str:
+    """Who leads and who stands by; nothing of the only one that leads."""
+    told = [f"{name} leads, epoch {one['epoch']}" for name, one in controllers.items() if one["leads"]]
+    standing = [f"{name} stands by" for name, one in controllers.items() if not one["leads"]]
+    return ", ".join(told + standing) if len(controllers) > 1 or standing else ""
 
 
 def _thresholds(version: int, document: Mapping[str, Any] | None, members: Mapping[str, Mapping[str, Any]]) -> str:
@@ -154,7 +163,7 @@ def _members(members: Mapping[str, Mapping[str, Any]]) -> Table:
 
 def _clock(member: Mapping[str, Any]) -> str:
     """By how much the host's clock differs from the leader's, and how wrong that may be."""
-    offset_us, uncertainty_us = member.get("offset_us"), member.get("uncertainty_us")
+    offset_us, uncertainty_us = member.get("schedule_offset_us"), member.get("schedule_uncertainty_us")
     return "" if offset_us is None or uncertainty_us is None else f"{offset_us:,.0f} ±{uncertainty_us:,.0f} us"
 
 

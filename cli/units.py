@@ -52,6 +52,9 @@ def install_units(
 
     Nothing is started: the commands that do are printed. Only a file that this command made before is replaced.
     """
+    if dry_run and role != "controller" and (interface is None or rate is None):
+        click.echo("# To be read only: eth0 and 10gbit stand for the --interface and --rate that were not given.")
+        interface, rate = interface or "eth0", rate or "10gbit"
     try:
         units = list(_units(role, interface, rate, key.absolute(), config.absolute(), agent_arguments))
     except ValueError as error:

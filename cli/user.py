@@ -8,8 +8,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from webui.accounts import Accounts
 
 UNITS_S = {"h": 3_600, "d": 86_400, "w": 7 * 86_400, "y": 365 * 86_400}
 DEFAULT_FILE = Path("/etc/baton/users.json")
@@ -38,10 +42,8 @@ def add_user(name: str, password_stdin: bool, file: Path) -> None:
         password = sys.stdin.readline().rstrip("\n")
     else:
         password = click.prompt("Password", hide_input=True, confirmation_prompt=True)
-    with _accounts():
-        from webui.accounts import Accounts
-
-        Accounts(file).set_user(name, password, now_s=int(time.time()))
+    with _accounts(file) as accounts:
+        accounts.set_user(name, password, now_s=int(time.time()))
     click.echo(f"{name} may log in")
 
 
@@ -50,10 +52,8 @@ def add_user(name: str, password_stdin: bool, file: Path) -> None:
 @_file
 def remove_user(name: str, file: Path) -> None:
     """Remove NAME; all sessions of NAME end at once."""
-    with _accounts():
-        from webui.accounts import Accounts
-
-        Accounts(file).remove_user(name)
+    with _accounts(file) as accounts:
+        accounts.remove_user(name)
     click.echo(f"{name} is removed")
 
 
@@ -61,10 +61,8 @@ def remove_user(name: str, file: Path) -> None:
 @_file
 def list_users(file: Path) -> None:
     """Name everybody who may log in."""
-    with _accounts():
-        from webui.accounts import Accounts
-
-        for name, set_s in Accounts(file).users().items():
+    with _accounts(file) as accounts:
+        for name, set_s in accounts.users().items():
             click.echo(f"{name}\tpassword set {_day(set_s)}")
 
 
@@ -81,10 +79,8 @@ def create_token(name: str, expires: str, file: Path) -> None:
     """Print a new token for NAME. It is shown now and never again: only its hash is kept."""
     now_s = int(time.time())
     expires_s = 0 if expires == "never" else now_s + _seconds(expires)
-    with _accounts():
-        from webui.accounts import Accounts
-
-        click.echo(Accounts(file).create_token(name, now_s=now_s, expires_s=expires_s))
+    with _accounts(file) as accounts:
+        click.echo(accounts.create_token(name, now_s=now_s, expires_s=expires_s))
 
 
 @token.command("revoke")
@@ -92,10 +88,8 @@ def create_token(name: str, expires: str, file: Path) -> None:
 @_file
 def revoke_token(name: str, file: Path) -> None:
     """End the token NAME (or the token with this identifier) at once."""
-    with _accounts():
-        from webui.accounts import Accounts
-
-        Accounts(file).revoke_token(name)
+    with _accounts(file) as accounts:
+        accounts.revoke_token(name)
     click.echo(f"{name} is revoked")
 
 
@@ -103,21 +97,19 @@ def revoke_token(name: str, file: Path) -> None:
 @_file
 def list_tokens(file: Path) -> None:
     """Name every token, without its secret."""
-    with _accounts():
-        from webui.accounts import Accounts
-
-        for known in Accounts(file).tokens():
+    with _accounts(file) as accounts:
+        for known in accounts.tokens():
             expires = f"expires {_day(known.expires_s)}" if known.expires_s else "never expires"
             click.echo(f"{known.name}\t{known.identifier}\tmade {_day(known.created_s)}\t{expires}")
 
 
 @contextmanager
-def _accounts() -> Iterator[None]:
-    """What is wrong with the accounts, as an error of the command."""
-    from webui.accounts import AccountsError
+def _accounts(file: Path) -> Iterator[Accounts]:
+    """Those of a users file; what is wrong with them is an error of the command."""
+    from webui.accounts import Accounts, AccountsError
 
     try:
-        yield
+        yield Accounts(file)
     except AccountsError as error:
         raise click.ClickException(str(error)) from None
 

@@ -20,6 +20,7 @@ import dataclasses
 import logging
 import os
 import time
+from collections import deque
 from typing import Any
 
 from controller import framework, openflow, openflow_tls
@@ -66,9 +67,11 @@ except (SiblingsFailed, FabricError, ValueError, OSError) as failure:
     raise SystemExit(f"controller/app.py: {failure}") from None
 if listen_as_configured:
     framework.listen_by_default(fw, SETTINGS.address, SETTINGS.port)
+REFUSED: deque[str] = deque(maxlen=64)
+"""What is to be told of switches that were not let in."""
 if SETTINGS.tls is not None:
     try:
-        openflow_tls.demand(fw, SETTINGS.tls)
+        openflow_tls.demand(fw, SETTINGS.tls, REFUSED.append)
     except openflow_tls.CertificateError as failure:
         raise SystemExit(f"controller/app.py: {failure}") from None
 
@@ -321,6 +324,8 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             ticks += 1
             if self.controllers is not None:
                 self._follow_leader(self.controllers, ticks)
+            while REFUSED:
+                self.publisher.event("switch_refused", "warning", REFUSED.popleft(), {})
             self.publisher.flush()
             if self.attachment is not None and not os.environ.get("BATON_CONTROL_MAC"):
                 mac = self.publisher.coordinator_mac(time.monotonic_ns())

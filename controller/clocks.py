@@ -27,8 +27,11 @@ class Clocks(Part):
         self._reports.pop(node, None)
 
     def of_member(self, node: int) -> dict[str, Any]:
-        """The leader's clock minus the member's, and how wrong that may be; nothing before the first report."""
+        """The leader's clock minus the member's, and how wrong that may be; nothing before the first report.
+
+        These are monotonic clocks, which begin when a machine starts; the wall clocks' offset is `host_health`'s.
+        """
         report = self._reports.get(node)
         if report is None:
             return {}
-        return {"offset_us": report.offset_ns / 1000, "uncertainty_us": report.uncertainty_ns / 1000}
+        return {"schedule_offset_us": report.offset_ns / 1000, "schedule_uncertainty_us": report.uncertainty_ns / 1000}

@@ -91,7 +91,7 @@ class Coordinator(Section):
     grace_ns: Duration = Field(
         1 * MS, alias="grace", ge=0, le=100 * MS, description="write a duration up to 100ms, such as 1ms"
     )
-    headroom: float = Field(0.99, ge=0.5, le=1, description="write a fraction from 0.5 to 1, such as 0.98")
+    headroom: float = Field(0.985, ge=0.5, le=1, description="write a fraction from 0.5 to 1, such as 0.98")
     minimum_active_ns: Duration = Field(
         1 * MS,
         alias="minimum_active",
@@ -102,7 +102,7 @@ class Coordinator(Section):
         300 * US, alias="yield_hysteresis", ge=0, le=1_000 * MS, description="write a duration, such as 0.3ms"
     )
     heartbeat_ns: Duration = Field(
-        10 * MS,
+        12 * MS,
         alias="heartbeat",
         ge=1 * MS,
         le=1_000 * MS,

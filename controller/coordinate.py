@@ -90,7 +90,7 @@ def main(arguments: list[str] | None = None) -> int:
         lease += ["--priority", str(settings.realtime_priority)] if settings.realtime_priority is not None else []
         elector = helpers.start("controller.elector", "--store", settings.store, *lease)
         from controller.candidate import Candidate, Knowledge  # late: see the module's docstring
-        from controller.coordinator import Coordinator
+        from controller.coordinator import PATIENT, Coordinator
         from controller.leadership import Leadership
         from protocol.auth import Key, KeyRing
         from protocol.link import ControlSocket
@@ -100,7 +100,7 @@ def main(arguments: list[str] | None = None) -> int:
         for connection in (lines.socket, elector.socket):
             connection.setblocking(False)
         courier, leadership = Knowledge(lines), Leadership.begin(settings, elector)
-        keys, link = KeyRing(Key.load(settings.key_file)), ControlSocket(settings.interface)
+        keys, link = KeyRing(Key.load(settings.key_file)), ControlSocket(settings.interface, patient=PATIENT)
         candidate = Candidate(settings, keys, link, courier, leadership)
         if refused := become_realtime(settings.realtime_priority):
             log.warning("%s", refused)

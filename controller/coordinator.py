@@ -47,6 +47,7 @@ from protocol.messages import (
     Error,
     ErrorCode,
     Heartbeat,
+    Kind,
     Leave,
     Message,
     Override,
@@ -69,8 +70,11 @@ from topology.spanning_tree import Tree
 log = logging.getLogger("baton.coordinator")
 
 MILLISECOND = 1_000_000
-SWEEP_NS = 20 * MILLISECOND
+SWEEP_NS = 24 * MILLISECOND
+"""As often as every second heartbeat, unless configured otherwise: what is due at once wakes us once."""
 STATUS_NS = 250 * MILLISECOND
+PATIENT = ((Kind.ACK, None), (Kind.REPORT, None))
+"""What is read when something else wakes us: the next heartbeat at the latest."""
 CONGESTION_SETTINGS = ("mode", "contend_fraction", "release_fraction", "quiet_ns")
 
 
@@ -152,6 +156,8 @@ class Coordinator:
             sources += [] if tuner is None else [tuner]
             readable, _, _ = select.select(sources, (), (), timeout)
             now = time.monotonic_ns()
+            for waited, _ in self.link.patient():  # first: a slot's ACK comes before its YIELD, a REPORT before a LEAVE
+                self._receive(waited, now)
             if self.link in readable:
                 while (raw := self.link.receive()) is not None:
                     self._receive(raw, now)

@@ -53,8 +53,9 @@ def context(files: TlsFiles) -> ssl.SSLContext:
     return made
 
 
-def demand(framework: Framework, files: TlsFiles) -> None:
-    """Has the framework listen by TLS only, on the port where it would have listened in the clear. Raises CertificateError."""
+def demand(framework: Framework, files: TlsFiles, refused: Callable[[str], None]) -> None:
+    """Has the framework listen by TLS only, on the port where it would have listened in the clear; `refused` is told of every
+    switch that is not let in, once for each reason. Raises CertificateError."""
     server = _Certificates(files)
     conf = framework.conf
     conf.set_override("ctl_privkey", files.key)
@@ -62,7 +63,7 @@ def demand(framework: Framework, files: TlsFiles) -> None:
     conf.set_override("ca_certs", files.ca)
     conf.set_override("ofp_ssl_listen_port", conf.ofp_tcp_listen_port)
     controller: Any = importlib.import_module(f"{framework.root}.controller.controller")
-    controller.StreamServer = lambda address, handle, **_: _Server(address, handle, server.current)
+    controller.StreamServer = lambda address, handle, **_: _Server(address, handle, server.current, refused)
 
 
 class _Certificates:
@@ -93,7 +94,11 @@ class _Server:
     """In place of the frameworks' StreamServer."""
 
     def __init__(
-        self, address: tuple[str, int], handle: Callable[[Any, Any], None], current: Callable[[], ssl.SSLContext]
+        self,
+        address: tuple[str, int],
+        handle: Callable[[Any, Any], None],
+        current: Callable[[], ssl.SSLContext],
+        refused: Callable[[str], None],
     ) -> None:
         import eventlet  # patched by the framework first
 
@@ -101,6 +106,7 @@ class _Server:
         self._listener: Any = eventlet.listen(address)
         self._handle = handle
         self._current = current
+        self._tell_refused = refused
         self._refused: dict[str, str] = {}
 
     def serve_forever(self) -> None:
@@ -117,7 +123,9 @@ class _Server:
             reason = getattr(error, "verify_message", "") or getattr(error, "reason", None) or str(error)
             if self._refused.get(address[0]) != reason:  # it will call again every few seconds
                 self._refused[address[0]] = reason
-                log.warning("a switch at %s is refused: %s; see docs/operating.md on certificates", address[0], reason)
+                text = f"a switch at {address[0]} is refused: {reason}; see docs/operating.md on certificates"
+                log.warning("%s", text)
+                self._tell_refused(text)
             connection.close()
             return
         self._refused.pop(address[0], None)

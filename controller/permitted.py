@@ -1,12 +1,14 @@
 """How many bytes were permitted: the credits and rates of slots, by sender and destination, from one reading to the next. Pure.
 
-A credit counts when its slot begins, less what is yielded; a rate for as long as it is in force. Times are integer nanoseconds.
+A credit counts when its slot begins, less what is yielded; a rate for as long as it is in force, which it is no more when the
+next one of its pair begins: a rate is renewed before it ends. Times are integer nanoseconds.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from controller.policies.base import BILLION, Slot
 
@@ -14,6 +16,14 @@ KEPT_NS = 500_000_000
 """How long after its end a slot may still be yielded."""
 
 Pair = tuple[int, int]
+
+
+class Bytes(NamedTuple):
+    """What was permitted, by (sender, destination)."""
+
+    credits: dict[Pair, int]
+    rates: dict[Pair, int]
+    """As much as the rates would have let pass."""
 
 
 @dataclass(slots=True)
@@ -28,7 +38,10 @@ class Permitted:
 
     def __init__(self) -> None:
         self._open: dict[int, _Open] = {}
-        self._sums: dict[Pair, int] = defaultdict(int)
+        self._rates: dict[Pair, int] = {}
+        """The slot of each pair that was granted a rate last."""
+        self._credit_sums: dict[Pair, int] = defaultdict(int)
+        self._rate_sums: dict[Pair, int] = defaultdict(int)
 
     def granted(self, slot: Slot, now_ns: int) -> None:
         """A directive goes out; the same number again replaces what was granted, from now on."""
@@ -37,6 +50,8 @@ class Permitted:
             self._count(before, now_ns)
             if not slot.rate_bps and before.slot.start_ns <= now_ns:
                 return  # it has begun, and its credit is counted
+        if slot.rate_bps:
+            self._take_over(slot, now_ns)
         continued = before is not None and slot.rate_bps
         self._open[slot.slot] = _Open(slot, max(slot.start_ns, before.counted_ns) if before and continued else slot.start_ns)
 
@@ -47,7 +62,7 @@ class Permitted:
             if not slot.rate_bps:
                 counted = held.counted_ns > slot.start_ns
                 unspent_bytes = min(unspent_bytes, slot.bytes)
-                self._sums[slot.node, slot.destination] += -unspent_bytes if counted else slot.bytes - unspent_bytes
+                self._credit_sums[slot.node, slot.destination] += -unspent_bytes if counted else slot.bytes - unspent_bytes
 
     def revoked(self, number: int, now_ns: int) -> None:
         """A slot was taken back."""
@@ -57,16 +72,27 @@ class Permitted:
     def left(self, node: int) -> None:
         """Forgets a member."""
         self._open = {number: held for number, held in self._open.items() if held.slot.node != node}
-        self._sums = defaultdict(int, {pair: size for pair, size in self._sums.items() if pair[0] != node})
+        for sums in (self._credit_sums, self._rate_sums, self._rates):
+            for pair in [pair for pair in sums if pair[0] == node]:
+                del sums[pair]
 
-    def take(self, now_ns: int) -> dict[Pair, int]:
-        """The bytes permitted since the last call, by (sender, destination)."""
+    def take(self, now_ns: int) -> Bytes:
+        """The bytes permitted since the last call."""
         for number, held in list(self._open.items()):
             self._count(held, now_ns)
             if held.slot.end_ns + KEPT_NS < now_ns:
                 del self._open[number]
-        sums, self._sums = self._sums, defaultdict(int)
-        return {pair: max(0, size) for pair, size in sums.items()}
+        credit_sums, self._credit_sums = self._credit_sums, defaultdict(int)
+        rate_sums, self._rate_sums = self._rate_sums, defaultdict(int)
+        return Bytes({pair: max(0, size) for pair, size in credit_sums.items()}, dict(rate_sums))
+
+    def _take_over(self, slot: Slot, now_ns: int) -> None:
+        """Another rate of the pair is in force until this one begins, and no longer."""
+        pair = slot.node, slot.destination
+        last, self._rates[pair] = self._rates.get(pair), slot.slot
+        if last is not None and last != slot.slot and (held := self._open.get(last)) is not None:
+            held.slot = replace(held.slot, end_ns=min(held.slot.end_ns, max(slot.start_ns, held.counted_ns)))
+            self._count(held, now_ns)
 
     def _count(self, held: _Open, now_ns: int) -> None:
         slot = held.slot
@@ -74,8 +100,8 @@ class Permitted:
         if slot.rate_bps:
             until_ns = min(now_ns, slot.end_ns)
             if until_ns > held.counted_ns:
-                self._sums[pair] += slot.rate_bps * (until_ns - held.counted_ns) // (8 * BILLION)
+                self._rate_sums[pair] += slot.rate_bps * (until_ns - held.counted_ns) // (8 * BILLION)
                 held.counted_ns = until_ns
         elif held.counted_ns == slot.start_ns and slot.start_ns <= now_ns:
-            self._sums[pair] += slot.bytes
+            self._credit_sums[pair] += slot.bytes
             held.counted_ns = slot.start_ns + 1

@@ -1,8 +1,9 @@
 """Makes and keeps the queues of this machine's switch ports: `python -m controller.queue_keeper --config FILE`. An edge.
 
-`baton up` runs it when the configuration has a section `switch_queues`. Once a second it looks at every interface that the
-section names: a new one gets its queues, one that something else has changed gets them again, and each of these is an event
-for the operator, once. What it made it takes away at SIGTERM; what it left when it was killed, the next one takes over.
+`baton up` runs it when the configuration has a section `switch_queues`, `baton switch-queues` where only switches are. Once a
+second it looks at every interface that the section names: a new one gets its queues, one that something else has changed gets
+them again, and each of these is an event for the operator, once. What it made it takes away at SIGTERM; what it left when it
+was killed, the next one takes over.
 
 A look costs about 10 ms of processor time a port (docs/operating.md).
 """
@@ -38,9 +39,11 @@ PERIOD_S = 1.0
 class Keeper:
     """The ports of one configuration, in this process's network namespace."""
 
-    def __init__(self, settings: KeeperSettings, store: Store | None = None) -> None:
+    def __init__(self, settings: KeeperSettings, store: Store | None = None, *, machine: str = "") -> None:
+        """`machine`: the name of this one, in events, where it is not the controller's."""
         self._settings = settings
         self._store = store
+        self._where = f"{machine}: " if machine else ""
         self._netlink = IPRoute()
         self._kept: dict[str, QueuedPort] = {}
         self._troubles: dict[str, str] = {}
@@ -103,10 +106,24 @@ class Keeper:
         self._kept.pop(name).close()
 
     def _tell(self, severity: str, text: str) -> None:
+        text = self._where + text
         log.log(logging.INFO if severity == "info" else logging.WARNING, "%s", text)
         if self._store is not None:
             with contextlib.suppress(StoreUnavailable):
                 self._store.publish_event("switch_queues", severity, text)
+
+
+def keep(keeper: Keeper) -> None:
+    """Keeps the ports until SIGTERM or SIGINT, then takes away what was made. For the main thread."""
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    try:
+        while not stopping.is_set():
+            keeper.look()
+            stopping.wait(PERIOD_S)
+    finally:
+        keeper.close()
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -120,16 +137,7 @@ def main(arguments: list[str] | None = None) -> int:
         store = Store(os.environ["BATON_REDIS"]) if "BATON_REDIS" in os.environ else None
     except (OSError, ValueError, StoreUnavailable) as error:
         parser.error(str(error))
-    stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
-    keeper = Keeper(settings, store)
-    try:
-        while not stopping.is_set():
-            keeper.look()
-            stopping.wait(PERIOD_S)
-    finally:
-        keeper.close()
+    keep(Keeper(settings, store))
     return 0
 
 

@@ -51,10 +51,10 @@ class CoordinatorSettings:
     lead_ns: int = 1_500 * MICROSECOND
     grace_ns: int = 1 * MILLISECOND
     """How long after the end of its slot unspent credit is still good, but at most a tenth of the slice."""
-    headroom: float = 0.99
+    headroom: float = 0.985
     minimum_active_ns: int = 1 * MILLISECOND
     yield_hysteresis_ns: int = 300 * MICROSECOND
-    heartbeat_ns: int = 10 * MILLISECOND
+    heartbeat_ns: int = 12 * MILLISECOND
     fail_open_ns: int = 50 * MILLISECOND
     silence_ns: int = 250 * MILLISECOND
     report_ns: int = 50 * MILLISECOND

@@ -4,8 +4,8 @@ A host can say what it likes; the port that it is plugged into counts what it do
 
 * *Outside its slots*: a regulated host sent more than was permitted to it, plus what it sent to destinations that need no
   permission (no more of that than arrived there), plus an allowance for small flows, acknowledgements and control.
-* *Slots that it does not use*: less than half of what was permitted to a host crossed its port: it claims a backlog that it has
-  not, or never yields.
+* *Slots that it does not use*: less than half of what was permitted to a host by credits crossed its port: it claims a backlog
+  that it has not, or never yields.
 * *Bypass*: more was sent into a contended link (carried or dropped there) than hosts put in by permission, plus the same
   allowance: somebody sends who has no agent, or whose agent does not obey. What members sent outside their slots counts even
   when the link was full, so that it took the place of what was permitted. All of it is counted, the allowance too.
@@ -39,6 +39,8 @@ class HostWindow(NamedTuple):
     seen: int
     """What its switch port received."""
     permitted: int
+    credited: int
+    """Of that by credits, which are given back when they are not used. A rate cannot be: who needs little of it is honest."""
     free: int
     """What it sent where no permission is needed, as far as it arrived there."""
     yields: int
@@ -163,10 +165,10 @@ def _outside(host: HostWindow, window_ns: int) -> str:
 def _unused(host: HostWindow, window_ns: int, verdicts: Mapping[str, _Verdict]) -> str:
     # A suspect is granted little: that little must be used before the verdict is lifted.
     least = 0 if verdicts["unused"].stands else LEAST * host.capacity
-    if host.permitted <= least or host.seen >= USED * host.permitted:
+    if host.credited <= least or host.seen >= USED * host.credited:
         return ""
     yields = f"{host.yields} yields" if host.yields else "nothing yielded"
-    seen, permitted = _mbps(host.seen, window_ns), _mbps(host.permitted, window_ns)
+    seen, permitted = _mbps(host.seen, window_ns), _mbps(host.credited, window_ns)
     return f"does not use its slots: {permitted} permitted, {seen} at its port, {yields}"
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from controller.policies.base import Slot
 
-FLUSH_NS = 25_000_000
+FLUSH_NS = 24_000_000
 EVENTS_MAX = 128
 """Rows of one batch, which takes 0.1 ms of the coordinator's loop: 5,120 rows a second."""
 SUMMARY_NS = 500_000_000

@@ -118,23 +118,24 @@ class Watch(Part):
     def _judge(self, now_ns: int) -> None:
         assert self._begun_ns is not None
         window_ns, network = now_ns - self._begun_ns, self._granting.network
-        permitted = self._granting.permitted.take(now_ns)
+        by_credit, by_rate = self._granting.permitted.take(now_ns)
         if network is not None and not self._granting.suspended and self._granting.settings.policy in JUDGED:
             contended = self._contended & self._regulation.congestion.contended()
             self.suspicion.keep_links(contended)
-            hosts = dict(self._hosts(permitted, window_ns))
+            permitted = {pair: by_credit.get(pair, 0) + by_rate.get(pair, 0) for pair in by_credit.keys() | by_rate.keys()}
+            hosts = dict(self._hosts(permitted, by_credit, window_ns))
             links = dict(self._links(contended, permitted, hosts, window_ns))
             for finding in self.suspicion.window(hosts, links, window_ns):
                 self._write({"event": ["suspect", finding.severity, finding.text]})
         self._begin(now_ns)
 
-    def _hosts(self, permitted: Mapping[tuple[int, int], int], window_ns: int) -> Iterable[tuple[int, HostWindow]]:
+    def _hosts(
+        self, permitted: Mapping[tuple[int, int], int], by_credit: Mapping[tuple[int, int], int], window_ns: int
+    ) -> Iterable[tuple[int, HostWindow]]:
         """Every member that had to have permission somewhere, and whose port was read."""
         network = self._granting.network
         assert network is not None
-        total: dict[int, int] = defaultdict(int)
-        for (node, _), size in permitted.items():
-            total[node] += size
+        total, credited = _by_sender(permitted), _by_sender(by_credit)
         free: dict[int, int] = defaultdict(int)
         for (node, destination), size in self._sent.items():
             path = network.path(node, destination)
@@ -149,7 +150,8 @@ class Watch(Part):
             if first and first[0] in self._seen:
                 capacity = network.capacity_bps(first[0]) * window_ns // BYTE_NS
                 yields = member.yields - self._yields.get(node, 0)
-                yield node, HostWindow(member.name, capacity, self._seen[first[0]], total[node], free[node], yields)
+                seen = self._seen[first[0]]
+                yield node, HostWindow(member.name, capacity, seen, total[node], credited[node], free[node], yields)
 
     def _links(
         self,
@@ -176,3 +178,10 @@ class Watch(Part):
                 capacity = network.capacity_bps(link) * window_ns // BYTE_NS
                 name, seen = " > ".join(link), self._seen[link]
                 yield link, LinkWindow(name, capacity, seen, self._dropped[link], across[link], outside[link])
+
+
+def _by_sender(sizes: Mapping[tuple[int, int], int]) -> dict[int, int]:
+    found: dict[int, int] = defaultdict(int)
+    for (node, _), size in sizes.items():
+        found[node] += size
+    return found

@@ -14,6 +14,8 @@ from pathlib import Path
 BPF_TC_EGRESS = 1 << 1
 BPF_TC_F_REPLACE = 1 << 0
 BPF_ANY = 0
+BPF_F_LINK = 1 << 13
+BPF_STRUCT_OPS = 44
 _SAMPLE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 _PRINT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
 
@@ -67,6 +69,9 @@ def _library() -> ctypes.CDLL:
         ("bpf_tc_attach", ctypes.c_int, (pointer, pointer)),
         ("bpf_object__find_map_by_name", pointer, (pointer, ctypes.c_char_p)),
         ("bpf_map__attach_struct_ops", pointer, (pointer,)),
+        ("bpf_map__set_map_flags", ctypes.c_int, (pointer, ctypes.c_uint32)),
+        ("bpf_link_create", ctypes.c_int, (ctypes.c_int, ctypes.c_int, ctypes.c_int, pointer)),
+        ("libbpf_minor_version", ctypes.c_uint32, ()),
         ("bpf_program__attach_cgroup", pointer, (pointer, ctypes.c_int)),
         ("bpf_link__destroy", ctypes.c_int, (pointer,)),
         ("bpf_map_get_next_id", ctypes.c_int, (ctypes.c_uint32, pointer)),
@@ -143,20 +148,35 @@ def loaded_map(name: str, key_bytes: int, value_bytes: int) -> Iterator[BpfMap |
 class BpfObject:
     """A loaded object file: its programs and maps live until `close` (and a program while it is attached)."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises BpfError: the file cannot be read, or the kernel's verifier refuses it."""
+    def __init__(self, path: Path, struct_ops: str | None = None) -> None:
+        """`struct_ops`: the table of functions that will be registered, if there is one.
+
+        Raises BpfError: the file cannot be read, or the kernel's verifier refuses it.
+        """
         self._library = _library()
         self._library.libbpf_set_print(_silent)
-        self._object = self._library.bpf_object__open_file(str(path).encode(), None)
-        if not self._object:
-            raise BpfError(ctypes.get_errno(), f"{path}: {os.strerror(ctypes.get_errno())}")
-        error = self._library.bpf_object__load(self._object)
+        self._linked = struct_ops is not None
+        error = self._load(path, struct_ops)
+        if error and self._linked:  # before Linux 6.4 a table is registered until somebody deletes it
+            self._linked = False
+            error = self._load(path, None)
         if error:
-            self._library.bpf_object__close(self._object)
             raise BpfError(-error, f"{path.name}: the kernel does not take it: {os.strerror(-error)}")
         self._rings: list[ctypes.c_void_p] = []
         self._callbacks: list[object] = []
         self._links: list[ctypes.c_void_p] = []
+        self._descriptors: list[int] = []
+
+    def _load(self, path: Path, linked: str | None) -> int:
+        self._object = self._library.bpf_object__open_file(str(path).encode(), None)
+        if not self._object:
+            raise BpfError(ctypes.get_errno(), f"{path}: {os.strerror(ctypes.get_errno())}")
+        if linked is not None:
+            self._library.bpf_map__set_map_flags(self._table(linked), BPF_F_LINK)
+        error = int(self._library.bpf_object__load(self._object))
+        if error:
+            self._library.bpf_object__close(self._object)
+        return error
 
     def map(self, name: str, key_bytes: int, value_bytes: int) -> BpfMap:
         """A map by name."""
@@ -195,11 +215,22 @@ class BpfObject:
         return int(self._library.bpf_program__fd(self._program(name)))
 
     def attach_struct_ops(self, name: str) -> None:
-        """Registers a table of functions, such as a congestion control, with the kernel until `close`."""
+        """Registers the table of functions, such as a congestion control, until `close` or the end of this process.
+
+        A kernel before 6.4 keeps it after a process that was killed.
+        """
+        self._keep(self._library.bpf_map__attach_struct_ops(self._table(name)), f"registering {name}")
+        if self._linked and self._library.libbpf_minor_version() < 2:  # that one only makes the table ready
+            link = self._library.bpf_link_create(self._map_fd(name), 0, BPF_STRUCT_OPS, None)
+            if link < 0:
+                raise BpfError(-link, f"registering {name}: {os.strerror(-link)}")
+            self._descriptors.append(link)
+
+    def _table(self, name: str) -> ctypes.c_void_p:
         found = self._library.bpf_object__find_map_by_name(self._object, name.encode())
         if not found:
             raise BpfError(0, f"no struct_ops {name}")
-        self._keep(self._library.bpf_map__attach_struct_ops(found), f"registering {name}")
+        return ctypes.c_void_p(found)
 
     def attach_cgroup(self, program: str, cgroup: Path) -> None:
         """Puts a program at a cgroup (version 2) until `close` or the end of this process."""
@@ -234,6 +265,8 @@ class BpfObject:
         for link in self._links:
             self._library.bpf_link__destroy(link)
         self._links.clear()
+        while self._descriptors:
+            os.close(self._descriptors.pop())
         for ring in self._rings:
             self._library.ring_buffer__free(ring)
         self._rings.clear()

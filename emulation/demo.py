@@ -50,9 +50,11 @@ QUICK = DemoOptions(ks=(0, 3, 5), duration_s=4.0, warmup_s=1.5)
 
 Tell = Callable[[str, float], None]
 """Called with what runs now, and the seconds done so far of `DemoOptions.seconds`."""
+Finished = Callable[[dict[str, Any], EmulatedFabric], None]
+"""Called with the record, while the fabric and Baton on it are still up."""
 
 
-def run_demo(options: DemoOptions, tell: Tell = lambda what, seconds: None, keep: bool = False) -> dict[str, Any]:
+def run_demo(options: DemoOptions, tell: Tell, finished: Finished = lambda record, emulated: None) -> dict[str, Any]:
     """Runs everything; the record that `baton demo --json` writes.
 
     Raises:
@@ -79,8 +81,7 @@ def run_demo(options: DemoOptions, tell: Tell = lambda what, seconds: None, keep
                 done_s = BRING_UP_S + len(records) * (options.warmup_s + options.duration_s + OVERHEAD_S)
                 records.append(_run(emulated, baton, policy, k, options, _shifted(tell, what, done_s)))
         record = {"runs": records, "environment": _environment(emulated, options)}
-        if keep:
-            emulated.prompt()
+        finished(record, emulated)
     return record
 
 

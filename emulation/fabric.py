@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from ipaddress import ip_interface
 from typing import Any
@@ -28,6 +28,7 @@ from mininet.log import setLogLevel
 from mininet.net import Mininet
 from mininet.node import Host as MininetHost
 from mininet.node import OVSSwitch, RemoteController
+from mininet.util import errRun
 from pyroute2 import IPRoute
 
 from controller.switch_queues import QueueCounters, SwitchQueues
@@ -36,7 +37,7 @@ from emulation.fidelity import SYSCTLS, environment
 from emulation.host_port import HostPort
 from emulation.naming import NETWORK, interfaces, mac_address, port_number, with_prefix
 from emulation.naming import EmulationError as EmulationError  # its readers look for it here
-from emulation.ovs import OpenVSwitch
+from emulation.ovs import STOP_TIMEOUT_S, OpenVSwitch
 from emulation.ports import PortCounters, SwitchPort, noop_qos
 from emulation.priority_ports import make_port
 from emulation.qdisc_stats import QdiscReader
@@ -46,6 +47,7 @@ from topology.fabric import DirectedLink, Fabric, IPAddress
 COORDINATOR = "coord"
 COORDINATOR_MAC = "02:00:00:ff:ff:01"
 REASSEMBLY_BYTES = 256 << 20
+NO_IPV6 = {"net.ipv6.conf.all.disable_ipv6": 1, "net.ipv6.conf.default.disable_ipv6": 1}
 OFFLOADS_OFF = ("tx", "off", "sg", "off", "tso", "off", "gso", "off", "gro", "off")
 
 
@@ -54,6 +56,14 @@ class _Switch(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
 
     def intfOpts(self, intf: object) -> str:
         return f"{super().intfOpts(intf)} -- {' '.join(noop_qos(str(intf)))}"
+
+    @classmethod
+    def batchShutdown(cls, switches: list[OVSSwitch], run: Callable[[str], object] = errRun) -> list[OVSSwitch]:
+        """Mininet's own, which would wait for an Open vSwitch that has ended until it comes back."""
+        shut: list[OVSSwitch] = super().batchShutdown(
+            switches, run=lambda command: run(command.replace("ovs-vsctl ", f"ovs-vsctl --timeout={STOP_TIMEOUT_S} "))
+        )
+        return shut
 
 
 class _Controller(RemoteController):  # type: ignore[misc]  # Mininet is untyped
@@ -230,7 +240,7 @@ class EmulatedFabric(Staged):
         # Its initialization would raise limits of the whole machine; ours are inherited.
         Mininet.inited = True
         self.ovs = stack.enter_context(OpenVSwitch())
-        _sysctl(None, {"net.ipv6.conf.all.disable_ipv6": 1, "net.ipv6.conf.default.disable_ipv6": 1})
+        _sysctl(None, NO_IPV6)
         self.net = Mininet(build=False, controller=None, waitConnected=False)
         stack.callback(self.net.stop)
         self._add_nodes()
@@ -270,6 +280,8 @@ class EmulatedFabric(Staged):
             for vm_number, (vm, address) in enumerate(zip(self.vms(name), addresses, strict=False), 1):
                 self.net.addHost(vm, cls=MininetHost, ip=with_prefix(address), mac=mac_address(vm_number, number))
         self.net.addHost(COORDINATOR, cls=MininetHost, ip=None, mac=COORDINATOR_MAC)
+        for host in self.net.hosts:
+            _sysctl(host.pid, NO_IPV6)  # before it has an interface, or its listener reports are in somebody's counters
 
     def _add_links(self) -> None:
         for a, b in self.fabric.links:

@@ -56,6 +56,11 @@ class CpuTimes:
         ticks = [int(field) for field in text.split("\n", 1)[0].split()[1:9]]
         return cls(sum(ticks), ticks[3] + ticks[4], ticks[7])
 
+    def stolen_since(self, before: Self) -> float:
+        """Of the time in which something wanted a processor, the fraction that the host kept for others."""
+        wanted = self.total - before.total - (self.idle - before.idle)
+        return (self.steal - before.steal) / wanted if wanted > 0 else 0.0
+
 
 @dataclass(frozen=True, slots=True)
 class Fidelity:

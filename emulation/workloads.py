@@ -272,7 +272,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     command.set_defaults(function=timer_probe)
     command.add_argument("--begin-ns", type=int, required=True)
     command.add_argument("--end-ns", type=int, required=True)
-    command.add_argument("--interval-ns", type=int, default=2_000_000)
+    command.add_argument("--interval-ns", type=int, default=5_000_000)
     command = commands.add_parser("echo")
     command.set_defaults(function=echo)
     command.add_argument("--to", required=True)

@@ -15,6 +15,8 @@ from protocol.messages import COORDINATOR, HEARTBEAT_MAC, Cause, Frame, Refused,
 __all__ = ["Guard", "Key", "KeyFileError", "KeyRing", "ReplayWindow"]
 
 WINDOW = 64
+Identity = tuple[int, bytes, bool]
+"""Whose sequence numbers: the sender, its address, and whether they were sent to all (these may be read much later)."""
 _ALL_SEEN = (1 << WINDOW) - 1
 
 
@@ -78,8 +80,8 @@ class Guard:
         self._address = address
         self._senders = senders
         self._remembered = remembered
-        self._windows: dict[tuple[int, bytes], ReplayWindow] = {}
-        self._highest: dict[tuple[int, bytes], int] = {}
+        self._windows: dict[Identity, ReplayWindow] = {}
+        self._highest: dict[Identity, int] = {}
         self._floor = -1
 
     def accept(self, frame: bytes) -> Frame | None:
@@ -122,7 +124,8 @@ class Guard:
             return Cause.NOT_LEADER
         elif epoch > self.epoch:
             self.adopt(epoch)
-        window = self._windows.get((sender, source)) or self._begin((sender, source))
+        identity = sender, source, destination == HEARTBEAT_MAC
+        window = self._windows.get(identity) or self._begin(identity)
         return None if window.accept(sequence) else Cause.REPLAY
 
     def refuse(self, cause: Cause) -> None:
@@ -147,13 +150,13 @@ class Guard:
         for identity in [identity for identity in self._windows if identity[0] == sender]:
             self._end(identity)
 
-    def _begin(self, identity: tuple[int, bytes]) -> ReplayWindow:
+    def _begin(self, identity: Identity) -> ReplayWindow:
         if len(self._windows) >= self._senders:
             self._end(next(iter(self._windows)))
         window = self._windows[identity] = ReplayWindow(self._highest.pop(identity, self._floor))
         return window
 
-    def _end(self, identity: tuple[int, bytes]) -> None:
+    def _end(self, identity: Identity) -> None:
         highest = self._windows.pop(identity).highest
         if len(self._highest) >= self._remembered:
             self._floor = max(self._floor, self._highest.pop(next(iter(self._highest))))

@@ -84,8 +84,8 @@ class Pause:
         return _padded(self.source, PAUSE_OPCODE, _TIME.pack(self.quanta))
 
 
-def decode(frame: bytes) -> Pfc | Pause:
-    """Reads a frame that arrived.
+def read(frame: bytes) -> tuple[int, bytes, dict[int, int]]:
+    """Opcode and source of a frame that arrived, and the quanta of each class that it is about: of all eight, if it is a PAUSE.
 
     Raises:
         BadFrameError: it is not to be taken; with the cause to count.
@@ -98,13 +98,19 @@ def decode(frame: bytes) -> Pfc | Pause:
     if destination != DESTINATION:
         raise BadFrameError(BadFrame.DESTINATION)
     if opcode == PAUSE_OPCODE:
-        return Pause(source, *_TIME.unpack_from(frame, _HEADER.size))
+        return opcode, source, dict.fromkeys(range(CLASSES), *_TIME.unpack_from(frame, _HEADER.size))
     if opcode != PFC_OPCODE:
         raise BadFrameError(BadFrame.OPCODE)
     enabled, *times = _CLASSES.unpack_from(frame, _HEADER.size)
     if enabled >> CLASSES:
         raise BadFrameError(BadFrame.RESERVED)
-    return Pfc(source, {priority: time for priority, time in enumerate(times) if enabled >> priority & 1})
+    return opcode, source, {priority: time for priority, time in enumerate(times) if enabled >> priority & 1}
+
+
+def decode(frame: bytes) -> Pfc | Pause:
+    """The same as a frame that could be sent. Raises BadFrameError."""
+    opcode, source, quanta = read(frame)
+    return Pause(source, quanta[0]) if opcode == PAUSE_OPCODE else Pfc(source, quanta)
 
 
 def to_quanta(duration_ns: int, link_bps: int) -> int:

@@ -117,6 +117,8 @@ class Layout:
 
 HEADER = Layout(magic="H", version="B", type="B", flags="H", length="H", sender="I", epoch="I", sequence="Q")
 ETHERNET_BYTES = 14
+TYPE = ETHERNET_BYTES + 3
+"""Where the type of message stands."""
 BODY = ETHERNET_BYTES + HEADER.size
 """Where a body begins."""
 OVERHEAD = BODY + TAG_BYTES

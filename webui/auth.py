@@ -15,7 +15,8 @@ blueprint is all the set-up: it takes the store and the settings from the applic
         audit("policy set to rate_limit", policy="rate_limit")     # else the method and the path are recorded
 
 Every answer forbids scripts, styles and frames of other origins (Content-Security-Policy): scripts and styles are files of this
-server, never inline; an element's style attribute is allowed.
+server, never inline but for two of the dashboard's page, which its policy names by their digests (webui/pages.py); an element's
+style attribute is allowed.
 """
 
 from __future__ import annotations

@@ -1,14 +1,16 @@
 """The dashboard's page: one template, and the plain modules and styles under static/. An edge: HTTP, files.
 
-Nothing comes from elsewhere (no CDN), nothing is built, and the page holds no inline script: its policy forbids it. What it
-shows comes by /api (webui/api.py) and /api/stream (webui/stream.py).
+Nothing comes from elsewhere (no CDN), and nothing is compiled. The page holds its style, and the script that runs before the
+first paint, so that neither is waited for; its policy allows these two by their digests, and no other. What it shows comes by
+/api (webui/api.py) and /api/stream (webui/stream.py).
 
-Modules and styles are read once and served under /assets/VERSION/, where VERSION is a digest of them all: a browser keeps them
-for good, and asks for all anew when one has changed. Modules name each other relatively, so they stay within one version.
+Modules and styles are read once, each kind made one (webui/bundle.py). The script is served under /assets/VERSION/, where
+VERSION is a digest of all: a browser keeps it for good, and asks for it anew when something has changed.
 """
 
 from __future__ import annotations
 
+import base64
 import gzip
 import hashlib
 from importlib import import_module
@@ -17,19 +19,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flask import Blueprint, Response, abort, make_response, render_template, request, url_for
+from markupsafe import Markup
+
+from webui.bundle import bundle
 
 STATIC = Path(__file__).parent / "static"
 SHEETS = ("base.css", "layout.css", "views.css")
-STYLE = "style.css"
-"""The sheets as one file."""
+ENTRY, SCRIPT = "app.js", "baton.js"
+"""The module that uses the others, and all of them as one file. `early.js` is apart: it runs before the first paint."""
+EARLY = "early.js"
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 YEAR_S = 31_536_000
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-)
-"""The content security policy of the page."""
-
 pages = Blueprint("pages", __name__)
 
 
@@ -46,15 +46,35 @@ def _asset(content: bytes, suffix: str) -> Asset:
 
 
 def _assets() -> dict[str, Asset]:
-    found = {path.name: _asset(path.read_bytes(), path.suffix) for path in STATIC.iterdir() if path.suffix in TYPES}
-    found[STYLE] = _asset(b"".join(found.pop(sheet).content for sheet in SHEETS), ".css")
+    inline = (*SHEETS, EARLY)
+    files = [path for path in STATIC.iterdir() if path.suffix in TYPES and path.name not in inline]
+    found = {path.name: _asset(path.read_bytes(), path.suffix) for path in files}
+    modules = {name: found.pop(name).content.decode() for name in list(found) if name.endswith(".js")}
+    found[SCRIPT] = _asset(bundle(modules, ENTRY).encode(), ".js")
     return found
+
+
+def _inline(element: str, *names: str) -> Markup:
+    """Files as the content of an element of the page. Raises ValueError: one would end the element."""
+    text = "".join((STATIC / name).read_text(encoding="utf-8") for name in names)
+    if f"</{element}" in text.lower():
+        raise ValueError(f"{', '.join(names)}: has the end of a {element} element")
+    return Markup(text)
+
+
+def _digest(text: str) -> str:
+    """As a content security policy names what it allows."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 ASSETS = _assets()
 VERSION = hashlib.blake2s(b"".join(ASSETS[name].content for name in sorted(ASSETS)), digest_size=8).hexdigest()
-MODULES = sorted(name for name in ASSETS if name.endswith(".js") and name not in ("app.js", "theme.js"))
-"""All but the entry and what runs before the first paint: a browser asks for all at once, not import after import."""
+STYLE_TEXT, EARLY_TEXT = _inline("style", *SHEETS), _inline("script", EARLY)
+POLICY = (
+    f"default-src 'none'; script-src 'self' {_digest(EARLY_TEXT)}; style-src 'self' {_digest(STYLE_TEXT)}; "
+    "img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+"""The content security policy of the page."""
 
 
 def _account() -> dict[str, Any]:
@@ -72,7 +92,8 @@ def index() -> Response:
     def asset(name: str) -> str:
         return url_for("pages.asset", version=VERSION, name=name)
 
-    page = make_response(render_template("index.html", asset=asset, style=STYLE, modules=MODULES, **_account()))
+    content = render_template("index.html", asset=asset, style=STYLE_TEXT, script=SCRIPT, early=EARLY_TEXT, **_account())
+    page = make_response(content)
     page.headers["Content-Security-Policy"] = POLICY
     page.headers["X-Content-Type-Options"] = "nosniff"
     page.headers["Referrer-Policy"] = "same-origin"
@@ -82,7 +103,10 @@ def index() -> Response:
 
 @pages.get("/assets/<version>/<name>")
 def asset(version: str, name: str) -> Response:
-    """A module, the style or the icon. A page from before an upgrade asks for another version: it gets ours, not to keep."""
+    """The script, the icon or a file of the login page.
+
+    A page from before an upgrade asks for another version: it gets ours, not to keep.
+    """
     found = ASSETS.get(name)
     if found is None:
         abort(404)

@@ -1,13 +1,12 @@
 """The one reader of the store: what it finds is shared by all who look. An edge: the store, the clock, a thread.
 
-While anybody is subscribed a thread reads twice a second (the schedule and the events four times) and puts each message, made
-into bytes once, into every subscriber's queue. A subscriber that doesn't keep up loses what it has not read and gets the whole
-state again. While nobody is, nothing is read but what a request asks for.
+While anybody is subscribed a thread reads twice a second (a very large fabric once; the schedule and the events four times) and
+puts each message, made into bytes once, into every subscriber's queue. A subscriber that doesn't keep up loses what it has not
+read and gets the whole state again. While nobody is, nothing is read but what a request asks for.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 import time
@@ -15,12 +14,17 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import orjson
+
 from controller.store import Snapshot, Store, StoreUnavailable
 from webui import model
 from webui.model import Picture
 
 TICK_S = 0.25
-STATE_TICKS = 2
+STATE_TICKS, STATE_TICKS_MAX = 2, 4
+"""The state of a fabric that takes long to tell is told less often: twice a second at most, once at least."""
+STATE_PART = 0.025
+"""Of a processor: more than that the state should not take."""
 FRESH_NS = 250_000_000
 """How long an answer to a request may be used again."""
 SILENT_NS = 750_000_000
@@ -92,6 +96,7 @@ class Poller:
         self._liveness = Liveness()
         self._subscribers: list[Subscription] = []
         self._subscribing = threading.Lock()
+        self._arrived = threading.Event()
         self._thread: threading.Thread | None = None
         self._batch_id: str | None = None
         self._event_id: str | None = None
@@ -162,9 +167,10 @@ class Poller:
         subscription = Subscription(last_id)
         with self._subscribing:
             self._subscribers.append(subscription)
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="poller", daemon=True)
                 self._thread.start()
+        self._arrived.set()
         return subscription
 
     def unsubscribe(self, subscription: Subscription) -> None:
@@ -173,7 +179,7 @@ class Poller:
             self._subscribers.remove(subscription)
 
     def _run(self) -> None:
-        tick, empty_s = 0, 0.0
+        tick, state_tick, empty_s = 0, 0, 0.0
         told: Picture | None = None
         due_s = time.monotonic()
         while True:
@@ -184,20 +190,37 @@ class Poller:
                     self._thread = self._batch_id = self._event_id = None
                     return
             if subscribers:
-                told = self._tell(subscribers, told, with_state=tick % STATE_TICKS == 0)
+                begun_s, with_state = time.thread_time(), tick >= state_tick
+                told = self._tell(subscribers, told, with_state=with_state)
+                if with_state:
+                    state_tick = tick + state_ticks(time.thread_time() - begun_s)
             tick += 1
             due_s = max(due_s + TICK_S, time.monotonic())
-            time.sleep(max(0.0, due_s - time.monotonic()))
+            while self._arrived.wait(max(0.0, due_s - time.monotonic())):
+                self._arrived.clear()
+                self._welcome()
+
+    def _welcome(self) -> None:
+        """Tells who came between two ticks at once: a page is empty until it has heard."""
+        with self._subscribing:
+            fresh = [one for one in self._subscribers if not one.begun]
+        if not fresh or self._batch_id is None:
+            return  # the store could not be read yet: with the next tick
+        try:
+            self._begin(fresh)
+        except StoreUnavailable as error:
+            for one in fresh:
+                self._put(one, [message("state", lost(error))])
 
     def _tell(self, subscribers: list[Subscription], told: Picture | None, *, with_state: bool) -> Picture | None:
         """Reads, and puts what is new into the queues; returns the fabric that was told last."""
         fresh = [one for one in subscribers if not one.begun]
+        old = [one for one in subscribers if one.begun]
         messages: list[bytes] = []
         try:
             messages += self._news()
             if fresh:
                 self._begin(fresh)
-            old = [one for one in subscribers if one not in fresh]
             if with_state:
                 reading = self.read(FRESH_NS // 2)
                 if reading.picture is not told:
@@ -205,9 +228,11 @@ class Poller:
                     messages.append(message("fabric", told.shape))
                 messages.append(message("state", reading.state))
         except StoreUnavailable as error:
-            old, told = subscribers, None
+            told = None
             if with_state or fresh:
-                messages = [message("state", lost(error))]
+                messages.append(message("state", lost(error)))  # after the news, which is not read again
+                for one in fresh:
+                    self._put(one, messages[-1:])
         for one in old:
             self._put(one, messages)
         return told
@@ -266,13 +291,15 @@ class Poller:
             subscription.ready.set()
 
 
-_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False, ensure_ascii=False).encode
+def state_ticks(cost_s: float) -> int:
+    """After how many ticks to tell the state again, when telling it took so much of a processor's time."""
+    return min(STATE_TICKS_MAX, max(STATE_TICKS, round(cost_s / STATE_PART / TICK_S)))
 
 
 def message(name: str, value: object, number: str | None = None) -> bytes:
     """One message of a stream (WHATWG HTML, server-sent events)."""
     head = f"event: {name}\n" if number is None else f"id: {number}\nevent: {name}\n"
-    return f"{head}data: {_encode(value)}\n\n".encode()
+    return b"%bdata: %b\n\n" % (head.encode(), orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS))
 
 
 def lost(error: StoreUnavailable) -> dict[str, Any]:

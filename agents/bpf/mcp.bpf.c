@@ -185,6 +185,13 @@ static __always_inline int is_late(struct tcp_sock *tp, struct mcp *ca)
 	return elapsed_us_of(tp, ca) >= deadline_us_of(ca);
 }
 
+/* gamma, as if there were a segment more: what is sent comes whole segments at a time, a gap of the pacing clock apart, and the
+ * last gap must not reach to the deadline. */
+static __always_inline __u64 expected_of(struct tcp_sock *tp, __u64 remaining, __u64 left_us)
+{
+	return mcp_expected(remaining + tp->mss_cache, left_us, rtt_us_of(tp));
+}
+
 static __always_inline void begin_flow(struct sock *sk, struct mcp *ca)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
@@ -201,7 +208,7 @@ static __always_inline void begin_flow(struct sock *sk, struct mcp *ca)
 	ca->started_us = tp->tcp_mstamp - (first ? window.rtt_us : 0);
 	ca->acked_end = tp->bytes_acked + (tp->snd_nxt - tp->snd_una) + size_of(ca->mark);
 	left_us = mcp_left(settings, deadline_us_of(ca), first ? window.rtt_us : 0, window.rtt_us);
-	window.expected = mcp_expected(size_of(ca->mark), left_us, window.rtt_us);
+	window.expected = expected_of(tp, size_of(ca->mark), left_us);
 	mcp_start(settings, &ca->flow, &window);
 	ca->phase = FIRST_WINDOW;
 	send_at_rate(sk, ca);
@@ -232,7 +239,7 @@ static __always_inline void watch(struct sock *sk, struct mcp *ca, struct mcp_se
 	window.rtt_us = rtt_us_of(tp);
 	window.mss = tp->mss_cache;
 	left_us = mcp_left(settings, deadline_us_of(ca), elapsed_us, window.rtt_us);
-	window.expected = mcp_expected(remaining, left_us, window.rtt_us);
+	window.expected = expected_of(tp, remaining, left_us);
 	window.elapsed_us = tp->tcp_mstamp - ca->began_us;
 	window.acked = tp->bytes_acked - ca->acked;
 	window.delivered = tp->delivered - ca->delivered;

@@ -1,9 +1,10 @@
 /* Tagger at a host's egress (clsact): which of the switches' priority queues a packet of TCP or UDP goes to, by its DSCP.
  *
  * Karuna (SIGCOMM 2016), sections 4 and 5: a flow with a deadline (type 1) has the top queue, one of known size (type 2) is
- * split on it by thresholds beta, any other (type 3) sinks by thresholds alpha on the bytes it has sent. Type and size are
- * the socket's mark (protocol/flowmark.py). A mark may name a coflow instead (type 4): its queue is the controller's, and the
- * last one if the controller has not said. kappa retransmission timeouts promote a flow: type 2 is split again on what is
+ * split on it by thresholds beta, any other (type 3) sinks by thresholds alpha on the bytes it has sent. A flow past its
+ * deadline goes on as type 2 or 3: in the top queue it would only make others late. Type and size are the socket's mark
+ * (protocol/flowmark.py). A mark may name a coflow instead (type 4): its queue is the controller's, and the last one if the
+ * controller has not said. kappa retransmission timeouts promote a flow: type 2 is split again on what is
  * left, type 3 starts again at the top. Everything else passes as it is, and every packet goes on to the next filter. */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -15,6 +16,7 @@
 #define TC_ACT_UNSPEC (-1)
 #define SIZE_BITS 20 /* of the mark, in KB; the deadline is above */
 #define COFLOW_FIELD 0xfff /* in the deadline's place: the low bits are a coflow's id */
+#define WITHOUT_END (1ULL << 62)
 #define TCP_FIN 0x01
 #define TCP_RST 0x04
 #define COUNT(what) count(__builtin_offsetof(struct tag_counters, what) / sizeof(__u64))
@@ -88,12 +90,23 @@ static __always_inline __u64 size_of(__u32 mark)
 	return (__u64)(mark & ((1 << SIZE_BITS) - 1)) << 10;
 }
 
+static __always_inline __u64 deadline_ns_of(__u32 mark)
+{
+	return (__u64)(mark >> SIZE_BITS) * 1000000;
+}
+
+static __always_inline bool is_late(const struct tag_flow *flow, __u64 now)
+{
+	return type_of(flow->mark) == 1 && now - flow->message_ns > deadline_ns_of(flow->mark);
+}
+
 static __always_inline void begin(struct tag_flow *flow, struct tag_settings *set, __u32 mark, __u64 now)
 {
 	__u32 span = set->kappa_max - set->kappa_min + 1;
 
 	flow->start_ns = flow->last_ns = now;
-	flow->size = flow->base = 0;
+	flow->size = flow->base = flow->message_end = 0;
+	flow->message_ns = now;
 	flow->mark = mark;
 	flow->split = size_of(mark);
 	flow->queues = flow->timeouts = flow->promotions = flow->closed = 0;
@@ -159,6 +172,12 @@ static __always_inline __u64 charge(struct tag_flow *flow, struct tag_settings *
 		tell(&packet->key, flow, flow->last_ns, FLOW_IDLE);
 		begin(flow, set, flow->mark, now);
 	}
+	/* As baton_mcp counts: data beyond the size in the mark, or after a silence longer than the deadline, has a deadline anew. */
+	if (!back && type_of(flow->mark) == 1 &&
+	    (flow->size >= flow->message_end || silence > deadline_ns_of(flow->mark))) {
+		flow->message_ns = now;
+		flow->message_end = flow->size + (size_of(flow->mark) ?: WITHOUT_END);
+	}
 	if (tcp) {
 		__s32 advance = packet->sequence + packet->payload - flow->next;
 
@@ -208,11 +227,11 @@ static __always_inline __u32 band(const __u64 *cuts, __u32 used, __u64 bytes)
 	return at + 1;
 }
 
-static __always_inline __u32 queue_of(__u32 mark, __u64 split, __u64 sent)
+static __always_inline __u32 queue_of(__u32 mark, __u64 split, __u64 sent, bool late)
 {
 	__u32 zero = 0, *index = bpf_map_lookup_elem(&active, &zero), slot;
 	struct tag_thresholds *cuts;
-	int type = type_of(mark);
+	int type = late ? (size_of(mark) ? 2 : 3) : type_of(mark);
 
 	if (type == 4) {
 		__u32 eight = (mark & ((1 << SIZE_BITS) - 1)) / 8;
@@ -239,6 +258,7 @@ int tag(struct __sk_buff *skb)
 	struct tag_settings *set;
 	struct tag_flow *flow;
 	enum reading reading;
+	bool late = false;
 
 	if (protocol == ETH_P_8021Q || protocol == ETH_P_8021AD) {
 		__be16 inner;
@@ -269,8 +289,9 @@ int tag(struct __sk_buff *skb)
 		sent = charge(flow, set, &packet, skb->gso_size, now);
 		mark = flow->mark;
 		split = flow->split;
+		late = is_late(flow, now);
 	}
-	queue = queue_of(mark, split, sent) & (QUEUES - 1);
+	queue = queue_of(mark, split, sent, late) & (QUEUES - 1);
 	write_dscp(skb, &packet, set->dscp[queue]);
 	COUNT(tagged);
 	if (flow) {

@@ -50,6 +50,8 @@ struct tag_flow {
 	__u64 size;    /* new bytes: what is sent again does not count twice */
 	__u64 base;    /* bytes sent are size - base: a promotion sets it */
 	__u64 split;   /* the size that type 2 is split on */
+	__u64 message_ns;  /* what the deadline counts from */
+	__u64 message_end; /* in bytes of `size`: what comes after is another message with the same mark */
 	__u32 mark;
 	__u32 next; /* TCP's highest sequence number sent, plus one */
 	__u8 queues; /* bit q: packets went to queue q */

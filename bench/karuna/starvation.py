@@ -82,7 +82,7 @@ def draw(found: Experiment, path: Path) -> None:
         axes[0][1].plot(times, [long.get(at, 0) * 8e3 / BUCKET_NS for at in range(len(times))], **style)
     axes[0][0].set(xlabel="seconds", ylabel="MB of the starved flows received", ylim=(0, total_mb * 1.05))
     axes[0][1].set(xlabel="seconds", ylabel="Mb/s of the long flows", ylim=(0, 105))
-    axes[0][0].legend(frameon=False, fontsize=8)
+    axes[0][0].legend(edgecolor="none", framealpha=0.8, fontsize=8)
     save(figure, found.record, path)
 
 

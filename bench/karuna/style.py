@@ -76,7 +76,8 @@ def bars(axis: Any, groups: Sequence[str], series: Sequence[Series]) -> None:  #
                 continue
             x = at + (number - (len(series) - 1) / 2) * width
             axis.bar(x, height, width * 0.92, color=one.colour, label=label, hatch=None if valid else "//")
-            axis.annotate(f"{height:.3g}", (x, height), ha="center", va="bottom", fontsize=7)
+            shown = f"{height:.3g}" if height < 1000 else f"{height:.0f}"
+            axis.annotate(shown, (x, height), ha="center", va="bottom", fontsize=7)
             label = None
     axis.set_xticks(range(len(groups)), groups)
 

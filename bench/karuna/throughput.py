@@ -74,5 +74,5 @@ def draw(found: Experiment, path: Path) -> None:
         name = entry["scheme"]["name"]
         doubt = "" if entry["trust"]["valid"] else " (invalid)"
         axis.set(title=LABELS[name] + doubt, xlabel="ms", ylabel="Mb/s", ylim=(0, 125))
-        axis.legend(frameon=False, fontsize=7)
+        axis.legend(edgecolor="none", framealpha=0.8, fontsize=7)
     save(figure, found.record, path)

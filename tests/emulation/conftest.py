@@ -1,10 +1,11 @@
-"""What tests on a real kernel need: root for all; for whole fabrics a box, where nothing can be left behind."""
+"""What tests on a real kernel need: root for all; for whole fabrics a box, where nothing can be left behind; and processors."""
 
 from __future__ import annotations
 
 import os
 
 import pytest
+from inconclusive import pytest_runtest_makereport, pytest_runtest_setup  # noqa: F401 -- hooks
 from rstp_ring import ovs, prefix  # noqa: F401 -- fixtures of two files
 
 from emulation import box

@@ -7,12 +7,13 @@ claims a backlog all the same.
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import replace
 
 import agents.run
 from agents.agent import Agent
 from cli.main import main
-from protocol.messages import Backlog, Message, Yield
+from protocol.messages import Backlog, Message, Report, Yield
 
 CLAIM_BYTES = 10_000_000
 
@@ -27,11 +28,8 @@ class Phantom(Agent):
             entries = tuple((node, CLAIM_BYTES, 0) for node in sorted(self.keeper.regulated))
             message = replace(message, entries=entries)
         super().send(message)
-
-    def _periodic_report(self, now_ns: int) -> None:
-        super()._periodic_report(now_ns)
-        if self.member and self.keeper.regulated:
-            self.send(Backlog(now_ns, 0, 1, ()))
+        if isinstance(message, Report) and self.keeper.regulated:
+            self.send(Backlog(time.monotonic_ns(), 0, 1, ()))
 
 
 class Outside(Phantom):

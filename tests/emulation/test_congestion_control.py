@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import platform
 import socket
 import struct
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,10 +16,11 @@ import pytest
 from namespaces import Pair, inside, pair, run
 
 from agents.bpf.build import object_path
-from agents.congestion_control import DCTCP, CongestionControl, available
+from agents.congestion_control import DCTCP, MCP, CongestionControl, available
 from ebpf.build import BuildError
 from ebpf.libbpf import BpfError, BpfMap, BpfObject
 
+KERNEL = tuple(map(int, platform.release().split(".")[:2]))
 FIRST_WINDOW = 64
 GAIN = 1 / 16
 # struct tcp_info of linux/tcp.h
@@ -126,6 +130,23 @@ class TestRegistration:
         with socket.socket() as sock, pytest.raises(FileNotFoundError):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, DCTCP.encode())
 
+    @pytest.mark.skipif(KERNEL < (6, 4), reason="no links of struct_ops before Linux 6.4")
+    def test_a_killed_agent_leaves_none_behind(self) -> None:
+        if DCTCP in available():
+            pytest.skip("registered by another process of this machine")
+        held = "import time, agents.congestion_control as c; c = c.CongestionControl(); print('up', flush=True); time.sleep(60)"
+        agent = subprocess.Popen((sys.executable, "-c", held), cwd=Path(__file__).parents[2], stdout=subprocess.PIPE)
+        assert agent.stdout is not None and agent.stdout.readline() == b"up\n"
+        try:
+            assert {DCTCP, MCP} <= available()
+        finally:
+            agent.kill()
+            agent.communicate()
+        end = time.monotonic() + 5
+        while {DCTCP, MCP} & available():
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
     def test_a_second_agent_shares_it_and_does_not_take_it_away(self, control: CongestionControl) -> None:
         second = CongestionControl()
         assert not second.owner
@@ -159,8 +180,9 @@ class TestTheWindow:
         before = connection.info(CWND)
         connection.mark_every(1)
         connection.round(sent)
-        alpha = (1 - GAIN) ** quiet_windows
-        assert connection.info(SSTHRESH) == pytest.approx(before * (1 - alpha / 2), abs=1.5)
+        # A round whose first acknowledgement came before its last segment left, as on a busy machine, was two windows.
+        least, most = (before * (1 - (1 - GAIN) ** windows / 2) for windows in (quiet_windows, 2 * quiet_windows))
+        assert least - 1.5 <= connection.info(SSTHRESH) <= most + 1.5
 
     def test_many_marks_in_a_window_cut_it_once(self, connection: Connection) -> None:
         for _ in range(QUIET):

@@ -53,6 +53,7 @@ def test_five_floods_share_the_link_without_loss_where_uncoordinated_they_collap
     assert outcome.goodput_mbps > 1.3 * UNCOORDINATED[5].goodput_mbps
     assert outcome.jain > 0.9
     assert max(port.drop_fraction for port in outcome.ports.values()) < 0.02
+    assert not [line for member in fabric.baton.store.members().values() for line in member["suspect"]]
 
 
 def test_tcp_gets_its_share_beside_floods(fabric: Star) -> None:

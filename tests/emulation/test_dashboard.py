@@ -98,6 +98,19 @@ class TestThePictures:
             page.keyboard.press("Escape")
             expect(details).to_contain_text("Busiest links")
 
+    def test_a_link_shows_the_flows_that_cross_it_and_no_other(self, small: Dashboard) -> None:
+        feed = small.feeder.feed
+        switches = set(feed.fabric.switches)
+        link = next(one for one in sorted(feed.tree.forwarding) if {one.a, one.b} <= switches)
+        across = {pair for pair in feed.pairs if set(link.directions) & set(feed.routes.path(*pair))}
+        assert 0 < len(across) < len(feed.pairs)
+        with small.page("fabric") as page:
+            page.evaluate("id => location.hash = '#fabric=' + id", f"{link.a}-{link.b}")
+            details = page.locator("#details")
+            expect(details).to_contain_text(f"Flows across it ({len(across)})")
+            named = details.locator("tbody td:first-child").all_text_contents()
+            assert named and {tuple(text.split(" → ")) for text in named} <= across
+
 
 class TestTheSchedule:
     """Live, paused, zoomed, panned; each kind of slot has its own shape."""

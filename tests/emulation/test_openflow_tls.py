@@ -13,7 +13,9 @@ import pytest
 from ovs_private import PrivateNetwork, missing, until
 
 from controller.openflow_tls import CertificateError, context
+from controller.redis_server import PrivateRedis
 from controller.settings import OpenFlowSettings, TlsFiles
+from controller.store import Store
 
 pytestmark = [
     pytest.mark.skipif(missing() is not None, reason=str(missing())),
@@ -63,13 +65,13 @@ def network() -> Iterator[PrivateNetwork]:
         yield made
 
 
-def start_controller(network: PrivateNetwork, framework: str, files: TlsFiles) -> None:
+def start_controller(network: PrivateNetwork, framework: str, files: TlsFiles, store: str = "unix:///none.sock") -> None:
     settings = network.directory / "openflow.json"
     settings.write_text(OpenFlowSettings(framework=framework, tls=files).to_json())
     env = {
         "BATON_SUPERVISED": "1",
         "BATON_CONFIG": str(settings),
-        "BATON_REDIS": f"unix://{network.directory}/none.sock",
+        "BATON_REDIS": store,
         "PYTHONPATH": str(ROOT),
     }
     listen = ("--listen-host", "127.0.0.1", "--listen-port", str(PORT))
@@ -79,6 +81,11 @@ def start_controller(network: PrivateNetwork, framework: str, files: TlsFiles) -
 
 def connected(network: PrivateNetwork, *switches: str) -> bool:
     return all(network.ovs.vsctl("get", "controller", name, "is_connected").strip() == "true" for name in switches)
+
+
+def told(store: Store) -> list[str]:
+    """The events of refused switches."""
+    return [event["text"] for event in store.events(100) if event["kind"] == "switch_refused"]
 
 
 def shown_by_openssl(network: PrivateNetwork, *options: str) -> str:
@@ -120,12 +127,16 @@ def test_switches_with_a_certificate_get_in_one_after_the_other_and_others_do_no
 def test_a_switch_that_trusts_another_authority_does_not_take_our_controller(
     network: PrivateNetwork, authority: Authority, files: TlsFiles, tmp_path: Path
 ) -> None:
-    start_controller(network, "ryu", files)
-    cert, key = authority.sign("switch")
-    network.ovs.vsctl("set-ssl", key, cert, str(Authority(tmp_path, "other-ca").certificate))
-    network.add_switch("s1", 1, f"ssl:127.0.0.1:{PORT}")
-    until(lambda: "is refused" in network.log("controller"), 20, "it hangs up on us")
-    assert not connected(network, "s1")
+    with PrivateRedis(tmp_path) as redis:
+        start_controller(network, "ryu", files, redis.url)
+        cert, key = authority.sign("switch")
+        network.ovs.vsctl("set-ssl", key, cert, str(Authority(tmp_path, "other-ca").certificate))
+        network.add_switch("s1", 1, f"ssl:127.0.0.1:{PORT}")
+        store = Store(redis.url)
+        until(lambda: bool(told(store)), 20, "it hangs up on us, and that is told")
+        assert all(text.startswith("a switch at 127.0.0.1 is refused") for text in told(store))
+        assert all(text in network.log("controller") for text in told(store))
+        assert not connected(network, "s1")
 
 
 def test_what_is_wrong_with_the_files_is_one_line_with_the_field(files: TlsFiles, authority: Authority, tmp_path: Path) -> None:

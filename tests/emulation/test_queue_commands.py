@@ -117,12 +117,12 @@ def test_what_makes_no_sense_is_an_error_and_changes_nothing(baton: Stack, words
 def test_members_clocks_are_known_to_the_store_and_shown(baton: Stack) -> None:
     def known() -> bool:
         members = baton.store.members().values()
-        return all(member.get("uncertainty_us") is not None for member in members)
+        return all(member.get("schedule_uncertainty_us") is not None for member in members)
 
     baton.wait(known, "reports of clocks")
     for member in baton.store.members().values():
-        assert 0 <= member["uncertainty_us"] < 100_000
-        assert member["offset_us"] is not None
+        assert 0 <= member["schedule_uncertainty_us"] < 100_000
+        assert member["schedule_offset_us"] is not None
 
 
 def test_appointed_days_open_one_gate_at_a_time_and_the_end_of_the_policy_frees_all(baton: Stack) -> None:

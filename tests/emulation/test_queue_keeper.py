@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from controller.redis_server import PrivateRedis
+from controller.store import Store
 from controller.switch_queues import KeeperSettings, NamedPort, SwitchQueues
 from emulation.ovs import OpenVSwitch
 
@@ -186,3 +188,20 @@ def test_baton_up_keeps_the_ports_of_its_configuration_and_down_gives_them_back(
         tool(*baton, "down", "--run-dir", str(run_dir))
     assert shown(PORT) == before and "ba70" not in shown(OTHER)
     assert not run_dir.exists()
+
+
+def test_a_machine_with_switches_only_keeps_its_ports_and_tells_the_store(tmp_path: Path, ports: None) -> None:
+    config, before = tmp_path / "baton.yaml", shown(PORT)
+    config.write_text(f"switch_queues:\n  ports: {{{PORT}: 100Mbit}}\n")
+    (tmp_path / "redis").mkdir()
+    with PrivateRedis(tmp_path / "redis") as redis, (tmp_path / "log").open("wb") as log:
+        command = [sys.executable, "-m", "cli.main", "switch-queues", "--config", str(config), "--store", redis.url]
+        process = subprocess.Popen(command, stderr=log)
+        try:
+            until(lambda: kept(PORT))
+            store, name = Store(redis.url), f"{socket.gethostname()}: switch_queues: {PORT}: eight priorities"
+            until(lambda: any(event["text"].startswith(name) for event in store.events(10)))
+        finally:
+            process.terminate()
+            assert process.wait(20) == 0, (tmp_path / "log").read_text()
+    assert shown(PORT) == before

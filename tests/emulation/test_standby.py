@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -12,9 +13,15 @@ from pathlib import Path
 import pytest
 
 from bench import failover, fencing
+from bench.two_controllers import own_store
 from controller.lease_store import LeaseStore
 from controller.store import Store, StoreUnavailable
+from emulation.fabric import EmulatedFabric
 from emulation.sentinels import Sentinels
+from emulation.stack import OPENFLOW, Stack
+from emulation.standby import LISTEN, Standby, signal_all
+from emulation.star import reach
+from topology import shapes
 
 pytestmark = pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
 LEASE_NS = 1_000_000_000
@@ -42,6 +49,34 @@ class TestTwoControllers:
         assert "stood down" in found["stood_down"] and found["sent_by_the_woken_leader"] == 0
         assert found["forged_grants"] == found["forged_grants_refused"] > 0
         assert found["refusals_counted_by_agents"] > 0 and found["accepted_from_two_at_once"] == 0
+
+
+@pytest.mark.usefixtures("in_a_box")
+@pytest.mark.parametrize("framework", ["ryu", "os-ken"])
+def test_of_several_switches_the_standby_commands_every_one_and_a_lost_link_is_no_matter(framework: str) -> None:
+    with (
+        own_store() as redis,
+        EmulatedFabric(shapes.ring(3), controller=OPENFLOW) as emulated,
+        Stack(emulated, framework=framework, store=redis.url) as baton,
+        Standby(baton) as standby,
+    ):
+        reach(emulated, baton)
+        baton.start_agents()
+        before = baton.status()
+        signal_all(baton.directory / "run", signal.SIGKILL)
+        baton.wait(standby.leads, "the standby to lead")
+        baton.wait(lambda: baton.status().get("epoch", 0) > before["epoch"], "its coordinator to speak")
+        baton.wait(lambda: baton.status().get("members") == 3, "every host to be its member")
+        baton.wait(lambda: masters(emulated) == 3, "every switch to obey it")
+        reach(emulated, baton)
+        emulated.set_link("s1", "s2", up=False)
+        reach(emulated, baton)
+
+
+def masters(emulated: EmulatedFabric) -> int:
+    """How many switches are commanded by the standby, as they see it themselves."""
+    target = "tcp:{}:{}".format(*LISTEN)
+    return emulated.ovs.vsctl("--columns=role", "find", "Controller", f'target="{target}"').count("master")
 
 
 class TestStandbyCommand:

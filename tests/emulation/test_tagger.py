@@ -35,7 +35,7 @@ DSCP = (56, 48, 40, 32, 24, 16, 8, 1)
 BETA, ALPHA = (2048, 5000, 20_000), (2000, 5000, 9000)
 MS = 1_000_000
 QUIET = TaggerSettings(dscp=DSCP, idle_ns=0)
-DEADLINE = FlowMark(deadline_ms=5).encode()
+DEADLINE = FlowMark(deadline_ms=4000).encode()
 
 
 @dataclass
@@ -261,11 +261,30 @@ def test_new_data_after_a_silence_is_a_new_flow_on_its_connection(wire: Wire) ->
     assert 30 * MS < end.duration_ns < 70 * MS
 
 
+@pytest.mark.parametrize(("size", "after"), [(4096, DSCP[2]), (0, DSCP[2])])
+def test_past_its_deadline_a_flow_leaves_the_top_queue(wire: Wire, size: int, after: int) -> None:
+    """Type 2 by its size, or type 3 by what it has sent; the next message, or one after a long silence, has a deadline anew."""
+    flow, mark = Flow(next(wire.ports)), FlowMark(size_bytes=size or None, deadline_ms=200).encode()
+    begun_s = time.monotonic()
+    for _ in range(3):  # no silence is as long as the deadline
+        assert wire.dscp(flow.packet(1000), mark) == DSCP[0] or time.monotonic() - begun_s >= 0.2
+        time.sleep(0.08)
+    assert wire.dscp(flow.packet(500), mark) == after
+    assert wire.dscp(flow.packet(500, back=500), mark) == after
+    if size:
+        wire.dscp(flow.packet(600), mark)  # all of it is sent
+        assert wire.dscp(flow.packet(100), mark) == DSCP[0]
+    else:
+        assert wire.dscp(flow.packet(100), mark) == after
+        time.sleep(0.21)
+        assert wire.dscp(flow.packet(100), mark) == DSCP[0]
+
+
 class TestEnds:
     """Flows that are over are told of once, with what they were."""
 
     def test_fin(self, wire: Wire) -> None:
-        flow, mark = Flow(next(wire.ports), version=6), FlowMark(size_bytes=3000, deadline_ms=9).encode()
+        flow, mark = Flow(next(wire.ports), version=6), FlowMark(size_bytes=3000, deadline_ms=900).encode()
         wire.dscp(flow.packet(0, "S"), mark)
         time.sleep(0.02)
         wire.dscp(flow.packet(1000), mark)

@@ -144,19 +144,20 @@ def check(arrived: list[tuple[int, int]], start_ns: int, day_ns: int, owners: Se
 
     One day in ten may be lost to a machine that is busy with something else: the agent, the sender or tcpdump came too late.
     """
-    own = strays = 0
+    own = 0
+    strays: list[int] = []
     order: list[int] = []
     for day, owner in enumerate(owners):
         begin = start_ns + day * day_ns
         seen = Counter(flow for at_ns, flow in arrived if begin + LATE_NS <= at_ns < begin + day_ns)
         own += seen[owner]
-        strays += sum(seen.values()) - seen[owner]
+        strays.append(sum(seen.values()) - seen[owner])
         order += [flow for flow, count in seen.most_common(1) if count > STRAY]
     days = iter(owners)
     assert all(flow in days for flow in order), order
     assert len(order) >= 0.9 * len(owners), order
     assert own >= 0.5 * len(owners) * (day_ns - LATE_NS) * RATE_BPS // 8 // 10**9 // FRAME
-    assert strays <= 0.02 * own + STRAY, strays
+    assert sum(sorted(strays)[: len(owners) - len(owners) // 10]) <= 0.02 * own + STRAY, strays
 
 
 @timed
@@ -176,7 +177,7 @@ def test_packets_come_in_the_order_of_the_days_and_after_a_remapping_none_of_the
 
 @timed
 def test_64_flows_have_a_day_each(tmp_path: Path) -> None:
-    day_ns = 10 * MS
+    day_ns = 20 * MS
     with wired(tmp_path, 64) as wire, wire.backlogged(), wire.capture() as arrived:
         start_ns = time.monotonic_ns() + 600 * MS
         order = [(5 * day) % 64 for day in range(64)]

@@ -6,12 +6,14 @@ import json
 import os
 import platform
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from agents import kernel
+from agents.congestion_control import DCTCP, MCP, CongestionControl, available
 from agents.kernel import Feature, chosen_gate, probe
 
 pytestmark = pytest.mark.skipif(
@@ -73,3 +75,22 @@ def test_tc_shows_the_qdisc_it_was_told_to_add(kind: str) -> None:
 def test_either_gate_may_be_wished_for(features: dict[tuple[str, str], Feature]) -> None:
     assert chosen_gate(features.values(), "auto") == "tbf"
     assert chosen_gate(features.values(), "plug") == "plug"
+
+
+def test_the_congestion_controls_register_carry_data_and_go() -> None:
+    """On a kernel before 6.4, too, which knows no links of struct_ops."""
+    assert not {DCTCP, MCP} & available()
+    made = CongestionControl()
+    try:
+        assert made.owner and {DCTCP, MCP} <= available()
+        for name in (DCTCP, MCP):
+            with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as sender:
+                sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
+                sender.connect(listener.getsockname())
+                receiver, _ = listener.accept()
+                with receiver:
+                    sender.sendall(b"x" * 20_000)
+                    assert receiver.recv(20_000, socket.MSG_WAITALL) == b"x" * 20_000
+    finally:
+        made.close()
+    assert not {DCTCP, MCP} & available()

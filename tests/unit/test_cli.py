@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from cli.demo import LEAST_SLICE_NS, MOST_SLICE_NS
 from cli.main import COMMANDS, main
+from controller.config import Coordinator
 
 
 def run(*words: str) -> tuple[int, str]:
@@ -148,3 +150,16 @@ class TestAgent:
     def test_a_bad_value_names_its_option(self, tmp_path: Path, words: list[str], says: str) -> None:
         code, text = run("agent", "--interface", "none0", "--key", str(tmp_path / "k"), *words)
         assert code == 2 and says in text
+
+
+@pytest.mark.parametrize("text", ["0ms", "0.5ms", "2s", "soon"])
+def test_a_demo_with_an_impossible_slice_is_refused_before_anything_is_made(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("emulation.box.inside", lambda: pytest.fail("it went on"))
+    code, output = run("demo", "--slice", text)
+    assert code == 2 and "--slice" in output and "write" in output
+
+
+def test_a_demos_slices_are_those_that_the_configuration_takes() -> None:
+    at_most = [rule.le for rule in Coordinator.model_fields["slice_ns"].metadata if hasattr(rule, "le")]
+    assert at_most == [MOST_SLICE_NS] and Coordinator.model_fields["minimum_active_ns"].default == LEAST_SLICE_NS

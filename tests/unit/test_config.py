@@ -153,7 +153,7 @@ class TestMistakes:
             (5, "coordinator.slice", "from 200us to 1s", LEAST.strip() + "\n  slice: 5s\n"),
             (5, "coordinator.weights", "is not a weight", LEAST.strip() + "\n  weights: {h1: heavy}\n"),
             (5, "coordinator.headroom", "0.98", LEAST.strip() + "\n  headroom: nan\n"),
-            (5, "coordinator.fail_open", "write 30ms or more", LEAST.strip() + "\n  fail_open: 9ms\n"),
+            (5, "coordinator.fail_open", "write 36ms or more", LEAST.strip() + "\n  fail_open: 9ms\n"),
             (
                 5,
                 "coordinator.minimum_active",

@@ -84,6 +84,8 @@ class TestFidelity:
         found = Fidelity.between(before, after)
         assert (found.idle, found.steal) == (0.5, 0.1)
         assert found.saturated  # a tenth was stolen
+        assert after.stolen_since(before) == 0.2  # of the half in which somebody wanted a processor
+        assert before.stolen_since(before) == 0.0
 
     @pytest.mark.parametrize(
         ("idle", "late_ns", "saturated"),

@@ -177,6 +177,17 @@ class TestMember:
         assert guard.refused == {Cause.NOT_OURS: 1}
 
 
+    def test_a_heartbeat_is_taken_however_many_frames_to_hosts_were_sent_after_it(self) -> None:
+        guard = Guard(KEY, address=HOST)
+        heartbeats = [
+            frame_of(Heartbeat(Override.COORDINATE, 1, 1), destination=HEARTBEAT_MAC, sequence=number) for number in (1, 2)
+        ]
+        assert all(guard.accept(from_leader(sequence=number)) for number in range(10, 10 + 2 * WINDOW))
+        assert guard.accept(heartbeats[1]) is not None and guard.accept(heartbeats[0]) is not None
+        assert guard.accept(heartbeats[1]) is None and guard.accept(from_leader(sequence=10)) is None
+        assert guard.refused == {Cause.REPLAY: 2}
+
+
 class TestLeader:
     """A leader's guard hears members, of exactly its epoch."""
 

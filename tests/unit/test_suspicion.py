@@ -32,15 +32,15 @@ class TestPermitted:
     def test_a_credit_counts_once_and_in_the_window_in_which_it_begins(self) -> None:
         permitted = Permitted()
         permitted.granted(credit(1, 10 * MS, 24_000), 8 * MS)
-        assert permitted.take(9 * MS) == {}
-        assert permitted.take(11 * MS) == {(16, 21): 24_000}
-        assert permitted.take(12 * MS) == {}
+        assert permitted.take(9 * MS) == ({}, {})
+        assert permitted.take(11 * MS) == ({(16, 21): 24_000}, {})
+        assert permitted.take(12 * MS) == ({}, {})
 
     def test_what_is_granted_again_before_it_begins_counts_as_it_was_granted_last(self) -> None:
         permitted = Permitted()
         permitted.granted(credit(1, 10 * MS, 24_000), 5 * MS)
         permitted.granted(credit(1, 8 * MS, 12_000), 6 * MS)
-        assert permitted.take(11 * MS) == {(16, 21): 12_000}
+        assert permitted.take(11 * MS).credits == {(16, 21): 12_000}
 
     @pytest.mark.parametrize("yielded_ns", [11 * MS, 13 * MS])
     def test_what_is_yielded_does_not_count(self, yielded_ns: int) -> None:
@@ -48,23 +48,45 @@ class TestPermitted:
         permitted.granted(credit(1, 10 * MS, 24_000), 8 * MS)
         permitted.granted(credit(2, 10 * MS, 24_000), 8 * MS)
         if yielded_ns > 12 * MS:
-            assert permitted.take(12 * MS) == {(16, 21): 48_000}
+            assert permitted.take(12 * MS).credits == {(16, 21): 48_000}
         permitted.yielded(1, 20_000)
         permitted.granted(credit(3, 13 * MS, 24_000), 13 * MS)
-        assert permitted.take(14 * MS) == {(16, 21): 4_000 if yielded_ns > 12 * MS else 52_000}
+        assert permitted.take(14 * MS).credits == {(16, 21): 4_000 if yielded_ns > 12 * MS else 52_000}
 
     def test_what_was_revoked_before_it_began_was_never_permitted(self) -> None:
         permitted = Permitted()
         permitted.granted(credit(1, 10 * MS, 24_000), 8 * MS)
         permitted.revoked(1, 9 * MS)
-        assert permitted.take(20 * MS) == {}
+        assert permitted.take(20 * MS) == ({}, {})
 
     def test_a_rate_counts_while_it_is_in_force_however_often_it_is_renewed(self) -> None:
         permitted = Permitted()
         for at_ms in range(0, 100, 10):
             permitted.granted(rate(1, at_ms * MS, (at_ms + 50) * MS, 80_000_000), at_ms * MS)
-        assert permitted.take(100 * MS) == {(16, 21): pytest.approx(1_000_000, rel=0.001)}
-        assert permitted.take(SECOND) == {(16, 21): pytest.approx(400_000, rel=0.001)}
+        assert permitted.take(100 * MS) == ({}, {(16, 21): pytest.approx(1_000_000, rel=0.001)})
+        assert permitted.take(SECOND) == ({}, {(16, 21): pytest.approx(400_000, rel=0.001)})
+
+    def test_leases_that_overlap_under_numbers_of_their_own_count_once(self) -> None:
+        """As the rate-limit policy renews them: when half of each is over."""
+        permitted = Permitted()
+        for number in range(10):
+            at = number * 50 * MS
+            permitted.granted(rate(number, at, at + 100 * MS, 80_000_000), at)
+        assert permitted.take(500 * MS).rates == {(16, 21): pytest.approx(5_000_000, rel=0.001)}
+        assert permitted.take(SECOND).rates == {(16, 21): pytest.approx(500_000, rel=0.001)}
+
+    def test_a_rate_that_begins_when_the_one_before_ends_takes_nothing_of_it(self) -> None:
+        permitted = Permitted()
+        permitted.granted(rate(1, 0, 10 * MS, 80_000_000), 0)
+        permitted.granted(rate(2, 10 * MS, 20 * MS, 40_000_000), 5 * MS)
+        assert permitted.take(20 * MS).rates == {(16, 21): 100_000 + 50_000}
+
+    def test_who_left_is_forgotten(self) -> None:
+        permitted = Permitted()
+        permitted.granted(credit(1, 0, 1000), 0)
+        permitted.granted(rate(2, 0, 10 * MS, 80_000_000), 0)
+        permitted.left(16)
+        assert permitted.take(20 * MS) == ({}, {})
 
     @given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 50), st.integers(1, 10**6)), max_size=30))
     def test_never_more_than_was_granted_and_never_less_than_nothing(self, grants: list[tuple[int, int, int]]) -> None:
@@ -75,7 +97,7 @@ class TestPermitted:
             if at % 3 == 0:
                 permitted.yielded(number, size // 2)
         sums = permitted.take(SECOND)
-        assert 0 <= sum(sums.values()) <= total
+        assert 0 <= sum(sums.credits.values()) <= total and not sums.rates
 
     def test_old_slots_are_forgotten(self) -> None:
         permitted = Permitted()
@@ -86,8 +108,9 @@ class TestPermitted:
         assert not permitted._open
 
 
-def host(seen: float, permitted: float, free: float = 0, yields: int = 0) -> HostWindow:
-    return HostWindow("h1", CAPACITY, int(seen * CAPACITY), int(permitted * CAPACITY), int(free * CAPACITY), yields)
+def host(seen: float, permitted: float, free: float = 0, yields: int = 0, credited: float | None = None) -> HostWindow:
+    sizes = (int(part * CAPACITY) for part in (seen, permitted, permitted if credited is None else credited, free))
+    return HostWindow("h1", CAPACITY, *sizes, yields)
 
 
 def judge(suspicion: Suspicion, window: HostWindow, times: int = 1) -> list[Any]:
@@ -122,6 +145,7 @@ class TestHosts:
             host(0.25, 0.2),  # small flows and acknowledgements
             host(0.0, 0.0),
             host(0.0, 0.01),  # so little was permitted that it says nothing
+            host(0.05, 0.2, credited=0),  # a rate of which it needs a quarter
         ],
     )
     def test_an_honest_host_is_never_suspected(self, window: HostWindow) -> None:

@@ -52,6 +52,11 @@ def traffics(draw: st.DrawFn) -> Traffic:
 bands = st.integers(1, 6)
 
 
+def _filled(thresholds: np.ndarray) -> np.ndarray:
+    """The distinct thresholds above 0."""
+    return np.unique(thresholds[thresholds > 0])
+
+
 class TestOptimise:
     """Thresholds and their certificate."""
 
@@ -98,7 +103,8 @@ class TestOptimise:
             traffic.load_1, traffic.load_2, traffic.load_3, traffic.sizes_2.scaled(factor), traffic.sizes_3.scaled(factor)
         )
         small, large = sieving.solve(traffic, count), sieving.solve(scaled, count)
-        np.testing.assert_allclose(large.beta, small.beta * factor, rtol=1e-6)
+        # A band that no flow is in may lie anywhere, at no flow's cost: thresholds are compared without empty bands.
+        np.testing.assert_allclose(_filled(large.beta), _filled(small.beta) * factor, rtol=1e-6)
         np.testing.assert_allclose(large.alpha, small.alpha * factor, rtol=1e-6)
         assert large.value == pytest.approx(small.value * factor) and large.bound == pytest.approx(small.bound * factor)
 

@@ -106,6 +106,12 @@ class TestTheCommand:
         assert "baton-controller.service" in done.output
         assert not list(tmp_path.iterdir())
 
+    @pytest.mark.parametrize(("words", "unit"), [((), "eth0"), (("--interface", "ens3"), "ens3")])
+    def test_a_dry_run_needs_no_interface_and_says_what_stands_for_it(self, words: tuple[str, ...], unit: str) -> None:
+        done = CliRunner().invoke(main, ["install-units", "--dry-run", *words])
+        assert done.exit_code == 0, done.output
+        assert "To be read only" in done.output and f"baton-agent@{unit}.service" in done.output
+
     def test_it_writes_and_writes_again_but_never_over_a_strangers_file(self, tmp_path: Path) -> None:
         words = ["install-units", "--role", "controller", "--directory", str(tmp_path)]
         for _ in range(2):
@@ -128,7 +134,8 @@ class TestTheCommand:
             (("--interface", "e", "--rate", "x"), "rate"),
         ],
     )
-    def test_what_an_agent_needs_is_asked_for(self, words: tuple[str, ...], says: str) -> None:
-        done = CliRunner().invoke(main, ["install-units", "--dry-run", *words])
+    def test_what_an_agent_needs_is_asked_for(self, words: tuple[str, ...], says: str, tmp_path: Path) -> None:
+        done = CliRunner().invoke(main, ["install-units", "--directory", str(tmp_path), *words])
         assert done.exit_code != 0
         assert says in done.output
+        assert not list(tmp_path.iterdir())

@@ -10,6 +10,7 @@ from controller.members import Members
 from controller.network import FabricNetwork
 from controller.policies.base import Slot
 from controller.settings import CoordinatorSettings
+from controller.suspicion import AFTER
 from controller.telemetry import Telemetry
 from controller.watch import CYCLE_NS, OPEN_NS, Watch
 from topology import shapes
@@ -99,6 +100,22 @@ def test_a_host_that_became_regulated_in_the_window_is_not_judged_by_it() -> Non
         world.regulation.regulated = {16: frozenset({18} if turn % 2 else {17, 18}), 17: frozenset({18})}
         world.second({17: 48}, {"h1": 50, "h2": 48})
     assert world.watch.suspicion.suspects() == frozenset()
+
+
+def test_nobody_is_charged_with_a_rate_that_is_renewed_before_it_ends() -> None:
+    """Both leases are in force by their times; only the newer one is."""
+    world = World(policy="rate_limit")
+    for _ in range(2 * AFTER):
+        for at in range(world.now_ns, world.now_ns + SECOND, SECOND // 20):
+            for node in (16, 17):
+                world.slot += 1
+                lease = Slot(world.slot, node, 18, at, at + SECOND // 10, 0, 48 * MBIT, 48 * MBIT)
+                world.granting.permitted.granted(lease, at)
+        world.second({}, {"h1": 47, "h2": 10})
+    assert world.told == []
+    for _ in range(2 * AFTER):
+        world.second({}, {"h1": 97, "h2": 0})  # the leases are over
+    assert world.watch.suspicion.suspects() == {16}
 
 
 def test_readings_far_apart_say_nothing() -> None:

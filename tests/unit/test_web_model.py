@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from topology.spanning_tree import compute
 from webui import model
 from webui.layout import places, tiers
 from webui.model import Picture
-from webui.poller import PUBLISHED_NS, SILENT_NS, Liveness, ids
+from webui.poller import PUBLISHED_NS, SILENT_NS, Liveness, ids, message, state_ticks
 
 SECOND = 1_000_000_000
 
@@ -181,3 +182,15 @@ class TestLastEventId:
 
     def test_both_ids(self) -> None:
         assert ids("12-0,34-5") == ("12-0", "34-5") and ids(",34-5") == (None, "34-5")
+
+
+@pytest.mark.parametrize(("cost_s", "ticks"), [(0.0, 2), (0.0124, 2), (0.019, 3), (0.025, 4), (0.5, 4)])
+def test_a_state_that_takes_long_to_tell_is_told_less_often_but_each_second(cost_s: float, ticks: int) -> None:
+    assert state_ticks(cost_s) == ticks
+
+
+def test_a_message_is_one_line_of_json_whatever_it_holds() -> None:
+    made = message("state", {1: "a\nb", "ü": [None, 0.5]}, "3-4")
+    head, data = made[:-2].split(b"\ndata: ")
+    assert head == b"id: 3-4\nevent: state" and b"\n" not in data and made.endswith(b"\n\n")
+    assert json.loads(data) == {"1": "a\nb", "ü": [None, 0.5]}

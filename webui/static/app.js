@@ -52,6 +52,7 @@ function show(name) {
   location.hash = name;
 }
 
+let routed = false;
 function route() {
   const [wanted, argument] = location.hash.slice(1).split("=");
   const view = tabs.has(wanted) ? wanted : "overview";
@@ -60,8 +61,11 @@ function route() {
   for (const section of document.querySelectorAll("main > [data-views]")) {
     section.classList.toggle("shown", section.dataset.views.split(" ").includes(view));
   }
-  tabs.get(view).scrollIntoView({ block: "nearest", inline: "nearest" });
-  scrollTo(0, 0);
+  if (routed || view !== "overview") { // not at first: nothing is laid out yet, and nothing has been scrolled
+    tabs.get(view).scrollIntoView({ block: "nearest", inline: "nearest" });
+    scrollTo(0, 0);
+  }
+  routed = true;
   if (argument) select(decodeURIComponent(argument));
   for (const call of shown) call(view);
 }

@@ -1,6 +1,6 @@
 // What an operator may change. Each control says what is in force, asks before it opens every gate, and shows its effect.
 
-import { $, attribute, h, text } from "./dom.js";
+import { $, attribute, h, text, visible } from "./dom.js";
 import { bytes, clock, count, ms, percent } from "./format.js";
 import { control, user } from "./account.js";
 
@@ -20,6 +20,7 @@ function figures(state) {
 
 export class Controls {
   constructor(element, app) {
+    this.element = element;
     this.app = app;
     this.feed = app.feed;
     this.touched = new Set();
@@ -47,8 +48,17 @@ export class Controls {
     );
     this.dialog = $("confirm");
     this.feed.on("state", (state) => this.state(state));
-    this.feed.on("fabric", (fabric) => this.hosts.replaceChildren(...fabric.nodes.filter((node) => node.kind === "host").map((node) => h("option", { value: node.id }))));
+    this.feed.on("fabric", () => this.list());
+    app.onShow(() => this.list());
     app.onShow((view) => view === "controls" && this.offered());
+  }
+
+  /** The hosts that can be chosen, once they are asked for. */
+  list() {
+    const { fabric } = this.feed.last;
+    if (!fabric || fabric === this.listed || !visible(this.element)) return;
+    this.listed = fabric;
+    this.hosts.replaceChildren(...fabric.nodes.filter((node) => node.kind === "host").map((node) => h("option", { value: node.id })));
   }
 
   /** The policies that the coordinator has, when the server says which. */

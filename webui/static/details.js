@@ -7,6 +7,19 @@ import { loadColour } from "./scale.js";
 const LISTED = 7;
 const arrow = (name) => name.replace(">", " → ");
 
+/** The flows that cross a link of the tree, the fastest first: those between its two sides. */
+function crossing(link, fabric, flows) {
+  const near = new Set([link.a]);
+  const neighbours = new Map(fabric.nodes.map((node) => [node.id, []]));
+  for (const one of fabric.links.filter((other) => other.tree && other.id !== link.id)) {
+    neighbours.get(one.a).push(one.b);
+    neighbours.get(one.b).push(one.a);
+  }
+  for (const node of near) neighbours.get(node).forEach((other) => near.add(other)); // a set's iterator meets what is added
+  return flows.filter((flow) => near.has(flow.source) !== near.has(flow.destination) && neighbours.has(flow.source) && neighbours.has(flow.destination))
+    .sort((a, b) => b.rate_bps - a.rate_bps || b.backlog_bytes - a.backlog_bytes);
+}
+
 export class Details {
   constructor(element, app) {
     this.element = element;
@@ -29,7 +42,7 @@ export class Details {
     if (!fabric || !state) return;
     const node = fabric.nodes.find((one) => one.id === this.id);
     const link = fabric.links.find((one) => one.id === this.id);
-    const parts = node?.kind === "host" ? this.host(node, state, fabric) : node ? this.switch(node, state, fabric) : link ? this.link(link, state) : this.busiest(state);
+    const parts = node?.kind === "host" ? this.host(node, state, fabric) : node ? this.switch(node, state, fabric) : link ? this.link(link, state, fabric) : this.busiest(state);
     const next = h("div", {}, ...parts);
     if (next.innerHTML === this.written) return;
     this.written = next.innerHTML;
@@ -68,12 +81,17 @@ export class Details {
     return h("dl", { class: "pairs" }, ...pairs.filter(Boolean).flatMap(([name, value, kind]) => [h("dt", {}, name), h("dd", { class: kind ?? "" }, value)]));
   }
 
-  link(link, { links }) {
+  link(link, { links, flows }, fabric) {
+    const across = link.tree ? crossing(link, fabric, flows) : [];
     const rows = [`${link.a}>${link.b}`, `${link.b}>${link.a}`].map((name) => [name, links[name]]).filter(([, found]) => found);
     return [
       this.head(`${link.a} – ${link.b}`, "link"),
       this.list([["capacity", rate(link.rate_bps)], ["spanning tree", link.tree ? "in the tree" : "blocked", link.tree ? "" : "warn"]]),
       rows.length ? this.loads(rows) : h("p", { class: "dim" }, link.tree ? "No load measured yet." : "A blocked link carries no data."),
+      ...(link.tree ? [
+        h("h3", {}, `Flows across it (${across.length})`),
+        across.length ? this.queues(across, "flow", (flow) => `${flow.source} → ${flow.destination}`) : h("p", { class: "dim" }, "No host sends anything large across it."),
+      ] : []),
     ];
   }
 
@@ -118,10 +136,10 @@ export class Details {
     ];
   }
 
-  queues(flows) {
+  queues(flows, title = "to", name = (flow) => `→ ${flow.destination}`) {
     const rows = flows.slice(0, LISTED).map((flow) => h("tr", {},
-      h("td", {}, `→ ${flow.destination}`), h("td", { class: "num" }, rate(flow.rate_bps)), h("td", { class: "num" }, bytes(flow.backlog_bytes)),
+      h("td", {}, name(flow)), h("td", { class: "num" }, rate(flow.rate_bps)), h("td", { class: "num" }, bytes(flow.backlog_bytes)),
       h("td", {}, flow.regulated ? "gated" : "free")));
-    return h("table", { class: "mini" }, h("thead", {}, h("tr", {}, h("th", {}, "to"), h("th", { class: "num" }, "rate"), h("th", { class: "num" }, "backlog"), h("th", {}, ""))), h("tbody", {}, ...rows));
+    return h("table", { class: "mini" }, h("thead", {}, h("tr", {}, h("th", {}, title), h("th", { class: "num" }, "rate"), h("th", { class: "num" }, "backlog"), h("th", {}, ""))), h("tbody", {}, ...rows));
   }
 }

@@ -39,8 +39,8 @@ export function attribute(element, name, value) {
 
 export const $ = (id) => document.getElementById(id);
 
-/** Whether an element is in the view that is shown. */
-export const visible = (element) => !document.hidden && element.offsetParent !== null;
+/** Whether an element is in the view that is shown. Asked often, so by what is written, not by what is laid out. */
+export const visible = (element) => !document.hidden && (element.closest("main > [data-views]")?.classList.contains("shown") ?? true);
 
 /** An empty or failed state: what is the matter, and what to do. */
 export function empty(title, remedy) {

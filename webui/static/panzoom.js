@@ -35,8 +35,9 @@ export class PanZoom {
   /** Never so far that the picture leaves its stage. */
   apply() {
     if (!this.root) return;
-    const { clientWidth: width, clientHeight: height } = this.stage;
     const { k } = this.at;
+    // Its size is not asked for without need: a new drawing would be laid out for that, and again when it is coloured.
+    const { clientWidth: width, clientHeight: height } = k > 1 ? this.stage : { clientWidth: 0, clientHeight: 0 };
     this.at.x = Math.min(0, Math.max(this.at.x, width * (1 - k)));
     this.at.y = Math.min(0, Math.max(this.at.y, height * (1 - k)));
     this.root.setAttribute("transform", `translate(${this.at.x} ${this.at.y}) scale(${k})`);

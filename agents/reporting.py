@@ -1,0 +1,53 @@
+"""Tells the coordinator, each period, what was sent to whom, what waits, and what was refused. An edge: one clock.
+
+Whatever the coordinator decides about links (which are contended, who sends without permission) it decides by these.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from agents.part import Part
+from protocol.messages import FlowReport, Report, Welcome
+from protocol.paging import paginate
+
+if TYPE_CHECKING:
+    from agents.agent import Agent
+
+FIRST_PERIOD_NS = 50_000_000
+"""Until a leader has said how often it wants to be told."""
+
+
+class Reporting(Part):
+    """Reports, while the agent is a member. What was sent before it was is nobody's to know."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._period_ns = FIRST_PERIOD_NS
+        self._due_ns = time.monotonic_ns() + FIRST_PERIOD_NS
+        self._number = 0
+        self.handlers = {Welcome: self._on_welcome}
+
+    def _on_welcome(self, message: Welcome, now_ns: int) -> None:
+        self._period_ns = message.report_ns
+
+    def next_due_ns(self) -> int:
+        """See Part."""
+        return self._due_ns
+
+    def advance(self, now_ns: int) -> None:
+        """See Part."""
+        if now_ns < self._due_ns:
+            return
+        self._due_ns = now_ns + self._period_ns
+        agent = self._agent
+        sent = agent.flows.sent_bytes()
+        if not agent.member:
+            return
+        entries = [FlowReport(node, count, agent.queues.backlog(node)[1]) for node, count in sent.items() if count]
+        counters = tuple((int(cause), count) for cause, count in agent.guard.refused.items())
+        self._number += 1
+        for page in paginate(Report(self._period_ns, 0, 1, tuple(entries), counters, self._number)):
+            agent.send(page)
+        agent.keeper.refresh(now_ns)

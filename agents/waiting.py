@@ -1,0 +1,56 @@
+"""How an agent waits for what comes next: asleep, or polling. An edge: select and epoll.
+
+Asleep costs nothing, and a wake-up (tens of microseconds, and caches that others have used meanwhile) for everything that
+comes. Polling costs a processor.
+
+Who polls rests for a moment in every millisecond, asleep, so that the kernel's own threads and others on that processor get on.
+If they did not, the kernel's fair server would take the processor away for 50 ms at once (sched_fair_server, since Linux 6.8).
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Sequence
+
+POLLED_NS, REST_NS = 1_000_000, 60_000
+"""How long it polls between two rests, and how long it rests: a little more than the twentieth that the fair server gives."""
+
+
+class Waiting:
+    """For a fixed set of descriptors, of which `patient` is waited for only when asked."""
+
+    def __init__(self, descriptors: Sequence[int], patient: int) -> None:
+        """Raises OSError: no more descriptors."""
+        self._descriptors = list(descriptors)
+        self._everything = [*descriptors, patient]
+        self._polls = {}
+        for wanted, those in ((False, self._descriptors), (True, self._everything)):
+            self._polls[wanted] = poll = select.epoll()
+            for descriptor in those:
+                poll.register(descriptor, select.EPOLLIN)
+        self._rest_ns = 0
+        """When to rest, while polling."""
+
+    def close(self) -> None:
+        """Closes what polling needs; the descriptors are their makers'."""
+        for poll in self._polls.values():
+            poll.close()
+
+    def until(self, due_ns: int, *, poll: bool, patient: bool) -> list[int]:
+        """Those that are readable, as soon as one is; none at `due_ns` of the monotonic clock, or when a look found none.
+
+        Args:
+            poll: only look, and come again; now and then it sleeps all the same (see above).
+            patient: whether the patient descriptor is waited for too.
+        """
+        if poll:
+            now_ns = time.monotonic_ns()
+            if not self._rest_ns <= now_ns < due_ns - 2 * REST_NS:
+                return [descriptor for descriptor, _ in self._polls[patient].poll(0)]
+            due_ns = now_ns + REST_NS
+        # epoll would sleep in whole milliseconds
+        left_ns = max(0, due_ns - time.monotonic_ns())
+        ready, _, _ = select.select(self._everything if patient else self._descriptors, (), (), left_ns / 1e9)
+        self._rest_ns = time.monotonic_ns() + POLLED_NS
+        return ready

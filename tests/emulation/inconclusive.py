@@ -1,0 +1,40 @@
+"""Failures of a machine whose host gives its processors to others ("steal", proc(5)): they say nothing about traffic on it.
+
+A test that fails while the host takes more than `MOST_STOLEN` of what this machine wanted is inconclusive: skipped, with how
+much was taken and what failed. One that passes has passed. The hooks are conftest.py's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+
+from emulation.fidelity import CpuTimes
+
+MOST_STOLEN = 0.1
+_begun = pytest.StashKey[CpuTimes]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
+    """Notes when a test began."""
+    if _begun not in item.stash:
+        item.stash[_begun] = CpuTimes.now()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Makes a failure of a robbed machine a skip that says so."""
+    report = yield
+    if report.failed and (stolen := CpuTimes.now().stolen_since(item.stash[_begun])) > MOST_STOLEN:
+        error = call.excinfo.exconly().splitlines()[0][:200] if call.excinfo else ""
+        reason = f"inconclusive: the host took {stolen:.0%} of what this machine wanted of its processors; failed by {error}"
+        report.outcome = "skipped"
+        report.longrepr = (str(item.path), item.location[1] or 0, f"Skipped: {reason}")
+    if call.when == "teardown":
+        del item.stash[_begun]
+    return report
