@@ -8,7 +8,8 @@ rules that keep a fabric with loops safe while it is only half known are here:
 * a port that has heard LLDP is a *trunk* until it goes down: when its neighbour falls silent or leaves the
   controller, the port is closed, not opened to hosts;
 * a link counts when each end has heard the other. It ends at once with its port or its switch; otherwise when
-  LLDP is missing and no other frame arrives either (a congested link loses LLDP like anything else);
+  LLDP is missing and no other frame arrives either (a congested link loses LLDP like anything else), though it was
+  sent again and again for half of that time, and we were there to hear it;
 * a switch takes part once its ports have been probed; until then it keeps the flow table it came with.
 """
 
@@ -23,6 +24,7 @@ MS = 1_000_000
 PROBE_NS = 300 * MS
 LINK_SILENCE_NS = 3_000 * MS
 LINK_SILENCE_PER_PORT_NS = 20 * MS  # LLDP goes round all the ports: a large fabric is heard less often
+ABSENCE_NS = 500 * MS  # between two ticks: what came meanwhile is still to be read
 MOVE_HOLD_NS = 1_000 * MS  # a MAC that is seen at two ports moves at most once in this time
 MAX_HOSTS_PER_PORT = 1024
 MAX_ADDRESSES_PER_HOST = 64
@@ -66,8 +68,7 @@ class Link(NamedTuple):
 class Host:
     """A MAC address learned at an edge port, with the IP addresses that it used (oldest first).
 
-    `speaks_control`: it has sent a frame of the control EtherType, so it is an agent's own address, not a
-    VM's.
+    `speaks_control`: it has sent a frame of the control EtherType, so it is an agent's own address, not a VM's.
     """
 
     mac: str
@@ -79,9 +80,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The network as forwarding may use it: only switches that take part, links between them, edges open to
-    hosts.
-    """
+    """The network as forwarding may use it: only switches that take part, links between them, edges open to hosts."""
 
     switches: Mapping[int, Switch]
     links: tuple[Link, ...]
@@ -135,6 +134,8 @@ class Discovery:
         self._hosts: dict[str, Host] = {}
         self._notes: list[Note] = []
         self._settling: deque[int] = deque()  # when what came up is probed, in order
+        self._tick_ns: int | None = None
+        self._present_ns = 0  # since when we hear, without an absence
 
     # -- switches and ports ----------------------------------------------------------------------------------
 
@@ -229,28 +230,35 @@ class Discovery:
         while self._settling and now_ns >= self._settling[0]:
             self._settling.popleft()
             self.revision += 1
+        if self._tick_ns is None or now_ns - self._tick_ns > ABSENCE_NS:
+            self._present_ns = now_ns
+        self._tick_ns = now_ns
         silence_ns = self._silence_ns()
         for at, heard in list(self._heard.items()):
             state = self._state(at)
             received_ns = state.received_ns if state else 0
-            if now_ns - max(heard.last_ns, received_ns) >= silence_ns:
+            if now_ns - max(heard.last_ns, received_ns, self._present_ns) >= silence_ns:
                 self._note_link("link_silent", "warning", heard.source, at)
                 del self._heard[at]
                 self.revision += 1
 
     def probing(self, now_ns: int) -> list[PortRef]:
-        """Ports that have come up and whose neighbour is not known yet: send LLDP there now."""
-        return [
-            ref
-            for ref, state in self._ports()
-            if state.port.up and not state.trunk and now_ns - state.up_ns < PROBE_NS
-        ]
+        """Send LLDP by these ports now: they have come up and have no known neighbour, or were not heard for long.
+
+        The framework sends LLDP from time to time; but when it finds all ports due, as after a second without a processor, it
+        sleeps until something else happens (`lldp_loop` of Ryu 4.34 and os-ken 4).
+        """
+        silence_ns = self._silence_ns()
+        unheard = {heard.source for heard in self._heard.values() if now_ns - heard.last_ns >= silence_ns // 2}
+
+        def is_due(ref: PortRef, state: _PortState) -> bool:
+            return ref in unheard or (not state.trunk and now_ns - state.up_ns < PROBE_NS)
+
+        return [ref for ref, state in self._ports() if state.port.up and is_due(ref, state)]
 
     # -- hosts -----------------------------------------------------------------------------------------------
 
-    def frame_seen(
-        self, at: PortRef, mac: str, now_ns: int, address: str | None = None, control: bool = False
-    ) -> None:
+    def frame_seen(self, at: PortRef, mac: str, now_ns: int, address: str | None = None, control: bool = False) -> None:
         """A frame with this source MAC entered at `at`; `address`: its source by ARP or IPv4."""
         state = self._state(at)
         if state is None or not self._is_edge(state, now_ns) or int(mac[:2], 16) & 1:
@@ -304,9 +312,7 @@ class Discovery:
             and {heard.source.dpid, at.dpid} <= switches.keys()
             and self._is_link(heard.source, at)
         )
-        edges = frozenset(
-            ref for ref, state in self._ports() if ref.dpid in switches and self._is_edge(state, now_ns)
-        )
+        edges = frozenset(ref for ref, state in self._ports() if ref.dpid in switches and self._is_edge(state, now_ns))
         hosts = {mac: host for mac, host in self._hosts.items() if host.at in edges}
         return View(switches, tuple(links), edges, hosts)
 

@@ -177,17 +177,23 @@ class EmulatedFabric(Staged):
                 self.run_in(link.source, "ip", "link", "set", self.interfaces[link], "up" if up else "down")
 
     def wait_connected(self, timeout_s: float = 10) -> None:
-        """Returns when every switch is connected to its controller.
+        """Has the switches call their controller, and returns when every one is connected to it.
+
+        One that called in vain would wait up to 8 s before it calls again (`max_backoff` holds from the first connection on).
 
         Raises:
             EmulationError: not within `timeout_s`.
         """
         deadline = time.monotonic() + timeout_s
-        while "false" in (connected := self.ovs.vsctl("--bare", "--columns=is_connected", "list", "Controller")):
+        for switch in self.fabric.switches:
+            targets = self.ovs.vsctl("get-controller", switch).split()
+            self.ovs.vsctl("del-controller", switch)
+            self.ovs.vsctl("set-controller", switch, *targets)
+        while count := self.ovs.vsctl("--bare", "--columns=is_connected", "list", "Controller").count("false"):
             if time.monotonic() > deadline:
-                count = connected.count("false")
                 raise EmulationError(f"{count} switches are not connected to {self.controller} after {timeout_s} s; is it up?")
             time.sleep(0.05)
+            self.ovs.refresh()
 
     def prompt(self) -> None:
         """An interactive Mininet prompt; returns when the user leaves it."""

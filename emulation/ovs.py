@@ -60,6 +60,7 @@ class OpenVSwitch(Staged):
         self.version = ""
         self.rundir = Path()
         self.switch_pid = 0
+        self._interval_ms = 5000
 
     def vsctl(self, *arguments: str) -> str:
         """Runs ovs-vsctl, which waits until ovs-vswitchd has done it; gives what it printed.
@@ -68,6 +69,14 @@ class OpenVSwitch(Staged):
             OpenVSwitchError: it failed.
         """
         return _tool("ovs-vsctl", "--timeout=10", *arguments)
+
+    def refresh(self) -> None:
+        """Has the state of controllers' connections (`is_connected`, `role`) written into the database soon.
+
+        Open vSwitch does so every `stats-update-interval`, which can't be less than 5 s, and when that interval is changed.
+        """
+        self._interval_ms = 5001 if self._interval_ms == 5000 else 5000
+        self.vsctl("set", "Open_vSwitch", ".", f"other_config:stats-update-interval={self._interval_ms}")
 
     def ofctl(self, *arguments: str) -> str:
         """Runs ovs-ofctl, speaking any version of OpenFlow that the switch speaks."""

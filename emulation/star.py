@@ -68,7 +68,7 @@ def reach(emulated: EmulatedFabric, baton: Stack) -> None:
 
     def answered() -> bool:
         probes = [
-            emulated.popen(name, ["ping", "-q", "-c", "1", "-W", "1", target], stdout=-3, stderr=-3)
+            emulated.popen(name, ["ping", "-q", "-c", "1", "-W", "0.3", target], stdout=-3, stderr=-3)
             for name in emulated.endpoints()
         ]
         ended = [probe.wait() for probe in probes]

@@ -80,6 +80,7 @@ def start_controller(network: PrivateNetwork, framework: str, files: TlsFiles, s
 
 
 def connected(network: PrivateNetwork, *switches: str) -> bool:
+    network.ovs.refresh()
     return all(network.ovs.vsctl("get", "controller", name, "is_connected").strip() == "true" for name in switches)
 
 

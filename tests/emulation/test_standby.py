@@ -76,6 +76,7 @@ def test_of_several_switches_the_standby_commands_every_one_and_a_lost_link_is_n
 def masters(emulated: EmulatedFabric) -> int:
     """How many switches are commanded by the standby, as they see it themselves."""
     target = "tcp:{}:{}".format(*LISTEN)
+    emulated.ovs.refresh()
     return emulated.ovs.vsctl("--columns=role", "find", "Controller", f'target="{target}"').count("master")
 
 

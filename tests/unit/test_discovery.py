@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from controller.discovery import MS, PROBE_NS, Discovery, Link, Port, PortRef
+from controller.discovery import LINK_SILENCE_NS, MS, PROBE_NS, Discovery, Link, Port, PortRef
 from controller.forwarding import HEARTBEAT_MAC
 
 HOST = "02:00:00:00:99:99"
 OTHER = "02:00:00:00:00:c0"
+
+
+def pass_time(discovery: Discovery, begin_ns: int, end_ns: int) -> None:
+    for now_ns in range(begin_ns, end_ns + 1, 50 * MS):
+        discovery.tick(now_ns)
 
 
 class TestDiscovery:
@@ -94,12 +99,28 @@ class TestDiscovery:
         discovery, late = self.joined(), 4_000 * MS
         for end in (self.A, self.B):
             discovery.frames_received(end, 7, late - MS)
-        discovery.tick(late)
+        pass_time(discovery, PROBE_NS, late)
         assert discovery.view(late).links
-        discovery.tick(2 * late)
+        pass_time(discovery, late, 2 * late)
         view = discovery.view(2 * late)
         assert not view.links
         assert self.A not in view.edges
+
+    def test_lldp_is_sent_again_by_a_port_that_its_neighbour_has_not_heard_for_long(self) -> None:
+        discovery, late = self.joined(), LINK_SILENCE_NS * 2 // 3
+        discovery.lldp_heard(self.A, self.B, late)
+        assert discovery.probing(late) == [self.B]
+        discovery.lldp_heard(self.B, self.A, late)
+        assert discovery.probing(late) == []
+
+    def test_what_we_were_not_there_to_hear_ends_no_link(self) -> None:
+        discovery = self.joined()
+        discovery.tick(PROBE_NS)
+        back = PROBE_NS + 2 * LINK_SILENCE_NS
+        discovery.tick(back)
+        assert discovery.view(back).links
+        pass_time(discovery, back, back + LINK_SILENCE_NS)
+        assert not discovery.view(back + LINK_SILENCE_NS).links
 
     def test_a_host_is_learned_with_its_addresses_only_at_an_edge(self) -> None:
         discovery = self.joined()
