@@ -43,9 +43,10 @@ unit: setup
 # What depends on no timing runs in two boxes at once, on both processors; all else needs the machine for itself. It may have other
 # work to do: a test on real traffic that fails is tried once more, and the closing lines say how many were ("rerun", each named by
 # RERUN).
-FIRST_BOX   := capabilities dashboard dashboard_format demo drift inconclusive mark openflow_tls tagger tree_sources
-SECOND_BOX  := emulation_box emulation_fabric kernel_probe netlink openflow_ring priorities queue_keeper snmp_tree store supervisor \
-               tree_watch web_metrics web_rest web_server web_supervised
+FIRST_BOX   := capabilities dashboard dashboard_emulated dashboard_format demo drift inconclusive mark openflow_ring openflow_tls tagger \
+               tree_sources
+SECOND_BOX  := emulation_box emulation_fabric kernel_probe netlink priorities queue_commands queue_keeper snmp_tree store supervisor tree_watch \
+               web_metrics web_rest web_server web_supervised
 IN_A_BOX    := $(BIN)/python -m emulation.box -- $(CURDIR)/$(PYTEST) --reruns 1 -raR
 emulation-tests: setup
 	@$(MAKE) --no-print-directory -j 2 -O first-box second-box

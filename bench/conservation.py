@@ -23,11 +23,12 @@ DATAGRAM_BYTES = 1400
 def run(duration_s: float = 6.0) -> dict[str, Any]:
     """Link use with and without yields, and uncoordinated."""
     result: dict[str, Any] = {}
-    for name, hysteresis in (("with_yields", "0.1ms"), ("without_yields", "1s")):
-        with star(coordinator={"slice": "10ms", "yield_hysteresis": hysteresis}) as (emulated, _):
-            result[name] = _measure(emulated, duration_s, agents=True)
-    with star(agents=False) as (emulated, _):
+    with star(agents=False, coordinator={"slice": "10ms", "yield_hysteresis": "0.1ms"}) as (emulated, baton):
         result["uncoordinated"] = _measure(emulated, duration_s, agents=False)
+        baton.start_agents()
+        result["with_yields"] = _measure(emulated, duration_s, agents=True)
+    with star(coordinator={"slice": "10ms", "yield_hysteresis": "1s"}) as (emulated, _):
+        result["without_yields"] = _measure(emulated, duration_s, agents=True)
     result["environment"] = environment()
     return result
 

@@ -19,14 +19,26 @@ def test_passes():
 """
 
 
+def run(directory: Path, **constants: float) -> subprocess.CompletedProcess[str]:
+    """These tests with the hooks, of which some constants are others."""
+    (directory / "test_it.py").write_text(TESTS)
+    lines = ["import inconclusive", "from inconclusive import pytest_runtest_makereport, pytest_runtest_setup"]
+    lines += [f"inconclusive.{name} = {value}" for name, value in constants.items()]
+    (directory / "conftest.py").write_text("\n".join(lines))
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{Path(__file__).parent}"}
+    command = (sys.executable, "-m", "pytest", "-ra", "-p", "no:cacheprovider", str(directory))
+    return subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.parametrize(("most", "says"), [(1.0, "1 failed, 1 passed"), (-1.0, "1 passed, 1 skipped")])
 def test_a_failure_is_skipped_with_its_reason_only_above_the_bound(tmp_path: Path, most: float, says: str) -> None:
-    (tmp_path / "test_it.py").write_text(TESTS)
-    hooks = "from inconclusive import pytest_runtest_makereport, pytest_runtest_setup"
-    (tmp_path / "conftest.py").write_text(f"import inconclusive\n{hooks}\ninconclusive.MOST_STOLEN = {most}\n")
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{Path(__file__).parent}"}
-    command = (sys.executable, "-m", "pytest", "-ra", "-p", "no:cacheprovider", str(tmp_path))
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    done = run(tmp_path, MOST_STOLEN=most)
     assert says in done.stdout, done.stdout + done.stderr
     assert ("inconclusive" in done.stdout) is (most < 0) and "OSError: no" in done.stdout
     assert done.returncode == (most > 0)
+
+
+@pytest.mark.parametrize(("most", "says"), [(1.0, "1 failed, 1 passed"), (-1.0, "2 skipped")])
+def test_when_the_time_is_over_only_a_robbed_machine_skips_the_rest(tmp_path: Path, most: float, says: str) -> None:
+    done = run(tmp_path, MOST_STOLEN=most, BUDGET_S=-1.0)
+    assert says in done.stdout, done.stdout + done.stderr
