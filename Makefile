@@ -31,6 +31,8 @@ $(VENV)/.ready: $(VENV)/.apt requirements.txt build-constraints.txt setup.py
 demo: setup
 	$(BIN)/baton demo --json results/demo.json --plot results/demo.png $(DEMO_FLAGS)
 
+BATON_TESTS_BEGAN := $(or $(BATON_TESTS_BEGAN),$(shell date +%s))
+export BATON_TESTS_BEGAN
 test: lint unit emulation-tests
 
 lint: setup

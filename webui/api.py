@@ -44,7 +44,7 @@ def state() -> ResponseReturnValue:
 
 @api.get("/schedule")
 def schedule() -> ResponseReturnValue:
-    """What became of slots in the last two seconds, or in the last `batches` times 24 ms."""
+    """What became of slots in the last two seconds, or in the last `batches` times 24 ms: rows, as the stream has them."""
     return jsonify(poller().schedule(number("batches", 80, BATCHES_MAX)))
 
 

@@ -150,7 +150,7 @@ def thresholds(document: Document | None) -> dict[str, Any]:
 
 
 def slots(rows: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
-    """The coordinator's rows (controller/telemetry.py) as the shape `schedule` has them."""
+    """The coordinator's rows (controller/telemetry.py) with their names, as /v1.0/schedule has them."""
     return [
         {
             "slot": slot,

@@ -23,7 +23,7 @@ from webui.model import Picture
 TICK_S = 0.25
 STATE_TICKS, STATE_TICKS_MAX = 2, 4
 """The state of a fabric that takes long to tell is told less often: twice a second at most, once at least."""
-STATE_PART = 0.025
+STATE_PART = 0.01
 """Of a processor: more than that the state should not take."""
 FRESH_NS = 250_000_000
 """How long an answer to a request may be used again."""
@@ -124,10 +124,10 @@ class Poller:
             return self._reading
 
     def schedule(self, batches: int = FIRST_BATCHES) -> dict[str, Any]:
-        """The shape `schedule`: what became of slots of late. Raises StoreUnavailable."""
+        """What became of slots of late, as the coordinator tells it (controller/telemetry.py). Raises StoreUnavailable."""
         found = self._store.slots_after(None, batches)
         rows = [row for _, batch in found for row in batch["rows"]]
-        return {"now_us": found[-1][1]["now_us"] if found else 0, "slots": model.slots(rows)}
+        return {"now_us": found[-1][1]["now_us"] if found else 0, "rows": rows}
 
     def events(self, count: int) -> list[dict[str, Any]]:
         """The last events in the shape `event`, oldest first. Raises StoreUnavailable."""
@@ -270,7 +270,7 @@ class Poller:
     def _schedule(self, rows: list[Any]) -> bytes:
         theirs_us, ours_us = self._clock_us
         now_us = theirs_us + time.monotonic_ns() // 1000 - ours_us if theirs_us else 0
-        return message("schedule", {"now_us": now_us, "slots": model.slots(rows)}, self._id)
+        return message("schedule", {"now_us": now_us, "rows": rows}, self._id)
 
     def _event(self, entry: dict[str, Any]) -> bytes:
         told, number = model.event(entry), f"{entry['id']},{self._batch_id or ''}"

@@ -10,6 +10,7 @@ from typing import Any
 from flask import Blueprint, Response, abort, jsonify, request
 from flask.typing import ResponseReturnValue
 
+from webui import model
 from webui.api import number, poller
 from webui.auth import login_required
 from webui.commands import in_force
@@ -77,7 +78,8 @@ def tree() -> ResponseReturnValue:
 @rest.get("/v1.0/schedule")
 def schedule() -> ResponseReturnValue:
     """What became of the slots of the last `seconds`, 1 to 20."""
-    return jsonify(poller().schedule(40 * number("seconds", 2, 20)))
+    told = poller().schedule(40 * number("seconds", 2, 20))
+    return jsonify({"now_us": told["now_us"], "slots": model.slots(told["rows"])})
 
 
 @rest.get("/v1.0/members")

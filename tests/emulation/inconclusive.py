@@ -1,12 +1,13 @@
 """Failures of a machine whose host gives its processors to others ("steal", proc(5)): they say nothing about traffic on it.
 
 A test that fails while the host takes more than `MOST_STOLEN` of what this machine wanted is inconclusive: skipped, with how
-much was taken and what failed. One that passes has passed. On such a machine everything takes longer, too: after `BUDGET_S`
-what is left is skipped, with the same reason. The hooks are conftest.py's.
+much was taken and what failed. One that passes has passed. On such a machine everything takes longer, too: `BUDGET_S` after
+`make test` began, what is left is skipped, and says so. The hooks are conftest.py's.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Generator
 
@@ -15,9 +16,10 @@ import pytest
 from emulation.fidelity import CpuTimes
 
 MOST_STOLEN = 0.1
-BUDGET_S = 14 * 60
+BUDGET_S = 21 * 60  # of the 25 minutes that all may take; 15 to 18 on a machine that has its processors for itself
+BEGAN_S = int(os.environ.get("BATON_TESTS_BEGAN", time.time()))  # by the Makefile, seconds since 1970
 _begun = pytest.StashKey[CpuTimes]()
-_session = time.monotonic(), CpuTimes.now()
+_before = CpuTimes.now()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -25,9 +27,9 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
     """Notes when a test began, if it is to."""
     if _begun not in item.stash:
         item.stash[_begun] = CpuTimes.now()
-    session_s, before = _session
-    if time.monotonic() - session_s > BUDGET_S and (stolen := CpuTimes.now().stolen_since(before)) > MOST_STOLEN:
-        pytest.skip(f"inconclusive: {BUDGET_S / 60:g} minutes are over, and the host has taken {stolen:.0%} of the processors")
+    if time.time() - BEGAN_S > BUDGET_S:
+        stolen = CpuTimes.now().stolen_since(_before)
+        pytest.skip(f"inconclusive: {BUDGET_S / 60:g} minutes are over; the host has taken {stolen:.0%} of the processors")
     return (yield)
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from playwright.sync_api import expect
 
+from bench.dashboard_page import WebServer, browser
 from emulation import stack
 from emulation.fabric import EmulatedFabric
 from emulation.stack import Stack
@@ -108,3 +112,26 @@ def test_pauses_of_the_authorised_partner_alone_are_obeyed_once_the_configuratio
         capture_output=True, text=True, check=False, timeout=30,
     )  # fmt: skip
     assert "pauses" in shown.stdout
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed: apt-get install chromium")
+def test_the_dashboard_shows_pauses_and_a_storm_of_real_frames(baton: Stack, tmp_path: Path) -> None:
+    with WebServer(baton.store.url, tmp_path) as server, browser() as chromium:
+        page = chromium.new_page()
+        page.goto(f"{server.url}/#pfc")
+        cells = page.locator("#pfc table.pfc tbody tr", has_text="h1").locator("td")
+        expect(cells.nth(7)).to_have_text("·", timeout=15_000)
+        before = host(baton)["classes"][6]["received"]
+        for _ in range(5):
+            from_the_switch(baton, Pfc(PARTNER, {6: 100}).encode())
+        expect(cells.nth(6)).to_contain_text(f"↓{before + 5}")
+        storming = time.monotonic() + 10
+        while not (storms := host(baton)["classes"][7]["storms"]):
+            assert time.monotonic() < storming, "no storm was seen"
+            for _ in range(20):
+                from_the_switch(baton, Pfc(PARTNER, {7: 0xFFFF}).encode())
+                time.sleep(0.02)
+        assert storms >= 1
+        expect(cells.nth(7)).to_contain_text("▲")
+        expect(cells.nth(7)).to_have_class("storm")
+        expect(page.locator("#views a", has_text="PFC").locator(".badge")).not_to_be_empty()

@@ -26,7 +26,7 @@ def test_slots_latency_clocks_and_bytes_of_real_traffic_are_shown(tmp_path: Path
         flows = [Flow("tcp", sender, RECEIVER) for sender in SENDERS[:2]]
         experiment.run(emulated, flows, duration_s=2, warmup_s=0.5, host_queues=False)
         state = client.get("/api/state").get_json()
-        schedule = client.get("/api/schedule?batches=800").get_json()
+        schedule = client.get("/v1.0/schedule?seconds=20").get_json()
         time.sleep(0.6)  # the last summary
         metrics = client.get("/metrics").text
         topology = client.get("/v1.0/topology/switches").get_json()

@@ -51,8 +51,8 @@ class TestTheStream:
         before = len(stream.named("state"))
         with feeding(feed, 0.1):
             wait_for(lambda: len(stream.named("state")) >= before + 4)
-        slots = [slot for part in stream.named("schedule") for slot in part["slots"]]
-        assert {"slot", "late", "yield", "lost"} == {slot["kind"] for slot in slots}
+        rows = [row for part in stream.named("schedule") for row in part["rows"]]
+        assert {"slot", "late", "yield", "lost"} == {kind for kind, *_ in rows}
         assert len(stream.named("fabric")) == 1  # it did not change
         stream.close()
 

@@ -20,7 +20,7 @@ OTHER_KEY = Key(bytes(32))
 HOST = bytes.fromhex("020000000001")
 LEADER = bytes.fromhex("0200000000fe")
 
-PROPERTY = settings(deadline=None, max_examples=100)
+PROPERTY = settings(deadline=None)
 """No deadline: the machine may be busy."""
 
 u8, u16, u32, u64 = (st.integers(0, (1 << bits) - 1) for bits in (8, 16, 32, 64))

@@ -201,14 +201,14 @@ class TestMistakes:
         ((_, _, text),) = complaints(tmp_path / "none.yaml")
         assert "can't be read" in text
 
-    @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(st.one_of(st.text(), st.binary().map(lambda b: b.decode("latin-1"))))
     def test_no_text_crashes_the_checker(self, write: Write, text: str) -> None:
         path = write("")
         path.write_bytes(text.encode("utf-8", "surrogatepass"))
         assert isinstance(config.check(path), list)
 
-    @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(
         st.sampled_from(["openflow", "coordinator", "agents", "sources", "fabric", "store", "run_dir"]),
         st.recursive(

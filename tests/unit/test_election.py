@@ -236,7 +236,7 @@ Actions = st.lists(
 class TestWhateverHappens:
     """Freezes, cuts, delays and losses of the store, in any order."""
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=75, deadline=None)
     @given(actions=Actions)
     def test_no_two_lead_under_one_epoch_and_epochs_only_grow(self, actions: list[tuple[str, int, int, int]]) -> None:
         world = World([Controller("a"), Controller("b"), Controller("c", standby=True)])
@@ -260,7 +260,7 @@ class TestWhateverHappens:
         epochs = [epoch for epoch, _ in world.store.given_out]
         assert epochs == sorted(set(epochs))
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=75, deadline=None)
     @given(actions=Actions)
     def test_with_a_store_that_is_never_away_no_two_ever_lead_at_once(self, actions: list[tuple[str, int, int, int]]) -> None:
         world = World([Controller("a"), Controller("b"), Controller("c", standby=True)])

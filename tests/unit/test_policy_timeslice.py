@@ -96,7 +96,7 @@ def act(world: World, draw: st.DrawFn, networks: list[TreeNetwork]) -> None:
 class TestAlways:
     """What holds on any tree, whatever happens."""
 
-    @examples(150)
+    @examples(60)
     @given(st.data(), policies(), LEADS)
     def test_no_link_is_overbooked_and_no_room_is_left_at_any_instant(
         self, data: st.DataObject, make: Callable[[], Timeslice], lead_ns: int
@@ -386,7 +386,7 @@ class TestStarvation:
 class TestAmounts:
     """Credits are whole packets and add up; fast nodes are tamed."""
 
-    @examples(100)
+    @examples(50)
     @given(
         st.integers(1, 4000).map(lambda n: n * 250_000),
         st.sampled_from([1 * MS, 2 * MS, 10 * MS, 1_234_567]),

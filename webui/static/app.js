@@ -56,6 +56,7 @@ let routed = false;
 function route() {
   const [wanted, argument] = location.hash.slice(1).split("=");
   const view = tabs.has(wanted) ? wanted : "overview";
+  if (view !== "overview") complete();
   document.body.dataset.view = view;
   for (const [name, tab] of tabs) attribute(tab, "aria-current", name === view ? "page" : null);
   for (const section of document.querySelectorAll("main > [data-views]")) {
@@ -77,12 +78,7 @@ function select(id) {
 }
 
 const timeline = new Timeline($("timeline"), app);
-const flows = new FlowsView($("flows"), app);
-const members = new MembersView($("members"), app);
-new SizesView($("sizes"), app);
-new PfcView($("pfc"), app);
 new EventsView(app);
-new Controls($("controls"), app);
 new Tiles($("tiles"), app);
 new Health(app);
 account($("account"));
@@ -95,6 +91,7 @@ new Keys($("keys"), {
   timeline,
   fabric,
   filter: () => {
+    complete();
     const search = document.querySelector(`[data-views~="${document.body.dataset.view}"] input[type="search"]`);
     if (!search || search.offsetParent === null) show("flows");
     (search?.offsetParent ? search : $("flows-filter")).focus();
@@ -102,9 +99,19 @@ new Keys($("keys"), {
 });
 $("help").addEventListener("click", () => dispatchEvent(new CustomEvent("baton-help")));
 
+// For the tests, and for whoever looks at the page with the browser's tools.
+window.baton = { feed, timeline, fabric };
+
+/** Makes the views that the overview has not: once that is there, or when one of them is asked for. */
+function complete() {
+  if (window.baton.flows) return;
+  Object.assign(window.baton, { flows: new FlowsView($("flows"), app), members: new MembersView($("members"), app) });
+  new SizesView($("sizes"), app);
+  new PfcView($("pfc"), app);
+  new Controls($("controls"), app);
+}
+
 addEventListener("hashchange", route);
 route();
 feed.start();
-
-// For the tests, and for whoever looks at the page with the browser's tools.
-window.baton = { feed, timeline, fabric, flows, members };
+addEventListener("load", () => setTimeout(complete));

@@ -1,5 +1,8 @@
 // The slots heard lately, by node. Pure: no clock, no drawing. Times in microseconds of the coordinator's clock.
 
+/** A row of the coordinator's, with names. */
+const named = ([kind, number, node, destination, startUs, endUs, bytes]) => ({ slot: number, node, destination, start_us: startUs, end_us: endUs, bytes, kind });
+
 export const BUCKET_US = 20_000;
 const MOST = 250_000;
 
@@ -15,9 +18,10 @@ export class Slots {
     this.newestUs = 0;
   }
 
-  /** Takes slots in; one that is known changes (a slot becomes late, yielded or lost after it was granted). */
-  add(slots) {
-    for (const slot of slots) {
+  /** Takes rows in; a slot that is known changes (it becomes late, yielded or lost after it was granted). */
+  add(rows) {
+    for (const one of rows) {
+      const slot = named(one);
       const key = `${slot.node}.${slot.slot}`;
       const before = this.known.get(key);
       if (before) {

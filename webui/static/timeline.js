@@ -75,7 +75,7 @@ export class Timeline {
 
   // -- what is heard ---------------------------------------------------------------------------------------------------
 
-  take({ now_us: nowUs, slots }) {
+  take({ now_us: nowUs, rows }) {
     const ahead = nowUs - performance.now() * 1000;
     if (this.aheadUs === null || Math.abs(ahead - this.aheadUs) > 2_000_000) {
       // Another coordinator, with a clock of its own.
@@ -83,7 +83,7 @@ export class Timeline {
       this.aheadUs = ahead;
     }
     this.aheadUs = Math.max(this.aheadUs - 200, ahead);
-    this.slots.add(slots);
+    this.slots.add(rows);
     this.slots.prune(Math.min(this.paused ? this.endUs - this.lengthUs : Infinity, nowUs - KEPT_US - 1_000_000));
     this.order();
     this.dirty = true;
@@ -94,7 +94,7 @@ export class Timeline {
     try {
       const answer = await fetch("/api/schedule?batches=80");
       if (!answer.ok) return;
-      this.slots.add((await answer.json()).slots);
+      this.slots.add((await answer.json()).rows);
       this.order();
       this.dirty = true;
     } catch {
