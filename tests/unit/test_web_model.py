@@ -184,7 +184,7 @@ class TestLastEventId:
         assert ids("12-0,34-5") == ("12-0", "34-5") and ids(",34-5") == (None, "34-5")
 
 
-@pytest.mark.parametrize(("cost_s", "ticks"), [(0.0, 2), (0.0124, 2), (0.019, 3), (0.025, 4), (0.5, 4)])
+@pytest.mark.parametrize(("cost_s", "ticks"), [(0.0, 2), (0.006, 2), (0.0076, 3), (0.01, 4), (0.5, 4)])
 def test_a_state_that_takes_long_to_tell_is_told_less_often_but_each_second(cost_s: float, ticks: int) -> None:
     assert state_ticks(cost_s) == ticks
 
