@@ -12,11 +12,18 @@ from typing import Any, NamedTuple, TypeVar
 import orjson
 
 from controller.store_layout import EXPIRY_S, PREFIX, put
+from controller.telemetry import FLUSH_NS
 
 T = TypeVar("T")
 
-SLOTS_KEPT = 800
-"""Batches of 24 ms: the last 19 s of the schedule."""
+
+def slot_batches(seconds: int) -> int:
+    """How many batches of slots hold so many seconds of the schedule."""
+    return -(-seconds * 10**9 // FLUSH_NS)
+
+
+SLOTS_KEPT = slot_batches(20)
+"""Batches that are kept."""
 AUDIT, AUDIT_KEPT = "audit", 10_000
 DOCUMENTS = ("fabric", "ports", "status", "thresholds", "policy", "telemetry")
 MEMBERS = """

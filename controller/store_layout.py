@@ -18,7 +18,7 @@ of its publications since it appeared, and the wall-clock time (ns) of the last 
   controller/tuning.py.
 * baton:pfc_command:NUMBER: document by `baton pfc`; 10 s: {"host", "classes": bit n for class n, "duration_ns": 0 resumes}.
 * baton:pfc_commands: sorted set: numbers of these commands, scored by when (s) they were given.
-* baton:slots: stream by the coordinator, in batches of 24 ms, the last 800; void after 60 s: {json: {"now_us", "rows"}}: see
+* baton:slots: stream by the coordinator, in batches of 24 ms, the last 834; void after 60 s: {json: {"now_us", "rows"}}: see
   controller/telemetry.py.
 * baton:telemetry: document by the coordinator, twice a second; 5 s: histograms of directive latency and waiting time, bytes
   sent with and without permission.

@@ -176,7 +176,7 @@ class EmulatedFabric(Staged):
             if not self.fabric.is_host(link.source):
                 self.run_in(link.source, "ip", "link", "set", self.interfaces[link], "up" if up else "down")
 
-    def wait_connected(self, timeout_s: float = 10) -> None:
+    def connect_switches(self, timeout_s: float = 10) -> None:
         """Has the switches call their controller, and returns when every one is connected to it.
 
         One that called in vain would wait up to 8 s before it calls again (`max_backoff` holds from the first connection on).

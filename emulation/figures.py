@@ -42,8 +42,9 @@ def demo_figure(runs: Sequence[dict[str, Any]], path: Path, *, rate_mbps: float,
             points = [(run["k"], value(run, name), run["valid"]) for run in runs if run["policy"] == policy]
             good = [(k, y) for k, y, valid in points if valid and y is not None]
             bad = [(k, y) for k, y, valid in points if not valid and y is not None]
+            axis.plot([], [], color=colour, marker=marker, label=LABELS[policy], linewidth=1.8)  # named also if none is valid
             if good:
-                axis.plot(*zip(*good, strict=True), color=colour, marker=marker, label=LABELS[policy], linewidth=1.8)
+                axis.plot(*zip(*good, strict=True), color=colour, marker=marker, linewidth=1.8)
             if bad:
                 axis.plot(*zip(*bad, strict=True), color=colour, marker=marker, fillstyle="none", linestyle="none")
         axis.set_title(title, fontsize=10, loc="left")

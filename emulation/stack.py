@@ -71,7 +71,7 @@ class Stack(Staged):
         self._baton("up", "--config", str(self.directory / "baton.yaml"))
         self.store = Store(self._store or f"unix://{self.directory / 'run' / 'redis.sock'}")
         stack.callback(self.store.close)
-        self.emulated.wait_connected(START_S)
+        self.emulated.connect_switches(START_S)
         self.wait(lambda: self.store.status() is not None, "the coordinator to report")
         stack.callback(self.stop_agents)
 

@@ -88,7 +88,7 @@ class Standby(Staged):
         targets = [f"tcp:{address}:{port}" for address, port in (OPENFLOW, LISTEN)]
         for switch in emulated.fabric.switches:
             emulated.ovs.vsctl("set-controller", switch, *targets)
-        emulated.wait_connected(START_S)
+        emulated.connect_switches(START_S)
 
     def _run(self, *arguments: str) -> None:
         command = [sys.executable, "-m", "cli.main", *arguments]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from flask import Blueprint, current_app, jsonify, request
 from flask.typing import ResponseReturnValue
 
+from controller.store_feeds import SLOTS_KEPT
 from webui import POLLER
 from webui.errors import Refused
 from webui.poller import Poller
 
 COUNT_MAX = 1_000
-BATCHES_MAX = 800
+BATCHES_MAX = SLOTS_KEPT
 SEVERITIES = ("debug", "info", "warning", "error")
 
 api = Blueprint("api", __name__, url_prefix="/api")

@@ -10,6 +10,7 @@ from typing import Any
 from flask import Blueprint, Response, abort, jsonify, request
 from flask.typing import ResponseReturnValue
 
+from controller.store_feeds import slot_batches
 from webui import model
 from webui.api import number, poller
 from webui.auth import login_required
@@ -78,7 +79,7 @@ def tree() -> ResponseReturnValue:
 @rest.get("/v1.0/schedule")
 def schedule() -> ResponseReturnValue:
     """What became of the slots of the last `seconds`, 1 to 20."""
-    told = poller().schedule(40 * number("seconds", 2, 20))
+    told = poller().schedule(slot_batches(number("seconds", 2, 20)))
     return jsonify({"now_us": told["now_us"], "slots": model.slots(told["rows"])})
 
 

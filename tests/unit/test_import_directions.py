@@ -19,7 +19,7 @@ BELOW: dict[str, frozenset[str]] = {
     "ebpf": frozenset(),
     "controller": frozenset({"protocol", "topology", "ebpf"}),
     "agents": frozenset({"protocol", "topology", "ebpf"}),
-    "webui": frozenset({"controller.store", "protocol", "topology"}),
+    "webui": frozenset({"controller.store", "controller.store_feeds", "protocol", "topology"}),
     "emulation": frozenset({"controller", "agents", "protocol", "topology", "ebpf"}),
     "bench": frozenset({"emulation", "webui", "controller", "agents", "protocol", "topology", "ebpf"}),
     "mininet": frozenset({"emulation", "controller", "agents", "protocol", "topology", "ebpf"}),
