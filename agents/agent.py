@@ -23,6 +23,7 @@ from agents.lifecycle import Event, Lifecycle, State
 from agents.netlink import NetlinkError
 from agents.part import Handler, Part
 from agents.parts import Parts
+from agents.reflex import Reflex
 from agents.reporting import Reporting
 from agents.upkeep import Upkeep
 from agents.waiting import Waiting
@@ -83,6 +84,7 @@ class Agent:
             link_bps=config.rate_bps,
         )
         self.rules.on_freed = self.keeper.resume
+        self.reflex: Reflex | None = None
         self.node = 0
         self.leader_mac = HEARTBEAT_MAC
         self.override = Override.COORDINATE
@@ -127,15 +129,17 @@ class Agent:
     def run(self) -> None:
         """Serves until `stop` is called, then leaves the fabric and puts the interface back."""
         link, events = self.link.fileno(), self.flows.fileno()
-        waiting = Waiting([link, events, *self.parts.descriptors], self.link.patient_fileno())
+        waiting = Waiting([link, events, *self.parts.descriptors], self.link.patient_fileno(), self.reflex)
         try:
             while not self._stopping:
                 due_ns = self._next_ns()
                 if awaiting := time.monotonic_ns() < self._poll_until_ns:
                     self._rehearse()
-                readable = waiting.until(due_ns, poll=awaiting or self.config.busy_poll, patient=not self.member)
+                polling = awaiting or self.config.busy_poll
+                readable = waiting.until(0 if awaiting else due_ns, poll=polling, patient=not self.member)
                 try:
                     self._serve(link in readable, events in readable, readable, due_ns)
+                    self.rules.settle()
                 except NetlinkError as error:
                     self.parts.touch()
                     self.upkeep.failed(error, time.monotonic_ns())

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 CLASSES = 8
 DEFAULT_CLASS = 0
@@ -41,6 +41,14 @@ class Condition:
     def met(self, now_ns: int) -> bool:
         """Whether it lets the queue send now."""
         return self.open_from_ns <= now_ns < self.open_until_ns
+
+
+class Step(NamedTuple):
+    """What happens at an instant of the local clock (ns): these destinations are shut, those are opened."""
+
+    at_ns: int
+    shut: frozenset[int]
+    open: frozenset[int]
 
 
 class ConditionSet:
@@ -139,6 +147,11 @@ class Rules:
         self._terms: dict[int, dict[Rule, int]] = {}
         self._class_of: dict[int, int] = {}
         self._maps: dict[Rule, dict[int, int]] = {}
+        self.version = 0
+        """Another one whenever a rule says something else."""
+        self.acted_ns = 0
+        """When the reflex had made a step in this turn; 0: it made none."""
+        self._acted: dict[int, bool | None] = {}
         # What no rule changes goes straight to the gates.
         self.state, self.urgent, self.arm, self.kick = gates.state, gates.urgent, gates.arm, gates.kick
 
@@ -147,15 +160,17 @@ class Rules:
     def shut(self, rule: Rule, queues: Iterable[int]) -> None:
         """Keeps queues shut until the same rule frees them."""
         restrained = self.restrained
+        self.version += 1
         for queue in queues:
             self._terms.setdefault(queue, {})[rule] = SHUT
             for destination in (queue,) if queue >= CLASSES else self.members(queue):
                 if restrained.get(destination) != SHUT:  # whatever others say: nothing is less
                     restrained[destination] = SHUT
-                    self._gates.close_gate(destination)
+                    self._close(destination)
 
     def limit(self, rule: Rule, queue: int, rate_bps: int) -> None:
         """Lets a queue send at no more than a rate."""
+        self.version += 1
         self._terms.setdefault(queue, {})[rule] = rate_bps
         if self._evaluate(queue):
             self.kick()
@@ -163,6 +178,7 @@ class Rules:
     def free(self, rule: Rule, queues: Iterable[int]) -> None:
         """This rule says no more of these queues. What is open now is woken, once."""
         freed = False
+        self.version += 1
         for queue in queues:
             terms = self._terms.get(queue)
             if terms is not None and terms.pop(rule, None) is not None:
@@ -178,6 +194,7 @@ class Rules:
 
     def release(self) -> None:
         """No rule says anything any more: everything that they held opens, at once."""
+        self.version += 1
         self._terms.clear()
         freed = list(self.restrained)
         self.restrained.clear()
@@ -193,6 +210,7 @@ class Rules:
         What is shut before and after stays shut in between: a destination that must not be sent as another while classes
         change is to be shut by the caller first.
         """
+        self.version += 1
         self._maps[rule] = dict(classes)
         wanted = self._maps.get(Rule.PAUSE, {}) | self._maps.get(Rule.WEEK, {})
         changed = [d for d in self._class_of.keys() | wanted.keys() if self.class_of(d) != wanted.get(d, DEFAULT_CLASS)]
@@ -215,6 +233,7 @@ class Rules:
 
     def enforce(self, destination: int | None = None) -> None:
         """Gates were made anew, all of them or one destination's, and are open: shuts what is to be shut."""
+        self.version += 1
         for known in list(self._known()) if destination is None else [destination]:
             self.restrained.pop(known, None)
             self._decide(known)
@@ -235,21 +254,75 @@ class Rules:
             if before is None:
                 return False
             del self.restrained[destination]
+            if self._acted.pop(destination, None):
+                return False  # it is open, and was woken
         else:
             rate = min(rates)
             if rate == before:
                 return False
             self.restrained[destination] = rate
             if rate == SHUT:
-                self._gates.close_gate(destination)
+                self._close(destination)
                 return False
         self.on_freed(destination)
         return True
+
+    def _close(self, destination: int) -> None:
+        if self._acted.pop(destination, None) is not False:
+            self._gates.close_gate(destination)
+
+    # -- the reflex -----------------------------------------------------------------------------------------------------
+
+    def says(self, rule: Rule) -> bool:
+        """Whether a rule says anything of any queue."""
+        return any(rule in terms for terms in self._terms.values())
+
+    def unshut(self, destination: int, rule: Rule) -> bool:
+        """Whether nobody but this rule keeps a destination shut, if anybody does."""
+        return all(rate != SHUT for other, rate in self._standing(destination) if other is not rule)
+
+    def only(self, destination: int, rule: Rule) -> bool:
+        """Whether no other rule than this says anything of a destination."""
+        return all(other is rule for other, _ in self._standing(destination))
+
+    def _standing(self, destination: int) -> list[tuple[Rule, int]]:
+        own, by_class = self._terms.get(destination, {}), self._terms.get(self.class_of(destination), {})
+        return [*own.items(), *by_class.items()]
+
+    def did(self, shut: Iterable[int], opened: Iterable[int], at_ns: int, *, trusted: bool = True) -> None:
+        """The reflex has shut and opened these gates, just now and before any rule was asked; it opened what stands in both.
+        What rules say in this turn need not be done again. Not `trusted`: the kernel may have refused.
+
+        `at_ns`: when it had made a `Step`; 0: it was something else.
+        """
+        self.acted_ns = at_ns
+        self._acted.update(dict.fromkeys(shut, False))
+        self._acted.update(dict.fromkeys(opened, True))
+        if not trusted:
+            self._acted = dict.fromkeys(self._acted)
+
+    def settle(self) -> None:
+        """The turn is over: what the reflex did, and no rule said since, is set right."""
+        self.acted_ns = 0
+        if not self._acted:
+            return
+        acted, self._acted = self._acted, {}
+        woken = False
+        for destination, opened in acted.items():
+            if self.restrained.get(destination) == SHUT:
+                if opened is not False:
+                    self._gates.close_gate(destination)
+            else:
+                self.on_freed(destination)
+                woken = True
+        if woken:
+            self.kick()
 
     # -- what the gatekeeper wants --------------------------------------------------------------------------------------
 
     def grant(self, destination: int, credit_bytes: int) -> int | None:
         """See Gates. At a limited rate the gate must be closed after the time that the bytes take."""
+        self._acted.pop(destination, None)
         rate = self.restrained.get(destination)
         if rate is None:
             return self._gates.grant(destination, credit_bytes)
@@ -260,12 +333,14 @@ class Rules:
 
     def rate(self, destination: int, rate_bps: int) -> None:
         """See Gates."""
+        self._acted.pop(destination, None)
         limit = self.restrained.get(destination)
         if limit != SHUT:
             self._gates.rate(destination, rate_bps if limit is None else min(limit, rate_bps))
 
     def open(self, destination: int) -> None:
         """See Gates."""
+        self._acted.pop(destination, None)
         rate = self.restrained.get(destination)
         if rate is None:
             self._gates.open(destination)
@@ -274,4 +349,5 @@ class Rules:
 
     def close_gate(self, destination: int) -> None:
         """See Gates."""
+        self._acted.pop(destination, None)
         self._gates.close_gate(destination)

@@ -29,6 +29,11 @@ TCQ_PLUG_BUFFER, TCQ_PLUG_RELEASE_INDEFINITE = 0, 2
 class Gate(ABC):
     """One gate. Every action is one message to the kernel; raises NetlinkError when it is gone."""
 
+    open_message: bytes
+    """What `open` sends."""
+    shut_message: bytes
+    """What `close` sends."""
+
     def __init__(self, netlink: Netlink, ifindex: int, handle: int, parent: int) -> None:
         self._netlink = netlink
         self._ifindex, self.handle, self.parent = ifindex, handle, parent
@@ -69,8 +74,8 @@ class TbfGate(Gate):
     def __init__(self, netlink: Netlink, ifindex: int, handle: int, parent: int) -> None:
         super().__init__(netlink, ifindex, handle, parent)
         change = tbf(ifindex, handle, parent, rate_bps=IDLE_RATE_BPS, burst=ONE_PACKET, limit=QUEUE_BYTES)
-        self._close = shut_tbf(ifindex, handle, parent, rate_bps=IDLE_RATE_BPS, burst=ONE_PACKET, limit=QUEUE_BYTES)
-        self._open = tbf(ifindex, handle, parent, rate_bps=FREE_RATE_BPS, burst=FREE_BURST, limit=QUEUE_BYTES)
+        self.shut_message = shut_tbf(ifindex, handle, parent, rate_bps=IDLE_RATE_BPS, burst=ONE_PACKET, limit=QUEUE_BYTES)
+        self.open_message = tbf(ifindex, handle, parent, rate_bps=FREE_RATE_BPS, burst=FREE_BURST, limit=QUEUE_BYTES)
         self._change = bytearray(change)
         # The attribute TCA_TBF_BURST is the last; the ticks in TCA_TBF_PARMS (before the mtu) are what a dump shows.
         self._burst_at = len(change) - 4
@@ -102,11 +107,11 @@ class TbfGate(Gate):
 
     def open(self) -> None:
         """A rate above any link's."""
-        self._netlink.post(self._open)
+        self._netlink.post(self.open_message)
 
     def close(self) -> None:
         """A bucket that is smaller than any packet counts."""
-        self._netlink.post(self._close)
+        self._netlink.post(self.shut_message)
 
 
 class PlugGate(Gate):
@@ -117,8 +122,8 @@ class PlugGate(Gate):
 
     def __init__(self, netlink: Netlink, ifindex: int, handle: int, parent: int) -> None:
         super().__init__(netlink, ifindex, handle, parent)
-        self._close = plug(ifindex, handle, parent, action=TCQ_PLUG_BUFFER, limit=0)
-        self._open = plug(ifindex, handle, parent, action=TCQ_PLUG_RELEASE_INDEFINITE, limit=0)
+        self.shut_message = plug(ifindex, handle, parent, action=TCQ_PLUG_BUFFER, limit=0)
+        self.open_message = plug(ifindex, handle, parent, action=TCQ_PLUG_RELEASE_INDEFINITE, limit=0)
 
     def creation(self) -> bytes:
         """The plug with its limit; the kernel ignores the action of a new one and starts plugged."""
@@ -128,7 +133,7 @@ class PlugGate(Gate):
 
     def grant(self, credit_bytes: int, link_bps: int) -> int | None:
         """Opens for the time the link needs for the bytes."""
-        self._netlink.request(self._open)
+        self._netlink.request(self.open_message)
         return credit_bytes * 8 * 10**9 // link_bps
 
     def rate(self, rate_bps: int) -> bool:
@@ -137,11 +142,11 @@ class PlugGate(Gate):
 
     def open(self) -> None:
         """Releases until closed."""
-        self._netlink.request(self._open)
+        self._netlink.request(self.open_message)
 
     def close(self) -> None:
         """Holds what comes from now on."""
-        self._netlink.request(self._close)
+        self._netlink.request(self.shut_message)
 
 
 GATES: dict[str, type[Gate]] = {"tbf": TbfGate, "plug": PlugGate}

@@ -61,7 +61,7 @@ class Host:
         except BaseException:
             self._put_back()
             raise
-        self._kick = 2 * self.link.address + ETHERTYPE.to_bytes(2, "big") + bytes(46)
+        self.kick_frame = 2 * self.link.address + ETHERTYPE.to_bytes(2, "big") + bytes(46)
 
     def close(self) -> None:
         """Puts the interface back as it was found."""
@@ -114,4 +114,4 @@ class Host:
 
     def kick(self) -> None:
         """Sends a frame to ourselves, which the switch drops: on its way out it wakes the queues."""
-        self.link.send(self._kick)
+        self.link.send(self.kick_frame)

@@ -88,6 +88,12 @@ def query(kind: int, ifindex: int, *, handle: int = 0, parent: int = 0) -> bytes
     return header + _TCMSG.pack(0, 0, 0, ifindex, handle, parent, 0)
 
 
+def unacknowledged(whole: bytes) -> bytes:
+    """The same message, answered only if it is refused."""
+    flags = int.from_bytes(whole[6:8], "little") & ~NLM_F_ACK
+    return whole[:6] + flags.to_bytes(2, "little") + whole[8:]
+
+
 class Netlink:
     """A rtnetlink socket of the network namespace it was made in."""
 
@@ -100,6 +106,10 @@ class Netlink:
     def close(self) -> None:
         """Closes the socket."""
         self._socket.close()
+
+    def fileno(self) -> int:
+        """For who sends by it past this class, messages that are `unacknowledged`."""
+        return self._socket.fileno()
 
     def post(self, whole: bytes | bytearray) -> None:
         """Sends one prebuilt message: the kernel has done it on return. The next call of anything may raise a refusal."""

@@ -16,6 +16,7 @@ from agents.part import Part, Surroundings
 from agents.pause import Originated, PauseSettings, Received
 from agents.pause_watchdog import Change, StormSettings
 from agents.pfc_nic import NicPfc
+from agents.reflex import Reflex
 from protocol import pfc
 from protocol.link import ControlSocket
 from protocol.messages import PfcPause, PfcReport, PfcSettings
@@ -38,16 +39,24 @@ class PfcPart(Part):
     Args:
         clock: monotonic, ns.
         nic: the interface, if it obeys pauses by itself; else we do.
+        reflex: what obeys them first while the agent waits, if there is one.
 
     Raises OSError: no such interface, or no right to open a packet socket.
     """
 
     def __init__(
-        self, agent: Surroundings, interface: str, link_bps: int, clock: Callable[[], int], nic: NicPfc | None = None
+        self,
+        agent: Surroundings,
+        interface: str,
+        link_bps: int,
+        clock: Callable[[], int],
+        nic: NicPfc | None = None,
+        reflex: Reflex | None = None,
     ) -> None:
         self._agent = agent
         self._clock = clock
         self._nic = nic
+        self._reflex = reflex if nic is None else None
         if nic is not None:
             nic.classes.install()
             agent.rules.on_mapped = nic.classes.assign
@@ -64,10 +73,14 @@ class PfcPart(Part):
         self._due_ns: int | None = None
         self.handlers = {PfcSettings: self._on_settings, PfcPause: self._on_pause}
         self.descriptors = {self._socket.fileno(): self._on_frames}
+        if self._reflex is not None:
+            self._reflex.obey(self._socket.fileno())
 
     # -- what arrives ---------------------------------------------------------------------------------------------------
 
     def _on_frames(self, now_ns: int) -> None:
+        for taken in self._reflex.frames() if self._reflex is not None else ():
+            self.received.receive(taken, now_ns)
         for _ in range(FRAMES_AT_ONCE):
             frame = self._socket.receive()
             if frame is None:
@@ -87,6 +100,10 @@ class PfcPart(Part):
                 self._agent.rules.free(Rule.PAUSE, over)
         dues = (self.received.next_due_ns(), self.originated.next_due_ns())  # after what is urgent
         self._due_ns = min((due for due in dues if due is not None), default=None)
+        if self._reflex is not None:
+            received = self.received
+            muted = [priority for priority in range(CLASSES) if received.watchdog.muted(priority)]
+            self._reflex.tell(paused, muted, received.settings.accept_from)
 
     def _presume(self) -> None:
         """A pause that comes later than the night is long must not leave the class open to its next owner."""
@@ -208,6 +225,8 @@ class PfcPart(Part):
     def close(self) -> None:
         """Frees our queues and the partner's."""
         self.released(self._clock())
+        if self._reflex is not None:
+            self._reflex.obey(-1)
         self._socket.close()
         if self._nic is not None:
             self._nic.classes.close()

@@ -85,6 +85,8 @@ class HostQueues:
         self.dscp = dscp if gate == "tbf" else ()
         self._index = socket.if_nametoindex(interface)
         self._destinations: dict[int, _Destination] = {}
+        self.version = 0
+        """Another one whenever there are other gates."""
         self._burst = max(2 * FRAME, rate_bps // 8 * BURST_NS // 10**9)
         self._quantum = min(60_000, max(FRAME, rate_bps // 8 * QUANTUM_NS // 10**9))
 
@@ -134,6 +136,7 @@ class HostQueues:
             batch += queues.creation()
         self._netlink.batch(batch)
         destination = self._destinations[node] = _Destination(gate, queues)
+        self.version += 1
         self._watch(destination)
         gate.open()
         return True
@@ -151,6 +154,7 @@ class HostQueues:
     def remove_destination(self, node: int) -> None:
         """Forgets a destination; packets that still wait at it are lost."""
         if self._destinations.pop(node, None) is not None:
+            self.version += 1
             self._netlink.request(message(RTM_DELTCLASS, 0, self._index, handle=ROOT | node, parent=LINK))
 
     def collect(self, now_ns: int) -> list[tuple[Address, Address]]:

@@ -16,6 +16,7 @@ from agents.pfc_nic import NicPfc, NoPfc
 from agents.pfc_part import PfcPart
 from agents.priorities import Priorities
 from agents.queue_conditions import QueueConditions
+from agents.reflex import Reflex
 from agents.snapshot import ForeignQdisc
 from agents.statistics import write_statistics
 from agents.week_queues import WeekQueues
@@ -55,11 +56,14 @@ def run(config: AgentConfig) -> int:
         agent = Agent(config, key, host)
         weekly = Weekly(agent, time.monotonic_ns, config.rate_bps, WeekQueues(agent))
         agent.add(weekly)
+        agent.reflex = reflex = _reflex(agent, host)
+        if reflex is not None:
+            reflex.steps = weekly.next_change
         agent.add(QueueConditions(agent, config.rate_bps))
         if config.priorities and (priorities := _priorities(agent)) is not None:
             agent.add(priorities)
         if config.pfc != "off":
-            agent.add(PfcPart(agent, config.interface, config.rate_bps, time.monotonic_ns, nic))
+            agent.add(PfcPart(agent, config.interface, config.rate_bps, time.monotonic_ns, nic, reflex))
         keys = Keys(agent, agent.guard.ring, config.key_file)
         agent.add(keys)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -74,10 +78,21 @@ def run(config: AgentConfig) -> int:
     finally:
         if agent is not None:
             agent.close()
+            if agent.reflex is not None:
+                agent.reflex.close()
         host.close()
         if agent is not None and weekly is not None and config.statistics is not None:
             write_statistics(config.statistics, agent.keeper.counters, weekly.counters)
     return 0
+
+
+def _reflex(agent: Agent, host: Host) -> Reflex | None:
+    """None where it cannot be built: pauses and days are obeyed all the same, tens of microseconds later."""
+    try:
+        return Reflex(host, agent.rules, agent.keeper)
+    except (BuildError, OSError) as error:
+        log.warning("pauses and days are obeyed without a reflex: %s", error)
+        return None
 
 
 def _priorities(agent: Agent) -> Priorities | None:

@@ -12,16 +12,29 @@ from __future__ import annotations
 import select
 import time
 from collections.abc import Sequence
+from typing import Protocol
 
 POLLED_NS, REST_NS = 1_000_000, 60_000
 """How long it polls between two rests, and how long it rests: a little more than the twentieth that the fair server gives."""
 
 
+class Obeying(Protocol):
+    """What waits in our place while it has something to do meanwhile: see reflex.Reflex."""
+
+    @property
+    def wanted(self) -> bool:
+        """Whether it has."""
+
+    def wait(self, descriptors: Sequence[int], due_ns: int, *, poll: bool) -> list[int]:
+        """As `Waiting.until`, but that it stays until then, polling too."""
+
+
 class Waiting:
     """For a fixed set of descriptors, of which `patient` is waited for only when asked."""
 
-    def __init__(self, descriptors: Sequence[int], patient: int) -> None:
+    def __init__(self, descriptors: Sequence[int], patient: int, reflex: Obeying | None = None) -> None:
         """Raises OSError: no more descriptors."""
+        self._reflex = reflex
         self._descriptors = list(descriptors)
         self._everything = [*descriptors, patient]
         self._polls = {}
@@ -44,6 +57,8 @@ class Waiting:
             poll: only look, and come again; now and then it sleeps all the same (see above).
             patient: whether the patient descriptor is waited for too.
         """
+        if self._reflex is not None and self._reflex.wanted:
+            return self._reflex.wait(self._everything if patient else self._descriptors, due_ns, poll=poll)
         if poll:
             now_ns = time.monotonic_ns()
             if not self._rest_ns <= now_ns < due_ns - 2 * REST_NS:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from agents.conditions import CLASSES, Rule
+from agents.conditions import CLASSES, Rule, Step
 from agents.part import Part, Surroundings
 from protocol.host_control_bodies import FlowKey, Transport, Week
 from protocol.messages import Cause
@@ -135,6 +135,35 @@ class Weekly(Part):
             self._step(now_ns)
             self._plan()
 
+    def next_change(self) -> Step | None:
+        """The day or the night that comes next, if it only shuts and opens flows."""
+        week, opening = self.week, frozenset[int]()
+        following = min((self._waiting[number] for number in self._settling), key=lambda its: its.start_ns, default=None)
+        if self._due_ns is None:
+            return None
+        if following is not None and self._is_due(following.start_ns):
+            if self._agent.rules.says(Rule.PAUSE):
+                return None  # its flows may be of a class that is paused
+            opening = self._opening(following, 0)
+        elif week is None:
+            return None
+        elif self._night and self._is_due(week.start_ns + self._day * week.day_ns - week.night_ns):
+            pass
+        elif self._day < len(week.days) and self._is_due(week.start_ns + self._day * week.day_ns):
+            opening = self._opening(week, self._day)
+        else:
+            return None
+        return Step(self._due_ns, self._open - opening, opening - self._open)
+
+    def _is_due(self, at_ns: int) -> bool:
+        return self._agent.clock.local(at_ns) == self._due_ns
+
+    def _opening(self, week: Week, day: int) -> frozenset[int]:
+        """Who is open on a day: by PFC all of the week's, on one long day of which the frames decide."""
+        mask = week.active if week.transport is Transport.PFC else week.days[day]
+        flows = self._flows if week is self.week else self._destinations[week.week]
+        return frozenset(flow for bit, flow in enumerate(flows) if mask >> bit & 1)
+
     def _plan(self) -> None:
         """When the next step is, by our clock as it is known now."""
         due: list[int] = []
@@ -209,24 +238,20 @@ class Weekly(Part):
     def _open_day(self, week: Week, now_ns: int) -> None:
         start_ns = self._agent.clock.local(week.start_ns + self._day * week.day_ns)
         last = len(week.days) - 1
-        if week.transport is Transport.PFC:  # one long day of all: the frames decide
-            mask, self._day = week.active, last
-        else:
-            mask = week.days[self._day]
-        self._day += 1
+        opening = self._opening(week, self._day)
+        self._day = last + 1 if week.transport is Transport.PFC else self._day + 1
         # A night that would come at the next day's start is none, but the last day has one all the same.
         self._night = week.night_ns > 0 or self._day > last
         if now_ns >= self._agent.clock.local(week.start_ns + self._day * week.day_ns - week.night_ns):
             self.counters.missed_days += 1
             return
-        opening = frozenset(flow for bit, flow in enumerate(self._flows) if mask >> bit & 1)
         rules = self._agent.rules
         rules.shut(Rule.WEEK, self._open - opening)
         rules.free(Rule.WEEK, opening - self._open)
         self._open = opening
         counters = self.counters
         counters.days += 1
-        counters.lateness_ns.append(self._clock() - start_ns)
+        counters.lateness_ns.append((rules.acted_ns or self._clock()) - start_ns)
         if len(counters.lateness_ns) > SAMPLES:
             del counters.lateness_ns[: SAMPLES // 2]
 

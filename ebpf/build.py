@@ -1,4 +1,4 @@
-"""Compiles eBPF programs against the running kernel's types. An edge: runs clang and bpftool.
+"""Compiles eBPF programs against the running kernel's types, and the agent's reflex. An edge: runs clang and bpftool.
 
 Agents, controller and tests have programs; none of them may import another, so the compiler is here, below all.
 """
@@ -9,6 +9,7 @@ import fcntl
 import platform
 import subprocess
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 BUILD = Path(__file__).parent / "build" / platform.release()
@@ -32,21 +33,40 @@ def object_path(name: str, sources: Path, *includes: Path) -> Path:
     """
     source, target = sources / f"{name}.bpf.c", BUILD / f"{name}.bpf.o"
     headers = (header for directory in (sources, *includes) for header in directory.glob("*.h"))
-    newest = max(path.stat().st_mtime for path in (source, *headers))
+    return _made(target, (source, *headers), lambda: _compile(source, target, (sources, *includes)))
+
+
+def shared_library(name: str, sources: Path) -> Path:
+    """The compiled library `name`, for this processor, built first if it is missing or older than NAME.c in `sources`.
+
+    Raises BuildError: clang is missing, or refused; with its words.
+    """
+    source, target = sources / f"{name}.c", BUILD / f"{name}.so"
+
+    def build() -> None:
+        fresh = target.with_suffix(".new")
+        _run(["clang", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", str(source), "-o", str(fresh)])
+        fresh.replace(target)
+
+    return _made(target, (source,), build)
+
+
+def _made(target: Path, sources: Iterable[Path], build: Callable[[], None]) -> Path:
+    newest = max(path.stat().st_mtime for path in sources)
     if target.exists() and target.stat().st_mtime > newest:
         return target
-    if not BTF.exists():
-        raise BuildError("the kernel publishes no BTF (/sys/kernel/btf/vmlinux): it needs CONFIG_DEBUG_INFO_BTF")
     BUILD.mkdir(parents=True, exist_ok=True)
     with (BUILD / "lock").open("w") as lock:  # several agents may start at once
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (target.exists() and target.stat().st_mtime > newest):
-            _compile(source, target, (sources, *includes))
+            build()
     return target
 
 
 def _compile(source: Path, target: Path, includes: tuple[Path, ...]) -> None:
     types = BUILD / "vmlinux.h"
+    if not BTF.exists():
+        raise BuildError("the kernel publishes no BTF (/sys/kernel/btf/vmlinux): it needs CONFIG_DEBUG_INFO_BTF")
     if not types.exists():
         _write(types, _run(["bpftool", "btf", "dump", "file", str(BTF), "format", "c"]))
     fresh = target.with_suffix(".new")
@@ -75,3 +95,5 @@ if __name__ == "__main__":  # python -m ebpf.build DIRECTORY...
     for folder in map(Path, sys.argv[1:]):
         for path in sorted(folder.glob("*.bpf.c")):
             print(object_path(path.name.removesuffix(".bpf.c"), folder))
+        for path in sorted(set(folder.glob("*.c")) - set(folder.glob("*.bpf.c"))):
+            print(shared_library(path.stem, folder))

@@ -1,177 +1,32 @@
-"""Pauses on a real link: frames made by scapy arrive, gates close and open; ours are dissected by tshark at the other end."""
+"""Pauses on a real link: frames made by scapy arrive, gates close and open; ours are dissected by tshark at the other end.
+
+All of it by the rules alone, and with a reflex before them.
+"""
 
 from __future__ import annotations
 
 import itertools
 import json
-import select
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
-from namespaces import Pair, inside, pair
 from patience import timed
-from scapy.config import conf
+from pause_wire import FRAME, LONGEST_S, OTHER, PARTNER, QUANTUM_NS, STRANGER, S, Wire, pfc, wired
 from scapy.layers.l2 import Ether
-from scapy.packet import Packet, Raw
+from scapy.packet import Raw
 
-from agents.clock import Clock
-from agents.conditions import Rules
-from agents.flows import NewFlow
-from agents.gatekeeper import Gatekeeper
-from agents.host import Host
-from agents.pfc_part import PfcPart
-from protocol.messages import Cause, Directive, Grant, Message, PfcPause, PfcReport, PfcSettings
-from protocol.pfc_bodies import Action, Answer, class_mask
-
-SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33  # asm-generic/socket.h
-FRAME, PAYLOAD = 1514, 1472
-RATE = 100_000_000
-QUANTUM_NS = 5_120
-"""512 bits at `RATE`."""
-LONGEST_S = 65_535 * QUANTUM_NS / 1e9
-RIGHT, OTHER = IPv4Address("10.9.0.2"), IPv4Address("10.9.0.3")
-CLASSES = {16: 3, 17: 5}
-"""Node 16 is `RIGHT`, 17 `OTHER`."""
-PARTNER, STRANGER = "02:00:00:00:00:0a", "02:00:00:00:00:0b"
-S = 1_000_000_000
+from protocol.messages import Directive, Grant
+from protocol.pfc_bodies import Answer
 
 
-def pfc(quanta: dict[int, int], source: str = PARTNER, destination: str = "01:80:c2:00:00:01", opcode: int = 0x0101) -> Packet:
-    """A PFC frame as scapy builds it, without any code of ours."""
-    enabled = sum(1 << priority for priority in quanta)
-    times = b"".join(quanta.get(priority, 0).to_bytes(2) for priority in range(8))
-    body = opcode.to_bytes(2) + enabled.to_bytes(2) + times
-    return Ether(dst=destination, src=source, type=0x8808) / Raw(body.ljust(46, b"\0"))
-
-
-@dataclass
-class Surroundings:
-    """An agent as far as its part sees it, around a real interface."""
-
-    rules: Rules
-    clock: Clock = field(default_factory=Clock)
-    member: bool = True
-    idle: bool = True
-    sent: list[Message] = field(default_factory=list)
-
-    def send(self, message: Message) -> None:
-        self.sent.append(message)
-
-    def refuse(self, cause: Cause) -> None:
-        raise AssertionError(cause)
-
-
-@dataclass
-class Wire:
-    """A host that obeys pauses at the left, its link partner at the right."""
-
-    pair: Pair
-    host: Host
-    agent: Surroundings
-    part: PfcPart
-    sender: socket.socket
-    receiver: socket.socket
-    partner: object
-
-    def serve(self, seconds: float) -> None:
-        """Runs the part as an agent's loop does."""
-        end = time.monotonic() + seconds
-        while (now := time.monotonic()) < end:
-            due = self.part.next_due_ns()
-            wait = end - now if due is None else min(end - now, max(0.0, due / S - now))
-            readable, _, _ = select.select(list(self.part.descriptors), (), (), wait)
-            for descriptor in readable:
-                self.part.descriptors[descriptor](time.monotonic_ns())
-            self.part.advance(time.monotonic_ns())
-
-    def frame(self, packet: Packet) -> None:
-        """The partner sends it, and the host takes it."""
-        self.partner.send(packet)
-        self.serve(0.02)
-
-    def settings(self, *, detection: float = 60, restoration: float = 0.1, accept_from: tuple[bytes, ...] = ()) -> None:
-        times = ((int(detection * S),) * 8, (int(restoration * S),) * 8)
-        self.part.handlers[PfcSettings](
-            PfcSettings(Action.DROP, *times, accept_from, tuple(CLASSES.items())), time.monotonic_ns()
-        )
-
-    def directive(self, number: int, classes: tuple[int, ...], seconds: float) -> None:
-        self.part.handlers[PfcPause](PfcPause(number, class_mask(classes), int(seconds * S)), time.monotonic_ns())
-
-    def send(self, count: int, to: IPv4Address = RIGHT) -> None:
-        for _ in range(count):
-            self.sender.sendto(bytes(PAYLOAD), (str(to), 7))
-
-    def received(self, wait_s: float = 0.1) -> int:
-        """Datagrams that arrive, with the part served, until none has for `wait_s`."""
-        self.receiver.setblocking(False)
-        count, end = 0, time.monotonic() + wait_s
-        while time.monotonic() < end:
-            self.serve(0.005)
-            try:
-                while True:
-                    self.receiver.recv(65536)
-                    count, end = count + 1, time.monotonic() + wait_s
-            except BlockingIOError:
-                continue
-        return count
-
-    def waiting(self, node: int) -> int:
-        """Packets at a node's gate, by tc's own account."""
-        gates = [qdisc for qdisc in self.pair.tc("qdisc", "show", "dev", "eth0") if qdisc["handle"] == f"{node:x}:"]
-        return int(gates[0]["qlen"])
-
-    def report(self) -> PfcReport:
-        """The next one."""
-        self.agent.sent.clear()
-        while not self.agent.sent:
-            self.serve(0.05)
-        report = self.agent.sent[-1]
-        assert isinstance(report, PfcReport)
-        return report
-
-
-@pytest.fixture
-def wire(tmp_path: Path) -> Iterator[Wire]:
-    with pair() as ends:
-        before = ends.found()
-        with inside(ends.right):
-            receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            receiver.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 24)
-            receiver.bind(("", 7))
-            partner = conf.L2socket(iface="eth0")
-        with inside(ends.left):
-            sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            sender.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 1 << 24)
-            host = Host("eth0", RATE, gate="tbf", run_dir=tmp_path)
-            agent = Surroundings(Rules(host, known=host.queues.destinations))
-            part = PfcPart(agent, "eth0", RATE, time.monotonic_ns)
-        try:
-            host.flows.set_directory({16: [RIGHT], 17: [OTHER]})
-            made = Wire(ends, host, agent, part, sender, receiver, partner)
-            made.settings()
-            made.send(2)
-            made.send(2, OTHER)
-            time.sleep(0.02)
-            for event in host.flows.events():
-                if isinstance(event, NewFlow):
-                    host.queues.ensure_flow(event.source, event.target, event.destination)
-            made.received()
-            yield made
-        finally:
-            with inside(ends.left):  # what is put back is found by its name
-                part.close()
-                host.close()
-            for opened in (sender, receiver, partner):
-                opened.close()
-        assert ends.found() == before, "the interface is not as it was found"
+@pytest.fixture(params=[False, True], ids=["rules", "reflex"])
+def wire(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Wire]:
+    with wired(tmp_path, reflex=request.param) as made:
+        yield made
 
 
 @timed
@@ -224,12 +79,7 @@ def test_an_802_3x_pause_holds_all_classes(wire: Wire) -> None:
 
 @pytest.mark.parametrize("granted_first", [True, False])
 def test_a_slot_that_meets_a_pause_passes_its_bytes_after_it_and_no_more(wire: Wire, granted_first: bool) -> None:
-    rules = wire.agent.rules
-    same = int
-    keeper = Gatekeeper(
-        rules, lambda _: wire.host.kick(), to_local=same, to_coordinator=same, clock=time.monotonic_ns, link_bps=RATE
-    )
-    rules.on_freed = keeper.resume
+    keeper = wire.keeper
     now = time.monotonic_ns()
     keeper.obey(now)
     keeper.regulate(frozenset({16}), now)

@@ -1,0 +1,182 @@
+/* An agent's reflex: what changes gates within microseconds, while the agent waits and before its Python runs.
+ *
+ * Two things are that urgent: a pause frame (IEEE 802.1Qbb PFC, IEEE 802.3x PAUSE), and the instant at which a day of a week
+ * begins or ends. Before each wait the agent says which prebuilt rtnetlink messages each would take; here is only what picks
+ * them. The wait then returns, and the agent does the same by its own rules, which decide if the two should ever differ.
+ * One thread, no state of its own that outlives a wait but the one in `struct reflex`. See agents/reflex.py.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/netlink.h>
+#include <poll.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#define CLASSES 8
+#define FRAMES 64        /* taken in one wait: a flood is taken in turns */
+#define FRAME_BYTES 64   /* of each that are kept; a pause frame has 60 */
+#define PARTNERS 32
+#define MAX_DESCRIPTORS 30
+
+enum { WHOLE = 60, OPCODE_AT = 14, ENABLE_AT = 16, TIMES_AT = 18, PFC = 0x0101, PAUSE = 0x0001 };
+static const uint8_t GROUP_AND_TYPE[] = {0x01, 0x80, 0xc2, 0x00, 0x00, 0x01, 0x88, 0x08};
+
+struct batch {           /* rtnetlink messages that ask for no acknowledgement, one after the other */
+    const uint8_t *messages;
+    uint64_t bytes;
+};
+
+struct reflex {
+    int32_t pauses;      /* packet socket on which pause frames arrive; -1: none are obeyed here */
+    int32_t netlink, link;
+    uint8_t kick[WHOLE]; /* sent by `link` once something was opened: wakes the interface's queues */
+    uint8_t paused, muted; /* bit n: class n. Muted: its pauses have no effect */
+    uint16_t partners;   /* how many; 0: whoever is at the other end */
+    uint8_t partner[PARTNERS][6];
+    struct batch shut[CLASSES], open[CLASSES];
+    int64_t step_ns;     /* CLOCK_MONOTONIC; 0: none */
+    struct batch step_shut, step_open;
+    int64_t spin_ns;     /* how long before a step it is waited for awake */
+    int64_t polled_ns, rest_ns, next_rest_ns; /* who polls rests for so long after so long */
+    /* what was done, for the agent: */
+    int64_t acted_ns;    /* when the last message had been obeyed */
+    uint8_t was_shut, was_opened; /* classes by their last frame */
+    uint8_t stepped, frames; /* `frames` of them are kept until the agent takes them */
+    int32_t refused;     /* errno of a message that the kernel refused */
+    uint16_t length[FRAMES];
+    uint8_t frame[FRAMES][FRAME_BYTES];
+};
+
+uint64_t reflex_size(void) { return sizeof(struct reflex); }
+
+static int64_t monotonic_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+static void act(struct reflex *r, const struct batch *batch) {
+    if (batch->bytes && send(r->netlink, batch->messages, batch->bytes, 0) < 0)
+        r->refused = errno;
+}
+
+static void kick(struct reflex *r) { send(r->link, r->kick, sizeof r->kick, MSG_DONTWAIT); }
+
+/* The kernel answers only what it refuses. */
+static void take_refusals(struct reflex *r) {
+    uint8_t answer[512];
+    ssize_t got;
+    while ((got = recv(r->netlink, answer, sizeof answer, MSG_DONTWAIT)) > 0) {
+        const struct nlmsghdr *header = (const void *)answer;
+        if (got >= (ssize_t)NLMSG_LENGTH(sizeof(struct nlmsgerr)) && header->nlmsg_type == NLMSG_ERROR)
+            r->refused = -((const struct nlmsgerr *)NLMSG_DATA(header))->error;
+    }
+}
+
+static uint16_t word(const uint8_t *at) { return (uint16_t)(at[0] << 8 | at[1]); }
+
+/* Which classes a frame shuts and opens; neither, if it is to be counted only. The checks are those of protocol/pfc.py. */
+static void read_pause(const struct reflex *r, const uint8_t *frame, uint64_t length, uint8_t *shut, uint8_t *open) {
+    *shut = *open = 0;
+    if (length < WHOLE || memcmp(frame, GROUP_AND_TYPE, 6) || memcmp(frame + 12, GROUP_AND_TYPE + 6, 2))
+        return;
+    uint16_t opcode = word(frame + OPCODE_AT), enabled = word(frame + ENABLE_AT);
+    if (opcode == PAUSE)
+        enabled = 0xff;
+    else if (opcode != PFC || enabled >> CLASSES)
+        return;
+    int known = !r->partners;
+    for (int at = 0; at < r->partners; at++)
+        known |= !memcmp(frame + 6, r->partner[at], 6);
+    for (int class = 0; known && class < CLASSES; class++)
+        if (enabled >> class & 1 && !(r->muted >> class & 1)) {
+            int at = opcode == PAUSE ? ENABLE_AT : TIMES_AT + 2 * class;
+            *(word(frame + at) ? shut : open) |= 1 << class;
+        }
+}
+
+void reflex_read(const struct reflex *r, const uint8_t *frame, uint64_t length, uint8_t *shut, uint8_t *open) {
+    read_pause(r, frame, length, shut, open);
+}
+
+static void take_pauses(struct reflex *r, int may_open) {
+    int opened = 0;
+    while (r->frames < FRAMES) {
+        uint8_t shut, open, *frame = r->frame[r->frames];
+        ssize_t length = recv(r->pauses, frame, FRAME_BYTES, MSG_DONTWAIT | MSG_TRUNC);
+        if (length < 0)
+            break;
+        r->length[r->frames++] = length < FRAME_BYTES ? length : FRAME_BYTES;
+        read_pause(r, frame, length, &shut, &open);
+        shut &= ~r->paused;
+        open &= may_open ? r->paused : 0;
+        for (int class = 0; class < CLASSES; class++)
+            if (shut >> class & 1)
+                act(r, &r->shut[class]);
+        for (int class = 0; class < CLASSES; class++)
+            if (open >> class & 1) {
+                act(r, &r->open[class]);
+                opened |= r->open[class].bytes != 0;
+            }
+        r->paused = (r->paused | shut) & ~open;
+        r->was_shut = (r->was_shut | shut) & ~open;
+        r->was_opened = (r->was_opened | open) & ~shut;
+    }
+    r->acted_ns = monotonic_ns();
+    if (opened)
+        kick(r);
+    take_refusals(r);
+}
+
+static void step(struct reflex *r) {
+    act(r, &r->step_shut);
+    act(r, &r->step_open);
+    r->acted_ns = monotonic_ns();
+    r->stepped = 1;
+    r->step_ns = 0;
+    if (r->step_open.bytes)
+        kick(r);
+    take_refusals(r);
+}
+
+/* Waits until one of the descriptors is readable, a pause frame came, a step was made, or `due_ns` is there.
+ *
+ * `polled`: awake all the time, but for a rest now and then. With `due_ns` past it only looks. The last of the `count` entries
+ * is left for the pauses' socket. Returns how many of the others are readable, or -errno.
+ */
+int32_t reflex_wait(struct reflex *r, struct pollfd *descriptors, uint32_t count, int64_t due_ns, int32_t polled) {
+    nfds_t watched = count - (r->pauses < 0);
+    r->stepped = r->was_shut = r->was_opened = 0;
+    r->refused = 0;
+    descriptors[count - 1] = (struct pollfd){.fd = r->pauses, .events = POLLIN};
+    for (;;) {
+        int64_t now_ns = monotonic_ns();
+        if (r->step_ns && now_ns >= r->step_ns) {
+            step(r);
+            due_ns = 0;
+        }
+        int64_t until_ns = r->step_ns && r->step_ns - r->spin_ns < due_ns ? r->step_ns - r->spin_ns : due_ns;
+        int64_t left_ns = until_ns > now_ns && !r->frames ? until_ns - now_ns : 0;
+        if (polled && (now_ns < r->next_rest_ns || left_ns < 2 * r->rest_ns))
+            left_ns = 0;
+        else if (polled && left_ns > r->rest_ns)
+            left_ns = r->rest_ns;
+        struct timespec left = {left_ns / 1000000000, left_ns % 1000000000};
+        int ready = ppoll(descriptors, watched, &left, NULL);
+        if (polled && left_ns)
+            r->next_rest_ns = monotonic_ns() + r->polled_ns;
+        if (ready < 0 && errno != EINTR)
+            return -errno;
+        if (ready < 0)
+            return 0; /* a signal: its handler is the agent's */
+        if (watched == count && descriptors[count - 1].revents) {
+            take_pauses(r, monotonic_ns() < due_ns);
+            ready--;
+        }
+        now_ns = monotonic_ns();
+        if (ready > 0 || r->frames || (now_ns >= due_ns && !(r->step_ns && now_ns >= r->step_ns)))
+            return ready;
+    }
+}

@@ -1,0 +1,229 @@
+"""What an agent does before its Python runs: pauses obeyed, and days begun and ended, while it waits. An edge: ctypes.
+
+An agent's own way from a frame to a gate is tens of microseconds of Python with cold caches. Here the wait itself is in C
+(agents/native/reflex.c): it has been told beforehand which messages to the kernel a pause or a resume of each class would take,
+and which the next day or night, and sends them at once. Then the agent's turn begins as always, and its rules decide
+(`conditions.Rules`): what was done already is not done again, and what they don't agree with is undone (`Rules.settle`).
+
+The reflex opens only what nothing but a pause (or a night) keeps shut: everything that takes a decision is left to the rules.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from pathlib import Path
+
+from agents.conditions import Rule, Rules, Step
+from agents.gatekeeper import Gatekeeper
+from agents.host import Host
+from agents.netlink import Netlink, unacknowledged
+from ebpf.build import shared_library
+from protocol.pfc import CLASSES
+
+log = logging.getLogger("baton.reflex")
+
+FRAMES, FRAME_BYTES, PARTNERS = 64, 64, 32
+SPIN_NS = 60_000
+"""How long before a day or a night begins it is waited for awake, also by an agent that sleeps else: a timer is that late."""
+POLLED_NS, REST_NS = 1_000_000, 60_000
+"""See waiting.py."""
+ALL_CLASSES = range(CLASSES)
+
+
+class _Batch(ctypes.Structure):
+    _fields_ = (("messages", ctypes.c_char_p), ("bytes", ctypes.c_uint64))
+
+
+class _Reflex(ctypes.Structure):
+    _fields_ = (
+        ("pauses", ctypes.c_int32), ("netlink", ctypes.c_int32), ("link", ctypes.c_int32),
+        ("kick", ctypes.c_uint8 * 60),
+        ("paused", ctypes.c_uint8), ("muted", ctypes.c_uint8),
+        ("partners", ctypes.c_uint16), ("partner", ctypes.c_uint8 * 6 * PARTNERS),
+        ("shut", _Batch * CLASSES), ("open", _Batch * CLASSES),
+        ("step_ns", ctypes.c_int64), ("step_shut", _Batch), ("step_open", _Batch), ("spin_ns", ctypes.c_int64),
+        ("polled_ns", ctypes.c_int64), ("rest_ns", ctypes.c_int64), ("next_rest_ns", ctypes.c_int64),
+        ("acted_ns", ctypes.c_int64), ("was_shut", ctypes.c_uint8), ("was_opened", ctypes.c_uint8),
+        ("stepped", ctypes.c_uint8), ("frames", ctypes.c_uint8), ("refused", ctypes.c_int32),
+        ("length", ctypes.c_uint16 * FRAMES), ("frame", ctypes.c_uint8 * FRAME_BYTES * FRAMES),
+    )  # fmt: skip
+
+
+class _Descriptor(ctypes.Structure):
+    _fields_ = (("fd", ctypes.c_int), ("events", ctypes.c_short), ("revents", ctypes.c_short))
+
+
+_POLLIN = 1
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """The compiled reflex.
+
+    Raises:
+        BuildError: the compiler is missing or refused.
+        OSError: it cannot be loaded.
+    """
+    made = ctypes.CDLL(str(shared_library("reflex", Path(__file__).parent / "native")))
+    made.reflex_size.restype = ctypes.c_uint64
+    made.reflex_wait.restype = ctypes.c_int32
+    made.reflex_wait.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int64, ctypes.c_int32)
+    if made.reflex_size() != ctypes.sizeof(_Reflex):
+        raise OSError(0, f"reflex.c has {made.reflex_size()} bytes of state, {ctypes.sizeof(_Reflex)} are expected")
+    return made
+
+
+def read(frame: bytes, *, muted: int = 0, partners: Sequence[bytes] = ()) -> tuple[int, int]:
+    """The classes that the reflex would shut and open for a frame, as masks: to compare with `protocol.pfc.read`."""
+    state = _Reflex(muted=muted)
+    _set_partners(state, partners)
+    shut, opened = ctypes.c_uint8(), ctypes.c_uint8()
+    whole, length = frame.ljust(FRAME_BYTES, b"\0"), ctypes.c_uint64(len(frame))
+    library().reflex_read(ctypes.byref(state), whole, length, ctypes.byref(shut), ctypes.byref(opened))
+    return shut.value, opened.value
+
+
+class Reflex:
+    """Of one agent."""
+
+    def __init__(self, host: Host, rules: Rules, keeper: Gatekeeper) -> None:
+        """Raises BuildError, OSError: it cannot be had here; an agent does without, more slowly."""
+        self._library = library()
+        self._host, self._rules, self._keeper = host, rules, keeper
+        self._netlink = Netlink()
+        self._state = _Reflex(
+            pauses=-1, netlink=self._netlink.fileno(), link=host.link.fileno(),
+            kick=(ctypes.c_uint8 * 60)(*host.kick_frame), spin_ns=SPIN_NS, polled_ns=POLLED_NS, rest_ns=REST_NS,
+        )  # fmt: skip
+        self._known: tuple[object, ...] = ()
+        self._kept: list[bytes] = []
+        self._shut: list[list[int]] = [[] for _ in ALL_CLASSES]
+        self._open: list[list[int]] = [[] for _ in ALL_CLASSES]
+        self._step: Step | None = None
+        self._stepping: tuple[list[int], list[int], bytes, bytes] = [], [], b"", b""
+        self._descriptors: dict[tuple[int, ...], ctypes.Array[_Descriptor]] = {}
+        self.steps: Callable[[], Step | None] = lambda: None
+        """What is to happen next at an instant."""
+
+    def close(self) -> None:
+        """Closes what it opened."""
+        self._netlink.close()
+
+    # -- what it is told ------------------------------------------------------------------------------------------------
+
+    def obey(self, descriptor: int) -> None:
+        """Takes pause frames from this socket, from now on; -1: no more."""
+        self._state.pauses = descriptor
+
+    def tell(self, paused: Iterable[int], muted: Iterable[int], partners: Iterable[bytes]) -> None:
+        """Which classes are paused, whose pauses have no effect, and whose frames count (anybody's, if nobody is named)."""
+        those = list(partners)
+        too_many = len(those) > PARTNERS  # then the rules alone obey
+        self._state.paused, self._state.muted = _mask(paused), _mask(ALL_CLASSES if too_many else muted)
+        _set_partners(self._state, those[:PARTNERS])
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there is anything to do here; else a plain wait does."""
+        self._step = self.steps()
+        return self._state.pauses >= 0 or self._step is not None
+
+    def _prepare(self) -> None:
+        """Works out what each pause, each resume and the next step would take, if anything changed that they depend on."""
+        keeper = self._keeper
+        known = (self._rules.version, self._host.queues.version, keeper.obeying, keeper.regulated)
+        changed = known != self._known
+        if changed:
+            self._known = known
+            self._kept.clear()
+            for priority in ALL_CLASSES if self._state.pauses >= 0 else ():
+                members = self._rules.members(priority)
+                self._shut[priority] = [one for one in members if self._rules.unshut(one, Rule.PAUSE)]
+                self._open[priority] = [one for one in self._shut[priority] if self._may_open(one, Rule.PAUSE)]
+                self._state.shut[priority] = self._batch(self._messages(self._shut[priority], opens=False))
+                self._state.open[priority] = self._batch(self._messages(self._open[priority], opens=True))
+        step, state = self._step, self._state
+        if step is None:
+            state.step_ns = 0
+            return
+        shut = [one for one in step.shut if self._rules.unshut(one, Rule.WEEK)]
+        opened = [one for one in step.open if self._may_open(one, Rule.WEEK)]
+        self._stepping = shut, opened, self._messages(shut, opens=False), self._messages(opened, opens=True)
+        state.step_ns = step.at_ns
+        state.step_shut, state.step_open = (_Batch(text, len(text)) for text in self._stepping[2:])
+
+    def _may_open(self, destination: int, rule: Rule) -> bool:
+        """Whether it is to be wide open as soon as this one rule says no more."""
+        return self._rules.only(destination, rule) and not (self._keeper.obeying and destination in self._keeper.regulated)
+
+    def _messages(self, destinations: Iterable[int], *, opens: bool) -> bytes:
+        gates = (self._host.queues.gate_of(destination) for destination in destinations)
+        found = (gate.open_message if opens else gate.shut_message for gate in gates if gate is not None)
+        return b"".join(map(unacknowledged, found))
+
+    def _batch(self, messages: bytes) -> _Batch:
+        self._kept.append(messages)  # the structure only points there
+        return _Batch(messages, len(messages))
+
+    # -- waiting --------------------------------------------------------------------------------------------------------
+
+    def wait(self, descriptors: Sequence[int], due_ns: int, *, poll: bool) -> list[int]:
+        """Waits as `Waiting.until` does, and obeys meanwhile; of what it did the rules are told. Polling, it stays until then.
+
+        Raises OSError: a descriptor is not open.
+        """
+        self._prepare()
+        state = self._state
+        watched = self._watched(descriptors)
+        ready = self._library.reflex_wait(ctypes.byref(state), watched, len(watched), due_ns, poll)
+        if ready < 0:
+            raise OSError(-ready, os.strerror(-ready))
+        if state.was_shut or state.was_opened or state.stepped:
+            self._tell_rules()
+        found = [one.fd for one in watched[:-1] if one.revents] if ready else []
+        return [*found, state.pauses] if state.frames else found
+
+    def _watched(self, descriptors: Sequence[int]) -> ctypes.Array[_Descriptor]:
+        wanted = tuple(descriptors)
+        found = self._descriptors.get(wanted)
+        if found is None:
+            others = [descriptor for descriptor in wanted if descriptor != self._state.pauses]
+            found = (_Descriptor * (len(others) + 1))(*(_Descriptor(one, _POLLIN, 0) for one in others))
+            self._descriptors[wanted] = found
+        return found
+
+    def _tell_rules(self) -> None:
+        state, shut, opened = self._state, list[int](), list[int]()
+        for priority in ALL_CLASSES if state.was_shut or state.was_opened else ():
+            if state.was_shut >> priority & 1:
+                shut += self._shut[priority]
+            elif state.was_opened >> priority & 1:
+                shut += self._shut[priority]  # those that were not opened
+                opened += self._open[priority]
+        if state.stepped:
+            shut += self._stepping[0]
+            opened += self._stepping[1]
+        self._rules.did(shut, opened, state.acted_ns if state.stepped else 0, trusted=not state.refused)
+        if state.refused:  # the rules' own try will say what
+            self._known = ()
+            log.warning("a gate was not changed: %s", os.strerror(state.refused))
+
+    def frames(self) -> list[bytes]:
+        """The pause frames that came while it waited (the first `FRAME_BYTES` of each), in their order; once."""
+        state = self._state
+        count, state.frames = state.frames, 0
+        return [bytes(state.frame[at])[: state.length[at]] for at in range(count)]
+
+
+def _mask(classes: Iterable[int]) -> int:
+    return sum(1 << priority for priority in classes)
+
+
+def _set_partners(state: _Reflex, partners: Sequence[bytes]) -> None:
+    state.partners = len(partners)
+    for at, address in enumerate(partners):
+        state.partner[at][:] = address

@@ -1,0 +1,186 @@
+"""The reflex by itself, on a real link: no rule is asked meanwhile, and the kernel's gates are what they should be."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from namespaces import inside
+from pause_wire import OTHER, PARTNER, STRANGER, S, Wire, pfc, wired
+
+from agents import reflex
+from agents.conditions import Rule, Step
+from agents.netlink import NetlinkError
+from protocol import pfc as frames
+from protocol.pfc import BadFrameError, Pause, Pfc
+
+LONG_NS = 2 * S
+
+
+@pytest.fixture
+def wire(tmp_path: Path) -> Iterator[Wire]:
+    with wired(tmp_path, reflex=True) as made:
+        yield made
+
+
+def once(wire: Wire, descriptors: tuple[int, ...] = (), ns: int = LONG_NS, *, poll: bool = False) -> list[int]:
+    """One wait, of which the part hears nothing."""
+    assert wire.reflex is not None
+    return wire.reflex.wait(descriptors, time.monotonic_ns() + ns, poll=poll)
+
+
+def arrived(wire: Wire, seconds: float = 0.1) -> int:
+    """What arrives, with nobody served."""
+    time.sleep(seconds)
+    wire.receiver.setblocking(False)
+    count = 0
+    try:
+        while True:
+            wire.receiver.recv(65536)
+            count += 1
+    except BlockingIOError:
+        return count
+
+
+@pytest.mark.parametrize("poll", [False, True])
+def test_a_pause_shuts_and_a_resume_opens_before_any_rule_is_asked(wire: Wire, poll: bool) -> None:
+    wire.partner.send(pfc({3: 0xFFFF}))
+    (pauses,) = wire.part.descriptors
+    assert once(wire, poll=poll) == [pauses]
+    wire.send(20)
+    wire.send(20, OTHER)
+    assert arrived(wire) == 20
+    assert wire.waiting(16) >= 19
+    wire.partner.send(pfc({3: 0}))
+    assert once(wire, poll=poll) == [pauses]
+    assert arrived(wire) == 20
+    wire.agent.rules.settle()
+
+
+def test_frames_are_handed_on_as_they_came_once(wire: Wire) -> None:
+    wire.partner.send(pfc({3: 0xFFFF, 5: 7}))
+    once(wire)
+    assert wire.reflex is not None
+    (frame,) = wire.reflex.frames()
+    assert frames.read(frame)[2] == {3: 0xFFFF, 5: 7}
+    assert wire.reflex.frames() == []
+    wire.agent.rules.settle()
+
+
+def test_a_resume_opens_nothing_that_another_rule_holds(wire: Wire) -> None:
+    wire.frame(pfc({3: 0xFFFF}))
+    wire.agent.rules.shut(Rule.QUEUE, [16])
+    wire.partner.send(pfc({3: 0}))
+    once(wire)
+    wire.send(20)
+    assert arrived(wire) == 0
+    wire.serve(0.02)  # the frame has waited for the part
+    assert arrived(wire) == 0
+    wire.agent.rules.free(Rule.QUEUE, [16])
+    assert arrived(wire) == 20
+
+
+def test_a_resume_opens_nothing_that_needs_permission(wire: Wire) -> None:
+    wire.keeper.obey(time.monotonic_ns())
+    wire.keeper.regulate(frozenset({16}), time.monotonic_ns())
+    wire.frame(pfc({3: 0xFFFF}))
+    wire.send(20)
+    wire.frame(pfc({3: 0}))
+    assert arrived(wire) <= 1
+    wire.keeper.release()
+    assert arrived(wire) >= 19
+
+
+def test_a_strangers_pause_shuts_nothing(wire: Wire) -> None:
+    wire.settings(accept_from=(bytes.fromhex(PARTNER.replace(":", "")),))
+    wire.partner.send(pfc({3: 0xFFFF}, source=STRANGER))
+    once(wire)
+    wire.send(20)
+    assert arrived(wire) == 20
+
+
+def test_a_step_is_made_at_its_instant(wire: Wire) -> None:
+    assert wire.reflex is not None
+    at_ns = time.monotonic_ns() + 50_000_000
+    wire.agent.rules.shut(Rule.WEEK, [17])
+    wire.send(10, OTHER)
+    wire.reflex.steps = lambda: Step(at_ns, frozenset({16}), frozenset({17}))
+    assert wire.reflex.wanted
+    assert once(wire) == []
+    assert at_ns <= wire.agent.rules.acted_ns < at_ns + 20_000_000
+    wire.reflex.steps = lambda: None
+    wire.send(20)
+    assert arrived(wire) == 10  # those to the other
+    wire.agent.rules.free(Rule.WEEK, [17])
+    wire.agent.rules.settle()  # that 16 is shut, no rule says
+    assert arrived(wire) == 20
+
+
+@pytest.mark.parametrize("poll", [False, True])
+def test_it_waits_like_a_plain_wait(wire: Wire, poll: bool) -> None:
+    reading, writing = os.pipe()
+    begin = time.monotonic_ns()
+    assert once(wire, (reading,), 20_000_000, poll=poll) == []
+    assert 20_000_000 <= time.monotonic_ns() - begin < LONG_NS
+    os.write(writing, b"!")
+    begin = time.monotonic_ns()
+    assert once(wire, (reading,), poll=poll) == [reading]
+    assert time.monotonic_ns() - begin < LONG_NS / 2
+    assert once(wire, (reading,), -1, poll=poll) == [reading]  # what is due already sees what is there
+    os.close(reading)
+    os.close(writing)
+
+
+def test_a_gate_that_is_gone_is_told_by_the_rules_own_try(wire: Wire, caplog: pytest.LogCaptureFixture) -> None:
+    with inside(wire.pair.left):
+        wire.host.queues._netlink.request(frames_gone(wire))
+    wire.partner.send(pfc({3: 0xFFFF}))
+    once(wire)
+    assert "a gate was not changed" in caplog.text
+    with pytest.raises(NetlinkError):
+        wire.agent.rules.shut(Rule.PAUSE, [3])
+        wire.host.state(16)
+    assert wire.host.queues.repair()
+    wire.agent.rules.enforce()
+    wire.agent.rules.settle()
+
+
+def frames_gone(wire: Wire) -> bytes:
+    """A message that deletes the class of node 16, with its gate."""
+    from agents.netlink import RTM_DELTCLASS, message
+    from agents.queues import LINK, ROOT
+
+    return message(RTM_DELTCLASS, 0, wire.host.queues._index, handle=ROOT | 16, parent=LINK)
+
+
+SOURCES = st.sampled_from([bytes.fromhex("02000000000a"), bytes.fromhex("02000000000b")])
+QUANTA = st.integers(0, 0xFFFF)
+WELL_FORMED = st.one_of(
+    st.builds(lambda source, quanta: Pfc(source, quanta).encode(), SOURCES, st.dictionaries(st.integers(0, 7), QUANTA)),
+    st.builds(lambda source, quanta: Pause(source, quanta).encode(), SOURCES, QUANTA),
+)
+DAMAGED = st.builds(
+    lambda whole, at, by, length: (whole[:at] + bytes([whole[at] ^ by]) + whole[at + 1 :])[:length],
+    WELL_FORMED, st.integers(0, 33), st.integers(0, 255), st.sampled_from([0, 13, 34, 59, 60, 60, 60, 60]),
+)  # fmt: skip
+
+
+@given(st.one_of(WELL_FORMED, DAMAGED), st.integers(0, 255), st.lists(SOURCES, max_size=2))
+def test_it_reads_a_frame_as_the_rules_do(frame: bytes, muted: int, partners: list[bytes]) -> None:
+    shut = opened = 0
+    try:
+        _, source, quanta = frames.read(frame)
+    except BadFrameError:
+        quanta = {}
+    else:
+        quanta = quanta if not partners or source in partners else {}
+    for priority, time_ in quanta.items():
+        if not muted >> priority & 1:
+            shut |= bool(time_) << priority
+            opened |= (not time_) << priority
+    assert reflex.read(frame, muted=muted, partners=partners) == (shut, opened)

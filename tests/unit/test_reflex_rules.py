@@ -1,0 +1,172 @@
+"""What the reflex did before any rule was asked: it is not done again, and never outlives a turn if the rules say otherwise."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+from test_conditions import MS, Bench, RulesAndPermission
+from test_weekly_agent import NODES, turns_of, week
+from test_weekly_agent import Bench as WeekBench
+
+from agents.conditions import Rule, Step
+from protocol.host_control_bodies import Transport
+
+PRIORITIES = st.sampled_from([0, 1, 7])
+
+
+def unshut(bench: Bench, priority: int) -> list[int]:
+    return [node for node in bench.rules.members(priority) if bench.rules.unshut(node, Rule.PAUSE)]
+
+
+def wide(bench: Bench, priority: int) -> list[int]:
+    """Those that the reflex opens when the class is resumed: see Reflex._prepare."""
+    keeper = bench.keeper
+    return [
+        node
+        for node in unshut(bench, priority)
+        if bench.rules.only(node, Rule.PAUSE) and not (keeper.obeying and node in keeper.regulated)
+    ]
+
+
+class WithReflex(RulesAndPermission):
+    """The same, but pauses come to the reflex first, and anything may happen until the rules hear of them."""
+
+    def did(self, shut: list[int], opened: list[int]) -> None:
+        for node in shut:
+            self.bench.gates.close_gate(node)
+        for node in opened:
+            self.bench.gates.open(node)
+        self.bench.rules.did(shut, opened, 1)
+
+    def meanwhile(self, what: int) -> None:
+        if what == 1:
+            self.grants(20_000, 2)
+        elif what == 2:
+            self.passes_time(3)
+        elif what == 3:
+            self.shuts(Rule.QUEUE, 16)
+        elif what == 4:
+            self.frees(Rule.QUEUE, 16)
+        elif what == 5:
+            self.regulates((16, 17))
+        elif what == 6:
+            self.regulates(())
+
+    @rule(priority=PRIORITIES, what=st.integers(0, 6))
+    def pauses(self, priority: int, what: int) -> None:
+        if (Rule.PAUSE, priority) not in self.shut:
+            self.did(unshut(self.bench, priority), [])
+            self.meanwhile(what)
+            self.shuts(Rule.PAUSE, priority)
+            self.bench.rules.settle()
+
+    @rule(priority=PRIORITIES, what=st.integers(0, 6))
+    def resumes(self, priority: int, what: int) -> None:
+        if (Rule.PAUSE, priority) in self.shut:
+            self.did([], wide(self.bench, priority))
+            self.meanwhile(what)
+            self.frees(Rule.PAUSE, priority)
+            self.bench.rules.settle()
+
+    @rule(priority=PRIORITIES, what=st.integers(0, 6))
+    def pauses_for_an_instant(self, priority: int, what: int) -> None:
+        """Both frames came in one wait: to the rules nothing has changed."""
+        if (Rule.PAUSE, priority) not in self.shut:
+            self.did(unshut(self.bench, priority), wide(self.bench, priority))
+            self.meanwhile(what)
+            self.bench.rules.settle()
+
+    @rule(priority=PRIORITIES, paused=st.booleans())
+    def is_refused_by_the_kernel(self, priority: int, paused: bool) -> None:
+        by = (Rule.PAUSE, priority)
+        if paused is (by in self.shut):
+            return
+        self.bench.rules.did(unshut(self.bench, priority), wide(self.bench, priority), 1, trusted=False)
+        (self.shuts if paused else self.frees)(*by)
+        self.bench.rules.settle()
+
+
+TestWithReflex = WithReflex.TestCase
+
+
+class TestOnce:
+    """Nothing is done twice."""
+
+    def test_what_the_reflex_shut_and_opened_is_left_alone(self) -> None:
+        bench = Bench()
+        bench.rules.did([16, 17], [], 5)
+        bench.gates.gates[16].credit = bench.gates.gates[17].credit = 77  # would be 0 if it were shut again
+        bench.rules.shut(Rule.PAUSE, [0])
+        assert bench.rules.acted_ns == 5
+        bench.rules.settle()
+        assert (bench.credit(16), bench.rules.acted_ns) == (77, 0)
+        kicks = bench.gates.kicks
+        bench.rules.did([], [16, 17], 6)
+        bench.rules.free(Rule.PAUSE, [0])
+        bench.rules.settle()
+        assert (bench.credit(16), bench.gates.kicks) == (77, kicks)
+
+    def test_a_limit_that_came_in_between_holds(self) -> None:
+        bench = Bench()
+        bench.rules.shut(Rule.PAUSE, [0])
+        bench.rules.did([], [16, 17], 1)
+        bench.rules.limit(Rule.QUEUE, 16, 5_000_000)
+        bench.rules.free(Rule.PAUSE, [0])
+        bench.rules.settle()
+        assert bench.credit(16) == 5_000_000
+
+    def test_what_a_permission_holds_is_opened_by_nobody_but_the_gatekeeper(self) -> None:
+        bench = Bench(16)
+        bench.rules.shut(Rule.PAUSE, [0])
+        assert wide(bench, 0) == [17]
+        bench.grant(16, 1, 0, 9 * MS, 30_000)
+        bench.rules.free(Rule.PAUSE, [0])
+        assert bench.credit(16) == 30_000
+
+
+class TestDays:
+    """The step that the reflex is told of is what the week does then."""
+
+    def test_each_day_and_each_night_is_told_beforehand_and_nothing_else_is(self) -> None:
+        bench, day, night = WeekBench(), 200_000, 50_000
+        bench.say(week(1, MS, NODES[:3], turns_of(3), day=day, night=night, lease_ns=4 * MS))
+        told: list[Step] = []
+        now = 0
+        while (due := bench.part.next_due_ns()) is not None and due < 3 * MS:
+            step = bench.part.next_change()
+            before = bench.gates.opened() & set(NODES[:3])
+            bench.to(due)
+            after = bench.gates.opened() & set(NODES[:3])
+            if step is not None:
+                told.append(step)
+                assert (step.at_ns, step.shut, step.open) == (due, before - after, after - before)
+            else:
+                assert due < MS  # the flows are shut
+            now = due
+        assert now == MS + 3 * day - night
+        assert [step.at_ns for step in told] == [MS + at * day + part for at in range(3) for part in (0, day - night)]
+
+    def test_a_week_by_pfc_has_one_long_day_and_one_night(self) -> None:
+        bench = WeekBench()
+        bench.say(week(1, MS, NODES[:4], turns_of(4), transport=Transport.PFC, night=20_000))
+        bench.to(MS - 1)
+        assert bench.part.next_change() == Step(MS, frozenset(), frozenset(NODES[:4]))
+        bench.to(MS)
+        assert bench.part.next_change() == Step(MS + 4 * 200_000 - 20_000, frozenset(NODES[:4]), frozenset())
+
+    def test_a_week_that_begins_while_a_class_is_paused_is_left_to_the_rules(self) -> None:
+        bench = WeekBench()
+        bench.say(week(1, MS, NODES[:2], turns_of(2)))
+        bench.to(MS - 1)
+        assert bench.part.next_change() == Step(MS, frozenset(), frozenset(NODES[:1]))
+        bench.rules.shut(Rule.PAUSE, [3])
+        assert bench.part.next_change() is None
+
+    def test_lateness_is_the_reflexs(self) -> None:
+        bench = WeekBench()
+        bench.say(week(1, MS, NODES[:1], [1, 1]))
+        bench.to(MS - 1)
+        bench.rules.did([], [NODES[0]], MS + 7)
+        bench.gates.now = MS + 90_000
+        bench.part.advance(bench.gates.now)
+        assert bench.part.counters.lateness_ns == [7]
