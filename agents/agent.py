@@ -111,7 +111,7 @@ class Agent:
             Directive: self._on_directive,
             Error: self._on_error,
         }
-        self.add(Discipline(self, time.monotonic_ns))
+        self.add(Discipline(self, time.monotonic_ns, self.link.arrived_ns))
         self.add(Reporting(self))
         self.upkeep = Upkeep(self)
         self.add(self.upkeep)

@@ -147,8 +147,8 @@ class Rules:
         self._terms: dict[int, dict[Rule, int]] = {}
         self._class_of: dict[int, int] = {}
         self._maps: dict[Rule, dict[int, int]] = {}
-        self.version = 0
-        """Another one whenever a rule says something else."""
+        self.changed: set[int] = set()
+        """Classes of which a rule has said something; whoever wants to know empties it."""
         self.acted_ns = 0
         """When the reflex had made a step in this turn; 0: it made none."""
         self._acted: dict[int, bool | None] = {}
@@ -160,8 +160,8 @@ class Rules:
     def shut(self, rule: Rule, queues: Iterable[int]) -> None:
         """Keeps queues shut until the same rule frees them."""
         restrained = self.restrained
-        self.version += 1
         for queue in queues:
+            self._touch(queue)
             self._terms.setdefault(queue, {})[rule] = SHUT
             for destination in (queue,) if queue >= CLASSES else self.members(queue):
                 if restrained.get(destination) != SHUT:  # whatever others say: nothing is less
@@ -170,7 +170,7 @@ class Rules:
 
     def limit(self, rule: Rule, queue: int, rate_bps: int) -> None:
         """Lets a queue send at no more than a rate."""
-        self.version += 1
+        self._touch(queue)
         self._terms.setdefault(queue, {})[rule] = rate_bps
         if self._evaluate(queue):
             self.kick()
@@ -178,8 +178,8 @@ class Rules:
     def free(self, rule: Rule, queues: Iterable[int]) -> None:
         """This rule says no more of these queues. What is open now is woken, once."""
         freed = False
-        self.version += 1
         for queue in queues:
+            self._touch(queue)
             terms = self._terms.get(queue)
             if terms is not None and terms.pop(rule, None) is not None:
                 if not terms:
@@ -194,7 +194,7 @@ class Rules:
 
     def release(self) -> None:
         """No rule says anything any more: everything that they held opens, at once."""
-        self.version += 1
+        self.changed.update(range(CLASSES))
         self._terms.clear()
         freed = list(self.restrained)
         self.restrained.clear()
@@ -210,7 +210,7 @@ class Rules:
         What is shut before and after stays shut in between: a destination that must not be sent as another while classes
         change is to be shut by the caller first.
         """
-        self.version += 1
+        self.changed.update(range(CLASSES))
         self._maps[rule] = dict(classes)
         wanted = self._maps.get(Rule.PAUSE, {}) | self._maps.get(Rule.WEEK, {})
         changed = [d for d in self._class_of.keys() | wanted.keys() if self.class_of(d) != wanted.get(d, DEFAULT_CLASS)]
@@ -233,10 +233,13 @@ class Rules:
 
     def enforce(self, destination: int | None = None) -> None:
         """Gates were made anew, all of them or one destination's, and are open: shuts what is to be shut."""
-        self.version += 1
+        self.changed.update(range(CLASSES))
         for known in list(self._known()) if destination is None else [destination]:
             self.restrained.pop(known, None)
             self._decide(known)
+
+    def _touch(self, queue: int) -> None:
+        self.changed.add(queue if queue < CLASSES else self._class_of.get(queue, DEFAULT_CLASS))
 
     # -- deciding -------------------------------------------------------------------------------------------------------
 

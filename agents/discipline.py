@@ -21,10 +21,11 @@ PINGS_A_REPORT = 5
 class Discipline(Part):
     """Pings while we are a member: quickly at first, then five times a second."""
 
-    def __init__(self, agent: Surroundings, monotonic_ns: Callable[[], int]) -> None:
-        """`monotonic_ns`: the clock that is disciplined, read when a PING leaves."""
+    def __init__(self, agent: Surroundings, monotonic_ns: Callable[[], int], arrived_ns: Callable[[], int]) -> None:
+        """`monotonic_ns`: the clock that is disciplined, read when a PING leaves; `arrived_ns`: when, by that clock, the frame
+        arrived that is being taken."""
         self._agent = agent
-        self._monotonic_ns = monotonic_ns
+        self._monotonic_ns, self._arrived_ns = monotonic_ns, arrived_ns
         self._pings = 0
         self._due_ns = 0
         self.handlers = {Pong: self._on_pong}
@@ -50,4 +51,4 @@ class Discipline(Part):
         self._pings = self._due_ns = 0
 
     def _on_pong(self, message: Pong, now_ns: int) -> None:
-        self._agent.clock.sample(message.sent_ns, message.received_ns, message.replied_ns, now_ns)
+        self._agent.clock.sample(message.sent_ns, message.received_ns, message.replied_ns, self._arrived_ns())

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
+import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
@@ -26,29 +27,45 @@ from protocol.pfc import CLASSES
 
 log = logging.getLogger("baton.reflex")
 
-FRAMES, FRAME_BYTES, PARTNERS = 64, 64, 32
+FRAMES, FRAME_BYTES, PARTNERS, STEPS = 64, 64, 32, 2
 SPIN_NS = 60_000
 """How long before a day or a night begins it is waited for awake, also by an agent that sleeps else: a timer is that late."""
 POLLED_NS, REST_NS = 1_000_000, 60_000
 """See waiting.py."""
+WARM_NS = 50_000
+"""How long it polls before the agent has a turn for nothing: without these its Python would be cold when it is needed."""
+NEAR_NS = 400_000
+"""A step that comes so soon after another is waited for before the agent has its turn, and is more urgent than to work out what
+a pause would take."""
 ALL_CLASSES = range(CLASSES)
+
+
+_Plan = tuple[list[int], list[int], bytes, bytes]
+"""Which destinations are shut and which opened, and by what; it must be kept while the C structure points to it."""
+_NOTHING: _Plan = ([], [], b"", b"")
+_SHUT, _OPEN = 0, 1
 
 
 class _Batch(ctypes.Structure):
     _fields_ = (("messages", ctypes.c_char_p), ("bytes", ctypes.c_uint64))
 
 
+class _Step(ctypes.Structure):
+    _fields_ = (("at_ns", ctypes.c_int64), ("shut", _Batch), ("open", _Batch))
+
+
 class _Reflex(ctypes.Structure):
     _fields_ = (
         ("pauses", ctypes.c_int32), ("netlink", ctypes.c_int32), ("link", ctypes.c_int32),
         ("kick", ctypes.c_uint8 * 60),
-        ("paused", ctypes.c_uint8), ("muted", ctypes.c_uint8),
+        ("paused", ctypes.c_uint8), ("muted", ctypes.c_uint8), ("armed", ctypes.c_uint8),
         ("partners", ctypes.c_uint16), ("partner", ctypes.c_uint8 * 6 * PARTNERS),
         ("shut", _Batch * CLASSES), ("open", _Batch * CLASSES),
-        ("step_ns", ctypes.c_int64), ("step_shut", _Batch), ("step_open", _Batch), ("spin_ns", ctypes.c_int64),
+        ("step", _Step * STEPS), ("spin_ns", ctypes.c_int64), ("near_ns", ctypes.c_int64),
         ("polled_ns", ctypes.c_int64), ("rest_ns", ctypes.c_int64), ("next_rest_ns", ctypes.c_int64),
+        ("warm_ns", ctypes.c_int64),
         ("acted_ns", ctypes.c_int64), ("was_shut", ctypes.c_uint8), ("was_opened", ctypes.c_uint8),
-        ("stepped", ctypes.c_uint8), ("frames", ctypes.c_uint8), ("refused", ctypes.c_int32),
+        ("steps", ctypes.c_uint8), ("stepped", ctypes.c_uint8), ("frames", ctypes.c_uint8), ("refused", ctypes.c_int32),
         ("length", ctypes.c_uint16 * FRAMES), ("frame", ctypes.c_uint8 * FRAME_BYTES * FRAMES),
     )  # fmt: skip
 
@@ -97,17 +114,18 @@ class Reflex:
         self._netlink = Netlink()
         self._state = _Reflex(
             pauses=-1, netlink=self._netlink.fileno(), link=host.link.fileno(),
-            kick=(ctypes.c_uint8 * 60)(*host.kick_frame), spin_ns=SPIN_NS, polled_ns=POLLED_NS, rest_ns=REST_NS,
+            kick=(ctypes.c_uint8 * 60)(*host.kick_frame), spin_ns=SPIN_NS,
+            polled_ns=POLLED_NS, rest_ns=REST_NS, warm_ns=WARM_NS, near_ns=NEAR_NS,
         )  # fmt: skip
         self._known: tuple[object, ...] = ()
-        self._kept: list[bytes] = []
-        self._shut: list[list[int]] = [[] for _ in ALL_CLASSES]
-        self._open: list[list[int]] = [[] for _ in ALL_CLASSES]
-        self._step: Step | None = None
-        self._stepping: tuple[list[int], list[int], bytes, bytes] = [], [], b"", b""
+        self._messages: dict[int, tuple[bytes, bytes]] = {}
+        """What shuts and what opens each destination."""
+        self._steps: Sequence[Step] = ()
+        self._stepping: list[_Plan] = []
+        self._pausing = [_NOTHING] * CLASSES
         self._descriptors: dict[tuple[int, ...], ctypes.Array[_Descriptor]] = {}
-        self.steps: Callable[[], Step | None] = lambda: None
-        """What is to happen next at an instant."""
+        self.steps: Callable[[], Sequence[Step]] = tuple
+        """What is to happen next, up to `STEPS` of them."""
 
     def close(self) -> None:
         """Closes what it opened."""
@@ -129,50 +147,58 @@ class Reflex:
     @property
     def wanted(self) -> bool:
         """Whether there is anything to do here; else a plain wait does."""
-        self._step = self.steps()
-        return self._state.pauses >= 0 or self._step is not None
+        self._steps = self.steps()
+        return self._state.pauses >= 0 or bool(self._steps)
 
     def _prepare(self) -> None:
-        """Works out what each pause, each resume and the next step would take, if anything changed that they depend on."""
-        keeper = self._keeper
-        known = (self._rules.version, self._host.queues.version, keeper.obeying, keeper.regulated)
-        changed = known != self._known
-        if changed:
+        """Works out what the next step would take, and each pause and each resume of the classes of which something changed."""
+        state, keeper, changed = self._state, self._keeper, self._rules.changed
+        known = (self._host.queues.version, keeper.obeying, keeper.regulated)
+        if known != self._known:
             self._known = known
-            self._kept.clear()
-            for priority in ALL_CLASSES if self._state.pauses >= 0 else ():
-                members = self._rules.members(priority)
-                self._shut[priority] = [one for one in members if self._rules.unshut(one, Rule.PAUSE)]
-                self._open[priority] = [one for one in self._shut[priority] if self._may_open(one, Rule.PAUSE)]
-                self._state.shut[priority] = self._batch(self._messages(self._shut[priority], opens=False))
-                self._state.open[priority] = self._batch(self._messages(self._open[priority], opens=True))
-        step, state = self._step, self._state
-        if step is None:
-            state.step_ns = 0
-            return
-        shut = [one for one in step.shut if self._rules.unshut(one, Rule.WEEK)]
-        opened = [one for one in step.open if self._may_open(one, Rule.WEEK)]
-        self._stepping = shut, opened, self._messages(shut, opens=False), self._messages(opened, opens=True)
-        state.step_ns = step.at_ns
-        state.step_shut, state.step_open = (_Batch(text, len(text)) for text in self._stepping[2:])
+            self._messages.clear()
+            changed.update(ALL_CLASSES)
+        self._stepping.clear()
+        state.steps = len(self._steps)
+        for at, step in enumerate(self._steps):
+            shut = [one for one in step.shut if self._rules.unshut(one, Rule.WEEK)]
+            opened = [one for one in step.open if self._may_open(one, Rule.WEEK)]
+            plan = shut, opened, self._texts(shut, _SHUT), self._texts(opened, _OPEN)
+            self._stepping.append(plan)
+            state.step[at] = _Step(step.at_ns, *map(_batch, plan[2:]))
+        if changed and state.pauses >= 0:
+            # Right before a step there is no time for this: pauses are then left to the rules.
+            state.armed = not self._steps or self._steps[0].at_ns - time.monotonic_ns() > NEAR_NS
+            if state.armed:
+                self._prepare_classes(changed)
+                changed.clear()
+
+    def _prepare_classes(self, classes: Iterable[int]) -> None:
+        state = self._state
+        for priority in classes:
+            shut = [one for one in self._rules.members(priority) if self._rules.unshut(one, Rule.PAUSE)]
+            opened = [one for one in shut if self._may_open(one, Rule.PAUSE)]
+            self._pausing[priority] = shut, opened, self._texts(shut, _SHUT), self._texts(opened, _OPEN)
+            state.shut[priority], state.open[priority] = map(_batch, self._pausing[priority][2:])
 
     def _may_open(self, destination: int, rule: Rule) -> bool:
         """Whether it is to be wide open as soon as this one rule says no more."""
         return self._rules.only(destination, rule) and not (self._keeper.obeying and destination in self._keeper.regulated)
 
-    def _messages(self, destinations: Iterable[int], *, opens: bool) -> bytes:
-        gates = (self._host.queues.gate_of(destination) for destination in destinations)
-        found = (gate.open_message if opens else gate.shut_message for gate in gates if gate is not None)
-        return b"".join(map(unacknowledged, found))
+    def _texts(self, destinations: Iterable[int], which: int) -> bytes:
+        known = self._messages
+        return b"".join([(known.get(one) or self._text(one))[which] for one in destinations])
 
-    def _batch(self, messages: bytes) -> _Batch:
-        self._kept.append(messages)  # the structure only points there
-        return _Batch(messages, len(messages))
+    def _text(self, destination: int) -> tuple[bytes, bytes]:
+        gate = self._host.queues.gate_of(destination)
+        found = (b"", b"") if gate is None else (unacknowledged(gate.shut_message), unacknowledged(gate.open_message))
+        self._messages[destination] = found
+        return found
 
     # -- waiting --------------------------------------------------------------------------------------------------------
 
     def wait(self, descriptors: Sequence[int], due_ns: int, *, poll: bool) -> list[int]:
-        """Waits as `Waiting.until` does, and obeys meanwhile; of what it did the rules are told. Polling, it stays until then.
+        """Waits as `Waiting.until` does, and obeys meanwhile; of what it did the rules are told. Polling, it stays a while.
 
         Raises OSError: a descriptor is not open.
         """
@@ -199,14 +225,13 @@ class Reflex:
     def _tell_rules(self) -> None:
         state, shut, opened = self._state, list[int](), list[int]()
         for priority in ALL_CLASSES if state.was_shut or state.was_opened else ():
-            if state.was_shut >> priority & 1:
-                shut += self._shut[priority]
-            elif state.was_opened >> priority & 1:
-                shut += self._shut[priority]  # those that were not opened
-                opened += self._open[priority]
-        if state.stepped:
-            shut += self._stepping[0]
-            opened += self._stepping[1]
+            if (state.was_shut | state.was_opened) >> priority & 1:
+                shut += self._pausing[priority][0]
+            if state.was_opened >> priority & 1:
+                opened += self._pausing[priority][1]
+        for made in self._stepping[: state.stepped]:
+            shut += made[0]
+            opened += made[1]
         self._rules.did(shut, opened, state.acted_ns if state.stepped else 0, trusted=not state.refused)
         if state.refused:  # the rules' own try will say what
             self._known = ()
@@ -217,6 +242,10 @@ class Reflex:
         state = self._state
         count, state.frames = state.frames, 0
         return [bytes(state.frame[at])[: state.length[at]] for at in range(count)]
+
+
+def _batch(messages: bytes) -> _Batch:
+    return _Batch(messages, len(messages))
 
 
 def _mask(classes: Iterable[int]) -> int:

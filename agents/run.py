@@ -58,7 +58,7 @@ def run(config: AgentConfig) -> int:
         agent.add(weekly)
         agent.reflex = reflex = _reflex(agent, host)
         if reflex is not None:
-            reflex.steps = weekly.next_change
+            reflex.steps = weekly.next_changes
         agent.add(QueueConditions(agent, config.rate_bps))
         if config.priorities and (priorities := _priorities(agent)) is not None:
             agent.add(priorities)

@@ -26,7 +26,7 @@ class Obeying(Protocol):
         """Whether it has."""
 
     def wait(self, descriptors: Sequence[int], due_ns: int, *, poll: bool) -> list[int]:
-        """As `Waiting.until`, but that it stays until then, polling too."""
+        """As `Waiting.until`, but that it stays a while, polling."""
 
 
 class Waiting:

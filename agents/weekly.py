@@ -13,7 +13,7 @@ so the night must be longer than our clock is uncertain.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from agents.conditions import CLASSES, Rule, Step
@@ -135,25 +135,33 @@ class Weekly(Part):
             self._step(now_ns)
             self._plan()
 
-    def next_change(self) -> Step | None:
-        """The day or the night that comes next, if it only shuts and opens flows."""
-        week, opening = self.week, frozenset[int]()
-        following = min((self._waiting[number] for number in self._settling), key=lambda its: its.start_ns, default=None)
-        if self._due_ns is None:
-            return None
-        if following is not None and self._is_due(following.start_ns):
-            if self._agent.rules.says(Rule.PAUSE):
-                return None  # its flows may be of a class that is paused
-            opening = self._opening(following, 0)
-        elif week is None:
-            return None
-        elif self._night and self._is_due(week.start_ns + self._day * week.day_ns - week.night_ns):
-            pass
-        elif self._day < len(week.days) and self._is_due(week.start_ns + self._day * week.day_ns):
-            opening = self._opening(week, self._day)
+    def next_changes(self) -> Sequence[Step]:
+        """What comes next, as far as it only shuts and opens flows: a day, or a night and the day after it."""
+        week = self.week
+        if week is not None and self._night and self._is_due(self._day_ns(week) - week.night_ns):
+            night = Step(self._due_ns or 0, self._open, frozenset())
+            if week.transport is Transport.PFC or (day := self._day_after(frozenset())) is None:
+                return (night,)  # by PFC it is the last, and more is to be done then
+            return night, day
+        day = self._day_after(self._open)
+        return () if day is None or day.at_ns != self._due_ns else (day,)
+
+    def _day_after(self, before: frozenset[int]) -> Step | None:
+        """How the next day begins, of this week or of one that is about to follow; `before`: who is open until then."""
+        week, clock = self.week, self._agent.clock
+        if week is not None and self._day < len(week.days):
+            at_ns, opening = self._day_ns(week), self._opening(week, self._day)
         else:
-            return None
-        return Step(self._due_ns, self._open - opening, opening - self._open)
+            week = min(self._waiting.values(), key=self._settles_ns, default=None)
+            # Not while some flow is still to be shut, nor while a class is paused: it may be that of one of them then.
+            if week is None or not week.days or self._settles_ns(week) < week.start_ns or self._agent.rules.says(Rule.PAUSE):
+                return None
+            at_ns, opening = week.start_ns, self._opening(week, 0)
+        return Step(clock.local(at_ns), before - opening, opening - before)
+
+    def _day_ns(self, week: Week) -> int:
+        """When the next day begins, by the leader's clock."""
+        return week.start_ns + self._day * week.day_ns
 
     def _is_due(self, at_ns: int) -> bool:
         return self._agent.clock.local(at_ns) == self._due_ns
@@ -170,9 +178,9 @@ class Weekly(Part):
         week = self.week
         if week is not None:
             if self._night:
-                due.append(week.start_ns + self._day * week.day_ns - week.night_ns)
+                due.append(self._day_ns(week) - week.night_ns)
             elif self._day < len(week.days):
-                due.append(week.start_ns + self._day * week.day_ns)
+                due.append(self._day_ns(week))
             else:
                 due.append(week.start_ns + week.lease_ns)
         due += [self._settles_ns(following) for following in self._waiting.values()]
@@ -236,13 +244,13 @@ class Weekly(Part):
         self.counters.weeks += 1
 
     def _open_day(self, week: Week, now_ns: int) -> None:
-        start_ns = self._agent.clock.local(week.start_ns + self._day * week.day_ns)
+        start_ns = self._agent.clock.local(self._day_ns(week))
         last = len(week.days) - 1
         opening = self._opening(week, self._day)
         self._day = last + 1 if week.transport is Transport.PFC else self._day + 1
         # A night that would come at the next day's start is none, but the last day has one all the same.
         self._night = week.night_ns > 0 or self._day > last
-        if now_ns >= self._agent.clock.local(week.start_ns + self._day * week.day_ns - week.night_ns):
+        if now_ns >= self._agent.clock.local(self._day_ns(week) - week.night_ns):
             self.counters.missed_days += 1
             return
         rules = self._agent.rules

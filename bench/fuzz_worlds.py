@@ -7,6 +7,7 @@ What they send is kept; the host's queues do whatever they are told.
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -52,6 +53,10 @@ class Wire:
     def receive(self) -> bytes | None:
         """Nothing comes by itself."""
         return None
+
+    def arrived_ns(self) -> int:
+        """When that came."""
+        return time.monotonic_ns()
 
     def patient(self) -> list[tuple[bytes, int]]:
         """Nor what may wait."""

@@ -270,7 +270,7 @@ class Coordinator:
         self.regulation.tell(member)
 
     def _on_ping(self, member: Member, message: Ping, now_ns: int) -> None:
-        self._send(Pong(message.sent_ns, now_ns, time.monotonic_ns()), member.mac)
+        self._send(Pong(message.sent_ns, self.link.arrived_ns(), time.monotonic_ns()), member.mac)
 
     # -- what hosts say of their traffic ------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import socket
 import struct
 import time
@@ -17,11 +18,15 @@ PACKET_MR_MULTICAST = 0
 ETH_P_ALL = 3
 SO_ATTACH_FILTER = 26
 SO_TIMESTAMPNS = 35
+SIOCGSTAMPNS = 0x8907  # asm-generic/sockios.h
+_TIMESPEC = struct.Struct("qq")
 # Classic BPF (linux/filter.h)
 _LOAD_2, _LOAD_1, _EQUAL, _RETURN = 0x28, 0x30, 0x15, 0x06
 WHOLE, NOTHING = 0xFFFF, 0
 
 RECEIVE_BYTES = 2048
+OLDEST_NS = 50_000_000
+"""A frame that seems to have waited for longer was not: somebody set the wall clock, by which the kernel stamps it."""
 MOST_WAITING = 1024
 """Frames that `patient` takes at once: what comes faster is a flood, and waits until the next time."""
 
@@ -97,6 +102,18 @@ class ControlSocket:
         except OSError:
             return None
 
+    def arrived_ns(self) -> int:
+        """When the kernel had the frame that `receive` gave last, by the monotonic clock: how late we woke up is no part of its
+        way. Now, if the kernel does not say."""
+        stamp = bytearray(_TIMESPEC.size)
+        try:
+            fcntl.ioctl(self._socket, SIOCGSTAMPNS, stamp)
+        except OSError:  # it has given none yet
+            return time.monotonic_ns()
+        seconds, nanoseconds = _TIMESPEC.unpack(stamp)
+        age_ns: int = time.time_ns() - seconds * 10**9 - nanoseconds
+        return time.monotonic_ns() - (age_ns if 0 <= age_ns <= OLDEST_NS else 0)
+
     def patient(self) -> list[tuple[bytes, int]]:
         """The frames of patient kinds that have come since the last call, in their order, each with its age in ns."""
         found: list[tuple[bytes, int]] = []
@@ -137,7 +154,7 @@ def _listen(interface: str, group: bytes, instructions: bytes) -> socket.socket:
 def _age_ns(control: list[tuple[int, int, bytes]]) -> int:
     for level, kind, data in control:
         if level == socket.SOL_SOCKET and kind == SO_TIMESTAMPNS:
-            seconds, nanoseconds = struct.unpack("qq", data[:16])
+            seconds, nanoseconds = _TIMESPEC.unpack(data[: _TIMESPEC.size])
             came_ns: int = seconds * 10**9 + nanoseconds
             return max(0, time.time_ns() - came_ns)
     return 0

@@ -1,7 +1,7 @@
 /* An agent's reflex: what changes gates within microseconds, while the agent waits and before its Python runs.
  *
  * Two things are that urgent: a pause frame (IEEE 802.1Qbb PFC, IEEE 802.3x PAUSE), and the instant at which a day of a week
- * begins or ends. Before each wait the agent says which prebuilt rtnetlink messages each would take; here is only what picks
+ * ends or begins. Before each wait the agent says which prebuilt rtnetlink messages each would take; here is only what picks
  * them. The wait then returns, and the agent does the same by its own rules, which decide if the two should ever differ.
  * One thread, no state of its own that outlives a wait but the one in `struct reflex`. See agents/reflex.py.
  */
@@ -18,6 +18,7 @@
 #define FRAMES 64        /* taken in one wait: a flood is taken in turns */
 #define FRAME_BYTES 64   /* of each that are kept; a pause frame has 60 */
 #define PARTNERS 32
+#define STEPS 2
 #define MAX_DESCRIPTORS 30
 
 enum { WHOLE = 60, OPCODE_AT = 14, ENABLE_AT = 16, TIMES_AT = 18, PFC = 0x0101, PAUSE = 0x0001 };
@@ -28,22 +29,30 @@ struct batch {           /* rtnetlink messages that ask for no acknowledgement, 
     uint64_t bytes;
 };
 
+struct step {
+    int64_t at_ns;       /* CLOCK_MONOTONIC */
+    struct batch shut, open;
+};
+
 struct reflex {
     int32_t pauses;      /* packet socket on which pause frames arrive; -1: none are obeyed here */
     int32_t netlink, link;
     uint8_t kick[WHOLE]; /* sent by `link` once something was opened: wakes the interface's queues */
     uint8_t paused, muted; /* bit n: class n. Muted: its pauses have no effect */
+    uint8_t armed;       /* whether `shut` and `open` are what the rules would do; else frames are only taken */
     uint16_t partners;   /* how many; 0: whoever is at the other end */
     uint8_t partner[PARTNERS][6];
     struct batch shut[CLASSES], open[CLASSES];
-    int64_t step_ns;     /* CLOCK_MONOTONIC; 0: none */
-    struct batch step_shut, step_open;
+    struct step step[STEPS]; /* in the order of their times */
     int64_t spin_ns;     /* how long before a step it is waited for awake */
+    int64_t near_ns;     /* a step that follows another so soon is waited for before the agent has its turn */
     int64_t polled_ns, rest_ns, next_rest_ns; /* who polls rests for so long after so long */
+    int64_t warm_ns;     /* and comes back for a turn of the agent after so long */
     /* what was done, for the agent: */
-    int64_t acted_ns;    /* when the last message had been obeyed */
+    int64_t acted_ns;    /* when a step had been made */
     uint8_t was_shut, was_opened; /* classes by their last frame */
-    uint8_t stepped, frames; /* `frames` of them are kept until the agent takes them */
+    uint8_t steps, stepped; /* of so many, so many were made */
+    uint8_t frames;      /* kept until the agent takes them */
     int32_t refused;     /* errno of a message that the kernel refused */
     uint16_t length[FRAMES];
     uint8_t frame[FRAMES][FRAME_BYTES];
@@ -102,7 +111,7 @@ void reflex_read(const struct reflex *r, const uint8_t *frame, uint64_t length, 
 }
 
 static void take_pauses(struct reflex *r, int may_open) {
-    int opened = 0;
+    int acted = 0;
     while (r->frames < FRAMES) {
         uint8_t shut, open, *frame = r->frame[r->frames];
         ssize_t length = recv(r->pauses, frame, FRAME_BYTES, MSG_DONTWAIT | MSG_TRUNC);
@@ -110,8 +119,9 @@ static void take_pauses(struct reflex *r, int may_open) {
             break;
         r->length[r->frames++] = length < FRAME_BYTES ? length : FRAME_BYTES;
         read_pause(r, frame, length, &shut, &open);
-        shut &= ~r->paused;
-        open &= may_open ? r->paused : 0;
+        shut &= r->armed ? ~r->paused : 0;
+        open &= r->armed && may_open ? r->paused : 0;
+        int opened = 0;
         for (int class = 0; class < CLASSES; class++)
             if (shut >> class & 1)
                 act(r, &r->shut[class]);
@@ -120,49 +130,55 @@ static void take_pauses(struct reflex *r, int may_open) {
                 act(r, &r->open[class]);
                 opened |= r->open[class].bytes != 0;
             }
+        if (opened)
+            kick(r);
+        acted |= shut | open;
         r->paused = (r->paused | shut) & ~open;
         r->was_shut = (r->was_shut | shut) & ~open;
         r->was_opened = (r->was_opened | open) & ~shut;
     }
+    if (acted)
+        take_refusals(r);
+}
+
+static void make_step(struct reflex *r) {
+    const struct step *step = &r->step[r->stepped++];
+    act(r, &step->shut);
+    act(r, &step->open);
     r->acted_ns = monotonic_ns();
-    if (opened)
+    if (step->open.bytes)
         kick(r);
     take_refusals(r);
 }
 
-static void step(struct reflex *r) {
-    act(r, &r->step_shut);
-    act(r, &r->step_open);
-    r->acted_ns = monotonic_ns();
-    r->stepped = 1;
-    r->step_ns = 0;
-    if (r->step_open.bytes)
-        kick(r);
-    take_refusals(r);
-}
+/* When the next step is to be made. */
+static int64_t step_ns(const struct reflex *r) { return r->stepped < r->steps ? r->step[r->stepped].at_ns : INT64_MAX; }
 
 /* Waits until one of the descriptors is readable, a pause frame came, a step was made, or `due_ns` is there.
  *
- * `polled`: awake all the time, but for a rest now and then. With `due_ns` past it only looks. The last of the `count` entries
- * is left for the pauses' socket. Returns how many of the others are readable, or -errno.
+ * `polled`: awake all the time, but for a rest now and then, and back soon. With `due_ns` past it only looks. The last of the
+ * `count` entries is left for the pauses' socket. Returns how many of the others are readable, or -errno.
  */
 int32_t reflex_wait(struct reflex *r, struct pollfd *descriptors, uint32_t count, int64_t due_ns, int32_t polled) {
     nfds_t watched = count - (r->pauses < 0);
     r->stepped = r->was_shut = r->was_opened = 0;
     r->refused = 0;
+    int64_t back_ns = polled ? monotonic_ns() + r->warm_ns : INT64_MAX;
     descriptors[count - 1] = (struct pollfd){.fd = r->pauses, .events = POLLIN};
     for (;;) {
         int64_t now_ns = monotonic_ns();
-        if (r->step_ns && now_ns >= r->step_ns) {
-            step(r);
-            due_ns = 0;
+        if (now_ns >= step_ns(r)) {
+            make_step(r);
+            due_ns = back_ns = step_ns(r) - now_ns < r->near_ns ? step_ns(r) : 0;
         }
-        int64_t until_ns = r->step_ns && r->step_ns - r->spin_ns < due_ns ? r->step_ns - r->spin_ns : due_ns;
+        int64_t until_ns = step_ns(r) - r->spin_ns < due_ns ? step_ns(r) - r->spin_ns : due_ns;
         int64_t left_ns = until_ns > now_ns && !r->frames ? until_ns - now_ns : 0;
         if (polled && (now_ns < r->next_rest_ns || left_ns < 2 * r->rest_ns))
             left_ns = 0;
         else if (polled && left_ns > r->rest_ns)
             left_ns = r->rest_ns;
+        if (!left_ns && r->pauses >= 0)
+            take_pauses(r, now_ns < due_ns && !r->stepped); /* in polling, the shortest way */
         struct timespec left = {left_ns / 1000000000, left_ns % 1000000000};
         int ready = ppoll(descriptors, watched, &left, NULL);
         if (polled && left_ns)
@@ -172,11 +188,13 @@ int32_t reflex_wait(struct reflex *r, struct pollfd *descriptors, uint32_t count
         if (ready < 0)
             return 0; /* a signal: its handler is the agent's */
         if (watched == count && descriptors[count - 1].revents) {
-            take_pauses(r, monotonic_ns() < due_ns);
+            take_pauses(r, monotonic_ns() < due_ns && !r->stepped);
             ready--;
         }
         now_ns = monotonic_ns();
-        if (ready > 0 || r->frames || (now_ns >= due_ns && !(r->step_ns && now_ns >= r->step_ns)))
+        if (now_ns >= step_ns(r) && ready <= 0 && !r->frames)
+            continue;
+        if (ready > 0 || r->frames || now_ns >= due_ns || now_ns >= back_ns)
             return ready;
     }
 }

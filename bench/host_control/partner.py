@@ -6,9 +6,7 @@ that it says only what an experiment tells it to, at the instant it is told. So 
 
 from __future__ import annotations
 
-import fcntl
 import select
-import struct
 import time
 from collections.abc import Callable
 from ipaddress import IPv4Address
@@ -36,8 +34,6 @@ from protocol.paging import paginate
 
 MEMBER, FIRST_NODE = 1000, 16
 """The host under test, and the destination of flow 0."""
-SIOCGSTAMPNS = 0x8907  # asm-generic/sockios.h
-_TIMESPEC = struct.Struct("qq")
 HEARTBEAT_NS = 10_000_000
 FAIL_OPEN_NS = 2_000_000_000
 REPORT_NS = 500_000_000
@@ -53,6 +49,7 @@ class Partner:
             self._link = ControlSocket(end.interface)
         self.address = self._link.address
         self._key, self._targets = key, targets
+        self.flows = len(targets)
         self._epoch = int(time.time())
         self._guard = Guard(key, epoch=self._epoch, leader=True, address=self.address)
         self._sequence = time.time_ns()
@@ -108,14 +105,6 @@ class Partner:
             self.until(time.monotonic_ns() + 5_000_000)
         return held
 
-    def _arrived_ns(self) -> int:
-        """When the kernel had the last frame: how late this program woke up is no part of the way."""
-        stamp = bytearray(16)
-        fcntl.ioctl(self._link, SIOCGSTAMPNS, stamp)
-        seconds, nanoseconds = _TIMESPEC.unpack(stamp)
-        ago_ns: int = time.clock_gettime_ns(time.CLOCK_REALTIME) - seconds * 10**9 - nanoseconds
-        return time.monotonic_ns() - max(0, ago_ns)
-
     def _take(self, raw: bytes) -> None:
         frame = self._guard.accept(raw)
         if frame is None:
@@ -123,7 +112,7 @@ class Partner:
         match frame.message:
             case Ping(sent_ns=sent):
                 self.answered += 1
-                self.say(Pong(sent, self._arrived_ns(), time.monotonic_ns()))
+                self.say(Pong(sent, self._link.arrived_ns(), time.monotonic_ns()))
             case Register(nonce=nonce):
                 self._member_mac = frame.source
                 self.say(Welcome(nonce, MEMBER, HEARTBEAT_NS, FAIL_OPEN_NS, 300_000, 0, 0, REPORT_NS))

@@ -109,11 +109,11 @@ def test_a_step_is_made_at_its_instant(wire: Wire) -> None:
     at_ns = time.monotonic_ns() + 50_000_000
     wire.agent.rules.shut(Rule.WEEK, [17])
     wire.send(10, OTHER)
-    wire.reflex.steps = lambda: Step(at_ns, frozenset({16}), frozenset({17}))
+    wire.reflex.steps = lambda: (Step(at_ns, frozenset({16}), frozenset({17})),)
     assert wire.reflex.wanted
     assert once(wire) == []
     assert at_ns <= wire.agent.rules.acted_ns < at_ns + 20_000_000
-    wire.reflex.steps = lambda: None
+    wire.reflex.steps = tuple
     wire.send(20)
     assert arrived(wire) == 10  # those to the other
     wire.agent.rules.free(Rule.WEEK, [17])
@@ -126,7 +126,7 @@ def test_it_waits_like_a_plain_wait(wire: Wire, poll: bool) -> None:
     reading, writing = os.pipe()
     begin = time.monotonic_ns()
     assert once(wire, (reading,), 20_000_000, poll=poll) == []
-    assert 20_000_000 <= time.monotonic_ns() - begin < LONG_NS
+    assert (0 if poll else 20_000_000) <= time.monotonic_ns() - begin < LONG_NS  # polling, it comes back soon
     os.write(writing, b"!")
     begin = time.monotonic_ns()
     assert once(wire, (reading,), poll=poll) == [reading]

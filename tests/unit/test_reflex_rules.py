@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 from test_conditions import MS, Bench, RulesAndPermission
@@ -125,42 +127,57 @@ class TestOnce:
 
 
 class TestDays:
-    """The step that the reflex is told of is what the week does then."""
+    """The steps that the reflex is told of are what the week does then."""
 
     def test_each_day_and_each_night_is_told_beforehand_and_nothing_else_is(self) -> None:
         bench, day, night = WeekBench(), 200_000, 50_000
+        flows = set(NODES[:4])
         bench.say(week(1, MS, NODES[:3], turns_of(3), day=day, night=night, lease_ns=4 * MS))
-        told: list[Step] = []
-        now = 0
-        while (due := bench.part.next_due_ns()) is not None and due < 3 * MS:
-            step = bench.part.next_change()
-            before = bench.gates.opened() & set(NODES[:3])
+        bench.say(week(2, MS + 3 * day, NODES[1:4], turns_of(3), day=day, night=night, lease_ns=4 * MS))
+        made: list[Step] = []
+        announced: Sequence[Step] = ()
+        while (due := bench.part.next_due_ns()) is not None and due < 4 * MS:
+            announced, steps = announced[1:], bench.part.next_changes()
+            before = frozenset(bench.gates.opened() & flows)
             bench.to(due)
-            after = bench.gates.opened() & set(NODES[:3])
-            if step is not None:
-                told.append(step)
-                assert (step.at_ns, step.shut, step.open) == (due, before - after, after - before)
+            after = frozenset(bench.gates.opened() & flows)
+            if steps:
+                freed = frozenset(NODES[:1]) if due == MS + 3 * day else frozenset()  # it is of no week any more
+                assert steps[0] == Step(due, before - after, after - before - freed)
+                assert not announced or announced[0] == steps[0]
+                announced = steps
+                made.append(steps[0])
             else:
-                assert due < MS  # the flows are shut
-            now = due
-        assert now == MS + 3 * day - night
-        assert [step.at_ns for step in told] == [MS + at * day + part for at in range(3) for part in (0, day - night)]
+                assert after <= before  # flows of a coming week are shut
+        expected = []
+        for at, flow in enumerate([*NODES[:3], *NODES[1:4]]):
+            start, its = MS + at * day, frozenset({flow})
+            expected += [Step(start, frozenset(), its), Step(start + day - night, its, frozenset())]
+        assert made == expected
 
-    def test_a_week_by_pfc_has_one_long_day_and_one_night(self) -> None:
+    def test_without_nights_a_day_ends_as_the_next_begins(self) -> None:
         bench = WeekBench()
-        bench.say(week(1, MS, NODES[:4], turns_of(4), transport=Transport.PFC, night=20_000))
-        bench.to(MS - 1)
-        assert bench.part.next_change() == Step(MS, frozenset(), frozenset(NODES[:4]))
+        bench.say(week(1, MS, NODES[:2], turns_of(2)))
         bench.to(MS)
-        assert bench.part.next_change() == Step(MS + 4 * 200_000 - 20_000, frozenset(NODES[:4]), frozenset())
+        assert bench.part.next_changes() == (Step(MS + 200_000, frozenset(NODES[:1]), frozenset(NODES[1:2])),)
+
+    def test_a_week_by_pfc_has_one_long_day_and_one_night_after_which_its_part_decides(self) -> None:
+        bench, length = WeekBench(), 4 * 200_000
+        for number in (1, 2):
+            start = MS + (number - 1) * length
+            bench.say(week(number, start, NODES[:4], turns_of(4), transport=Transport.PFC, night=20_000))
+        bench.to(MS - 1)
+        assert bench.part.next_changes() == (Step(MS, frozenset(), frozenset(NODES[:4])),)
+        bench.to(MS)
+        assert bench.part.next_changes() == (Step(MS + length - 20_000, frozenset(NODES[:4]), frozenset()),)
 
     def test_a_week_that_begins_while_a_class_is_paused_is_left_to_the_rules(self) -> None:
         bench = WeekBench()
         bench.say(week(1, MS, NODES[:2], turns_of(2)))
         bench.to(MS - 1)
-        assert bench.part.next_change() == Step(MS, frozenset(), frozenset(NODES[:1]))
+        assert bench.part.next_changes() == (Step(MS, frozenset(), frozenset(NODES[:1])),)
         bench.rules.shut(Rule.PAUSE, [3])
-        assert bench.part.next_change() is None
+        assert bench.part.next_changes() == ()
 
     def test_lateness_is_the_reflexs(self) -> None:
         bench = WeekBench()
