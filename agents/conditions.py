@@ -236,6 +236,7 @@ class Rules:
         self.changed.update(range(CLASSES))
         for known in list(self._known()) if destination is None else [destination]:
             self.restrained.pop(known, None)
+            self._acted.pop(known, None)
             self._decide(known)
 
     def _touch(self, queue: int) -> None:

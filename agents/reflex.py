@@ -144,9 +144,8 @@ class Reflex:
         self._state.paused, self._state.muted = _mask(paused), _mask(ALL_CLASSES if too_many else muted)
         _set_partners(self._state, those[:PARTNERS])
 
-    @property
-    def wanted(self) -> bool:
-        """Whether there is anything to do here; else a plain wait does."""
+    def plan(self) -> bool:
+        """Looks what comes next; whether there is anything to do here, or a plain wait does."""
         self._steps = self.steps()
         return self._state.pauses >= 0 or bool(self._steps)
 

@@ -21,9 +21,8 @@ POLLED_NS, REST_NS = 1_000_000, 60_000
 class Obeying(Protocol):
     """What waits in our place while it has something to do meanwhile: see reflex.Reflex."""
 
-    @property
-    def wanted(self) -> bool:
-        """Whether it has."""
+    def plan(self) -> bool:
+        """Looks what comes next; whether it has."""
 
     def wait(self, descriptors: Sequence[int], due_ns: int, *, poll: bool) -> list[int]:
         """As `Waiting.until`, but that it stays a while, polling."""
@@ -57,7 +56,7 @@ class Waiting:
             poll: only look, and come again; now and then it sleeps all the same (see above).
             patient: whether the patient descriptor is waited for too.
         """
-        if self._reflex is not None and self._reflex.wanted:
+        if self._reflex is not None and self._reflex.plan():
             return self._reflex.wait(self._everything if patient else self._descriptors, due_ns, poll=poll)
         if poll:
             now_ns = time.monotonic_ns()

@@ -19,7 +19,6 @@
 #define FRAME_BYTES 64   /* of each that are kept; a pause frame has 60 */
 #define PARTNERS 32
 #define STEPS 2
-#define MAX_DESCRIPTORS 30
 
 enum { WHOLE = 60, OPCODE_AT = 14, ENABLE_AT = 16, TIMES_AT = 18, PFC = 0x0101, PAUSE = 0x0001 };
 static const uint8_t GROUP_AND_TYPE[] = {0x01, 0x80, 0xc2, 0x00, 0x00, 0x01, 0x88, 0x08};

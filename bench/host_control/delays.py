@@ -2,7 +2,9 @@
 
 The thesis's definitions: the off delay is from a command's arrival at the host to the flow's last packet, the on delay to its
 first packet. A flow sends one packet in every turn of all flows, so both are known to one turn only: an off delay is negative
-where the flow's last packet had gone before the command came. Times are ns of CLOCK_REALTIME.
+where the flow's last packet had gone before the command came. If that was more than a turn before, the sender had been stopped
+(on two processors by the partner that commands), and the delay counts as one turn less than none: it was no longer than
+that, and by how much the sender was early says nothing of the gate. Times are ns of CLOCK_REALTIME.
 """
 
 from __future__ import annotations
@@ -111,7 +113,7 @@ def _pause(
         stalled = 1 - never_opened
         on_ns = ()
     after_close = (end - int(np.searchsorted(times, close.done_ns)),) if close.done_ns else ()
-    return Delays((last - close.at_ns,), on_ns, (end - begin,), after_close, 0, never_opened, stalled)
+    return Delays((max(last - close.at_ns, -turn_ns),), on_ns, (end - begin,), after_close, 0, never_opened, stalled)
 
 
 def statistics(values_ns: Sequence[int]) -> dict[str, float | int | None]:

@@ -95,8 +95,8 @@ def run(options: Options, tell: Tell) -> Found:
         if "delays" in options.parts:
             for gate in gates():
                 runs += _directly(ends, processors, gate, options, steps)
-            for busy in (False, True):
-                runs += _by_agent(ends, processors, busy, options, steps)
+                for busy in (False, True):
+                    runs += _by_agent(ends, processors, AgentOptions(DELAY_RATE_BPS, gate, busy), options, steps)
         if "days" in options.parts:
             for busy in (False, True):
                 for found in _days(ends, processors, busy, options, steps):
@@ -133,7 +133,7 @@ class _Steps:
         each = len(grid(options.quick))
         days = 2 * len(plans(options.quick))
         rounds = len(throughput.CASES) * (1 if options.quick else 3)
-        weight = {"delays": (len(gates()) + 4) * each, "days": days, "throughput": rounds}
+        weight = {"delays": 5 * len(gates()) * each, "days": days, "throughput": rounds}
         self._total = sum(weight[part] for part in options.parts)
 
     def next(self, what: str) -> None:
@@ -147,8 +147,9 @@ def _directly(ends: Ends, processors: Processors, gate: str, options: Options, s
         yield from _cells(ends, processors, control, {"transport": "none", "gate": gate, "agent": "none"}, options, steps)
 
 
-def _by_agent(ends: Ends, processors: Processors, busy: bool, options: Options, steps: _Steps) -> Iterator[dict[str, Any]]:
-    how = AgentOptions(DELAY_RATE_BPS, busy_poll=busy)
+def _by_agent(
+    ends: Ends, processors: Processors, how: AgentOptions, options: Options, steps: _Steps
+) -> Iterator[dict[str, Any]]:
     with controls.agent(ends, processors, how, WARM_FLOWS) as partner:
         # The agent makes a flow's queue at its first packet.
         with load(ends, processors, Commander(processors.partner, 1), flows=WARM_FLOWS, size=64, seconds=WARM_S, pps=WARM_PPS):
@@ -158,8 +159,8 @@ def _by_agent(ends: Ends, processors: Processors, busy: bool, options: Options, 
             ("pfc", ByPfc(ends, partner, processors.partner)),
         ]
         for transport, control in ways:
-            kind = {"transport": transport, "gate": how.gate, "agent": "busy" if busy else "blocking"}
-            yield from _cells(ends, processors, control, kind, options, steps, busy=busy)
+            kind = {"transport": transport, "gate": how.gate, "agent": "busy" if how.busy_poll else "blocking"}
+            yield from _cells(ends, processors, control, kind, options, steps, busy=how.busy_poll)
 
 
 def _cells(

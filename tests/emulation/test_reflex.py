@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -13,9 +14,10 @@ from hypothesis import strategies as st
 from namespaces import inside
 from pause_wire import OTHER, PARTNER, STRANGER, S, Wire, pfc, wired
 
-from agents import reflex
+from agents import reflex, run
 from agents.conditions import Rule, Step
 from agents.netlink import NetlinkError
+from ebpf.build import BuildError
 from protocol import pfc as frames
 from protocol.pfc import BadFrameError, Pause, Pfc
 
@@ -110,7 +112,7 @@ def test_a_step_is_made_at_its_instant(wire: Wire) -> None:
     wire.agent.rules.shut(Rule.WEEK, [17])
     wire.send(10, OTHER)
     wire.reflex.steps = lambda: (Step(at_ns, frozenset({16}), frozenset({17})),)
-    assert wire.reflex.wanted
+    assert wire.reflex.plan()
     assert once(wire) == []
     assert at_ns <= wire.agent.rules.acted_ns < at_ns + 20_000_000
     wire.reflex.steps = tuple
@@ -156,6 +158,18 @@ def frames_gone(wire: Wire) -> bytes:
     from agents.queues import LINK, ROOT
 
     return message(RTM_DELTCLASS, 0, wire.host.queues._index, handle=ROOT | 16, parent=LINK)
+
+
+def test_an_agent_does_without_where_it_cannot_be_built(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise BuildError("clang is missing: install the package clang")
+
+    monkeypatch.setattr(reflex, "library", fail)
+    agent = SimpleNamespace(rules=wire.agent.rules, keeper=wire.keeper)
+    assert run._reflex(agent, wire.host) is None  # type: ignore[arg-type]  # what it uses of an agent
+    assert "without a reflex: clang is missing" in caplog.text
 
 
 SOURCES = st.sampled_from([bytes.fromhex("02000000000a"), bytes.fromhex("02000000000b")])

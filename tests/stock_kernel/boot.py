@@ -27,6 +27,7 @@ SECONDS = 900
 TESTS = (
     "tests/stock_kernel/test_stock_kernel.py",
     "tests/emulation/test_agent_queues.py",
+    "tests/emulation/test_reflex_gates.py",
 )
 
 

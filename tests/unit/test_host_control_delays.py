@@ -50,6 +50,11 @@ class TestDelays:
         commands = [Command(1005 * US, 0, False), Command(2000 * US, 0, True)]
         assert measure(commands, arrivals(*paused(3000, 1001, 2000))).off_ns == (-5 * US,)
 
+    def test_by_how_much_a_stopped_sender_was_early_says_nothing_of_the_gate(self) -> None:
+        silent = [(at, flow) for at, flow in steady(3000, 2) if not 900 < at < 1100 and (flow or not 900 < at < 2000)]
+        commands = [Command(1005 * US, 0, False), Command(2000 * US, 0, True)]
+        assert measure(commands, arrivals(*silent)).off_ns == (-20 * US,)
+
     def test_a_flow_that_goes_on_was_never_closed(self) -> None:
         commands = [Command(1000 * US, 0, False), Command(2000 * US, 0, True)]
         found = measure(commands, arrivals(*steady(3000, 2)))

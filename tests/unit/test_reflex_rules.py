@@ -117,6 +117,15 @@ class TestOnce:
         bench.rules.settle()
         assert bench.credit(16) == 5_000_000
 
+    def test_a_gate_made_anew_is_shut_whatever_was_done_to_the_one_before(self) -> None:
+        bench = Bench()
+        bench.rules.shut(Rule.QUEUE, [16])
+        bench.rules.did([16], [], 0)
+        bench.gates.open(16)  # made anew
+        bench.rules.enforce()
+        bench.rules.settle()
+        assert bench.credit(16) == 0
+
     def test_what_a_permission_holds_is_opened_by_nobody_but_the_gatekeeper(self) -> None:
         bench = Bench(16)
         bench.rules.shut(Rule.PAUSE, [0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -114,3 +114,28 @@ def test_what_comes_during_a_rest_ends_it(pipes: Pipes, monkeypatch: pytest.Monk
     found, took = pipes.until(LONG_NS, poll=True)
     timer.join()
     assert found == [pipes.first] and took < LONG_NS / 4
+
+
+class Obeys:
+    """A reflex with something to do, or with nothing."""
+
+    def __init__(self) -> None:
+        self.busy = False
+        self.waits: list[tuple[list[int], int, bool]] = []
+
+    def plan(self) -> bool:
+        return self.busy
+
+    def wait(self, descriptors: Sequence[int], due_ns: int, *, poll: bool) -> list[int]:
+        self.waits.append((list(descriptors), due_ns, poll))
+        return [7]
+
+
+def test_a_reflex_waits_in_its_place_while_it_has_something_to_do(pipes: Pipes) -> None:
+    obeys = Obeys()
+    waiting = Waiting([pipes.first], pipes.patient, obeys)
+    assert waiting.until(0, poll=False, patient=False) == []
+    obeys.busy = True
+    assert waiting.until(5, poll=False, patient=False) == waiting.until(6, poll=True, patient=True) == [7]
+    assert obeys.waits == [([pipes.first], 5, False), ([pipes.first, pipes.patient], 6, True)]
+    waiting.close()
