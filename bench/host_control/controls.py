@@ -141,15 +141,16 @@ class ByAgent(Control):
 class ByPfc(ByAgent):
     """PFC frames: a flow's class is paused for as long as a frame can say, and resumed by a time of 0.
 
-    Flow n is of class n modulo 8: with sixteen flows two are closed at once. So are those that the agent knows of and that send
-    nothing now: whoever is of no class named is of class 0, and a pause of it would shut them all.
+    Flow n is of class n modulo 8: with sixteen flows two are closed at once. Those that the agent knows of and that send nothing
+    now are of the last class, as long as it has no flow: they would be of class 0 if none was named, and shut with it.
     """
 
     ethertype = pfc.ETHERTYPE
 
     @contextmanager
     def prepared(self, flows: int) -> Iterator[None]:
-        self.partner.say(pfc_settings(tuple((FIRST_NODE + flow, flow % CLASSES) for flow in range(self.partner.flows))))
+        classes = (flow % CLASSES if flow < flows or flows >= CLASSES else CLASSES - 1 for flow in range(self.partner.flows))
+        self.partner.say(pfc_settings(tuple((FIRST_NODE + flow, its) for flow, its in enumerate(classes))))
         yield
 
     def _frame(self, flow: int, *, opens: bool) -> bytes:
