@@ -141,7 +141,7 @@ class ByAgent(Control):
 class ByPfc(ByAgent):
     """PFC frames: a flow's class is paused for as long as a frame can say, and resumed by a time of 0.
 
-    Flow n is of class n modulo 8: with sixteen flows two are closed at once. Those that the agent knows of and that send nothing
+    Flow n is of class n modulo 8: with sixteen flows two are closed at once. Those that the agent knows and that send nothing
     now are of the last class, as long as it has no flow: they would be of class 0 if none was named, and shut with it.
     """
 
