@@ -52,9 +52,9 @@ class CpuTimes:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Reads the first line: user nice system idle iowait irq softirq steal."""
-        ticks = [int(field) for field in text.split("\n", 1)[0].split()[1:9]]
-        return cls(sum(ticks), ticks[3] + ticks[4], ticks[7])
+        """Reads the first line: user nice system idle iowait irq softirq steal. What is nice gives way, and counts as idle."""
+        user, nice, system, idle, iowait, irq, softirq, steal = map(int, text.split("\n", 1)[0].split()[1:9])
+        return cls(user + nice + system + idle + iowait + irq + softirq + steal, nice + idle + iowait, steal)
 
     def stolen_since(self, before: Self) -> float:
         """Of the time in which something wanted a processor, the fraction that the host kept for others."""

@@ -1,8 +1,9 @@
 """`baton bench host-control`: off and on delays, residual packets, throughput, over one wire. An edge: runs them all.
 
 Method: one wire, a veth pair or two given interfaces, each end in a network namespace of its own. The sender's end has Baton's
-queues; the receiver's end has the kernel's timestamps of all that arrives (`capture`). Processors are kept from sleeping
-(emulation/wakeful.py), and every run says whether the machine kept up (emulation/fidelity.py).
+queues; the receiver's end has the kernel's timestamps of all that arrives (`capture`). Processors are kept from sleeping,
+the agent's by a program that gives way to everything (emulation/wakeful.py): how deep a processor sleeps is the hardware's and
+the operator's matter. Every run says whether the machine kept up (emulation/fidelity.py).
 
 * Delays (`cells`): every gate that the kernel offers, commanded directly; and an agent, blocking and polling, told by PFC
   frames and by Baton's own conditions. Packets of 64, 500 and 1000 bytes, 2 to 16 flows, each closed and opened in turn.
@@ -28,7 +29,7 @@ from bench.host_control.days import Plan
 from bench.host_control.ends import MAX_FLOWS, Ends, given, veth_pair
 from bench.host_control.load import Commander, Processors, load
 from emulation.fidelity import environment
-from emulation.wakeful import wakeful
+from emulation.wakeful import occupied, wakeful
 from protocol.host_control_bodies import Transport
 
 Tell = Callable[[str, float], None]
@@ -90,7 +91,7 @@ def run(options: Options, tell: Tell) -> Found:
     steps = _Steps(options, tell)
     wire: AbstractContextManager[Ends] = given(*options.interfaces) if options.interfaces else veth_pair()
     processors = Processors.found()
-    with wire as ends, wakeful() as awake, processors.apart():
+    with wire as ends, wakeful() as awake, processors.apart(), occupied(processors.agent):
         runs, stairs = list[dict[str, Any]](), dict[int, list[tuple[float, int, bool]]]()
         if "delays" in options.parts:
             for gate in gates():
@@ -108,7 +109,10 @@ def run(options: Options, tell: Tell) -> Found:
                 ends, processors, seconds=seconds, rounds=rounds, tell=lambda what: steps.next(what)
             )
             runs.append({"kind": "throughput", **found_throughput})
-        about = environment(wire=ends.name, awake=awake, gates=gates(), time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+        about = environment(
+            wire=ends.name, awake=awake, occupied=processors.agent, gates=gates(),
+            time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        )  # fmt: skip
     return Found(
         {
             "title": "Fine-grained host control: off and on delays, residual packets, throughput",

@@ -79,8 +79,8 @@ class TestFidelity:
     """Whether a run may be shown."""
 
     def test_idle_and_stolen_time_are_fractions_of_the_window(self) -> None:
-        before = CpuTimes.parse("cpu  100 0 100 800 0 0 0 0 0 0\ncpu0 ...")
-        after = CpuTimes.parse("cpu  150 0 100 890 10 0 30 20 0 0\ncpu0 ...")
+        before = CpuTimes.parse("cpu  100 7 100 793 0 0 0 0 0 0\ncpu0 ...")
+        after = CpuTimes.parse("cpu  150 47 100 843 10 0 30 20 0 0\ncpu0 ...")
         found = Fidelity.between(before, after)
         assert (found.idle, found.steal) == (0.5, 0.1)
         assert found.saturated  # a tenth was stolen
