@@ -1,6 +1,7 @@
 """Days within weeks: which flow each day belongs to, and which packets came on a day that was not theirs. Pure.
 
-The thesis's Figures 2.4 to 2.7: flows send one at a time, a day each; a packet of another flow on a day is residual. Eight
+The thesis's Figures 2.4 to 2.7: flows send one at a time, a day each; a packet of another flow on a day is residual. A night is
+nobody's: what the day's own flow still sends in it, and what the next day's flow already does, is what nights are for. Eight
 classes of PFC serve eight flows a week, so with more flows each week begins by remapping the classes; Baton's own schedule has
 up to 64 flows in one week. Times are ns.
 """
@@ -80,7 +81,7 @@ class Residual(NamedTuple):
     after_remap: tuple[int, ...]
     """The same of the days after a remapping."""
     on_ns: tuple[int, ...]
-    """From a day's start to its flow's first packet."""
+    """From a day's start to its flow's first packet; negative if that came in the night before."""
     off_ns: tuple[int, ...]
     """From a day's night to its flow's last packet, in this day or the next."""
     own_packets: int
@@ -106,6 +107,9 @@ def residual(plan: Plan, start_ns: int, arrivals: Arrivals) -> Residual:
     days = (arrivals.at_ns - start_ns) // plan.day_ns
     inside = (days >= 0) & (days < owners.size)
     days, flow, at_ns = days[inside], arrivals.flow[inside], arrivals.at_ns[inside]
+    nights = (at_ns - start_ns) % plan.day_ns >= plan.day_ns - plan.night_ns
+    nexts = owners[np.minimum(days + 1, owners.size - 1)]
+    days = days + (nights & (nexts == flow) & (owners[days] != flow))  # early: it counts for its own day
     own = owners[days] == flow
     wrong = np.bincount(days[~own], minlength=owners.size)
     on, off = list[int](), list[int]()

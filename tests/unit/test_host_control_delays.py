@@ -139,6 +139,13 @@ class TestDays:
         assert found.on_ns == (100 * US, 100 * US, 100 * US, 50 * US)
         assert found.off_ns[0] == 120 * US  # it was to end with the night, at 900
 
+    def test_the_next_days_flow_may_come_in_the_night_and_is_early_then(self) -> None:
+        plan = Plan(Transport.SCHEDULE, 2, MS, 100 * US, 4)
+        found = residual(plan, 0, arrivals((100, 0), (890, 1), (950, 0), (990, 1), (1100, 1), (2050, 0), (3100, 1), (3950, 0)))
+        assert found.after_off == (1, 0, 0, 1)  # at 890 it is no night yet, and after the last no day follows
+        assert found.on_ns == (100 * US, -10 * US, 50 * US, 100 * US)
+        assert found.own_packets == 6
+
     def test_what_comes_after_a_remapping_is_counted_apart(self) -> None:
         plan = Plan(Transport.PFC, 16, MS, 0, 16)
         found = residual(plan, 0, arrivals((7500, 7), (8500, 0), (8600, 8)))
