@@ -136,6 +136,7 @@ class Agent:
                 if awaiting := time.monotonic_ns() < self._poll_until_ns:
                     self._rehearse()
                 polling = awaiting or self.config.busy_poll
+                # while it awaits, one look, then the next rehearsal
                 readable = waiting.until(0 if awaiting else due_ns, poll=polling, patient=not self.member)
                 try:
                     self._serve(link in readable, events in readable, readable, due_ns)

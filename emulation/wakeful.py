@@ -36,6 +36,7 @@ def wakeful(device: Path = DEVICE) -> Iterator[bool]:
 
 
 SPIN = f"import os; os.sched_setscheduler(0, {os.SCHED_IDLE}, os.sched_param(0)); print(flush=True)\nwhile True: pass"
+"""What it runs there."""
 
 
 @contextmanager

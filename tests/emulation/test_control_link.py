@@ -96,6 +96,18 @@ def test_frames_of_other_kinds_are_nobodys(wire: Wire) -> None:
     assert not wire.wakes() and wire.receiver.receive() is None and wire.receiver.patient() == []
 
 
+def test_a_frame_arrived_when_the_kernel_had_it_and_not_when_it_was_read(wire: Wire) -> None:
+    for wait_s in (0.0, 0.03):  # the kernel stamps frames from the first time on that it is asked
+        before_ns = time.monotonic_ns()
+        wire.send(Ping(1))
+        assert wire.wakes(1)
+        time.sleep(wait_s)
+        read_ns = time.monotonic_ns()
+        assert wire.receiver.receive() is not None
+        arrived_ns = wire.receiver.arrived_ns()
+    assert before_ns <= arrived_ns <= read_ns - 20_000_000
+
+
 def test_without_patient_kinds_all_wake() -> None:
     with pair() as ends:
         with inside(ends.left):

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import SimpleNamespace
+from types import MethodType, SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from namespaces import inside
-from pause_wire import OTHER, PARTNER, STRANGER, S, Wire, pfc, wired
+from namespaces import inside, pair
+from pause_wire import OTHER, PARTNER, RATE, STRANGER, S, Wire, pfc, wired
 
 from agents import reflex, run
+from agents.agent import Agent
+from agents.agent_config import AgentConfig
 from agents.conditions import Rule, Step
 from agents.netlink import NetlinkError
+from agents.reflex import Reflex
+from agents.waiting import Waiting
+from agents.weekly import Weekly
 from ebpf.build import BuildError
 from protocol import pfc as frames
+from protocol.key import Key
 from protocol.pfc import BadFrameError, Pause, Pfc
 
 LONG_NS = 2 * S
@@ -140,7 +146,7 @@ def test_it_waits_like_a_plain_wait(wire: Wire, poll: bool) -> None:
 
 def test_a_gate_that_is_gone_is_told_by_the_rules_own_try(wire: Wire, caplog: pytest.LogCaptureFixture) -> None:
     with inside(wire.pair.left):
-        wire.host.queues._netlink.request(frames_gone(wire))
+        wire.host.queues._netlink.request(deletion(wire))
     wire.partner.send(pfc({3: 0xFFFF}))
     once(wire)
     assert "a gate was not changed" in caplog.text
@@ -152,7 +158,7 @@ def test_a_gate_that_is_gone_is_told_by_the_rules_own_try(wire: Wire, caplog: py
     wire.agent.rules.settle()
 
 
-def frames_gone(wire: Wire) -> bytes:
+def deletion(wire: Wire) -> bytes:
     """A message that deletes the class of node 16, with its gate."""
     from agents.netlink import RTM_DELTCLASS, message
     from agents.queues import LINK, ROOT
@@ -170,6 +176,36 @@ def test_an_agent_does_without_where_it_cannot_be_built(
     agent = SimpleNamespace(rules=wire.agent.rules, keeper=wire.keeper)
     assert run._reflex(agent, wire.host) is None  # type: ignore[arg-type]  # what it uses of an agent
     assert "without a reflex: clang is missing" in caplog.text
+
+
+@pytest.mark.parametrize(("pfc_mode", "obeys"), [("software", True), ("off", False)])
+def test_an_agent_waits_in_it_and_hands_it_its_pauses_and_its_weeks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pfc_mode: str, obeys: bool
+) -> None:
+    key = tmp_path / "key"
+    Key.generate(key)
+    seen: list[tuple[object, object, bool]] = []
+
+    class Seen(Waiting):
+        def __init__(self, descriptors: Sequence[int], patient: int, used: Reflex | None = None) -> None:
+            super().__init__(descriptors, patient, used)
+            assert used is not None
+            seen.append((used, used.steps, used.plan()))
+
+    def once_only(agent: Agent, *_: object) -> None:
+        agent.stop()
+
+    monkeypatch.setattr("agents.agent.Waiting", Seen)
+    monkeypatch.setattr(Agent, "_serve", once_only)
+    monkeypatch.setattr(run.capabilities, "drop", lambda: "")  # they are the test's own
+    monkeypatch.setattr(run.signal, "signal", lambda *_: None)
+    config = AgentConfig("eth0", RATE, key, run_dir=tmp_path, realtime=None, pfc=pfc_mode, busy_poll=True)
+    with pair() as ends, inside(ends.left):
+        assert run.run(config) == 0
+    ((used, steps, wanted),) = seen
+    assert isinstance(used, Reflex) and isinstance(steps, MethodType)
+    assert isinstance(steps.__self__, Weekly) and steps.__func__ is Weekly.next_changes
+    assert wanted is obeys
 
 
 SOURCES = st.sampled_from([bytes.fromhex("02000000000a"), bytes.fromhex("02000000000b")])
