@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 from test_conditions import MS, Bench, RulesAndPermission
 from test_weekly_agent import NODES, turns_of, week
 from test_weekly_agent import Bench as WeekBench
 
-from agents.conditions import Rule, Step
+from agents.conditions import CLASSES, Rule, Step
 from protocol.host_control_bodies import Transport
 
 PRIORITIES = st.sampled_from([0, 1, 7])
@@ -47,8 +48,10 @@ class WithReflex(RulesAndPermission):
             self.passes_time(3)
         elif what == 3:
             self.shuts(Rule.QUEUE, 16)
+            self.shuts(Rule.QUEUE, 17)
         elif what == 4:
             self.frees(Rule.QUEUE, 16)
+            self.frees(Rule.QUEUE, 17)
         elif what == 5:
             self.regulates((16, 17))
         elif what == 6:
@@ -62,9 +65,11 @@ class WithReflex(RulesAndPermission):
             self.shuts(Rule.PAUSE, priority)
             self.bench.rules.settle()
 
-    @rule(priority=PRIORITIES, what=st.integers(0, 6))
-    def resumes(self, priority: int, what: int) -> None:
-        if (Rule.PAUSE, priority) in self.shut:
+    @rule(which=st.integers(0, 2), what=st.integers(0, 6))
+    def resumes(self, which: int, what: int) -> None:
+        paused = sorted(queue for by, queue in self.shut if by is Rule.PAUSE and queue < CLASSES)
+        if paused:
+            priority = paused[which % len(paused)]
             self.did([], wide(self.bench, priority))
             self.meanwhile(what)
             self.frees(Rule.PAUSE, priority)
@@ -89,6 +94,7 @@ class WithReflex(RulesAndPermission):
 
 
 TestWithReflex = WithReflex.TestCase
+TestWithReflex.settings = settings(max_examples=200, deadline=None)
 
 
 class TestOnce:
@@ -116,6 +122,16 @@ class TestOnce:
         bench.rules.free(Rule.PAUSE, [0])
         bench.rules.settle()
         assert bench.credit(16) == 5_000_000
+
+    def test_what_a_rule_shut_in_between_is_shut_when_the_turn_is_over(self) -> None:
+        bench = Bench()
+        bench.rules.shut(Rule.PAUSE, [0])
+        bench.gates.open(17)
+        bench.rules.did([], [17], 0)
+        bench.rules.shut(Rule.QUEUE, [17])  # it is shut, as far as rules know
+        bench.rules.free(Rule.PAUSE, [0])
+        bench.rules.settle()
+        assert bench.credit(17) == 0
 
     def test_a_gate_made_anew_is_shut_whatever_was_done_to_the_one_before(self) -> None:
         bench = Bench()
