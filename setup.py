@@ -11,7 +11,7 @@ setup(
         include=["agents*", "bench*", "cli*", "controller*", "ebpf*", "emulation*", "protocol*", "topology*", "webui*"]
     ),
     package_data={
-        "agents": ["bpf/*.c", "bpf/*.h", "native/*.c"],
+        "agents": ["bpf/*.c", "bpf/*.h", "native/*.c", "native/*.h"],
         "controller": ["bpf/*.c", "bpf/*.h"],
         "bench": ["*.c"],
         "emulation": ["cdfs/*.txt"],

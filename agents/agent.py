@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Container
+from collections.abc import Callable, Container
 from contextlib import suppress
 
 from agents.agent_config import AgentConfig
@@ -111,7 +111,7 @@ class Agent:
             Directive: self._on_directive,
             Error: self._on_error,
         }
-        self.add(Discipline(self, time.monotonic_ns, self.link.arrived_ns))
+        self.add(Discipline(self, self.link.arrived_ns))
         self.add(Reporting(self))
         self.upkeep = Upkeep(self)
         self.add(self.upkeep)
@@ -212,18 +212,18 @@ class Agent:
 
     def send(self, message: Message) -> None:
         """Sends to the leader."""
+        self.link.send(self._sealed(message))
+
+    def send_stamped(self, message: Callable[[int], Message]) -> None:
+        """See part.Surroundings."""
+        self.link.send_stamped(lambda leaving_ns: self._sealed(message(leaving_ns)))
+
+    def _sealed(self, message: Message) -> bytes:
         self._sequence += 1
-        self.link.send(
-            encode(
-                message,
-                key=self.guard.ring.sending,
-                destination=self.leader_mac,
-                source=self.link.address,
-                sender=self.node,
-                epoch=self.guard.epoch,
-                sequence=self._sequence,
-            )
-        )
+        return encode(
+            message, key=self.guard.ring.sending, destination=self.leader_mac, source=self.link.address,
+            sender=self.node, epoch=self.guard.epoch, sequence=self._sequence,
+        )  # fmt: skip
 
     def _hear(self, now_ns: int) -> None:
         """Takes the newest heartbeat that is the leader's."""

@@ -148,7 +148,7 @@ class Rules:
         self._class_of: dict[int, int] = {}
         self._maps: dict[Rule, dict[int, int]] = {}
         self.changed: set[int] = set()
-        """Classes of which a rule has said something; whoever wants to know empties it."""
+        """Queues of which a rule has said something; whoever wants to know empties it."""
         self.acted_ns = 0
         """When the reflex had made a step in this turn; 0: it made none."""
         self._acted: dict[int, bool | None] = {}
@@ -161,7 +161,7 @@ class Rules:
         """Keeps queues shut until the same rule frees them."""
         restrained = self.restrained
         for queue in queues:
-            self._touch(queue)
+            self.changed.add(queue)
             self._terms.setdefault(queue, {})[rule] = SHUT
             for destination in (queue,) if queue >= CLASSES else self.members(queue):
                 if restrained.get(destination) != SHUT:  # whatever others say: nothing is less
@@ -170,7 +170,7 @@ class Rules:
 
     def limit(self, rule: Rule, queue: int, rate_bps: int) -> None:
         """Lets a queue send at no more than a rate."""
-        self._touch(queue)
+        self.changed.add(queue)
         self._terms.setdefault(queue, {})[rule] = rate_bps
         if self._evaluate(queue):
             self.kick()
@@ -179,7 +179,7 @@ class Rules:
         """This rule says no more of these queues. What is open now is woken, once."""
         freed = False
         for queue in queues:
-            self._touch(queue)
+            self.changed.add(queue)
             terms = self._terms.get(queue)
             if terms is not None and terms.pop(rule, None) is not None:
                 if not terms:
@@ -239,9 +239,6 @@ class Rules:
             self._acted.pop(known, None)
             self._decide(known)
 
-    def _touch(self, queue: int) -> None:
-        self.changed.add(queue if queue < CLASSES else self._class_of.get(queue, DEFAULT_CLASS))
-
     # -- deciding -------------------------------------------------------------------------------------------------------
 
     def _evaluate(self, queue: int) -> bool:
@@ -280,6 +277,10 @@ class Rules:
     def says(self, rule: Rule) -> bool:
         """Whether a rule says anything of any queue."""
         return any(rule in terms for terms in self._terms.values())
+
+    def holds(self, destination: int, rule: Rule) -> bool:
+        """Whether a rule keeps this destination shut by its own name."""
+        return self._terms.get(destination, {}).get(rule) == SHUT
 
     def unshut(self, destination: int, rule: Rule) -> bool:
         """Whether nobody but this rule keeps a destination shut, if anybody does."""

@@ -1,4 +1,4 @@
-"""Keeps the agent's clock disciplined to the leader's: asks for its time, and tells how well it is known. Pure but for `time`.
+"""Keeps the agent's clock disciplined to the leader's: asks for its time, and tells how well it is known. Pure.
 
 The kernel's monotonic clocks of two hosts differ by when they were started, so an offset is of any size; what bounds how
 exactly a day or a slot can begin is its uncertainty.
@@ -21,11 +21,10 @@ PINGS_A_REPORT = 5
 class Discipline(Part):
     """Pings while we are a member: quickly at first, then five times a second."""
 
-    def __init__(self, agent: Surroundings, monotonic_ns: Callable[[], int], arrived_ns: Callable[[], int]) -> None:
-        """`monotonic_ns`: the clock that is disciplined, read when a PING leaves; `arrived_ns`: when, by that clock, the frame
-        arrived that is being taken."""
+    def __init__(self, agent: Surroundings, arrived_ns: Callable[[], int]) -> None:
+        """`arrived_ns`: when, by the clock that is disciplined, the frame arrived that is being taken."""
         self._agent = agent
-        self._monotonic_ns, self._arrived_ns = monotonic_ns, arrived_ns
+        self._arrived_ns = arrived_ns
         self._pings = 0
         self._due_ns = 0
         self.handlers = {Pong: self._on_pong}
@@ -43,7 +42,7 @@ class Discipline(Part):
         clock = self._agent.clock
         if clock.synchronised and (self._pings == FIRST_PINGS or not self._pings % PINGS_A_REPORT):
             self._agent.send(ClockReport(clock.offset_ns, clock.uncertainty_ns(now_ns)))
-        self._agent.send(Ping(self._monotonic_ns()))
+        self._agent.send_stamped(Ping)
 
     def new_leader(self, now_ns: int) -> None:
         """Another leader has another clock."""

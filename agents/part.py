@@ -45,6 +45,9 @@ class Surroundings(Protocol):
     def send(self, message: Message) -> None:
         """Sends to the leader. It passes the interface's queues, and so wakes gates that were changed."""
 
+    def send_stamped(self, message: Callable[[int], Message]) -> None:
+        """Sends the message that is made of the instant at which it leaves; see ControlSocket.send_stamped."""
+
     def refuse(self, cause: Cause) -> None:
         """Counts something that was not obeyed; `baton status` shows it."""
 

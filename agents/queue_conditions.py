@@ -24,7 +24,12 @@ class QueueConditions(Part):
         self._ruled: frozenset[int] = frozenset()
         self._pages: Reassembler[Conditions] = Reassembler()
         self._refused_version = -1
+        self._ruled_ever = False
         self.handlers = {Conditions: self._on_conditions}
+
+    def ruled(self) -> bool:
+        """Whether this leader has said conditions."""
+        return self._ruled_ever
 
     def _on_conditions(self, message: Conditions, now_ns: int) -> None:
         pages = self._pages.add(message)
@@ -42,6 +47,7 @@ class QueueConditions(Part):
             for e in entries
         )
         self._apply(now_ns)
+        self._ruled_ever = True
 
     def next_due_ns(self) -> int | None:
         """When a condition begins or ends to be met."""
@@ -68,6 +74,7 @@ class QueueConditions(Part):
         """Its versions are its own."""
         self._pages.clear()
         self._refused_version = -1
+        self._ruled_ever = False
 
     def released(self, now_ns: int) -> None:
         """All queues are free; the leader says again what is to be, when it is heard."""

@@ -1,11 +1,12 @@
-"""What an agent does before its Python runs: pauses obeyed, and days begun and ended, while it waits. An edge: ctypes.
+"""What an agent does before its Python runs: pauses and conditions obeyed, and days begun, while it waits. An edge: ctypes.
 
 An agent's own way from a frame to a gate is tens of microseconds of Python with cold caches. Here the wait itself is in C
 (agents/native/reflex.c): it has been told beforehand which messages to the kernel a pause or a resume of each class would take,
-and which the next day or night, and sends them at once. Then the agent's turn begins as always, and its rules decide
-(`conditions.Rules`): what was done already is not done again, and what they don't agree with is undone (`Rules.settle`).
+a condition of each destination, and the next day or night, and sends them at once. Then the agent's turn begins as always, and
+its rules decide (`conditions.Rules`): what was done already is not done again, and what they don't agree with is undone
+(`Rules.settle`).
 
-The reflex opens only what nothing but a pause (or a night) keeps shut: everything that takes a decision is left to the rules.
+The reflex opens only what nothing but a pause (a condition, a night) keeps shut: what takes a decision is left to the rules.
 """
 
 from __future__ import annotations
@@ -15,19 +16,16 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
-from pathlib import Path
 
-from agents.conditions import Rule, Rules, Step
+from agents.conditions import CLASSES, Rule, Rules, Step
 from agents.gatekeeper import Gatekeeper
 from agents.host import Host
 from agents.netlink import Netlink, unacknowledged
-from ebpf.build import shared_library
-from protocol.pfc import CLASSES
+from agents.reflex_conditions import Leader, LeadersConditions
+from agents.reflex_state import PARTNERS, POLLIN, Batch, Descriptor, State, StepBatches, library, set_partners
 
 log = logging.getLogger("baton.reflex")
 
-FRAMES, FRAME_BYTES, PARTNERS, STEPS = 64, 64, 32, 2
 SPIN_NS = 60_000
 """How long before a day or a night begins it is waited for awake, also by an agent that sleeps else: a timer is that late."""
 POLLED_NS, REST_NS = 1_000_000, 60_000
@@ -37,93 +35,40 @@ WARM_NS = 50_000
 NEAR_NS = 400_000
 """A step that comes so soon after another is waited for before the agent has its turn, and is more urgent than to work out what
 a pause would take."""
+LONGEST_LEAD_NS = 20_000
+"""A step is begun as much earlier as its messages take at the least, but no more than this."""
 ALL_CLASSES = range(CLASSES)
 
 
 _Plan = tuple[list[int], list[int], bytes, bytes]
 """Which destinations are shut and which opened, and by what; it must be kept while the C structure points to it."""
 _NOTHING: _Plan = ([], [], b"", b"")
-_SHUT, _OPEN = 0, 1
-
-
-class _Batch(ctypes.Structure):
-    _fields_ = (("messages", ctypes.c_char_p), ("bytes", ctypes.c_uint64))
-
-
-class _Step(ctypes.Structure):
-    _fields_ = (("at_ns", ctypes.c_int64), ("shut", _Batch), ("open", _Batch))
-
-
-class _Reflex(ctypes.Structure):
-    _fields_ = (
-        ("pauses", ctypes.c_int32), ("netlink", ctypes.c_int32), ("link", ctypes.c_int32),
-        ("kick", ctypes.c_uint8 * 60),
-        ("paused", ctypes.c_uint8), ("muted", ctypes.c_uint8), ("armed", ctypes.c_uint8),
-        ("partners", ctypes.c_uint16), ("partner", ctypes.c_uint8 * 6 * PARTNERS),
-        ("shut", _Batch * CLASSES), ("open", _Batch * CLASSES),
-        ("step", _Step * STEPS), ("spin_ns", ctypes.c_int64), ("near_ns", ctypes.c_int64),
-        ("polled_ns", ctypes.c_int64), ("rest_ns", ctypes.c_int64), ("next_rest_ns", ctypes.c_int64),
-        ("warm_ns", ctypes.c_int64),
-        ("acted_ns", ctypes.c_int64), ("was_shut", ctypes.c_uint8), ("was_opened", ctypes.c_uint8),
-        ("steps", ctypes.c_uint8), ("stepped", ctypes.c_uint8), ("frames", ctypes.c_uint8), ("refused", ctypes.c_int32),
-        ("length", ctypes.c_uint16 * FRAMES), ("frame", ctypes.c_uint8 * FRAME_BYTES * FRAMES),
-    )  # fmt: skip
-
-
-class _Descriptor(ctypes.Structure):
-    _fields_ = (("fd", ctypes.c_int), ("events", ctypes.c_short), ("revents", ctypes.c_short))
-
-
-_POLLIN = 1
-
-
-@cache
-def library() -> ctypes.CDLL:
-    """The compiled reflex.
-
-    Raises:
-        BuildError: the compiler is missing or refused.
-        OSError: it cannot be loaded.
-    """
-    made = ctypes.CDLL(str(shared_library("reflex", Path(__file__).parent / "native")))
-    made.reflex_size.restype = ctypes.c_uint64
-    made.reflex_wait.restype = ctypes.c_int32
-    made.reflex_wait.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int64, ctypes.c_int32)
-    if made.reflex_size() != ctypes.sizeof(_Reflex):
-        raise OSError(0, f"reflex.c has {made.reflex_size()} bytes of state, {ctypes.sizeof(_Reflex)} are expected")
-    return made
-
-
-def read(frame: bytes, *, muted: int = 0, partners: Sequence[bytes] = ()) -> tuple[int, int]:
-    """The classes that the reflex would shut and open for a frame, as masks: to compare with `protocol.pfc.read`."""
-    state = _Reflex(muted=muted)
-    _set_partners(state, partners)
-    shut, opened = ctypes.c_uint8(), ctypes.c_uint8()
-    whole, length = frame.ljust(FRAME_BYTES, b"\0"), ctypes.c_uint64(len(frame))
-    library().reflex_read(ctypes.byref(state), whole, length, ctypes.byref(shut), ctypes.byref(opened))
-    return shut.value, opened.value
+_SHUT, _OPEN = False, True
 
 
 class Reflex:
     """Of one agent."""
 
-    def __init__(self, host: Host, rules: Rules, keeper: Gatekeeper) -> None:
+    def __init__(self, host: Host, rules: Rules, keeper: Gatekeeper, leader: Leader) -> None:
         """Raises BuildError, OSError: it cannot be had here; an agent does without, more slowly."""
         self._library = library()
         self._host, self._rules, self._keeper = host, rules, keeper
         self._netlink = Netlink()
-        self._state = _Reflex(
-            pauses=-1, netlink=self._netlink.fileno(), link=host.link.fileno(),
+        self._state = State(
+            pauses=-1, control=-1, netlink=self._netlink.fileno(), link=host.link.fileno(),
             kick=(ctypes.c_uint8 * 60)(*host.kick_frame), spin_ns=SPIN_NS,
             polled_ns=POLLED_NS, rest_ns=REST_NS, warm_ns=WARM_NS, near_ns=NEAR_NS,
+            longest_lead_ns=LONGEST_LEAD_NS,
         )  # fmt: skip
         self._known: tuple[object, ...] = ()
+        self._anew = False
         self._messages: dict[int, tuple[bytes, bytes]] = {}
         """What shuts and what opens each destination."""
         self._steps: Sequence[Step] = ()
         self._stepping: list[_Plan] = []
         self._pausing = [_NOTHING] * CLASSES
-        self._descriptors: dict[tuple[int, ...], ctypes.Array[_Descriptor]] = {}
+        self._descriptors: dict[tuple[int, ...], ctypes.Array[Descriptor]] = {}
+        self.conditions = LeadersConditions(self._state, leader, rules, self._texts, self._may_open)
         self.steps: Callable[[], Sequence[Step]] = tuple
         """What is to happen next, up to `STEPS` of them."""
 
@@ -142,18 +87,18 @@ class Reflex:
         those = list(partners)
         too_many = len(those) > PARTNERS  # then the rules alone obey
         self._state.paused, self._state.muted = _mask(paused), _mask(ALL_CLASSES if too_many else muted)
-        _set_partners(self._state, those[:PARTNERS])
+        set_partners(self._state, those[:PARTNERS])
 
     def plan(self) -> bool:
         """Looks what comes next; whether there is anything to do here, or a plain wait does."""
         self._steps = self.steps()
-        return self._state.pauses >= 0 or bool(self._steps)
+        return self._state.pauses >= 0 or bool(self._steps) or self.conditions.wanted()
 
     def _prepare(self) -> None:
-        """Works out what the next step would take, and each pause and each resume of the classes of which something changed."""
+        """Works out what the next step would take, and each pause, resume and condition of what something changed."""
         state, keeper, changed = self._state, self._keeper, self._rules.changed
         known = (self._host.queues.version, keeper.obeying, keeper.regulated)
-        if known != self._known:
+        if anew := known != self._known:
             self._known = known
             self._messages.clear()
             changed.update(ALL_CLASSES)
@@ -164,13 +109,21 @@ class Reflex:
             opened = [one for one in step.open if self._may_open(one, Rule.WEEK)]
             plan = shut, opened, self._texts(shut, _SHUT), self._texts(opened, _OPEN)
             self._stepping.append(plan)
-            state.step[at] = _Step(step.at_ns, *map(_batch, plan[2:]))
-        if changed and state.pauses >= 0:
-            # Right before a step there is no time for this: pauses are then left to the rules.
+            state.step[at] = StepBatches(step.at_ns, *map(_batch, plan[2:]))
+        conditions, anew = self.conditions.wanted(), anew or self._anew
+        if changed or anew:
+            # Right before a step there is no time for this: what comes is then left to the rules.
+            self._anew = anew
             state.armed = not self._steps or self._steps[0].at_ns - time.monotonic_ns() > NEAR_NS
-            if state.armed:
-                self._prepare_classes(changed)
-                changed.clear()
+            if state.armed and state.pauses >= 0:
+                self._prepare_classes({queue if queue < CLASSES else self._rules.class_of(queue) for queue in changed})
+        if not conditions:
+            self.conditions.leave()
+        elif state.armed:
+            self.conditions.prepare(changed, self._host.queues.destinations, anew=anew)
+        if state.armed:
+            self._anew = False
+            changed.clear()
 
     def _prepare_classes(self, classes: Iterable[int]) -> None:
         state = self._state
@@ -184,7 +137,7 @@ class Reflex:
         """Whether it is to be wide open as soon as this one rule says no more."""
         return self._rules.only(destination, rule) and not (self._keeper.obeying and destination in self._keeper.regulated)
 
-    def _texts(self, destinations: Iterable[int], which: int) -> bytes:
+    def _texts(self, destinations: Iterable[int], which: bool) -> bytes:
         known = self._messages
         return b"".join([(known.get(one) or self._text(one))[which] for one in destinations])
 
@@ -207,22 +160,23 @@ class Reflex:
         ready = self._library.reflex_wait(ctypes.byref(state), watched, len(watched), due_ns, poll)
         if ready < 0:
             raise OSError(-ready, os.strerror(-ready))
-        if state.was_shut or state.was_opened or state.stepped:
+        if state.was_shut or state.was_opened or state.stepped or state.ruled:
             self._tell_rules()
         found = [one.fd for one in watched[:-1] if one.revents] if ready else []
         return [*found, state.pauses] if state.frames else found
 
-    def _watched(self, descriptors: Sequence[int]) -> ctypes.Array[_Descriptor]:
+    def _watched(self, descriptors: Sequence[int]) -> ctypes.Array[Descriptor]:
         wanted = tuple(descriptors)
         found = self._descriptors.get(wanted)
         if found is None:
             others = [descriptor for descriptor in wanted if descriptor != self._state.pauses]
-            found = (_Descriptor * (len(others) + 1))(*(_Descriptor(one, _POLLIN, 0) for one in others))
+            found = (Descriptor * (len(others) + 1))(*(Descriptor(one, POLLIN, 0) for one in others))
             self._descriptors[wanted] = found
         return found
 
     def _tell_rules(self) -> None:
-        state, shut, opened = self._state, list[int](), list[int]()
+        state = self._state
+        shut, opened = self.conditions.did()
         for priority in ALL_CLASSES if state.was_shut or state.was_opened else ():
             if (state.was_shut | state.was_opened) >> priority & 1:
                 shut += self._pausing[priority][0]
@@ -243,15 +197,9 @@ class Reflex:
         return [bytes(state.frame[at])[: state.length[at]] for at in range(count)]
 
 
-def _batch(messages: bytes) -> _Batch:
-    return _Batch(messages, len(messages))
+def _batch(messages: bytes) -> Batch:
+    return Batch(messages, len(messages))
 
 
 def _mask(classes: Iterable[int]) -> int:
     return sum(1 << priority for priority in classes)
-
-
-def _set_partners(state: _Reflex, partners: Sequence[bytes]) -> None:
-    state.partners = len(partners)
-    for at, address in enumerate(partners):
-        state.partner[at][:] = address

@@ -59,7 +59,10 @@ def run(config: AgentConfig) -> int:
         agent.reflex = reflex = _reflex(agent, host)
         if reflex is not None:
             reflex.steps = weekly.next_changes
-        agent.add(QueueConditions(agent, config.rate_bps))
+        conditions = QueueConditions(agent, config.rate_bps)
+        agent.add(conditions)
+        if reflex is not None:
+            reflex.conditions.ruled = conditions.ruled
         if config.priorities and (priorities := _priorities(agent)) is not None:
             agent.add(priorities)
         if config.pfc != "off":
@@ -89,7 +92,7 @@ def run(config: AgentConfig) -> int:
 def _reflex(agent: Agent, host: Host) -> Reflex | None:
     """None where it cannot be built: pauses and days are obeyed all the same, tens of microseconds later."""
     try:
-        return Reflex(host, agent.rules, agent.keeper)
+        return Reflex(host, agent.rules, agent.keeper, agent)
     except (BuildError, OSError) as error:
         log.warning("pauses and days are obeyed without a reflex: %s", error)
         return None

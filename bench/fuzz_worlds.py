@@ -50,6 +50,10 @@ class Wire:
         """Keeps the last hundred."""
         self.sent = [*self.sent[-99:], frame]
 
+    def send_stamped(self, frame: Callable[[int], bytes]) -> None:
+        """Keeps it, too."""
+        self.send(frame(time.monotonic_ns()))
+
     def receive(self) -> bytes | None:
         """Nothing comes by itself."""
         return None

@@ -185,20 +185,15 @@ class Coordinator:
     # -- sending and receiving ----------------------------------------------------------------------------------------
 
     def _send(self, message: Message, to: bytes) -> None:
-        if not self.leadership.may_speak():
-            return
+        if self.leadership.may_speak():
+            self.link.send(self._sealed(message, to))
+
+    def _sealed(self, message: Message, to: bytes) -> bytes:
         self._sequence += 1
-        self.link.send(
-            encode(
-                message,
-                key=self.guard.ring.sending,
-                destination=to,
-                source=self.link.address,
-                sender=COORDINATOR,
-                epoch=self.epoch,
-                sequence=self._sequence,
-            )
-        )
+        return encode(
+            message, key=self.guard.ring.sending, destination=to, source=self.link.address,
+            sender=COORDINATOR, epoch=self.epoch, sequence=self._sequence,
+        )  # fmt: skip
 
     def _receive(self, raw: bytes, now_ns: int) -> None:
         frame = self.guard.accept(raw)
@@ -270,7 +265,9 @@ class Coordinator:
         self.regulation.tell(member)
 
     def _on_ping(self, member: Member, message: Ping, now_ns: int) -> None:
-        self._send(Pong(message.sent_ns, self.link.arrived_ns(), time.monotonic_ns()), member.mac)
+        arrived_ns = self.link.arrived_ns()
+        if self.leadership.may_speak():
+            self.link.send_stamped(lambda leaving_ns: self._sealed(Pong(message.sent_ns, arrived_ns, leaving_ns), member.mac))
 
     # -- what hosts say of their traffic ------------------------------------------------------------------------------
 

@@ -48,7 +48,7 @@ def shared_library(name: str, sources: Path) -> Path:
         _run(["clang", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", str(source), "-o", str(fresh)])
         fresh.replace(target)
 
-    return _made(target, (source,), build)
+    return _made(target, (source, *sources.glob("*.h")), build)
 
 
 def _made(target: Path, sources: Iterable[Path], build: Callable[[], None]) -> Path:

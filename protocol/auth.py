@@ -128,6 +128,11 @@ class Guard:
         window = self._windows.get(identity) or self._begin(identity)
         return None if window.accept(sequence) else Cause.REPLAY
 
+    def newest(self, source: bytes) -> int:
+        """The highest sequence number of what the leader at this address has sent to us alone; -1: nothing yet."""
+        window = self._windows.get((COORDINATOR, source, False))
+        return -1 if window is None else window.highest
+
     def refuse(self, cause: Cause) -> None:
         """Counts a refusal; also for what only the caller can see (UNKNOWN_SENDER, CLOCK)."""
         self.refused[cause] += 1

@@ -13,7 +13,7 @@ from pathlib import Path
 
 SECRET_BYTES = 32
 TAG_BYTES = 16
-_PERSON = b"baton v1"
+PERSON = b"baton v1"
 _FINGERPRINT_PERSON = b"batonfpr"
 _LONGEST_FILE = 4096
 
@@ -23,17 +23,17 @@ class KeyFileError(ValueError):
 
 
 class Key:
-    """A shared secret of 32 bytes. The keyed hash is prepared once and copied for each frame; the secret is
-    not kept.
-    """
+    """A shared secret of 32 bytes. The keyed hash is prepared once and copied for each frame."""
 
-    __slots__ = ("_prepared", "fingerprint")
+    __slots__ = ("_prepared", "fingerprint", "secret")
 
     def __init__(self, secret: bytes) -> None:
         """Raises ValueError: the secret is not 32 bytes."""
         if len(secret) != SECRET_BYTES:
             raise ValueError(f"secret: {len(secret)} bytes, must be {SECRET_BYTES}")
-        self._prepared = hashlib.blake2s(key=secret, digest_size=TAG_BYTES, person=_PERSON)
+        self.secret = bytes(secret)
+        """For who computes tags itself (agents/native/reflex.c); never shown."""
+        self._prepared = hashlib.blake2s(key=secret, digest_size=TAG_BYTES, person=PERSON)
         named = hashlib.blake2s(key=secret, digest_size=8, person=_FINGERPRINT_PERSON).digest()
         self.fingerprint = int.from_bytes(named)
         """64 bits that name the key and tell nothing of it."""

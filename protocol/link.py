@@ -7,7 +7,7 @@ import fcntl
 import socket
 import struct
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from protocol.messages import ETHERTYPE, HEARTBEAT_MAC
 from protocol.wire import BODY, TYPE
@@ -94,6 +94,17 @@ class ControlSocket:
         except OSError:
             return False
         return True
+
+    def send_stamped(self, frame: Callable[[int], bytes]) -> bool:
+        """As `send`, of the frame that `frame` makes of the instant at which it leaves (ns of the monotonic clock).
+
+        It is made twice: the first shows how long the second will take, as NTP allowed for its authentication's delay. Else
+        whoever makes frames more slowly than the other end seems to be behind by half the difference.
+        """
+        began_ns = time.monotonic_ns()
+        frame(began_ns)
+        again_ns = time.monotonic_ns()
+        return self.send(frame(2 * again_ns - began_ns))
 
     def receive(self) -> bytes | None:
         """The next frame, or None when there is none (or the interface is down just now)."""

@@ -112,7 +112,8 @@ class Partner:
         match frame.message:
             case Ping(sent_ns=sent):
                 self.answered += 1
-                self.say(Pong(sent, self._link.arrived_ns(), time.monotonic_ns()))
+                arrived_ns = self._link.arrived_ns()
+                self._link.send_stamped(lambda leaving_ns: self.sealed(Pong(sent, arrived_ns, leaving_ns)))
             case Register(nonce=nonce):
                 self._member_mac = frame.source
                 self.say(Welcome(nonce, MEMBER, HEARTBEAT_NS, FAIL_OPEN_NS, 300_000, 0, 0, REPORT_NS))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import select
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
@@ -23,6 +23,8 @@ from agents.gatekeeper import Gatekeeper
 from agents.host import Host
 from agents.pfc_part import PfcPart
 from agents.reflex import Reflex
+from protocol.auth import Guard, Key
+from protocol.link import ControlSocket
 from protocol.messages import Cause, Message, PfcPause, PfcReport, PfcSettings
 from protocol.pfc_bodies import Action, class_mask
 
@@ -37,6 +39,7 @@ CLASSES = {16: 3, 17: 5}
 """Node 16 is `RIGHT`, 17 `OTHER`."""
 PARTNER, STRANGER = "02:00:00:00:00:0a", "02:00:00:00:00:0b"
 S = 1_000_000_000
+KEY, EPOCH = Key(b"k" * 32), 5
 
 
 def pfc(quanta: dict[int, int], source: str = PARTNER, destination: str = "01:80:c2:00:00:01", opcode: int = 0x0101) -> Packet:
@@ -52,6 +55,11 @@ class Surroundings:
     """An agent as far as its part sees it, around a real interface."""
 
     rules: Rules
+    link: ControlSocket
+    guard: Guard
+    leader_mac: bytes = bytes(6)
+    nodes: Container[int] = frozenset({16, 17})
+    obeying: bool = True
     clock: Clock = field(default_factory=Clock)
     member: bool = True
     idle: bool = True
@@ -155,12 +163,13 @@ def wired(run_dir: Path, *, reflex: bool) -> Iterator[Wire]:
             sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             sender.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 1 << 24)
             host = Host("eth0", RATE, gate="tbf", run_dir=run_dir)
-            agent = Surroundings(Rules(host, known=host.queues.destinations))
+            guard = Guard(KEY, epoch=EPOCH, address=host.link.address)
+            agent = Surroundings(Rules(host, known=host.queues.destinations), host.link, guard)
             keeper = Gatekeeper(
                 agent.rules, lambda _: host.kick(), to_local=int, to_coordinator=int, clock=time.monotonic_ns, link_bps=RATE
             )
             agent.rules.on_freed = keeper.resume
-            obeying = Reflex(host, agent.rules, keeper) if reflex else None
+            obeying = Reflex(host, agent.rules, keeper, agent) if reflex else None
             part = PfcPart(agent, "eth0", RATE, time.monotonic_ns, reflex=obeying)
         try:
             host.flows.set_directory({16: [RIGHT], 17: [OTHER]})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import time
 from collections.abc import Iterator
+from statistics import median
 
 import pytest
 from namespaces import inside, pair
@@ -27,8 +28,11 @@ class Wire:
         self._sequence = 0
 
     def send(self, message: Message, to: bytes | None = None) -> None:
+        assert self.sender.send(self.sealed(message, to))
+
+    def sealed(self, message: Message, to: bytes | None = None) -> bytes:
         self._sequence += 1
-        frame = encode(
+        return encode(
             message,
             key=KEY,
             destination=to or self.receiver.address,
@@ -37,7 +41,6 @@ class Wire:
             epoch=1,
             sequence=self._sequence,
         )
-        assert self.sender.send(frame)
 
     def wakes(self, seconds: float = 0.2) -> bool:
         return bool(select.select([self.receiver], (), (), seconds)[0])
@@ -106,6 +109,26 @@ def test_a_frame_arrived_when_the_kernel_had_it_and_not_when_it_was_read(wire: W
         assert wire.receiver.receive() is not None
         arrived_ns = wire.receiver.arrived_ns()
     assert before_ns <= arrived_ns <= read_ns - 20_000_000
+
+
+@pytest.mark.parametrize("wire", [HEARTBEATS], indirect=True)
+def test_a_stamped_frame_says_when_it_left_however_long_it_took_to_make(wire: Wire) -> None:
+    making_ns, ways = 3_000_000, []
+
+    def slowly(leaving_ns: int) -> bytes:
+        until_ns = time.monotonic_ns() + making_ns
+        while time.monotonic_ns() < until_ns:
+            pass
+        return wire.sealed(Ping(leaving_ns))
+
+    for _ in range(20):
+        assert wire.sender.send_stamped(slowly) and wire.wakes(1)
+        raw = wire.receiver.receive()
+        assert raw is not None
+        message = decode(raw, KEY).message
+        assert isinstance(message, Ping)
+        ways.append(wire.receiver.arrived_ns() - message.sent_ns)
+    assert abs(median(ways[1:])) < making_ns / 10  # a way of some microseconds
 
 
 def test_without_patient_kinds_all_wake() -> None:

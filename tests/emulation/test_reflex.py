@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import MethodType, SimpleNamespace
 
@@ -19,7 +20,9 @@ from agents.agent import Agent
 from agents.agent_config import AgentConfig
 from agents.conditions import Rule, Step
 from agents.netlink import NetlinkError
-from agents.reflex import Reflex
+from agents.queue_conditions import QueueConditions
+from agents.reflex import LONGEST_LEAD_NS, Reflex
+from agents.reflex_state import read
 from agents.waiting import Waiting
 from agents.weekly import Weekly
 from ebpf.build import BuildError
@@ -120,13 +123,27 @@ def test_a_step_is_made_at_its_instant(wire: Wire) -> None:
     wire.reflex.steps = lambda: (Step(at_ns, frozenset({16}), frozenset({17})),)
     assert wire.reflex.plan()
     assert once(wire) == []
-    assert at_ns <= wire.agent.rules.acted_ns < at_ns + 20_000_000
+    assert at_ns - LONGEST_LEAD_NS <= wire.agent.rules.acted_ns < at_ns + 20_000_000
     wire.reflex.steps = tuple
     wire.send(20)
     assert arrived(wire) == 10  # those to the other
     wire.agent.rules.free(Rule.WEEK, [17])
     wire.agent.rules.settle()  # that 16 is shut, no rule says
     assert arrived(wire) == 20
+
+
+def test_a_step_is_begun_as_much_earlier_as_its_messages_take_and_the_wait_ends_no_sooner(wire: Wire) -> None:
+    assert wire.reflex is not None
+    leads = []
+    for _ in range(5):
+        at_ns = time.monotonic_ns() + 5_000_000
+        wire.reflex.steps = lambda at_ns=at_ns: (Step(at_ns, frozenset(), frozenset({17})),)
+        assert wire.reflex.plan() and once(wire) == []
+        assert time.monotonic_ns() >= at_ns
+        leads.append(wire.reflex._state.lead_ns)
+        wire.agent.rules.settle()
+    assert all(0 < lead <= LONGEST_LEAD_NS for lead in leads)
+    assert max(after - before for before, after in pairwise(leads)) < 100  # one that took long says little
 
 
 @pytest.mark.parametrize("poll", [False, True])
@@ -173,7 +190,7 @@ def test_an_agent_does_without_where_it_cannot_be_built(
         raise BuildError("clang is missing: install the package clang")
 
     monkeypatch.setattr(reflex, "library", fail)
-    agent = SimpleNamespace(rules=wire.agent.rules, keeper=wire.keeper)
+    agent = SimpleNamespace(rules=wire.agent.rules, keeper=wire.keeper, link=wire.host.link)
     assert run._reflex(agent, wire.host) is None  # type: ignore[arg-type]  # what it uses of an agent
     assert "without a reflex: clang is missing" in caplog.text
 
@@ -206,6 +223,7 @@ def test_an_agent_waits_in_it_and_hands_it_its_pauses_and_its_weeks(
     assert isinstance(used, Reflex) and isinstance(steps, MethodType)
     assert isinstance(steps.__self__, Weekly) and steps.__func__ is Weekly.next_changes
     assert wanted is obeys
+    assert isinstance(used.conditions.ruled, MethodType) and isinstance(used.conditions.ruled.__self__, QueueConditions)
 
 
 SOURCES = st.sampled_from([bytes.fromhex("02000000000a"), bytes.fromhex("02000000000b")])
@@ -233,4 +251,4 @@ def test_it_reads_a_frame_as_the_rules_do(frame: bytes, muted: int, partners: li
         if not muted >> priority & 1:
             shut |= bool(time_) << priority
             opened |= (not time_) << priority
-    assert reflex.read(frame, muted=muted, partners=partners) == (shut, opened)
+    assert read(frame, muted=muted, partners=partners) == (shut, opened)

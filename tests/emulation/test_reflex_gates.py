@@ -27,7 +27,9 @@ def test_a_night_and_the_day_after_it_are_made_in_one_wait(wire: Wire) -> None:
     host = wire.host
     rules = Rules(host, known=host.queues.destinations)
     with inside(wire.pair.left):
-        reflex = Reflex(host, rules, SimpleNamespace(obeying=False, regulated=frozenset()))  # type: ignore[arg-type]
+        nobody = SimpleNamespace(link=host.link, obeying=False)
+        keeper = SimpleNamespace(obeying=False, regulated=frozenset())
+        reflex = Reflex(host, rules, keeper, nobody)  # type: ignore[arg-type]
     try:
         rules.shut(Rule.WEEK, [17])
         wire.send(5, OTHER)

@@ -21,18 +21,19 @@ def unshut(bench: Bench, priority: int) -> list[int]:
     return [node for node in bench.rules.members(priority) if bench.rules.unshut(node, Rule.PAUSE)]
 
 
-def wide(bench: Bench, priority: int) -> list[int]:
-    """Those that the reflex opens when the class is resumed: see Reflex._prepare."""
+def may_open(bench: Bench, node: int, by: Rule) -> bool:
+    """See Reflex._may_open."""
     keeper = bench.keeper
-    return [
-        node
-        for node in unshut(bench, priority)
-        if bench.rules.only(node, Rule.PAUSE) and not (keeper.obeying and node in keeper.regulated)
-    ]
+    return bench.rules.only(node, by) and not (keeper.obeying and node in keeper.regulated)
+
+
+def wide(bench: Bench, priority: int) -> list[int]:
+    """Those that the reflex opens when the class is resumed: see Reflex._prepare_classes."""
+    return [node for node in unshut(bench, priority) if may_open(bench, node, Rule.PAUSE)]
 
 
 class WithReflex(RulesAndPermission):
-    """The same, but pauses come to the reflex first, and anything may happen until the rules hear of them."""
+    """The same, but pauses and conditions come to the reflex first, and anything may happen until the rules hear of them."""
 
     def did(self, shut: list[int], opened: list[int]) -> None:
         for node in shut:
@@ -64,6 +65,23 @@ class WithReflex(RulesAndPermission):
             self.meanwhile(what)
             self.shuts(Rule.PAUSE, priority)
             self.bench.rules.settle()
+
+    @rule(wanted=st.sets(st.sampled_from([16, 17])), what=st.integers(0, 6))
+    def says_conditions(self, wanted: set[int], what: int) -> None:
+        """A full state, of destinations; see LeadersConditions."""
+        rules = self.bench.rules
+        held = {queue for by, queue in self.shut if by is Rule.QUEUE}
+        if any(queue < CLASSES for queue in held):
+            return
+        assert held == {node for node in (16, 17) if rules.holds(node, Rule.QUEUE)}
+        shut = [node for node in sorted(wanted - held) if rules.unshut(node, Rule.QUEUE)]
+        self.did(shut, [node for node in sorted(held - wanted) if may_open(self.bench, node, Rule.QUEUE)])
+        self.meanwhile(what)
+        for node in sorted(wanted):
+            self.shuts(Rule.QUEUE, node)
+        for node in {16, 17} - wanted:
+            self.frees(Rule.QUEUE, node)
+        rules.settle()
 
     @rule(which=st.integers(0, 2), what=st.integers(0, 6))
     def resumes(self, which: int, what: int) -> None:
