@@ -7,6 +7,7 @@ import fcntl
 import socket
 import struct
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 
 from protocol.messages import ETHERTYPE, HEARTBEAT_MAC
@@ -27,6 +28,7 @@ WHOLE, NOTHING = 0xFFFF, 0
 RECEIVE_BYTES = 2048
 OLDEST_NS = 50_000_000
 """A frame that seems to have waited for longer was not: somebody set the wall clock, by which the kernel stamps it."""
+STAMPED = 32
 MOST_WAITING = 1024
 """Frames that `patient` takes at once: what comes faster is a flood, and waits until the next time."""
 
@@ -76,6 +78,7 @@ class ControlSocket:
             self._patient.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         self.address: bytes = self._socket.getsockname()[4][:6]
         self.interface = interface
+        self._making_ns: deque[int] = deque(maxlen=STAMPED)
 
     def fileno(self) -> int:
         """For select."""
@@ -98,13 +101,18 @@ class ControlSocket:
     def send_stamped(self, frame: Callable[[int], bytes]) -> bool:
         """As `send`, of the frame that `frame` makes of the instant at which it leaves (ns of the monotonic clock).
 
-        It is made twice: the first shows how long the second will take, as NTP allowed for its authentication's delay. Else
-        whoever makes frames more slowly than the other end seems to be behind by half the difference.
+        What it takes to make it is allowed for, as NTP did for its authentication's delay; else whoever makes frames more
+        slowly than the other end seems to be behind by half the difference. So it is made thrice: once to no effect but that
+        all is in the caches, once to see how long it takes, once to be sent. What counts is the least that it took lately:
+        who says an instant that is too early has a way that seems longer than it was, and is not believed (agents/clock.py);
+        too late, and it would be believed before all others.
         """
+        frame(time.monotonic_ns())
         began_ns = time.monotonic_ns()
         frame(began_ns)
-        again_ns = time.monotonic_ns()
-        return self.send(frame(2 * again_ns - began_ns))
+        now_ns = time.monotonic_ns()
+        self._making_ns.append(now_ns - began_ns)
+        return self.send(frame(now_ns + min(self._making_ns)))
 
     def receive(self) -> bytes | None:
         """The next frame, or None when there is none (or the interface is down just now)."""

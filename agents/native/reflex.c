@@ -25,6 +25,7 @@
 #define QUEUES 128
 #define CONTROL_BYTES 1514
 #define LEAD_STEP_NS 1000
+#define CLOSE_NS 10000   /* so shortly before a step nothing else is looked at */
 
 enum { WHOLE = 60, OPCODE_AT = 14, ENABLE_AT = 16, TIMES_AT = 18, PFC = 0x0101, PAUSE = 0x0001 };
 /* A control frame (protocol/wire.py), and a CONDITIONS body (protocol/host_control_bodies.py) */
@@ -281,6 +282,8 @@ int32_t reflex_wait(struct reflex *r, struct pollfd *descriptors, uint32_t count
     descriptors[count - 1] = (struct pollfd){.fd = r->pauses, .events = POLLIN};
     for (;;) {
         int64_t now_ns = monotonic_ns();
+        while (step_ns(r) - now_ns < CLOSE_NS && now_ns < step_ns(r))
+            now_ns = monotonic_ns();
         if (now_ns >= step_ns(r)) {
             make_step(r);
             due_ns = back_ns = step_ns(r) - now_ns < r->near_ns ? step_ns(r) : 0;

@@ -36,6 +36,7 @@ from protocol.vocabulary import Kind
 from protocol.wire import ETHERNET_BYTES
 
 JOIN_S = 10.0
+READINGS = 32
 STORM_NS = 60_000_000_000
 KIND_AT = 3
 """In the header (PROTOCOL.md): after magic and version."""
@@ -53,6 +54,16 @@ class Issued(NamedTuple):
 def realtime_ns() -> int:
     """The clock of the kernel's timestamps."""
     return time.clock_gettime_ns(time.CLOCK_REALTIME)
+
+
+def realtime_ahead_ns() -> int:
+    """What that clock shows more than the monotonic one: read between two readings of the other, the closest of several."""
+
+    def once() -> tuple[int, int]:
+        before_ns, shown_ns, after_ns = time.monotonic_ns(), realtime_ns(), time.monotonic_ns()
+        return after_ns - before_ns, shown_ns - (before_ns + after_ns) // 2
+
+    return min(once() for _ in range(READINGS))[1]
 
 
 class Control(ABC):

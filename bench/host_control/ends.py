@@ -69,12 +69,18 @@ class Ends:
         return [FIRST_FLOW + number for number in range(flows)]
 
 
+ONE_QUEUE = ("numtxqueues", "1", "numrxqueues", "1")
+"""Of an interface with several transmit queues the kernel takes up to nine packets off a qdisc before it transmits the first
+(net/sched/sch_generic.c, try_bulk_dequeue_skb_slow)."""
+
+
 @contextmanager
 def veth_pair() -> Iterator[Ends]:
     """A pair in two new namespaces."""
     with ExitStack() as exits:
         sender, receiver = (End(exits.enter_context(_namespace()), "eth0") for _ in range(2))
-        sender.run("ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", str(receiver.pid))
+        peer = ("peer", "name", "eth0", *ONE_QUEUE, "netns", str(receiver.pid))
+        sender.run("ip", "link", "add", "eth0", *ONE_QUEUE, "type", "veth", *peer)
         yield _ready(Ends(sender, receiver, "veth pair"))
 
 

@@ -22,6 +22,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from agents import kernel
+from agents.clock import AN_ANCHOR
 from bench.host_control import cells, controls, published, throughput, weeks
 from bench.host_control.cells import Cell
 from bench.host_control.controls import AgentOptions, ByAgent, ByCondition, ByPfc, Control
@@ -38,6 +39,8 @@ DELAY_RATE_BPS = 10_000_000_000
 """The thesis's link. A veth pair is as fast as its sender, which is slower."""
 PAUSES, QUICK_PAUSES = 480, 96
 WARM_FLOWS, WARM_S, WARM_PPS = 16, 0.4, 20_000
+CLOCK_PINGS, CLOCK_S = 4 * AN_ANCHOR, 15.0
+"""Days are measured once the agent knows its clock's drift: four anchors."""
 TARGETS = {
     "blocking": {"p50_us": 50, "range_us": 150},
     "busy": {"p50_us": 20},
@@ -182,6 +185,7 @@ def _days(ends: Ends, processors: Processors, busy: bool, options: Options, step
     with controls.agent(ends, processors, how, MAX_FLOWS) as partner:
         with load(ends, processors, Commander(processors.partner, 1), flows=MAX_FLOWS, size=64, seconds=WARM_S, pps=WARM_PPS):
             partner.wait(lambda: False, WARM_S)
+        partner.wait(lambda: partner.answered >= CLOCK_PINGS, CLOCK_S)
         for plan in plans(options.quick):
             steps.next(f"{plan.flows} flows, days of {plan.day_ns / 1e6:g} ms by {plan.transport.name.lower()}")
             found = weeks.run(ends, processors, partner, plan, numbers, busy=busy)

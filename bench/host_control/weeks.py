@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.host_control.controls import nobody, pfc_settings, realtime_ns
+from bench.host_control.controls import nobody, pfc_settings, realtime_ahead_ns
 from bench.host_control.days import Plan, residual
 from bench.host_control.delays import statistics
 from bench.host_control.ends import Ends
@@ -59,7 +59,7 @@ def run(
         ends, processors, commander, flows=plan.flows, size=SIZE_BYTES, seconds=seconds, pps=packets_a_second
     ) as made:
         start_ns = time.monotonic_ns() + SETTLE_NS
-        to_realtime_ns = realtime_ns() - time.monotonic_ns()
+        to_realtime_ns = realtime_ahead_ns()
         late_ns = list[int]()
         for due_ns, said in _timetable(plan, partner, numbers, start_ns):
             partner.until(due_ns)
