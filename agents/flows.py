@@ -78,6 +78,10 @@ class FlowTable:
         self.set_mice(0, 0)
         self._object.attach_egress("classify", socket.if_nametoindex(interface), CLASSIFIER_PREFERENCE)
 
+    def swallow_fd(self) -> int:
+        """The filter of the root HTB that ends frames which only wake the queues (`KICK`); valid until `close`."""
+        return self._object.program_fd("swallow")
+
     def fileno(self) -> int:
         """For select: readable when there are events."""
         return self._fd

@@ -23,7 +23,7 @@ QUEUE_BYTES = 3_000_000
 RATE_WINDOW_NS = 2_000_000
 """A rate's bucket holds what the rate passes in this time: coarse enough for the kernel's timers, fine for a switch buffer."""
 
-TCQ_PLUG_BUFFER, TCQ_PLUG_RELEASE_INDEFINITE = 0, 2
+TCQ_PLUG_BUFFER, TCQ_PLUG_RELEASE_INDEFINITE, NO_ACTION = 0, 2, 99
 
 
 class Gate(ABC):
@@ -33,6 +33,8 @@ class Gate(ABC):
     """What `open` sends."""
     shut_message: bytes
     """What `close` sends."""
+    refused_message: bytes
+    """Goes the same way through the kernel, to be refused at its end: for who rehearses that way."""
 
     def __init__(self, netlink: Netlink, ifindex: int, handle: int, parent: int) -> None:
         self._netlink = netlink
@@ -76,6 +78,7 @@ class TbfGate(Gate):
         change = tbf(ifindex, handle, parent, rate_bps=IDLE_RATE_BPS, burst=ONE_PACKET, limit=QUEUE_BYTES)
         self.shut_message = shut_tbf(ifindex, handle, parent, rate_bps=IDLE_RATE_BPS, burst=ONE_PACKET, limit=QUEUE_BYTES)
         self.open_message = tbf(ifindex, handle, parent, rate_bps=FREE_RATE_BPS, burst=FREE_BURST, limit=QUEUE_BYTES)
+        self.refused_message = tbf(ifindex, handle, parent, rate_bps=FREE_RATE_BPS, burst=0, limit=QUEUE_BYTES)
         self._change = bytearray(change)
         # The attribute TCA_TBF_BURST is the last; the ticks in TCA_TBF_PARMS (before the mtu) are what a dump shows.
         self._burst_at = len(change) - 4
@@ -124,6 +127,7 @@ class PlugGate(Gate):
         super().__init__(netlink, ifindex, handle, parent)
         self.shut_message = plug(ifindex, handle, parent, action=TCQ_PLUG_BUFFER, limit=0)
         self.open_message = plug(ifindex, handle, parent, action=TCQ_PLUG_RELEASE_INDEFINITE, limit=0)
+        self.refused_message = plug(ifindex, handle, parent, action=NO_ACTION, limit=0)
 
     def creation(self) -> bytes:
         """The plug with its limit; the kernel ignores the action of a new one and starts plugged."""

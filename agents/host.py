@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import logging
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 from agents import offload, snapshot
 from agents.flows import FlowTable
 from agents.netlink import Netlink
-from agents.queues import HostQueues
+from agents.queues import KICK, HostQueues
 from agents.tagger import TaggerSettings
 from protocol.link import ControlSocket
 from protocol.messages import ETHERTYPE, Kind, Override
@@ -52,10 +53,11 @@ class Host:
         self._found = snapshot.take(self._netlink, interface, take_over=take_over)
         self._state.write(self._found)
         try:
-            dscp = TaggerSettings().dscp if priorities else ()
-            self.queues = HostQueues(self._netlink, interface, rate_bps, gate, dscp)
-            self.flows = FlowTable(interface, self.queues.dscp[0] if self.queues.dscp else None)
+            dscp = TaggerSettings().dscp if priorities and gate == "tbf" else ()
+            self.flows = FlowTable(interface, dscp[0] if dscp else None)
+            self.queues = HostQueues(self._netlink, interface, rate_bps, self.flows.swallow_fd(), gate, dscp)
             self.queues.install()
+            self.kicks = _kicking(interface)
             wanted = offload.wanted_segments(rate_bps, self._found.gso_segments)
             offload.set_segments(self._netlink, socket.if_nametoindex(interface), wanted)
         except BaseException:
@@ -66,6 +68,7 @@ class Host:
     def close(self) -> None:
         """Puts the interface back as it was found."""
         self._put_back()
+        self.kicks.close()
         self.flows.close()
         self._netlink.close()
         self.link.close()
@@ -113,5 +116,18 @@ class Host:
             self.flows.arm(destination, urgent=urgent)
 
     def kick(self) -> None:
-        """Sends a frame to ourselves, which the switch drops: on its way out it wakes the queues."""
-        self.link.send(self.kick_frame)
+        """Sends a frame that wakes the queues on its way out, and goes no further than to them."""
+        with suppress(OSError):  # the interface is down just now
+            self.kicks.send(self.kick_frame)
+
+
+def _kicking(interface: str) -> socket.socket:
+    made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    try:
+        made.bind((interface, 0))  # hears nothing
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, KICK)
+        made.setblocking(False)
+    except BaseException:
+        made.close()
+        raise
+    return made

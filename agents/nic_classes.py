@@ -65,7 +65,8 @@ class NicClasses:
     def repair(self) -> list[str]:
         """Puts the filter back that went with queues that were made anew; a line to log."""
         try:
-            if any(entry.kind == "bpf" for entry in self._netlink.dump(RTM_GETTFILTER, self._index, parent=ROOT)):
+            there = self._netlink.dump(RTM_GETTFILTER, self._index, parent=ROOT)
+            if any(entry.info >> 16 == NIC_CLASS_PREFERENCE for entry in there):
                 return []
             self._filter()
         except NetlinkError as error:

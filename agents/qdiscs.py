@@ -27,7 +27,8 @@ TICK_NS = 64
 TCA_TBF_PARMS, TCA_TBF_RATE64, TCA_TBF_BURST = 1, 4, 6
 TCA_HTB_PARMS, TCA_HTB_INIT, TCA_HTB_RATE64, TCA_HTB_CEIL64 = 1, 2, 6, 7
 TCA_U32_CLASSID, TCA_U32_SEL = 1, 5
-TCA_BPF_FD, TCA_BPF_NAME = 6, 7
+TCA_BPF_FD, TCA_BPF_NAME, TCA_BPF_FLAGS = 6, 7, 8
+TCA_BPF_FLAG_ACT_DIRECT = 1
 ETH_P_ALL, ETH_P_IP, ETH_P_IPV6 = 0x0003, 0x0800, 0x86DD
 NEW = NLM_F_CREATE | NLM_F_EXCL
 MAX_16, MAX_32 = 0xFFFF, 0xFFFFFFFF
@@ -131,9 +132,13 @@ def dscp_filter(ifindex: int, parent: int, preference: int, version: int, dscp: 
     return _u32(ifindex, parent, preference, version, [_dscp_key(version, dscp)], classid)
 
 
-def bpf_filter(ifindex: int, parent: int, preference: int, program_fd: int, name: str) -> bytes:
-    """A cls_bpf filter whose program returns the class of each packet (0: it says nothing)."""
+def bpf_filter(
+    ifindex: int, parent: int, preference: int, program_fd: int, name: str, *, direct: bool = False
+) -> bytes:
+    """A cls_bpf filter whose program returns the class of each packet (0: it says nothing); `direct`: what is done with it."""
     attributes = attribute(TCA_BPF_FD, struct.pack("I", program_fd)) + attribute(TCA_BPF_NAME, name.encode() + b"\0")
+    if direct:
+        attributes += attribute(TCA_BPF_FLAGS, struct.pack("I", TCA_BPF_FLAG_ACT_DIRECT))
     info = preference << 16 | socket.htons(ETH_P_ALL)
     return message(RTM_NEWTFILTER, NEW, ifindex, parent=parent, info=info, body=options("bpf", attributes))
 

@@ -1,6 +1,6 @@
 """The queues of one host interface: a class and a gate for each destination node, a queue for each V2V flow. An edge: netlink.
 
-    1: htb (link rate)
+    1: htb (link rate; a filter ends frames that only wake the queues)
      |- 1:2   control EtherType, ARP, small flows: served first, never gated
      |- 1:3   what is not between members
      `- 1:N   one for each destination node N -> gate N: -> the queues of its V2V flows (agents/flow_queues.py)
@@ -40,7 +40,9 @@ from agents.netlink import (
 )
 
 ROOT = 1 << 16
-LINK, CONTROL, OTHER = ROOT | 1, ROOT | 2, ROOT | 3
+LINK, CONTROL, OTHER, KICK = ROOT | 1, ROOT | 2, ROOT | 3, ROOT | 4
+"""KICK is no class but a priority (agents/bpf/classify.h)."""
+KICK_PREFERENCE = 1
 FIRST_NODE, LAST_NODE = 0x10, 0x3FFF
 SMALL_RATE_BPS = 8_000
 FRAME = 1514
@@ -71,14 +73,22 @@ class HostQueues:
     """Builds, reads, verifies and repairs the tree.
 
     Args:
+        swallow_fd: the program that ends frames of the priority `KICK`.
         gate: the kind of gate, "tbf" or "plug".
         dscp: the codepoint of each priority within a destination, highest first; empty for no priorities.
     """
 
     def __init__(
-        self, netlink: Netlink, interface: str, rate_bps: int, gate: str = "tbf", dscp: tuple[int, ...] = ()
+        self,
+        netlink: Netlink,
+        interface: str,
+        rate_bps: int,
+        swallow_fd: int,
+        gate: str = "tbf",
+        dscp: tuple[int, ...] = (),
     ) -> None:
         self._netlink = netlink
+        self._swallow_fd = swallow_fd
         self.interface = interface
         self.rate_bps = rate_bps
         self.gate = gate
@@ -103,6 +113,7 @@ class HostQueues:
             (OTHER, SMALL_RATE_BPS, 1, OTHER_PACKETS),
         ):
             batch += [self._class(classid, LINK, own_bps, prio), qdiscs.pfifo(index, 0, classid, packets)]
+        batch.append(qdiscs.bpf_filter(index, ROOT, KICK_PREFERENCE, self._swallow_fd, "swallow", direct=True))
         known = {node: made.queues.flows for node, made in self._destinations.items()}
         self._destinations.clear()
         self._netlink.batch(batch)
@@ -197,11 +208,14 @@ class HostQueues:
         try:
             found = {entry.handle: entry for entry in self._netlink.dump(RTM_GETQDISC, self._index) if entry.handle}
             classes = {entry.handle: entry for entry in self._netlink.dump(RTM_GETTCLASS, self._index)}
+            filters = self._netlink.dump(RTM_GETTFILTER, self._index, parent=ROOT) if ROOT in found else []
         except NetlinkError as error:
             return [f"{self.interface}: unreadable ({error.strerror})"]
         wanted = {ROOT: ("htb", TC_H_ROOT)}
         limits = {LINK: (self.rate_bps, 0), CONTROL: (self.rate_bps, 0), OTHER: (self.rate_bps, 1)}
         lines = []
+        if not any(entry.info >> 16 == KICK_PREFERENCE for entry in filters):
+            lines.append(f"{self.interface}: the filter of frames that wake the queues is missing")
         for node, destination in self._destinations.items():
             wanted[node << 16] = (self.gate, ROOT | node)
             limits[ROOT | node] = (self.rate_bps, 1)

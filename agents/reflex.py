@@ -30,8 +30,10 @@ SPIN_NS = 60_000
 """How long before a day or a night begins it is waited for awake, also by an agent that sleeps else: a timer is that late."""
 POLLED_NS, REST_NS = 1_000_000, 60_000
 """See waiting.py."""
-WARM_NS = 50_000
-"""How long it polls before the agent has a turn for nothing: without these its Python would be cold when it is needed."""
+REHEARSE_NS = 100_000
+"""How often the way to the kernel is gone for nothing while it polls; it would be cold when it is needed."""
+WARM_NS = 1_000_000
+"""How long it polls before the agent has a turn for nothing: its Python, too."""
 NEAR_NS = 400_000
 """A step that comes so soon after another is waited for before the agent has its turn, and is more urgent than to work out what
 a pause would take."""
@@ -55,13 +57,14 @@ class Reflex:
         self._host, self._rules, self._keeper = host, rules, keeper
         self._netlink = Netlink()
         self._state = State(
-            pauses=-1, control=-1, netlink=self._netlink.fileno(), link=host.link.fileno(),
+            pauses=-1, control=-1, netlink=self._netlink.fileno(), link=host.kicks.fileno(),
             kick=(ctypes.c_uint8 * 60)(*host.kick_frame), spin_ns=SPIN_NS,
             polled_ns=POLLED_NS, rest_ns=REST_NS, warm_ns=WARM_NS, near_ns=NEAR_NS,
-            longest_lead_ns=LONGEST_LEAD_NS,
+            longest_lead_ns=LONGEST_LEAD_NS, rehearse_ns=REHEARSE_NS,
         )  # fmt: skip
         self._known: tuple[object, ...] = ()
         self._anew = False
+        self._rehearsal = b""
         self._messages: dict[int, tuple[bytes, bytes]] = {}
         """What shuts and what opens each destination."""
         self._steps: Sequence[Step] = ()
@@ -102,6 +105,8 @@ class Reflex:
             self._known = known
             self._messages.clear()
             changed.update(ALL_CLASSES)
+            self._rehearsal = self._refused()
+            state.rehearsal = _batch(self._rehearsal)
         self._stepping.clear()
         state.steps = len(self._steps)
         for at, step in enumerate(self._steps):
@@ -124,6 +129,11 @@ class Reflex:
         if state.armed:
             self._anew = False
             changed.clear()
+
+    def _refused(self) -> bytes:
+        """A message about any gate."""
+        gate = next(map(self._host.queues.gate_of, self._host.queues.destinations()), None)
+        return b"" if gate is None else gate.refused_message
 
     def _prepare_classes(self, classes: Iterable[int]) -> None:
         state = self._state

@@ -50,6 +50,7 @@ class State(ctypes.Structure):
         ("key", ctypes.c_uint32 * 8), ("queues", ctypes.c_uint16), ("queue", Queue * QUEUES),
         ("spin_ns", ctypes.c_int64), ("near_ns", ctypes.c_int64),
         ("polled_ns", ctypes.c_int64), ("rest_ns", ctypes.c_int64), ("next_rest_ns", ctypes.c_int64),
+        ("rehearsal", Batch), ("rehearsed_ns", ctypes.c_int64), ("rehearse_ns", ctypes.c_int64),
         ("warm_ns", ctypes.c_int64),
         ("acted_ns", ctypes.c_int64), ("ruled", ctypes.c_uint8),
         ("was_shut", ctypes.c_uint8), ("was_opened", ctypes.c_uint8),

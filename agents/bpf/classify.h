@@ -6,6 +6,7 @@
 #define ROOT_MAJOR 1
 #define CONTROL_MINOR 2 /* control, ARP, small flows: served first, never gated */
 #define OTHER_MINOR 3   /* not between members */
+#define KICK_MINOR 4    /* no class: what is only to wake the queues */
 #define MAX_NODES 16384
 #define MAX_FLOWS 65536
 #define MAX_DSCPS 64

@@ -22,7 +22,7 @@ int set_class(struct __sk_buff *skb)
 {
 	__u32 minor = skb->priority & 0xffff, *class;
 
-	if (skb->priority >> 16 != ROOT_MAJOR)
+	if (skb->priority >> 16 != ROOT_MAJOR || minor == KICK_MINOR)
 		return TC_ACT_UNSPEC;
 	class = bpf_map_lookup_elem(&nic_classes, &minor);
 	if (class) {
