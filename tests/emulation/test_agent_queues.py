@@ -18,6 +18,7 @@ from agents.flows import Backlogged, FlowTable, NewFlow
 from agents.host import Host
 from agents.netlink import Netlink
 from agents.snapshot import ForeignQdisc
+from protocol.messages import ETHERTYPE
 
 SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33  # asm-generic/socket.h
 PAYLOAD = 1472
@@ -169,6 +170,35 @@ def test_opening_wakes_the_queue_with_one_kick(either: Wire) -> None:
     either.host.open(16)
     either.host.kick()
     assert before + either.received() == 30
+
+
+def test_a_kick_leaves_the_host_by_no_way_and_is_counted_nowhere(either: Wire) -> None:
+    with inside(either.pair.right):
+        wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))
+    with wire:
+        before = root_counts(either)
+        for _ in range(50):
+            either.host.kick()
+        time.sleep(0.05)
+        assert root_counts(either) == before
+        either.host.link.send(either.host.kick_frame)  # the same frame, but sent to be transmitted
+        wire.settimeout(1)
+        assert wire.recv(2048)[:60] == either.host.kick_frame
+        wire.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            wire.recv(2048)
+
+
+def root_counts(wire: Wire) -> tuple[int, int]:
+    """(frames that passed the root qdisc, frames that it dropped), by tc."""
+    (root,) = [qdisc for qdisc in wire.pair.tc("-s", "qdisc", "show", "dev", "eth0") if qdisc["handle"] == "1:"]
+    return root["packets"], root["drops"]
+
+
+def test_a_kicks_filter_that_somebody_deleted_is_put_back(wire: Wire) -> None:
+    run("ip", "netns", "exec", wire.pair.left, "tc", "filter", "del", "dev", "eth0", "parent", "1:", "pref", "1")
+    assert wire.host.queues.repair() == ["eth0: the filter of frames that wake the queues is missing"]
+    assert wire.host.queues.repair() == []
 
 
 def test_a_plug_lets_about_what_the_link_carries_in_the_granted_time_pass(plugged: Wire) -> None:

@@ -147,6 +147,32 @@ def test_a_step_is_begun_as_much_earlier_as_its_messages_take_and_the_wait_ends_
 
 
 @pytest.mark.parametrize("poll", [False, True])
+def test_what_it_rehearses_changes_nothing(wire: Wire, poll: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """Polling, all the time; else before a step."""
+    assert wire.reflex is not None
+    wire.agent.rules.shut(Rule.QUEUE, [16])
+    wire.send(20)
+    before, rehearsed = gates(wire), set[int]()
+    wire.reflex._state.spin_ns = 5_000_000  # a timer of this process may be late by more than the agent's
+    for _ in range(20):
+        at_ns = time.monotonic_ns() + 10_000_000
+        wire.reflex.steps = lambda at_ns=at_ns: () if poll else (Step(at_ns, frozenset(), frozenset()),)
+        assert wire.reflex.plan() and once(wire, ns=10_000_000, poll=poll) == []
+        rehearsed.add(wire.reflex._state.rehearsed_ns)
+    assert len(rehearsed) > (10 if poll else 1)
+    assert gates(wire) == before and not caplog.text
+    wire.send(20, OTHER)
+    assert arrived(wire) == 20
+    assert wire.waiting(16) >= 19
+
+
+def gates(wire: Wire) -> dict[str, object]:
+    """What tc says of each TBF."""
+    found = wire.pair.tc("qdisc", "show", "dev", "eth0")
+    return {qdisc["handle"]: qdisc["options"] for qdisc in found if qdisc["kind"] == "tbf"}
+
+
+@pytest.mark.parametrize("poll", [False, True])
 def test_it_waits_like_a_plain_wait(wire: Wire, poll: bool) -> None:
     reading, writing = os.pipe()
     begin = time.monotonic_ns()
