@@ -30,8 +30,9 @@ SPIN_NS = 60_000
 """How long before a day or a night begins it is waited for awake, also by an agent that sleeps else: a timer is that late."""
 POLLED_NS, REST_NS = 1_000_000, 60_000
 """See waiting.py."""
-REHEARSE_NS = 100_000
-"""How often the way to the kernel is gone for nothing while it polls; it would be cold when it is needed."""
+REHEARSE_NS, RECALL_NS, RECENT_NS = 100_000, 250_000, 10_000_000
+"""How often the way to the kernel is gone for nothing while it polls, since it would be cold when it is needed; how often while
+it sleeps, for so long after a command: who has just paused a class, or a queue, is likely to do more."""
 WARM_NS = 1_000_000
 """How long it polls before the agent has a turn for nothing: its Python, too."""
 NEAR_NS = 400_000
@@ -60,7 +61,8 @@ class Reflex:
             pauses=-1, control=-1, netlink=self._netlink.fileno(), link=host.kicks.fileno(),
             kick=(ctypes.c_uint8 * 60)(*host.kick_frame), spin_ns=SPIN_NS,
             polled_ns=POLLED_NS, rest_ns=REST_NS, warm_ns=WARM_NS, near_ns=NEAR_NS,
-            longest_lead_ns=LONGEST_LEAD_NS, rehearse_ns=REHEARSE_NS,
+            longest_lead_ns=LONGEST_LEAD_NS, rehearse_ns=REHEARSE_NS, recall_ns=RECALL_NS,
+            recent_ns=RECENT_NS,
         )  # fmt: skip
         self._known: tuple[object, ...] = ()
         self._anew = False

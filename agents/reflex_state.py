@@ -51,6 +51,7 @@ class State(ctypes.Structure):
         ("spin_ns", ctypes.c_int64), ("near_ns", ctypes.c_int64),
         ("polled_ns", ctypes.c_int64), ("rest_ns", ctypes.c_int64), ("next_rest_ns", ctypes.c_int64),
         ("rehearsal", Batch), ("rehearsed_ns", ctypes.c_int64), ("rehearse_ns", ctypes.c_int64),
+        ("recall_ns", ctypes.c_int64), ("commanded_ns", ctypes.c_int64), ("recent_ns", ctypes.c_int64),
         ("warm_ns", ctypes.c_int64),
         ("acted_ns", ctypes.c_int64), ("ruled", ctypes.c_uint8),
         ("was_shut", ctypes.c_uint8), ("was_opened", ctypes.c_uint8),

@@ -76,7 +76,8 @@ struct reflex {
     int64_t near_ns;     /* a step that follows another so soon is waited for before the agent has its turn */
     int64_t polled_ns, rest_ns, next_rest_ns; /* who polls rests for so long after so long */
     struct batch rehearsal; /* a message that the kernel refuses; see rehearse */
-    int64_t rehearsed_ns, rehearse_ns; /* when last, and how often */
+    int64_t rehearsed_ns, rehearse_ns, recall_ns; /* when last; how often who polls does, and who sleeps */
+    int64_t commanded_ns, recent_ns; /* when a frame last had an effect; who sleeps rehearses for so long after it */
     int64_t warm_ns;     /* and comes back for a turn of the agent after so long */
     /* what was done, for the agent: */
     int64_t acted_ns;    /* when a step had been made */
@@ -191,8 +192,10 @@ static void take_pauses(struct reflex *r, int may_open) {
         r->was_shut = (r->was_shut | shut) & ~open;
         r->was_opened = (r->was_opened | open) & ~shut;
     }
-    if (acted)
+    if (acted) {
+        r->commanded_ns = monotonic_ns();
         take_refusals(r);
+    }
 }
 
 /* Whether a frame is the leader's newest, authentic, a full state of conditions, and of known queues and no rates; then
@@ -248,8 +251,10 @@ static void take_conditions(struct reflex *r) {
         }
     if (opened)
         kick(r);
-    if (r->ruled)
+    if (r->ruled) {
+        r->commanded_ns = monotonic_ns();
         take_refusals(r);
+    }
 }
 
 /* What the messages take at the least: a little more each time that they take longer. */
@@ -283,10 +288,14 @@ static int64_t step_ns(const struct reflex *r) {
     return r->stepped < r->steps ? r->step[r->stepped].at_ns - r->lead_ns : INT64_MAX;
 }
 
-/* Now and then while it polls, and once when a step is near; never right before one. */
-static int rehearsal_due(const struct reflex *r, int64_t now_ns, int polled) {
-    int64_t left_ns = step_ns(r) - now_ns, since_ns = now_ns - r->rehearsed_ns;
-    return left_ns > REHEARSAL_NS && (polled ? since_ns > r->rehearse_ns : left_ns < r->spin_ns && since_ns > r->spin_ns);
+/* When to rehearse next: now and then while it polls; asleep, if a command came lately, and once when a step is near. */
+static int64_t rehearsal_ns(const struct reflex *r, int64_t now_ns, int polled) {
+    if (polled)
+        return r->rehearsed_ns + r->rehearse_ns;
+    int64_t near_ns = step_ns(r) - r->spin_ns, again_ns = r->rehearsed_ns + r->recall_ns;
+    if (now_ns - r->commanded_ns < r->recent_ns && again_ns < near_ns)
+        return again_ns;
+    return r->rehearsed_ns < near_ns ? near_ns : INT64_MAX;
 }
 
 /* Waits until one of the descriptors is readable, a pause frame came, a step was made, or `due_ns` is there.
@@ -301,6 +310,7 @@ int32_t reflex_wait(struct reflex *r, struct pollfd *descriptors, uint32_t count
     for (int at = 0; r->ruled && at < r->queues; at++)
         r->queue[at].was_shut = r->queue[at].was_opened = 0;
     r->ruled = 0;
+    int looked = 0;
     int64_t back_ns = polled ? monotonic_ns() + r->warm_ns : INT64_MAX;
     descriptors[count - 1] = (struct pollfd){.fd = r->pauses, .events = POLLIN};
     for (;;) {
@@ -311,10 +321,13 @@ int32_t reflex_wait(struct reflex *r, struct pollfd *descriptors, uint32_t count
             make_step(r);
             due_ns = back_ns = step_ns(r) - now_ns < r->near_ns ? step_ns(r) : 0;
         }
-        if (rehearsal_due(r, now_ns, polled))
+        int time_to = now_ns >= rehearsal_ns(r, now_ns, polled) && now_ns < due_ns && step_ns(r) - now_ns > REHEARSAL_NS;
+        if (time_to && looked)
             rehearse(r);
         int64_t until_ns = step_ns(r) - r->spin_ns < due_ns ? step_ns(r) - r->spin_ns : due_ns;
-        int64_t left_ns = until_ns > now_ns && !r->frames ? until_ns - now_ns : 0;
+        if (!polled && r->rehearsal.bytes && rehearsal_ns(r, now_ns, 0) < until_ns)
+            until_ns = rehearsal_ns(r, now_ns, 0);
+        int64_t left_ns = until_ns > now_ns && !r->frames && looked >= time_to ? until_ns - now_ns : 0;
         if (polled && (now_ns < r->next_rest_ns || left_ns < 2 * r->rest_ns))
             left_ns = 0;
         else if (polled && left_ns > r->rest_ns)
@@ -323,6 +336,7 @@ int32_t reflex_wait(struct reflex *r, struct pollfd *descriptors, uint32_t count
             take_pauses(r, now_ns < due_ns && !r->stepped); /* in polling, the shortest way */
         struct timespec left = {left_ns / 1000000000, left_ns % 1000000000};
         int ready = ppoll(descriptors, watched, &left, NULL);
+        looked = 1;
         if (polled && left_ns)
             r->next_rest_ns = monotonic_ns() + r->polled_ns;
         if (ready < 0 && errno != EINTR)

@@ -146,20 +146,23 @@ def test_a_step_is_begun_as_much_earlier_as_its_messages_take_and_the_wait_ends_
     assert max(after - before for before, after in pairwise(leads)) < 100  # one that took long says little
 
 
-@pytest.mark.parametrize("poll", [False, True])
-def test_what_it_rehearses_changes_nothing(wire: Wire, poll: bool, caplog: pytest.LogCaptureFixture) -> None:
-    """Polling, all the time; else before a step."""
+@pytest.mark.parametrize("when", ["polling", "before a step", "after a command", "else"])
+def test_what_it_rehearses_changes_nothing(wire: Wire, when: str, caplog: pytest.LogCaptureFixture) -> None:
     assert wire.reflex is not None
+    wire.frame(pfc({3: 0xFFFF}))
     wire.agent.rules.shut(Rule.QUEUE, [16])
+    wire.frame(pfc({3: 0}))
     wire.send(20)
-    before, rehearsed = gates(wire), set[int]()
-    wire.reflex._state.spin_ns = 5_000_000  # a timer of this process may be late by more than the agent's
+    before, rehearsed, state = gates(wire), set[int](), wire.reflex._state
+    state.spin_ns = 5_000_000  # a timer of this process may be late by more than the agent's
     for _ in range(20):
         at_ns = time.monotonic_ns() + 10_000_000
-        wire.reflex.steps = lambda at_ns=at_ns: () if poll else (Step(at_ns, frozenset(), frozenset()),)
-        assert wire.reflex.plan() and once(wire, ns=10_000_000, poll=poll) == []
-        rehearsed.add(wire.reflex._state.rehearsed_ns)
-    assert len(rehearsed) > (10 if poll else 1)
+        stepping = when == "before a step"
+        wire.reflex.steps = lambda at_ns=at_ns, stepping=stepping: (Step(at_ns, frozenset(), frozenset()),) * stepping
+        state.commanded_ns = time.monotonic_ns() if when == "after a command" else 0
+        assert wire.reflex.plan() and once(wire, ns=10_000_000, poll=when == "polling") == []
+        rehearsed.add(state.rehearsed_ns)
+    assert len(rehearsed) > 10 if when != "else" else len(rehearsed) == 1
     assert gates(wire) == before and not caplog.text
     wire.send(20, OTHER)
     assert arrived(wire) == 20
