@@ -21,6 +21,7 @@ from agents.hearing import Hearing
 from agents.host import Host
 from agents.lifecycle import Event, Lifecycle, State
 from agents.netlink import NetlinkError
+from agents.pace import Pace
 from agents.part import Handler, Part
 from agents.parts import Parts
 from agents.reflex import Reflex
@@ -102,6 +103,7 @@ class Agent:
         self._last_directive: tuple[bytes, Key] | None = None
         self._register_ns = 0
         self._stopping = False
+        self.pace = Pace(time.monotonic_ns)
         self.parts = Parts(time.monotonic_ns)
         self._handlers: dict[type, Handler] = {
             Heartbeat: self._on_heartbeat,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
@@ -128,15 +128,14 @@ class FlowTable:
             count, _, unused = _NODE.unpack(value)
             self._nodes[key] = _NODE.pack(count, FOR_URGENT if urgent else FOR_ANY, unused)
 
-    def sent_bytes(self) -> dict[int, int]:
-        """Bytes that large flows sent to each member node since the last call (whether they passed the gate yet or not)."""
-        sent = {}
-        for node, before in self._counted.items():
+    def sent_bytes(self) -> Iterator[tuple[int, int]]:
+        """Bytes that large flows sent to each member node since the last time (whether they passed the gate yet or not)."""
+        for node, before in list(self._counted.items()):
             value = self._nodes.get(node.to_bytes(4, "little"))
             count = _NODE.unpack(value)[0] if value is not None else before
-            sent[node] = max(0, count - before)
-            self._counted[node] = count
-        return sent
+            if node in self._counted:  # the directory may be another since the one before
+                self._counted[node] = count
+            yield node, max(0, count - before)
 
     def forget(self, source: Address, target: Address) -> None:
         """Forgets a V2V flow: its next packet is a first one again."""

@@ -23,6 +23,7 @@ TCA_STATS_BASIC, TCA_STATS_QUEUE = 1, 3
 TC_H_ROOT = 0xFFFFFFFF
 TC_H_CLSACT = 0xFFFFFFF1
 
+ENTRIES = 8
 MOST_POSTED = 64
 """Answers left unread; the socket holds about a thousand."""
 _HEADER = struct.Struct("IHHII")
@@ -167,24 +168,30 @@ class Netlink:
 
     def dump(self, kind: int, ifindex: int, parent: int = 0) -> list[Entry]:
         """All qdiscs, classes or filters (RTM_GET*) of an interface."""
+        return [entry for some in self.dumped(kind, ifindex, parent) for entry in some]
+
+    def dumped(self, kind: int, ifindex: int, parent: int = 0) -> Iterator[list[Entry]]:
+        """The same, `ENTRIES` or fewer at a time; this socket can do nothing else meanwhile."""
         whole = message(kind, NLM_F_DUMP, ifindex, parent=parent)
         self._settle()
         self._socket.send(whole)
         found: list[Entry] = []
         while True:
-            data = self._socket.recv(1 << 17)
+            data = memoryview(self._socket.recv(1 << 17))
             while data:
                 length, answer = struct.unpack_from("IH", data)
-                if answer == NLMSG_DONE:
-                    return found
-                if answer == NLMSG_ERROR:
-                    error = -int.from_bytes(data[16:20], "little", signed=True)
-                    if error == 0:
-                        return found
-                    raise NetlinkError(error, os.strerror(error))
-                entry = _entry(data[:length], ifindex)
+                error = int.from_bytes(data[16:20], "little", signed=True) if answer == NLMSG_ERROR else 0
+                if error:
+                    raise NetlinkError(-error, os.strerror(-error))
+                if answer in (NLMSG_DONE, NLMSG_ERROR):
+                    yield found
+                    return
+                entry = _entry(bytes(data[:length]), ifindex)
                 if entry is not None:
                     found.append(entry)
+                if len(found) == ENTRIES:
+                    yield found
+                    found = []
                 data = data[(length + 3) & ~3 :]
 
 

@@ -18,8 +18,10 @@ from __future__ import annotations
 import socket
 import struct
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Generator, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from typing import TypeVar, cast
 
 from agents import qdiscs
 from agents.flow_queues import FREE_BPS, Flow, FlowQueues
@@ -97,6 +99,7 @@ class HostQueues:
         self._destinations: dict[int, _Destination] = {}
         self.version = 0
         """Another one whenever there are other gates."""
+        self._changes = 0
         self._burst = max(2 * FRAME, rate_bps // 8 * BURST_NS // 10**9)
         self._quantum = min(60_000, max(FRAME, rate_bps // 8 * QUANTUM_NS // 10**9))
 
@@ -104,6 +107,7 @@ class HostQueues:
 
     def install(self) -> None:
         """Makes the tree anew, with all destinations known, every gate open. Whatever root qdisc there is goes."""
+        self._changes += 1
         with suppress(NetlinkError):  # there may be only the kernel's default
             self._netlink.request(message(RTM_DELQDISC, 0, self._index, parent=TC_H_ROOT))
         rate, index = self.rate_bps, self._index
@@ -129,6 +133,7 @@ class HostQueues:
         destination = self._destinations[node]
         batch = destination.queues.add(source, target, dscp)
         if batch and self.gate == "tbf":
+            self._changes += 1
             self._netlink.batch(batch)
             self._watch(destination)
         return made
@@ -148,6 +153,7 @@ class HostQueues:
         self._netlink.batch(batch)
         destination = self._destinations[node] = _Destination(gate, queues)
         self.version += 1
+        self._changes += 1
         self._watch(destination)
         gate.open()
         return True
@@ -166,18 +172,26 @@ class HostQueues:
         """Forgets a destination; packets that still wait at it are lost."""
         if self._destinations.pop(node, None) is not None:
             self.version += 1
+            self._changes += 1
             self._netlink.request(message(RTM_DELTCLASS, 0, self._index, handle=ROOT | node, parent=LINK))
 
     def collect(self, now_ns: int) -> list[tuple[Address, Address]]:
         """Removes destinations that nothing was sent to for `IDLE_NS`; the V2V flows that lost their queues by it."""
+        return finished(self.collecting(now_ns))
+
+    def collecting(self, now_ns: int) -> Generator[None, None, list[tuple[Address, Address]]]:
+        """The same in steps, one for each destination."""
         gone: list[tuple[Address, Address]] = []
         for node, destination in list(self._destinations.items()):
+            if self._destinations.get(node) is not destination:  # made anew meanwhile
+                continue
             passed, waiting = destination.gate.state()
             if waiting or passed != destination.passed or not destination.idle_since_ns:
                 destination.passed, destination.idle_since_ns = passed, now_ns
             elif now_ns - destination.idle_since_ns >= IDLE_NS:
                 gone += {(source, target): None for source, target, _ in destination.queues.flows}
                 self.remove_destination(node)
+            yield
         return gone
 
     # -- gates ----------------------------------------------------------------------------------------------------------
@@ -205,33 +219,57 @@ class HostQueues:
 
     def drift(self) -> list[str]:
         """What differs from what was set, as lines to log; empty when all is as it should be."""
-        try:
-            found = {entry.handle: entry for entry in self._netlink.dump(RTM_GETQDISC, self._index) if entry.handle}
-            classes = {entry.handle: entry for entry in self._netlink.dump(RTM_GETTCLASS, self._index)}
-            filters = self._netlink.dump(RTM_GETTFILTER, self._index, parent=ROOT) if ROOT in found else []
-        except NetlinkError as error:
-            return [f"{self.interface}: unreadable ({error.strerror})"]
-        wanted = {ROOT: ("htb", TC_H_ROOT)}
-        limits = {LINK: (self.rate_bps, 0), CONTROL: (self.rate_bps, 0), OTHER: (self.rate_bps, 1)}
+        return finished(self.looking())
+
+    def looking(self) -> Generator[None, None, list[str]]:
+        """The same in steps of some dozens of microseconds. Nothing, if other queues were made meanwhile."""
+        changes = self._changes
+        found, classes, filters = dict[int, Entry](), dict[int, Entry](), list[Entry]()
+        with closing(Netlink()) as netlink:  # the other one is used between two steps
+            try:
+                for some in netlink.dumped(RTM_GETQDISC, self._index):
+                    found.update((entry.handle, entry) for entry in some if entry.handle)
+                    yield
+                for some in netlink.dumped(RTM_GETTCLASS, self._index):
+                    classes.update((entry.handle, entry) for entry in some)
+                    yield
+                filters = netlink.dump(RTM_GETTFILTER, self._index, parent=ROOT) if ROOT in found else []
+                yield
+            except NetlinkError as error:
+                return [f"{self.interface}: unreadable ({error.strerror})"]
         lines = []
         if not any(entry.info >> 16 == KICK_PREFERENCE for entry in filters):
             lines.append(f"{self.interface}: the filter of frames that wake the queues is missing")
-        for node, destination in self._destinations.items():
-            wanted[node << 16] = (self.gate, ROOT | node)
-            limits[ROOT | node] = (self.rate_bps, 1)
+        lines += self._qdisc_lines(found, {ROOT: ("htb", TC_H_ROOT)})
+        lines += self._class_lines(classes, {LINK: (self.rate_bps, 0), CONTROL: (self.rate_bps, 0), OTHER: (self.rate_bps, 1)})
+        for node, destination in list(self._destinations.items()):
+            yield
+            if changes != self._changes:
+                return []
+            wanted = {node << 16: (self.gate, ROOT | node)}
+            limits = {ROOT | node: (self.rate_bps, 1)}
             if self.gate == "tbf":
                 queues = destination.queues
                 wanted[queues.major] = ("htb", node << 16 | 1)
                 limits.update({classid: (FREE_BPS, priority) for classid, priority in queues.classes().items()})
                 if self.dscp:
                     lines += self._lost_filters(queues)
+            lines += self._qdisc_lines(found, wanted) + self._class_lines(classes, limits)
+        return lines
+
+    def _qdisc_lines(self, found: Mapping[int, Entry], wanted: Mapping[int, tuple[str, int]]) -> list[str]:
+        lines = []
         for handle, (kind, parent) in wanted.items():
             entry = found.get(handle)
             if entry is None or (entry.kind, entry.parent) != (kind, parent):
                 there = "missing" if entry is None else f"{entry.kind} under {entry.parent:x}"
                 lines.append(f"{self.interface}: qdisc {kind} {handle >> 16:x}: is {there}")
-        for classid, limit in limits.items():
-            is_limit = _limit(classes.get(classid))
+        return lines
+
+    def _class_lines(self, found: Mapping[int, Entry], wanted: Mapping[int, tuple[int, int]]) -> list[str]:
+        lines = []
+        for classid, limit in wanted.items():
+            is_limit = _limit(found.get(classid))
             if is_limit != limit:
                 named = f"{self.interface}: class {classid >> 16:x}:{classid & 0xFFFF:x}"
                 if is_limit is None:
@@ -259,6 +297,18 @@ class HostQueues:
         if lines:
             self.install()
         return lines
+
+
+Result = TypeVar("Result")
+
+
+def finished(work: Generator[None, None, Result]) -> Result:
+    """What it gives at its end, done at once."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return cast(Result, end.value)
 
 
 def _limit(entry: Entry | None) -> tuple[int, int] | None:

@@ -6,8 +6,10 @@ Whatever the coordinator decides about links (which are contended, who sends wit
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from agents.pace import Unhurried
 from agents.part import Part
 from protocol.messages import FlowReport, Report, Welcome
 from protocol.paging import paginate
@@ -27,6 +29,7 @@ class Reporting(Part):
         self._period_ns = FIRST_PERIOD_NS
         self._due_ns = time.monotonic_ns() + FIRST_PERIOD_NS
         self._number = 0
+        self._work = Unhurried(agent.pace)
         self.handlers = {Welcome: self._on_welcome}
 
     def _on_welcome(self, message: Welcome, now_ns: int) -> None:
@@ -34,20 +37,26 @@ class Reporting(Part):
 
     def next_due_ns(self) -> int:
         """See Part."""
-        return self._due_ns
+        return self._due_ns if self._work.due_ns is None else min(self._due_ns, self._work.due_ns)
 
     def advance(self, now_ns: int) -> None:
         """See Part."""
-        if now_ns < self._due_ns:
-            return
-        self._due_ns = now_ns + self._period_ns
-        agent = self._agent
-        sent = agent.flows.sent_bytes()
+        if now_ns >= self._due_ns:
+            self._due_ns = now_ns + self._period_ns
+            self._work.begin(self._report(), now_ns)
+        self._work.advance(now_ns)
+
+    def _report(self) -> Iterator[None]:
+        agent, entries = self._agent, list[FlowReport]()
+        for node, count in agent.flows.sent_bytes():
+            if count and agent.member:
+                entries.append(FlowReport(node, count, agent.queues.backlog(node)[1]))
+            yield
         if not agent.member:
             return
-        entries = [FlowReport(node, count, agent.queues.backlog(node)[1]) for node, count in sent.items() if count]
         counters = tuple((int(cause), count) for cause, count in agent.guard.refused.items())
         self._number += 1
         for page in paginate(Report(self._period_ns, 0, 1, tuple(entries), counters, self._number)):
             agent.send(page)
-        agent.keeper.refresh(now_ns)
+            yield
+        agent.keeper.refresh(time.monotonic_ns())

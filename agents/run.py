@@ -59,6 +59,7 @@ def run(config: AgentConfig) -> int:
         agent.reflex = reflex = _reflex(agent, host)
         if reflex is not None:
             reflex.steps = weekly.next_changes
+            agent.pace.hurried, agent.pace.next_instant_ns = reflex.plan, weekly.next_due_ns
         conditions = QueueConditions(agent, config.rate_bps)
         agent.add(conditions)
         if reflex is not None:
@@ -90,11 +91,11 @@ def run(config: AgentConfig) -> int:
 
 
 def _reflex(agent: Agent, host: Host) -> Reflex | None:
-    """None where it cannot be built: pauses and days are obeyed all the same, tens of microseconds later."""
+    """None where it cannot be built: all that it obeys is obeyed all the same, tens of microseconds later."""
     try:
         return Reflex(host, agent.rules, agent.keeper, agent)
     except (BuildError, OSError) as error:
-        log.warning("pauses and days are obeyed without a reflex: %s", error)
+        log.warning("pauses, conditions and days are obeyed without a reflex: %s", error)
         return None
 
 

@@ -11,10 +11,12 @@ import logging
 import platform
 import time
 from collections import deque
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from agents.netlink import NetlinkError
+from agents.pace import Unhurried
 from agents.part import Part
 from protocol.host_state import LINES_MAX, NEVER_MS, HostState, shortened
 
@@ -41,17 +43,19 @@ class Upkeep(Part):
         self._put_back = 0
         self._last_ns: int | None = None
         self._failures = 0
+        self._look = Unhurried(agent.pace)
 
     def next_due_ns(self) -> int:
         """When to look again, or to tell."""
-        return min(self._verify_ns, self._tell_ns) if self._agent.member else self._verify_ns
+        due_ns = self._verify_ns if self._look.due_ns is None else min(self._verify_ns, self._look.due_ns)
+        return min(due_ns, self._tell_ns) if self._agent.member else due_ns
 
     def advance(self, now_ns: int) -> None:
         """Does what is due."""
         if now_ns >= self._verify_ns:
             self._verify_ns = now_ns + VERIFY_NS
-            self._verify(now_ns)
-            self._failures = 0
+            self._look.begin(self._looking(now_ns), now_ns)
+        self._look.advance(now_ns)
         if self._agent.member and now_ns >= self._tell_ns:
             self._tell_ns = now_ns + TELL_NS
             self._agent.send(self._state(now_ns))
@@ -68,15 +72,27 @@ class Upkeep(Part):
         with suppress(NetlinkError):  # another time: it is counted
             self._verify(now_ns)
 
+    def _looking(self, now_ns: int) -> Iterator[None]:
+        """Looks at everything, in steps; what differs is looked at again, and put back, at once."""
+        agent = self._agent
+        if (yield from agent.queues.looking()):
+            self._verify(now_ns)
+        else:
+            self._note(agent.parts.repair(), now_ns)
+        yield
+        for source, target in (yield from agent.queues.collecting(now_ns)):
+            agent.flows.forget(source, target)
+        self._failures = 0
+
     def _verify(self, now_ns: int) -> None:
         agent = self._agent
         drifted = agent.queues.repair()
         if drifted:  # every gate was made anew, and open
             agent.rules.enforce()
             agent.keeper.rebuilt(now_ns)
-        drifted += agent.parts.repair()
-        for source, target in agent.queues.collect(now_ns):
-            agent.flows.forget(source, target)
+        self._note(drifted + agent.parts.repair(), now_ns)
+
+    def _note(self, drifted: list[str], now_ns: int) -> None:
         for line in drifted:
             log.warning("put back: %s", line)
         if drifted:

@@ -28,7 +28,8 @@ WHOLE, NOTHING = 0xFFFF, 0
 RECEIVE_BYTES = 2048
 OLDEST_NS = 50_000_000
 """A frame that seems to have waited for longer was not: somebody set the wall clock, by which the kernel stamps it."""
-STAMPED = 32
+STAMPED, COLD_NS = 32, 2_000_000
+"""How many stamped frames count for what it takes to make one; after how long without any its code is in no cache."""
 MOST_WAITING = 1024
 """Frames that `patient` takes at once: what comes faster is a flood, and waits until the next time."""
 
@@ -79,6 +80,7 @@ class ControlSocket:
         self.address: bytes = self._socket.getsockname()[4][:6]
         self.interface = interface
         self._making_ns: deque[int] = deque(maxlen=STAMPED)
+        self._stamped_ns = 0
 
     def fileno(self) -> int:
         """For select."""
@@ -102,17 +104,19 @@ class ControlSocket:
         """As `send`, of the frame that `frame` makes of the instant at which it leaves (ns of the monotonic clock).
 
         What it takes to make it is allowed for, as NTP did for its authentication's delay; else whoever makes frames more
-        slowly than the other end seems to be behind by half the difference. So it is made thrice: once to no effect but that
-        all is in the caches, once to see how long it takes, once to be sent. What counts is the least that it took lately:
-        who says an instant that is too early has a way that seems longer than it was, and is not believed (agents/clock.py);
-        too late, and it would be believed before all others.
+        slowly than the other end seems to be behind by half the difference. If that was not done lately it is made once for
+        nothing, and all is in the caches then. What counts is the least that it took lately: who says an instant that is too
+        early has a way that seems longer than it was, and is not believed (agents/clock.py); too late, and it would be
+        believed before all others.
         """
-        frame(time.monotonic_ns())
         began_ns = time.monotonic_ns()
-        frame(began_ns)
-        now_ns = time.monotonic_ns()
-        self._making_ns.append(now_ns - began_ns)
-        return self.send(frame(now_ns + min(self._making_ns)))
+        if began_ns - self._stamped_ns > COLD_NS:
+            frame(began_ns)
+            began_ns = time.monotonic_ns()
+        made = frame(began_ns + min(self._making_ns, default=0))
+        self._stamped_ns = time.monotonic_ns()
+        self._making_ns.append(self._stamped_ns - began_ns)
+        return self.send(made)
 
     def receive(self) -> bytes | None:
         """The next frame, or None when there is none (or the interface is down just now)."""
