@@ -210,6 +210,8 @@ class Rules:
         What is shut before and after stays shut in between: a destination that must not be sent as another while classes
         change is to be shut by the caller first.
         """
+        if self._maps.get(rule, {}) == classes:
+            return
         self.changed.update(range(CLASSES))
         self._maps[rule] = dict(classes)
         wanted = self._maps.get(Rule.PAUSE, {}) | self._maps.get(Rule.WEEK, {})

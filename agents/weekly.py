@@ -77,6 +77,9 @@ class Weekly(Part):
         """Of these weeks, those that are about to begin: their flows are shut already."""
         self._held: frozenset[int] = frozenset()
         """All destinations that are shut outside their days."""
+        self._settle_ns: dict[int, int] = {}
+        self._openings: dict[tuple[int, int], frozenset[int]] = {}
+        """What `_settles_ns` and `_opening` have found, until what they depend on changes: they are asked in every step."""
         self._open: frozenset[int] = frozenset()
         self._day = 0
         """The next day to open."""
@@ -100,6 +103,7 @@ class Weekly(Part):
         self._settling.discard(message.week)  # it may be another than what we were told before
         self._waiting[message.week] = message
         self._destinations[message.week] = message.flows if self._queues is None else self._queues(message, now_ns)
+        self._changed()
         self._plan()
         self.advance(now_ns)
 
@@ -166,11 +170,19 @@ class Weekly(Part):
     def _is_due(self, at_ns: int) -> bool:
         return self._agent.clock.local(at_ns) == self._due_ns
 
+    def _changed(self) -> None:
+        """Weeks, or what is held, are others."""
+        self._settle_ns.clear()
+        self._openings.clear()
+
     def _opening(self, week: Week, day: int) -> frozenset[int]:
         """Who is open on a day: by PFC all of the week's, on one long day of which the frames decide."""
-        mask = week.active if week.transport is Transport.PFC else week.days[day]
-        flows = self._flows if week is self.week else self._destinations[week.week]
-        return frozenset(flow for bit, flow in enumerate(flows) if mask >> bit & 1)
+        found = self._openings.get((week.week, day))
+        if found is None:
+            mask = week.active if week.transport is Transport.PFC else week.days[day]
+            flows = self._flows if week is self.week else self._destinations[week.week]
+            found = self._openings[week.week, day] = frozenset(flow for bit, flow in enumerate(flows) if mask >> bit & 1)
+        return found
 
     def _plan(self) -> None:
         """When the next step is, by our clock as it is known now."""
@@ -208,16 +220,19 @@ class Weekly(Part):
 
     def _settles_ns(self, week: Week) -> int:
         """When a week's flows are to be shut that are not yet, by the leader's clock."""
-        if week.week in self._settling:
-            return week.start_ns
-        strangers = set(self._destinations[week.week]) - self._held
-        return week.start_ns - len(strangers) * self._packet_ns
+        found = self._settle_ns.get(week.week)
+        if found is None:
+            settled = week.week in self._settling
+            strangers = () if settled else set(self._destinations[week.week]) - self._held
+            found = self._settle_ns[week.week] = week.start_ns - len(strangers) * self._packet_ns
+        return found
 
     def _settle(self, week: Week) -> None:
         flows = frozenset(self._destinations[week.week])
         self._settling.add(week.week)
         self._agent.rules.shut(Rule.WEEK, flows - self._held)
         self._held |= flows
+        self._changed()
 
     def _begin(self, week: Week) -> None:
         """All flows of both weeks are shut, then classes change hands; the first day opens in the next step."""
@@ -241,6 +256,7 @@ class Weekly(Part):
         rules.free(Rule.WEEK, self._held - held)
         self._held = held
         self.week, self._day, self._night = week, 0, False
+        self._changed()
         self.counters.weeks += 1
 
     def _open_day(self, week: Week, now_ns: int) -> None:
@@ -275,6 +291,7 @@ class Weekly(Part):
     def _forget(self) -> None:
         self.week, self._flows, self._open, self._held = None, (), frozenset(), frozenset()
         self._settling.clear()
+        self._changed()
         self._day, self._night, self._due_ns = 0, False, None
 
     # -- the agent's life -----------------------------------------------------------------------------------------------
