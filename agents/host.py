@@ -70,6 +70,7 @@ class Host:
         self._put_back()
         self.kicks.close()
         self.flows.close()
+        self.queues.close()
         self._netlink.close()
         self.link.close()
 

@@ -103,6 +103,7 @@ class Netlink:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
         self._socket.bind((0, 0))
         self._posted = 0
+        self._dumping = False
 
     def close(self) -> None:
         """Closes the socket."""
@@ -171,19 +172,23 @@ class Netlink:
         return [entry for some in self.dumped(kind, ifindex, parent) for entry in some]
 
     def dumped(self, kind: int, ifindex: int, parent: int = 0) -> Iterator[list[Entry]]:
-        """The same, `ENTRIES` or fewer at a time; this socket can do nothing else meanwhile."""
+        """The same, `ENTRIES` or fewer at a time; this socket can do nothing else meanwhile but begin another dump."""
         whole = message(kind, NLM_F_DUMP, ifindex, parent=parent)
         self._settle()
+        while self._dumping:  # one that nobody took to its end
+            self._dumping = not _ends(self._socket.recv(1 << 17))
         self._socket.send(whole)
+        self._dumping = True
         found: list[Entry] = []
         while True:
             data = memoryview(self._socket.recv(1 << 17))
             while data:
                 length, answer = struct.unpack_from("IH", data)
+                self._dumping = answer not in (NLMSG_DONE, NLMSG_ERROR)
                 error = int.from_bytes(data[16:20], "little", signed=True) if answer == NLMSG_ERROR else 0
                 if error:
                     raise NetlinkError(-error, os.strerror(-error))
-                if answer in (NLMSG_DONE, NLMSG_ERROR):
+                if not self._dumping:
                     yield found
                     return
                 entry = _entry(bytes(data[:length]), ifindex)
@@ -193,6 +198,15 @@ class Netlink:
                     yield found
                     found = []
                 data = data[(length + 3) & ~3 :]
+
+
+def _ends(data: bytes) -> bool:
+    while data:
+        length, answer = struct.unpack_from("IH", data)
+        if answer in (NLMSG_DONE, NLMSG_ERROR):
+            return True
+        data = data[(length + 3) & ~3 :]
+    return False
 
 
 def _entry(data: bytes, ifindex: int) -> Entry | None:

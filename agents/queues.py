@@ -19,7 +19,7 @@ import socket
 import struct
 from collections import Counter
 from collections.abc import Generator, Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
@@ -90,6 +90,8 @@ class HostQueues:
         dscp: tuple[int, ...] = (),
     ) -> None:
         self._netlink = netlink
+        self._looking = Netlink()
+        """For what takes many steps: the other one is used between them."""
         self._swallow_fd = swallow_fd
         self.interface = interface
         self.rate_bps = rate_bps
@@ -102,6 +104,10 @@ class HostQueues:
         self._changes = 0
         self._burst = max(2 * FRAME, rate_bps // 8 * BURST_NS // 10**9)
         self._quantum = min(60_000, max(FRAME, rate_bps // 8 * QUANTUM_NS // 10**9))
+
+    def close(self) -> None:
+        """Closes what it opened; the queues stay."""
+        self._looking.close()
 
     # -- building -------------------------------------------------------------------------------------------------------
 
@@ -225,18 +231,17 @@ class HostQueues:
         """The same in steps of some dozens of microseconds. Nothing, if other queues were made meanwhile."""
         changes = self._changes
         found, classes, filters = dict[int, Entry](), dict[int, Entry](), list[Entry]()
-        with closing(Netlink()) as netlink:  # the other one is used between two steps
-            try:
-                for some in netlink.dumped(RTM_GETQDISC, self._index):
-                    found.update((entry.handle, entry) for entry in some if entry.handle)
-                    yield
-                for some in netlink.dumped(RTM_GETTCLASS, self._index):
-                    classes.update((entry.handle, entry) for entry in some)
-                    yield
-                filters = netlink.dump(RTM_GETTFILTER, self._index, parent=ROOT) if ROOT in found else []
+        try:
+            for some in self._looking.dumped(RTM_GETQDISC, self._index):
+                found.update((entry.handle, entry) for entry in some if entry.handle)
                 yield
-            except NetlinkError as error:
-                return [f"{self.interface}: unreadable ({error.strerror})"]
+            for some in self._looking.dumped(RTM_GETTCLASS, self._index):
+                classes.update((entry.handle, entry) for entry in some)
+                yield
+            filters = self._looking.dump(RTM_GETTFILTER, self._index, parent=ROOT) if ROOT in found else []
+            yield
+        except NetlinkError as error:
+            return [f"{self.interface}: unreadable ({error.strerror})"]
         lines = []
         if not any(entry.info >> 16 == KICK_PREFERENCE for entry in filters):
             lines.append(f"{self.interface}: the filter of frames that wake the queues is missing")

@@ -17,6 +17,7 @@ from namespaces import Pair, inside, pair, run
 from agents.flows import Backlogged, FlowTable, NewFlow
 from agents.host import Host
 from agents.netlink import Netlink
+from agents.queues import finished
 from agents.snapshot import ForeignQdisc
 from protocol.messages import ETHERTYPE
 
@@ -336,6 +337,22 @@ def test_what_somebody_else_changed_is_found_and_put_back(either: Wire) -> None:
     shown = either.pair.found()
     assert "class htb 1:1 root rate 100Mbit ceil 100Mbit" in shown
     assert "class htb 1:11 parent 1:1" in shown
+
+
+def test_a_look_that_takes_many_steps_finds_what_one_finds_and_nothing_wrong_in_what_was_made_meanwhile(wire: Wire) -> None:
+    look = wire.host.queues.looking()
+    next(look)
+    next(look)
+    wire.host.queues.ensure_destination(40)
+    assert finished(look) == []
+    look = wire.host.queues.looking()
+    next(look)
+    assert wire.host.queues.drift() == []  # one at once, while the other is not at its end
+    run("ip", "netns", "exec", wire.pair.left, "tc", "class", "del", "dev", "eth0", "classid", f"1:{40:x}")
+    steps = list(wire.host.queues.looking())
+    assert len(steps) > 5
+    assert any("class 1:28 is missing" in line for line in finished(wire.host.queues.looking()))
+    wire.host.queues.repair()
 
 
 def test_a_queue_is_made_in_well_under_75_ms(wire: Wire) -> None:

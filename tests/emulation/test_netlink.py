@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from namespaces import inside, pair
 
 from agents import qdiscs
-from agents.netlink import RTM_GETQDISC, TC_H_ROOT, Netlink, NetlinkError, query
+from agents.netlink import ENTRIES, RTM_GETQDISC, RTM_GETTCLASS, TC_H_ROOT, Netlink, NetlinkError, query
 
 ROOT, MISSING = 1 << 16, 9 << 16
 SMALL, LARGE = 2000, 3000
@@ -60,3 +61,20 @@ def test_answers_of_many_posts_do_not_fill_the_socket(wire: tuple[Netlink, int])
     for _ in range(5000):
         netlink.post(_tbf(index, ROOT, SMALL))
     assert netlink.state(query(RTM_GETQDISC, index, handle=ROOT)) == (0, 0)
+
+
+def test_a_dump_that_nobody_took_to_its_end_does_not_mix_with_the_next() -> None:
+    with pair() as ends, inside(ends.left):
+        index = socket.if_nametoindex("eth0")
+        with closing(Netlink()) as netlink:
+            netlink.request(qdiscs.htb(index, ROOT, TC_H_ROOT, 3))
+            classes = [
+                qdiscs.htb_class(index, ROOT | minor, ROOT, rate_bps=10**6, ceil_bps=10**6, prio=0, quantum=2000, burst=2000)
+                for minor in range(16, 316)
+            ]
+            netlink.batch(classes)
+            begun = netlink.dumped(RTM_GETTCLASS, index)
+            assert len(next(begun)) == ENTRIES
+            for _ in range(2):
+                assert len(netlink.dump(RTM_GETTCLASS, index)) == len(classes)
+            assert [entry.kind for entry in netlink.dump(RTM_GETQDISC, index)] == ["htb"]
