@@ -23,14 +23,13 @@ from agents.host import Host
 from agents.netlink import Netlink, unacknowledged
 from agents.reflex_conditions import Leader, LeadersConditions
 from agents.reflex_state import PARTNERS, POLLIN, Batch, Descriptor, State, StepBatches, library, set_partners
+from agents.waiting import POLLED_NS, REST_NS
 
 log = logging.getLogger("baton.reflex")
 
 SPIN_NS = 60_000
 """How long before a day or a night begins it is waited for awake, also by an agent that sleeps else: a timer is that late."""
-POLLED_NS, REST_NS = 1_000_000, 60_000
-"""See waiting.py."""
-REHEARSE_NS, RECALL_NS, RECENT_NS = 100_000, 250_000, 10_000_000
+REHEARSE_NS, RECALL_NS, RECENT_NS = 100_000, 250_000, 100_000_000
 """How often the way to the kernel is gone for nothing while it polls, since it would be cold when it is needed; how often while
 it sleeps, for so long after a command: who has just paused a class, or a queue, is likely to do more."""
 WARM_NS = 1_000_000

@@ -14,8 +14,9 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
-POLLED_NS, REST_NS = 1_000_000, 60_000
-"""How long it polls between two rests, and how long it rests: a little more than the twentieth that the fair server gives."""
+POLLED_NS, REST_NS = 1_000_000, 90_000
+"""How long it polls between two rests, and how long it rests: surely more than the twentieth that the fair server gives, also
+when the rest has to wait for what is urgent."""
 
 
 class Obeying(Protocol):

@@ -101,15 +101,23 @@ class Residual(NamedTuple):
         }
 
 
+def days_of(plan: Plan, start_ns: int, at_ns: NDArray[np.int64], flow: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The day for which each packet counts, of those that came on one: in a night one of the next day's flow is only early."""
+    owners = plan.owners()
+    days: NDArray[np.int64] = (at_ns - start_ns) // plan.day_ns
+    nights = (at_ns - start_ns) % plan.day_ns >= plan.day_ns - plan.night_ns
+    nexts = owners[np.minimum(days + 1, owners.size - 1)]
+    days += nights & (nexts == flow) & (owners[days] != flow)
+    return days
+
+
 def residual(plan: Plan, start_ns: int, arrivals: Arrivals) -> Residual:
     """Which packets came on a day that was not their flow's."""
     owners, remaps = plan.owners(), plan.remaps()
     days = (arrivals.at_ns - start_ns) // plan.day_ns
     inside = (days >= 0) & (days < owners.size)
-    days, flow, at_ns = days[inside], arrivals.flow[inside], arrivals.at_ns[inside]
-    nights = (at_ns - start_ns) % plan.day_ns >= plan.day_ns - plan.night_ns
-    nexts = owners[np.minimum(days + 1, owners.size - 1)]
-    days = days + (nights & (nexts == flow) & (owners[days] != flow))  # early: it counts for its own day
+    flow, at_ns = arrivals.flow[inside], arrivals.at_ns[inside]
+    days = days_of(plan, start_ns, at_ns, flow)
     own = owners[days] == flow
     wrong = np.bincount(days[~own], minlength=owners.size)
     on, off = list[int](), list[int]()

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.host_control.controls import nobody, pfc_settings, realtime_ahead_ns
-from bench.host_control.days import Plan, residual
+from bench.host_control.days import Plan, days_of, residual
 from bench.host_control.delays import statistics
 from bench.host_control.ends import Ends
 from bench.host_control.load import PARTNER_PRIORITY, Commander, Processors, load
@@ -144,8 +144,7 @@ def _stairs(
     owners = plan.owners()
     until_ns = begin_ns + min(plan.length_ns, STAIRCASE_WEEKS * plan.week_ns)
     inside = (at_ns >= begin_ns) & (at_ns < until_ns)
-    days = (at_ns[inside] - begin_ns) // plan.day_ns
-    own = owners[days] == flow[inside]
+    own = owners[days_of(plan, begin_ns, at_ns[inside], flow[inside])] == flow[inside]
     keep = np.flatnonzero(~own)
     step = max(1, int(own.sum()) // STAIRCASE_PACKETS)
     keep = np.sort(np.concatenate([keep, np.flatnonzero(own)[::step]]))

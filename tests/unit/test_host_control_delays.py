@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.host_control import weeks
 from bench.host_control.capture import Arrivals
 from bench.host_control.days import Plan, residual
 from bench.host_control.delays import Command, measure, packets, statistics, turn_us
@@ -145,6 +146,13 @@ class TestDays:
         assert found.after_off == (1, 0, 0, 1)  # at 890 it is no night yet, and after the last no day follows
         assert found.on_ns == (100 * US, -10 * US, 50 * US, 100 * US)
         assert found.own_packets == 6
+
+    def test_the_picture_shows_the_same_packets_as_residual(self) -> None:
+        plan = Plan(Transport.SCHEDULE, 2, MS, 100 * US, 4)
+        came = arrivals((100, 0), (890, 1), (950, 0), (990, 1), (1100, 1), (2050, 0), (3100, 1), (3950, 0))
+        stairs = weeks._stairs(plan, 0, came.at_ns, came.flow)
+        assert [(at, flow) for at, flow, own in stairs if not own] == [(890.0, 1), (3950.0, 0)]
+        assert sum(not own for _, _, own in stairs) == sum(residual(plan, 0, came).after_off)
 
     def test_what_comes_after_a_remapping_is_counted_apart(self) -> None:
         plan = Plan(Transport.PFC, 16, MS, 0, 16)
