@@ -37,6 +37,8 @@ from protocol.wire import ETHERNET_BYTES
 
 JOIN_S = 10.0
 READINGS = 32
+BEFORE_NS = 300_000
+"""How long before a command its frame is made: not so long that others are sent in between, whose numbers are higher then."""
 STORM_NS = 60_000_000_000
 KIND_AT = 3
 """In the header (PROTOCOL.md): after magic and version."""
@@ -118,6 +120,7 @@ class ByAgent(Control):
         self._ends, self.partner = ends, partner
 
     def command(self, flow: int, *, opens: bool, at_ns: int) -> None:
+        self.partner.until(at_ns - BEFORE_NS)
         frame = self._frame(flow, opens=opens)  # before: the partner may share the sender's processor
         self.partner.until(at_ns)
         begin_ns = realtime_ns()
