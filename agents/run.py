@@ -57,9 +57,10 @@ def run(config: AgentConfig) -> int:
         weekly = Weekly(agent, time.monotonic_ns, config.rate_bps, WeekQueues(agent))
         agent.add(weekly)
         agent.reflex = reflex = _reflex(agent, host)
+        agent.pace.hurried = reflex.plan if reflex is not None else lambda: weekly.week is not None
+        agent.pace.next_instant_ns = weekly.next_due_ns
         if reflex is not None:
             reflex.steps = weekly.next_changes
-            agent.pace.hurried, agent.pace.next_instant_ns = reflex.plan, weekly.next_due_ns
         conditions = QueueConditions(agent, config.rate_bps)
         agent.add(conditions)
         if reflex is not None:

@@ -239,6 +239,8 @@ def test_an_agent_waits_in_it_and_hands_it_its_pauses_and_its_weeks(
             seen.append((used, used.steps, used.plan()))
 
     def once_only(agent: Agent, *_: object) -> None:
+        assert agent.reflex is not None and agent.pace.hurried == agent.reflex.plan
+        assert isinstance(agent.pace.next_instant_ns, MethodType) and agent.pace.next_instant_ns.__func__ is Weekly.next_due_ns
         agent.stop()
 
     monkeypatch.setattr("agents.agent.Waiting", Seen)
