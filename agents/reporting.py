@@ -1,11 +1,10 @@
-"""Tells the coordinator, each period, what was sent to whom, what waits, and what was refused. An edge: one clock.
+"""Tells the coordinator, each period, what was sent to whom, what waits, and what was refused. Pure.
 
 Whatever the coordinator decides about links (which are contended, who sends without permission) it decides by these.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -27,7 +26,9 @@ class Reporting(Part):
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self._period_ns = FIRST_PERIOD_NS
-        self._due_ns = time.monotonic_ns() + FIRST_PERIOD_NS
+        self._begun_ns = agent.pace.clock()
+        """When the last one was: slow work may be put off, and what was sent is told of all the time since."""
+        self._due_ns = self._begun_ns + FIRST_PERIOD_NS
         self._number = 0
         self._work = Unhurried(agent.pace)
         self.handlers = {Welcome: self._on_welcome}
@@ -43,11 +44,13 @@ class Reporting(Part):
         """See Part."""
         if now_ns >= self._due_ns:
             self._due_ns = now_ns + self._period_ns
-            self._work.begin(self._report(), now_ns)
+            self._work.begin(self._report(), now_ns)  # if the last one is done
         self._work.advance(now_ns)
 
     def _report(self) -> Iterator[None]:
         agent, entries = self._agent, list[FlowReport]()
+        begun_ns = self._agent.pace.clock()
+        since_ns, self._begun_ns = max(self._period_ns, begun_ns - self._begun_ns), begun_ns
         for node, count in agent.flows.sent_bytes():
             if count and agent.member:
                 entries.append(FlowReport(node, count, agent.queues.backlog(node)[1]))
@@ -56,7 +59,7 @@ class Reporting(Part):
             return
         counters = tuple((int(cause), count) for cause, count in agent.guard.refused.items())
         self._number += 1
-        for page in paginate(Report(self._period_ns, 0, 1, tuple(entries), counters, self._number)):
+        for page in paginate(Report(since_ns, 0, 1, tuple(entries), counters, self._number)):
             agent.send(page)
             yield
-        agent.keeper.refresh(time.monotonic_ns())
+        agent.keeper.refresh(agent.pace.clock())

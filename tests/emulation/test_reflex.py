@@ -67,9 +67,11 @@ def test_a_pause_shuts_and_a_resume_opens_before_any_rule_is_asked(wire: Wire, p
     wire.send(20, OTHER)
     assert arrived(wire) == 20
     assert wire.waiting(16) >= 19
+    before_ns = time.monotonic_ns()
     wire.partner.send(pfc({3: 0}))
     assert once(wire, poll=poll) == [pauses]
     assert arrived(wire) == 20
+    assert wire.reflex is not None and wire.reflex._state.commanded_ns > before_ns  # it rehearses for a while after it
     wire.agent.rules.settle()
 
 

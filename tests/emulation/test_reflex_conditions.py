@@ -51,6 +51,7 @@ class Led:
         )  # fmt: skip
 
     def say(self, *entries: QueueCondition) -> None:
+        self.said_ns = time.monotonic_ns()
         self.leader.send(self.frame(*entries))
 
     def once(self, ns: int = 2 * S, *, poll: bool = False) -> list[int]:
@@ -96,6 +97,7 @@ def test_a_queue_is_shut_and_opened_before_any_rule_is_asked(led: Led, poll: boo
     led.wire.send(20)
     led.wire.send(20, OTHER)
     assert led.arrived() == 20
+    assert led.reflex._state.commanded_ns > led.said_ns  # it rehearses for a while after it
     led.take()  # the frame has waited for the rules, which agree
     assert led.wire.agent.rules.restrained == {16: SHUT}
     assert led.arrived() == 0
@@ -140,6 +142,17 @@ def test_what_is_not_the_leaders_plain_word_is_left_to_the_rules(led: Led, frame
     led.once()
     led.wire.send(20)
     assert led.arrived() == 20
+
+
+def test_another_key_counts_as_soon_as_the_leader_sends_with_it(led: Led) -> None:
+    new = Key(b"n" * 32)
+    led.wire.agent.guard.ring.other = new
+    led.leader.send(led.frame(key=new))
+    led.take()
+    led.leader.send(led.frame(HELD, key=new))
+    led.once()
+    led.wire.send(20)
+    assert led.arrived() == 0
 
 
 def test_an_old_message_again_does_nothing(led: Led) -> None:
