@@ -25,7 +25,7 @@ $(VENV)/.ready: $(VENV)/.apt requirements.txt build-constraints.txt setup.py
 	@$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --force-reinstall --editable .
 	@$(BIN)/python -m compileall -q $(PACKAGES)
-	@$(BIN)/python -m ebpf.build agents/bpf agents/native controller/bpf >/dev/null || echo "eBPF programs not built: see baton doctor"
+	@$(BIN)/python -m ebpf.build agents/bpf agents/reflex controller/switch_queues/bpf >/dev/null || echo "eBPF programs not built: see baton doctor"
 	@touch $@
 
 demo: setup
@@ -45,16 +45,20 @@ unit: setup
 # What depends on no timing runs in two boxes at once, on both processors; all else needs the machine for itself, and comes first.
 # That may have other work to do: a test on real traffic that fails is tried once more, and the closing lines say how many were
 # ("rerun", each named by RERUN). The closing lines are three.
-FIRST_BOX   := capabilities dashboard dashboard_emulated dashboard_format demo inconclusive mark openflow_tls tagger tree_sources
-SECOND_BOX  := drift emulation_box kernel_probe netlink openflow_ring queue_commands snmp_tree store supervisor tree_watch web_metrics \
-               web_rest web_server web_supervised
+FIRST_BOX   := agents/kernel/test_capabilities agents/priorities/test_mark agents/priorities/test_tagger \
+               controller/openflow/test_openflow_tls controller/spanning_tree/test_tree_sources stack/test_demo test_inconclusive \
+               webui/test_dashboard webui/test_dashboard_emulated webui/test_dashboard_format
+SECOND_BOX  := agents/kernel/test_kernel_probe agents/queues/test_netlink controller/openflow/test_openflow_ring \
+               controller/spanning_tree/test_snmp_tree controller/spanning_tree/test_tree_watch controller/store/test_store \
+               controller/supervision/test_supervisor fabric/test_emulation_box stack/test_drift stack/test_queue_commands \
+               webui/test_web_metrics webui/test_web_rest webui/test_web_server webui/test_web_supervised
 IN_A_BOX    := $(BIN)/python -m emulation.box -- $(CURDIR)/$(PYTEST) --reruns 1 -raR
 emulation-tests: setup
-	$(IN_A_BOX) tests/emulation $(patsubst %,--ignore=tests/emulation/test_%.py,$(FIRST_BOX) $(SECOND_BOX))
+	$(IN_A_BOX) tests/emulation $(patsubst %,--ignore=tests/emulation/%.py,$(FIRST_BOX) $(SECOND_BOX))
 	@$(MAKE) --no-print-directory -j 2 -O first-box second-box
 
 first-box second-box: setup
-	$(IN_A_BOX) $(patsubst %,tests/emulation/test_%.py,$(if $(filter first-box,$@),$(FIRST_BOX),$(SECOND_BOX)))
+	$(IN_A_BOX) $(patsubst %,tests/emulation/%.py,$(if $(filter first-box,$@),$(FIRST_BOX),$(SECOND_BOX)))
 
 fuzz: setup
 	$(BIN)/baton bench fuzz --seconds 60 --json results/fuzz.json

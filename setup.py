@@ -11,16 +11,16 @@ setup(
         include=["agents*", "bench*", "cli*", "controller*", "ebpf*", "emulation*", "protocol*", "topology*", "webui*"]
     ),
     package_data={
-        "agents": ["bpf/*.c", "bpf/*.h", "native/*.c", "native/*.h"],
-        "controller": ["bpf/*.c", "bpf/*.h"],
-        "bench": ["*.c"],
+        "agents": ["bpf/*.c", "bpf/*.h", "reflex/*.c", "reflex/*.h"],
+        "bench": ["coordination/*.c"],
+        "controller": ["switch_queues/bpf/*.c", "switch_queues/bpf/*.h"],
         "emulation": ["cdfs/*.txt"],
-        "webui": ["static/*", "templates/*.html", "templates/auth/*.html"],
+        "webui": ["static/*", "static/*/*", "templates/*.html", "templates/auth/*.html"],
     },
     entry_points={
         "console_scripts": [
             "baton=cli.main:main",
-            "ryu-manager=controller.framework:ryu_manager",
+            "ryu-manager=controller.openflow.framework:ryu_manager",
         ]
     },
 )

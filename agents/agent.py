@@ -11,23 +11,23 @@ import time
 from collections.abc import Callable, Container
 from contextlib import suppress
 
-from agents.agent_config import AgentConfig
-from agents.clock import Clock
-from agents.conditions import Rules
-from agents.discipline import Discipline
-from agents.flows import Backlogged, NewFlow
-from agents.gatekeeper import Gatekeeper
-from agents.hearing import Hearing
-from agents.host import Host
-from agents.lifecycle import Event, Lifecycle, State
-from agents.netlink import NetlinkError
-from agents.pace import Pace
-from agents.part import Handler, Part
-from agents.parts import Parts
-from agents.reflex import Reflex
-from agents.reporting import Reporting
-from agents.upkeep import Upkeep
-from agents.waiting import Waiting
+from agents.config import AgentConfig
+from agents.kernel.netlink import NetlinkError
+from agents.loop.clock import Clock
+from agents.loop.pace import Pace
+from agents.loop.part import Handler, Part
+from agents.loop.parts import Parts
+from agents.loop.waiting import Waiting
+from agents.membership.clock_sync import Discipline
+from agents.membership.hearing import Hearing
+from agents.membership.lifecycle import Event, Lifecycle, State
+from agents.membership.reporting import Reporting
+from agents.membership.upkeep import Upkeep
+from agents.permission.conditions import Rules
+from agents.permission.gatekeeper import Gatekeeper
+from agents.queues.classifier import Backlogged, NewFlow
+from agents.queues.host import Host
+from agents.reflex.reflex import Reflex
 from protocol.auth import Guard, Key
 from protocol.messages import (
     COORDINATOR,

@@ -7,20 +7,20 @@ import signal
 import sys
 import time
 
-from agents import capabilities
 from agents.agent import Agent
-from agents.agent_config import AgentConfig
-from agents.host import Host
-from agents.keys import Keys
-from agents.pfc_nic import NicPfc, NoPfc
-from agents.pfc_part import PfcPart
-from agents.priorities import Priorities
-from agents.queue_conditions import QueueConditions
-from agents.reflex import Reflex
-from agents.snapshot import ForeignQdisc
+from agents.config import AgentConfig
+from agents.host_control.pfc import PfcPart
+from agents.host_control.pfc_nic import NicPfc, NoPfc
+from agents.host_control.queue_conditions import QueueConditions
+from agents.host_control.week_queues import WeekQueues
+from agents.host_control.weekly import Weekly
+from agents.kernel import capabilities
+from agents.kernel.snapshot import ForeignQdisc
+from agents.membership.keys import Keys
+from agents.priorities.priorities import Priorities
+from agents.queues.host import Host
+from agents.reflex.reflex import Reflex
 from agents.statistics import write_statistics
-from agents.week_queues import WeekQueues
-from agents.weekly import Weekly
 from ebpf.build import BuildError
 from ebpf.libbpf import BpfError
 from protocol.auth import Key, KeyFileError

@@ -6,8 +6,8 @@ import dataclasses
 import json
 from pathlib import Path
 
-from agents.gatekeeper import Counters
-from agents.weekly import WeeklyCounters
+from agents.host_control.weekly import WeeklyCounters
+from agents.permission.gatekeeper import Counters
 
 
 def write_statistics(path: Path, counters: Counters, weekly: WeeklyCounters) -> None:

@@ -1,0 +1,1 @@
+"""Benchmarks: each measures one thing on the real components and returns a JSON document."""

@@ -43,7 +43,7 @@ def demo(
         raise click.BadParameter(says, param_hint="--slice")
     if not box.inside():
         box.enter([sys.executable, "-m", "cli.main", *sys.argv[1:]])
-    from emulation.demo import QUICK, DemoOptions
+    from emulation.stack.demo import QUICK, DemoOptions
 
     options = dataclasses.replace(QUICK if quick else DemoOptions(), slice_ns=slice_ns, framework=framework)
     _run(options, json_file, plot, keep)
@@ -53,9 +53,9 @@ def _run(options: Any, json_file: Path | None, plot: Path | None, keep: bool) ->
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from emulation.demo import run_demo
-    from emulation.fabric import EmulatedFabric, EmulationError
-    from emulation.stack import StackError
+    from emulation.fabric.fabric import EmulatedFabric, EmulationError
+    from emulation.stack.demo import run_demo
+    from emulation.stack.stack import StackError
 
     console = Console()
     if not console.is_terminal:
@@ -78,8 +78,8 @@ def _run(options: Any, json_file: Path | None, plot: Path | None, keep: bool) ->
 
 
 def _show(console: Any, record: dict[str, Any], options: Any, json_file: Path | None, plot: Path | None) -> None:  # noqa: ANN401 -- a rich Console and DemoOptions, imported late
-    from emulation.demo import write_json
-    from emulation.figures import demo_figure, gain
+    from emulation.measuring.figures import demo_figure, gain
+    from emulation.stack.demo import write_json
 
     if json_file is not None:
         write_json(record, json_file)
@@ -97,7 +97,7 @@ def _show(console: Any, record: dict[str, Any], options: Any, json_file: Path | 
 def _table(runs: list[dict[str, Any]]) -> Any:  # noqa: ANN401 -- a rich Table, imported late
     from rich.table import Table
 
-    from emulation.figures import LABELS
+    from emulation.measuring.figures import LABELS
 
     table = Table(title="Goodput as received by the applications")
     for heading in ("K", "policy", "Mb/s", "per TCP", "Jain", "drops", "RTT ms p50", "p99", "max", "slots", "late"):

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from controller import runstate
-from controller.runstate import DEFAULT_RUN_DIR, NothingUp
+from controller.supervision import runstate
+from controller.supervision.runstate import DEFAULT_RUN_DIR, NothingUp
 
 if TYPE_CHECKING:
-    from controller.store import Store
+    from controller.store.store import Store
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -33,7 +33,7 @@ def store_options(command: Command) -> Command:
 def open_store(run_dir: Path, url: str | None) -> Store:
     """The store that `--store` names, or that of what is up in the run directory. Ends the command when
     there is none."""
-    from controller.store import Store, StoreUnavailable
+    from controller.store.store import Store, StoreUnavailable
 
     try:
         if url is None:

@@ -11,7 +11,7 @@ It decodes an event, tells `Discovery` or a meter, and one green thread makes th
   BATON_STANDBY is not set, while nobody does.
 * BATON_CONFIG: a file with `OpenFlowSettings` as JSON, as `baton up` writes it.
 
-Without BATON_REDIS it starts what it needs beside it: see `controller/siblings.py`.
+Without BATON_REDIS it starts what it needs beside it: see `controller/openflow/environment.py`.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ import time
 from collections import deque
 from typing import Any
 
-from controller import framework, openflow, openflow_tls
 from controller.app_environment import attachment_from, settings_from
-from controller.controllers import Controllers
-from controller.discovery import MS, Discovery, PortRef
-from controller.flowtable import Change, Table
-from controller.forwarding import CLASSIFY, LEARN, LLDP_FLOW, ControlAttachment, tables, transition
+from controller.election.controllers import Controllers
 from controller.inheritance import inherited_hosts
-from controller.learned import Fabrics
-from controller.metering import PortMeter, RefusalMeter
-from controller.publisher import Publisher
-from controller.roles import Role, Roles
-from controller.siblings import SiblingsFailed, ensure_siblings
-from controller.store import Store
+from controller.openflow import codec, framework, tls
+from controller.openflow.discovery import MS, Discovery, PortRef
+from controller.openflow.environment import SiblingsFailed, ensure_siblings
+from controller.openflow.flowtable import Change, Table
+from controller.openflow.forwarding import CLASSIFY, LEARN, LLDP_FLOW, ControlAttachment, tables, transition
+from controller.openflow.learned import Fabrics
+from controller.openflow.metering import PortMeter, RefusalMeter
+from controller.openflow.publisher import Publisher
+from controller.openflow.roles import Role, Roles
+from controller.store.store import Store
 from topology.problems import FabricError
 
 fw = framework.load()
@@ -71,8 +71,8 @@ REFUSED: deque[str] = deque(maxlen=64)
 """What is to be told of switches that were not let in."""
 if SETTINGS.tls is not None:
     try:
-        openflow_tls.demand(fw, SETTINGS.tls, REFUSED.append)
-    except openflow_tls.CertificateError as failure:
+        tls.demand(fw, SETTINGS.tls, REFUSED.append)
+    except tls.CertificateError as failure:
         raise SystemExit(f"controller/app.py: {failure}") from None
 
 
@@ -85,7 +85,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         super().__init__(*args, **kwargs)
         self.logger = logging.getLogger("baton.openflow")
         self.attachment = ATTACHMENT
-        self.codec = openflow.Codec(fw, generation=time.time_ns() // MS)
+        self.codec = codec.Codec(fw, generation=time.time_ns() // MS)
         self.discovery = Discovery()
         self.fabrics = FABRICS
         self.ports = PortMeter()
@@ -141,12 +141,12 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         """A port came, went or changed."""
         message = event.msg
         datapath, described = message.datapath, message.desc
-        if described.port_no > openflow.EVERY_PORT_MAX:
+        if described.port_no > codec.EVERY_PORT_MAX:
             return
         if message.reason == datapath.ofproto.OFPPR_DELETE:
             self.discovery.port_removed(PortRef(datapath.id, described.port_no))
         else:
-            port = openflow.port(datapath, described)
+            port = codec.port(datapath, described)
             self.discovery.port_changed(datapath.id, port, time.monotonic_ns())
         self._wake_if_changed()
 
@@ -155,10 +155,10 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         """LLDP, or a frame whose source is to be learned."""
         dpid, now_ns = event.msg.datapath.id, time.monotonic_ns()
         match self.codec.frame(event.msg):
-            case openflow.Heard() as heard:
+            case codec.Heard() as heard:
                 source = PortRef(heard.source_dpid, heard.source_number)
                 self.discovery.lldp_heard(source, PortRef(dpid, heard.number), now_ns)
-            case openflow.Seen() as seen:
+            case codec.Seen() as seen:
                 at = PortRef(dpid, seen.number)
                 self.discovery.frame_seen(at, seen.mac, now_ns, seen.address, seen.control)
         self._wake_if_changed()
@@ -176,7 +176,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
     def ports_counted(self, event: Event) -> None:
         """Counters of all ports of a switch."""
         dpid, now_ns = event.msg.datapath.id, time.monotonic_ns()
-        readings = list(openflow.counters(event.msg))
+        readings = list(codec.counters(event.msg))
         self.ports.read(dpid, readings)
         for reading in readings:
             self.discovery.frames_received(PortRef(dpid, reading.number), reading.rx_packets, now_ns)
@@ -185,8 +185,8 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
     def refusals_counted(self, event: Event) -> None:
         """Counters of the rules that refuse."""
         dpid = event.msg.datapath.id
-        for cause, count in self.refusals.read(dpid, openflow.refusals(event.msg)).items():
-            if cause in openflow.WORTH_AN_EVENT:
+        for cause, count in self.refusals.read(dpid, codec.refusals(event.msg)).items():
+            if cause in codec.WORTH_AN_EVENT:
                 name = cause.name.lower()
                 text = f"switch {self.discovery.switch_name(dpid)} dropped {count} frames: {name}"
                 self.publisher.event(name, "warning", text, {"count": str(count)})
@@ -220,10 +220,10 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
     @on(of.EventOFPErrorMsg, MAIN)  # type: ignore[untyped-decorator]  # as above
     def refused(self, event: Event) -> None:
         """A switch could not do what it was told."""
-        if openflow.is_stale(event.msg):
+        if codec.is_stale(event.msg):
             self.roles.refused(event.msg.datapath.id)
             return
-        if text := openflow.error(event.msg):
+        if text := codec.error(event.msg):
             name = self.discovery.switch_name(event.msg.datapath.id)
             self.logger.error("switch %s refused: %s", name, text)
             self.publisher.event(
@@ -233,10 +233,10 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
     @on(of.EventOFPRoleReply, MAIN)  # type: ignore[untyped-decorator]  # as above
     def role_confirmed(self, event: Event) -> None:
         """A switch has accepted a role."""
-        dpid, claim = event.msg.datapath.id, openflow.confirmed_role(event.msg)
+        dpid, claim = event.msg.datapath.id, codec.confirmed_role(event.msg)
         self.roles.replied(dpid, claim)
         if claim.role is Role.MASTER:
-            name = openflow.bridge_name(event.msg.datapath)
+            name = codec.bridge_name(event.msg.datapath)
             self.publisher.event("role", "info", f"switch {name} obeys us in epoch {claim.generation}", {"switch": name})
 
     # -- green threads ---------------------------------------------------------------------------------------
@@ -312,7 +312,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             view = self.discovery.view(time.monotonic_ns())
             self.publisher.ports(self.fabrics.ports_document(view, self.ports.loads(), self.refusals.totals))
             for dpid, datapath in list(self._datapaths.items()):
-                self._send(dpid, openflow.polls(datapath))
+                self._send(dpid, codec.polls(datapath))
 
     def _publish(self) -> None:
         """The only green thread that waits for the store; hears there where the coordinator is, if nobody
@@ -343,7 +343,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             self.logger.info("%s leads in epoch %d", *leader)
             if self.roles.acts and not acted:
                 # As after a start of its own: nothing is known of the switches, which go on forwarding as they did.
-                self.codec = openflow.Codec(fw, generation=time.time_ns() // MS)
+                self.codec = codec.Codec(fw, generation=time.time_ns() // MS)
                 self._inherited = controllers.fabric()
             if self.roles.acts != acted:
                 self.discovery, self._installed, self._foreign = Discovery(), {}, {}
@@ -362,11 +362,11 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         """Claims our role at a switch and, if we are to command it, takes it into the network."""
         datapath = self._datapaths[dpid]
         if (claim := self.roles.due(dpid)) is not None:
-            self._send(dpid, [openflow.claim_role(datapath, claim)])
+            self._send(dpid, [codec.claim_role(datapath, claim)])
         if self.roles.acts and not known:
             self._suspect.add(dpid)
             self._send(dpid, self.codec.change(datapath, Change({}, (), (LLDP_FLOW,))))
-            name, ports = openflow.bridge_name(datapath), openflow.ports(datapath)
+            name, ports = codec.bridge_name(datapath), codec.ports(datapath)
             self.discovery.switch_up(dpid, name, ports, time.monotonic_ns())
 
     # -- inside ----------------------------------------------------------------------------------------------
@@ -384,8 +384,8 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         if datapath is None or not messages:
             return
         if barrier:
-            messages = [*messages, openflow.barrier(datapath)]
-        buffer = openflow.batch(datapath, messages)
+            messages = [*messages, codec.barrier(datapath)]
+        buffer = codec.batch(datapath, messages)
         if barrier:
             self._barriers.add((dpid, messages[-1].xid))
         datapath.send(buffer)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from controller.forwarding import ControlAttachment
-from controller.settings import OpenFlowSettings
+from controller.config.settings import OpenFlowSettings
+from controller.openflow.forwarding import ControlAttachment
 
 
 def settings_from(environment: Mapping[str, str]) -> OpenFlowSettings:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.members import Member
-from controller.part import Part
+from controller.members.part import Part
+from controller.members.registry import Member
 from protocol.messages import ClockReport
 
 

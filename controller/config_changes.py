@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from controller.config import Config
+from controller.config.schema import Config
 
 
 def uses_openflow(config: Config) -> bool:

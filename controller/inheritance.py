@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from controller.discovery import PortRef, View
+from controller.openflow.discovery import PortRef, View
 
 
 class Inherited(NamedTuple):
@@ -20,7 +20,7 @@ class Inherited(NamedTuple):
 
 
 def inherited_hosts(document: Mapping[str, Any] | None, view: View) -> Iterator[Inherited]:
-    """Of a fabric document's "hosts" (see `controller.learned.Fabrics.learn`), those at ports that this view has."""
+    """Of a fabric document's "hosts" (see `controller.openflow.learned.Fabrics.learn`), those at ports that this view has."""
     ports = {
         (switch.name, port.name): PortRef(switch.dpid, port.number)
         for switch in view.switches.values()

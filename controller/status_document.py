@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from controller.policies import POLICIES
 
 if TYPE_CHECKING:
-    from controller.coordinator import Coordinator
+    from controller.coordinator.coordinator import Coordinator
 
 
 def status(coordinator: Coordinator, now_ns: int) -> dict[str, Any]:

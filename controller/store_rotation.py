@@ -1,4 +1,4 @@
-"""The part of the store for a change of the fabric's key. An edge: Redis, by what `controller.store.Store` holds."""
+"""The part of the store for a change of the fabric's key. An edge: Redis, by what `controller.store.store.Store` holds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class StoreRotation:
         raise NotImplementedError
 
     def set_rotation(self, step: str, old: str, new: str) -> None:
-        """Publishes how far the change of the key is: see controller/key_rotation.py."""
+        """Publishes how far the change of the key is: see controller/members/key_rotation.py."""
         self._publish("rotation", "", {"step": step, "old": old, "new": new})
 
     def rotation(self) -> dict[str, Any] | None:

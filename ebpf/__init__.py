@@ -1,0 +1,1 @@
+"""The compiler and loader of eBPF programs, and of the agent's C library."""

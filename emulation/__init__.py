@@ -1,0 +1,1 @@
+"""Fabrics on Mininet with the real stack, real traffic and what is measured of them."""

@@ -7,7 +7,7 @@
 import sys
 
 from emulation import box
-from emulation.fabric import EmulatedFabric
+from emulation.fabric.fabric import EmulatedFabric
 from topology import shapes
 from topology.problems import FabricError
 

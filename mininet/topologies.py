@@ -1,6 +1,6 @@
 """Baton's shapes for Mininet's own `mn` (Mininet's switches and links; no Baton):
 
-    .venv/bin/python -m emulation.box -- .venv/bin/python -m emulation.ovs -- .venv/bin/python /usr/bin/mn \
+    .venv/bin/python -m emulation.box -- .venv/bin/python -m emulation.fabric.ovs -- .venv/bin/python /usr/bin/mn \
         --custom mininet/topologies.py --topo star,hosts=4 --switch ovsbr,datapath=user --controller none --link tc
 
 With `--link tc` links have the shapes' rates, as Mininet shapes them: for Baton's shaped ports and VMs see mininet/prompt.py.

@@ -32,7 +32,7 @@ class Key:
         if len(secret) != SECRET_BYTES:
             raise ValueError(f"secret: {len(secret)} bytes, must be {SECRET_BYTES}")
         self.secret = bytes(secret)
-        """For who computes tags itself (agents/native/reflex.c); never shown."""
+        """For who computes tags itself (agents/reflex/reflex.c); never shown."""
         self._prepared = hashlib.blake2s(key=secret, digest_size=TAG_BYTES, person=PERSON)
         named = hashlib.blake2s(key=secret, digest_size=8, person=_FINGERPRINT_PERSON).digest()
         self.fingerprint = int.from_bytes(named)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from protocol.bodies.keys import KeyStep, Step
 from protocol.key import Key, KeyFileError
-from protocol.key_bodies import KeyStep, Step
 from protocol.keyring import KeyRing
 
 

@@ -106,7 +106,7 @@ class ControlSocket:
         What it takes to make it is allowed for, as NTP did for its authentication's delay; else whoever makes frames more
         slowly than the other end seems to be behind by half the difference. If that was not done lately it is made once for
         nothing, and all is in the caches then. What counts is the least that it took lately: who says an instant that is too
-        early has a way that seems longer than it was, and is not believed (agents/clock.py); too late, and it would be
+        early has a way that seems longer than it was, and is not believed (agents/loop/clock.py); too late, and it would be
         believed before all others.
         """
         began_ns = time.monotonic_ns()

@@ -12,21 +12,20 @@ from enum import IntEnum
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
-from protocol import host_control_bodies as host
-from protocol import pfc_bodies
-from protocol.host_control_bodies import ClockReport, Conditions, Week
-from protocol.host_state import HostState, pack_host_state, unpack_host_state
-from protocol.key import Key
-from protocol.key_bodies import KEY_STATE, KeyState, KeyStep, pack_key_step, unpack_key_step
-from protocol.pfc_bodies import PfcPause, PfcReport, PfcSettings
-from protocol.priority_bodies import (
+from protocol.bodies import host_control as host
+from protocol.bodies import pfc
+from protocol.bodies.host_control import ClockReport, Conditions, Week
+from protocol.bodies.host_state import HostState, pack_host_state, unpack_host_state
+from protocol.bodies.keys import KEY_STATE, KeyState, KeyStep, pack_key_step, unpack_key_step
+from protocol.bodies.pfc import PfcPause, PfcReport, PfcSettings
+from protocol.bodies.priorities import (
     THRESHOLDS_REQUEST,
     pack_size_report,
     pack_thresholds,
     unpack_size_report,
     unpack_thresholds,
 )
-from protocol.vocabulary import (
+from protocol.bodies.vocabulary import (
     COORDINATOR,
     HEARTBEAT_MAC,
     NOBODY,
@@ -59,6 +58,7 @@ from protocol.vocabulary import (
     Welcome,
     Yield,
 )
+from protocol.key import Key
 from protocol.wire import BODY, BODY_MAX, ETHERTYPE, Cause, Layout, Refused, seal, unseal
 
 __all__ = [
@@ -346,9 +346,9 @@ _CODECS: dict[Kind, tuple[type, tuple[Pack, Unpack]]] = {
     Kind.CONDITIONS: (Conditions, (host.pack_conditions, host.unpack_conditions)),
     Kind.WEEK: (Week, (host.pack_week, host.unpack_week)),
     Kind.CLOCK_REPORT: (ClockReport, (host.pack_clock_report, host.unpack_clock_report)),
-    Kind.PFC_SETTINGS: (PfcSettings, (pfc_bodies.pack_settings, pfc_bodies.unpack_settings)),
-    Kind.PFC_PAUSE: (PfcPause, (pfc_bodies.pack_pause, pfc_bodies.unpack_pause)),
-    Kind.PFC_REPORT: (PfcReport, (pfc_bodies.pack_report, pfc_bodies.unpack_report)),
+    Kind.PFC_SETTINGS: (PfcSettings, (pfc.pack_settings, pfc.unpack_settings)),
+    Kind.PFC_PAUSE: (PfcPause, (pfc.pack_pause, pfc.unpack_pause)),
+    Kind.PFC_REPORT: (PfcReport, (pfc.pack_report, pfc.unpack_report)),
     Kind.KEY_STEP: (KeyStep, (pack_key_step, unpack_key_step)),
     Kind.KEY_STATE: (KeyState, _fixed(KEY_STATE, KeyState)),
     Kind.HOST_STATE: (HostState, (pack_host_state, unpack_host_state)),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
-from protocol.host_control_bodies import CONDITION, CONDITIONS, Conditions
+from protocol.bodies.host_control import CONDITION, CONDITIONS, Conditions
 from protocol.messages import (
     BACKLOG,
     BACKLOG_ENTRY,

@@ -1,6 +1,7 @@
 """The operators' dashboard, its REST interface and its metrics: a Flask application over the store. An edge: HTTP.
 
-`webui.pages` shows, `webui.auth` lets in; `webui.poller` alone reads the running system, through `controller.store`.
+`webui.http.pages` shows, `webui.access.auth` lets in; `webui.state.poller` alone reads the running system, through
+`controller.store.store`.
 """
 
 from __future__ import annotations
@@ -9,19 +10,19 @@ from importlib import import_module
 
 from flask import Flask
 
-from controller.store import Store
-from webui.poller import Poller
+from controller.store.store import Store
 from webui.settings import WebSettings
+from webui.state.poller import Poller
 
 BLUEPRINTS = {
-    "webui.errors": "errors",
-    "webui.api": "api",
-    "webui.stream": "stream",
-    "webui.control": "control",
-    "webui.rest": "rest",
-    "webui.metrics": "metrics",
-    "webui.pages": "pages",
-    "webui.auth": "auth",
+    "webui.http.errors": "errors",
+    "webui.http.api": "api",
+    "webui.http.stream": "stream",
+    "webui.http.control": "control",
+    "webui.http.rest": "rest",
+    "webui.http.metrics": "metrics",
+    "webui.http.pages": "pages",
+    "webui.access.auth": "auth",
 }
 """Modules and the name of each one's blueprint."""
 

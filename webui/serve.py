@@ -16,11 +16,11 @@ from typing import Any
 
 from gunicorn.app.base import BaseApplication
 
-from controller.store import Store, StoreUnavailable
+from controller.store.store import Store, StoreUnavailable
 from webui import create_app
-from webui.auth import bind_error
+from webui.access.auth import bind_error
+from webui.http.stream import CLIENTS_MAX
 from webui.settings import DEFAULT_HOST, DEFAULT_PORT, DEFAULT_USERS, WebSettings
-from webui.stream import CLIENTS_MAX
 
 NICENESS = 15
 THREADS = CLIENTS_MAX + 16

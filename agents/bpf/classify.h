@@ -1,5 +1,5 @@
 /* What the classifier and the agent share. Sizes are bytes, times nanoseconds; addresses are 16 bytes, IPv4 as
- * ::ffff:a.b.c.d (RFC 4291 section 2.5.5.2). agents/flows.py reads and writes the same layouts. */
+ * ::ffff:a.b.c.d (RFC 4291 section 2.5.5.2). agents/queues/classifier.py reads and writes the same layouts. */
 #ifndef BATON_CLASSIFY_H
 #define BATON_CLASSIFY_H
 

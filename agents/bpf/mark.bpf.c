@@ -1,5 +1,5 @@
 /* At a cgroup: every socket made in it is born with the flow mark that `baton mark` was given, or `baton coflow run`: before
- * a coflow's deadline, the mark gets the time that is left; after it, `late` is used. See agents/marked_run.py.
+ * a coflow's deadline, the mark gets the time that is left; after it, `late` is used. See agents/priorities/marked_run.py.
  * A mark that a program of a cgroup further in has set stays: the nearest `baton mark` counts. */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>

@@ -1,4 +1,4 @@
-/* MCP's arithmetic (Karuna, SIGCOMM 2016, section 3) as agents/mcp_model.py derives it; the two are the same, number for number.
+/* MCP's arithmetic (Karuna, SIGCOMM 2016, section 3) as agents/priorities/mcp_model.py derives it; the two are the same, number for number.
  * Whole numbers only: bytes, microseconds, bytes per second; fractions in 1/MCP_ONE. No product passes 2^64 for links up to
  * MOST_BPS, which the settings' maker keeps to. */
 #ifndef BATON_MCP_H

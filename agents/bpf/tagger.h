@@ -1,5 +1,5 @@
 /* What the tagger and its loader share. Sizes are payload bytes, times nanoseconds of the monotonic clock; addresses are 16
- * bytes, IPv4 as ::ffff:a.b.c.d (RFC 4291 section 2.5.5.2). agents/tagger.py reads and writes the same layouts. */
+ * bytes, IPv4 as ::ffff:a.b.c.d (RFC 4291 section 2.5.5.2). agents/priorities/tagger.py reads and writes the same layouts. */
 #ifndef BATON_TAGGER_H
 #define BATON_TAGGER_H
 

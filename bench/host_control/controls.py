@@ -19,20 +19,20 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from agents.discipline import FIRST_PINGS
-from agents.host import Host
+from agents.membership.clock_sync import FIRST_PINGS
+from agents.queues.host import Host
 from bench.host_control.capture import Capture, control_at
 from bench.host_control.delays import Command
 from bench.host_control.ends import SENDER, Ends, EndsError, affinity, stop
 from bench.host_control.load import AGENT_PRIORITY, PARTNER_PRIORITY, Commander, Processors
 from bench.host_control.partner import FIRST_NODE, Partner
 from protocol import pfc
-from protocol.host_control_bodies import Conditions, FlowKey, QueueCondition, Transport, Week
+from protocol.bodies.host_control import Conditions, FlowKey, QueueCondition, Transport, Week
+from protocol.bodies.pfc import Action, PfcSettings
+from protocol.bodies.vocabulary import Kind
 from protocol.key import Key
 from protocol.messages import ETHERTYPE
 from protocol.pfc import CLASSES, MAX_QUANTA, Pfc
-from protocol.pfc_bodies import Action, PfcSettings
-from protocol.vocabulary import Kind
 from protocol.wire import ETHERNET_BYTES
 
 JOIN_S = 10.0

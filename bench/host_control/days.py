@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from bench.host_control.capture import Arrivals
 from bench.host_control.delays import packets, statistics
-from protocol.host_control_bodies import CLASSES, Transport
+from protocol.bodies.host_control import CLASSES, Transport
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.host_control.capture import Arrivals
-from emulation.measure import mean, percentile
+from emulation.measuring.measure import mean, percentile
 
 STALL_TURNS = 4
 """A sender that sent nothing of a flow for so many turns stood still."""

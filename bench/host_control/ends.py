@@ -16,7 +16,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
-from emulation.inside import network_of
+from emulation.fabric.inside import network_of
 
 SENDER, RECEIVER = IPv4Address("10.9.0.1"), IPv4Address("10.9.0.2")
 FIRST_FLOW = IPv4Address("10.9.0.16")

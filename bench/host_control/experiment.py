@@ -2,8 +2,8 @@
 
 Method: one wire, a veth pair or two given interfaces, each end in a network namespace of its own. The sender's end has Baton's
 queues; the receiver's end has the kernel's timestamps of all that arrives (`capture`). Processors are kept from sleeping,
-the agent's by a program that gives way to everything (emulation/wakeful.py): how deep a processor sleeps is the hardware's and
-the operator's matter. Every run says whether the machine kept up (emulation/fidelity.py).
+the agent's by a program that gives way to everything (emulation/measuring/wakeful.py): how deep a processor sleeps is the
+hardware's and the operator's matter. Every run says whether the machine kept up (emulation/measuring/fidelity.py).
 
 * Delays (`cells`): every gate that the kernel offers, commanded directly; and an agent, blocking and polling, told by PFC
   frames and by Baton's own conditions. Packets of 64, 500 and 1000 bytes, 2 to 16 flows, each closed and opened in turn.
@@ -21,17 +21,17 @@ from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any, NamedTuple
 
-from agents import kernel
-from agents.clock import AN_ANCHOR
+from agents.kernel.probe import probe
+from agents.loop.clock import AN_ANCHOR
 from bench.host_control import cells, controls, published, throughput, weeks
 from bench.host_control.cells import Cell
 from bench.host_control.controls import AgentOptions, ByAgent, ByCondition, ByPfc, Control
 from bench.host_control.days import Plan
 from bench.host_control.ends import MAX_FLOWS, Ends, given, veth_pair
 from bench.host_control.load import Commander, Processors, load
-from emulation.fidelity import environment
-from emulation.wakeful import occupied, wakeful
-from protocol.host_control_bodies import Transport
+from emulation.measuring.fidelity import environment
+from emulation.measuring.wakeful import occupied, wakeful
+from protocol.bodies.host_control import Transport
 
 Tell = Callable[[str, float], None]
 """Called with what runs now, and the share of the benchmark that is done."""
@@ -68,7 +68,7 @@ class Found(NamedTuple):
 @cache
 def gates() -> tuple[str, ...]:
     """The kinds of gate that this kernel offers."""
-    there = {feature.name for feature in kernel.probe() if feature.kind == "qdisc" and feature.present}
+    there = {feature.name for feature in probe() if feature.kind == "qdisc" and feature.present}
     return tuple(gate for gate in ("tbf", "plug") if gate in there)
 
 

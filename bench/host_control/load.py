@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 from bench.host_control import lateness
 from bench.host_control.capture import Capture, flows_at
 from bench.host_control.ends import Ends, EndsError, affinity, stop
-from emulation.fidelity import MAX_LATE_P99_NS, MAX_STEAL, CpuTimes, Fidelity
-from emulation.measure import percentile
+from emulation.measuring.fidelity import MAX_LATE_P99_NS, MAX_STEAL, CpuTimes, Fidelity
+from emulation.measuring.measure import percentile
 
 PARTNER_PRIORITY, AGENT_PRIORITY = 30, 20
 """SCHED_FIFO. The partner is another machine in truth: nothing of this one may keep it waiting."""

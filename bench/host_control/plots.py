@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.host_control.experiment import Found
-from bench.karuna.style import SPARE, Series, bars, panels
+from bench.style import SPARE, Series, bars, panels
 
 OWN, WRONG = "#0072B2", "#D55E00"
 NAMES = {"none": "gate alone", "condition": "condition", "pfc": "PFC"}

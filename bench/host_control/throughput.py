@@ -15,13 +15,13 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from agents.queues import BURST_NS
+from agents.queues.queues import BURST_NS
 from bench.host_control.controls import AgentOptions, ByCondition, agent
 from bench.host_control.ends import RECEIVER, End, Ends, EndsError, stop
 from bench.host_control.load import Processors
 from bench.host_control.partner import Partner
-from emulation.fidelity import CpuTimes, Fidelity
-from emulation.measure import mean, percentile
+from emulation.measuring.fidelity import CpuTimes, Fidelity
+from emulation.measuring.measure import mean, percentile
 
 RATE_BPS = 400_000_000
 """What both ends of TCP, without offloads, carry on one machine of two processors with room to spare."""

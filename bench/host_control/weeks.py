@@ -20,10 +20,10 @@ from bench.host_control.delays import statistics
 from bench.host_control.ends import Ends
 from bench.host_control.load import PARTNER_PRIORITY, Commander, Processors, load
 from bench.host_control.partner import FIRST_NODE, Partner
-from emulation.measure import percentile
-from protocol.host_control_bodies import ClockReport, FlowKey, Transport, Week
+from emulation.measuring.measure import percentile
+from protocol.bodies.host_control import ClockReport, FlowKey, Transport, Week
+from protocol.bodies.pfc import PfcSettings
 from protocol.pfc import CLASSES, MAX_QUANTA, Pfc, longest_ns
-from protocol.pfc_bodies import PfcSettings
 
 SIZE_BYTES = 1000
 RATE_BPS = 500_000_000

@@ -11,14 +11,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from agents.congestion_control import DCTCP, MCP
+from agents.priorities.congestion_control import DCTCP, MCP
 from bench.karuna.record import Case, Experiment, Options, Tell, measure
-from bench.karuna.style import COLOURS, LABELS, panels, save
-from controller.bands import Thresholds
-from controller.switch_queues import FRAME_BYTES
-from emulation import karuna
-from emulation.flow_run import FlowRun
-from emulation.flow_schedule import Schedule, ScheduledFlow
+from bench.style import COLOURS, LABELS, panels, save
+from controller.priorities.bands import Thresholds
+from controller.switch_queues.model import FRAME_BYTES
+from emulation.stack import karuna
+from emulation.traffic.flow_run import FlowRun
+from emulation.traffic.flow_schedule import Schedule, ScheduledFlow
 
 PUBLISHED = {
     "source": "Karuna, SIGCOMM 2016, section 3.1",

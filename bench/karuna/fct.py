@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.karuna.record import Case, Experiment, Options, Tell, arrivals, measure, sizes_of, thresholds_for
-from bench.karuna.style import COLOURS, LABELS, Series, bars, panels, save
-from emulation import karuna
-from emulation.flow_schedule import Mixture
+from bench.style import COLOURS, LABELS, Series, bars, panels, save
+from emulation.stack import karuna
+from emulation.traffic.flow_schedule import Mixture
 
 PUBLISHED = {
     "source": "Karuna, SIGCOMM 2016, abstract (figure 7 has the bins)",

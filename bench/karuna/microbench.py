@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.karuna.record import Experiment, Options, Tell, experiment
-from bench.karuna.style import COLOURS, LABELS, distribution, panels, save
-from emulation import karuna
-from emulation.experiment import Flow
-from emulation.experiment import run as run_flows
-from emulation.measure import mean, percentile
+from bench.style import COLOURS, LABELS, distribution, panels, save
+from emulation.measuring.measure import mean, percentile
+from emulation.stack import karuna
+from emulation.traffic.experiment import Flow
+from emulation.traffic.experiment import run as run_flows
 from topology.fabric import DirectedLink
 
 PUBLISHED = {

@@ -8,14 +8,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from controller.bands import Thresholds, Traffic
-from controller.flow_sizes import FlowSizes
-from controller.thresholds import optimise
-from emulation import cdfs, flow_run, karuna
-from emulation.flow_run import FlowRun
-from emulation.flow_schedule import Mixture, Schedule, poisson, scaled
-from emulation.flow_stats import summary
-from emulation.karuna import Scheme
+from controller.priorities.bands import Thresholds, Traffic
+from controller.priorities.flow_sizes import FlowSizes
+from controller.priorities.thresholds import optimise
+from emulation import cdfs
+from emulation.stack import karuna
+from emulation.stack.karuna import Scheme
+from emulation.traffic import flow_run
+from emulation.traffic.flow_run import FlowRun
+from emulation.traffic.flow_schedule import Mixture, Schedule, poisson, scaled
+from emulation.traffic.flow_stats import summary
 
 SCALE = 0.1
 """Of the published 1 Gb/s and of the published flow sizes: completion times stay what they are."""

@@ -2,7 +2,7 @@
 
 Reference: Karuna (SIGCOMM 2016), figures 1 and 2 (ns-2): deadlines missed under SJF, and 95th percentile of the other flows'
 completion times under EDF, as the share of flows with deadlines grows. Method: web search sizes at load 0.8; both approximated
-on eight fixed priorities (emulation.fixed_priorities); Karuna under the same flows beside them. Deadlines are tight.
+on eight fixed priorities (emulation.traffic.fixed_priorities); Karuna under the same flows beside them. Deadlines are tight.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.karuna.record import Case, Experiment, Options, Tell, arrivals, cuts_for, measure, sizes_of, thresholds_for
-from bench.karuna.style import COLOURS, LABELS, panels, save
-from emulation import karuna
-from emulation.flow_schedule import Mixture
+from bench.style import COLOURS, LABELS, panels, save
+from emulation.stack import karuna
+from emulation.traffic.flow_schedule import Mixture
 
 PUBLISHED = {
     "source": "Karuna, SIGCOMM 2016, figures 1 and 2",

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agents.mcp_model import Termination
+from agents.priorities.mcp_model import Termination
 from bench.karuna.record import Case, Experiment, Options, Tell, arrivals, measure, sizes_of, thresholds_for
-from bench.karuna.style import SPARE, Series, bars, panels, save
-from emulation import karuna
-from emulation.flow_schedule import Mixture
+from bench.style import SPARE, Series, bars, panels, save
+from emulation.stack import karuna
+from emulation.traffic.flow_schedule import Mixture
 
 PUBLISHED = {
     "source": "Karuna, SIGCOMM 2016, figure 8",

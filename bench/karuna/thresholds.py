@@ -11,11 +11,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.karuna.record import Case, Experiment, Options, Tell, arrivals, measure
-from bench.karuna.style import SPARE, Series, bars, panels, save
-from controller.bands import Thresholds
-from controller.flow_sizes import FlowSizes
-from emulation import karuna
-from emulation.flow_schedule import Mixture
+from bench.style import SPARE, Series, bars, panels, save
+from controller.priorities.bands import Thresholds
+from controller.priorities.flow_sizes import FlowSizes
+from emulation.stack import karuna
+from emulation.traffic.flow_schedule import Mixture
 
 PUBLISHED = {
     "source": "Karuna, SIGCOMM 2016, figure 9",

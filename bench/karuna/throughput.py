@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.karuna.record import Case, Experiment, Options, Tell, measure
-from bench.karuna.style import LABELS, SPARE, panels, save
-from controller.bands import Thresholds
-from emulation import karuna
-from emulation.flow_run import FlowRun
-from emulation.flow_schedule import Schedule, ScheduledFlow
+from bench.style import LABELS, SPARE, panels, save
+from controller.priorities.bands import Thresholds
+from emulation.stack import karuna
+from emulation.traffic.flow_run import FlowRun
+from emulation.traffic.flow_schedule import Schedule, ScheduledFlow
 
 PUBLISHED = {
     "source": "Karuna, SIGCOMM 2016, figure 6",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from controller.config.settings import CoordinatorSettings
 from controller.policies.base import Policy
 from controller.policies.free import Free
 from controller.policies.hybrid import Hybrid
 from controller.policies.rate_limit import RateLimit
 from controller.policies.timeslice import Timeslice
 from controller.policies.weekly import Weekly
-from controller.settings import CoordinatorSettings
 
 
 def _timeslice(settings: CoordinatorSettings) -> Policy:

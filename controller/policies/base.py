@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from protocol.host_control_bodies import Week
+from protocol.bodies.host_control import Week
 
 PACKET_BYTES = 1514
 """A full Ethernet frame without its FCS: what a credit gate spends for one packet."""

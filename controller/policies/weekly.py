@@ -18,10 +18,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from controller.config.weekly_settings import FLOWS_MAX, WeeklySettings
 from controller.policies.base import NOTHING, Network, Plan, Policy, Regulated, SlotNumbers
-from controller.weekly_settings import FLOWS_MAX, WeeklySettings
 from protocol import pfc
-from protocol.host_control_bodies import FlowKey, Transport, Week
+from protocol.bodies.host_control import FlowKey, Transport, Week
 
 Pair = tuple[int, int]
 """A node and its flow: the destination node, or a DSCP."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
-from controller.flow_sizes import FlowSizes
+from controller.priorities.flow_sizes import FlowSizes
 
 HERE = Path(__file__).parent
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 
 import pytest
-from inconclusive import pytest_runtest_makereport, pytest_runtest_setup  # noqa: F401 -- hooks
-from rstp_ring import ovs, prefix  # noqa: F401 -- fixtures of two files
 
 from emulation import box
+from tests.emulation.inconclusive import pytest_runtest_makereport, pytest_runtest_setup  # noqa: F401 -- hooks
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Generator
 
 import pytest
 
-from emulation.fidelity import CpuTimes
+from emulation.measuring.fidelity import CpuTimes
 
 MOST_STOLEN = 0.1
 BUDGET_S = 22 * 60  # of the 25 minutes that all may take; 16 to 18 on a machine that has its processors for itself

@@ -20,7 +20,7 @@ from typing import Any
 
 from pyroute2 import netns
 
-from emulation.ovs import SCHEMA, OpenVSwitch
+from emulation.fabric.ovs import SCHEMA, OpenVSwitch
 
 CONTROL_ETHERTYPE = 0x88B5
 

@@ -7,7 +7,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from emulation.wakeful import wakeful
+from emulation.measuring.wakeful import wakeful
 
 TRIES = 3
 

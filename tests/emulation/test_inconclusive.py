@@ -23,10 +23,13 @@ def test_passes():
 def run(directory: Path, **constants: float) -> subprocess.CompletedProcess[str]:
     """These tests with the hooks, of which some constants are others."""
     (directory / "test_it.py").write_text(TESTS)
-    lines = ["import inconclusive", "from inconclusive import pytest_runtest_makereport, pytest_runtest_setup"]
+    lines = [
+        "from tests.emulation import inconclusive",
+        "from tests.emulation.inconclusive import pytest_runtest_makereport, pytest_runtest_setup",
+    ]
     lines += [f"inconclusive.{name} = {value}" for name, value in constants.items()]
     (directory / "conftest.py").write_text("\n".join(lines))
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{Path(__file__).parent}"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = (sys.executable, "-m", "pytest", "-ra", "-p", "no:cacheprovider", str(directory))
     return subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.fuzz_seeds import SEEDS
+from bench.fuzz.seeds import SEEDS
 from protocol import messages as m
 from protocol.key import Key
 from protocol.wire import BODY, TAG_BYTES

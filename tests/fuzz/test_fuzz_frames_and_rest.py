@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from bench import fuzz_frames, fuzz_rest
-from bench.fuzz_seeds import SEEDS
+from bench.fuzz.fuzz import frames, rest
+from bench.fuzz.seeds import SEEDS
 from protocol import messages as m
 
 SECONDS = 4.0
@@ -30,7 +30,7 @@ def told(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_no_control_frame_crashes_a_receiver_and_no_forgery_is_accepted() -> None:
-    found = told(fuzz_frames.fuzz(SECONDS, seed=7))
+    found = told(frames.fuzz(SECONDS, seed=7))
     assert found["crashes"] == 0, found["first_crashes"]
     assert found["accepted_forgeries"] == 0
     assert found["runs"] > 3_000
@@ -39,13 +39,13 @@ def test_no_control_frame_crashes_a_receiver_and_no_forgery_is_accepted() -> Non
 
 def test_hostile_frames_with_the_key_reach_the_handlers() -> None:
     """Else the run above would show nothing."""
-    found = fuzz_frames.fuzz(1.5, seed=8)["by_target"]
+    found = frames.fuzz(1.5, seed=8)["by_target"]
     assert all(target["accepted"] > 0.02 * target["runs"] for target in found.values()), found
 
 
 @pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
 def test_no_request_crashes_the_web_application_and_no_forgery_changes_anything() -> None:
-    found = told(fuzz_rest.fuzz(SECONDS, seed=7))
+    found = told(rest.fuzz(SECONDS, seed=7))
     assert found["crashes"] == 0, found["first_crashes"]
     assert found["accepted_forgeries"] == 0, found["first_forgeries"]
     assert found["runs"] > 50 and {"/login", "/api/control"} <= set(found["changing"])
@@ -54,7 +54,7 @@ def test_no_request_crashes_the_web_application_and_no_forgery_changes_anything(
 
 def test_an_accepted_forgery_would_be_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("protocol.wire._compare", lambda *_: True)  # a receiver that checks no tag
-    found = fuzz_frames.fuzz(1.0, seed=9)
+    found = frames.fuzz(1.0, seed=9)
     assert found["accepted_forgeries"] > 0
 
 

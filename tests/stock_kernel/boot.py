@@ -26,8 +26,8 @@ TOOLS = ("ip", "tc", "genl", "ethtool", "sysctl", "ping", "unshare")
 SECONDS = 900
 TESTS = (
     "tests/stock_kernel/test_stock_kernel.py",
-    "tests/emulation/test_agent_queues.py",
-    "tests/emulation/test_reflex_gates.py",
+    "tests/emulation/agents/queues/test_agent_queues.py",
+    "tests/emulation/agents/reflex/test_reflex_gates.py",
 )
 
 

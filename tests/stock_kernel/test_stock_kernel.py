@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from agents import kernel
-from agents.congestion_control import DCTCP, MCP, CongestionControl, available
-from agents.kernel import Feature, chosen_gate, probe
+from agents.kernel.probe import Feature, chosen_gate, probe
+from agents.priorities.congestion_control import DCTCP, MCP, CongestionControl, available
 
 pytestmark = pytest.mark.skipif(
     "BATON_STOCK_KERNEL" not in os.environ, reason="needs Debian's own kernel: run `make test-stock-kernel`"
@@ -46,9 +45,9 @@ QDISCS = {
 def features() -> dict[tuple[str, str], Feature]:
     with pytest.MonkeyPatch.context() as patch:
         # Without KVM everything is slow, and clang too slow to ask after.
-        patch.setattr(kernel, "TRIAL_SECONDS", 30.0)
+        patch.setattr("agents.kernel.probe.TRIAL_SECONDS", 30.0)
         find = shutil.which
-        patch.setattr("agents.kernel.shutil.which", lambda name: None if name == "clang" else find(name))
+        patch.setattr("agents.kernel.probe.shutil.which", lambda name: None if name == "clang" else find(name))
         return {(feature.kind, feature.name): feature for feature in probe()}
 
 

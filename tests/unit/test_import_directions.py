@@ -19,7 +19,7 @@ BELOW: dict[str, frozenset[str]] = {
     "ebpf": frozenset(),
     "controller": frozenset({"protocol", "topology", "ebpf"}),
     "agents": frozenset({"protocol", "topology", "ebpf"}),
-    "webui": frozenset({"controller.store", "controller.store_feeds", "protocol", "topology"}),
+    "webui": frozenset({"controller.store", "protocol", "topology"}),
     "emulation": frozenset({"controller", "agents", "protocol", "topology", "ebpf"}),
     "bench": frozenset({"emulation", "webui", "controller", "agents", "protocol", "topology", "ebpf"}),
     "mininet": frozenset({"emulation", "controller", "agents", "protocol", "topology", "ebpf"}),
@@ -31,23 +31,23 @@ PURE = (
     "protocol",
     "topology",
     "controller/policies",
-    "controller/bands.py",
-    "controller/coflows.py",
-    "controller/flow_reports.py",
-    "controller/flow_sizes.py",
-    "controller/permitted.py",
-    "controller/sieving.py",
-    "controller/suspicion.py",
-    "controller/switch_queues.py",
-    "controller/switch_texts.py",
-    "controller/thresholds.py",
-    "controller/telemetry.py",
-    "controller/tuning.py",
-    "webui/layout.py",
-    "webui/model.py",
-    "webui/openapi.py",
-    "webui/ryu_topology.py",
-    "webui/schema.py",
+    "controller/priorities/bands.py",
+    "controller/priorities/coflows.py",
+    "controller/priorities/flow_reports.py",
+    "controller/priorities/flow_sizes.py",
+    "controller/scheduling/permitted.py",
+    "controller/priorities/sieving.py",
+    "controller/scheduling/suspicion.py",
+    "controller/switch_queues/model.py",
+    "controller/switch_queues/hardware.py",
+    "controller/priorities/thresholds.py",
+    "controller/scheduling/telemetry.py",
+    "controller/priorities/tuning.py",
+    "webui/state/layout.py",
+    "webui/state/model.py",
+    "webui/http/openapi.py",
+    "webui/http/ryu_topology.py",
+    "webui/http/schema.py",
 )
 IMPURE = frozenset(
     {
@@ -178,7 +178,7 @@ class TestTheRules:
             ("controller/x.py", "from agents.agent import Agent"),
             ("agents/x.py", "def f():\n    from controller import store"),
             ("agents/x.py", "from ..controller import store"),
-            ("webui/x.py", "from controller.coordinator import Coordinator"),
+            ("webui/x.py", "from controller.coordinator.coordinator import Coordinator"),
             ("webui/x.py", "from controller import members"),
             ("webui/x.py", "import agents"),
             ("controller/x.py", "import webui"),
@@ -196,10 +196,10 @@ class TestTheRules:
         [
             ("controller/x.py", "from protocol.messages import Grant\nfrom topology import fabric"),
             ("controller/x.py", "from . import members\nfrom ryu.topology import api"),
-            ("webui/x.py", "from controller.store import Store\nimport controller.store"),
+            ("webui/x.py", "from controller.store.store import Store\nimport controller.store.store"),
             ("webui/x.py", "from controller import store"),
             ("emulation/x.py", "from mininet.net import Mininet\nimport agents.agent"),
-            ("cli/x.py", "import bench.latency, webui.app, emulation.demo, time"),
+            ("cli/x.py", "import bench.coordination.latency, webui.app, emulation.stack.demo, time"),
         ],
     )
     def test_an_import_downward_is_allowed(self, path: str, text: str) -> None:
@@ -220,5 +220,5 @@ class TestTheRules:
         assert impure("controller/policies/x.py", text)
 
     def test_the_pure_part_is_what_the_design_names(self) -> None:
-        assert all(map(is_pure, ("protocol/a.py", "topology/a.py", "controller/policies/a.py", "controller/thresholds.py")))
+        assert all(map(is_pure, ("protocol/a.py", "topology/a.py", "controller/policies/a.py")))
         assert not any(map(is_pure, ("controller/a.py", "agents/a.py", "topology_x/a.py")))

@@ -1,21 +1,21 @@
 // Entry: wires the feed to the views, switches views by the address's hash, and keeps the page's header true.
 
-import { $, h, attribute, text } from "./dom.js";
+import { $, h, attribute, text } from "./lib/dom.js";
 import { Feed } from "./feed.js";
-import { Health } from "./health.js";
-import { Keys } from "./keys.js";
-import { Tiles } from "./tiles.js";
-import { FabricView } from "./fabric.js";
-import { Details } from "./details.js";
-import { Timeline } from "./timeline.js";
-import { FlowsView } from "./flows.js";
-import { SizesView } from "./sizes.js";
-import { PfcView } from "./pfc.js";
-import { MembersView } from "./members.js";
-import { EventsView } from "./events.js";
-import { Controls } from "./controls.js";
-import { account } from "./account.js";
-import { toggleTheme } from "./appearance.js";
+import { Health } from "./views/health.js";
+import { Keys } from "./lib/keys.js";
+import { Tiles } from "./views/tiles.js";
+import { FabricView } from "./fabric/fabric.js";
+import { Details } from "./fabric/details.js";
+import { Timeline } from "./timeline/timeline.js";
+import { FlowsView } from "./views/flows.js";
+import { SizesView } from "./views/sizes.js";
+import { PfcView } from "./views/pfc.js";
+import { MembersView } from "./views/members.js";
+import { EventsView } from "./views/events.js";
+import { Controls } from "./views/controls.js";
+import { account } from "./views/account.js";
+import { toggleTheme } from "./lib/appearance.js";
 
 const VIEWS = [
   ["overview", "Overview"],

@@ -1,0 +1,79 @@
+"""Packets in the traffic class of their destination, on an interface that obeys PFC by itself. An edge: eBPF, netlink.
+
+The interface pauses a class of transmit queues; which of them a packet takes follows from its priority (the interface's own map
+from priorities to classes, `dcb ets show`). What belongs to no destination, control frames first, has a priority without PFC.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Collection, Mapping
+
+from agents.bpf.build import object_path
+from agents.kernel import qdiscs
+from agents.kernel.netlink import RTM_GETTFILTER, Netlink, NetlinkError
+from agents.kernel.snapshot import NIC_CLASS_PREFERENCE
+from agents.queues.queues import CONTROL, FIRST_NODE, LAST_NODE, OTHER, ROOT
+from ebpf.libbpf import BpfObject
+from protocol.pfc import CLASSES
+
+DEFAULT = 0
+
+
+class NicClasses:
+    """The priorities of packets on one interface, over the classifier and the HTB of `agents.queues.queues`.
+
+    Args:
+        lossless: the priorities that have PFC.
+
+    Raises:
+        BuildError, BpfError: the programs cannot be built or loaded; nothing is changed then.
+    """
+
+    def __init__(self, interface: str, lossless: Collection[int]) -> None:
+        self._index = socket.if_nametoindex(interface)
+        self._netlink = Netlink()
+        self._object = BpfObject(object_path("nic_class"))
+        self._map = self._object.map("nic_classes", 4, 4)
+        self._mapped: dict[int, int] = {}
+        free = [priority for priority in range(CLASSES) if priority not in lossless]
+        self.unpaused = free[-1] if free else DEFAULT
+        for minor in (CONTROL & 0xFFFF, OTHER & 0xFFFF):
+            self._write(minor, self.unpaused)
+
+    def install(self) -> None:
+        """Attaches both programs; the queues are there. Raises BpfError, NetlinkError."""
+        self._object.attach_egress("set_class", self._index, NIC_CLASS_PREFERENCE)
+        self._filter()
+
+    def _filter(self) -> None:
+        fd = self._object.program_fd("find_class")
+        self._netlink.request(qdiscs.bpf_filter(self._index, ROOT, NIC_CLASS_PREFERENCE, fd, "find_class"))
+
+    def assign(self, classes: Mapping[int, int]) -> None:
+        """Takes the classes of destinations in full; the others have class 0."""
+        for node in self._mapped.keys() - classes.keys():
+            self._write(node, DEFAULT)
+        for node, priority in classes.items():
+            if FIRST_NODE <= node <= LAST_NODE:
+                self._write(node, priority)
+        self._mapped = dict(classes)
+
+    def _write(self, minor: int, priority: int) -> None:
+        self._map[minor.to_bytes(4, "little")] = priority.to_bytes(4, "little")
+
+    def repair(self) -> list[str]:
+        """Puts the filter back that went with queues that were made anew; a line to log."""
+        try:
+            there = self._netlink.dump(RTM_GETTFILTER, self._index, parent=ROOT)
+            if any(entry.info >> 16 == NIC_CLASS_PREFERENCE for entry in there):
+                return []
+            self._filter()
+        except NetlinkError as error:
+            return [f"classes of the interface: {error.strerror}"]
+        return ["the filter that finds packets' classes was missing"]
+
+    def close(self) -> None:
+        """Frees the programs; what is attached goes with the queues, and by the interface's snapshot."""
+        self._object.close()
+        self._netlink.close()

@@ -1,0 +1,135 @@
+"""An interface's root qdisc as it was found: recorded in a file before the first change, put back at the end. An edge.
+
+A kernel default (handle 0) comes back by itself when ours is deleted. A classless qdisc that somebody set is put back from the
+kernel's own dump of its options. A classful one (and red) is refused: its classes and filters are somebody's work.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from agents.kernel.netlink import (
+    NLM_F_CREATE,
+    NLM_F_REPLACE,
+    RTM_DELQDISC,
+    RTM_DELTFILTER,
+    RTM_GETQDISC,
+    RTM_GETTFILTER,
+    RTM_NEWQDISC,
+    TC_H_CLSACT,
+    TC_H_ROOT,
+    TCA_KIND,
+    TCA_OPTIONS,
+    Netlink,
+    NetlinkError,
+    attribute,
+    message,
+)
+from agents.kernel.offload import read_segments, set_segments
+
+CLASSIFIER_PREFERENCE = 47809
+"""The preference of the classifier's filter, by which ours is told from others' at the same hook."""
+TAGGER_PREFERENCE = CLASSIFIER_PREFERENCE - 1
+"""The tagger's: before the classifier at the same hook, which reads the DSCP that is written here."""
+NIC_CLASS_PREFERENCE = CLASSIFIER_PREFERENCE + 1
+"""Of the program that gives packets their class of an interface that obeys PFC: after the classifier, whose word it reads."""
+INGRESS, EGRESS = 0xFFFFFFF2, 0xFFFFFFF3
+ETH_P_ALL = 0x0300  # in network order
+NOT_RESTORABLE = frozenset(
+    {"atm", "cbq", "drr", "dsmark", "ets", "hfsc", "htb", "mq", "mqprio", "multiq", "prio", "qfq", "red", "taprio"}
+)
+"""Classful qdiscs, and red, whose dump lacks the table that a new one needs."""
+
+
+class ForeignQdisc(Exception):
+    """The interface carries a classful qdisc that Baton did not make."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What was found: the root qdisc (kind empty for none), whether there was a clsact, and the limit of super-packets."""
+
+    interface: str
+    kind: str
+    handle: int
+    options: str
+    clsact: bool
+    gso_segments: int
+
+
+def take(netlink: Netlink, interface: str, *, take_over: bool) -> Snapshot:
+    """Reads the interface's root qdisc.
+
+    Raises:
+        ForeignQdisc: it is classful and `take_over` was not given.
+    """
+    index = socket.if_nametoindex(interface)
+    found = netlink.dump(RTM_GETQDISC, index)
+    segments = read_segments(netlink, index)
+    clsact = any(entry.parent == TC_H_CLSACT and entry.kind == "clsact" for entry in found)
+    root = next((entry for entry in found if entry.parent == TC_H_ROOT), None)
+    if root is None or root.handle == 0:
+        return Snapshot(interface, "", 0, "", clsact, segments)
+    if root.kind in NOT_RESTORABLE:
+        if not take_over:
+            raise ForeignQdisc(
+                f"interface {interface}: its root qdisc is {root.kind} {root.handle >> 16:x}:, which Baton did not make; "
+                f"remove it (tc qdisc del dev {interface} root), or give --take-over to lose it"
+            )
+        return Snapshot(interface, "", 0, "", clsact, segments)
+    return Snapshot(interface, root.kind, root.handle, root.options.hex(), clsact, segments)
+
+
+def restore(netlink: Netlink, snapshot: Snapshot) -> None:
+    """Puts the root qdisc back; what is not there any more is not missed."""
+    try:
+        index = socket.if_nametoindex(snapshot.interface)
+    except OSError:
+        return
+    set_segments(netlink, index, snapshot.gso_segments)
+    with suppress(NetlinkError):  # none of ours left: the default is there already
+        netlink.request(message(RTM_DELQDISC, 0, index, parent=TC_H_ROOT))
+    if snapshot.kind:
+        body = attribute(TCA_KIND, snapshot.kind.encode() + b"\0")
+        if snapshot.options:
+            body += attribute(TCA_OPTIONS, bytes.fromhex(snapshot.options))
+        flags = NLM_F_CREATE | NLM_F_REPLACE
+        netlink.request(message(RTM_NEWQDISC, flags, index, handle=snapshot.handle, parent=TC_H_ROOT, body=body))
+    for preference in (TAGGER_PREFERENCE, CLASSIFIER_PREFERENCE, NIC_CLASS_PREFERENCE):
+        with suppress(NetlinkError):  # it was never attached
+            netlink.request(message(RTM_DELTFILTER, 0, index, parent=EGRESS, info=preference << 16 | ETH_P_ALL))
+    foreign = any(netlink.dump(RTM_GETTFILTER, index, parent=parent) for parent in (INGRESS, EGRESS))
+    if not snapshot.clsact and not foreign:
+        with suppress(NetlinkError):  # nor was the hook made
+            netlink.request(message(RTM_DELQDISC, 0, index, handle=0xFFFF0000, parent=TC_H_CLSACT))
+
+
+class StateFile:
+    """Where a snapshot is kept while ours is in place, one file for an interface of a network namespace."""
+
+    def __init__(self, directory: Path, interface: str) -> None:
+        namespace = os.stat("/proc/self/ns/net").st_ino  # noqa: PTH116 -- a magic link, not a file
+        self.path = directory / f"agent-{namespace}-{interface}.json"
+
+    def write(self, snapshot: Snapshot) -> None:
+        """Records it, whole or not at all."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = self.path.with_suffix(".new")
+        fresh.write_text(json.dumps(asdict(snapshot)))
+        fresh.replace(self.path)
+
+    def read(self) -> Snapshot | None:
+        """What an agent that did not end well left to be put back."""
+        try:
+            return Snapshot(**json.loads(self.path.read_text()))
+        except (FileNotFoundError, ValueError, TypeError):
+            return None
+
+    def remove(self) -> None:
+        """Nothing is left to be put back."""
+        self.path.unlink(missing_ok=True)

@@ -1,0 +1,53 @@
+"""Keeps the agent's clock disciplined to the leader's: asks for its time, and tells how well it is known. Pure.
+
+The kernel's monotonic clocks of two hosts differ by when they were started, so an offset is of any size; what bounds how
+exactly a day or a slot can begin is its uncertainty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from agents.loop.part import Part, Surroundings
+from protocol.bodies.host_control import ClockReport
+from protocol.messages import Ping, Pong
+
+PING_NS = 200_000_000
+FIRST_PING_NS = 5_000_000
+FIRST_PINGS = 16
+PINGS_A_REPORT = 5
+
+
+class Discipline(Part):
+    """Pings while we are a member: quickly at first, then five times a second."""
+
+    def __init__(self, agent: Surroundings, arrived_ns: Callable[[], int]) -> None:
+        """`arrived_ns`: when, by the clock that is disciplined, the frame arrived that is being taken."""
+        self._agent = agent
+        self._arrived_ns = arrived_ns
+        self._pings = 0
+        self._due_ns = 0
+        self.handlers = {Pong: self._on_pong}
+
+    def next_due_ns(self) -> int | None:
+        """When the next PING is due."""
+        return self._due_ns if self._agent.member else None
+
+    def advance(self, now_ns: int) -> None:
+        """Sends what is due."""
+        if now_ns < self._due_ns or not self._agent.member:
+            return
+        self._pings += 1
+        self._due_ns = now_ns + (PING_NS if self._pings > FIRST_PINGS else FIRST_PING_NS)
+        clock = self._agent.clock
+        if clock.synchronised and (self._pings == FIRST_PINGS or not self._pings % PINGS_A_REPORT):
+            self._agent.send(ClockReport(clock.offset_ns, clock.uncertainty_ns(now_ns)))
+        self._agent.send_stamped(Ping)
+
+    def new_leader(self, now_ns: int) -> None:
+        """Another leader has another clock."""
+        self._agent.clock.reset()
+        self._pings = self._due_ns = 0
+
+    def _on_pong(self, message: Pong, now_ns: int) -> None:
+        self._agent.clock.sample(message.sent_ns, message.received_ns, message.replied_ns, self._arrived_ns())

@@ -1,0 +1,283 @@
+"""The tagger at an interface's egress: loads it, gives it thresholds and settings, takes the ends of flows from it. An edge.
+
+Which queue a packet goes to is decided in agents/bpf/tagger.bpf.c (Karuna, SIGCOMM 2016, sections 4 and 5); layouts are those
+of agents/bpf/tagger.h. The table holds `TABLE_FLOWS` flows in memory that is taken once; the least recently used goes first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import socket
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Self
+
+from agents.bpf.build import object_path
+from agents.kernel.netlink import RTM_DELTFILTER, RTM_GETTFILTER, Netlink, NetlinkError, message
+from agents.kernel.snapshot import EGRESS, ETH_P_ALL, TAGGER_PREFERENCE
+from agents.queues.classifier import Address, unpacked
+from ebpf.libbpf import BpfError, BpfObject
+from protocol.flowmark import COFLOW_MAX
+
+TABLE_FLOWS = 131_072
+QUEUES, MAX_THRESHOLDS = 8, 6
+_SETTINGS = struct.Struct("=QQQII8s")
+_THRESHOLDS = struct.Struct(f"=II{MAX_THRESHOLDS}Q{MAX_THRESHOLDS}Q")
+_END = struct.Struct("=16s16s4sB3xQQQIBBBB")
+_PORTS = struct.Struct("!HH")
+_COUNTERS = struct.Struct("=6Q")
+_FLOWS = (40, 56)  # bytes of struct tag_key and struct tag_flow
+_ZERO = bytes(4)
+
+
+class EndReason(IntEnum):
+    """Why a flow is taken to be over."""
+
+    FIN = 1
+    RST = 2
+    IDLE = 3
+    REPLACED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class FlowEnd:
+    """A flow that is over: `size_bytes` of payload, what was sent again not counted twice; the queues its packets went to."""
+
+    source: Address
+    target: Address
+    protocol: int
+    source_port: int
+    target_port: int
+    size_bytes: int
+    start_ns: int  # CLOCK_MONOTONIC
+    duration_ns: int
+    mark: int
+    flow_type: int
+    queues: tuple[int, ...]
+    reason: EndReason
+    promotions: int
+
+    @classmethod
+    def unpack(cls, record: bytes) -> Self:
+        """From a `struct tag_end`."""
+        source, target, ports, protocol, size, start, duration, mark, kind, bits, reason, promotions = _END.unpack_from(record)
+        source_port, target_port = _PORTS.unpack(ports)
+        return cls(
+            unpacked(source),
+            unpacked(target),
+            protocol,
+            source_port,
+            target_port,
+            size,
+            start,
+            duration,
+            mark,
+            kind,
+            tuple(queue for queue in range(QUEUES) if bits >> queue & 1),
+            EndReason(reason),
+            promotions,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TaggerSettings:
+    """How queues are written and silence is read.
+
+    `dscp` has a codepoint for queue 0 (type 1) and for bands 1 to 7 of types 2 and 3. Sequence numbers that go back after
+    `rto_ns` of silence are a timeout; a flow's kappa is drawn from `kappa_min` to `kappa_max` of them. New data after `idle_ns`
+    of silence is a new flow on its connection (0: never). A sweep forgets flows silent for `forget_ns`.
+
+    Raises:
+        ValueError: a number out of its range; names the field.
+    """
+
+    dscp: tuple[int, ...] = (7, 6, 5, 4, 3, 2, 1, 0)
+    rto_ns: int = 190_000_000  # just below Linux' least timeout, for the timer's own granularity
+    idle_ns: int = 200_000_000
+    forget_ns: int = 10_000_000_000
+    kappa_min: int = 2
+    kappa_max: int = 10
+
+    def __post_init__(self) -> None:
+        if len(self.dscp) != QUEUES or not all(0 <= value < 64 for value in self.dscp):
+            raise ValueError(f"dscp is {self.dscp}; it needs {QUEUES} codepoints from 0 to 63")
+        if self.rto_ns <= 0 or self.forget_ns <= 0:
+            raise ValueError(f"rto_ns is {self.rto_ns} and forget_ns {self.forget_ns}; both are above 0")
+        if self.idle_ns < 0:
+            raise ValueError(f"idle_ns is {self.idle_ns}; it is above 0, or 0 for never")
+        if not 1 <= self.kappa_min <= self.kappa_max <= 255:
+            raise ValueError(f"kappa is {self.kappa_min} to {self.kappa_max}; it needs 1 <= kappa_min <= kappa_max <= 255")
+
+
+@dataclass(frozen=True, slots=True)
+class TaggerCounters:
+    """Packets and events since the start. Options, fragments, other protocols are `untouched`; only `malformed` is an error."""
+
+    tagged: int
+    untouched: int
+    malformed: int
+    timeouts: int
+    promotions: int
+    untold: int
+
+
+class RunOptions(ctypes.Structure):
+    """struct bpf_test_run_opts of bpf/bpf.h, version 1: how a program is run by hand."""
+
+    _fields_ = (
+        ("sz", ctypes.c_size_t),
+        ("data_in", ctypes.c_char_p),
+        ("data_out", ctypes.c_void_p),
+        *((name, ctypes.c_uint32) for name in ("data_size_in", "data_size_out")),
+        ("ctx_in", ctypes.c_char_p),
+        ("ctx_out", ctypes.c_void_p),
+        *((name, ctypes.c_uint32) for name in ("ctx_size_in", "ctx_size_out", "retval")),
+        ("repeat", ctypes.c_int),
+        *((name, ctypes.c_uint32) for name in ("duration", "flags", "cpu", "batch_size")),
+    )
+
+
+class _Programs(BpfObject):
+    """An object with a program that is run by its loader."""
+
+    def run(self, program: str) -> int:
+        """Runs a program of type syscall once; what it returned. Raises BpfError."""
+        found = self._library.bpf_object__find_program_by_name(self._object, program.encode())
+        fd = self._library.bpf_program__fd(found)
+        options = RunOptions(sz=ctypes.sizeof(RunOptions))
+        error = self._library.bpf_prog_test_run_opts(fd, ctypes.byref(options))
+        if error:
+            raise BpfError(-error, f"running {program}: {os.strerror(-error)}")
+        return int(options.retval)
+
+
+def remove(netlink: Netlink, ifindex: int) -> None:
+    """Takes a tagger's filter away from an interface; there may be none. Raises NetlinkError."""
+    ours = TAGGER_PREFERENCE << 16 | ETH_P_ALL
+    try:
+        netlink.request(message(RTM_DELTFILTER, 0, ifindex, parent=EGRESS, info=ours))
+    except NetlinkError as error:
+        if error.errno not in (errno.ENOENT, errno.EINVAL, errno.ENODEV):  # no such filter, hook, or interface
+            raise
+
+
+class Tagger:
+    """The tagger at one interface's egress. Until thresholds are given, all of types 2 and 3 is in band 1."""
+
+    def __init__(self, interface: str, settings: TaggerSettings | None = None) -> None:
+        """Loads and attaches it, in place of one that an earlier process left. Raises BuildError, BpfError."""
+        self._ifindex = socket.if_nametoindex(interface)
+        self._object = _Programs(object_path("tagger"))
+        self._settings = self._object.map("settings", 4, _SETTINGS.size)
+        self._thresholds = self._object.map("thresholds", 4, _THRESHOLDS.size)
+        self._active = self._object.map("active", 4, 4)
+        self._coflow_queues = self._object.map("coflows", 4, 8)
+        self._coflows: dict[int, int] = {}
+        self._flows = self._object.map("flows", *_FLOWS)
+        cpus = _possible_cpus()
+        self._counters = self._object.map("counters", 4, _COUNTERS.size * cpus)
+        self._ends: list[FlowEnd] = []
+        self._fd, self._consume = self._object.ring("ends", lambda record: self._ends.append(FlowEnd.unpack(record)))
+        self.set_settings(settings or TaggerSettings())
+        self._netlink = Netlink()
+        remove(self._netlink, self._ifindex)
+        self._object.attach_egress("tag", self._ifindex, TAGGER_PREFERENCE)
+
+    def set_settings(self, settings: TaggerSettings) -> None:
+        """Takes settings from the next packet on; a flow keeps its kappa."""
+        *numbers, kappa_min, kappa_max = astuple(settings)[1:]
+        self._settings[_ZERO] = _SETTINGS.pack(*numbers, kappa_min, kappa_max, bytes(settings.dscp))
+
+    def set_thresholds(self, version: int, beta: Sequence[int], alpha: Sequence[int]) -> None:
+        """Replaces all thresholds, bytes, between two packets; what is known of flows stays.
+
+        Raises:
+            ValueError: not as many of both, more than `MAX_THRESHOLDS`, falling, or out of 64 bits; nothing is changed.
+        """
+        if len(beta) != len(alpha):
+            raise ValueError(f"beta has {len(beta)} thresholds and alpha {len(alpha)}; both need bands - 1")
+        for name, cuts in (("beta", beta), ("alpha", alpha)):
+            if len(cuts) > MAX_THRESHOLDS:
+                raise ValueError(f"{name} has {len(cuts)} thresholds; there are at most {MAX_THRESHOLDS}")
+            if list(cuts) != sorted(cuts) or any(not 0 <= cut < 1 << 64 for cut in cuts):
+                raise ValueError(f"{name} is {tuple(cuts)}; thresholds never fall, and are from 0 to 2**64 - 1")
+        unused = [0] * (MAX_THRESHOLDS - len(beta))
+        slot = 1 - self._slot()
+        self._thresholds[_number(slot)] = _THRESHOLDS.pack(version, len(beta), *beta, *unused, *alpha, *unused)
+        self._active[_ZERO] = _number(slot)
+
+    def set_coflows(self, queues: Mapping[int, int]) -> None:
+        """Says which queue each coflow has, by id, from the next packet on; one that is not there has the last queue.
+
+        Raises:
+            ValueError: an id or a queue that there cannot be; nothing is changed.
+        """
+        for coflow, queue in queues.items():
+            if not 0 < coflow <= COFLOW_MAX or not 0 <= queue < QUEUES:
+                raise ValueError(f"coflow {coflow} has queue {queue}; ids are 1 to {COFLOW_MAX}, queues 0 to {QUEUES - 1}")
+        changed = [coflow for coflow, _ in queues.items() ^ self._coflows.items()]
+        for coflow in changed:
+            eight = bytearray(self._coflow_queues.get(_number(coflow // 8)) or bytes(8))
+            eight[coflow % 8] = QUEUES - 1 - queues.get(coflow, QUEUES - 1)
+            self._coflow_queues[_number(coflow // 8)] = bytes(eight)
+        self._coflows = dict(queues)
+
+    def version(self) -> int:
+        """The version of the thresholds in use; 0 before the first."""
+        value = self._thresholds.get(_number(self._slot()))
+        return 0 if value is None else int.from_bytes(value[:4], "little")
+
+    def fileno(self) -> int:
+        """For select: readable when flows ended."""
+        return self._fd
+
+    def ended(self) -> list[FlowEnd]:
+        """The flows that ended since the last call."""
+        self._consume()
+        found, self._ends = self._ends, []
+        return found
+
+    def sweep(self) -> int:
+        """Forgets the flows that have been silent for `forget_ns`; how many. Their ends come out of `ended`."""
+        return self._object.run("sweep")
+
+    def flow_count(self) -> int:
+        """Flows in the table: a walk over all of it, for diagnosis."""
+        return sum(1 for _ in self._flows.keys())  # noqa: SIM118 -- not a dict
+
+    def counters(self) -> TaggerCounters:
+        """Sums over all processors."""
+        value = self._counters.get(_ZERO) or b""
+        return TaggerCounters(*(sum(column) for column in zip(*_COUNTERS.iter_unpack(value), strict=True)))
+
+    def repair(self) -> bool:
+        """Attaches it again if its filter is gone; whether that was so. What is known of flows stays."""
+        found = self._netlink.dump(RTM_GETTFILTER, self._ifindex, parent=EGRESS)
+        if any(entry.info >> 16 == TAGGER_PREFERENCE for entry in found):
+            return False
+        self._object.attach_egress("tag", self._ifindex, TAGGER_PREFERENCE)
+        return True
+
+    def close(self) -> None:
+        """Takes the filter away and frees the tables."""
+        remove(self._netlink, self._ifindex)
+        self._netlink.close()
+        self._object.close()
+
+    def _slot(self) -> int:
+        return int.from_bytes(self._active.get(_ZERO) or _ZERO, "little")
+
+
+def _number(value: int) -> bytes:
+    return value.to_bytes(4, "little")
+
+
+def _possible_cpus() -> int:
+    """Values that a per-CPU map returns: one for each processor that could be there."""
+    last = Path("/sys/devices/system/cpu/possible").read_text().strip().replace(",", "-").split("-")[-1]
+    return int(last) + 1

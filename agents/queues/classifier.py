@@ -1,0 +1,147 @@
+"""The classifier's tables as the agent sees them: who is a member, which flows there are, who just became backlogged. An edge.
+
+Layouts are those of agents/bpf/classify.h.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
+
+from agents.bpf.build import object_path
+from agents.kernel.snapshot import CLASSIFIER_PREFERENCE
+from ebpf.libbpf import BpfObject
+
+Address = IPv4Address | IPv6Address
+_SETTINGS = struct.Struct("=QQII")
+_NODE = struct.Struct("=QII")
+_EVENT = struct.Struct("=III16s16s")
+_KEY = struct.Struct("=16s16sI")
+_FLOW = struct.Struct("=QQQQQII")
+NEW_FLOW, BACKLOGGED, URGENT = 1, 2, 3
+FOR_ANY, FOR_URGENT = 1, 2
+DSCPS = 64
+_MAPPED = bytes(10) + b"\xff\xff"
+
+
+@dataclass(frozen=True, slots=True)
+class NewFlow:
+    """The first packet of a V2V flow towards a member; where DSCPs are priorities, its first packet of this DSCP."""
+
+    source: Address
+    target: Address
+    destination: int
+    dscp: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Backlogged:
+    """The first packet of a large flow for a destination that was armed; `urgent` says whether its flow has a deadline."""
+
+    destination: int
+    urgent: bool = False
+
+
+def packed(address: Address) -> bytes:
+    """16 bytes; IPv4 mapped as RFC 4291 section 2.5.5.2 says."""
+    return address.packed if address.version == 6 else _MAPPED + address.packed
+
+
+def unpacked(data: bytes) -> Address:
+    """The inverse of `packed`."""
+    return IPv4Address(data[12:]) if data[:12] == _MAPPED else IPv6Address(data)
+
+
+class FlowTable:
+    """The classifier at one interface's egress."""
+
+    def __init__(self, interface: str, urgent_dscp: int | None = None) -> None:
+        """Loads and attaches it. Raises BuildError, BpfError.
+
+        Args:
+            urgent_dscp: DSCPs are priorities, written by a filter before this one, and this is that of flows with a deadline.
+        """
+        self._urgent_dscp = urgent_dscp
+        self._object = BpfObject(object_path("classify"))
+        self._settings = self._object.map("settings", 4, _SETTINGS.size)
+        self._members = self._object.map("members", 16, 4)
+        self._nodes = self._object.map("nodes", 4, _NODE.size)
+        self._flows = self._object.map("flows", _KEY.size, _FLOW.size)
+        self._dscp_nodes = self._object.map("dscp_nodes", 4, 4)
+        self._events: list[NewFlow | Backlogged] = []
+        self._fd, self._consume = self._object.ring("events", self._take)
+        self._addresses: dict[bytes, int] = {}
+        self._counted: dict[int, int] = {}
+        self.set_mice(0, 0)
+        self._object.attach_egress("classify", socket.if_nametoindex(interface), CLASSIFIER_PREFERENCE)
+
+    def swallow_fd(self) -> int:
+        """The filter of the root HTB that ends frames which only wake the queues (`KICK`); valid until `close`."""
+        return self._object.program_fd("swallow")
+
+    def fileno(self) -> int:
+        """For select: readable when there are events."""
+        return self._fd
+
+    def events(self) -> list[NewFlow | Backlogged]:
+        """What happened since the last call."""
+        self._consume()
+        found, self._events = self._events, []
+        return found
+
+    def _take(self, record: bytes) -> None:
+        kind, node, dscp, source, target = _EVENT.unpack_from(record)
+        if kind == NEW_FLOW:
+            self._events.append(NewFlow(unpacked(source), unpacked(target), node, dscp))
+        else:
+            self._events.append(Backlogged(node, kind == URGENT))
+
+    def set_mice(self, size: int, rate_bps: int) -> None:
+        """What a V2V flow may send without being large: `size` bytes at once, `rate_bps` in the long run."""
+        priorities = self._urgent_dscp is not None
+        self._settings[bytes(4)] = _SETTINGS.pack(size, rate_bps // 8, priorities, self._urgent_dscp or 0)
+
+    def set_directory(self, entries: Mapping[int, Sequence[Address]]) -> None:
+        """Takes the full state of which addresses live at which node."""
+        wanted = {packed(address): node for node, addresses in entries.items() for address in addresses}
+        for key in self._addresses.keys() - wanted.keys():
+            self._members.remove(key)
+        for key, node in wanted.items():
+            if self._addresses.get(key) != node:
+                self._members[key] = node.to_bytes(4, "little")
+        self._addresses = wanted
+        self._counted = {node: self._counted.get(node, 0) for node in entries}
+
+    def set_scheduled_dscps(self, nodes: Mapping[int, int]) -> None:
+        """Takes the full state of which DSCPs are queued by themselves, each as if for the node that stands for it."""
+        for dscp in range(DSCPS):
+            self._dscp_nodes[dscp.to_bytes(4, "little")] = nodes.get(dscp, 0).to_bytes(4, "little")
+
+    def arm(self, node: int, *, urgent: bool = False) -> None:
+        """Asks for a Backlogged at the next packet of a large flow for `node`; with `urgent` at the next with a deadline."""
+        key = node.to_bytes(4, "little")
+        value = self._nodes.get(key)
+        if value is not None:
+            count, _, unused = _NODE.unpack(value)
+            self._nodes[key] = _NODE.pack(count, FOR_URGENT if urgent else FOR_ANY, unused)
+
+    def sent_bytes(self) -> Iterator[tuple[int, int]]:
+        """Bytes that large flows sent to each member node since the last time (whether they passed the gate yet or not)."""
+        for node, before in list(self._counted.items()):
+            value = self._nodes.get(node.to_bytes(4, "little"))
+            count = _NODE.unpack(value)[0] if value is not None else before
+            if node in self._counted:  # the directory may be another since the one before
+                self._counted[node] = count
+            yield node, max(0, count - before)
+
+    def forget(self, source: Address, target: Address) -> None:
+        """Forgets a V2V flow: its next packet is a first one again."""
+        for icmp in (0, 1):
+            self._flows.remove(_KEY.pack(packed(source), packed(target), icmp))
+
+    def close(self) -> None:
+        """Frees the tables; the filter at the interface is taken away with the snapshot's restoration."""
+        self._object.close()

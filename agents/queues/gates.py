@@ -1,0 +1,161 @@
+"""A gate before the queue of one destination, named as the kernel names it: `tbf` (credit) or `plug` (time). An edge: netlink.
+
+What leaves is decided by one prebuilt netlink message, patched in place. A changed gate is not looked at by the kernel before
+the next packet passes the interface: who changes it sends one (the acknowledgement of the directive is such a packet).
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+from abc import ABC, abstractmethod
+
+from agents.kernel.netlink import RTM_GETQDISC, Netlink, NetlinkError, query
+from agents.kernel.qdiscs import NEW, TICK_NS, plug, shut_tbf, tbf
+
+IDLE_RATE_BPS = 32_000
+"""What a TBF whose grant is spent lets trickle: 4 kB/s. Less would overflow the 32 bits of ticks that hold burst over rate."""
+ONE_PACKET = 1600
+"""The least bucket: one full frame. sch_tbf drops, at enqueue, what is longer than the bucket."""
+FREE_RATE_BPS = 400_000_000_000
+FREE_BURST = 1 << 24
+QUEUE_BYTES = 3_000_000
+RATE_WINDOW_NS = 2_000_000
+"""A rate's bucket holds what the rate passes in this time: coarse enough for the kernel's timers, fine for a switch buffer."""
+
+TCQ_PLUG_BUFFER, TCQ_PLUG_RELEASE_INDEFINITE, NO_ACTION = 0, 2, 99
+
+
+class Gate(ABC):
+    """One gate. Every action is one message to the kernel; raises NetlinkError when it is gone."""
+
+    open_message: bytes
+    """What `open` sends."""
+    shut_message: bytes
+    """What `close` sends."""
+    refused_message: bytes
+    """Goes the same way through the kernel, to be refused at its end: for who rehearses that way."""
+
+    def __init__(self, netlink: Netlink, ifindex: int, handle: int, parent: int) -> None:
+        self._netlink = netlink
+        self._ifindex, self.handle, self.parent = ifindex, handle, parent
+        self._query = query(RTM_GETQDISC, ifindex, handle=handle)
+
+    @abstractmethod
+    def creation(self) -> bytes:
+        """The message that makes the gate's qdisc, open."""
+
+    @abstractmethod
+    def grant(self, credit_bytes: int, link_bps: int) -> int | None:
+        """Lets so many bytes pass. None: the gate closes itself after them. Else: it must be closed after so many ns."""
+
+    @abstractmethod
+    def rate(self, rate_bps: int) -> bool:
+        """Lets traffic pass at a rate; False if this kind of gate cannot."""
+
+    @abstractmethod
+    def open(self) -> None:
+        """Lets everything pass."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Lets nothing pass."""
+
+    def state(self) -> tuple[int, int]:
+        """(bytes passed since it was made, bytes that wait)."""
+        return self._netlink.state(self._query)
+
+
+class TbfGate(Gate):
+    """Credit gate: changing a TBF fills its bucket, so one message with a bucket of the granted bytes is the grant.
+
+    With segmentation offload a packet is up to 64 KB, and sch_tbf cuts those longer than the bucket into frames (software
+    segmentation): grants stay exact, at the price of that work.
+    """
+
+    def __init__(self, netlink: Netlink, ifindex: int, handle: int, parent: int) -> None:
+        super().__init__(netlink, ifindex, handle, parent)
+        change = tbf(ifindex, handle, parent, rate_bps=IDLE_RATE_BPS, burst=ONE_PACKET, limit=QUEUE_BYTES)
+        self.shut_message = shut_tbf(ifindex, handle, parent, rate_bps=IDLE_RATE_BPS, burst=ONE_PACKET, limit=QUEUE_BYTES)
+        self.open_message = tbf(ifindex, handle, parent, rate_bps=FREE_RATE_BPS, burst=FREE_BURST, limit=QUEUE_BYTES)
+        self.refused_message = tbf(ifindex, handle, parent, rate_bps=FREE_RATE_BPS, burst=0, limit=QUEUE_BYTES)
+        self._change = bytearray(change)
+        # The attribute TCA_TBF_BURST is the last; the ticks in TCA_TBF_PARMS (before the mtu) are what a dump shows.
+        self._burst_at = len(change) - 4
+        self._ticks_at = len(change) - 4 - 4 - 8
+
+    def creation(self) -> bytes:
+        """The TBF, with a free rate."""
+        return tbf(
+            self._ifindex, self.handle, self.parent,
+            rate_bps=FREE_RATE_BPS, burst=FREE_BURST, limit=QUEUE_BYTES, flags=NEW,
+        )  # fmt: skip
+
+    def grant(self, credit_bytes: int, link_bps: int) -> int | None:
+        """The bucket holds exactly `credit_bytes` (at least one packet)."""
+        burst = max(ONE_PACKET, credit_bytes)
+        struct.pack_into("I", self._change, self._burst_at, burst)
+        ticks = min(0xFFFFFFFF, burst * 8 * 10**9 // IDLE_RATE_BPS // TICK_NS)
+        struct.pack_into("I", self._change, self._ticks_at, ticks)
+        self._netlink.post(self._change)
+        return None
+
+    def rate(self, rate_bps: int) -> bool:
+        """A plain token bucket at `rate_bps`."""
+        burst = max(2 * ONE_PACKET, rate_bps * RATE_WINDOW_NS // 8 // 10**9)
+        self._netlink.request(
+            tbf(self._ifindex, self.handle, self.parent, rate_bps=rate_bps, burst=burst, limit=QUEUE_BYTES)
+        )
+        return True
+
+    def open(self) -> None:
+        """A rate above any link's."""
+        self._netlink.post(self.open_message)
+
+    def close(self) -> None:
+        """A bucket that is smaller than any packet counts."""
+        self._netlink.post(self.shut_message)
+
+
+class PlugGate(Gate):
+    """Time gate: sch_plug holds or passes. Exact in time, not in bytes; its state cannot be read back.
+
+    Starts plugged; only BUFFER and RELEASE_INDEFINITE are used (RELEASE_ONE frees what was counted at the last BUFFER only).
+    """
+
+    def __init__(self, netlink: Netlink, ifindex: int, handle: int, parent: int) -> None:
+        super().__init__(netlink, ifindex, handle, parent)
+        self.shut_message = plug(ifindex, handle, parent, action=TCQ_PLUG_BUFFER, limit=0)
+        self.open_message = plug(ifindex, handle, parent, action=TCQ_PLUG_RELEASE_INDEFINITE, limit=0)
+        self.refused_message = plug(ifindex, handle, parent, action=NO_ACTION, limit=0)
+
+    def creation(self) -> bytes:
+        """The plug with its limit; the kernel ignores the action of a new one and starts plugged."""
+        return plug(
+            self._ifindex, self.handle, self.parent, action=TCQ_PLUG_RELEASE_INDEFINITE, limit=QUEUE_BYTES, flags=NEW
+        )
+
+    def grant(self, credit_bytes: int, link_bps: int) -> int | None:
+        """Opens for the time the link needs for the bytes."""
+        self._netlink.request(self.open_message)
+        return credit_bytes * 8 * 10**9 // link_bps
+
+    def rate(self, rate_bps: int) -> bool:
+        """A plug knows no rate."""
+        return False
+
+    def open(self) -> None:
+        """Releases until closed."""
+        self._netlink.request(self.open_message)
+
+    def close(self) -> None:
+        """Holds what comes from now on."""
+        self._netlink.request(self.shut_message)
+
+
+GATES: dict[str, type[Gate]] = {"tbf": TbfGate, "plug": PlugGate}
+
+
+def gone(error: NetlinkError) -> bool:
+    """Whether the kernel says that there is no such qdisc (any more)."""
+    return error.errno in (errno.ENOENT, errno.EINVAL, errno.ENODEV)

@@ -1,0 +1,1 @@
+"""Benchmarks of computation alone, without a fabric: policies, the wire protocol, thresholds, aggregation."""

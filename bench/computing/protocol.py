@@ -1,0 +1,86 @@
+"""What the wire costs: encode, and decode with verification, per frame of a slice's messages.
+
+Method: each operation is repeated in batches of 1,000 in one process; a sample is a batch's time divided by
+its size, and least, median and 99th percentile are over the batches. Frames are as on the wire; `guard` adds
+epoch and replay window, every frame being new. Run it where nothing else runs: `python -m bench.computing.protocol`.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from protocol.auth import Guard
+from protocol.key import Key
+from protocol.messages import COORDINATOR, Ack, Backlog, Directive, Grant, Message, Yield, decode, encode
+
+BATCH = 1_000
+BATCHES = 100
+
+NOW_NS = 1_700_000_000_000_000_000
+MESSAGES: dict[str, Message] = {
+    "directive": Directive((Grant(17, 123_456, NOW_NS, NOW_NS + 2_000_000, 24_224, 0),)),
+    "ack": Ack(123_456, 17, NOW_NS, NOW_NS + 40_000),
+    "yield": Yield(17, 123_456, 12_000, 0),
+    "backlog_5": Backlog(9, 0, 1, tuple((16 + node, 60_000, 0) for node in range(5))),
+}
+"""What one slice takes, and the backlog of a host with five regulated destinations."""
+
+
+def run() -> dict[str, Any]:
+    """{"nanoseconds": {message: {operation: {"min", "p50", "p99"}}}, "frame_bytes": {message: size}, ...}."""
+    key = Key(bytes(range(32)))
+    return {
+        "nanoseconds": {name: _costs(message, key) for name, message in MESSAGES.items()},
+        "frame_bytes": {name: len(_encode(message, key, 1)) for name, message in MESSAGES.items()},
+        "method": f"{BATCHES} batches of {BATCH} frames",
+        "python": platform.python_version(),
+    }
+
+
+def _costs(message: Message, key: Key) -> dict[str, dict[str, int]]:
+    frames = [_encode(message, key, sequence) for sequence in range(BATCH * BATCHES)]
+    guard = Guard(key)
+    costs = {
+        "encode": _measure(lambda _: _encode(message, key, 1), frames),
+        "decode_verify": _measure(lambda frame: decode(frame, key), frames),
+        "guard": _measure(guard.accept, frames),
+    }
+    if guard.accepted != len(frames):
+        raise RuntimeError(f"the guard refused what it should accept: {guard.refused}")
+    return costs
+
+
+def _encode(message: Message, key: Key, sequence: int) -> bytes:
+    return encode(
+        message,
+        key=key,
+        destination=b"\x02\0\0\0\0\x02",
+        source=b"\x02\0\0\0\0\x01",
+        sender=COORDINATOR,
+        epoch=1,
+        sequence=sequence,
+    )
+
+
+def _measure(operation: Callable[[bytes], object], frames: Sequence[bytes]) -> dict[str, int]:
+    samples = []
+    for first in range(0, len(frames), BATCH):
+        batch = frames[first : first + BATCH]
+        start_ns = time.perf_counter_ns()
+        for frame in batch:
+            operation(frame)
+        samples.append((time.perf_counter_ns() - start_ns) / len(batch))
+    return {
+        "min": round(min(samples)),
+        "p50": round(statistics.median(samples)),
+        "p99": round(statistics.quantiles(samples, n=100)[98]),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(), indent=2))

@@ -1,0 +1,122 @@
+"""A leader that is stopped (SIGSTOP) under load, and wakes (SIGCONT) when another has long been elected: can it grant anything?
+
+Method: the emulated star under two controllers, one UDP sender and four TCP flows. Every process of the leader is stopped;
+they go on a good second after the standby was elected. Counted then: what the woken leader sent (tcpdump at the hosts), what
+it kept back itself, as it says when it stands down, and how soon it stood down.
+
+A leader that notices nothing is what the hosts' own fence is for. So then its grants are forged as it would have sent them:
+with the right key, from its own port and address, under its epoch. The agents' counts of refusals say what became of them.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from bench.coordination.two_controllers import Two, granters, grants, two_controllers
+from controller.store.store import StoreUnavailable
+from emulation.measuring.fidelity import environment
+from emulation.stack.standby import signal_all
+from emulation.stack.star import BOTTLENECK, mixed_flows
+from emulation.traffic import experiment
+from protocol.messages import Cause
+
+STOP_AFTER_S = 2.0
+ELECTED_S = 5.0
+FORGED = 20
+"""Grants forged for each host."""
+SETTLE_S = 0.5
+
+
+def run(duration_s: float = 7.0) -> dict[str, Any]:
+    """What a leader of before could still do."""
+    with two_controllers() as two:
+        times: dict[str, int] = {}
+        old_leader = ""
+
+        def stop() -> None:
+            nonlocal old_leader
+            old_leader = two.leader()
+            times["epoch"] = two.baton.status()["epoch"]
+            times["stopped"] = time.monotonic_ns()
+            signal_all(two.directory(old_leader), signal.SIGSTOP)
+
+        def wake() -> None:
+            two.baton.wait(lambda: two.leader() not in ("", old_leader), "the standby to lead", ELECTED_S)
+            times["woken"] = time.monotonic_ns()
+            signal_all(two.directory(old_leader), signal.SIGCONT)
+
+        def forge() -> None:
+            times["refused"] = _refused(two)
+            times["forged"] = time.monotonic_ns()
+            _forge(two, old_leader, times["epoch"])
+            time.sleep(SETTLE_S)
+            times["refused_after"] = _refused(two)
+
+        with two.capture() as capture:
+            outcome = experiment.run(
+                two.emulated,
+                mixed_flows(1),
+                duration_s=duration_s,
+                warmup_s=2,
+                bottlenecks=[BOTTLENECK],
+                host_queues=False,
+                events=[(STOP_AFTER_S, stop), (STOP_AFTER_S + 1.5, wake), (STOP_AFTER_S + 3.0, forge)],
+            )
+        heard, status = capture.heard(), two.baton.status()
+        stood_down = _stood_down(two.directory(old_leader))
+        agents = two.baton.stop_agents()
+    old = times["epoch"]
+    late = [each for each in heard if each.epoch == old and each.at_ns > times["woken"] and each.refused is not Cause.NOT_OURS]
+    own = [each for each in late if each.at_ns < times["forged"]]
+    forged = [each for each in grants(late) if each.at_ns >= times["forged"]]
+    woken_ms = time.time_ns() // 10**6 - (time.monotonic_ns() - times["woken"]) // 10**6
+    return {
+        "epochs": [old, status["epoch"]],
+        "stopped_for_ms": round((times["woken"] - times["stopped"]) / 1e6, 1),
+        "stood_down_after_ms": stood_down and stood_down[0] - woken_ms,
+        "stood_down": stood_down and stood_down[1],
+        "sent_by_the_woken_leader": len(own),
+        "forged_grants": len(forged),
+        "forged_grants_refused": sum(each.refused is Cause.OLD_EPOCH for each in forged),
+        "refusals_counted_by_agents": times["refused_after"] - times["refused"],
+        **granters(heard),
+        "slots_of_hosts": {host: found.get("slots") for host, found in agents.items()},
+        "goodput_mbps": round(outcome.goodput_mbps, 2),
+        "valid": outcome.valid,
+        "environment": environment(),
+    }
+
+
+def _stood_down(run_dir: Path) -> tuple[int, str] | None:
+    """When the old leader stood down last (wall clock, ms), and why, by its log: the event in the store may come later."""
+    for line in reversed((run_dir / "coordinator.log").read_text().splitlines()):
+        time_text, _, text = line.partition(" baton.coordinator WARNING ")
+        if text.startswith("stood down"):
+            return round(datetime.strptime(time_text, "%Y-%m-%d %H:%M:%S,%f").timestamp() * 1000), text
+    return None
+
+
+def _refused(two: Two) -> int:
+    """Frames of old epochs that agents have refused, as they reported it."""
+    with suppress(StoreUnavailable):
+        members = two.baton.store.members().values()
+        return sum(member["refused"].get(str(int(Cause.OLD_EPOCH)), 0) for member in members)
+    return 0
+
+
+def _forge(two: Two, old_leader: str, epoch: int) -> None:
+    baton = two.baton
+    node, interface = two.plug(old_leader)
+    macs = {member["mac"]: node for node, member in baton.store.members().items()}
+    words = [f"{mac}={node}" for mac, node in macs.items()]
+    two.emulated.run_in(
+        node,
+        *(sys.executable, "-m", "bench.coordination.old_leader", "--interface", interface, "--epoch", str(epoch)),
+        *("--key", str(baton.key_file), "--count", str(FORGED), *words),
+    )

@@ -1,0 +1,48 @@
+"""How long permission takes: from backlog to directive, and from directive to gate.
+
+Method: the emulated star, every pair regulated (mode `always`), one host sending a datagram of 20 KB every 5 ms: each
+finds its gate shut and its link free. The host's agent takes the times by its own monotonic clock: the BACKLOG is sent, the
+DIRECTIVE is received (both as seen by the agent's loop: kernel, switch and coordinator are in between), the gate's netlink
+message has been sent, when the kernel has done what it says (its acknowledgement is read after that). Directives are for slots
+that start at once, so nothing is hidden by sending ahead. The agent polls for the answer to a BACKLOG, and goes the directive's
+way to no effect meanwhile (Agent._rehearse): without that the caches are cold, and the gate takes a third longer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from emulation.measuring.fidelity import environment
+from emulation.measuring.measure import percentile
+from emulation.stack.star import RECEIVER, SENDERS, star
+from emulation.traffic import experiment
+from emulation.traffic.experiment import Flow
+
+PERIOD_S = 0.005
+DATAGRAM_BYTES = 20_000
+
+
+def run(duration_s: float = 10.0) -> dict[str, Any]:
+    """Percentiles in microseconds."""
+    with star(coordinator={"mode": "always", "slice": "10ms"}, agent_settings={"mice_bytes": "16KB"}) as (emulated, baton):
+        rate_bps = round(DATAGRAM_BYTES * 8 / PERIOD_S)
+        flow = Flow("udp", SENDERS[0], RECEIVER, rate_bps=rate_bps, size=DATAGRAM_BYTES)
+        outcome = experiment.run(emulated, [flow], duration_s=duration_s, warmup_s=1, host_queues=False)
+        found = baton.stop_agents()[SENDERS[0]]
+        return {
+            "backlog_to_directive_us": summary(found["backlog_to_directive_ns"]),
+            "directive_to_gate_us": summary(found["directive_to_gate_ns"]),
+            "yields": found["yields"],
+            "cpu": outcome.fidelity.to_dict(),
+            "environment": environment(),
+        }
+
+
+def summary(samples_ns: list[int]) -> dict[str, float | int | None]:
+    """Count and percentiles of samples in ns, in microseconds."""
+
+    def at(percent: float) -> float | None:
+        value = percentile(samples_ns, percent)
+        return None if value is None else round(value / 1e3, 1)
+
+    return {"samples": len(samples_ns), "p50": at(50), "p90": at(90), "p99": at(99), "max": at(100)}

@@ -1,0 +1,63 @@
+"""The global override under load: how soon every gate is open after `baton free`, and obeys again after `baton coordinate`.
+
+Method: the emulated star, five UDP senders at full speed under timeslices. The override is written into the store as the two
+commands write it, several times in turn; the agents log when all their gates had been opened, when they began to obey, and when
+they opened the first slot after it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from bench.coordination.two_controllers import COORDINATOR, first_after, own_store, slowest_ms
+from emulation.measuring.fidelity import environment
+from emulation.stack.stack import Stack
+from emulation.stack.star import BOTTLENECK, SENDERS, mixed_flows, star
+from emulation.traffic import experiment
+
+PERIOD_S = 0.8
+
+
+def run(rounds: int = 4) -> dict[str, Any]:
+    """Times in ms after the operator's word, of the slowest host; the worst and the middle one of the rounds."""
+    said: dict[str, list[int]] = {"free": [], "coordinate": []}
+
+    def say(baton: Stack, word: str) -> Callable[[], None]:
+        def act() -> None:
+            said[word].append(time.monotonic_ns())
+            baton.store.set_override(word)
+
+        return act
+
+    with own_store() as redis, star(coordinator=COORDINATOR, store=redis.url) as (emulated, baton):
+        words = [word for _ in range(rounds) for word in ("free", "coordinate")]
+        outcome = experiment.run(
+            emulated,
+            mixed_flows(5),
+            duration_s=PERIOD_S * (len(words) + 1),
+            warmup_s=2,
+            bottlenecks=[BOTTLENECK],
+            host_queues=False,
+            events=[(PERIOD_S * number, say(baton, word)) for number, word in enumerate(words, 1)],
+        )
+        agents = baton.stop_agents()
+
+    def found(word: str, log: str) -> list[float | None]:
+        return [slowest_ms([first_after(agents[host][log], at) for host in SENDERS], at) for at in said[word]]
+
+    return {
+        "rounds": rounds,
+        "all_gates_open_after_ms": _summary(found("free", "released_ns")),
+        "all_obey_after_ms": _summary(found("coordinate", "obeyed_ns")),
+        "all_had_a_slot_after_ms": _summary(found("coordinate", "first_slot_ns")),
+        "goodput_mbps": round(outcome.goodput_mbps, 2),
+        "valid": outcome.valid,
+        "environment": environment(),
+    }
+
+
+def _summary(times_ms: list[float | None]) -> dict[str, Any]:
+    known = sorted(time_ms for time_ms in times_ms if time_ms is not None)
+    return {"all": times_ms, "p50": known[len(known) // 2] if known else None, "worst": max(known, default=None)}

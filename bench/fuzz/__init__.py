@@ -1,0 +1,1 @@
+"""Fuzzing of control frames and REST requests."""

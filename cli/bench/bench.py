@@ -1,0 +1,83 @@
+"""`baton bench`."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from cli.bench.dashboard import dashboard
+from cli.bench.fuzz import fuzz
+from cli.bench.host_control import host_control
+from cli.bench.karuna import both, karuna
+
+
+class Benchmark(NamedTuple):
+    """Where it is, whether it emulates a fabric, and what it measures."""
+
+    module: str
+    emulated: bool
+    help: str
+
+
+BENCHMARKS = {
+    "latency": Benchmark("bench.coordination.latency", True, "backlog to directive, directive to gate"),
+    "conservation": Benchmark("bench.coordination.conservation", True, "link use with and without yields (XCo's Figure 21)"),
+    "failure": Benchmark("bench.coordination.failure", True, "the coordinator killed under load"),
+    "failover": Benchmark("bench.coordination.failover", True, "the leader killed under load, its standby takes over"),
+    "fencing": Benchmark("bench.coordination.fencing", True, "a stopped leader wakes after another has been elected"),
+    "store": Benchmark("bench.coordination.store_lost", True, "the store killed, and back empty"),
+    "sentinel": Benchmark("bench.coordination.sentinel", True, "the master of three Redis servers killed; a demoted one left"),
+    "override": Benchmark("bench.coordination.override", True, "free and coordinate under load"),
+    "loss": Benchmark("bench.coordination.loss", True, "20 % of the directives lost"),
+    "coflow": Benchmark("bench.karuna.coflow", True, "completion times of coflows in order, against none"),
+    "policies": Benchmark("bench.computing.policies", False, "the scheduler's inner loop, 5 to 5,000 nodes"),
+    "thresholds": Benchmark("bench.computing.thresholds", False, "sieving thresholds, their certificate and their rivals"),
+    "aggregation": Benchmark("bench.computing.aggregation", False, "size reports of 10,000 hosts added up"),
+    "protocol": Benchmark("bench.computing.protocol", False, "encoding, decoding and verifying a frame"),
+}
+
+
+class _Benches(click.Group):
+    """`baton bench NAME`: one of the benchmarks above, each alike, or a group's command."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*BENCHMARKS, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return _command(cmd_name, BENCHMARKS[cmd_name]) if cmd_name in BENCHMARKS else super().get_command(ctx, cmd_name)
+
+
+_OTHERS = {"karuna": karuna, "both": both, "dashboard": dashboard, "fuzz": fuzz, "host-control": host_control}
+
+
+@click.group(cls=_Benches, commands=_OTHERS)
+def bench() -> None:
+    """Measure one thing, and print JSON. Each method is told in its module's docstring (bench/NAME.py)."""
+
+
+def _command(name: str, chosen: Benchmark) -> click.Command:
+    def run(json_file: Path | None) -> None:
+        if chosen.emulated:
+            from emulation import box
+
+            if os.geteuid() != 0:
+                raise click.ClickException("an emulated fabric needs root: run it with sudo")
+            if not box.inside():
+                box.enter([sys.executable, "-m", "cli.main", *sys.argv[1:]])
+        result = importlib.import_module(chosen.module).run()
+        text = json.dumps(result, indent=1)
+        click.echo(text)
+        if json_file is not None:
+            json_file.parent.mkdir(parents=True, exist_ok=True)
+            json_file.write_text(text + "\n")
+
+    file = click.Path(path_type=Path, dir_okay=False)
+    option = click.Option(["--json", "json_file"], type=file, help="Write the result here, too.")
+    text = f"{chosen.help[0].upper()}{chosen.help[1:]}."
+    return click.Command(name, callback=run, params=[option], help=text, short_help=chosen.help)

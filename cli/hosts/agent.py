@@ -1,0 +1,115 @@
+"""`baton agent`."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import sys
+from ipaddress import ip_address
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.option("--interface", required=True, help="The interface towards the fabric.")
+@click.option("--rate", required=True, help="The rate of its link, such as 100mbit or 10gbit.")
+@click.option("--key", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The shared key's file.")
+@click.option("--address", multiple=True, help="An IP address of this host or of a VM on it; may be given often.")
+@click.option("--name", help="This host's name in the fabric.  [default: the host's name]")
+@click.option(
+    "--gate",
+    type=click.Choice(["tbf", "plug", "auto"]),
+    default="auto",
+    show_default=True,
+    help="Which gate to use.",
+)
+@click.option(
+    "--run-dir",
+    type=click.Path(path_type=Path),
+    default=Path("/run/baton"),
+    show_default=True,
+    help="For its records.",
+)
+@click.option("--take-over", is_flag=True, help="Replace queues that somebody else put on the interface.")
+@click.option(
+    "--realtime",
+    type=click.IntRange(0, 99),
+    default=20,
+    show_default=True,
+    help="SCHED_FIFO priority; 0 for none.",
+)
+@click.option(
+    "--priorities/--no-priorities",
+    default=False,
+    show_default=True,
+    help="Tag flows with priorities, choose their congestion control, and report their sizes.",
+)
+@click.option(
+    "--cgroup",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="With priorities: choose the congestion control of this cgroup's processes only.  [default: all]",
+)
+@click.option(
+    "--pfc",
+    type=click.Choice(["software", "nic", "off"]),
+    default="off",
+    show_default=True,
+    help="Who obeys pauses (IEEE 802.1Qbb, 802.3x) of the link partner: this agent, or the interface itself.",
+)
+@click.option("--busy-poll", is_flag=True, help="Never sleep: gates change sooner, for the price of a processor.")
+@click.option(
+    "--statistics",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write counts here as JSON at the end.",
+)
+def agent(
+    interface: str,
+    rate: str,
+    key: Path,
+    address: tuple[str, ...],
+    name: str | None,
+    gate: str,
+    run_dir: Path,
+    take_over: bool,
+    realtime: int,
+    priorities: bool,
+    cgroup: Path | None,
+    pfc: str,
+    busy_poll: bool,
+    statistics: Path | None,
+) -> None:
+    """Run this host's agent, until a signal ends it; the interface is then as it was before.
+
+    Addresses not named are learned from the traffic.
+    """
+    from agents.config import AgentConfig
+    from agents.run import run
+    from topology.units import parse_rate
+
+    try:
+        rate_bps = parse_rate(rate)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--rate") from None
+    try:
+        addresses = tuple(ip_address(text) for text in address)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}; write one such as 10.0.0.1", param_hint="--address") from None
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    config = AgentConfig(
+        interface=interface,
+        rate_bps=rate_bps,
+        key_file=key,
+        name=name or socket.gethostname(),
+        addresses=addresses,
+        gate=gate,
+        run_dir=run_dir,
+        take_over=take_over,
+        realtime=realtime or None,
+        statistics=statistics,
+        priorities=priorities,
+        cgroup=cgroup,
+        pfc=pfc,
+        busy_poll=busy_poll,
+    )
+    sys.exit(run(config))

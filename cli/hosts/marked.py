@@ -1,0 +1,33 @@
+"""Running a command with marked sockets, for `baton mark` and `baton coflow run`."""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+import click
+
+from protocol.flowmark import CoflowMark, FlowMark
+
+NOT_FOUND = 127
+"""The exit status of a command that there is not, as shells have it."""
+
+
+def run_marked(
+    command: tuple[str, ...],
+    mark: FlowMark | CoflowMark,
+    *,
+    deadline_ns: int = 0,
+    late: CoflowMark | None = None,
+) -> NoReturn:
+    """Ends with the command's exit status; `deadline_ns` and `late` as in `agents.priorities.marked_run.run`."""
+    from agents.priorities.marked_run import run
+    from ebpf.build import BuildError
+
+    try:
+        sys.exit(run(command, mark, deadline_ns=deadline_ns, late=late))
+    except FileNotFoundError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(NOT_FOUND)
+    except (BuildError, OSError) as error:
+        raise click.ClickException(str(error)) from None

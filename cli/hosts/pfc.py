@@ -1,0 +1,148 @@
+"""`baton pfc`: pauses of IEEE 802.1Qbb that a host sends to its link partner, and what the hosts counted."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli.reach import open_store, store_options
+from protocol.bodies.pfc import class_mask, classes_of
+from protocol.pfc import CLASSES
+
+if TYPE_CHECKING:
+    from controller.store.store import Store
+
+ANSWER_S = 3.0
+ANSWERS = {
+    "done": "",
+    "storm": "the agent left alone the classes that have a storm of pauses: wait until pfc.restoration is over",
+    "unanswered": "the agent did not answer: see its log",
+}
+
+
+@click.group()
+def pfc() -> None:
+    """Pauses between a host and its link partner, in eight classes; hosts obey and send them with `baton agent --pfc`."""
+
+
+def _classes(_: click.Context, __: click.Parameter, text: str) -> int:
+    try:
+        return class_mask(int(part) for part in text.split(","))
+    except ValueError as error:
+        why = str(error) if "write" in str(error) else f"{text!r}; write classes from 0 to {CLASSES - 1}, such as 3,5"
+        raise click.BadParameter(why) from None
+
+
+def _duration(_: click.Context, __: click.Parameter, text: str) -> int:
+    from topology.units import parse_duration
+
+    try:
+        duration_ns = parse_duration(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    if not duration_ns:
+        raise click.BadParameter(f"{text}; write a duration above 0, or use `baton pfc resume`")
+    return duration_ns
+
+
+_host = click.option("--host", required=True, help="The host, as `baton status` names it.")
+_which = click.option("--classes", callback=_classes, required=True, help="Classes from 0 to 7, such as 3,5.")
+
+
+@pfc.command()
+@_host
+@_which
+@click.option("--for", "duration_ns", callback=_duration, required=True, help="How long, such as 2ms.")
+@store_options
+def pause(host: str, classes: int, duration_ns: int, run_dir: Path, store: str | None) -> None:
+    """Have a host pause classes of its link partner. A pause that is longer than one frame can say is renewed."""
+    _command(open_store(run_dir, store), host, classes, duration_ns)
+    click.echo(f"{host} pauses {_named(classes)} of its link partner for {duration_ns / 1e6:g} ms")
+
+
+@pfc.command()
+@_host
+@click.option("--classes", callback=_classes, default="0,1,2,3,4,5,6,7", show_default=True, help="Classes, such as 3,5.")
+@store_options
+def resume(host: str, classes: int, run_dir: Path, store: str | None) -> None:
+    """Have a host end pauses of its link partner at once."""
+    _command(open_store(run_dir, store), host, classes, 0)
+    click.echo(f"{host} resumes {_named(classes)} of its link partner")
+
+
+@pfc.command()
+@store_options
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+def status(run_dir: Path, store: str | None, as_json: bool) -> None:
+    """Show what each host counted: pauses received, sent and refused, paused time, storms."""
+    from controller.store.store import StoreUnavailable
+
+    shared = open_store(run_dir, store)
+    try:
+        leader, members = shared.status(), shared.members()
+    except StoreUnavailable as error:
+        raise click.ClickException(str(error)) from None
+    hosts = {member["name"]: member for member in members.values() if member.get("pfc")}
+    if as_json:
+        found = {name: {"classes": member["pfc"], **member["pfc_state"]} for name, member in hosts.items()}
+        click.echo(json.dumps({"settings": (leader or {}).get("pfc"), "hosts": found}, indent=1))
+    else:
+        from cli.hosts.pfc_view import show
+
+        show((leader or {}).get("pfc"), hosts)
+
+
+def _command(store: Store, host: str, classes: int, duration_ns: int) -> None:
+    """Gives a command and waits for the answer. Ends the command of the operator when it cannot be obeyed."""
+    from controller.store.store import StoreUnavailable
+
+    try:
+        leader = store.status()
+        if leader is None:
+            raise click.ClickException("no coordinator is running now: nobody can tell the host; `baton status` says more")
+        _check(leader, store.members(), host, classes, duration_ns)
+        number = store.publish_pfc_command({"host": host, "classes": classes, "duration_ns": duration_ns})
+        what = f"pause {_named(classes)} for {duration_ns / 1e6:g} ms" if duration_ns else f"resume {_named(classes)}"
+        store.publish_event("audit", "info", f"pfc: {host} is to {what}", by=getpass.getuser())
+        answer = _answer(store, host, number)
+    except StoreUnavailable as error:
+        raise click.ClickException(str(error)) from None
+    if problem := ANSWERS.get(answer, answer):
+        raise click.ClickException(f"{host}: {problem}")
+
+
+def _check(leader: dict[str, Any], members: dict[int, dict[str, Any]], host: str, classes: int, duration_ns: int) -> None:
+    member = next((member for member in members.values() if member["name"] == host), None)
+    if member is None:
+        names = ", ".join(sorted(member["name"] for member in members.values())) or "there are none now"
+        raise click.ClickException(f"--host: no member is called {host}; members: {names}")
+    if not member.get("pfc"):
+        raise click.ClickException(f"--host: the agent of {host} has no PFC; run it with `baton agent --pfc software` or `nic`")
+    settings = leader.get("pfc") or {}
+    for priority in classes_of(classes) if settings.get("action") != "alert" else ():
+        limit_ns = settings["detection_ns"][priority]
+        if duration_ns >= limit_ns:
+            raise click.ClickException(
+                f"--for: class {priority} paused for {duration_ns / 1e6:g} ms would be a storm, which is one from "
+                f"{limit_ns / 1e6:g} ms on; write less, or raise pfc.detection in the configuration"
+            )
+
+
+def _answer(store: Store, host: str, number: int) -> str:
+    deadline = time.monotonic() + ANSWER_S
+    while time.monotonic() < deadline:
+        for member in store.members().values():
+            if member["name"] == host and (answer := member["pfc_state"]["answers"].get(str(number))):
+                return str(answer)
+        time.sleep(0.05)
+    return "unanswered"
+
+
+def _named(classes: int) -> str:
+    names = [str(priority) for priority in classes_of(classes)]
+    return f"class {names[0]}" if len(names) == 1 else f"classes {', '.join(names)}"

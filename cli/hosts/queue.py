@@ -1,0 +1,172 @@
+"""`baton queue`: conditions under which a host's queues may send."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli.reach import open_store, store_options
+
+if TYPE_CHECKING:
+    from controller.store.store import Store
+
+CLASSES = 8
+
+
+@click.group()
+def queue() -> None:
+    """Say when, and how fast, a host's queue may send.
+
+    A queue is a host's traffic to one destination, or of one class. It sends while any of its conditions is met: one with
+    neither times nor rate frees it, and with no condition left it is paused.
+    """
+
+
+def _queue_options(command: Any) -> Any:  # noqa: ANN401 -- a command, as click decorates it
+    command = click.option("--class", "priority", type=int, help="The class of the traffic, 0 to 7.")(command)
+    command = click.option("--destination", metavar="D", help="The host that the traffic goes to.")(command)
+    return click.option("--host", metavar="H", required=True, help="The host that sends.")(command)
+
+
+@queue.command()
+@_queue_options
+@click.option("--from", "begin", metavar="TIME", help="From so long from now on, such as 5ms.  [default: now]")
+@click.option("--until", "end", metavar="TIME", help="Until so long from now, such as 2s.  [default: for ever]")
+@click.option("--rate", metavar="RATE", help="At no more than this, such as 10mbit.  [default: the link's]")
+@store_options
+def add(
+    host: str,
+    destination: str | None,
+    priority: int | None,
+    begin: str | None,
+    end: str | None,
+    rate: str | None,
+    run_dir: Path,
+    store: str | None,
+) -> None:
+    """Add a condition. Without times and rate: free the queue."""
+    from controller.store.store import StoreUnavailable
+    from topology.units import parse_duration, parse_rate
+
+    limits: dict[str, int | None] = {}
+    times = (("--from", begin, parse_duration), ("--until", end, parse_duration))
+    for name, text, parse in (*times, ("--rate", rate, parse_rate)):
+        try:
+            limits[name] = None if text is None else parse(text)
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint=name) from None
+    begin_ns, end_ns, rate_bps = limits["--from"], limits["--until"], limits["--rate"]
+    if end_ns is not None and end_ns <= (begin_ns or 0):
+        raise click.BadParameter("not after --from; write a longer time", param_hint="--until")
+    opened = open_store(run_dir, store)
+    try:
+        name = _checked(opened, host, destination, priority, rate_bps or 0)
+        hosts = opened.queues() or {}
+        queues = hosts.setdefault(host, {})
+        if begin_ns is None and end_ns is None and rate_bps is None:
+            queues.pop(name, None)
+            done = f"{host}: queue {name} is free"
+        else:
+            now_ns = opened.time_ns()
+            known = queues.setdefault(name, [])
+            number = max((condition["number"] for condition in known), default=0) + 1
+            known.append(
+                {
+                    "number": number,
+                    "from_ns": None if begin_ns is None else now_ns + begin_ns,
+                    "until_ns": None if end_ns is None else now_ns + end_ns,
+                    "rate_bps": rate_bps or 0,
+                }
+            )
+            done = f"{host}: queue {name} has condition {number}"
+        _set(opened, hosts, done)
+    except StoreUnavailable as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(done)
+
+
+@queue.command()
+@_queue_options
+@click.option("--number", type=int, help="Of the condition, as `baton queue list` shows it.  [default: all]")
+@store_options
+def remove(
+    host: str, destination: str | None, priority: int | None, number: int | None, run_dir: Path, store: str | None
+) -> None:
+    """Remove a condition, or all. With none left the queue is paused."""
+    from controller.store.store import StoreUnavailable
+
+    opened = open_store(run_dir, store)
+    try:
+        name = _checked(opened, host, destination, priority, 0)
+        hosts = opened.queues() or {}
+        queues = hosts.setdefault(host, {})
+        known = queues.get(name, [])
+        if number is not None and all(condition["number"] != number for condition in known):
+            raise click.BadParameter(
+                f"queue {name} of {host} has no condition {number}; see `baton queue list --host {host}`", param_hint="--number"
+            )
+        queues[name] = [condition for condition in known if number is not None and condition["number"] != number]
+        done = f"{host}: queue {name} has {len(queues[name])} conditions" if queues[name] else f"{host}: queue {name} is paused"
+        _set(opened, hosts, done)
+    except StoreUnavailable as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(done)
+
+
+@queue.command(name="list")
+@click.option("--host", metavar="H", help="Of this host only.")
+@store_options
+def list_(host: str | None, run_dir: Path, store: str | None) -> None:
+    """Show every queue that is not free, with its conditions."""
+    from controller.store.store import StoreUnavailable
+
+    opened = open_store(run_dir, store)
+    try:
+        hosts, now_ns = opened.queues() or {}, opened.time_ns()
+    except StoreUnavailable as error:
+        raise click.ClickException(str(error)) from None
+    for name, queues in sorted(hosts.items()):
+        for queue_name, conditions in sorted(queues.items()) if host in (None, name) else ():
+            click.echo(f"{name} -> {queue_name}: {'paused' if not conditions else ''}".rstrip())
+            for condition in conditions:
+                click.echo(f"  {condition['number']}: {_shown(condition, now_ns)}")
+
+
+def _shown(condition: Mapping[str, Any], now_ns: int) -> str:
+    parts = []
+    for key, word in (("from_ns", "from"), ("until_ns", "until")):
+        if condition[key] is not None:
+            seconds = (condition[key] - now_ns) / 1e9
+            parts.append(f"{word} {abs(seconds):.3f} s {'ago' if seconds < 0 else 'ahead'}")
+    if condition["rate_bps"]:
+        parts.append(f"at {condition['rate_bps'] / 1e6:g} Mbit/s")
+    return ", ".join(parts)
+
+
+def _set(store: Store, hosts: dict[str, Any], done: str) -> None:
+    store.set_queues({host: queues for host, queues in hosts.items() if queues})
+    store.publish_event("queue", "warning", done, by=getpass.getuser())
+
+
+def _checked(store: Store, host: str, destination: str | None, priority: int | None, rate_bps: int) -> str:
+    """The queue's name in the store's document, once all that was said is seen to make sense."""
+    if (destination is None) == (priority is None):
+        raise click.UsageError("write either --destination or --class")
+    if priority is not None and not 0 <= priority < CLASSES:
+        raise click.BadParameter(f"{priority}; classes are from 0 to {CLASSES - 1}", param_hint="--class")
+    members = {member["name"]: member for member in store.members().values()}
+    for option, name in (("--host", host), ("--destination", destination)):
+        if name is not None and name not in members:
+            known = ", ".join(sorted(members)) or "none: is a coordinator up?"
+            raise click.BadParameter(f"no member is called {name}; members are {known}", param_hint=option)
+    if destination == host:
+        raise click.BadParameter("a host sends nothing to itself; name another", param_hint="--destination")
+    if rate_bps > (link_bps := members[host]["rate_bps"]):
+        raise click.BadParameter(
+            f"{rate_bps} bit/s is above the link's {link_bps}; write that or less, or leave it out", param_hint="--rate"
+        )
+    return destination if destination is not None else str(priority)

@@ -1,0 +1,1 @@
+"""Commands about one machine or file: check, doctor, systemd units, switch configuration."""

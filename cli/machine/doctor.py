@@ -1,0 +1,152 @@
+"""`baton doctor`: what this machine offers, what is used instead of what it lacks, and what would be better; with --hosts,
+what differs between the hosts of the fabric."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from cli.reach import open_store, store_options
+
+if TYPE_CHECKING:
+    from agents.kernel.probe import Feature
+
+
+class Row(NamedTuple):
+    """One thing that Baton can use: as agents.kernel.probe has it, and the same for programs and libraries."""
+
+    name: str
+    kind: str
+    present: bool
+    instead: str
+    improve: str
+    version: str = ""
+
+
+class Program(NamedTuple):
+    """A program, how it tells its version, what is done without it, and the Debian package that has it."""
+
+    name: str
+    arguments: tuple[str, ...]
+    instead: str
+    package: str
+
+
+PROGRAMS = (
+    Program("ovs-vswitchd", ("--version",), "no OpenFlow switches on this machine", "openvswitch-switch"),
+    Program("redis-server", ("--version",), "a Redis elsewhere, by store in the configuration", "redis-server"),
+    Program("clang", ("--version",), "no eBPF programs can be built: flows are not told apart", "clang"),
+    Program("mn", ("--version",), "no emulated fabrics: no demo", "mininet"),
+    Program("tc", ("-V",), "nothing: agents need it", "iproute2"),
+)
+DISTRIBUTIONS = {
+    "ryu": "os-ken, by openflow.framework: os-ken",
+    "os-ken": "Ryu, by openflow.framework: ryu",
+}
+PATIENCE_S = 5.0
+
+
+@click.command()
+@store_options
+@click.option("--hosts", is_flag=True, help="Compare the fabric's hosts instead; ends with 1 if something differs.")
+@click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON.")
+def doctor(run_dir: Path, store: str | None, hosts: bool, as_json: bool) -> None:
+    """Say what was found, what is used instead of what is missing, and what to install for better.
+
+    Changes nothing; as root it sees all of the kernel.
+    """
+    if hosts:
+        _compare_hosts(run_dir, store, as_json)
+        return
+    from agents.kernel.probe import ProbeRefused, probe
+
+    try:
+        features = probe()
+    except ProbeRefused as error:
+        raise click.ClickException(str(error)) from None
+    rows = collect(features)
+    if as_json:
+        click.echo(json.dumps([row._asdict() for row in rows], indent=1))
+    else:
+        _show(rows)
+
+
+def _compare_hosts(run_dir: Path, store: str | None, as_json: bool) -> None:
+    from cli.machine import doctor_hosts
+    from controller.store.store import StoreUnavailable
+
+    shared = open_store(run_dir, store)
+    try:
+        members, status, fabric = shared.members(), shared.status(), shared.fabric()
+    except StoreUnavailable as error:
+        raise click.ClickException(str(error)) from None
+    rows, found = doctor_hosts.rows(members), doctor_hosts.findings(members, status, fabric)
+    if as_json:
+        click.echo(json.dumps({"hosts": rows, "findings": [one._asdict() for one in found]}, indent=1))
+    else:
+        doctor_hosts.show(rows, found)
+    sys.exit(bool(found))
+
+
+def collect(features: Iterable[Feature]) -> list[Row]:
+    """The kernel's rows, with those of programs and libraries; a program that the kernel's rows have gets
+    its version."""
+    rows = {feature.name: Row(**asdict(feature)) for feature in features}
+    for row in (*_programs(), *_libraries()):
+        known = rows.get(row.name)
+        rows[row.name] = known._replace(version=row.version) if known else row
+    return list(rows.values())
+
+
+def _programs() -> Iterator[Row]:
+    for program in PROGRAMS:
+        improve = f"apt install {program.package}"
+        path = shutil.which(program.name)
+        if path is None:
+            yield Row(program.name, "tool", False, program.instead, improve)
+            continue
+        try:
+            answer = subprocess.run([path, *program.arguments], capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            yield Row(program.name, "tool", False, f"{path} does not run: {error}", improve)
+            continue
+        lines = (answer.stdout + answer.stderr).strip().splitlines()
+        yield Row(program.name, "tool", True, "", "", lines[0] if lines else "")
+
+
+def _libraries() -> Iterator[Row]:
+    for name, instead in DISTRIBUTIONS.items():
+        try:
+            yield Row(name, "library", True, "", "", metadata.version(name))
+        except metadata.PackageNotFoundError:
+            yield Row(name, "library", False, instead, "make setup")
+
+
+def _show(rows: list[Row]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    for kind in dict.fromkeys(row.kind for row in rows):
+        names = [row.name for row in rows if row.kind == kind and row.present]
+        if names:
+            console.print(Text.assemble((f"{kind:<20}", "green"), ", ".join(names)))
+    missing = [row for row in rows if not row.present]
+    if missing:
+        table = Table("missing", "used instead", "what would be better", title_justify="left", expand=False)
+        for row in missing:
+            table.add_row(Text(f"{row.kind} {row.name}"), Text(row.instead), Text(row.improve))
+        console.print(table)
+    for row in rows:
+        if row.version:
+            console.print(Text.assemble((f"{row.name:<20}", "bold"), row.version))

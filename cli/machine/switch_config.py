@@ -1,0 +1,61 @@
+"""`baton switch-config`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command("switch-config")
+@click.option("--platform", type=click.Choice(["sonic", "generic"]), required=True, help="Whose words to use.")
+@click.option("--port", "ports", multiple=True, required=True, help="A port of the switch, such as Ethernet0; may be repeated.")
+@click.option("--rate", default="1Gbit", show_default=True, help="The rate of each port.")
+@click.option("--threshold", help="Mark above this size, such as 30KB, or none.")
+@click.option("--per-queue", is_flag=True, help="The threshold is each queue's, not the port's.")
+@click.option("--buffer", "buffer_packets", type=int, help="Packets that the data queues of a port share, such as 100.")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Take from the switch_queues section of this file what is not given here.",
+)
+def switch_config(
+    platform: str,
+    ports: tuple[str, ...],
+    rate: str,
+    threshold: str | None,
+    per_queue: bool,
+    buffer_packets: int | None,
+    config: Path | None,
+) -> None:
+    """Print what a hardware switch is to be told, so that it queues and marks as Baton's own ports do.
+
+    Eight strict priorities by DSCP, one ECN threshold, a finite buffer. What the platform can't express is
+    said on standard error.
+    """
+    from dataclasses import replace
+
+    from controller.config.schema import ConfigError, load
+    from controller.switch_queues.hardware import PLATFORMS
+    from controller.switch_queues.model import PortQueues, SwitchQueues
+    from topology.units import parse_rate, parse_size
+
+    try:
+        queues = SwitchQueues()
+        if config is not None:
+            section = load(config).switch_queues
+            if section is None:
+                raise click.ClickException(f"{config}: switch_queues: is missing; write one, or leave --config out")
+            queues = section.queues()
+        if threshold is not None:
+            queues = replace(queues, marking_threshold_bytes=None if threshold == "none" else parse_size(threshold))
+        if buffer_packets is not None:
+            queues = replace(queues, buffer_packets=buffer_packets)
+        if per_queue:
+            queues = replace(queues, per_queue=True)
+        shown = PLATFORMS[platform](ports, PortQueues(parse_rate(rate), queues))
+    except (ValueError, ConfigError) as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(shown.text)
+    for note in shown.notes:
+        click.echo(f"note: {note}", err=True)

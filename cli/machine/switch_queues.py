@@ -1,0 +1,44 @@
+"""`baton switch-queues`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from pathlib import Path
+
+import click
+
+from cli.operate.up import DEFAULT_CONFIG
+
+
+@click.command("switch-queues")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=DEFAULT_CONFIG,
+    show_default=True,
+    help="The YAML file; its section switch_queues names ports of this machine.",
+)
+@click.option("--store", help="The URL of the controller's store, for events; else the file's, if it names one.")
+def switch_queues(config: Path, store: str | None) -> None:
+    """Make and keep the queues of this machine's switch ports, until it is stopped.
+
+    For machines with switches and no controller: there `baton up` does the same. What was made is taken away at the end.
+    """
+    from controller.config.schema import ConfigError, load
+    from controller.store.store import Store, StoreUnavailable
+    from controller.switch_queues.keeper import Keeper, keep
+
+    try:
+        loaded = load(config)
+        if loaded.switch_queues is None:
+            raise click.ClickException(f"{config}: switch_queues: is missing; name the ports of this machine and their rates")
+        url = store or loaded.store
+        events = Store(url) if url else None
+    except (ConfigError, StoreUnavailable) as error:
+        raise click.ClickException(str(error)) from None
+    if os.geteuid() != 0:
+        raise click.ClickException("queues need root: run it with sudo")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    keep(Keeper(loaded.switch_queues.settings(), events, machine=socket.gethostname()))

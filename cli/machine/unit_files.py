@@ -1,0 +1,163 @@
+"""The systemd units of Baton as text: who runs as what, and what it may not touch. Pure.
+
+Both run as root, since queues, raw frames and eBPF need it, but in a cage: systemd.exec(5) and systemd.resource-control(5)
+explain every line. What a unit may do is what its program needs while it is set up; an agent then gives up nearly all of it by
+itself (agents/kernel/capabilities.py). Left out, and why: MemoryDenyWriteExecute (callbacks of libbpf are made at run time),
+PrivateUsers and PrivateNetwork (it is the host's network that is ruled), ProcSubset=pid (the agent reads /proc/sys).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+MARK = "# Made by `baton install-units`; what is changed here is lost when it runs again: use `systemctl edit`."
+COMMON_CAPABILITIES = ("CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF", "CAP_PERFMON", "CAP_SYS_NICE", "CAP_IPC_LOCK")
+SANDBOX = (
+    "NoNewPrivileges=yes",
+    "ProtectSystem=strict",
+    "ProtectHome=read-only",
+    "PrivateTmp=yes",
+    "PrivateDevices=yes",
+    "ProtectKernelTunables=yes",
+    "ProtectKernelModules=yes",
+    "ProtectKernelLogs=yes",
+    "ProtectControlGroups=yes",
+    "ProtectClock=yes",
+    "ProtectHostname=yes",
+    "ProtectProc=invisible",
+    "RestrictSUIDSGID=yes",
+    "LockPersonality=yes",
+    "RemoveIPC=yes",
+    "KeyringMode=private",
+    "UMask=0077",
+    "SystemCallArchitectures=native",
+    "SystemCallFilter=@system-service bpf",
+    "SystemCallErrorNumber=EPERM",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class UnitFile:
+    """A unit: the name of its file, and its text."""
+
+    name: str
+    text: str
+
+
+def agent(
+    program: Sequence[str], *, interface: str, arguments: Sequence[str], writable: Iterable[Path], priorities: bool = False
+) -> UnitFile:
+    """A host's agent on one interface. It ends and starts with the interface.
+
+    Args:
+        program: the words of `baton`, an absolute path first.
+        arguments: of `baton agent`, all but --interface.
+        writable: directories that it writes to beside its run directory: the key's, and compiled eBPF programs'.
+        priorities: whether it registers congestion controls, which another agent may have done before it.
+    """
+    device = f"sys-subsystem-net-devices-{escaped(interface)}.device"
+    capabilities = [*COMMON_CAPABILITIES, "CAP_SETPCAP"]
+    if priorities:
+        capabilities.append("CAP_SYS_ADMIN")  # to find the settings of a congestion control that is there already
+    lines = [
+        MARK,
+        "[Unit]",
+        f"Description=Baton agent on {interface.replace('%', '%%')}",
+        f"After=network.target {device}",
+        f"BindsTo={device}",
+        "StartLimitIntervalSec=0",
+        "",
+        "[Service]",
+        "Type=exec",
+        f"ExecStart={command([*program, 'agent', '--interface', interface, *arguments])}",
+        "ExecReload=/bin/kill -HUP $MAINPID",
+        "Restart=always",
+        "RestartSec=200ms",
+        "TimeoutStopSec=10s",
+        "OOMScoreAdjust=-800",
+        "LimitMEMLOCK=infinity",
+        *_directories(writable),
+        f"CapabilityBoundingSet={' '.join(capabilities)}",
+        *SANDBOX,
+        "RestrictAddressFamilies=AF_UNIX AF_NETLINK AF_PACKET",
+        "RestrictNamespaces=yes",
+        "IPAddressDeny=any",
+        "",
+        "[Install]",
+        "WantedBy=multi-user.target",
+    ]
+    return UnitFile(f"baton-agent@{escaped(interface)}.service", "\n".join(lines) + "\n")
+
+
+def controller(program: Sequence[str], *, config: Path, writable: Iterable[Path], netns: bool = False) -> UnitFile:
+    """The controller side: `baton up` in the foreground, and all that it starts. Arguments as `agent`'s.
+
+    `netns`: the coordinator's interface is in a network namespace, which only CAP_SYS_ADMIN may enter.
+    """
+    capabilities = [*COMMON_CAPABILITIES, *(["CAP_SYS_ADMIN"] if netns else [])]
+    lines = [
+        MARK,
+        "[Unit]",
+        "Description=Baton controller",
+        "Wants=network-online.target",
+        "After=network-online.target openvswitch-switch.service redis-server.service",
+        "StartLimitIntervalSec=0",
+        "",
+        "[Service]",
+        "Type=exec",
+        f"ExecStart={command([*program, 'up', '--foreground', '--config', str(config)])}",
+        "ExecReload=/bin/kill -HUP $MAINPID",
+        "Restart=always",
+        "RestartSec=1s",
+        "KillMode=mixed",
+        "TimeoutStopSec=20s",
+        "OOMScoreAdjust=-800",
+        "LimitMEMLOCK=infinity",
+        *_directories(writable),
+        f"CapabilityBoundingSet={' '.join(capabilities)}",
+        *SANDBOX,
+        "RestrictAddressFamilies=AF_UNIX AF_NETLINK AF_PACKET AF_INET AF_INET6",
+        f"RestrictNamespaces={'net' if netns else 'yes'}",
+        "",
+        "[Install]",
+        "WantedBy=multi-user.target",
+    ]
+    return UnitFile("baton-controller.service", "\n".join(lines) + "\n")
+
+
+def _directories(writable: Iterable[Path]) -> list[str]:
+    """The run directory outlives a stop: what a killed agent left there is what the next one puts back."""
+    paths = " ".join(quoted(f"-{path}") for path in dict.fromkeys(writable))
+    return [
+        "RuntimeDirectory=baton",
+        "RuntimeDirectoryMode=0755",
+        "RuntimeDirectoryPreserve=yes",
+        *([f"ReadWritePaths={paths}"] if paths else []),
+    ]
+
+
+def command(words: Iterable[str]) -> str:
+    """Words as ExecStart takes them: nothing in them is a specifier, a variable or a quote."""
+    return " ".join(quoted(word.replace("$", "$$")) for word in words)
+
+
+def quoted(word: str) -> str:
+    """A word as systemd.syntax(7) takes it. Raises ValueError: it has control characters."""
+    if not word.isprintable():
+        raise ValueError(f"{word!r} can't be in a unit; use a name without control characters")
+    word = word.replace("%", "%%")
+    if re.fullmatch(r"[\w@%+=:,./$-]+", word):
+        return word
+    return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def escaped(name: str) -> str:
+    """A name within a unit's, as systemd-escape(1) makes it."""
+
+    def one(match: re.Match[str]) -> str:
+        return "".join(f"\\x{byte:02x}" for byte in match[0].encode())
+
+    return re.sub(r"^\.|[^A-Za-z0-9:_./]", one, name).replace("/", "-")

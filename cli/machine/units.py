@@ -1,0 +1,119 @@
+"""`baton install-units`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.operate.up import DEFAULT_CONFIG
+
+if TYPE_CHECKING:
+    from cli.machine.unit_files import UnitFile
+
+UNITS = Path("/etc/systemd/system")
+KEY = Path("/etc/baton/key")
+
+
+@click.command()
+@click.option("--role", type=click.Choice(["agent", "controller", "both"]), default="both", show_default=True)
+@click.option("--interface", help="The agent's: towards the fabric.")
+@click.option("--rate", help="The agent's: the rate of its link, such as 10gbit.")
+@click.option(
+    "--key", type=click.Path(path_type=Path, dir_okay=False), default=KEY, show_default=True, help="The agent's: its key file."
+)
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=DEFAULT_CONFIG,
+    show_default=True,
+    help="The controller's YAML file.",
+)
+@click.option(
+    "--directory", type=click.Path(path_type=Path, file_okay=False), default=UNITS, show_default=True, help="Where to put them."
+)
+@click.option("--dry-run", is_flag=True, help="Print the units, write nothing.")
+@click.argument("agent_arguments", nargs=-1, metavar="[-- MORE ARGUMENTS OF `baton agent`]")
+def install_units(
+    role: str,
+    interface: str | None,
+    rate: str | None,
+    key: Path,
+    config: Path,
+    directory: Path,
+    dry_run: bool,
+    agent_arguments: tuple[str, ...],
+) -> None:
+    """Write systemd units for the agent and the controller side, each in a sandbox.
+
+    Nothing is started: the commands that do are printed. Only a file that this command made before is replaced.
+    """
+    if dry_run and role != "controller" and (interface is None or rate is None):
+        click.echo("# To be read only: eth0 and 10gbit stand for the --interface and --rate that were not given.")
+        interface, rate = interface or "eth0", rate or "10gbit"
+    try:
+        units = list(_units(role, interface, rate, key.absolute(), config.absolute(), agent_arguments))
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+    for unit in units:
+        path = directory / unit.name
+        if dry_run:
+            click.echo(f"# {path}\n{unit.text}")
+            continue
+        _write(path, unit.text)
+        click.echo(f"wrote {path}")
+    if not dry_run:
+        click.echo("now: systemctl daemon-reload && systemctl enable --now " + " ".join(f"'{unit.name}'" for unit in units))
+
+
+def _units(
+    role: str, interface: str | None, rate: str | None, key: Path, config: Path, more: tuple[str, ...]
+) -> Iterator[UnitFile]:
+    from cli.machine import unit_files
+    from ebpf.build import BUILD
+    from topology.units import parse_rate
+
+    program = [str(Path(sys.executable).parent / "baton")]
+    if role in ("agent", "both"):
+        if interface is None or rate is None:
+            missing = "rate" if interface else "interface"
+            raise click.UsageError(f"--{missing} is missing; the agent needs it (or give --role controller)")
+        parse_rate(rate)
+        yield unit_files.agent(
+            program,
+            interface=interface,
+            arguments=["--rate", rate, "--key", str(key), *more],
+            writable=(key.parent, BUILD.parent),
+            priorities="--priorities" in more,
+        )
+    if role in ("controller", "both"):
+        yield unit_files.controller(program, config=config, writable=(config.parent, BUILD.parent), netns=_has_netns(config))
+
+
+def _has_netns(config: Path) -> bool:
+    """Whether the file, if it is there and good, names a network namespace for the coordinator."""
+    from controller.config.schema import ConfigError, load
+
+    try:
+        coordinator = load(config).coordinator
+    except ConfigError:
+        return False
+    return coordinator is not None and coordinator.netns is not None
+
+
+def _write(path: Path, text: str) -> None:
+    from cli.machine.unit_files import MARK
+
+    try:
+        if path.exists() and not path.read_text(encoding="utf-8").startswith(MARK):
+            raise click.ClickException(f"{path}: was not made by this command; move it away, or give another --directory")
+        fresh = path.with_suffix(".new")
+        fresh.write_text(text, encoding="utf-8")
+        os.chmod(fresh, 0o644)  # noqa: PTH101 -- systemd's own units have this mode
+        fresh.replace(path)
+    except OSError as error:
+        raise click.ClickException(f"{path}: {error.strerror}; run as root, or give another --directory") from None

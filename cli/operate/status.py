@@ -1,0 +1,77 @@
+"""`baton status`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli.reach import open_store, store_options
+from controller.supervision import runstate
+from controller.supervision.runstate import NothingUp
+
+if TYPE_CHECKING:
+    from controller.store.store import Store
+
+EVENTS = 8
+
+
+@click.command()
+@store_options
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+def status(run_dir: Path, store: str | None, as_json: bool) -> None:
+    """Show processes, fabric, members, policy, slots and errors. Ends with 1 when nothing is up."""
+    from controller.store.store import StoreUnavailable
+
+    shared = open_store(run_dir, store)
+    try:
+        found = collect(shared, run_dir if store is None else None)
+    except StoreUnavailable as error:
+        raise click.ClickException(str(error)) from None
+    if as_json:
+        click.echo(json.dumps(found, indent=1))
+    else:
+        from cli.operate.status_view import show
+
+        show(found)
+    sys.exit(found["coordinator"] is None and "coordinator" in found["processes"])
+
+
+def collect(store: Store, run_dir: Path | None) -> dict[str, Any]:
+    """What the store and (if not None) the run directory say, as JSON values.
+
+    Raises:
+        StoreUnavailable: the store can't be asked.
+    """
+    processes: dict[str, dict[str, Any]] = {}
+    config, config_error = "", ""
+    if run_dir is not None:
+        try:
+            state = runstate.load(run_dir)
+        except NothingUp as error:
+            raise click.ClickException(str(error)) from None
+        config, config_error = state.config, state.config_error
+        processes["supervisor"] = {"pid": state.supervisor.pid, "restarts": 0}
+        for name, identity in state.services.items():
+            processes[name] = {
+                "pid": identity.pid if identity else None,
+                "restarts": state.restarts.get(name, 0),
+            }
+    return {
+        "store": store.url,
+        "config": config,
+        "config_error": config_error,
+        "processes": processes,
+        "override": store.override() or "coordinate",
+        "policy": store.policy(),
+        "coordinator": store.status(),
+        "controllers": store.controllers(),
+        "members": {str(node): member for node, member in store.members().items()},
+        "fabric": store.fabric(),
+        "ports": store.ports(),
+        "thresholds": store.thresholds(),
+        "events": store.events(100),
+    }

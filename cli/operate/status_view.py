@@ -1,0 +1,175 @@
+"""What `baton status` found, for people."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from cli.hosts import pfc_view
+
+EVENTS = 8
+COLOURS = {"error": "red", "warning": "yellow", "info": "default", "debug": "dim"}
+
+
+def show(found: Mapping[str, Any]) -> None:
+    """Prints it, widest tables last."""
+    console = Console(highlight=False)
+    for line in _summary(found):
+        console.print(line)
+    if found["members"]:
+        console.print(_members(found["members"]))
+    events = [event for event in found["events"] if event["severity"] != "debug"][-EVENTS:]
+    if events:
+        console.print(_events(events))
+
+
+def _summary(found: Mapping[str, Any]) -> Iterable[Text]:
+    processes = [
+        f"{name} {process['pid'] or 'not running'}" + (f" (restarted {process['restarts']}x)" if process["restarts"] else "")
+        for name, process in found["processes"].items()
+    ]
+    if processes:
+        yield _line("processes", ", ".join(processes))
+    if found["config_error"]:
+        yield _line("configuration", found["config_error"], "red")
+    if line := _controllers(found.get("controllers", {})):
+        yield _line("controllers", line)
+    yield _line("fabric", _fabric(found["fabric"]))
+    coordinator = found["coordinator"]
+    if coordinator is None:
+        why = (
+            "no coordinator speaks: every gate is open"
+            if "coordinator" in found["processes"]
+            else "no coordinator is configured"
+        )
+        yield _line("coordinator", why, "red")
+        return
+    if found["override"] == "free":
+        yield _line("override", "FREE: every gate is open; `baton coordinate` ends it", "yellow")
+    slice_ms = coordinator["slice_ns"] / 1e6
+    yield _line("policy", f"{coordinator['policy']}, slices of {slice_ms:g} ms, epoch {coordinator['epoch']}")
+    contended = ", ".join(" -> ".join(map(str, link)) for link in coordinator.get("contended", ()))
+    yield _line("contended", contended or "no link: nobody waits")
+    counts = " ".join(
+        f"{coordinator[name]} {word}"
+        for name, word in (
+            ("slots", "granted,"),
+            ("late_slots", "late,"),
+            ("lost", "lost,"),
+            ("yields", "yielded"),
+        )
+        if name in coordinator
+    )
+    yield _line("slots", counts)
+    if coordinator.get("thresholds_version"):
+        yield _line("thresholds", _thresholds(coordinator["thresholds_version"], found.get("thresholds"), found["members"]))
+    if line := _key(coordinator.get("key", {})):
+        yield _line("key", line, "yellow" if "waits" in line else "default")
+    if pauses := pfc_view.line(found["members"]):
+        yield _line("pauses", pauses, "yellow" if "storm now" in pauses else "default")
+    for member in found["members"].values():
+        for line in member.get("suspect", ()):
+            yield _line("suspect", f"{member.get('name', '')} {line}", "red")
+    for link in coordinator.get("bypass", ()):
+        if link["alarm"]:
+            ends = f"{link['source']} -> {link['target']}"
+            yield _line("bypass", f"{ends}: {link['uncoordinated_bytes']:,} bytes crossed it without permission", "red")
+    if drift := [f"{member.get('name')}: {line}" for member in found["members"].values() for line in member.get("drift", ())]:
+        yield _line("drift", "; ".join(drift[:3]) + "; `baton doctor --hosts` says more", "yellow")
+    if unplaced := coordinator.get("unplaced"):
+        yield _line("no place", f"{', '.join(unplaced)}: not found in the fabric, so not coordinated", "yellow")
+    if refused := {cause: n for cause, n in coordinator.get("refused", {}).items() if n}:
+        yield _line("refused", ", ".join(f"{n} {cause}" for cause, n in refused.items()), "yellow")
+
+
+def _controllers(controllers: Mapping[str, Mapping[str, Any]]) -> str:
+    """Who leads and who stands by; nothing of the only one that leads."""
+    told = [f"{name} leads, epoch {one['epoch']}" for name, one in controllers.items() if one["leads"]]
+    standing = [f"{name} stands by" for name, one in controllers.items() if not one["leads"]]
+    return ", ".join(told + standing) if len(controllers) > 1 or standing else ""
+
+
+def _thresholds(version: int, document: Mapping[str, Any] | None, members: Mapping[str, Mapping[str, Any]]) -> str:
+    """The version in force, who has it, and its cuts."""
+    known = [member["thresholds_version"] for member in members.values() if member.get("thresholds_version") is not None]
+    text = f"version {version}, in force at {known.count(version)} of {len(known)} members with priorities"
+    cuts = (document or {}).get("thresholds")
+    if cuts is None:
+        return f"{text}; none yet: too few flows ended"
+    return "; ".join((text, *(f"{name} " + " ".join(f"{cut:,}" for cut in cuts[name]) for name in ("beta", "alpha"))))
+
+
+def _key(key: Mapping[str, Any]) -> str:
+    """How far a change of the key is; nothing when none ever began, or the last one is over."""
+    step, waiting = key.get("step"), key.get("waiting_for", ())
+    if step is None or (step in ("drop", "cancel") and not waiting and not key["problem"]):
+        return ""
+    does = {"accept": "take both keys", "send": "send with the new", "drop": "take the new one only", "cancel": "give it up"}
+    text = f"being changed to {key['new']}: members are to {does[step]}"
+    return f"{text}; {key['problem'] or ('waits for ' + ', '.join(waiting) if waiting else 'all do')}"
+
+
+def _line(name: str, text: str, colour: str = "default") -> Text:
+    return Text.assemble((f"{name:<14}", "bold"), (text, colour))
+
+
+def _fabric(published: Mapping[str, Any] | None) -> str:
+    if published is None:
+        return "not known yet"
+    fabric = published.get("fabric", {})
+    counts = [f"{len(fabric.get(kind, ()))} {kind}" for kind in ("switches", "hosts", "links")]
+    return f"{', '.join(counts)}, {len(published.get('blocked', ()))} blocked"
+
+
+def _members(members: Mapping[str, Mapping[str, Any]]) -> Table:
+    table = Table(title=f"{len(members)} members", title_justify="left")
+    for name in (
+        "node",
+        "name",
+        "addresses",
+        "gate",
+        "heard",
+        "clock",
+        "slots",
+        "late",
+        "regulated to",
+        "backlog",
+        "refused",
+    ):
+        table.add_column(name, justify="left" if name in ("name", "addresses", "gate") else "right")
+    for node, member in members.items():
+        backlog = sum(member.get("backlog_bytes", {}).values())
+        cells = (
+            node,
+            member.get("name", ""),
+            ", ".join(member.get("addresses", ())),
+            member.get("gate", ""),
+            f"{member.get('heard_ms_ago', 0)} ms ago",
+            _clock(member),
+            member.get("slots", 0),
+            member.get("late_slots", 0),
+            len(member.get("regulated", ())),
+            f"{backlog:,}",
+            sum(member.get("refused", {}).values()),
+        )
+        table.add_row(*(Text(str(cell)) for cell in cells))
+    return table
+
+
+def _clock(member: Mapping[str, Any]) -> str:
+    """By how much the host's clock differs from the leader's, and how wrong that may be."""
+    offset_us, uncertainty_us = member.get("schedule_offset_us"), member.get("schedule_uncertainty_us")
+    return "" if offset_us is None or uncertainty_us is None else f"{offset_us:,.0f} ±{uncertainty_us:,.0f} us"
+
+
+def _events(events: Iterable[Mapping[str, Any]]) -> Table:
+    table = Table("when", "what", "", title="latest events", title_justify="left")
+    for event in events:
+        when = time.strftime("%H:%M:%S", time.localtime(event["at_ms"] / 1000))
+        table.add_row(when, Text(event["kind"]), Text(event["text"], style=COLOURS[event["severity"]]))
+    return table

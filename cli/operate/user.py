@@ -1,0 +1,125 @@
+"""`baton user` and `baton token`: who may change something through the dashboard."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from webui.access.accounts import Accounts
+
+UNITS_S = {"h": 3_600, "d": 86_400, "w": 7 * 86_400, "y": 365 * 86_400}
+DEFAULT_FILE = Path("/etc/baton/users.json")
+
+_file: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
+    "--file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=DEFAULT_FILE,
+    show_default=True,
+    help="The users file (mode 0600), as the dashboard reads it.",
+)
+
+
+@click.group()
+def user() -> None:
+    """People who may log in to the dashboard and change something; everybody else may look."""
+
+
+@user.command("add")
+@click.argument("name")
+@click.option("--password-stdin", is_flag=True, help="Read the password from standard input, instead of asking for it.")
+@_file
+def add_user(name: str, password_stdin: bool, file: Path) -> None:
+    """Add NAME, or give NAME a new password; all sessions of NAME end."""
+    if password_stdin:
+        password = sys.stdin.readline().rstrip("\n")
+    else:
+        password = click.prompt("Password", hide_input=True, confirmation_prompt=True)
+    with _accounts(file) as accounts:
+        accounts.set_user(name, password, now_s=int(time.time()))
+    click.echo(f"{name} may log in")
+
+
+@user.command("remove")
+@click.argument("name")
+@_file
+def remove_user(name: str, file: Path) -> None:
+    """Remove NAME; all sessions of NAME end at once."""
+    with _accounts(file) as accounts:
+        accounts.remove_user(name)
+    click.echo(f"{name} is removed")
+
+
+@user.command("list")
+@_file
+def list_users(file: Path) -> None:
+    """Name everybody who may log in."""
+    with _accounts(file) as accounts:
+        for name, set_s in accounts.users().items():
+            click.echo(f"{name}\tpassword set {_day(set_s)}")
+
+
+@click.group()
+def token() -> None:
+    """API tokens: programs send one as `Authorization: Bearer TOKEN`."""
+
+
+@token.command("create")
+@click.argument("name")
+@click.option("--expires", default="1y", show_default=True, help="After how long: 12h, 30d, 8w, 1y, or never.")
+@_file
+def create_token(name: str, expires: str, file: Path) -> None:
+    """Print a new token for NAME. It is shown now and never again: only its hash is kept."""
+    now_s = int(time.time())
+    expires_s = 0 if expires == "never" else now_s + _seconds(expires)
+    with _accounts(file) as accounts:
+        click.echo(accounts.create_token(name, now_s=now_s, expires_s=expires_s))
+
+
+@token.command("revoke")
+@click.argument("name")
+@_file
+def revoke_token(name: str, file: Path) -> None:
+    """End the token NAME (or the token with this identifier) at once."""
+    with _accounts(file) as accounts:
+        accounts.revoke_token(name)
+    click.echo(f"{name} is revoked")
+
+
+@token.command("list")
+@_file
+def list_tokens(file: Path) -> None:
+    """Name every token, without its secret."""
+    with _accounts(file) as accounts:
+        for known in accounts.tokens():
+            expires = f"expires {_day(known.expires_s)}" if known.expires_s else "never expires"
+            click.echo(f"{known.name}\t{known.identifier}\tmade {_day(known.created_s)}\t{expires}")
+
+
+@contextmanager
+def _accounts(file: Path) -> Iterator[Accounts]:
+    """Those of a users file; what is wrong with them is an error of the command."""
+    from webui.access.accounts import Accounts, AccountsError
+
+    try:
+        yield Accounts(file)
+    except AccountsError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _seconds(text: str) -> int:
+    match = re.fullmatch(r"([1-9][0-9]{0,4})([hdwy])", text)
+    if match is None:
+        raise click.BadParameter(f"{text}: write a number and h, d, w or y, such as 30d, or never", param_hint="--expires")
+    return int(match[1]) * UNITS_S[match[2]]
+
+
+def _day(seconds: int) -> str:
+    return time.strftime("%Y-%m-%d", time.localtime(seconds))

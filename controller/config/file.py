@@ -1,0 +1,36 @@
+"""The configuration's file: reading it, and seeing that it has changed. An edge: files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from controller.config.schema import Config, load
+
+
+class ConfigFile:
+    """A file, or none at all (all defaults); `framework` is taken instead of the file's."""
+
+    def __init__(self, path: Path | None, framework: str | None = None) -> None:
+        self.path = path
+        self._framework = framework
+        self._seen = self._stamp()
+
+    def load(self) -> Config:
+        """What it says. Raises ConfigError."""
+        self._seen = self._stamp()
+        config = load(self.path) if self.path is not None else Config.model_validate({})
+        if self._framework is not None:
+            openflow = config.openflow.model_copy(update={"framework": self._framework})
+            config = config.model_copy(update={"openflow": openflow})
+        return config
+
+    def changed(self) -> bool:
+        """Whether it is another one than was last loaded."""
+        return self._stamp() != self._seen
+
+    def _stamp(self) -> tuple[int, ...]:
+        try:
+            stat = self.path.stat() if self.path else None
+        except OSError:
+            return (0,)
+        return (stat.st_mtime_ns, stat.st_size, stat.st_ino) if stat else ()

@@ -1,0 +1,224 @@
+"""What the controller's processes are told when they start: frozen values, as JSON, with the standard
+library alone. Pure.
+
+`config` (pydantic, slow to import) validates the operator's YAML and writes these; the coordinator and the
+OpenFlow application only read them, so that a killed coordinator is back at once. All times are integer
+nanoseconds, rates bit/s.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from controller.config.weekly_settings import WeeklySettings
+
+MILLISECOND = 1_000_000
+MICROSECOND = 1_000
+NO_WEEKS = WeeklySettings()
+
+
+class Weight(NamedTuple):
+    """Slices of the flow from one host to another (empty: to any) are `weight` times as long. Names are the
+    fabric's."""
+
+    source: str
+    destination: str
+    weight: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorSettings:
+    """How one coordinator works. docs/operating.md describes every field under its name in the YAML file."""
+
+    interface: str
+    attachment: str
+    """Where the coordinator's interface is plugged in: "switch:port"."""
+    key_file: Path
+    store: str
+    """The URL of the store."""
+    name: str = ""
+    """Of this controller, among those that share the store."""
+    standby: bool = False
+    """Whether it leaves the first lease to another."""
+    lease_ns: int = 200 * MILLISECOND
+    """How long a leader leads without being heard of by the store."""
+    policy: str = "timeslice"
+    slice_ns: int = 2 * MILLISECOND
+    lead_ns: int = 1_500 * MICROSECOND
+    grace_ns: int = 1 * MILLISECOND
+    """How long after the end of its slot unspent credit is still good, but at most a tenth of the slice."""
+    headroom: float = 0.985
+    minimum_active_ns: int = 1 * MILLISECOND
+    yield_hysteresis_ns: int = 300 * MICROSECOND
+    heartbeat_ns: int = 12 * MILLISECOND
+    fail_open_ns: int = 50 * MILLISECOND
+    silence_ns: int = 250 * MILLISECOND
+    report_ns: int = 50 * MILLISECOND
+    realtime_priority: int | None = 40
+    weights: tuple[Weight, ...] = ()
+    mode: str = "on_demand"
+    contend_fraction: float = 0.9
+    release_fraction: float = 0.7
+    quiet_ns: int = 2_000 * MILLISECOND
+    mice_bytes: int = 100_000
+    mice_rate_bps: int = 1_000_000
+    weekly: WeeklySettings = NO_WEEKS
+    """For the policy of that name."""
+    priorities: bool = False
+    """Whether thresholds are computed from the agents' size reports, and distributed."""
+    bands: int = 7
+    size_period_ns: int = 10_000 * MILLISECOND
+    termination: int = 3
+    """The scheme for flows that will miss their deadline; 3 lets them go on."""
+    pfc_accept_from: tuple[str, ...] = ()
+    """MAC addresses of link partners whose pauses agents obey; none for any."""
+    pfc_detection_ns: tuple[int, ...] = (200 * MILLISECOND,) * 8
+    """Of each class: paused so long is a storm."""
+    pfc_restoration_ns: tuple[int, ...] = (200 * MILLISECOND,) * 8
+    pfc_action: str = "drop"
+    pfc_classes: tuple[tuple[str, int], ...] = ()
+    """Hosts whose traffic is not of class 0."""
+
+    def to_json(self) -> str:
+        """The text that `from_json` reads."""
+        return json.dumps(dataclasses.asdict(self), default=str, indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Reads what `to_json` wrote.
+
+        Raises:
+            ValueError: not JSON, or a field that is unknown or missing; says which.
+        """
+        fields = _fields_of(cls, text)
+        fields["key_file"] = Path(fields["key_file"])
+        fields["weights"] = _weights(fields.get("weights", ()))
+        fields["weekly"] = WeeklySettings.from_dict(fields.get("weekly", {}))
+        for name in fields.keys() & {"pfc_accept_from", "pfc_detection_ns", "pfc_restoration_ns"}:
+            fields[name] = tuple(fields[name])
+        fields["pfc_classes"] = tuple((host, priority) for host, priority in fields.get("pfc_classes", ()))
+        return cls(**fields)
+
+    def changeable(self) -> dict[str, Any]:
+        """The part that a running coordinator can change, as the store's policy document carries it."""
+        return {name: getattr(self, name) for name in CHANGEABLE}
+
+    def needs_restart(self, other: CoordinatorSettings) -> list[str]:
+        """The names of the fields that differ and that a running coordinator can't take over."""
+        names = (field.name for field in dataclasses.fields(self) if field.name not in CHANGEABLE)
+        return [name for name in names if getattr(self, name) != getattr(other, name)]
+
+    def changed(self, changes: dict[str, Any]) -> Self:
+        """These settings with those of a policy document.
+
+        Raises:
+            ValueError: a field that can't be changed while the coordinator runs, or a value of another type.
+        """
+        known: dict[str, Any] = {}
+        for name, value in changes.items():
+            if name not in CHANGEABLE:
+                raise ValueError(f"policy: field {name} can't be changed in a running coordinator")
+            if name == "weights":
+                known[name] = _weights(value)
+                continue
+            wanted = type(getattr(self, name))
+            if wanted is float and type(value) is int:
+                value = float(value)
+            if type(value) is not wanted:
+                raise ValueError(f"policy: {name} must be {wanted.__name__}, not {value!r}")
+            known[name] = value
+        return dataclasses.replace(self, **known)
+
+
+CHANGEABLE = (
+    "policy",
+    "slice_ns",
+    "lead_ns",
+    "grace_ns",
+    "headroom",
+    "minimum_active_ns",
+    "weights",
+    "mode",
+    "contend_fraction",
+    "release_fraction",
+    "quiet_ns",
+)
+"""Fields that a running coordinator takes over; the others need its restart."""
+
+
+class TreeSource(NamedTuple):
+    """Where the active spanning tree is read: kind "openflow", "ovsdb", "bridge" or "snmp", and the address it is
+    asked at."""
+
+    kind: str
+    where: str
+    switch: str = ""
+    """The fabric's name of the one switch that is asked there; empty: switches name themselves."""
+    credentials: str = ""
+    """The file that says who asks; what is in it is known to nobody but who reads it to ask."""
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.where}" if self.where else self.kind
+
+
+class TlsFiles(NamedTuple):
+    """Names of PEM files: our certificate, its private key, and the authority that the switches' are of."""
+
+    cert: str
+    key: str
+    ca: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenFlowSettings:
+    """How the OpenFlow application works; BATON_CONFIG names the file that holds it when the supervisor
+    starts it."""
+
+    framework: str = "ryu"
+    address: str = "127.0.0.1"
+    port: int = 6653
+    poll_ns: int = 1_000 * MILLISECOND
+    fabric_file: Path | None = None
+    """A fabric known beforehand; None to learn it."""
+    sources: tuple[TreeSource, ...] = (TreeSource("openflow", ""),)
+    tls: TlsFiles | None = None
+    """None: switches call in the clear."""
+
+    def to_json(self) -> str:
+        """The text that `from_json` reads."""
+        return json.dumps(dataclasses.asdict(self), default=str, indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Reads what `to_json` wrote; raises ValueError as `CoordinatorSettings.from_json` does."""
+        fields = _fields_of(cls, text)
+        if fields.get("fabric_file") is not None:
+            fields["fabric_file"] = Path(fields["fabric_file"])
+        fields["sources"] = tuple(TreeSource(*source) for source in fields.get("sources", ()))
+        if fields.get("tls") is not None:
+            fields["tls"] = TlsFiles(*fields["tls"])
+        return cls(**fields)
+
+
+def _fields_of(cls: type[CoordinatorSettings] | type[OpenFlowSettings], text: str) -> dict[str, Any]:
+    fields = json.loads(text)
+    if not isinstance(fields, dict):
+        raise ValueError("settings: not a JSON object")
+    declared = {field.name: field for field in dataclasses.fields(cls)}
+    if unknown := fields.keys() - declared.keys():
+        raise ValueError(f"settings: unknown field {min(unknown)}")
+    required = {name for name, field in declared.items() if field.default is dataclasses.MISSING}
+    if missing := required - fields.keys():
+        raise ValueError(f"settings: field {min(missing)} is missing")
+    return fields
+
+
+def _weights(value: Any) -> tuple[Weight, ...]:  # noqa: ANN401 -- whatever JSON held
+    try:
+        return tuple(Weight(str(source), str(destination), float(weight)) for source, destination, weight in value)
+    except (TypeError, ValueError):
+        raise ValueError(f"weights must be a list of [source, destination, weight], not {value!r}") from None

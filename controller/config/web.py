@@ -1,0 +1,58 @@
+"""The section `web` of the configuration: where the dashboard listens, and who may use it. Pure."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from controller.config.fields import Section
+
+FILES = ("cert", "key", "users")
+
+
+def _listen(text: object) -> tuple[str, int]:
+    address, _, port = str(text).rpartition(":")
+    if not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ValueError(f"{text!r} is not an address and a port")
+    return address.strip("[]") or "127.0.0.1", int(port)
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+class Web(Section):
+    """The dashboard, its REST interface and its metrics."""
+
+    listen: Annotated[tuple[str, int], BeforeValidator(_listen)] = Field(
+        ("127.0.0.1", 8080), description="write an address and a port, such as 127.0.0.1:8080"
+    )
+    cert: Path | None = Field(None, description="name the file with the server's certificate (PEM)")
+    key: Path | None = Field(None, description="name the file with the certificate's private key, mode 0600")
+    users: Path = Field(Path("/etc/baton/users.json"), description="name the file of `baton user` and `baton token`")
+    login_to_read: bool = Field(False, description="write true or false")
+    names: tuple[str, ...] = Field((), description="list the host names by which browsers ask for it")
+
+    @model_validator(mode="after")
+    def _guarded(self) -> Self:
+        if (self.cert is None) != (self.key is None):
+            raise ValueError("cert and key go together; write both, or neither")
+        if self.cert is None and not _is_loopback(self.listen[0]):
+            raise ValueError(f"listen {self.listen[0]} can be reached from elsewhere; write cert and key for TLS, or 127.0.0.1")
+        return self
+
+    def anchored(self, directory: Path) -> Self:
+        """With relative names of files taken from `directory`."""
+        named = {name: getattr(self, name) for name in FILES}
+        return self.model_copy(update={name: (directory / path).absolute() for name, path in named.items() if path is not None})
+
+
+def section(value: object) -> object:
+    """`web: none` is no dashboard."""
+    return None if value == "none" else value

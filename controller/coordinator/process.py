@@ -1,0 +1,122 @@
+"""The coordinator's process: `python -m controller.coordinator.process --config FILE`. An edge: processes, scheduling.
+
+It stands by until it is elected, leads until another is, and stands by again. A coordinator that died under load must be back
+within a second, on a machine that has no processor to spare. So its courier and its elector are started first, beside it, and
+all start, heavy imports included, at real-time priority; the courier then gives it up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from controller.config.settings import CoordinatorSettings
+from controller.processes.identity import enter_netns
+from controller.processes.jsonlines import JsonLines
+from protocol.realtime import become_realtime
+
+log = logging.getLogger("baton.coordinator")
+
+
+class Helpers:
+    """The coordinator's courier and tuner, each a process at one end of a socket pair."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._ends: dict[str, socket.socket] = {}
+
+    def start(self, module: str, *arguments: str) -> JsonLines:
+        """Starts `python -m module ARGUMENTS --fd N`, in place of one that has ended, and returns the near end."""
+        if (before := self._running.pop(module, None)) is not None:
+            _end(before)
+        ours, theirs = socket.socketpair()
+        self._running[module] = subprocess.Popen(
+            [sys.executable, "-m", module, *arguments, "--fd", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        )
+        theirs.close()
+        self._ends[module] = ours
+        return JsonLines(ours)
+
+    def start_tuner(self) -> JsonLines:
+        """Its lines do not block: what it has no time for is lost."""
+        lines = self.start("controller.priorities.tuner")
+        lines.socket.setblocking(False)
+        return lines
+
+    def end(self) -> None:
+        """Ends them all."""
+        for end in self._ends.values():  # the elector gives the lease back when it finds itself alone
+            end.close()
+        for process in self._running.values():
+            _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    process.wait()
+
+
+def _stop_by(*calls: Callable[[], None]) -> None:
+    def stop(*_: object) -> None:
+        for call in calls:
+            call()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """FILE is the validated settings as JSON, as `baton up` writes it."""
+    parser = argparse.ArgumentParser(prog="coordinate")
+    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--netns", help="Of the interface; the store is reached from the present one.")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    settings = CoordinatorSettings.from_json(options.config.read_text())
+    helpers = Helpers()
+    try:
+        lines = helpers.start("controller.coordinator.courier", "--store", settings.store)
+        lease = ["--name", settings.name, "--lease-ns", str(settings.lease_ns)]
+        lease += ["--priority", str(settings.realtime_priority)] if settings.realtime_priority is not None else []
+        elector = helpers.start("controller.election.elector", "--store", settings.store, *lease)
+        from controller.coordinator.candidate import Candidate, Knowledge  # late: see the module's docstring
+        from controller.coordinator.coordinator import PATIENT, Coordinator
+        from controller.election.leadership import Leadership
+        from protocol.auth import Key, KeyRing
+        from protocol.link import ControlSocket
+
+        if options.netns:
+            enter_netns(options.netns)
+        for connection in (lines.socket, elector.socket):
+            connection.setblocking(False)
+        courier, leadership = Knowledge(lines), Leadership.begin(settings, elector)
+        keys, link = KeyRing(Key.load(settings.key_file)), ControlSocket(settings.interface, patient=PATIENT)
+        candidate = Candidate(settings, keys, link, courier, leadership)
+        if refused := become_realtime(settings.realtime_priority):
+            log.warning("%s", refused)
+        _stop_by(candidate.stop)
+        while candidate.stand_by():
+            coordinator = Coordinator(settings, keys, link, courier, leadership, helpers.start_tuner)
+            _stop_by(candidate.stop, coordinator.stop)
+            log.info("leading: epoch %d, policy %s, on %s", leadership.epoch, settings.policy, settings.interface)
+            courier.write({"leads": leadership.epoch})
+            coordinator.take(courier.latest(), time.monotonic_ns())
+            coordinator.run()
+            leadership.end_term(courier)
+    finally:
+        helpers.end()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

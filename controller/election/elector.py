@@ -1,0 +1,105 @@
+"""Asks the store for the leader's lease on behalf of a coordinator, in a process of its own: the store may hang, a slice is not
+late, and a courier that reads a large fabric delays no renewal.
+
+JSON lines over a socket pair. From the coordinator: {"ask": "look" | "acquire" | "renew", "term": n, "epoch": n, "highest":
+n}. Towards it: {"term": n, "answer": [held, epoch, holder, left_ns]} or {"term": n, "away": why}; with a lease just taken
+"legacy", what the leader before left, so that its successor need not find it out again. When the coordinator ends, in whatever
+way, the lease is given back, so that nobody waits for its end. An edge: sockets, Redis.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import signal
+import socket
+import sys
+import uuid
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Any
+
+from controller.election.lease import LeaseAway, LeaseStore
+from controller.election.rules import ASKS_A_LEASE
+from controller.processes.jsonlines import JsonLines
+from protocol.realtime import become_realtime
+
+log = logging.getLogger("baton.elector")
+
+
+class Elector:
+    """Serves one coordinator. Whatever the store does, an answer comes within a quarter of a lease."""
+
+    def __init__(self, store: LeaseStore, lease_ns: int, connection: socket.socket) -> None:
+        self._store = store
+        self._patience_s = lease_ns / ASKS_A_LEASE / 1e9
+        self._lines = JsonLines(connection)
+        self._name = uuid.uuid4().hex
+        self._token = ""
+        self._away = ""
+
+    def run(self) -> None:
+        """Serves until the coordinator is gone, then gives the lease back."""
+        asking = ThreadPoolExecutor(max_workers=1)
+        pending: Future[dict[str, Any]] | None = None
+        try:
+            while (values := self._lines.read()) is not None:
+                if not values:
+                    continue
+                value = values[-1]  # what was asked before that counts no more
+                answer = {"term": value["term"], "away": "it is still being asked"}
+                if pending is None or pending.done():
+                    pending = asking.submit(self._ask, value)
+                    with contextlib.suppress(FutureTimeout):
+                        answer = pending.result(self._patience_s)
+                self._lines.write(answer)
+        finally:
+            asking.shutdown(cancel_futures=True)
+            with contextlib.suppress(LeaseAway):
+                self._store.release(self._token)
+
+    def _ask(self, value: dict[str, Any]) -> dict[str, Any]:
+        term = value["term"]
+        token = f"{self._name}:{term}"
+        try:
+            if value["ask"] == "renew":
+                answer = self._store.renew(token, value["epoch"])
+            elif value["ask"] == "acquire":
+                self._token = token
+                answer = self._store.acquire(token, value["highest"])
+                if answer.held:
+                    return {"term": term, "answer": list(answer), "legacy": self._store.legacy()}
+            else:
+                answer = self._store.look()
+        except LeaseAway as error:
+            if not self._away:
+                log.warning("the store is away: %s", error)
+            self._away = str(error)
+            return {"term": term, "away": str(error)}
+        if self._away:
+            log.info("the store is back")
+            self._away = ""
+        return {"term": term, "answer": list(answer)}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """`python -m controller.election.elector --store URL --name NAME --lease-ns N [--priority N] --fd N`: a coordinator
+    starts it, with one end of a socket pair."""
+    parser = argparse.ArgumentParser(prog="elector")
+    parser.add_argument("--store", required=True)
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--lease-ns", type=int, required=True)
+    parser.add_argument("--priority", type=int, help="SCHED_FIFO, as the coordinator's.")
+    parser.add_argument("--fd", type=int, required=True)
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    become_realtime(options.priority)  # a leader must not wait for its renewal; it is little work
+    store = LeaseStore(options.store, options.name, options.lease_ns)
+    Elector(store, options.lease_ns, socket.socket(fileno=options.fd)).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

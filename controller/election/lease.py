@@ -1,0 +1,138 @@
+"""The leader's lease in the store: taken, renewed and given back, each by one script. An edge: Redis.
+
+`baton:leader` is a hash {name, token, epoch} that expires with the lease; `baton:epoch` is the last epoch given out. A token
+stands for one term of one process, so nobody takes a lease of before for its own. See `controller.election.rules` for the
+rules.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from redis.exceptions import RedisError, TimeoutError
+
+from controller.election.rules import MILLISECOND, Answer
+from controller.store.client import connect, is_replicated
+from controller.store.layout import PREFIX
+
+REPLICATION_MS = 50
+
+_LOOK = """
+local found = redis.call('HMGET', KEYS[1], 'token', 'epoch', 'name')
+if not found[1] then return {0, 0, '', 0} end
+return {0, tonumber(found[2]), found[3], math.max(0, redis.call('PTTL', KEYS[1]))}
+"""
+# Numbers are below 2^53, so Lua's doubles are exact.
+_ACQUIRE = """
+local found = redis.call('HMGET', KEYS[1], 'token', 'epoch', 'name')
+if found[1] and found[1] ~= ARGV[1] then
+  return {0, tonumber(found[2]), found[3], math.max(0, redis.call('PTTL', KEYS[1]))}
+end
+local epoch = math.max((tonumber(redis.call('GET', KEYS[2])) or 0) + 1, tonumber(ARGV[4]), tonumber(ARGV[5]) + 1)
+redis.call('SET', KEYS[2], string.format('%.0f', epoch))
+redis.call('HSET', KEYS[1], 'token', ARGV[1], 'name', ARGV[2], 'epoch', string.format('%.0f', epoch))
+redis.call('PEXPIRE', KEYS[1], ARGV[3])
+redis.call('PUBLISH', KEYS[3], 'leader')
+return {1, epoch, ARGV[2], 0}
+"""
+# A lease that is gone (the store lost its data, or was away for too long) comes back to whoever led last, and to nobody else.
+_RENEW = """
+local found = redis.call('HMGET', KEYS[1], 'token', 'epoch', 'name')
+if found[1] and found[1] ~= ARGV[1] then
+  return {0, tonumber(found[2]), found[3], math.max(0, redis.call('PTTL', KEYS[1]))}
+end
+local epoch, mine = tonumber(redis.call('GET', KEYS[2])) or 0, tonumber(ARGV[4])
+if epoch > mine then return {0, epoch, '', 0} end
+if not found[1] then
+  redis.call('SET', KEYS[2], string.format('%.0f', mine))
+  redis.call('HSET', KEYS[1], 'token', ARGV[1], 'name', ARGV[2], 'epoch', string.format('%.0f', mine))
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[3])
+return {1, mine, ARGV[2], 0}
+"""
+_RELEASE = """
+if redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then return 0 end
+redis.call('PUBLISH', KEYS[2], 'leader')
+return redis.call('DEL', KEYS[1])
+"""
+
+
+class LeaseAway(Exception):
+    """The store can't be asked just now; the text says why."""
+
+
+class LeaseStore:
+    """One controller's hand on the lease. Nothing here waits longer than about half a lease."""
+
+    def __init__(self, url: str, name: str, lease_ns: int) -> None:
+        """Raises ValueError: not a URL of a store."""
+        self._url = url
+        self._name = name
+        self._lease_ms = lease_ns // MILLISECOND
+        self._client: Any = connect(url, timeout_s=lease_ns / 5e9)
+
+    def look(self) -> Answer:
+        """Who holds it. This and the others raise LeaseAway."""
+        return self._answer(_LOOK, ("leader",))
+
+    def acquire(self, token: str, highest_epoch: int) -> Answer:
+        """Takes it if it is free, under an epoch above all that were given out or heard of, and at least the time in s."""
+        arguments = (token, self._name, self._lease_ms, int(time.time()), highest_epoch)
+        answer = self._answer(_ACQUIRE, ("leader", "epoch", "changed:leader"), *arguments)
+        if answer.held and not self._replicated():
+            self.release(token)
+            raise LeaseAway("no replica has confirmed the lease, and a failover of the store would lose it")
+        return answer
+
+    def legacy(self) -> dict[str, Any]:
+        """What the leader before left, as far as it is there yet: {"contended": [[from, to]], "nodes": {MAC address: node}}."""
+        try:
+            status = self._client.hget(PREFIX + "status", "json")
+            numbers = self._client.zrange(PREFIX + "members", 0, -1)
+            with self._client.pipeline(transaction=False) as pipe:
+                for number in numbers:
+                    pipe.hget(f"{PREFIX}member:{number}", "json")
+                members = pipe.execute()
+        except RedisError:
+            return {}
+        nodes = {json.loads(text)["mac"]: int(number) for number, text in zip(numbers, members, strict=True) if text}
+        return {"contended": json.loads(status)["contended"] if status else [], "nodes": nodes}
+
+    def renew(self, token: str, epoch: int) -> Answer:
+        """Lets it last; takes it back if it was lost and nobody has led since."""
+        return self._answer(_RENEW, ("leader", "epoch"), token, self._name, self._lease_ms, epoch)
+
+    def release(self, token: str) -> None:
+        """Gives it back, if it is ours."""
+        self._run(_RELEASE, ("leader", "changed:leader"), token)
+
+    def _answer(self, script: str, keys: tuple[str, ...], *arguments: object) -> Answer:
+        held, epoch, holder, left_ms = self._run(script, keys, *arguments)
+        return Answer(bool(held), int(epoch), str(holder), int(left_ms) * MILLISECOND)
+
+    def _run(self, script: str, keys: tuple[str, ...], *arguments: object) -> Any:  # noqa: ANN401 -- of Redis
+        names = [PREFIX + key for key in keys]
+        for attempt in (1, 2):  # a connection that Redis has closed meanwhile is found out by using it
+            try:
+                return self._client.eval(script, len(names), *names, *arguments)
+            except RedisError as error:
+                self._client.connection_pool.disconnect()
+                if attempt == 2 or isinstance(error, TimeoutError):  # who did not answer in time will not now
+                    raise LeaseAway(f"{type(error).__name__}: {error}") from None
+        raise AssertionError("not reached")
+
+    def _replicated(self) -> bool:
+        """Whether a replica has the epoch just given out; with no replica there is nothing to wait for."""
+        if not is_replicated(self._url):
+            return True
+        try:
+            if not int(self._client.info("replication").get("connected_slaves", 0)):
+                return True
+            with self._client.pipeline(transaction=False) as pipe:
+                pipe.hset(PREFIX + "leader", "replicated", 1)  # WAIT speaks of what its own connection has written
+                pipe.wait(1, REPLICATION_MS)
+                return bool(pipe.execute()[1])
+        except RedisError as error:
+            raise LeaseAway(f"{type(error).__name__}: {error}") from None

@@ -1,0 +1,1 @@
+"""The hosts that take part, and the coordinator's parts that hear from them and tell them."""

@@ -1,0 +1,76 @@
+"""What hosts say of themselves, for operators: kernel, key, clock, and what had to be put back on them. Pure but for the clock.
+
+The clock that is compared is the wall clock, which logs, certificates and operators go by; slots go by the monotonic one, of
+which each agent keeps an estimate of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from controller.members.part import Part
+from controller.members.registry import Member
+from protocol.bodies.host_state import NEVER_MS, HostState
+
+REMEMBERED_NS = 600_000_000_000
+"""How long what was put back is shown."""
+NEWS_MS = 5_000
+
+
+@dataclass(slots=True)
+class _Known:
+    state: HostState
+    heard_ns: int
+    offset_ns: int | None
+
+
+class HostHealth(Part):
+    """The last state of each member."""
+
+    def __init__(
+        self,
+        write: Callable[[dict[str, Any]], object],
+        wall_minus_monotonic_ns: Callable[[], int] = lambda: time.time_ns() - time.monotonic_ns(),
+    ) -> None:
+        """`write`: to the courier."""
+        self.handlers = {HostState: self._on_state}
+        self._write = write
+        self._wall_minus_monotonic_ns = wall_minus_monotonic_ns
+        self._known: dict[int, _Known] = {}
+
+    def _on_state(self, member: Member, message: HostState, now_ns: int) -> None:
+        before = self._known.get(member.node)
+        offset = None
+        if message.leader_ns:
+            offset = message.wall_ns - (message.leader_ns + self._wall_minus_monotonic_ns())
+        self._known[member.node] = _Known(message, now_ns, offset)
+        counted = before.state.put_back if before is not None else 0
+        new = message.put_back - counted if message.put_back >= counted else message.put_back
+        if before is None and message.ago_ms > NEWS_MS:
+            new = 0  # another leader has told of it
+        for line in message.lines[-new:] if new else ():
+            self._write({"event": ["drift", "warning", f"{member.name}: put back: {line}"]})
+
+    def left(self, node: int) -> None:
+        """See Part."""
+        self._known.pop(node, None)
+
+    def of_member(self, node: int) -> dict[str, Any]:
+        """kernel, key (a fingerprint), offset_us and uncertainty_us of the wall clock, put_back (a count), drift (lines)."""
+        known = self._known.get(node)
+        if known is None:
+            return {}
+        state = known.state
+        recent = state.ago_ms != NEVER_MS and state.ago_ms * 1_000_000 < REMEMBERED_NS
+        clock: dict[str, Any] = {}
+        if known.offset_ns is not None:
+            clock = {"offset_us": known.offset_ns // 1000, "uncertainty_us": state.uncertainty_ns // 1000}
+        return clock | {
+            "kernel": state.kernel,
+            "key": f"{state.fingerprint:016x}",
+            "put_back": state.put_back,
+            "drift": [f"put back: {line}" for line in state.lines] if recent else [],
+        }

@@ -1,0 +1,103 @@
+"""The leader's part in a change of the fabric's key: says how far it is, shows who follows. Sends only by what it is given.
+
+The operator's command (`baton key rotate`) puts the steps into the store; each is told to all members, each second, for as long
+as the store holds it: a host that comes back weeks later finishes its change, too. The leader sends with the new key from the
+step SEND on, so that step must wait until every member takes both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from controller.members.part import Part
+from controller.members.registry import Member, Members
+from protocol.bodies.keys import KeyState, KeyStep, Step
+from protocol.key_files import KeyFiles, name
+from protocol.keyring import KeyRing
+from protocol.messages import HEARTBEAT_MAC, Message
+
+
+class KeyRotation(Part):
+    """The step in force, and the keys of every member."""
+
+    def __init__(
+        self,
+        ring: KeyRing,
+        path: Path,
+        members: Members,
+        send: Callable[[Message, bytes], None],
+        write: Callable[[dict[str, Any]], object],
+    ) -> None:
+        self.handlers = {KeyState: self._on_state}
+        self.documents = {"rotation": self.take}
+        self._ring = ring
+        self._files = KeyFiles(path, ring)
+        self._members = members
+        self._send = send
+        self._write = write
+        self._step: KeyStep | None = None
+        self._states: dict[int, tuple[int, int]] = {}
+        self._problem = ""
+
+    def take(self, document: dict[str, str], now_ns: int) -> None:
+        """The operator's step: {"step": name, "old": fingerprint, "new": fingerprint}, in hexadecimal digits."""
+        try:
+            step = KeyStep(Step[document["step"].upper()], int(document["old"], 16), int(document["new"], 16))
+        except (KeyError, ValueError, AttributeError):
+            self._problem = "the store holds no step that this version knows"
+            return
+        if step != self._step:
+            self._step = step
+            self._event("info", f"change of the key: step {step.step.name.lower()}")
+            self.advance(now_ns)
+
+    def advance(self, now_ns: int) -> None:
+        """Looks at the key's files, and tells the step."""
+        lines = self._files.refresh()
+        step = self._step
+        if step is not None:
+            wanted = step.new if step.step in (Step.SEND, Step.DROP) else step.old
+            if not self._ring.send_with(wanted):
+                self._problem = f"this controller has no key {name(wanted)}: put its file beside {self._files.path}"
+            else:
+                self._problem = ""
+                lines += self._files.obey(step)
+                self._send(step, HEARTBEAT_MAC)
+        for line in lines:
+            self._event("warning" if ";" in line else "info", line)
+
+    def left(self, node: int) -> None:
+        """See Part."""
+        self._states.pop(node, None)
+
+    def status(self) -> dict[str, Any]:
+        """The keys in use, and while one is being changed how far that is."""
+        sending, other = self._ring.fingerprints()
+        found: dict[str, Any] = {"sending": name(sending), "other": name(other) if other else None}
+        if (step := self._step) is not None:
+            waiting = [member.name for member in self._members.present() if not self._follows(member.node, step)]
+            found |= {
+                "step": step.step.name.lower(),
+                "old": name(step.old),
+                "new": name(step.new),
+                "waiting_for": waiting,
+                "sending_new": sum(state[0] == step.new for state in self._states.values()),
+                "problem": self._problem,
+            }
+        return {"key": found}
+
+    def _follows(self, node: int, step: KeyStep) -> bool:
+        state = self._states.get(node)
+        if step.step is Step.ACCEPT:
+            return state == (step.old, step.new)
+        if step.step is Step.SEND:
+            return state == (step.new, step.old)
+        return state == (step.new if step.step is Step.DROP else step.old, 0)
+
+    def _on_state(self, member: Member, message: KeyState, _: int) -> None:
+        self._states[member.node] = message.sending, message.other
+
+    def _event(self, severity: str, text: str) -> None:
+        self._write({"event": ["key", severity, text]})

@@ -1,0 +1,1 @@
+"""The OpenFlow application: discovery, learned hosts, forwarding, roles and TLS."""

@@ -1,0 +1,285 @@
+"""Every OpenFlow 1.3 message that is sent or read, in one place: plain values on one side, the framework's
+on the other.
+
+A datapath is the framework's object (Ryu or os-ken), reached only through its `ofproto` and
+`ofproto_parser`. A flow's cookie is 16 bits of magic, 32 bits of generation (one for each start of the
+controller) and 16 bits of cause; so a controller that starts again puts its flows over the old ones first,
+and removes what is left over after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from controller.openflow.discovery import Port
+from controller.openflow.flowtable import Cause, Change, Flow, FlowKey, Match, Ports
+from controller.openflow.forwarding import ETH_ARP, ETH_CONTROL, ETH_LLDP
+from controller.openflow.framework import Framework
+from controller.openflow.metering import Counters
+from controller.openflow.roles import Claim, Role
+
+MAGIC = 0xBA70
+COUNTED = 0x8000  # the bit of a cookie that every Cause which is polled has
+WORTH_AN_EVENT = (Cause.FORGED_COORDINATOR, Cause.CONTROL_OFF_PATH)
+EVERY_PORT_MAX = 0xFFFFFF00  # OFPP_MAX: port numbers above are reserved
+
+Datapath = Any  # so are these: the frameworks publish no types
+Message = Any
+Description = Any
+Parser = Any
+
+
+class Codec:
+    """Builds and reads messages for one start of the controller. `generation`: 32 bits that differ from the
+    last start's.
+    """
+
+    def __init__(self, framework: Framework, generation: int) -> None:
+        self._packet: Any = framework.packet
+        self._lldp = framework.switches.LLDPPacket
+        self._generation = generation & 0xFFFFFFFF
+
+    # -- out -------------------------------------------------------------------------------------------------
+
+    def change(self, datapath: Datapath, change: Change) -> list[Message]:
+        """The messages that carry out a change, in order."""
+        return [
+            *(
+                message
+                for number, ports in change.groups.items()
+                for message in _group(datapath, number, ports)
+            ),
+            *(_remove(datapath, key) for key in change.remove),
+            *(self._put(datapath, flow) for flow in change.put),
+        ]
+
+    def remove_foreign(self, datapath: Datapath, table: int | None = None) -> list[Message]:
+        """Messages that remove every flow which this start of the controller has not put, in one table or all: one
+        for each cookie bit.
+        """
+        ours = MAGIC << 48 | self._generation << 16
+        ofproto, parser = datapath.ofproto, datapath.ofproto_parser
+        return [
+            parser.OFPFlowMod(
+                datapath,
+                cookie=~ours & 1 << bit,
+                cookie_mask=1 << bit,
+                table_id=ofproto.OFPTT_ALL if table is None else table,
+                command=ofproto.OFPFC_DELETE,
+                out_port=ofproto.OFPP_ANY,
+                out_group=ofproto.OFPG_ANY,
+            )
+            for bit in range(16, 64)
+        ]
+
+    def lldp(self, datapath: Datapath, number: int) -> list[Message]:
+        """LLDP sent out by a port now, as the framework's discovery sends it from time to time."""
+        ofproto, parser = datapath.ofproto, datapath.ofproto_parser
+        described = datapath.ports.get(number)
+        address = described.hw_addr if described is not None else "02:00:00:00:00:00"
+        data = self._lldp.lldp_packet(datapath.id, number, address, 120)
+        actions = [parser.OFPActionOutput(number)]
+        return [parser.OFPPacketOut(datapath, ofproto.OFP_NO_BUFFER, ofproto.OFPP_CONTROLLER, actions, data)]
+
+    def _put(self, datapath: Datapath, flow: Flow) -> Message:
+        ofproto, parser = datapath.ofproto, datapath.ofproto_parser
+        actions = []
+        if flow.copy_bytes is not None:
+            actions.append(parser.OFPActionOutput(ofproto.OFPP_CONTROLLER, flow.copy_bytes))
+        if flow.output is not None:
+            actions.append(parser.OFPActionOutput(flow.output))
+        if flow.group is not None:
+            actions.append(parser.OFPActionGroup(flow.group))
+        instructions = []
+        if actions:
+            instructions.append(parser.OFPInstructionActions(ofproto.OFPIT_APPLY_ACTIONS, actions))
+        if flow.goto is not None:
+            instructions.append(parser.OFPInstructionGotoTable(flow.goto))
+        return parser.OFPFlowMod(
+            datapath,
+            cookie=MAGIC << 48 | self._generation << 16 | flow.cause,
+            table_id=flow.table,
+            command=ofproto.OFPFC_ADD,
+            priority=flow.priority,
+            idle_timeout=flow.idle_s,
+            flags=ofproto.OFPFF_SEND_FLOW_REM if flow.idle_s else 0,
+            match=_match(parser, flow.match),
+            instructions=instructions,
+        )
+
+    # -- in --------------------------------------------------------------------------------------------------
+
+    def frame(self, message: Message) -> Seen | Heard | None:
+        """A packet-in: a source to learn, LLDP of ours, or nothing that can be read."""
+        number = message.match["in_port"]
+        try:
+            ethernet, _, rest = self._packet.ethernet.ethernet.parser(message.data)
+            kind = ethernet.ethertype
+            if kind == ETH_LLDP:
+                dpid, port = self._lldp.lldp_parse(message.data)
+                return Heard(number, dpid, port)
+            address = None
+            if kind == ETH_ARP:
+                address = self._packet.arp.arp.parser(rest)[0].src_ip
+            elif kind == self._packet.ether_types.ETH_TYPE_IP:
+                address = self._packet.ipv4.ipv4.parser(rest)[0].src
+        # The framework's parsers raise what they like on a frame that a host made up; it teaches nothing.
+        except Exception:
+            return None
+        return Seen(number, ethernet.src, address, kind == ETH_CONTROL)
+
+
+class Seen(NamedTuple):
+    """A frame at port `number` from `mac`; `address` is its source by ARP or IPv4."""
+
+    number: int
+    mac: str
+    address: str | None
+    control: bool
+
+
+class Heard(NamedTuple):
+    """LLDP at port `number`, sent by port `source_number` of switch `source_dpid`."""
+
+    number: int
+    source_dpid: int
+    source_number: int
+
+
+def batch(datapath: Datapath, messages: Iterable[Message]) -> bytes:
+    """The messages as one buffer for `datapath.send`: one write, and one place in its short queue."""
+    buffers = []
+    for message in messages:
+        datapath.set_xid(message)
+        message.serialize()
+        buffers.append(bytes(message.buf))
+    return b"".join(buffers)
+
+
+def barrier(datapath: Datapath) -> Message:
+    """Answered when all before it has been carried out."""
+    return datapath.ofproto_parser.OFPBarrierRequest(datapath)
+
+
+def claim_role(datapath: Datapath, claim: Claim) -> Message:
+    """Claims a role under a generation; answered by a role reply, or an error if the generation is old."""
+    ofproto = datapath.ofproto
+    role = {Role.MASTER: ofproto.OFPCR_ROLE_MASTER, Role.SLAVE: ofproto.OFPCR_ROLE_SLAVE, Role.EQUAL: ofproto.OFPCR_ROLE_EQUAL}
+    return datapath.ofproto_parser.OFPRoleRequest(datapath, role[claim.role], claim.generation)
+
+
+def confirmed_role(message: Message) -> Claim:
+    """A role reply."""
+    ofproto = message.datapath.ofproto
+    role = {ofproto.OFPCR_ROLE_MASTER: Role.MASTER, ofproto.OFPCR_ROLE_SLAVE: Role.SLAVE}.get(message.role, Role.EQUAL)
+    return Claim(role, message.generation_id)
+
+
+def is_stale(message: Message) -> bool:
+    """Whether an error says that another controller has claimed a role under a newer generation."""
+    ofproto = message.datapath.ofproto
+    return bool((message.type, message.code) == (ofproto.OFPET_ROLE_REQUEST_FAILED, ofproto.OFPRRFC_STALE))
+
+
+def polls(datapath: Datapath) -> list[Message]:
+    """Asks for the counters of all ports, those of the rules that refuse, and how many flows there are."""
+    ofproto, parser = datapath.ofproto, datapath.ofproto_parser
+    every = (ofproto.OFPTT_ALL, ofproto.OFPP_ANY, ofproto.OFPG_ANY)
+    return [
+        parser.OFPPortStatsRequest(datapath, 0, ofproto.OFPP_ANY),
+        parser.OFPFlowStatsRequest(datapath, 0, *every, COUNTED, COUNTED, parser.OFPMatch()),
+        parser.OFPAggregateStatsRequest(datapath, 0, *every, 0, 0, parser.OFPMatch()),
+    ]
+
+
+def bridge_name(datapath: Datapath) -> str:
+    """The name of the switch: that of its local port."""
+    local = datapath.ports.get(datapath.ofproto.OFPP_LOCAL)
+    return local.name.decode("utf-8", "replace") if local else ""
+
+
+def ports(datapath: Datapath) -> Iterator[Port]:
+    """The switch's ports as it described them when it connected, reserved ones left out."""
+    return (port(datapath, each) for number, each in datapath.ports.items() if number <= EVERY_PORT_MAX)
+
+
+def port(datapath: Datapath, described: Description) -> Port:
+    """One port description (OpenFlow 1.3, 7.2.1); speed is in kbit/s there."""
+    ofproto = datapath.ofproto
+    down = described.state & ofproto.OFPPS_LINK_DOWN or described.config & ofproto.OFPPC_PORT_DOWN
+    name = described.name.decode("utf-8", "replace")
+    return Port(described.port_no, name, not down, described.curr_speed * 1000, described.hw_addr)
+
+
+def counters(message: Message) -> Iterator[Counters]:
+    """A reply to `port_counters_request`, reserved ports left out."""
+    for each in message.body:
+        if each.port_no <= EVERY_PORT_MAX:
+            at_ns = each.duration_sec * 1_000_000_000 + each.duration_nsec
+            yield Counters(
+                each.port_no,
+                each.rx_packets,
+                each.rx_bytes,
+                each.tx_packets,
+                each.tx_bytes,
+                each.tx_dropped,
+                at_ns,
+            )
+
+
+def refusals(message: Message) -> dict[Cause, int]:
+    """A reply to `refusals_request`: packets by cause."""
+    counts: dict[Cause, int] = {}
+    for each in message.body:
+        try:
+            cause = Cause(each.cookie & 0xFFFF)
+        except ValueError:
+            continue  # another controller's flow
+        counts[cause] = counts.get(cause, 0) + each.packet_count
+    return counts
+
+
+def error(message: Message) -> str | None:
+    """An error of a switch in words; None for the refusal to add a group that is there (see `_group`), and for what a slave may
+    not do: the framework's discovery goes on sending LLDP there."""
+    ofproto = message.datapath.ofproto
+    exists = (ofproto.OFPET_GROUP_MOD_FAILED, ofproto.OFPGMFC_GROUP_EXISTS)
+    slave = (ofproto.OFPET_BAD_REQUEST, ofproto.OFPBRC_IS_SLAVE)
+    if (message.type, message.code) in (exists, slave):
+        return None
+    code = ofproto.ofp_error_code_to_str(message.type, message.code)
+    return f"{ofproto.ofp_error_type_to_str(message.type)}, {code}"
+
+
+def _match(parser: Parser, match: Match) -> Message:
+    fields: dict[str, Any] = {}
+    for name, value in match._asdict().items():
+        if isinstance(value, str) and "/" in value:
+            fields[name] = tuple(value.split("/"))
+        elif value is not None:
+            fields[name] = value
+    return parser.OFPMatch(**fields)
+
+
+def _remove(datapath: Datapath, key: FlowKey) -> Message:
+    ofproto, parser = datapath.ofproto, datapath.ofproto_parser
+    return parser.OFPFlowMod(
+        datapath,
+        table_id=key.table,
+        command=ofproto.OFPFC_DELETE_STRICT,
+        priority=key.priority,
+        out_port=ofproto.OFPP_ANY,
+        out_group=ofproto.OFPG_ANY,
+        match=_match(parser, key.match),
+    )
+
+
+def _group(datapath: Datapath, number: int, members: Ports) -> Iterator[Message]:
+    """Add and modify: whichever state the switch is in, one of them applies and the other is refused
+    without harm.
+    """
+    ofproto, parser = datapath.ofproto, datapath.ofproto_parser
+    buckets = [parser.OFPBucket(actions=[parser.OFPActionOutput(member)]) for member in sorted(members)]
+    for command in (ofproto.OFPGC_ADD, ofproto.OFPGC_MODIFY):
+        yield parser.OFPGroupMod(datapath, command, ofproto.OFPGT_ALL, number, buckets)

@@ -1,0 +1,51 @@
+"""For `ryu-manager controller/app.py` alone: the application starts what it needs beside it, and takes it
+down with it.
+
+An edge: processes, environment.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from controller.processes.identity import with_owner
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+class SiblingsFailed(Exception):
+    """The store or the coordinator could not be started; the text says why."""
+
+
+def ensure_siblings() -> None:
+    """Starts and supervises store and coordinator, unless `baton up` does (BATON_SUPERVISED) or BATON_REDIS
+    names a store.
+
+    They are as BATON_CONFIG says, the file of `baton up` (default: /etc/baton/baton.yaml if it is there,
+    else a private store and no coordinator). When this returns, BATON_REDIS, BATON_CONFIG,
+    BATON_CONTROL_PORT and BATON_CONTROL_MAC are what the application shall read. What was started ends with
+    this process.
+
+    Raises:
+        SiblingsFailed: in one line, why.
+    """
+    if os.environ.get("BATON_SUPERVISED") or os.environ.get("BATON_REDIS"):
+        return
+    ready, theirs = os.pipe()
+    command = [sys.executable, "-m", "controller.supervision.serve", "--siblings-of", str(os.getpid())]
+    command += ["--ready-fd", str(theirs)]
+    if config := os.environ.get("BATON_CONFIG"):
+        command += ["--config", config]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    subprocess.Popen(with_owner(command), env=environment, stdin=subprocess.DEVNULL, pass_fds=[theirs])
+    os.close(theirs)
+    with os.fdopen(ready) as pipe:
+        word, _, rest = pipe.readline().strip().partition(" ")
+    if word != "ready":
+        raise SiblingsFailed(rest or "the supervisor ended without a word; see above")
+    for assignment in rest.split("\t"):
+        name, _, value = assignment.partition("=")
+        os.environ[name] = value

@@ -1,0 +1,148 @@
+"""Ryu or os-ken: the one place that chooses, and that starts either.
+
+Both have the same modules under another root, so what is chosen is a root: `load()` gives the modules that
+`controller/app.py` and `controller/openflow/codec.py` use. Run `ryu-manager controller/app.py` for Ryu 4.34, or
+`python -m controller.openflow.framework os-ken` for os-ken 4, which has no manager command of its own.
+
+os-ken 4 runs on native threads by default, but then it never notices that a switch has left (its threads
+cannot be ended, and Datapath.serve() waits for them); both frameworks are therefore run on eventlet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import signal
+import sys
+import warnings
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+RYU, OS_KEN = "ryu", "os_ken"
+APP = "controller.app"
+LLDP_PERIOD_S = 0.5
+LLDP_GUARD_S = 0.002  # between two ports; the default of 50 ms makes 20 ports take a second
+
+
+@dataclass(frozen=True)
+class Framework:
+    """The modules of the chosen framework. They publish no types, so they are Any here."""
+
+    root: str
+    base: type
+    app_manager: Any
+    hub: Any
+    handler: Any
+    ofp_event: Any
+    switches: Any
+    packet: ModuleType
+    conf: Any
+
+
+def chosen() -> str:
+    """The framework whose manager is running in this process; Ryu if neither is."""
+    return OS_KEN if f"{OS_KEN}.base.app_manager" in sys.modules else RYU
+
+
+def load() -> Framework:
+    """The chosen framework, set up for discovery: links observed, LLDP rules left to our own tables."""
+    root = chosen()
+    if root == RYU:
+        _mend_eventlet()
+
+    def module(name: str) -> Any:  # noqa: ANN401 -- of a package without types
+        return importlib.import_module(f"{root}.{name}")
+
+    app_manager, switches, conf = module("base.app_manager"), module("topology.switches"), module("cfg").CONF
+    conf.set_override("observe_links", True)
+    conf.set_override("install_lldp_flow", False)
+    switches.Switches.LLDP_SEND_PERIOD_PER_PORT = LLDP_PERIOD_S
+    switches.Switches.LLDP_SEND_GUARD = LLDP_GUARD_S
+    for name in ("ethernet", "arp", "ipv4"):
+        module(f"lib.packet.{name}")
+    return Framework(
+        root=root,
+        base=app_manager.RyuApp if root == RYU else app_manager.OSKenApp,
+        app_manager=app_manager,
+        hub=module("lib.hub"),
+        handler=module("controller.handler"),
+        ofp_event=module("controller.ofp_event"),
+        switches=switches,
+        packet=module("lib.packet"),
+        conf=conf,
+    )
+
+
+def listen_by_default(framework: Framework, host: str, port: int) -> None:
+    """Where to listen for switches, unless the command line says otherwise."""
+    framework.conf.set_default("ofp_listen_host", host)
+    framework.conf.set_default("ofp_tcp_listen_port", port)
+
+
+def _mend_eventlet() -> None:
+    """Ryu's wsgi module imports a name that eventlet dropped in 0.30.3; without HTTP routes it is never
+    used.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # eventlet warns of its own deprecation at import
+        wsgi = importlib.import_module("eventlet.wsgi")
+    if not hasattr(wsgi, "ALREADY_HANDLED"):
+        wsgi.ALREADY_HANDLED = object()  # type: ignore[attr-defined]  # added to a module that lacks it
+
+
+def _end_at_once() -> None:
+    """Ctrl-C ends the process as SIGTERM does: in their own way out both frameworks wait for ever for their
+    discovery's threads. Nothing is lost: switches keep their tables, and what runs beside us ends with us.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def ryu_manager() -> None:
+    """The `ryu-manager` command: Ryu's own, on current eventlet."""
+    _end_at_once()
+    _mend_eventlet()
+    importlib.import_module("ryu.cmd.manager").main()
+
+
+def run_os_ken(listen_host: str = "0.0.0.0", listen_port: int = 6653, app: str = APP) -> None:
+    """Run the application under os-ken until it is stopped. Call it first in its process: it patches the
+    library.
+    """
+    _end_at_once()
+    os.environ["OSKEN_HUB_TYPE"] = "eventlet"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        hub = importlib.import_module("os_ken.lib.hub")
+    hub.patch(thread=True)
+    conf = importlib.import_module("os_ken.cfg").CONF
+    app_manager = importlib.import_module("os_ken.base.app_manager")
+    for name in ("controller.controller", "topology.switches"):
+        importlib.import_module(f"os_ken.{name}")  # registers options, which must be before they are parsed
+    log = importlib.import_module("os_ken.log")
+    log.early_init_log()
+    conf(args=[], project="os_ken", default_config_files=[])
+    log.init_log()
+    conf.set_override("ofp_listen_host", listen_host)
+    conf.set_override("ofp_tcp_listen_port", listen_port)
+    app_manager.AppManager.run_apps([app])
+
+
+def main(argv: list[str] | None = None) -> None:
+    """`python -m controller.openflow.framework {ryu,os-ken} [--listen-host H] [--listen-port N]`."""
+    parser = argparse.ArgumentParser(prog="python -m controller.openflow.framework", description=main.__doc__)
+    parser.add_argument("framework", choices=("ryu", "os-ken"))
+    parser.add_argument("--listen-host", default="0.0.0.0")
+    parser.add_argument("--listen-port", type=int, default=6653)
+    options = parser.parse_args(argv)
+    if options.framework == "os-ken":
+        run_os_ken(options.listen_host, options.listen_port)
+        return
+    host, port = options.listen_host, options.listen_port
+    sys.argv = ["ryu-manager", "--ofp-listen-host", host, "--ofp-tcp-listen-port", str(port), APP]
+    ryu_manager()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+"""From what discovery saw to the fabric that the coordinator schedules: names, hosts, capacities, the
+active tree.
+
+Pure, but for `Fabrics.from_settings`, which reads a file. A host of the fabric is an edge port with all the
+MAC and IP addresses seen there: the machine and its VMs share that access link. Capacities and names come
+from a fabric known beforehand, where there is one (matched by port, then MAC, then IP address); else from
+the port's speed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from controller.config.settings import OpenFlowSettings
+from controller.openflow.discovery import Host, Link, PortRef, View
+from controller.openflow.flowtable import Cause
+from controller.openflow.metering import Load
+from topology import fabric as topology
+from topology import spanning_tree
+
+DEFAULT_RATE_BPS = 1_000_000_000  # of a port that does not tell its speed
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """The links that forward, and the document for the store (see `Fabrics.learn`)."""
+
+    active: frozenset[Link]
+    document: dict[str, Any]
+
+
+class Fabrics:
+    """Makes fabrics of views. `known`: a fabric that somebody wrote down, or None."""
+
+    def __init__(self, known: topology.Fabric | None = None) -> None:
+        self._known = known
+        self._port_hosts: dict[tuple[str, str], str] = {}
+        self._owners: dict[object, str] = {}
+        if known is not None:
+            for name in known.hosts:
+                switch = known.attachment(name)
+                port = known.port((switch, name)) if switch else None
+                if switch and port:
+                    self._port_hosts[switch, port] = name
+                self._owners.update(dict.fromkeys(map(str, known.addresses(name)), name))
+                if mac := known.mac(name):
+                    self._owners[mac] = name
+        self._tree: tuple[topology.Fabric, spanning_tree.Tree] | None = None
+
+    @classmethod
+    def from_settings(cls, settings: OpenFlowSettings) -> Fabrics:
+        """With the fabric file of the settings, if they name one."""
+        if settings.fabric_file is None:
+            return cls()
+        from topology import files  # pydantic and YAML take half a second to import; most have no such file
+
+        return cls(files.load(settings.fabric_file))
+
+    def learn(self, view: View) -> Learned:
+        """The active links, and {"fabric": Fabric.to_dict(), "blocked": [[a, b]], "hosts": [...], "ports": {...}}.
+
+        Of several links between two switches one takes part, that of the highest rate, then the lowest ports.
+        Each of "hosts" is {name, switch, port, macs, addresses}; "ports" has of each switch [number, name, MAC address].
+        """
+        best = self._best(view)
+        builder = topology.FabricBuilder()
+        for switch in view.switches.values():
+            builder.add_switch(switch.name, dpid=switch.dpid or None)
+        for (a, b), link in best.items():
+            rate_bps, back_bps = self._rates_bps(view, a, b, link)
+            ports = {"a_port": _port_name(view, link.a), "b_port": _port_name(view, link.b)}
+            builder.add_link(a, b, rate_bps, reverse_rate_bps=back_bps, **ports)
+        trunks = builder.build()
+        if self._tree is None or self._tree[0] != trunks:
+            self._tree = trunks, spanning_tree.compute(trunks)
+        tree = self._tree[1]
+        active = frozenset(
+            link for ends, link in best.items() if topology.Link.between(*ends) in tree.forwarding
+        )
+        blocked = [list(link) for link in tree.blocked]
+        taken = {switch.name for switch in view.switches.values()}
+        hosts = [
+            self._add_host(builder, taken, view, at, found) for at, found in _by_port(view.hosts.values())
+        ]
+        described = {
+            switch.name: [[port.number, port.name, port.mac] for _, port in sorted(switch.ports.items())]
+            for switch in view.switches.values()
+        }
+        document = {"fabric": builder.build().to_dict(), "blocked": sorted(blocked), "hosts": hosts, "ports": described}
+        return Learned(active, document)
+
+    def ports_document(
+        self, view: View, loads: Mapping[PortRef, Load], refused: Mapping[Cause, int]
+    ) -> dict[str, Any]:
+        """{"ports": {"switch:port": load}, "links": [load by direction], "refused": {cause: frames}}.
+
+        Each of "links" is {source, target, rate_bps, load_bps, dropped}: every direction of every link of
+        the fabric whose sending or (at a host) receiving switch port has been read. Drops are those of the
+        interval.
+        """
+        ports: dict[str, Any] = {}
+        links: list[dict[str, Any]] = []
+        trunks: dict[PortRef, tuple[str, str, int]] = {}
+        for (a, b), link in self._best(view).items():
+            rate_bps, back_bps = self._rates_bps(view, a, b, link)
+            trunks[link.a], trunks[link.b] = (a, b, rate_bps), (b, a, back_bps)
+        hosts = {at: self._host_name(view, at, found) for at, found in _by_port(view.hosts.values())}
+        for at, load in sorted(loads.items()):
+            if at.dpid not in view.switches or at.number not in view.switches[at.dpid].ports:
+                continue
+            switch = view.switches[at.dpid]
+            ports[f"{switch.name}:{_port_name(view, at)}"] = load._asdict()
+            if at in trunks:
+                links.append(_direction(*trunks[at], load.tx_bps, load.tx_dropped))
+            elif at in hosts:
+                down_bps, up_bps = self._access_bps(view, at, hosts[at])
+                links.append(_direction(switch.name, hosts[at], down_bps, load.tx_bps, load.tx_dropped))
+                links.append(_direction(hosts[at], switch.name, up_bps, load.rx_bps, 0))
+        return {
+            "ports": ports,
+            "links": links,
+            "refused": {cause.name.lower(): n for cause, n in refused.items()},
+        }
+
+    def _best(self, view: View) -> dict[tuple[str, str], Link]:
+        """One link for each pair of switches, by their names; `a` of the pair is where the link's `a` is."""
+        best: dict[tuple[str, str], Link] = {}
+        for link in view.links:
+            ends = view.switches[link.a.dpid].name, view.switches[link.b.dpid].name
+            rival = best.get(ends)
+            if rival is None or _speed_bps(view, link.a) > _speed_bps(view, rival.a):
+                best[ends] = link
+        return best
+
+    def _rates_bps(self, view: View, a: str, b: str, link: Link) -> tuple[int, int]:
+        if self._known is not None and self._known.graph.has_edge(a, b):
+            return self._known.capacity_bps((a, b)), self._known.capacity_bps((b, a))
+        rate_bps = min(_speed_bps(view, link.a), _speed_bps(view, link.b))
+        return rate_bps, rate_bps
+
+    def _access_bps(self, view: View, at: PortRef, host: str) -> tuple[int, int]:
+        switch = view.switches[at.dpid].name
+        if self._known is not None and self._known.graph.has_edge(switch, host):
+            return self._known.capacity_bps((switch, host)), self._known.capacity_bps((host, switch))
+        return _speed_bps(view, at), _speed_bps(view, at)
+
+    def _host_name(self, view: View, at: PortRef, found: Iterable[Host]) -> str:
+        switch, port = view.switches[at.dpid].name, _port_name(view, at)
+        names = [self._port_hosts.get((switch, port))]
+        names += [self._owners.get(host.mac) for host in found]
+        names += [self._owners.get(address) for host in found for address in host.addresses]
+        return next((name for name in names if name is not None), f"{switch}:{port}")
+
+    def _add_host(
+        self, builder: topology.FabricBuilder, taken: set[str], view: View, at: PortRef, found: list[Host]
+    ) -> dict[str, Any]:
+        switch, port = view.switches[at.dpid].name, _port_name(view, at)
+        name = self._host_name(view, at, found)
+        if name in taken:
+            name = f"{switch}:{port}"  # a machine that is written down once is seen at two ports
+        taken.add(name)
+        addresses = [address for host in found for address in host.addresses]
+        builder.add_host(name, addresses, next((h.mac for h in found if h.speaks_control), found[0].mac))
+        down_bps, up_bps = self._access_bps(view, at, name)
+        builder.add_link(switch, name, down_bps, a_port=port, reverse_rate_bps=up_bps)
+        macs = [host.mac for host in found]
+        return {"name": name, "switch": switch, "port": port, "macs": macs, "addresses": addresses}
+
+
+def _port_name(view: View, at: PortRef) -> str:
+    return view.switches[at.dpid].ports[at.number].name
+
+
+def _speed_bps(view: View, at: PortRef) -> int:
+    return view.switches[at.dpid].ports[at.number].rate_bps or DEFAULT_RATE_BPS
+
+
+def _by_port(hosts: Iterable[Host]) -> list[tuple[PortRef, list[Host]]]:
+    grouped: dict[PortRef, list[Host]] = {}
+    for host in hosts:
+        grouped.setdefault(host.at, []).append(host)
+    return sorted(grouped.items())
+
+
+def _direction(source: str, target: str, rate_bps: int, load_bps: int, dropped: int) -> dict[str, Any]:
+    return {
+        "source": source,
+        "target": target,
+        "rate_bps": rate_bps,
+        "load_bps": load_bps,
+        "dropped": dropped,
+    }

@@ -1,0 +1,106 @@
+"""What switches counted between two readings: the load of ports, and frames refused by cause.
+
+Pure: counters as OpenFlow 1.3 port statistics give them (7.3.5.6), rates in bit/s. The interval is taken
+from the switch's own clock (the port's duration) where it is given, so that a late reply does not look like
+more load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from controller.openflow.discovery import PortRef
+from controller.openflow.flowtable import Cause
+
+
+class Counters(NamedTuple):
+    """One port's counters; `at_ns` is when they were read."""
+
+    number: int
+    rx_packets: int
+    rx_bytes: int
+    tx_packets: int
+    tx_bytes: int
+    tx_dropped: int
+    at_ns: int
+
+
+class Load(NamedTuple):
+    """What a port carried between two readings; `tx_dropped` and the others count packets in that
+    interval.
+    """
+
+    rx_bps: int
+    tx_bps: int
+    rx_packets: int
+    tx_packets: int
+    tx_dropped: int
+    tx_dropped_total: int
+    interval_ns: int
+
+
+class PortMeter:
+    """Remembers each port's last reading."""
+
+    def __init__(self) -> None:
+        self._last: dict[PortRef, Counters] = {}
+        self._load: dict[PortRef, Load] = {}
+
+    def read(self, dpid: int, readings: Iterable[Counters]) -> None:
+        """New counters of some of a switch's ports."""
+        for now in readings:
+            ref = PortRef(dpid, now.number)
+            before = self._last.get(ref)
+            self._last[ref] = now
+            if before is None or now.at_ns <= before.at_ns or now.tx_bytes < before.tx_bytes:
+                self._load.pop(ref, None)  # the first reading, or the counters started again
+                continue
+            interval_ns = now.at_ns - before.at_ns
+            self._load[ref] = Load(
+                rx_bps=(now.rx_bytes - before.rx_bytes) * 8_000_000_000 // interval_ns,
+                tx_bps=(now.tx_bytes - before.tx_bytes) * 8_000_000_000 // interval_ns,
+                rx_packets=now.rx_packets - before.rx_packets,
+                tx_packets=now.tx_packets - before.tx_packets,
+                tx_dropped=now.tx_dropped - before.tx_dropped,
+                tx_dropped_total=now.tx_dropped,
+                interval_ns=interval_ns,
+            )
+
+    def forget(self, dpid: int) -> None:
+        """A switch has left."""
+        for ref in [ref for ref in self._last if ref.dpid == dpid]:
+            del self._last[ref]
+            self._load.pop(ref, None)
+
+    def loads(self) -> dict[PortRef, Load]:
+        """The load of every port that has been read twice."""
+        return dict(self._load)
+
+
+class RefusalMeter:
+    """Adds up refused frames by cause over all switches, though a rule's counter starts again when it is
+    put again.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[int, Mapping[Cause, int]] = {}
+        self.totals: dict[Cause, int] = dict.fromkeys((cause for cause in Cause if cause), 0)
+
+    def read(self, dpid: int, counts: Mapping[Cause, int]) -> dict[Cause, int]:
+        """New counters of a switch; returns how many frames were refused since the last reading, where any
+        were.
+        """
+        before = self._last.get(dpid, {})
+        self._last[dpid] = counts
+        new: dict[Cause, int] = {}
+        for cause, count in counts.items():
+            last = before.get(cause, 0)
+            if grown := count - last if count >= last else count:
+                new[cause] = grown
+                self.totals[cause] += grown
+        return new
+
+    def forget(self, dpid: int) -> None:
+        """A switch has left; its counters start again with it."""
+        self._last.pop(dpid, None)

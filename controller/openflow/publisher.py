@@ -1,0 +1,110 @@
+"""What the OpenFlow application tells the store, kept until it could be told. An edge: the store.
+
+`fabric`, `ports` and `event` only take note; `flush` does the talking. So a store that is slow or gone
+never delays a switch, and what is published after it came back is the latest.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import Any, Protocol
+
+from controller.store.store import StoreUnavailable
+
+STATUS_PERIOD_NS = 1_000_000_000
+EVENTS_KEPT = 256
+
+log = logging.getLogger("baton.openflow")
+
+
+class PublishingStore(Protocol):
+    """The part of `controller.store.store.Store` that is used here."""
+
+    def publish_fabric(self, fabric: dict[str, Any]) -> None:
+        """See Store."""
+
+    def publish_ports(self, ports: dict[str, Any]) -> None:
+        """See Store."""
+
+    def publish_event(self, kind: str, severity: str, text: str, **fields: Any) -> None:  # noqa: ANN401 -- as Store
+        """See Store."""
+
+    def status(self) -> dict[str, Any] | None:
+        """See Store."""
+
+
+class Publisher:
+    """Holds the latest documents and the last events for a store; with no store, only what `flush` would
+    send.
+    """
+
+    def __init__(self, store: PublishingStore | None) -> None:
+        self._store = store
+        self._fabric: dict[str, Any] | None = None
+        self._fabric_told = True
+        self._version = 0
+        self._ports: dict[str, Any] | None = None
+        self._events: deque[tuple[str, str, str, dict[str, str]]] = deque(maxlen=EVENTS_KEPT)
+        self._available = True
+        self._asked_ns: int | None = None
+
+    def fabric(self, document: dict[str, Any]) -> None:
+        """The fabric; published, with a version that grows, when it differs from the last."""
+        if self._fabric is None or document != {k: v for k, v in self._fabric.items() if k != "version"}:
+            self._version += 1
+            self._fabric = {**document, "version": self._version}
+            self._fabric_told = False
+
+    def ports(self, document: dict[str, Any]) -> None:
+        """The load of the ports."""
+        self._ports = document
+
+    def event(self, kind: str, severity: str, text: str, fields: dict[str, str]) -> None:
+        """Something an operator may want to read; the oldest are dropped if the store stays away."""
+        self._events.append((kind, severity, text, fields))
+
+    def flush(self) -> None:
+        """Tell the store what is new. May wait for it; never raises because of it."""
+        if self._store is None:
+            self._events.clear()
+            return
+        if self._fabric_told and self._ports is None and not self._events:
+            return
+        try:
+            if not self._fabric_told and self._fabric is not None:
+                told = self._fabric
+                self._store.publish_fabric(told)
+                self._fabric_told = self._fabric is told
+            if self._ports is not None:
+                ports, self._ports = self._ports, None
+                self._store.publish_ports(ports)
+            while self._events:
+                kind, severity, text, fields = self._events[0]
+                self._store.publish_event(kind, severity, text, **fields)
+                self._events.popleft()
+            self._is_available(None)
+        except StoreUnavailable as error:
+            self._is_available(error)
+
+    def coordinator_mac(self, now_ns: int) -> str | None:
+        """The address that the coordinator publishes with its status, asked once a second; None if not
+        known or not due.
+        """
+        if self._store is None or (self._asked_ns is not None and now_ns - self._asked_ns < STATUS_PERIOD_NS):
+            return None
+        self._asked_ns = now_ns
+        try:
+            status = self._store.status()
+        except StoreUnavailable as error:
+            self._is_available(error)
+            return None
+        mac = status.get("mac") if status else None
+        return mac.lower() if isinstance(mac, str) else None
+
+    def _is_available(self, error: StoreUnavailable | None) -> None:
+        if error is not None and self._available:
+            log.warning("%s", error)
+        elif error is None and not self._available:
+            log.info("the store is back")
+        self._available = error is None

@@ -1,0 +1,103 @@
+"""Size reports of many hosts added up, and the traffic that thresholds are computed for. Pure.
+
+Counts add up over hosts and over time. Older periods fade: each counts `MEMORY` times as much as the one after it, so that one
+quiet period does not leave thresholds to a handful of flows, and a changed workload is what counts after a few.
+
+*Load.* A type's share of the load is its bytes over what the reporting hosts' links could have carried in the periods that they
+report: a report that is lost takes both away with it. The thresholds are one set for the whole fabric, and a flow waits where
+the load is high, so the sum is raised to the load of the busiest link where the switches' counters say more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from controller.priorities.bands import Traffic
+from controller.priorities.flow_sizes import Floats, FlowSizes
+from protocol.bodies.priorities import SIZE_ROW
+from protocol.bodies.size_bins import BINS, EDGES, TYPES
+
+MEMORY = 0.7
+MIN_FLOWS = 100
+"""Fewer flows of types 2 and 3 than this say nothing of a distribution."""
+MAX_LOAD = 0.95
+"""A link that carries all it can has no mean completion time in the model; thresholds at this load serve it as well."""
+TOLERANCE = 0.003
+"""How far a distribution may be from its histogram, in flows and in bytes; the histogram itself is a sample."""
+_ROW = np.dtype({"names": SIZE_ROW.names, "formats": ["u1", "u1", ">u4", ">u8"], "offsets": [0, 1, 2, 6]})
+_EDGES = tuple(map(float, EDGES))
+
+
+class Reported(NamedTuple):
+    """A SIZE_REPORT of a host whose link has this rate (bit/s); `rows` as on the wire."""
+
+    rate_bps: int
+    period_ns: int
+    rows: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FlowCounts:
+    """Flows and their bytes, each by type (row 0 is type 1) and bin; and what the links could have carried meanwhile, bytes."""
+
+    flows: Floats
+    bytes: Floats
+    capacity_bytes: float
+
+    @classmethod
+    def none(cls) -> Self:
+        """Nothing reported."""
+        return cls(np.zeros((TYPES, BINS)), np.zeros((TYPES, BINS)), 0.0)
+
+    @classmethod
+    def of(cls, reports: Iterable[Reported]) -> Self:
+        """All reports together. Their rows must be those of decoded messages."""
+        taken = list(reports)
+        rows = np.frombuffer(b"".join([report.rows for report in taken]), dtype=_ROW)
+        cells = (rows["type"].astype(np.intp) - 1) * BINS + rows["bin"]
+        flows, size = (np.bincount(cells, weights=rows[name], minlength=TYPES * BINS) for name in ("flows", "bytes"))
+        capacity_bytes = sum(report.rate_bps * report.period_ns for report in taken) / 8e9
+        return cls(_by_type(flows), _by_type(size), capacity_bytes)
+
+    def __add__(self, other: FlowCounts) -> FlowCounts:
+        return FlowCounts(self.flows + other.flows, self.bytes + other.bytes, self.capacity_bytes + other.capacity_bytes)
+
+    def faded(self) -> FlowCounts:
+        """As these count one period later."""
+        return FlowCounts(self.flows * MEMORY, self.bytes * MEMORY, self.capacity_bytes * MEMORY)
+
+    def loads(self) -> tuple[float, ...]:
+        """What each type sent, as a share of the hosts' links."""
+        if not self.capacity_bytes:
+            return (0.0,) * TYPES
+        return tuple(float(share) for share in self.bytes.sum(axis=1) / self.capacity_bytes)
+
+    def traffic(self, busiest: float = 0.0) -> Traffic | None:
+        """For `controller.priorities.thresholds`; None while there are too few flows. `busiest`: the load of the busiest
+        link if known.
+        """
+        loads = self.loads()
+        total = sum(loads)
+        if self.flows[1:].sum() < MIN_FLOWS or not total:
+            return None
+        factor = min(max(total, busiest), MAX_LOAD) / total
+        load_1, load_2, load_3 = (load * factor for load in loads)
+        return Traffic(load_1, load_2, load_3, self._sizes(2), self._sizes(3))
+
+    def _sizes(self, flow_type: int) -> FlowSizes | None:
+        counts = self.flows[flow_type - 1]
+        return FlowSizes.from_histogram(_EDGES, counts.tolist()).simplified(TOLERANCE) if counts.any() else None
+
+    def histogram(self, flow_type: int) -> list[tuple[int, int, int]]:
+        """(least size in bytes, flows, bytes) of every bin of a type that has flows, rounded."""
+        flows, size = self.flows[flow_type - 1], self.bytes[flow_type - 1]
+        return [(EDGES[at], round(float(flows[at])), round(float(size[at]))) for at in np.flatnonzero(flows)]
+
+
+def _by_type(values: ArrayLike) -> Floats:
+    return np.asarray(values, dtype=np.float64).reshape(TYPES, BINS)

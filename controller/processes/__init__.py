@@ -1,0 +1,1 @@
+"""Processes, services and the JSON lines that they exchange."""

@@ -1,0 +1,214 @@
+"""Child processes that shall run: started, watched, started again when they end. An edge: processes.
+
+A Service waits for nothing but a command's end: pidfds say within a millisecond that a child is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from controller.processes.identity import Identity, identify, with_owner
+
+log = logging.getLogger("baton.supervisor")
+
+SECOND = 1_000_000_000
+STEADY_NS = 10 * SECOND
+"""A process that lived this long is started again without delay when it ends."""
+DELAYS_NS = tuple(int(s * SECOND) for s in (0, 0.1, 0.2, 0.5, 1, 2, 5))
+LOG_BYTES = 10_000_000
+
+
+class Backoff:
+    """How long to wait before a process that ended is started again. Pure: no delay at first, then more and
+    more."""
+
+    def __init__(self) -> None:
+        self._failures = 0
+
+    def ended(self, lived_ns: int) -> int:
+        """The delay (ns) after a process that lived for `lived_ns`."""
+        if lived_ns >= STEADY_NS:
+            self._failures = 0
+        delay = DELAYS_NS[min(self._failures, len(DELAYS_NS) - 1)]
+        self._failures += 1
+        return delay
+
+
+@dataclass(slots=True)
+class Service:
+    """One child process that shall run: its command, environment and log; and how it
+    fares."""
+
+    name: str
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    log_file: Path
+    restarts: int = 0
+    last_exit: str = ""
+    start_at_ns: int | None = 0
+    """When it is to be started (monotonic); None while it runs or shall not run."""
+    process: subprocess.Popen[bytes] | None = None
+    identity: Identity | None = None
+    _pidfd: int = -1
+    _started_ns: int = 0
+    _backoff: Backoff = field(default_factory=Backoff)
+
+    def start(self) -> None:
+        """Starts it; it ends when this process dies. A command that can't be run counts as one that ended."""
+        self.start_at_ns = None
+        self._started_ns = time.monotonic_ns()
+        with contextlib.suppress(OSError):
+            if self.log_file.stat().st_size > LOG_BYTES:
+                self.log_file.replace(self.log_file.with_suffix(".log.1"))
+        with self.log_file.open("ab") as output:
+            self.process = subprocess.Popen(
+                with_owner(self.command),
+                env={**os.environ, **self.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                process_group=0,  # an interrupt from the terminal is for the supervisor, which ends them in order
+            )
+        self._pidfd = os.pidfd_open(self.process.pid)
+        self.identity = identify(self.process.pid)
+        log.info("%s started, pid %d", self.name, self.process.pid)
+
+    @property
+    def running(self) -> bool:
+        """Whether it runs, as far as was noticed."""
+        return self.process is not None
+
+    def fileno(self) -> int:
+        """For select: readable when the process has ended. Only while `running`."""
+        return self._pidfd
+
+    def reap(self) -> None:
+        """Takes note that the process has ended and when it is to be started again. Blocks until it has
+        ended."""
+        assert self.process is not None
+        code = self.process.wait()
+        os.close(self._pidfd)
+        self.process = self.identity = None
+        now = time.monotonic_ns()
+        self.last_exit = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        if last := self.last_words():
+            self.last_exit += f": {last}"
+        delay = self._backoff.ended(now - self._started_ns)
+        self.start_at_ns = now + delay
+        self.restarts += 1
+        log.warning("%s %s; starting it again in %.1f s", self.name, self.last_exit, delay / SECOND)
+
+    def stop(self, patience_s: float = 3.0) -> None:
+        """Terminates it and waits; kills it after `patience_s`. It is not started again until `start_at_ns`
+        is set."""
+        if self.process is not None:
+            self.process.terminate()
+            try:
+                self.process.wait(patience_s)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+            os.close(self._pidfd)
+            self.process = self.identity = None
+        self.start_at_ns = None
+
+    def last_words(self) -> str:
+        """The last line of its log."""
+        try:
+            with self.log_file.open("rb") as file:
+                file.seek(max(0, self.log_file.stat().st_size - 4096))
+                lines = file.read().decode(errors="replace").strip().splitlines()
+        except OSError:
+            return ""
+        return lines[-1].strip() if lines else ""
+
+
+class Readable(Protocol):
+    """What select takes."""
+
+    def fileno(self) -> int:
+        """The descriptor."""
+
+
+class ServiceFailed(Exception):
+    """A service ended while it was waited for; the text says how and names its log."""
+
+
+class Services:
+    """The services by name, in the order in which they were started."""
+
+    def __init__(self) -> None:
+        self._services: dict[str, Service] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._services
+
+    def __iter__(self) -> Iterator[Service]:
+        return iter(self._services.values())
+
+    def __getitem__(self, name: str) -> Service:
+        return self._services[name]
+
+    def run(self, service: Service) -> None:
+        """Starts a service and keeps it; one of this name that there was is stopped first."""
+        self.stop(service.name)
+        self._services[service.name] = service
+        service.start()
+
+    def stop(self, name: str) -> None:
+        """Stops a service, if there is one of this name, and forgets it."""
+        if (service := self._services.pop(name, None)) is not None:
+            service.stop()
+
+    def stop_all(self) -> None:
+        """Stops all, the last started first, and keeps them known."""
+        for service in reversed(self._services.values()):
+            service.stop()
+
+    def turn(self, patience_s: float, waker: Readable) -> tuple[list[Service], bool]:
+        """Waits for a child's end, for the waker, or until a start is due or patience ends; starts what is
+        due.
+
+        Returns the services that ended, and whether anything was started or ended.
+        """
+        now = time.monotonic_ns()
+        due = [service.start_at_ns for service in self if service.start_at_ns is not None]
+        if due:
+            patience_s = max(0.0, min(patience_s, (min(due) - now) / SECOND))
+        running = [service for service in self if service.running]
+        ready, _, _ = select.select([waker, *running], (), (), patience_s)
+        ended = [service for service in running if service in ready]
+        for service in ended:
+            service.reap()
+        now = time.monotonic_ns()
+        started = [service for service in self if service.start_at_ns is not None and service.start_at_ns <= now]
+        for service in started:
+            service.start()
+        return ended, bool(ended or started)
+
+    def wait(self, condition: Callable[[], bool], patience_s: float) -> bool:
+        """Waits until the condition holds; False when it does not in time.
+
+        Raises:
+            ServiceFailed: a service ended meanwhile.
+        """
+        deadline = time.monotonic() + patience_s
+        while not condition():
+            for service in self:
+                if service.running and select.select([service], (), (), 0)[0]:
+                    service.reap()
+                    raise ServiceFailed(f"{service.name} {service.last_exit}; its log is {service.log_file}")
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.01)
+        return True

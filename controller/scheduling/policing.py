@@ -1,0 +1,189 @@
+"""Puts what was permitted beside what the switches counted, and bounds what a suspect can take. Tells by what it is given.
+
+The counters are those of the OpenFlow application's port readings, so without OpenFlow switches nobody is judged. While the
+override is on, or the policy permits without slots, nobody is judged either.
+
+A suspect's claims are believed for `OPEN_NS` of every `CYCLE_NS`: at most a fifth of its fair share, and enough to show that it
+has changed. This holds for every policy, since every policy grants to a backlog.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from controller.members.part import Part
+from controller.members.registry import Members
+from controller.policies.base import PACKET_BYTES
+from controller.scheduling.granting import Granting
+from controller.scheduling.suspicion import HostWindow, LinkWindow, Suspicion
+from topology.fabric import DirectedLink
+
+if TYPE_CHECKING:
+    from controller.scheduling.regulation import Regulation
+
+WINDOW_NS = 1_000_000_000
+OPEN_NS, CYCLE_NS = 100_000_000, 500_000_000
+LONGEST_NS = 5_000_000_000
+"""Readings further apart than this say nothing of what was permitted meanwhile."""
+JUDGED = ("timeslice", "rate_limit", "hybrid")
+BYTE_NS = 8_000_000_000
+
+
+class Watch(Part):
+    """Windows of readings, their verdicts, and the turns of suspects."""
+
+    period_ns = 50_000_000
+
+    def __init__(
+        self, granting: Granting, members: Members, regulation: Regulation, write: Callable[[dict[str, Any]], object]
+    ) -> None:
+        self.documents = {"ports": self.on_ports}
+        self.suspicion = Suspicion()
+        self._granting = granting
+        self._members = members
+        self._regulation = regulation
+        self._write = write
+        self._seen: dict[Hashable, int] = defaultdict(int)
+        self._dropped: dict[Hashable, int] = defaultdict(int)
+        self._sent: dict[tuple[int, int], int] = defaultdict(int)
+        self._yields: dict[int, int] = {}
+        self._begun_ns: int | None = None
+        self._read_ns = 0
+        self._regulated: dict[int, frozenset[int]] = {}
+        self._contended: frozenset[Hashable] = frozenset()
+
+    def reported(self, node: int, sent: Mapping[int, int]) -> None:
+        """See Part."""
+        for destination, size in sent.items():
+            self._sent[node, destination] += size
+
+    def on_ports(self, document: Mapping[str, Any], now_ns: int) -> None:
+        """A reading of the switches' ports (see controller/openflow/learned.py); rates are over the time since the one
+        before.
+        """
+        passed_ns, self._read_ns = now_ns - self._read_ns, now_ns
+        if self._begun_ns is None or passed_ns > LONGEST_NS:
+            self._begin(now_ns)
+            return
+        for reading in document.get("links", ()):
+            link = reading["source"], reading["target"]
+            self._seen[link] += int(reading["load_bps"]) * passed_ns // BYTE_NS
+            self._dropped[link] += int(reading["dropped"]) * PACKET_BYTES
+        if now_ns - self._begun_ns >= WINDOW_NS:
+            self._judge(now_ns)
+
+    def advance(self, now_ns: int) -> None:
+        """See Part: believes suspects, or does not, as their turn is."""
+        suspects = self.suspicion.suspects()
+        self._granting.believe_not(suspects if now_ns % CYCLE_NS >= OPEN_NS else frozenset(), now_ns)
+
+    def left(self, node: int) -> None:
+        """See Part."""
+        self.suspicion.left(node)
+        self._granting.permitted.left(node)
+
+    def status(self) -> dict[str, Any]:
+        """What crossed links while they were contended."""
+        return {
+            "bypass": [
+                {
+                    "source": link[0],
+                    "target": link[1],
+                    "regulated_bytes": crossed.regulated,
+                    "uncoordinated_bytes": crossed.uncoordinated,
+                    "alarm": crossed.alarm,
+                }
+                for link, crossed in self.suspicion.crossed.items()
+                if isinstance(link, tuple)
+            ]
+        }
+
+    def of_member(self, node: int) -> dict[str, Any]:
+        """What stands against it."""
+        return {"suspect": self.suspicion.lines(node)}
+
+    # -- a window -------------------------------------------------------------------------------------------------------
+
+    def _begin(self, now_ns: int) -> None:
+        """A new window: what was regulated at its begin and at its end was so all the time."""
+        self._begun_ns = now_ns
+        self._seen.clear()
+        self._dropped.clear()
+        self._sent.clear()
+        self._granting.permitted.take(now_ns)
+        self._regulated = dict(self._regulation.regulated)
+        self._contended = self._regulation.congestion.contended()
+        self._yields = {member.node: member.yields for member in self._members.present()}
+
+    def _judge(self, now_ns: int) -> None:
+        assert self._begun_ns is not None
+        window_ns, network = now_ns - self._begun_ns, self._granting.network
+        by_credit, by_rate = self._granting.permitted.take(now_ns)
+        if network is not None and not self._granting.suspended and self._granting.settings.policy in JUDGED:
+            contended = self._contended & self._regulation.congestion.contended()
+            self.suspicion.keep_links(contended)
+            permitted = {pair: by_credit.get(pair, 0) + by_rate.get(pair, 0) for pair in by_credit.keys() | by_rate.keys()}
+            hosts = dict(self._hosts(permitted, by_credit, window_ns))
+            links = dict(self._links(contended, permitted, hosts, window_ns))
+            for finding in self.suspicion.window(hosts, links, window_ns):
+                self._write({"event": ["suspect", finding.severity, finding.text]})
+        self._begin(now_ns)
+
+    def _hosts(
+        self, permitted: Mapping[tuple[int, int], int], by_credit: Mapping[tuple[int, int], int], window_ns: int
+    ) -> Iterable[tuple[int, HostWindow]]:
+        """Every member that had to have permission somewhere, and whose port was read."""
+        network = self._granting.network
+        assert network is not None
+        total, credited = _by_sender(permitted), _by_sender(by_credit)
+        free: dict[int, int] = defaultdict(int)
+        for (node, destination), size in self._sent.items():
+            path = network.path(node, destination)
+            if path and destination not in self._regulated.get(node, ()):
+                free[node] += min(size, self._seen.get(path[-1], 0))
+        for member in self._members.present():
+            node = member.node
+            needs = self._regulated.get(node)
+            if not needs or self._regulation.regulated.get(node) != needs:
+                continue
+            first = network.path(node, next(iter(needs)))[:1]
+            if first and first[0] in self._seen:
+                capacity = network.capacity_bps(first[0]) * window_ns // BYTE_NS
+                yields = member.yields - self._yields.get(node, 0)
+                seen = self._seen[first[0]]
+                yield node, HostWindow(member.name, capacity, seen, total[node], credited[node], free[node], yields)
+
+    def _links(
+        self,
+        contended: frozenset[Hashable],
+        permitted: Mapping[tuple[int, int], int],
+        hosts: Mapping[int, HostWindow],
+        window_ns: int,
+    ) -> Iterable[tuple[Hashable, LinkWindow]]:
+        network = self._granting.network
+        assert network is not None
+        across: dict[Hashable, int] = defaultdict(int)
+        outside: dict[Hashable, int] = defaultdict(int)
+        for (node, destination), size in permitted.items():
+            host = hosts.get(node)
+            sent = size if host is None else size * min(host.seen, host.permitted) // max(1, host.permitted)
+            for crossed in network.path(node, destination):
+                across[crossed] += sent
+        for node, host in hosts.items():
+            paths = (network.path(node, destination) for destination in self._regulated[node])
+            for crossed in {crossed for path in paths for crossed in path if crossed in contended}:
+                outside[crossed] += host.outside
+        for link in contended:
+            if isinstance(link, DirectedLink) and link in self._seen:
+                capacity = network.capacity_bps(link) * window_ns // BYTE_NS
+                name, seen = " > ".join(link), self._seen[link]
+                yield link, LinkWindow(name, capacity, seen, self._dropped[link], across[link], outside[link])
+
+
+def _by_sender(sizes: Mapping[tuple[int, int], int]) -> dict[int, int]:
+    found: dict[int, int] = defaultdict(int)
+    for (node, _), size in sizes.items():
+        found[node] += size
+    return found

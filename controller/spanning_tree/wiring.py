@@ -1,0 +1,49 @@
+"""What LLDP says of the cables, against what a fabric file says of them. Pure.
+
+A port's name that the file leaves out is taken from LLDP; where both speak and differ, an operator is told. A system's name may
+have a domain: `s2.example.net` is the fabric's `s2`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from controller.spanning_tree.port_states import PortState
+from topology.fabric import Fabric
+
+
+def with_ports(fabric: Fabric, states: Iterable[PortState]) -> Fabric:
+    """The fabric with the ports that LLDP tells, at links between two switches for which it has none; never a port twice."""
+    learned = {(a, b): port for a, port, b, _ in _cables(fabric, states) if fabric.graph.has_edge(a, b)}
+    missing = {ends: port for ends, port in learned.items() if fabric.port(ends) is None}
+    taken = {(a, fabric.port((a, b))) for a, b in fabric.graph.edges}
+    missing = {(a, b): port for (a, b), port in missing.items() if (a, port) not in taken}
+    if not missing:
+        return fabric
+    document = fabric.to_dict()
+    for link in document["links"]:
+        for a, b, field in ((link["a"], link["b"], "a_port"), (link["b"], link["a"], "b_port")):
+            link[field] = link[field] or missing.get((a, b))
+    return Fabric.from_dict(document)
+
+
+def contradictions(fabric: Fabric, states: Iterable[PortState]) -> list[str]:
+    """Where LLDP sees another cable than the file has; a line each, with the remedy."""
+    leads_to = {(a, port): b for a, b in fabric.graph.edges if (port := fabric.port((a, b))) is not None}
+    lines = []
+    for a, port, b, _ in _cables(fabric, states):
+        if (written := leads_to.get((a, port))) is not None and written != b:
+            lines.append(f"fabric: port {port} of {a} leads to {written}, but LLDP sees {b} there; mend the file or the cable")
+        elif written is None and (other := fabric.port((a, b)) if fabric.graph.has_edge(a, b) else None) is not None:
+            lines.append(f"fabric: {a} reaches {b} by port {other}, but LLDP sees it at {port}; mend the file or the cable")
+    return sorted(lines)
+
+
+def _cables(fabric: Fabric, states: Iterable[PortState]) -> Iterator[tuple[str, str, str, str]]:
+    """(switch, its port, switch at the other end, the port there), of both ends in the fabric."""
+    for switch, port, _, neighbour in sorted(states, key=lambda state: state[:2]):
+        if neighbour is None or switch not in fabric:
+            continue
+        names = (neighbour.system, neighbour.system.partition(".")[0])
+        if (other := next((name for name in names if name in fabric.switches), None)) is not None and other != switch:
+            yield switch, port, other, neighbour.port

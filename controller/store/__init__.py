@@ -1,0 +1,1 @@
+"""Redis: what lies where, and reading and writing it."""

@@ -1,0 +1,70 @@
+"""Clients of Redis by URL: one server, or the master that Sentinels name. An edge: Redis.
+
+A client by Sentinels asks them for the master whenever it connects, and lets go of a server that has become read-only; so it
+follows a failover by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.exceptions import AuthenticationError, ConnectionError, ReadOnlyError, RedisError, TimeoutError
+from redis.retry import Retry
+from redis.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
+
+from controller.store.url import SENTINEL, SentinelUrl, redacted
+
+
+def connect(url: str, *, timeout_s: float, connected: Callable[[Any], None] | None = None) -> Any:  # noqa: ANN401 -- untyped
+    """A client whose every wait ends after `timeout_s`; nothing is connected before its first use. `connected` is called with
+    every new connection, and has to call its `on_connect`. Raises ValueError: not a URL of Redis."""
+    options: dict[str, Any] = {
+        "decode_responses": True,
+        "retry": Retry(NoBackoff(), 0),
+        "socket_timeout": timeout_s,
+        "socket_connect_timeout": timeout_s,
+        "lib_name": None,  # or each connection would begin with two more questions
+        "lib_version": None,
+    }
+    if connected is not None:
+        options |= {"redis_connect_func": connected, "health_check_interval": 5}
+    if not is_replicated(url):
+        return redis.Redis.from_url(url, **options)
+    where = SentinelUrl.parse(url)
+    asking = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s, "retry": Retry(NoBackoff(), 0)}
+    sentinel: Any = Sentinel(list(where.sentinels), sentinel_kwargs={**asking, "decode_responses": True})  # type: ignore[no-untyped-call]
+    return sentinel.master_for(where.service, db=where.database, password=where.password, **options)
+
+
+def is_replicated(url: str) -> bool:
+    """Whether Sentinels name the master."""
+    return url.startswith(SENTINEL)
+
+
+def has_moved(client: Any, connection: Any) -> bool:  # noqa: ANN401 -- redis-py's
+    """Whether Sentinels name another master now than the one of this connection."""
+    pool: Any = client.connection_pool
+    if not isinstance(pool, SentinelConnectionPool):
+        return False
+    named = tuple(pool.get_master_address())  # type: ignore[no-untyped-call]  # redis.sentinel has no types
+    return named != (connection.host, connection.port)
+
+
+def explained(url: str, error: RedisError, timeout_s: float) -> str:
+    """One line: which store, what happened and the remedy."""
+    if isinstance(error, AuthenticationError):
+        why, remedy = "refused the password", "put it into the store's URL"
+    elif isinstance(error, MasterNotFoundError):
+        why, remedy = "has no master just now", "see that the Sentinels run, and that they watch a service of this name"
+    elif isinstance(error, TimeoutError):
+        why, remedy = f"did not answer in {timeout_s:g} s", "see whether its machine is overloaded or gone"
+    elif isinstance(error, ReadOnlyError):
+        why, remedy = "is read-only", "name the master in the store's URL, or its Sentinels"
+    elif isinstance(error, ConnectionError):
+        why, remedy = f"can't be reached ({error})", "see that it runs, and the store's URL"
+    else:
+        why, remedy = f"refused a command ({error})", "see its log"
+    return f"store {redacted(url)} {why}: {remedy}"

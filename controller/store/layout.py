@@ -1,0 +1,70 @@
+"""What is where in the store, and how a document is written. An edge: Redis, by the pipeline that it is given.
+
+Schema 1. Every key begins with `baton:`. A *document* is a hash {json, version, at_ns}: its value, a count
+of its publications since it appeared, and the wall-clock time (ns) of the last one.
+
+* baton:schema: hash {version: "1", incarnation}; never expires. The incarnation ends when the data is lost.
+* baton:fabric: document by the application; never expires: {"fabric": Fabric.to_dict(), "blocked": [[a, b]], ...}; see
+  controller/openflow/learned.py.
+* baton:ports: document by the application; 30 s: load and counters of switch ports.
+* baton:status: document by the coordinator; 5 s: epoch, policy, counts of slots and refusals.
+* baton:member:NODE: document by the coordinator; 10 s: one host with an agent.
+* baton:members: sorted set by the coordinator: node ids, scored by when (s) they were last published.
+* baton:coflow:ID: document by who opened it; 1 h, or until it is closed: see controller/priorities/coflow_client.py.
+* baton:coflows: sorted set: ids of open coflows, scored by when (s) they were published.
+* baton:coflow_count: string: an id's count, from when (s) the first was given out; never expires.
+* baton:thresholds: document by the coordinator, each period; never expires: {"version", "bands", "period_ns", "thresholds":
+  {"beta", "alpha"} in bytes or null, "sizes": {type: [[bytes from, flows, bytes]]}, "flows", "loads", "gain", ...}: see
+  controller/priorities/tuning.py.
+* baton:pfc_command:NUMBER: document by `baton pfc`; 10 s: {"host", "classes": bit n for class n, "duration_ns": 0 resumes}.
+* baton:pfc_commands: sorted set: numbers of these commands, scored by when (s) they were given.
+* baton:slots: stream by the coordinator, in batches of 24 ms, the last 834; void after 60 s: {json: {"now_us", "rows"}}: see
+  controller/scheduling/telemetry.py.
+* baton:telemetry: document by the coordinator, twice a second; 5 s: histograms of directive latency and waiting time, bytes
+  sent with and without permission.
+* baton:audit: stream: the last 10,000 events that say who changed something (field `by`); never expires.
+* baton:rotation: document by the operator; never expires: {"step", "old", "new"}: see controller/members/key_rotation.py.
+* baton:queues: document by `baton queue`; never expires: {host: {queue: [condition]}}, see
+controller/members/queue_conditions.py.
+* baton:policy: document by supervisor or operator; never expires: `CoordinatorSettings.changeable()`.
+* baton:override: string by the operator, "free" or "coordinate"; never expires.
+* baton:leader: hash {name, token, epoch} by the leader's elector; the length of its lease: see controller/election/lease.py.
+* baton:epoch: string by whoever takes the lease: the last leader epoch given out; never expires.
+* baton:controller:NAME: document by each controller; 5 s: {"attachment", "mac", "pid", "leads", "epoch"}.
+* baton:controllers: sorted set: names of controllers, scored by when (s) they were last published.
+* baton:events: stream by everybody, the last 1,000: {kind, severity, text, fields (JSON)}.
+
+A change of document or override NAME (of any member: "members"; of any coflow: "coflows") is told on the channel
+`baton:changed:NAME`; the message says only that: data is read from the keys, so a lost message costs time
+and never truth.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+SCHEMA = "1"
+PREFIX = "baton:"
+EXPIRY_S = {
+    "ports": 30, "status": 5, "member": 10, "coflow": 3_600, "controller": 5, "slots": 60, "telemetry": 5, "pfc_command": 10
+}  # fmt: skip
+SETS = {"member": "members", "coflow": "coflows", "controller": "controllers", "pfc_command": "pfc_commands"}
+"""Documents of which there are many, by number: the sorted set of the numbers, and the channel."""
+
+
+def put(pipe: Any, name: str, item: str, value: dict[str, Any]) -> None:  # noqa: ANN401 -- see controller.store.store.Store.__init__
+    """Writes one document into a transaction: value, version, time, expiry, index and notification."""
+    key = f"{PREFIX}{name}:{item}" if item else PREFIX + name
+    now_ns = time.time_ns()
+    pipe.hset(key, mapping={"json": json.dumps(value, separators=(",", ":")), "at_ns": now_ns})
+    pipe.hincrby(key, "version", 1)
+    if name in EXPIRY_S:
+        pipe.expire(key, EXPIRY_S[name])
+    channel = SETS.get(name, name)
+    if name in SETS:
+        now_s = now_ns / 1e9
+        pipe.zadd(PREFIX + channel, {item: now_s})
+        pipe.zremrangebyscore(PREFIX + channel, "-inf", now_s - EXPIRY_S[name])
+    pipe.publish(f"{PREFIX}changed:{channel}", channel)

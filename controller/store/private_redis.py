@@ -1,0 +1,118 @@
+"""A private redis-server on a Unix socket: the store of an installation that has no Redis of its own. An
+edge: processes.
+
+Nothing of it is reachable by network. It keeps nothing on disk unless asked to, and ends with the process
+that started it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from controller.processes.identity import with_owner
+from controller.store.store import Store, StoreUnavailable
+
+START_S = 5.0
+STOP_S = 3.0
+
+
+class RedisMissing(Exception):
+    """The program redis-server is not installed; the text says how to get it."""
+
+
+def socket_path(run_dir: Path) -> Path:
+    """Where the server listens."""
+    return run_dir / "redis.sock"
+
+
+def url(run_dir: Path) -> str:
+    """The store's URL at a private server."""
+    return f"unix://{socket_path(run_dir)}"
+
+
+def configure(run_dir: Path, *, persist: bool = False) -> list[str]:
+    """Writes the server's configuration into `run_dir` and returns the command that runs it in the
+    foreground.
+
+    Raises:
+        RedisMissing: redis-server is not installed.
+        OSError: `run_dir` can't be written.
+    """
+    program = shutil.which("redis-server")
+    if program is None:
+        raise RedisMissing("redis-server is not installed: apt-get install redis-server, or set store to a Redis URL")
+    path = run_dir / "redis.conf"
+    lines = [
+        "port 0",
+        f'unixsocket "{socket_path(run_dir)}"',
+        "unixsocketperm 700",
+        f'dir "{run_dir}"',
+        "daemonize no",
+        "appendonly yes" if persist else "appendonly no",
+        'save ""',
+        "maxmemory 256mb",
+        "maxmemory-policy noeviction",
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    socket_path(run_dir).unlink(missing_ok=True)
+    return [program, str(path)]
+
+
+def forget(run_dir: Path) -> None:
+    """Removes what `configure` and a server that keeps nothing left in `run_dir`."""
+    for name in ("redis.conf", "redis.sock"):
+        (run_dir / name).unlink(missing_ok=True)
+
+
+class PrivateRedis:
+    """One private server, for the time of a `with` block."""
+
+    def __init__(self, run_dir: Path, *, persist: bool = False) -> None:
+        self.run_dir = run_dir
+        self.url = url(run_dir)
+        self.process: subprocess.Popen[bytes] | None = None
+        self._persist = persist
+
+    def start(self) -> None:
+        """Returns when the server answers.
+
+        Raises:
+            RedisMissing, OSError: as `configure`.
+            StoreUnavailable: it did not answer within 5 s; its log is redis.log in the run directory.
+        """
+        command = with_owner(configure(self.run_dir, persist=self._persist))
+        with (self.run_dir / "redis.log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        store = Store(self.url)
+        try:
+            store.wait(START_S)
+        except StoreUnavailable:
+            self.stop()
+            raise
+        finally:
+            store.close()
+
+    def stop(self) -> None:
+        """Ends the server and removes its socket and configuration."""
+        if self.process is not None:
+            self.process.terminate()
+            try:
+                self.process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+            self.process = None
+        with contextlib.suppress(OSError):
+            forget(self.run_dir)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()

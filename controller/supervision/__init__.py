@@ -1,0 +1,1 @@
+"""`baton up`: the supervisor, the processes that it starts, and what it checks before."""

@@ -1,0 +1,122 @@
+"""What must be so before the controller side is started: each check says in one line what is wrong and what
+to do.
+
+An edge: files under /proc and /run, `ip` for an interface in another network namespace.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+from controller.config.schema import Config
+from controller.openflow.tls import CertificateError, context
+from controller.processes.identity import Identity, identify, in_netns, netns_path
+from controller.spanning_tree.snmp_credentials import CredentialsError, load
+from controller.supervision import runstate
+from protocol.auth import Key
+from protocol.key import KeyFileError
+
+LISTEN = "0A"  # enum tcp_state in include/net/tcp_states.h, as /proc/net/tcp shows it
+
+
+class CannotStart(Exception):
+    """Something is missing or in the way; the text is one line with the field and the remedy."""
+
+
+def own_identity() -> Identity:
+    """This process."""
+    identity = identify(os.getpid())
+    assert identity is not None
+    return identity
+
+
+def claim_run_dir(run_dir: Path) -> bool:
+    """Makes the run directory if it isn't there; returns whether it was made by Baton (now or by a killed
+    run before).
+
+    Raises:
+        CannotStart: another controller side is up in it, or it can't be made.
+    """
+    try:
+        before = runstate.load(run_dir)
+    except runstate.NothingUp:
+        before = None
+    if before is not None:
+        if before.alive():
+            raise CannotStart(f"run_dir: {run_dir} is in use by pid {before.supervisor.pid}; `baton down` stops it")
+        runstate.take_down(run_dir, keep_logs=True)
+    try:
+        if run_dir.is_dir():
+            return before is not None and before.made_run_dir
+        run_dir.mkdir(mode=0o755, parents=True)
+    except OSError as error:
+        raise CannotStart(f"run_dir: {run_dir} can't be made ({error.strerror}); run as root, or set another") from None
+    return True
+
+
+def check_listen(config: Config, wanted: bool) -> None:
+    """Raises CannotStart: the port for switches is taken."""
+    _, port = config.openflow.listen
+    if wanted and listening(port):
+        raise CannotStart(f"openflow.listen: port {port} is in use; stop the other controller, or set another port")
+
+
+def check_secrets(config: Config) -> None:
+    """Raises CannotStart: a certificate, or the credentials of a switch that is asked by SNMP, can't be used."""
+    if config.openflow.tls is not None:
+        try:
+            context(config.openflow.tls.files(Path()))
+        except CertificateError as error:
+            raise CannotStart(str(error)) from None
+    for source in config.sources:
+        if source.credentials:
+            try:
+                load(Path(source.credentials))
+            except CredentialsError as error:
+                raise CannotStart(f"fabric: switch {source.switch}: {error}") from None
+
+
+def listening(port: int) -> bool:
+    """Whether some process listens on this TCP port. Read from /proc, so that no switch seems to have
+    called."""
+    for table in ("tcp", "tcp6"):
+        try:
+            rows = Path(f"/proc/net/{table}").read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for row in rows:
+            fields = row.split()
+            if fields[3] == LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
+                return True
+    return False
+
+
+def check_coordinator(config: Config) -> str:
+    """The MAC address of the coordinator's interface; empty when there is no coordinator section.
+
+    Raises:
+        CannotStart: no such namespace, interface or key; names the field.
+    """
+    coordinator = config.coordinator
+    if coordinator is None:
+        return ""
+    try:
+        Key.load(coordinator.key_file)
+    except KeyFileError as error:
+        raise CannotStart(f"coordinator.key_file: {error}") from None
+    netns = coordinator.netns
+    if netns is not None and not Path(netns_path(netns)).exists():
+        raise CannotStart(f"coordinator.netns: there is no {netns_path(netns)}; name one that `ip netns` shows")
+    command = [*in_netns(netns), "ip", "-j", "link", "show", "dev", coordinator.interface]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    if answer.returncode:
+        where = f" in {netns}" if netns else ""
+        raise CannotStart(
+            f"coordinator.interface: no interface {coordinator.interface}{where} ({answer.stderr.strip()}); "
+            "name one that `ip link` shows"
+        )
+    address: str = json.loads(answer.stdout)[0]["address"]
+    return address

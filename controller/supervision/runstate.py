@@ -1,0 +1,123 @@
+"""What `baton up` left in its run directory, for `baton status` and `baton down`: up.json. An edge: files.
+
+Written whole and renamed into place, so that a reader never sees half of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from controller.processes.identity import Identity, end, identify
+from controller.store import private_redis
+
+DEFAULT_RUN_DIR = Path("/run/baton")
+STATE = "up.json"
+COORDINATOR_FILE = "config.json"
+OPENFLOW_FILE = "openflow.json"
+FABRIC_FILE = "fabric.json"
+QUEUES_FILE = "switch_queues.json"
+KEEP_LOGS = "keep-logs"
+"""Its presence tells the supervisor, when it stops, to leave the logs."""
+STOP_S = 15.0
+CHILD_STOP_S = 3.0
+
+
+class NothingUp(Exception):
+    """Nothing is recorded in this run directory; the text says what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunState:
+    """Who supervises, what runs, and where the store is."""
+
+    supervisor: Identity
+    config: str
+    store: str
+    ready: bool = False
+    made_run_dir: bool = False
+    config_error: str = ""
+    """Why the configuration file as it is now was not taken over; empty when it was."""
+    services: dict[str, Identity | None] = dataclasses.field(default_factory=dict)
+    restarts: dict[str, int] = dataclasses.field(default_factory=dict)
+    environment: dict[str, str] = dataclasses.field(default_factory=dict)
+    """What the OpenFlow application is given, for one that was started by hand."""
+
+    def alive(self) -> bool:
+        """Whether the supervisor still runs."""
+        return identify(self.supervisor.pid) == self.supervisor
+
+
+def save(run_dir: Path, state: RunState) -> None:
+    """Writes up.json."""
+    write_whole(run_dir / STATE, json.dumps(dataclasses.asdict(state), indent=1))
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replaces a file at once, or not at all."""
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_text(text)
+    temporary.replace(path)
+
+
+def load(run_dir: Path) -> RunState:
+    """Reads up.json.
+
+    Raises:
+        NothingUp: there is none, or it is not readable as one.
+    """
+    path = run_dir / STATE
+    try:
+        fields: dict[str, Any] = json.loads(path.read_text())
+        fields["supervisor"] = Identity(*fields["supervisor"])
+        fields["services"] = {name: None if value is None else Identity(*value) for name, value in fields["services"].items()}
+        return RunState(**fields)
+    except FileNotFoundError:
+        raise NothingUp(f"nothing is up in {run_dir}: start it with `baton up`") from None
+    except PermissionError:
+        raise NothingUp(f"{path} can't be read: run this as root") from None
+    except (ValueError, TypeError, KeyError) as error:
+        raise NothingUp(f"{path} is damaged ({error}): remove it after stopping what runs") from None
+
+
+def take_down(run_dir: Path, *, keep_logs: bool = False) -> list[str]:
+    """Stops what `baton up` started and removes what it made; returns the names of what was stopped.
+
+    The supervisor does it in good order when it lives; what it left behind when it was killed is ended one
+    by one. Only processes that are still the very ones recorded are signalled.
+
+    Raises:
+        NothingUp: nothing was started here.
+    """
+    state = load(run_dir)
+    processes = {**state.services, "supervisor": state.supervisor}
+    stopped = [name for name, identity in processes.items() if identity and identify(identity.pid) == identity]
+    if keep_logs:
+        (run_dir / KEEP_LOGS).touch()
+    end(state.supervisor, STOP_S)
+    with contextlib.suppress(NothingUp):
+        state = load(run_dir)  # as the supervisor left it, should it not have come to the end
+    for identity in state.services.values():
+        if identity is not None:
+            end(identity, CHILD_STOP_S)
+    remove(run_dir, state, keep_logs=keep_logs)
+    return stopped
+
+
+def remove(run_dir: Path, state: RunState, *, keep_logs: bool) -> None:
+    """Removes the files of this run, and the run directory if it was made for it and is empty now."""
+    keep_logs = keep_logs or (run_dir / KEEP_LOGS).exists()
+    for name in (STATE, COORDINATOR_FILE, OPENFLOW_FILE, FABRIC_FILE, QUEUES_FILE, KEEP_LOGS):
+        (run_dir / name).unlink(missing_ok=True)
+    private_redis.forget(run_dir)
+    if not keep_logs:
+        for name in (*state.services, "supervisor"):
+            for suffix in (".log", ".log.1"):
+                (run_dir / (name + suffix)).unlink(missing_ok=True)
+    if state.made_run_dir:
+        with contextlib.suppress(OSError):
+            run_dir.rmdir()

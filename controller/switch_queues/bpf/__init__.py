@@ -1,0 +1,1 @@
+"""The eBPF program of a switch port's queues."""

@@ -1,0 +1,123 @@
+"""The same queues for a hardware switch: a fragment of SONiC's config_db.json, or words for any vendor's. Pure.
+
+SONiC's tables (DSCP_TO_TC_MAP, TC_TO_QUEUE_MAP, SCHEDULER, WRED_PROFILE, PORT_QOS_MAP, QUEUE) are those of its
+Configuration.md; its queue 7 is served first, as on most switches. What a platform can't express is in the notes, for a
+person to read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from math import log2
+from typing import Any, NamedTuple
+
+from controller.switch_queues.model import BAND_PACKETS, FRAME_BYTES, LOWEST, PortQueues
+from topology.units import format_rate
+
+NAME = "BATON"
+SCHEDULER = "baton_strict"
+COLOURS = ("green", "yellow", "red")
+
+
+class SwitchText(NamedTuple):
+    """What to give to the switch, and what to know of it."""
+
+    text: str
+    notes: tuple[str, ...]
+
+
+def sonic(ports: Sequence[str], port: PortQueues) -> SwitchText:
+    """A fragment of config_db.json for some ports (such as Ethernet0), to be merged by `config load`."""
+    queues = port.queues
+    threshold = queues.marking_threshold_bytes
+    used = {str(LOWEST - queue) for queue in queues.used}
+    entry = {"scheduler": SCHEDULER, **({} if threshold is None else {"wred_profile": NAME})}
+    tables: dict[str, Any] = {
+        "DSCP_TO_TC_MAP": {NAME: {str(dscp): str(LOWEST - queue) for dscp, queue in enumerate(queues.dscp_to_queue)}},
+        "TC_TO_QUEUE_MAP": {NAME: {str(queue): str(queue) for queue in range(LOWEST + 1)}},
+        "SCHEDULER": {SCHEDULER: {"type": "STRICT"}},
+        "PORT_QOS_MAP": {name: {"dscp_to_tc_map": NAME, "tc_to_queue_map": NAME} for name in ports},
+        "QUEUE": {f"{name}|{queue}": entry for name in ports for queue in sorted(used, reverse=True)},
+    }
+    if threshold is not None:
+        tables["WRED_PROFILE"] = {NAME: _wred(threshold)}
+    return SwitchText(json.dumps(tables, indent=4), tuple(_sonic_notes(port)))
+
+
+def _wred(threshold_bytes: int) -> dict[str, str]:
+    """A step at the threshold for every colour: DCTCP marks all above it and nothing below."""
+    profile = {"ecn": "ecn_all"}
+    for colour in COLOURS:
+        profile[f"wred_{colour}_enable"] = "true"
+        profile[f"{colour}_min_threshold"] = profile[f"{colour}_max_threshold"] = str(threshold_bytes)
+        profile[f"{colour}_drop_probability"] = "100"
+    return profile
+
+
+def _sonic_notes(port: PortQueues) -> list[str]:
+    queues = port.queues
+    notes = []
+    if queues.marking_threshold_bytes is not None:
+        if not queues.per_queue:
+            notes.append(
+                "marking: config_db has thresholds of queues, none of a port; each queue here has the port's. "
+                "Where the ASIC's own configuration has a port (service pool) threshold, set it there"
+            )
+        notes.append(
+            "marking: most ASICs drop packets above the threshold that may not be marked; "
+            "have every host use ECN (net.ipv4.tcp_ecn=1)"
+        )
+    if queues.used[0] == 0:
+        notes.append(
+            "control: all queues up to the first carry data, none is left above them; Baton's frames (EtherType 0x88B5), "
+            "ARP and LLDP take the traffic class of their port or VLAN priority: lead them to 7, or lead no DSCP to queue 0"
+        )
+    buffer_bytes = queues.buffer_packets * FRAME_BYTES
+    share = "static, with all of it for any queue" if queues.share is None else f"dynamic_th {round(log2(queues.share))}"
+    notes.append(f"buffer: {queues.buffer_packets} packets ({buffer_bytes} bytes) a port, {share}; pools are the ASIC's")
+    notes.append(f"rate: {format_rate(port.rate_bps)} is the link's own; nothing shapes it")
+    return notes
+
+
+def generic(ports: Sequence[str], port: PortQueues) -> SwitchText:
+    """The same in words that belong to no vendor."""
+    queues, threshold = port.queues, port.queues.marking_threshold_bytes
+    by_queue: dict[int, list[int]] = {}
+    for dscp, queue in enumerate(queues.dscp_to_queue):
+        by_queue.setdefault(queue, []).append(dscp)
+    lines = [
+        f"ports {', '.join(ports)}",
+        f"  rate {format_rate(port.rate_bps)}",
+        f"  buffer {queues.buffer_packets} packets, shared by all data queues; full: drop the packet that arrives",
+        f"    a queue may hold {'all of it' if queues.share is None else f'{queues.share:g} times what is free'}",
+        "  scheduling strict, from the first line down:",
+        f"    control   EtherType 0x88B5{BAND_PACKETS:>40} packets of its own",
+        f"    network   ARP, ICMP, ICMPv6, LLDP, 01-80-C2-00-00-0X{BAND_PACKETS:>15} packets of its own",
+    ]
+    lines += [f"    queue {queue}   DSCP {_ranges(by_queue[queue])}" for queue in queues.used]
+    lines.append(f"    (what has no DSCP is in queue {LOWEST})")
+    if threshold is None:
+        lines.append("  ECN off")
+    else:
+        what = "the packet's queue" if queues.per_queue else "all data queues of the port"
+        lines += [
+            f"  ECN mark CE when more than {threshold} bytes wait in {what}, the packet included",
+            "      now, not on average; no probability, no second threshold",
+            "      packets that may not be marked are not dropped for it",
+        ]
+    return SwitchText("\n".join(lines), ())
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """1, 2, 3, 7 as "1-3, 7"; rising."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ", ".join("-".join(map(str, run)) for run in runs)
+
+
+PLATFORMS: dict[str, Callable[[Sequence[str], PortQueues], SwitchText]] = {"sonic": sonic, "generic": generic}

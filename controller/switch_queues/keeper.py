@@ -1,0 +1,146 @@
+"""Makes and keeps the queues of this machine's switch ports: `python -m controller.switch_queues.keeper --config FILE`. An
+edge.
+
+`baton up` runs it when the configuration has a section `switch_queues`, `baton switch-queues` where only switches are. Once a
+second it looks at every interface that the section names: a new one gets its queues, one that something else has changed gets
+them again, and each of these is an event for the operator, once. What it made it takes away at SIGTERM; what it left when it
+was killed, the next one takes over.
+
+A look costs about 10 ms of processor time a port (docs/operating.md).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fnmatch
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyroute2 import IPRoute
+
+from controller.store.store import Store, StoreUnavailable
+from controller.switch_queues import ovs
+from controller.switch_queues.model import KeeperSettings, PortQueues
+from controller.switch_queues.ovs import PortHasQos
+from controller.switch_queues.port import PortTaken, QueuedPort
+from ebpf.build import BuildError
+
+log = logging.getLogger("baton.queues")
+
+PERIOD_S = 1.0
+
+
+class Keeper:
+    """The ports of one configuration, in this process's network namespace."""
+
+    def __init__(self, settings: KeeperSettings, store: Store | None = None, *, machine: str = "") -> None:
+        """`machine`: the name of this one, in events, where it is not the controller's."""
+        self._settings = settings
+        self._store = store
+        self._where = f"{machine}: " if machine else ""
+        self._netlink = IPRoute()
+        self._kept: dict[str, QueuedPort] = {}
+        self._troubles: dict[str, str] = {}
+
+    def look(self) -> None:
+        """Puts every port right once."""
+        wanted = dict(self._wanted())
+        for name, port in list(self._kept.items()):
+            if name not in wanted or wanted[name][0] != port.index:
+                self._forget(name)
+        for name, (_, queues) in wanted.items():
+            try:
+                self._keep(name, queues)
+            except (PortTaken, PortHasQos, BuildError, OSError) as error:
+                if self._troubles.get(name) != str(error):
+                    self._troubles[name] = str(error)
+                    self._tell("error", f"switch_queues: {error}")
+            else:
+                if self._troubles.pop(name, None) is not None:
+                    self._tell("info", f"switch_queues: {name}: its queues are kept")
+
+    def close(self) -> None:
+        """Takes away what was made."""
+        for name in list(self._kept):
+            try:
+                self._kept[name].remove()
+            except OSError as error:
+                log.error("%s", error)
+            ovs.give_back(name)
+            self._forget(name)
+        self._netlink.close()
+
+    def _wanted(self) -> Iterator[tuple[str, tuple[int, PortQueues]]]:
+        """Interfaces that are there and named, with index; the first pattern that fits an interface counts."""
+        for index, name in socket.if_nameindex():
+            for pattern, rate_bps in self._settings.ports:
+                if fnmatch.fnmatchcase(name, pattern):
+                    yield name, (index, PortQueues(rate_bps, self._settings.queues))
+                    break
+
+    def _keep(self, name: str, wanted: PortQueues) -> None:
+        if (port := self._kept.get(name)) is None:
+            port = QueuedPort(self._netlink, name, wanted)
+            try:
+                ovs.leave_alone(name)
+                port.apply()
+            except BaseException:
+                port.close()
+                ovs.give_back(name)
+                raise
+            self._kept[name] = port
+            self._tell("info", f"switch_queues: {name}: eight priorities, {wanted.queues.buffer_packets} packets")
+        elif drifts := port.drifts():
+            ovs.leave_alone(name)
+            port.verify()
+            more = f" and {len(drifts) - 1} more" if len(drifts) > 1 else ""
+            self._tell("warning", f"switch_queues: {drifts[0]}{more}; put right")
+
+    def _forget(self, name: str) -> None:
+        self._kept.pop(name).close()
+
+    def _tell(self, severity: str, text: str) -> None:
+        text = self._where + text
+        log.log(logging.INFO if severity == "info" else logging.WARNING, "%s", text)
+        if self._store is not None:
+            with contextlib.suppress(StoreUnavailable):
+                self._store.publish_event("switch_queues", severity, text)
+
+
+def keep(keeper: Keeper) -> None:
+    """Keeps the ports until SIGTERM or SIGINT, then takes away what was made. For the main thread."""
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    try:
+        while not stopping.is_set():
+            keeper.look()
+            stopping.wait(PERIOD_S)
+    finally:
+        keeper.close()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """FILE is `KeeperSettings` as JSON, as `baton up` writes it; BATON_REDIS the URL of the store, if there is one."""
+    parser = argparse.ArgumentParser(prog="queue_keeper")
+    parser.add_argument("--config", type=Path, required=True)
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    try:
+        settings = KeeperSettings.from_json(options.config.read_text(encoding="utf-8"))
+        store = Store(os.environ["BATON_REDIS"]) if "BATON_REDIS" in os.environ else None
+    except (OSError, ValueError, StoreUnavailable) as error:
+        parser.error(str(error))
+    keep(Keeper(settings, store))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

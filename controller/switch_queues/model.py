@@ -1,0 +1,139 @@
+"""What every switch port is to be: eight strict priorities by DSCP, one marking threshold, a finite shared buffer. Pure.
+
+Queue 0 is served first (Karuna, SIGCOMM 2016, section 4): DSCP 7 is queue 0, DSCP 0 queue 7, as agents/priorities/tagger.py
+writes them; any other DSCP is queue 7. Above the data are ARP, ICMP, LLDP and spanning tree, and above those Baton's own frames
+(EtherType 0x88B5), each with a small buffer of its own.
+
+A packet that may be marked (ECT, RFC 3168) gets CE when what waits, itself included, is above the threshold: of the whole port,
+which leaves room in shallow buffers and lets a backlog of low priority hold back who starves it (Karuna, section 5); or of
+its own queue. A packet that may not be marked passes: it is dropped, like any other, only for want of buffer.
+
+A queue may hold `share` times what is free of the buffer (dynamic threshold: Choudhury and Hahne, IEEE/ACM ToN 6(2), 1998), as
+switches of shared memory have it: one queue alone gets share/(1 + share) of the buffer, and a backlog of low priority leaves
+room for what is served first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Self
+
+from topology.units import parse_rate
+
+QUEUES = 8
+DSCPS = 64
+BAND_PACKETS = 64
+"""The buffer of the control band, and of the network band (ARP, ICMP, LLDP, spanning tree)."""
+FRAME_BYTES = 1514
+MAX_PACKETS = 1_000_000
+MAX_THRESHOLD_BYTES = 2**31 - 1
+MIN_RATE_BPS, MAX_RATE_BPS = 1_000_000, 100_000_000_000
+LOWEST = QUEUES - 1
+BY_PRIORITY = tuple(LOWEST - dscp if dscp < QUEUES else LOWEST for dscp in range(DSCPS))
+"""DSCP 7 to 0 are queues 0 to 7."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwitchQueues:
+    """The same for every port of a fabric. Raises ValueError, naming the field and the remedy, for what can't be."""
+
+    buffer_packets: int = 100
+    """Of all data queues of a port together."""
+    share: float | None = 8.0
+    """Eight is what switches are shipped with (SONiC's dynamic_th 3). None: one queue may take all of the buffer."""
+    marking_threshold_bytes: int | None = 30_000
+    """Karuna's and DCTCP's 20 packets, for 1 Gb/s and less; 65 packets at 10 Gb/s. None: nothing is marked."""
+    per_queue: bool = False
+    """The threshold is each queue's own, not the port's."""
+    dscp_to_queue: tuple[int, ...] = BY_PRIORITY
+    """64 queues, by DSCP."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.buffer_packets <= MAX_PACKETS:
+            raise ValueError(f"buffer_packets: {self.buffer_packets} is not from 1 to {MAX_PACKETS}; write one such as 100")
+        if self.share is not None and not 2**-7 <= self.share <= 2**7:
+            raise ValueError(f"share: {self.share} is not from 1/128 to 128; write a number such as 8, or none")
+        threshold = self.marking_threshold_bytes
+        if threshold is not None and not FRAME_BYTES <= threshold <= MAX_THRESHOLD_BYTES:
+            raise ValueError(
+                f"marking_threshold_bytes: {threshold} is not from one frame ({FRAME_BYTES}) to {MAX_THRESHOLD_BYTES}; "
+                "write a size such as 30KB, or none"
+            )
+        if len(self.dscp_to_queue) != DSCPS or not all(0 <= queue < QUEUES for queue in self.dscp_to_queue):
+            raise ValueError(f"dscp_to_queue: write {DSCPS} queues from 0 (first) to {LOWEST}, one for each DSCP")
+
+    @property
+    def used(self) -> tuple[int, ...]:
+        """The queues that some DSCP leads to."""
+        return tuple(sorted(set(self.dscp_to_queue)))
+
+
+def mapping(pairs: Iterable[tuple[int, int]]) -> tuple[int, ...]:
+    """A `dscp_to_queue` of some (DSCP, queue); every other DSCP leads to the lowest queue. Raises ValueError."""
+    queues = [LOWEST] * DSCPS
+    for dscp, queue in pairs:
+        if not 0 <= dscp < DSCPS:
+            raise ValueError(f"dscp_to_queue: {dscp} is no DSCP; write 0 to {DSCPS - 1}")
+        queues[dscp] = queue
+    return tuple(queues)
+
+
+@dataclass(frozen=True, slots=True)
+class PortQueues:
+    """One port: its rate, and what all ports have. Raises ValueError as `SwitchQueues`."""
+
+    rate_bps: int
+    queues: SwitchQueues = field(default_factory=SwitchQueues)
+
+    def __post_init__(self) -> None:
+        if not MIN_RATE_BPS <= self.rate_bps <= MAX_RATE_BPS:
+            raise ValueError(f"rate: {self.rate_bps} bit/s is not from 1Mbit to 100Gbit; write the link's rate, such as 1Gbit")
+
+
+class QueueCounters(NamedTuple):
+    """What one data queue has sent, dropped and marked, and what waits in it now."""
+
+    sent_packets: int
+    sent_bytes: int
+    drops: int
+    marks: int
+    backlog_packets: int
+
+
+class NamedPort(NamedTuple):
+    """An interface, or a pattern such as s1-eth*, and its rate."""
+
+    pattern: str
+    rate_bps: int
+
+
+def named_ports(value: object) -> tuple[NamedPort, ...]:
+    """The ports of a mapping from interfaces or patterns to rates, as a configuration has it. Raises ValueError."""
+    if not isinstance(value, dict) or not value:
+        raise ValueError(f"{value!r} names no port")
+    return tuple(NamedPort(str(pattern), PortQueues(parse_rate(rate)).rate_bps) for pattern, rate in value.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeeperSettings:
+    """What the process that keeps this machine's switch ports is told."""
+
+    ports: tuple[NamedPort, ...]
+    queues: SwitchQueues
+
+    def to_json(self) -> str:
+        """The text that `from_json` reads."""
+        return json.dumps(dataclasses.asdict(self), indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Reads what `to_json` wrote. Raises ValueError."""
+        try:
+            fields: dict[str, Any] = json.loads(text)
+            queues = dict(fields["queues"], dscp_to_queue=tuple(fields["queues"]["dscp_to_queue"]))
+            return cls(ports=tuple(NamedPort(*port) for port in fields["ports"]), queues=SwitchQueues(**queues))
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"switch queues: {error!r} in the settings") from None

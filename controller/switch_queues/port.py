@@ -1,0 +1,233 @@
+"""A switch port on this machine as `controller.switch_queues.model` says, applied and kept. An edge: netlink, eBPF.
+
+    root htb ba70:                  the link's rate (ba70:1)
+     |- ba70:2 prio 0               control: EtherType 0x88B5               -> pfifo ba71:
+     |- ba70:4 prio 1               network: ARP, ICMP, LLDP, spanning tree -> pfifo ba72:
+     |- ba70:3 prio 2               data -> htb ba73:, whose classes are never short of tokens: strict priorities, no more
+         |- ba73:1 to 8 prio 0 to 7 queues 0 to 7                           -> pfifo ba80: to ba87:
+
+Two levels, since HTB has eight priorities; and so ba73: shows the backlog of all data. The classifier at the egress hook
+(bpf/switch_queues.bpf.c) chooses the class, keeps the shared buffer and marks. It reads what really waits, so a kernel with
+`red` has nothing to add: a `red` can't see the sum of several queues.
+
+Whether anything has changed is told by `drifts`; `verify` puts it right. Only what Baton made is ever removed, known by its
+handles and its classifier's name: another's queues are in the way until the operator removes them.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from pathlib import Path
+from typing import Any
+
+from pyroute2 import IPRoute
+from pyroute2.netlink.exceptions import NetlinkError
+
+from controller.switch_queues.model import BAND_PACKETS, DSCPS, FRAME_BYTES, QUEUES, PortQueues, QueueCounters
+from ebpf.build import object_path
+from ebpf.libbpf import BpfObject
+
+SOURCES = Path(__file__).parent / "bpf"
+# bpf/switch_queues.h has the same handles and layouts.
+ROOT, CONTROL_FIFO, NETWORK_FIFO, DATA = 0xBA700000, 0xBA710000, 0xBA720000, 0xBA730000
+LINK, CONTROL_CLASS, DATA_CLASS, NETWORK_CLASS = ROOT | 1, ROOT | 2, ROOT | 3, ROOT | 4
+BANDS = QUEUES + 2
+_SETTINGS = struct.Struct(f"=IIIII{DSCPS}s")
+_COUNTS = struct.Struct("=QQ")
+CLASSIFIER, PREFERENCE = "baton_queues", 0xBA7
+TC_H_ROOT, CLSACT, EGRESS, INGRESS = 0xFFFFFFFF, 0xFFFF0000, 0xFFFFFFF3, 0xFFFFFFF2
+ETH_P_ALL = 3
+NEVER = 0xFFFFFFFF
+UNLIMITED = 0xFFFFFFFF  # bytes/s: the most that HTB takes without 64-bit rates, above any link it is used for
+LEAF_BYTES_PER_S = 1000  # negligible: the classes below a link live on its bandwidth
+SUPER_PACKET_BYTES = 64 << 10
+TIMER_S = 50e-6
+"""How late a timer may be without costing throughput: the bucket covers it."""
+
+
+def fifo(queue: int) -> int:
+    """The handle of a data queue's pfifo."""
+    return 0xBA800000 + (queue << 16)
+
+
+class PortTaken(Exception):
+    """The port has queues that another has made; the text says which, and what to do."""
+
+
+class QueuedPort:
+    """One port's egress, in the network namespace of the IPRoute it is given, which must be the calling thread's own."""
+
+    def __init__(self, netlink: IPRoute, name: str, port: PortQueues) -> None:
+        """Loads the classifier; changes nothing yet. Raises OSError (no such interface), BuildError, BpfError."""
+        self.name = name
+        self.port = port
+        self.index = socket.if_nametoindex(name)
+        self._netlink = netlink
+        self._object = BpfObject(object_path("switch_queues", SOURCES))
+        self._counts = self._object.map("counts", 4, _COUNTS.size)
+        queues = port.queues
+        threshold = NEVER if queues.marking_threshold_bytes is None else queues.marking_threshold_bytes
+        self._object.map("settings", 4, _SETTINGS.size)[bytes(4)] = _SETTINGS.pack(
+            queues.buffer_packets,
+            BAND_PACKETS,
+            round(256 * (queues.share or 0)),
+            threshold,
+            queues.per_queue,
+            bytes(queues.dscp_to_queue),
+        )
+
+    # Making and keeping
+
+    def apply(self) -> None:
+        """Makes the queues; those of an earlier process that are as they should be go on.
+
+        Raises:
+            PortTaken: the port has queues of another.
+            OSError: the kernel refuses; nothing is left half made.
+        """
+        root = next((queue for queue in self._qdiscs().values() if queue["parent"] == TC_H_ROOT), None)
+        if root is not None and root["handle"] >> 16 and root["handle"] != ROOT:
+            kind, handle = root.get_attr("TCA_KIND"), f"{root['handle'] >> 16:x}:"
+            raise PortTaken(f"{self.name}: has queues of another ({kind} {handle}); `tc qdisc del dev {self.name} root` first")
+        self._make()
+
+    def verify(self) -> list[str]:
+        """Puts right what has changed, whoever changed it; gives what had, one line each. Raises OSError."""
+        if found := self.drifts():
+            self._make()
+        return found
+
+    def drifts(self) -> list[str]:
+        """What is no longer as it was made, one line each; empty if all is. Raises OSError: the interface is gone."""
+        found = [f"{self.name}: {drift}" for drift in self._queue_drifts()]
+        if not self._has_classifier():
+            found.append(f"{self.name}: the classifier that marks is gone")
+        return found
+
+    def remove(self) -> None:
+        """Takes away what is Baton's; what is not stays. The interface may be gone."""
+        try:
+            queues = self._qdiscs()
+            if ROOT in queues and queues[ROOT]["parent"] == TC_H_ROOT:
+                self._netlink.tc("del", index=self.index, parent=TC_H_ROOT)
+            if self._has_classifier():
+                self._netlink.tc(
+                    "del-filter", "bpf", self.index, parent=EGRESS, prio=PREFERENCE, protocol=ETH_P_ALL, handle=1
+                )
+                if not any(self._netlink.get_filters(self.index, parent=hook) for hook in (EGRESS, INGRESS)):
+                    self._netlink.tc("del", "clsact", self.index)
+        except NetlinkError as error:
+            if self.index in {link["index"] for link in self._netlink.get_links()}:
+                raise OSError(error.code, f"{self.name}: {error}") from None
+
+    def close(self) -> None:
+        """Frees what this process holds; queues and classifier go on."""
+        self._object.close()
+
+    # Reading
+
+    def counters(self) -> tuple[QueueCounters, ...]:
+        """Of queues 0 to 7: sent since the queues were made, drops and marks since the classifier was loaded."""
+        queues = self._qdiscs()
+        return tuple(_counters(queues[fifo(queue)], *self._counted(queue)) for queue in range(QUEUES))
+
+    def drops(self, *, data: bool) -> int:
+        """Frames that the data queues, or else the control and network bands, had no room for."""
+        return sum(self._counted(band)[0] for band in (range(QUEUES) if data else range(QUEUES, BANDS)))
+
+    def _counted(self, band: int) -> tuple[int, int]:
+        drops, marks = _COUNTS.unpack(self._counts.get(struct.pack("=I", band)) or bytes(_COUNTS.size))
+        return drops, marks
+
+    # The kernel's state
+
+    def _qdiscs(self) -> dict[int, Any]:
+        return {message["handle"]: message for message in self._netlink.get_qdiscs(self.index)}
+
+    def _has_classifier(self) -> bool:
+        filters = self._netlink.get_filters(self.index, parent=EGRESS)
+        options = (message.get_attr("TCA_OPTIONS") for message in filters)
+        return any(_attribute(option, "TCA_BPF_NAME", "").startswith(CLASSIFIER) for option in options)
+
+    def _queue_drifts(self) -> list[str]:
+        found = []
+        queues = self._qdiscs()
+        if ROOT not in queues:
+            return ["the queues are gone"]
+        for handle, kind, limit in self._wanted_qdiscs():
+            message = queues.get(handle)
+            actual = message.get_attr("TCA_KIND") if message is not None else "nothing"
+            if message is None or actual != kind:
+                found.append(f"queue {handle >> 16:x}: is {actual}, not {kind}")
+            elif kind == "pfifo" and (held := message.get_attr("TCA_OPTIONS")["limit"]) != limit:
+                found.append(f"queue {handle >> 16:x}: holds {held} packets, not {limit}")
+        classes = {message["handle"]: message for message in self._netlink.get_classes(self.index)}
+        for handle, _, rate, ceil, priority in self._wanted_classes():
+            options = classes[handle].get_attr("TCA_OPTIONS") if handle in classes else None
+            made = _attribute(options, "TCA_HTB_PARMS", None)
+            shown = f"class {handle >> 16:x}:{handle & 0xFFFF:x}"
+            if made is None:
+                found.append(f"{shown} is gone")
+            elif (made["rate"], made["ceil"]) != (rate, ceil):
+                found.append(f"{shown}: the rate is {made['ceil'] * 8} bit/s, not {ceil * 8}")
+            elif handle != LINK and made["prio"] != priority:
+                found.append(f"{shown}: the priority is {made['prio']}, not {priority}")
+        return found
+
+    def _wanted_qdiscs(self) -> list[tuple[int, str, int]]:
+        """Handle, kind, and packets of a pfifo: more than the buffer, which the classifier keeps."""
+        spare = 2 * self.port.queues.buffer_packets
+        bands = [(handle, "pfifo", 2 * BAND_PACKETS) for handle in (CONTROL_FIFO, NETWORK_FIFO)]
+        queues = [(fifo(queue), "pfifo", spare) for queue in range(QUEUES)]
+        return [(ROOT, "htb", 0), (DATA, "htb", 0), *bands, *queues]
+
+    def _wanted_classes(self) -> list[tuple[int, int, int, int, int]]:
+        """Handle, parent, rate and ceiling in bytes/s, priority; parents first."""
+        rate = self.port.rate_bps // 8
+        bands = ((CONTROL_CLASS, 0), (NETWORK_CLASS, 1), (DATA_CLASS, 2))
+        return [
+            (LINK, ROOT, rate, rate, 0),
+            *((handle, LINK, LEAF_BYTES_PER_S, rate, priority) for handle, priority in bands),
+            *((DATA | queue + 1, DATA, UNLIMITED, UNLIMITED, queue) for queue in range(QUEUES)),
+        ]
+
+    def _make(self) -> None:
+        try:
+            if self._queue_drifts():
+                self._make_queues()
+            self._object.attach_egress(CLASSIFIER, self.index, PREFERENCE, replace=True)
+        except (NetlinkError, OSError) as error:
+            self.remove()
+            raise OSError(getattr(error, "code", None) or getattr(error, "errno", 0), f"{self.name}: {error}") from None
+
+    def _make_queues(self) -> None:
+        netlink, index = self._netlink, self.index
+        if any(queue["parent"] == TC_H_ROOT and queue["handle"] >> 16 for queue in self._qdiscs().values()):
+            netlink.tc("del", index=index, parent=TC_H_ROOT)
+        link_burst = max(3 * FRAME_BYTES, int(self.port.rate_bps / 8 * TIMER_S))
+        netlink.tc("add", "htb", index, ROOT, default=DATA_CLASS & 0xFFFF)
+        for handle, parent, rate, ceil, priority in self._wanted_classes():
+            if handle == DATA | 1:
+                netlink.tc("add", "htb", index, DATA, parent=DATA_CLASS, default=QUEUES)
+            burst = SUPER_PACKET_BYTES if rate == UNLIMITED else link_burst
+            # What a class may send of its own rate goes before what borrows, whatever its priority: next to nothing.
+            own = 1 if rate == LEAF_BYTES_PER_S else burst
+            sizes = {"burst": own, "cburst": burst, "quantum": FRAME_BYTES}
+            netlink.tc("add-class", "htb", index, handle, parent=parent, rate=rate, ceil=ceil, prio=priority, **sizes)
+        parents = {CONTROL_FIFO: CONTROL_CLASS, NETWORK_FIFO: NETWORK_CLASS}
+        parents.update({fifo(queue): DATA | queue + 1 for queue in range(QUEUES)})
+        for handle, kind, limit in self._wanted_qdiscs():
+            if kind == "pfifo":
+                netlink.tc("add", kind, index, handle, parent=parents[handle], limit=limit)
+
+
+def _counters(message: Any, drops: int, marks: int) -> QueueCounters:  # noqa: ANN401 -- pyroute2 is untyped
+    statistics = message.get_attr("TCA_STATS2")
+    sent, waiting = statistics.get_attr("TCA_STATS_BASIC"), statistics.get_attr("TCA_STATS_QUEUE")
+    return QueueCounters(sent["packets"], sent["bytes"], drops + waiting["drops"], marks, waiting["qlen"])
+
+
+def _attribute(options: Any, name: str, otherwise: Any) -> Any:  # noqa: ANN401 -- pyroute2 is untyped
+    found = options.get_attr(name) if options is not None else None
+    return otherwise if found is None else found

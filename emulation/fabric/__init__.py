@@ -1,0 +1,1 @@
+"""Emulated fabrics: namespaces, Open vSwitch, ports and their qdiscs."""

@@ -1,0 +1,406 @@
+"""A fabric of `topology` made real on this machine with Mininet's Python API. An edge: namespaces, processes, netlink.
+
+    with EmulatedFabric(shapes.star(hosts=6)) as emulated:
+        emulated.run_in("h1", "ping", "-c", "1", "10.0.0.6")
+
+Only inside a box (`emulation.box`), so that nothing can be left behind.
+
+Every host is a network namespace with an interface of the link's rate (a TBF, until an agent puts its own queues there).
+A host of several addresses is a machine with VMs: each address lives in a namespace of its own (h1v1, h1v2, ...) behind a
+Linux bridge in the host, whose interface to the fabric is what an agent manages. Switches are Open vSwitch bridges whose
+ports have the link's rate and a finite buffer (`emulation.fabric.ports`). One more namespace, `coord`, is attached to a port
+of its own without a rate, for the coordinator.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from ipaddress import ip_interface
+from typing import Any
+
+from mininet.cli import CLI
+from mininet.link import Link as VethLink
+from mininet.log import setLogLevel
+from mininet.net import Mininet
+from mininet.node import Host as MininetHost
+from mininet.node import OVSSwitch, RemoteController
+from mininet.util import errRun
+from pyroute2 import IPRoute
+
+from controller.switch_queues.model import QueueCounters, SwitchQueues
+from emulation import box
+from emulation.fabric.host_port import HostPort
+from emulation.fabric.naming import NETWORK, interfaces, mac_address, port_number, with_prefix
+from emulation.fabric.naming import EmulationError as EmulationError  # its readers look for it here
+from emulation.fabric.ovs import STOP_TIMEOUT_S, OpenVSwitch
+from emulation.fabric.ports import PortCounters, SwitchPort, noop_qos
+from emulation.fabric.priority_ports import make_port
+from emulation.fabric.qdisc_stats import QdiscReader
+from emulation.fabric.staged import Staged
+from emulation.measuring.fidelity import SYSCTLS, environment
+from topology.fabric import DirectedLink, Fabric, IPAddress
+
+COORDINATOR = "coord"
+COORDINATOR_MAC = "02:00:00:ff:ff:01"
+REASSEMBLY_BYTES = 256 << 20
+NO_IPV6 = {"net.ipv6.conf.all.disable_ipv6": 1, "net.ipv6.conf.default.disable_ipv6": 1}
+OFFLOADS_OFF = ("tx", "off", "sg", "off", "tso", "off", "gso", "off", "gro", "off")
+
+
+class _Switch(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
+    """A bridge whose ports' queues Open vSwitch leaves alone from the transaction on that adds them."""
+
+    def intfOpts(self, intf: object) -> str:
+        return f"{super().intfOpts(intf)} -- {' '.join(noop_qos(str(intf)))}"
+
+    @classmethod
+    def batchShutdown(cls, switches: list[OVSSwitch], run: Callable[[str], object] = errRun) -> list[OVSSwitch]:
+        """Mininet's own, which would wait for an Open vSwitch that has ended until it comes back."""
+        shut: list[OVSSwitch] = super().batchShutdown(
+            switches, run=lambda command: run(command.replace("ovs-vsctl ", f"ovs-vsctl --timeout={STOP_TIMEOUT_S} "))
+        )
+        return shut
+
+
+class _Controller(RemoteController):  # type: ignore[misc]  # Mininet is untyped
+    """A controller that may come later: Mininet's own would probe for it with telnet."""
+
+    def checkListening(self) -> None:
+        return
+
+    def stop(self, *_: object, **__: object) -> None:
+        """Ends the node's shell, which Mininet's own leaves running."""
+        self.terminate()
+
+
+class EmulatedFabric(Staged):
+    """A running fabric; use as a context manager."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        *,
+        buffer_packets: int = 100,
+        controller: tuple[str, int] | None = None,
+        coordinator_switch: str | None = None,
+        congestion_control: str = "cubic",
+        static_arp: bool = False,
+        rstp: bool | None = None,
+        queues: SwitchQueues | None = None,
+    ) -> None:
+        """Checks the names; makes nothing yet.
+
+        Args:
+            buffer_packets: of every shaped switch port.
+            controller: address and TCP port; None for switches that learn by themselves.
+            coordinator_switch: where the coordinator is plugged in; the first switch unless given.
+            static_arp: every host knows every MAC address from the start.
+            rstp: whether switches without a controller run 802.1w; None: if the fabric has a loop.
+            queues: eight priorities, ECN and a buffer for every shaped switch port; None: one data queue.
+
+        Raises:
+            EmulationError: not in a box, or a name is too long for an interface.
+        """
+        if not box.inside():
+            raise EmulationError("emulation: not in a box; run it by `python -m emulation.box -- COMMAND`")
+        self.fabric = fabric
+        self.buffer_packets = buffer_packets if queues is None else queues.buffer_packets
+        self.queues = queues
+        self.controller = controller
+        self.coordinator_switch = coordinator_switch or fabric.switches[0]
+        self.congestion_control = congestion_control
+        self.static_arp = static_arp
+        has_loop = len(fabric.links) >= len(fabric.switches) + len(fabric.hosts)
+        self.rstp = controller is None and (has_loop if rstp is None else rstp)
+        self.ovs = OpenVSwitch()
+        self.net: Any = None
+        self.ports: dict[DirectedLink, SwitchPort] = {}
+        self.host_ports: dict[str, HostPort] = {}
+        self.interfaces = interfaces(fabric)
+        self.coordinator_interface = f"{COORDINATOR}-eth0"
+        self.coordinator_port = f"{self.coordinator_switch}-eth{self._free_port(self.coordinator_switch)}"
+        self._reader: QdiscReader | None = None
+
+    # What is where
+
+    def node(self, name: str) -> Any:  # noqa: ANN401 -- Mininet is untyped
+        """Mininet's node: a host, a VM, a switch or the coordinator's."""
+        return self.net[name]
+
+    def vms(self, host: str) -> tuple[str, ...]:
+        """The names of a host's VMs; empty if it has one address at most, which is then its own."""
+        addresses = self.fabric.addresses(host)
+        return tuple(f"{host}v{number}" for number in range(1, len(addresses) + 1)) if len(addresses) > 1 else ()
+
+    def endpoints(self) -> dict[str, IPAddress]:
+        """Whatever traffic programs can run in: hosts without VMs, and VMs, each with its address."""
+        found: dict[str, IPAddress] = {}
+        for host in self.fabric.hosts:
+            found.update(zip(self.vms(host) or (host,), self.fabric.addresses(host), strict=False))
+        return found
+
+    def interface(self, host: str) -> str:
+        """A host's interface to the fabric: the one that an agent manages."""
+        attached = self.fabric.attachment(host)
+        if attached is None:
+            raise KeyError(f"{host} has no link")
+        return self.interfaces[DirectedLink(host, attached)]
+
+    # Doing things in it
+
+    def popen(self, name: str, argv: Sequence[str], **options: Any) -> subprocess.Popen[Any]:  # noqa: ANN401
+        """Starts a program in a node's namespaces; `options` are those of subprocess.Popen."""
+        process: subprocess.Popen[Any] = self.node(name).popen(list(argv), **options)
+        return process
+
+    def run_in(self, name: str, *argv: str) -> str:
+        """Runs a program in a node's namespaces; gives what it printed.
+
+        Raises:
+            EmulationError: it failed.
+        """
+        process = self.popen(name, argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        out, error = process.communicate()
+        if process.returncode:
+            raise EmulationError(f"{name}: {' '.join(argv)}: {error.strip() or process.returncode}")
+        return str(out)
+
+    def set_link(self, a: str, b: str, *, up: bool) -> None:
+        """Plugs or unplugs the cable between two neighbours: both ends lose their carrier."""
+        for link in (DirectedLink(a, b), DirectedLink(b, a)):
+            # Only the switches' ends: a host's interface would lose its routes, as no unplugged host does.
+            if not self.fabric.is_host(link.source):
+                self.run_in(link.source, "ip", "link", "set", self.interfaces[link], "up" if up else "down")
+
+    def connect_switches(self, timeout_s: float = 10) -> None:
+        """Has the switches call their controller, and returns when every one is connected to it.
+
+        One that called in vain would wait up to 8 s before it calls again (`max_backoff` holds from the first connection on).
+
+        Raises:
+            EmulationError: not within `timeout_s`.
+        """
+        deadline = time.monotonic() + timeout_s
+        for switch in self.fabric.switches:
+            targets = self.ovs.vsctl("get-controller", switch).split()
+            self.ovs.vsctl("del-controller", switch)
+            self.ovs.vsctl("set-controller", switch, *targets)
+        while count := self.ovs.vsctl("--bare", "--columns=is_connected", "list", "Controller").count("false"):
+            if time.monotonic() > deadline:
+                raise EmulationError(f"{count} switches are not connected to {self.controller} after {timeout_s} s; is it up?")
+            time.sleep(0.05)
+            self.ovs.refresh()
+
+    def prompt(self) -> None:
+        """An interactive Mininet prompt; returns when the user leaves it."""
+        setLogLevel("info")
+        CLI(self.net)
+
+    # Measuring and keeping it true
+
+    def counters(self, link: tuple[str, str]) -> PortCounters:
+        """The counters of the switch port that sends into a directed link."""
+        assert self._reader is not None, "entered"
+        return self.ports[DirectedLink(*link)].counters(self._reader)
+
+    def queue_counters(self, link: tuple[str, str]) -> tuple[QueueCounters, ...]:
+        """Of each data queue of the switch port that sends into a directed link; empty if it has but one."""
+        return self.ports[DirectedLink(*link)].queue_counters()
+
+    def verify(self, *, hosts: bool = True) -> list[str]:
+        """Puts right whatever has changed since the fabric was built; gives what had, one line each.
+
+        Args:
+            hosts: the hosts' interfaces too; False while agents have queues of their own there.
+        """
+        checked: list[SwitchPort | HostPort] = [*self.ports.values(), *(self.host_ports.values() if hosts else ())]
+        drifts = [drift for port in checked for drift in port.verify()]
+        self.ovs.widen_packet_sockets()
+        return drifts
+
+    def environment(self) -> dict[str, Any]:
+        """What a result's reader must know: the machine, and of this fabric what the hosts and ports are set to."""
+        host, link = next(iter(self.host_ports)), next(iter(self.ports))
+        settings = self.run_in(host, "sysctl", "-e", *(name.replace("/", ".") for name in SYSCTLS))
+        queues = {
+            "host": self.run_in(host, "tc", "-j", "qdisc", "show", "dev", self.interface(host)),
+            "switch_port": self.run_in(link.source, "tc", "-j", "qdisc", "show", "dev", self.ports[link].name),
+        }
+        return environment(
+            datapath=self.ovs.datapath_type,
+            buffer_packets=self.buffer_packets,
+            marking_threshold_bytes=self.queues and self.queues.marking_threshold_bytes,
+            congestion_control=self.congestion_control,
+            host_sysctl=dict(line.split(" = ", 1) for line in settings.splitlines() if " = " in line),
+            qdiscs={where: [queue["kind"] for queue in json.loads(shown)] for where, shown in queues.items()},
+        )
+
+    # Building it
+
+    def _start(self, stack: ExitStack) -> None:
+        setLogLevel("warning")
+        # Its initialization would raise limits of the whole machine; ours are inherited.
+        Mininet.inited = True
+        self.ovs = stack.enter_context(OpenVSwitch())
+        _sysctl(None, NO_IPV6)
+        self.net = Mininet(build=False, controller=None, waitConnected=False)
+        stack.callback(self.net.stop)
+        self._add_nodes()
+        self._add_links()
+        if self.controller is not None:
+            self.net.addController("c0", controller=_Controller, ip=self.controller[0], port=self.controller[1])
+        self.net.build()
+        self.net.start()
+        netlink = stack.enter_context(IPRoute())
+        self._reader = QdiscReader()
+        stack.callback(self._reader.close)
+        self._shape_switches(netlink, stack)
+        for name in (*self.fabric.hosts, COORDINATOR):
+            self._configure_host(name, stack)
+        if self.static_arp:
+            self._fill_neighbours()
+        self._warm_up()
+
+    def _add_nodes(self) -> None:
+        taken = {dpid for name in self.fabric.switches if (dpid := self.fabric.switch(name).dpid) is not None}
+        free = (number for number in range(1, 1 << 16) if number not in taken)
+        datapath = "user" if self.ovs.datapath_type == "netdev" else "kernel"
+        for name in self.fabric.switches:
+            self.net.addSwitch(
+                name,
+                cls=_Switch,
+                dpid=f"{self.fabric.switch(name).dpid or next(free):016x}",
+                datapath=datapath,
+                failMode="standalone" if self.controller is None else "secure",
+                protocols=None if self.controller is None else "OpenFlow13",
+            )
+        for number, name in enumerate(self.fabric.hosts, 1):
+            mac = self.fabric.mac(name) or mac_address(0, number)
+            addresses = self.fabric.addresses(name)
+            own = addresses[0] if len(addresses) == 1 else None
+            self.net.addHost(name, cls=MininetHost, ip=with_prefix(own), mac=mac)
+            for vm_number, (vm, address) in enumerate(zip(self.vms(name), addresses, strict=False), 1):
+                self.net.addHost(vm, cls=MininetHost, ip=with_prefix(address), mac=mac_address(vm_number, number))
+        self.net.addHost(COORDINATOR, cls=MininetHost, ip=None, mac=COORDINATOR_MAC)
+        for host in self.net.hosts:
+            _sysctl(host.pid, NO_IPV6)  # before it has an interface, or its listener reports are in somebody's counters
+
+    def _add_links(self) -> None:
+        for a, b in self.fabric.links:
+            self._veth(a, self.interfaces[DirectedLink(a, b)], b, self.interfaces[DirectedLink(b, a)])
+        self._veth(COORDINATOR, self.coordinator_interface, self.coordinator_switch, self.coordinator_port)
+        for host in self.fabric.hosts:
+            for number, vm in enumerate(self.vms(host), 1):
+                # Beyond the ports of the fabric, which has one link a host.
+                self._veth(vm, f"{vm}-eth0", host, f"{host}-v{number}", port=100 + number)
+
+    def _veth(self, a: str, a_interface: str, b: str, b_interface: str, port: int | None = None) -> None:
+        self.net.addLink(
+            a,
+            b,
+            cls=VethLink,
+            port1=port_number(a_interface),
+            port2=port_number(b_interface) if port is None else port,
+            intfName1=a_interface,
+            intfName2=b_interface,
+        )
+
+    def _shape_switches(self, netlink: IPRoute, stack: ExitStack) -> None:
+        hide = self.ovs.datapath_type == "netdev"
+        for source in self.fabric.switches:
+            if self.rstp:
+                self.ovs.vsctl("set", "Bridge", source, "rstp_enable=true")
+            for target in self.fabric.neighbours(source):
+                link = DirectedLink(source, target)
+                rate_bps = self.fabric.capacity_bps(link)
+                name = self.interfaces[link]
+                port = make_port(netlink, name, rate_bps, self.buffer_packets, self.queues, hide_drops=hide)
+                stack.callback(port.close)
+                port.shape()
+                self.ports[link] = port
+
+    def _configure_host(self, name: str, stack: ExitStack) -> None:
+        node = self.node(name)
+        vms = self.vms(name) if name != COORDINATOR else ()
+        for member in (name, *vms):
+            self._configure_stack(member)
+        if name == COORDINATOR:
+            self.run_in(name, "ethtool", "-K", self.coordinator_interface, *OFFLOADS_OFF)
+            return
+        interface = self.interface(name)
+        if vms:
+            self.run_in(name, "ip", "link", "add", "br0", "type", "bridge", "stp_state", "0", "mcast_snooping", "0")
+            # Or a datagram leaves its sender's account at the bridge, and no VM that floods is held back by the host's link.
+            _sysctl(node.pid, {f"net.bridge.bridge-nf-call-{tables}": 0 for tables in ("iptables", "ip6tables", "arptables")})
+            for bridged in (interface, *(f"{name}-v{number}" for number in range(1, len(vms) + 1))):
+                self.run_in(name, "ip", "link", "set", bridged, "master", "br0", "up")
+            self.run_in(name, "ip", "link", "set", "br0", "up")
+        for member, device in ((name, interface), *((vm, f"{vm}-eth0") for vm in vms)):
+            self.run_in(member, "ethtool", "-K", device, *OFFLOADS_OFF)
+            # TCP builds super-packets whatever ethtool says (since Linux 4.17): bursts of up to 43 frames at these rates.
+            self.run_in(member, "ip", "link", "set", "dev", device, "gso_max_segs", "1")
+        attached = self.fabric.attachment(name)
+        assert attached is not None, "interface() has checked it"
+        netlink = stack.enter_context(IPRoute(netns=f"/proc/{node.pid}/ns/net"))
+        port = HostPort(netlink, interface, self.fabric.capacity_bps((name, attached)))
+        port.shape()
+        self.host_ports[name] = port
+
+    def _configure_stack(self, name: str) -> None:
+        address = self.endpoints().get(name)
+        settings: dict[str, int | str] = {
+            "net.ipv4.tcp_no_metrics_save": 1,  # or a run would start with the last one's window
+            # A receiver keeps incomplete datagrams for 30 s and, once 4 MB are kept, takes no new ones: after a second of lost
+            # fragments it would be deaf, in the next run too. Here what is lost is what the fabric lost.
+            "net.ipv4.ipfrag_time": 1,
+            "net.ipv4.ipfrag_high_thresh": REASSEMBLY_BYTES,
+            "net.ipv6.conf.all.disable_ipv6": int(address is None or address.version == 4),
+        }
+        _sysctl(self.node(name).pid, settings)
+        if address is None:
+            return
+        device = self._own_interface(name)
+        if address.version == 6:
+            self.run_in(name, "ip", "addr", "add", f"{address}/64", "dev", device, "nodad")
+        # By route: a namespace's sysctl takes only what the machine's tcp_allowed_congestion_control lists.
+        network = ip_interface(f"{address}/64").network if address.version == 6 else NETWORK
+        route = (str(network), "dev", device, "src", str(address), "congctl", self.congestion_control)
+        self.run_in(name, "ip", f"-{address.version}", "route", "replace", *route)
+
+    def _own_interface(self, endpoint: str) -> str:
+        return self.interface(endpoint) if endpoint in self.fabric.hosts else f"{endpoint}-eth0"
+
+    def _fill_neighbours(self) -> None:
+        macs = {address: self.node(name).MAC() for name, address in self.endpoints().items()}
+        for name in self.endpoints():
+            device = self._own_interface(name)
+            lines = [f"neigh replace {address} lladdr {mac} dev {device} nud permanent" for address, mac in macs.items()]
+            process = self.popen(name, ["ip", "-batch", "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            _, error = process.communicate("\n".join(lines))
+            if process.returncode:
+                raise EmulationError(f"{name}: static neighbours: {error.strip()}")
+
+    def _warm_up(self) -> None:
+        # The userspace datapath makes its sending socket for its first frame; this one goes to nobody.
+        frame = "ffffffffffff" + COORDINATOR_MAC.replace(":", "") + "88b6" + "00" * 46
+        target = f"in_port=controller packet={frame} actions=output:{port_number(self.coordinator_port)}"
+        self.ovs.ofctl("packet-out", self.coordinator_switch, target)
+        self.ovs.widen_packet_sockets()
+        self.ovs.set_deadline()
+
+    def _free_port(self, switch: str) -> int:
+        used = [port_number(self.interfaces[DirectedLink(switch, peer)]) for peer in self.fabric.neighbours(switch)]
+        return max(used, default=0) + 1
+
+
+def _sysctl(pid: int | None, settings: Mapping[str, int | str]) -> None:
+    enter = [] if pid is None else ["nsenter", f"--net=/proc/{pid}/ns/net"]
+    values = [f"{name}={value}" for name, value in settings.items()]
+    # -e: what this kernel does not have (br_netfilter) need not be set
+    done = subprocess.run([*enter, "sysctl", "-qew", *values], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise EmulationError(f"sysctl: {done.stderr.strip()}")

@@ -1,0 +1,225 @@
+"""Switch ports with a rate and a finite buffer, kept verified. An edge: netlink.
+
+    root htb 1:                    default 1:3
+     |- 1:1 the link's rate        the bucket of a few packets that makes it faithful
+         |- 1:2 prio 0             control: EtherType 0x88B5          -> pfifo 12:
+         |- 1:3 prio 1             everything else                    -> pfifo 13: `buffer_packets`, drop-tail
+
+Both children have a negligible rate of their own and borrow from 1:1: so its bucket alone shapes, and control goes first.
+
+Open vSwitch leaves the queues of a port alone if its QoS in OVSDB has the type `linux-noop` (`noop_qos`). `drifts` tells
+whether anything has changed.
+
+With eight priorities and ECN instead of one data queue: `emulation.fabric.priority_ports`.
+
+Frames are dropped in 13: (or 12:) and nowhere else: see `emulation.fabric.ovs` (socket buffers) and
+`emulation.fabric.unheard` (batches).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from pyroute2 import IPRoute
+from pyroute2.netlink.exceptions import NetlinkError
+
+from controller.switch_queues.model import QueueCounters
+from emulation.fabric import unheard
+from emulation.fabric.qdisc_stats import QdiscReader, QdiscStats
+
+CONTROL_ETHERTYPE = 0x88B5
+CONTROL_PACKETS = 64
+FRAME_BYTES = 1514
+# A timer that is late by less than burst / rate costs no throughput; a switch's port has no bucket at all.
+BURST_BYTES = 3 * FRAME_BYTES
+LEAF_BYTES_PER_S = 1000  # negligible
+ROOT, LINK, CONTROL, DATA = 0x10000, 0x10001, 0x10002, 0x10003
+CONTROL_QUEUE, DATA_QUEUE = 0x120000, 0x130000
+CLSACT = 0xFFFF0000
+CLSACT_EGRESS = 0xFFFFFFF3
+
+
+def noop_qos(port: str) -> tuple[str, ...]:
+    """The ovs-vsctl arguments (after `--`) by which Open vSwitch leaves the queues of `port` alone."""
+    return (f"--id=@{port}", "create", "QoS", "type=linux-noop", "--", "set", "Port", port, f"qos=@{port}")
+
+
+class PortCounters(NamedTuple):
+    """What left a port and what it dropped, since it was shaped; `control_` counts the control band's share apart."""
+
+    data: QdiscStats
+    control: QdiscStats
+
+    @property
+    def drops(self) -> int:
+        """Frames dropped, of both bands."""
+        return self.data.drops + self.control.drops
+
+    @property
+    def sent_packets(self) -> int:
+        """Frames sent, of both bands."""
+        return self.data.sent_packets + self.control.sent_packets
+
+
+class SwitchPort:
+    """One port's egress, in the network namespace of the IPRoute it is given."""
+
+    data_queue = DATA_QUEUE
+    """The handle of the queue whose backlog is that of all data."""
+
+    def __init__(self, netlink: IPRoute, name: str, rate_bps: int, buffer_packets: int, *, hide_drops: bool = True) -> None:
+        """`hide_drops`: for a userspace datapath, which must not be told (see `emulation.fabric.unheard`)."""
+        self.name = name
+        self.rate_bps = rate_bps
+        self.buffer_packets = buffer_packets
+        self.hide_drops = hide_drops
+        self.index = socket.if_nametoindex(name)
+        self._netlink = netlink
+
+    def shape(self) -> None:
+        """Replaces whatever queues the port has by its own; counters start at zero."""
+        netlink, index = self._netlink, self.index
+        _ignoring_absent(netlink, "del", index=index, parent=0xFFFFFFFF)
+        netlink.tc("add", "htb", index, ROOT, default=DATA & 0xFFFF)
+        rate = self.rate_bps // 8
+        bucket = {"burst": BURST_BYTES, "cburst": BURST_BYTES, "quantum": FRAME_BYTES}
+        netlink.tc("add-class", "htb", index, LINK, parent=ROOT, rate=rate, ceil=rate, **bucket)
+        for band, (leaf, queue, limit) in enumerate(
+            ((CONTROL, CONTROL_QUEUE, CONTROL_PACKETS), (DATA, DATA_QUEUE, self.buffer_packets))
+        ):
+            netlink.tc("add-class", "htb", index, leaf, parent=LINK, rate=LEAF_BYTES_PER_S, ceil=rate, prio=band, **bucket)
+            netlink.tc("add", "pfifo", index, queue, parent=leaf, limit=limit)
+        netlink.tc(
+            "add-filter", "u32", index, parent=ROOT, prio=1, protocol=CONTROL_ETHERTYPE, target=CONTROL, keys=["0x0/0x0+0"]
+        )
+        if self.hide_drops:
+            self._hide_drops()
+
+    def counters(self, reader: QdiscReader) -> PortCounters:
+        """The port's counters now."""
+        return PortCounters(reader.read(self.index, DATA_QUEUE), reader.read(self.index, CONTROL_QUEUE))
+
+    def queue_counters(self) -> tuple[QueueCounters, ...]:
+        """Of each data queue; empty while there is but one, which `counters` tells of."""
+        return ()
+
+    def close(self) -> None:
+        """Frees what this process holds; the interface goes with its fabric."""
+
+    def drifts(self) -> list[str]:
+        """What is no longer as `shape` set it, one line each; empty if all is."""
+        found = []
+        queues = {message["handle"]: message for message in self._netlink.get_qdiscs(self.index)}
+        for handle, kind in ((ROOT, "htb"), (CONTROL_QUEUE, "pfifo"), (DATA_QUEUE, "pfifo")):
+            actual = queues[handle].get_attr("TCA_KIND") if handle in queues else "nothing"
+            if actual != kind:
+                found.append(f"{self.name}: queue {handle >> 16:x}: is {actual}, not {kind}")
+        limit = _limit(queues.get(DATA_QUEUE))
+        if limit is not None and limit != self.buffer_packets:
+            found.append(f"{self.name}: the buffer holds {limit} packets, not {self.buffer_packets}")
+        classes = {message["handle"]: message for message in self._netlink.get_classes(self.index)}
+        rate = _rate(classes.get(LINK))
+        if rate != self.rate_bps // 8:
+            found.append(f"{self.name}: the rate is {(rate or 0) * 8} bit/s, not {self.rate_bps}")
+        if not self._netlink.get_filters(self.index, parent=ROOT):
+            found.append(f"{self.name}: the filter for control frames is gone")
+        if self.hide_drops and not self._netlink.get_filters(self.index, parent=CLSACT_EGRESS):
+            found.append(f"{self.name}: the classifier that hides drops is gone")
+        return found
+
+    def verify(self) -> list[str]:
+        """Shapes the port anew if it has drifted; gives the drifts found."""
+        if found := self.drifts():
+            self.shape()
+        return found
+
+    def _hide_drops(self) -> None:
+        _ignoring_absent(self._netlink, "del", index=self.index, kind="clsact")
+        self._netlink.tc("add", "clsact", self.index)
+        descriptor = unheard.load_classifier()
+        try:
+            self._netlink.tc(
+                "add-filter",
+                "bpf",
+                self.index,
+                parent=CLSACT_EGRESS,
+                fd=descriptor,
+                name="baton-unheard",
+                classid=1,
+                direct_action=True,
+            )
+        finally:
+            os.close(descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """The backlog of one port's data queue over time: instants by CLOCK_MONOTONIC, packets."""
+
+    times_ns: tuple[int, ...]
+    packets: tuple[int, ...]
+
+
+class OccupancySampler:
+    """Samples the data queues of ports from a thread of its own, while it is entered.
+
+    One reading costs about 10 microseconds. The thread sleeps `interval_ns` between rounds, so its clock drifts: each sample
+    has its time.
+    """
+
+    def __init__(self, ports: Iterable[SwitchPort], interval_ns: int = 1_000_000) -> None:
+        self._ports = tuple(ports)
+        self._interval_s = interval_ns / 1e9
+        self._samples: dict[str, list[tuple[int, int]]] = {port.name: [] for port in self._ports}
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._sample, name="occupancy", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def occupancy(self, port: SwitchPort) -> Occupancy:
+        """What was sampled at a port, once the sampler has ended."""
+        samples = self._samples[port.name]
+        return Occupancy(tuple(at for at, _ in samples), tuple(packets for _, packets in samples))
+
+    def _sample(self) -> None:
+        reader = QdiscReader()
+        try:
+            while not self._ended.wait(self._interval_s):
+                for port in self._ports:
+                    self._samples[port.name].append(
+                        (time.monotonic_ns(), reader.read(port.index, port.data_queue).backlog_packets)
+                    )
+        finally:
+            reader.close()
+
+
+def _ignoring_absent(netlink: IPRoute, command: str, **arguments: int | str) -> None:
+    try:
+        netlink.tc(command, **arguments)
+    except NetlinkError:  # ENOENT or EINVAL, by kind: there was none
+        return
+
+
+def _limit(queue: Any) -> int | None:  # noqa: ANN401 -- pyroute2 is untyped
+    options = queue.get_attr("TCA_OPTIONS") if queue is not None else None
+    return None if options is None else int(options["limit"])
+
+
+def _rate(shaped: Any) -> int | None:  # noqa: ANN401 -- pyroute2 is untyped
+    options = shaped.get_attr("TCA_OPTIONS") if shaped is not None else None
+    return None if options is None else int(options.get_attr("TCA_HTB_PARMS")["rate"])

@@ -1,0 +1,138 @@
+"""Whether an emulation can be believed, and what it ran on. An edge: /proc and version commands.
+
+Mininet-HiFi's question (section 3 of the paper): did anything wait for a processor that on real hardware would not have had to?
+Answered by two figures over a run: how idle the processors were, and how late a timer of real-time priority fired.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Self
+
+from emulation.measuring.measure import percentile
+
+# Below this something has had to wait for a processor often enough to distort a 2 ms schedule.
+MIN_IDLE = 0.05
+MAX_STEAL = 0.05
+MAX_LATE_P99_NS = 2_000_000
+MAX_SWITCH_WAIT = 0.01
+"""Of the time; a switch that waits for a processor longer is one that stands still. Where a processor has other work than the
+switch, the kernel takes it away for 50 ms of each second (the fair server of sched(7)), real-time priority or not."""
+PACKAGES = ("ryu", "os-ken", "pyroute2", "redis", "networkx", "eventlet")
+SYSCTLS = (
+    "net/ipv4/tcp_rmem",
+    "net/ipv4/tcp_wmem",
+    "net/ipv4/tcp_sack",
+    "net/ipv4/tcp_ecn",
+    "net/ipv4/ipfrag_high_thresh",
+    "net/ipv4/ipfrag_time",
+    "net/core/rmem_default",
+    "net/core/wmem_default",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CpuTimes:
+    """Clock ticks of all processors together since boot, as /proc/stat counts them (proc(5))."""
+
+    total: int
+    idle: int
+    steal: int
+
+    @classmethod
+    def now(cls) -> Self:
+        """Reads them."""
+        return cls.parse(Path("/proc/stat").read_text())
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Reads the first line: user nice system idle iowait irq softirq steal. What is nice gives way, and counts as idle."""
+        user, nice, system, idle, iowait, irq, softirq, steal = map(int, text.split("\n", 1)[0].split()[1:9])
+        return cls(user + nice + system + idle + iowait + irq + softirq + steal, nice + idle + iowait, steal)
+
+    def stolen_since(self, before: Self) -> float:
+        """Of the time in which something wanted a processor, the fraction that the host kept for others."""
+        wanted = self.total - before.total - (self.idle - before.idle)
+        return (self.steal - before.steal) / wanted if wanted > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fidelity:
+    """Over a run: the fractions of processor time idle and stolen by other machines, and sorted timer lateness."""
+
+    idle: float
+    steal: float
+    late_ns: tuple[int, ...] = ()
+
+    @classmethod
+    def between(cls, before: CpuTimes, after: CpuTimes, late_ns: Sequence[int] = ()) -> Self:
+        """Of the time between two readings."""
+        ticks = max(1, after.total - before.total)
+        return cls((after.idle - before.idle) / ticks, (after.steal - before.steal) / ticks, tuple(late_ns))
+
+    @property
+    def saturated(self) -> bool:
+        """Whether results of this time are not to be shown."""
+        late = percentile(self.late_ns, 99)
+        return self.idle < MIN_IDLE or self.steal > MAX_STEAL or (late is not None and late > MAX_LATE_P99_NS)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For a result's record; lateness in microseconds."""
+
+        def microseconds(ns: float | None) -> float | None:
+            return None if ns is None else round(ns / 1e3, 1)
+
+        return {
+            "idle": round(self.idle, 4),
+            "steal": round(self.steal, 4),
+            "timer_late_us": {
+                "p50": microseconds(percentile(self.late_ns, 50)),
+                "p99": microseconds(percentile(self.late_ns, 99)),
+                "max": microseconds(max(self.late_ns, default=None)),
+            },
+            "saturated": self.saturated,
+        }
+
+
+def environment(**more: object) -> dict[str, Any]:
+    """What a result's reader must know of the machine: kernel, processors, versions, settings, commit; `more` is added."""
+    return {
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "cpus": len(os.sched_getaffinity(0)),
+        "python": platform.python_version(),
+        "open_vswitch": _first_line("ovs-vswitchd", "--version").rpartition(" ")[2],
+        "iproute2": _first_line("tc", "-V"),
+        "packages": {name: found for name in PACKAGES if (found := _version(name))},
+        "sysctl": {name: value for name in SYSCTLS if (value := _read(f"/proc/sys/{name}"))},
+        "commit": _first_line("git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"),
+        **more,
+    }
+
+
+def _first_line(*argv: str) -> str:
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.partition("\n")[0].strip() if done.returncode == 0 else ""
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _read(path: str) -> str:
+    try:
+        return " ".join(Path(path).read_text().split())
+    except OSError:
+        return ""

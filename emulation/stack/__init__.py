@@ -1,0 +1,1 @@
+"""The whole of Baton on an emulated fabric: controllers, agents, stores, and the demo."""

@@ -1,0 +1,99 @@
+"""The control frames that reach each host, as tcpdump saw them, and which of them its agent accepts. An edge: processes, files.
+
+What an agent accepts follows from the frames alone: `protocol.auth.Guard` is run over them again, in their order.
+"""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from emulation.fabric.fabric import EmulatedFabric
+from emulation.fabric.staged import Staged
+from protocol.auth import Guard, Key
+from protocol.messages import COORDINATOR, ETHERTYPE, Cause, Refused, decode
+
+FILE_HEADER, RECORD_HEADER = 24, 16
+NANOSECOND_MAGIC = 0xA1B23C4D  # pcap-savefile(5)
+STOP_S = 5.0
+
+
+class Heard(NamedTuple):
+    """A frame of a leader at a host: when it came (monotonic ns), from where, its epoch, what it says, and why it is refused
+    (None: accepted)."""
+
+    host: str
+    at_ns: int
+    source: bytes
+    epoch: int
+    message: Any
+    refused: Cause | None
+
+
+class ControlCapture(Staged):
+    """Captures at the hosts while it is entered; `heard` afterwards."""
+
+    def __init__(self, emulated: EmulatedFabric, hosts: Iterable[str], directory: Path, key: Key) -> None:
+        self._emulated = emulated
+        self._hosts = tuple(hosts)
+        self._directory = directory
+        self._key = key
+
+    def _start(self, stack: ExitStack) -> None:
+        for host in self._hosts:
+            options = ["--immediate-mode", "-U", "--time-stamp-precision=nano", "-Q", "in"]
+            command = ["tcpdump", "-i", self._emulated.interface(host), *options, "-w", str(self._file(host))]
+            process = self._emulated.popen(
+                host, [*command, f"ether proto {ETHERTYPE}"], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+            stack.callback(_end, process)
+        deadline = time.monotonic() + STOP_S
+        while not all(self._file(host).exists() for host in self._hosts) and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+    def heard(self) -> list[Heard]:
+        """The leaders' frames at all hosts, in the order of time."""
+        ahead_ns = time.time_ns() - time.monotonic_ns()
+        found = []
+        for host in self._hosts:
+            guard = Guard(self._key, address=bytes.fromhex(self._emulated.node(host).MAC().replace(":", "")))
+            for at_ns, raw in _records(self._file(host).read_bytes()):
+                before = guard.refused.copy()
+                accepted = guard.accept(raw)
+                try:
+                    frame = accepted or decode(raw, self._key)
+                except Refused:
+                    continue
+                if frame.sender == COORDINATOR:
+                    cause = next(iter(guard.refused - before), None)
+                    found.append(Heard(host, at_ns - ahead_ns, frame.source, frame.epoch, frame.message, cause))
+        return sorted(found, key=lambda heard: heard.at_ns)
+
+    def _file(self, host: str) -> Path:
+        return self._directory / f"{host}.pcap"
+
+
+def _records(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Wall-clock time (ns) and frame of each record of a capture file, written on this machine."""
+    if len(data) < FILE_HEADER or struct.unpack_from("=I", data)[0] != NANOSECOND_MAGIC:
+        return
+    at = FILE_HEADER
+    while at + RECORD_HEADER <= len(data):
+        seconds, nanoseconds, kept, _ = struct.unpack_from("=IIII", data, at)
+        at += RECORD_HEADER
+        yield seconds * 1_000_000_000 + nanoseconds, data[at : at + kept]
+        at += kept
+
+
+def _end(process: subprocess.Popen[Any]) -> None:
+    process.terminate()
+    try:
+        process.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

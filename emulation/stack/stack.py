@@ -1,0 +1,192 @@
+"""Baton itself over an emulated fabric: `baton up` for the controller side, `baton agent` on every host. An edge: processes.
+
+The same commands that an operator gives, with the same files: a key, a fabric, a configuration.
+
+    with EmulatedFabric(fabric, controller=stack.OPENFLOW) as emulated, Stack(emulated) as baton:
+        baton.start_agents()
+        baton.set_policy("timeslice", slice_ns=2_000_000)
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from controller.store.store import Store
+from emulation.fabric.fabric import COORDINATOR, EmulatedFabric
+from emulation.fabric.staged import Staged
+from protocol.auth import Key
+from topology import files
+
+OPENFLOW = ("127.0.0.1", 6653)
+START_S = 20.0
+STOP_S = 5.0
+
+
+class StackError(RuntimeError):
+    """Baton did not come up as it should; the text has what its log says."""
+
+
+class Stack(Staged):
+    """The controller side, and agents that come and go."""
+
+    def __init__(
+        self,
+        emulated: EmulatedFabric,
+        *,
+        coordinator: Mapping[str, Any] | None = None,
+        agents: Mapping[str, Any] | None = None,
+        priorities: Mapping[str, Any] | None = None,
+        framework: str = "ryu",
+        store: str | None = None,
+    ) -> None:
+        """`store`: the URL of one that is there already.
+
+        `coordinator`, `agents`, `priorities`: more fields of the configuration's sections of these names."""
+        self.emulated = emulated
+        self._coordinator = dict(coordinator or {})
+        self._agents_section = dict(agents or {})
+        self._priorities = dict(priorities or {})
+        self._framework = framework
+        self._store = store
+        self.directory = Path()
+        self.agents: dict[str, subprocess.Popen[Any]] = {}
+        self.store: Store
+
+    def _start(self, stack: ExitStack) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="baton-"))
+        stack.callback(shutil.rmtree, self.directory, ignore_errors=True)
+        self._write_files()
+        stack.callback(self._down)
+        self._baton("up", "--config", str(self.directory / "baton.yaml"))
+        self.store = Store(self._store or f"unix://{self.directory / 'run' / 'redis.sock'}")
+        stack.callback(self.store.close)
+        self.emulated.connect_switches(START_S)
+        self.wait(lambda: self.store.status() is not None, "the coordinator to report")
+        stack.callback(self.stop_agents)
+
+    @property
+    def key_file(self) -> Path:
+        """The fabric's shared key."""
+        return self.directory / "key"
+
+    def _write_files(self) -> None:
+        emulated = self.emulated
+        Key.generate(self.key_file)
+        (self.directory / "fabric.yaml").write_text(files.dumps(emulated.fabric))
+        config = {
+            "run_dir": str(self.directory / "run"),
+            "store": self._store or "none",
+            "fabric": "fabric.yaml",
+            "openflow": {"framework": self._framework, "listen": f"{OPENFLOW[0]}:{OPENFLOW[1]}", "poll": "250ms"},
+            "coordinator": {
+                "interface": emulated.coordinator_interface,
+                "attachment": f"{emulated.coordinator_switch}:{emulated.coordinator_port}",
+                "netns": f"/proc/{emulated.node(COORDINATOR).pid}/ns/net",
+                "key_file": "key",
+                **self._coordinator,
+            },
+            "agents": self._agents_section,
+            "web": "none",  # what is measured has the machine for itself
+            "priorities": self._priorities,
+        }
+        (self.directory / "baton.yaml").write_text(yaml.safe_dump(config))
+
+    def _baton(self, *arguments: str) -> None:
+        done = subprocess.run(
+            [sys.executable, "-m", "cli.main", *arguments], capture_output=True, text=True, check=False, timeout=START_S
+        )
+        if done.returncode:
+            raise StackError(f"baton {arguments[0]}: {done.stderr.strip() or done.stdout.strip()}\n{self.logs()}")
+
+    def _down(self) -> None:
+        try:
+            self._baton("down", "--run-dir", str(self.directory / "run"))
+        except (StackError, subprocess.TimeoutExpired):
+            return  # it did not come up, or is down already
+
+    def logs(self) -> str:
+        """The last lines of every log."""
+        found = []
+        for path in sorted((self.directory / "run").glob("*.log")):
+            found += [f"{path.stem}: {line}" for line in path.read_text(errors="replace").splitlines()[-8:]]
+        return "\n".join(found)
+
+    # -- agents ---------------------------------------------------------------------------------------------------------
+
+    def start_agents(self, *hosts: str, options: tuple[str, ...] = ()) -> None:
+        """Starts agents (on all hosts unless named) and waits until they are members with a known place."""
+        fabric = self.emulated.fabric
+        for host in hosts or fabric.hosts:
+            attached = fabric.attachment(host)
+            assert attached is not None
+            command = [
+                sys.executable, "-m", "cli.main", "agent",
+                "--interface", self.emulated.interface(host),
+                "--rate", str(fabric.capacity_bps((host, attached))),
+                "--key", str(self.key_file),
+                "--name", host,
+                "--run-dir", str(self.directory / "run"),
+                "--statistics", str(self.directory / f"{host}.json"),
+            ]  # fmt: skip
+            for address in fabric.addresses(host):
+                command += ["--address", str(address)]
+            log = (self.directory / "run" / f"agent-{host}.log").open("ab")
+            self.agents[host] = self.emulated.popen(
+                host, [*command, *options], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+            log.close()
+        self.wait(self._all_members, "the agents to become members")
+
+    def _all_members(self) -> bool:
+        for host, process in self.agents.items():
+            if process.poll() is not None:
+                raise StackError(f"the agent of {host} ended\n{self.logs()}")
+        status = self.store.status()
+        return status is not None and status["members"] >= len(self.agents) and not status["unplaced"]
+
+    def stop_agents(self) -> dict[str, dict[str, Any]]:
+        """Ends the agents; what each measured, by host. Their interfaces are as they were before."""
+        for process in self.agents.values():
+            process.terminate()
+        found = {}
+        for host, process in self.agents.items():
+            try:
+                process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            statistics = self.directory / f"{host}.json"
+            if statistics.exists():
+                found[host] = json.loads(statistics.read_text())
+        self.agents.clear()
+        return found
+
+    # -- steering -------------------------------------------------------------------------------------------------------
+
+    def set_policy(self, policy: str, **changes: Any) -> None:  # noqa: ANN401 -- any field of the policy document
+        """Changes the running coordinator's policy, and waits until it says so."""
+        self.store.set_policy({"policy": policy, **changes})
+        self.wait(lambda: (self.store.status() or {}).get("policy") == policy, f"the policy {policy}")
+
+    def status(self) -> dict[str, Any]:
+        """The coordinator's newest status."""
+        return self.store.status() or {}
+
+    def wait(self, condition: Callable[[], bool], what: str, timeout_s: float = START_S) -> None:
+        """Returns when the condition holds. Raises StackError with the logs if it does not within `timeout_s`."""
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            if time.monotonic() > deadline:
+                raise StackError(f"waited {timeout_s:.0f} s for {what}\n{self.logs()}")
+            time.sleep(0.02)

@@ -1,0 +1,257 @@
+"""Runs coflows over an emulated fabric, and closes each when its last byte has come, as their application would. An edge.
+
+Applications and controller are in this process, so that the order can follow what completes: sockets are made in the hosts'
+namespaces, and the queues that `controller.priorities.coflows` works out are put into the hosts' taggers `CONTROL_NS` later,
+which the way
+by store, coordinator and agents takes; a coflow's application waits so long before it sends, for until then its packets go
+last, and those that still wait there when it moves up hold all of it back. Open loop: a coflow is opened at its time, whatever
+has become of the others.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import select
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from agents.priorities.tagger import Tagger
+from controller.priorities.coflows import Coflow, CoflowOrder
+from emulation.fabric.fabric import EmulatedFabric
+from emulation.fabric.inside import network_of
+from emulation.measuring.wakeful import wakeful
+from emulation.traffic.flow_load import PRIORITY, Receiving, Sending
+from protocol.flowmark import CoflowMark
+
+PORT = 6000
+CONTROL_NS = 5_000_000
+SWEEP_NS = 20_000_000
+"""How often the coordinator works the order out again."""
+NEVER_NS = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledCoflow:
+    """A coflow: opened `start_ns` after the beginning; its flows as (source, destination, bytes). Numbers are from 1."""
+
+    number: int
+    start_ns: int
+    flows: tuple[tuple[str, str, int], ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all its flows."""
+        return sum(size for _, _, size in self.flows)
+
+
+@dataclass(frozen=True, slots=True)
+class CoflowResult:
+    """`cct_ns`: from its opening to its last byte at its last receiver; None if that did not come."""
+
+    coflow: ScheduledCoflow
+    late_ns: int
+    cct_ns: int | None
+
+
+@contextmanager
+def taggers_at(emulated: EmulatedFabric) -> Iterator[dict[str, Tagger]]:
+    """A tagger at every host's egress, by host. Raises BuildError, BpfError."""
+    with ExitStack() as stack:
+        found = {}
+        for host in emulated.fabric.hosts:
+            with network_of(emulated.node(host).pid):
+                found[host] = Tagger(emulated.interface(host))
+            stack.callback(found[host].close)
+        yield found
+
+
+def run(
+    emulated: EmulatedFabric,
+    coflows: Sequence[ScheduledCoflow],
+    *,
+    order: CoflowOrder | None = None,
+    taggers: Mapping[str, Tagger] | None = None,
+    drain_s: float = 5.0,
+) -> tuple[CoflowResult, ...]:
+    """Runs the coflows, and waits up to `drain_s` after the last arrival for what is still on its way.
+
+    Args:
+        order, taggers: the controller's order and where it is put; without, the coflows' flows are not marked.
+    """
+    emulated.verify()
+    with _Run(emulated, order, taggers or {}) as running, wakeful(), _urgent():
+        return running.run(coflows, drain_s)
+
+
+@contextmanager
+def _urgent() -> Iterator[None]:
+    """The traffic programs' real-time priority, where it is allowed."""
+    before = os.sched_getscheduler(0), os.sched_getparam(0)
+    with suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(PRIORITY))
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, *before)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A coflow that is under way."""
+
+    coflow: ScheduledCoflow
+    opened_ns: int
+    left: int
+    sending: list[Sending] = field(default_factory=list)
+
+
+class _Run:
+    def __init__(self, emulated: EmulatedFabric, order: CoflowOrder | None, taggers: Mapping[str, Tagger]) -> None:
+        self._emulated, self._order, self._taggers = emulated, order, taggers
+        self._addresses = {name: str(address) for name, address in emulated.endpoints().items()}
+        self._poll = select.epoll()
+        self._listeners: dict[int, socket.socket] = {}
+        self._sending: dict[int, Sending] = {}
+        self._receiving: dict[int, Receiving] = {}
+        self._open: dict[int, _Open] = {}
+        self._of_flow: dict[int, int] = {}
+        self._results: dict[int, CoflowResult] = {}
+        self._buffer = bytearray(1 << 18)
+        self._known_after_ns = 0 if order is None else CONTROL_NS
+        self._sweep_ns = 0
+        self._queues: dict[int, int] = {}
+        self._to_tell: list[tuple[int, dict[int, int]]] = []
+
+    def __enter__(self) -> _Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for coflow in self._open.values():
+            for flow in coflow.sending:
+                flow.sock.close()
+        for receiving in self._receiving.values():
+            receiving.sock.close()
+        for listener in self._listeners.values():
+            listener.close()
+        self._poll.close()
+        for tagger in self._taggers.values():
+            tagger.set_coflows({})
+
+    def run(self, coflows: Sequence[ScheduledCoflow], drain_s: float) -> tuple[CoflowResult, ...]:
+        for name in sorted({target for coflow in coflows for _, target, _ in coflow.flows}):
+            self._listen(name)
+        begin_ns = time.monotonic_ns() + SWEEP_NS
+        due = [(begin_ns + coflow.start_ns, coflow.number, coflow) for coflow in coflows]
+        heapq.heapify(due)
+        until_ns = max(due)[0] + round(drain_s * 1e9)
+        while (due or self._open) and (now_ns := time.monotonic_ns()) < until_ns:
+            while due and due[0][0] <= now_ns:
+                wanted_ns, _, coflow = heapq.heappop(due)
+                if coflow.number in self._open:
+                    self._start(self._open[coflow.number], wanted_ns)
+                else:
+                    self._opened(coflow, now_ns)
+                    heapq.heappush(due, (now_ns + self._known_after_ns, coflow.number, coflow))
+            self._control(now_ns)
+            wake_ns = min(due[0][0] if due else until_ns, self._next_control_ns())
+            for descriptor, events in self._poll.poll(max(0, wake_ns - time.monotonic_ns()) / 1e9):
+                self._event(descriptor, events)
+        lost = {number: CoflowResult(one.coflow, 0, None) for number, one in self._open.items()}
+        return tuple(result for _, result in sorted({**lost, **self._results}.items()))
+
+    # -- the controller's part ------------------------------------------------------------------------------------------
+
+    def _control(self, now_ns: int) -> None:
+        if self._order is None:
+            return
+        if now_ns >= self._sweep_ns:
+            self._reorder(now_ns)
+        while self._to_tell and self._to_tell[0][0] <= now_ns:
+            _, queues = self._to_tell.pop(0)
+            for tagger in self._taggers.values():
+                tagger.set_coflows(queues)
+
+    def _next_control_ns(self) -> int:
+        if self._order is None:
+            return NEVER_NS
+        return min(self._sweep_ns, self._to_tell[0][0]) if self._to_tell else self._sweep_ns
+
+    def _reorder(self, now_ns: int) -> None:
+        if self._order is None:
+            return
+        self._sweep_ns = now_ns + SWEEP_NS
+        queues = self._order.queues(now_ns=now_ns)
+        if queues != self._queues:
+            self._queues = queues
+            self._to_tell.append((now_ns + CONTROL_NS, queues))
+
+    def _changed(self, now_ns: int) -> None:
+        if self._order is not None:
+            self._order.update(Coflow(number, one.opened_ns, NEVER_NS) for number, one in self._open.items())
+            self._reorder(now_ns)
+
+    # -- the applications' part -----------------------------------------------------------------------------------------
+
+    def _listen(self, name: str) -> None:
+        with network_of(self._emulated.node(name).pid):
+            listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, self._emulated.congestion_control.encode())
+        listener.bind(("", PORT))
+        listener.listen(1024)
+        listener.setblocking(False)
+        self._listeners[listener.fileno()] = listener
+        self._poll.register(listener, select.EPOLLIN)
+
+    def _opened(self, coflow: ScheduledCoflow, now_ns: int) -> None:
+        self._open[coflow.number] = _Open(coflow, now_ns, len(coflow.flows))
+        self._changed(now_ns)
+
+    def _start(self, opened: _Open, wanted_ns: int) -> None:
+        coflow = opened.coflow
+        mark = 0 if self._order is None else CoflowMark(coflow.number).encode()
+        for source, target, size in coflow.flows:
+            number = len(self._of_flow)
+            self._of_flow[number] = coflow.number
+            wanted: dict[str, Any] = {"flow": number, "start_ns": wanted_ns, "to": self._addresses[target], "port": PORT}
+            with network_of(self._emulated.node(source).pid):
+                flow = Sending({**wanted, "size": size, "mark": mark, "dscp": None, "control": None})
+            opened.sending.append(flow)
+            self._sending[flow.sock.fileno()] = flow
+            self._poll.register(flow.sock, select.EPOLLOUT)
+
+    def _event(self, descriptor: int, events: int) -> None:
+        if descriptor in self._listeners:
+            with suppress(BlockingIOError):
+                while True:
+                    flow = Receiving(self._listeners[descriptor].accept()[0], 0, 0)
+                    flow.sock.setblocking(False)
+                    self._receiving[flow.sock.fileno()] = flow
+                    self._poll.register(flow.sock, select.EPOLLIN)
+        elif descriptor in self._sending:
+            if self._sending[descriptor].write():
+                self._poll.unregister(descriptor)
+                del self._sending[descriptor]
+        elif (received := self._receiving[descriptor]).read(self._buffer):
+            self._poll.unregister(descriptor)
+            del self._receiving[descriptor]
+            received.sock.close()
+            if received.row["complete"]:
+                self._ended(self._of_flow[received.row["flow"]], received.row["last_ns"])
+
+    def _ended(self, number: int, last_ns: int) -> None:
+        opened = self._open[number]
+        opened.left -= 1
+        if opened.left:
+            return
+        del self._open[number]
+        for flow in opened.sending:
+            flow.sock.close()
+        late_ns = max(flow.row["late_ns"] for flow in opened.sending)
+        self._results[number] = CoflowResult(opened.coflow, late_ns, last_ns - opened.opened_ns)
+        self._changed(time.monotonic_ns())

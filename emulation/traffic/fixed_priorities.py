@@ -1,0 +1,36 @@
+"""pFabric (SIGCOMM 2013) approximated on eight strict priorities: a flow's priority is fixed when it starts. Pure.
+
+pFabric's switches serve the packet of the flow with the least left to send (SJF) or with the earliest deadline (EDF). Commodity
+switches have eight queues, so Karuna's authors compare with fixed priorities, and so does this: `sjf` by a flow's size, `edf`
+by its deadline and, after all flows that have one, by size. Every size is known to it, whatever an application would have said.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+
+from emulation.traffic.flow_schedule import ScheduledFlow
+
+DSCP = (7, 6, 5, 4, 3, 2, 1, 0)
+"""Of queues 0 (first) to 7."""
+
+
+def sjf(flows: Sequence[ScheduledFlow], cuts: Sequence[int]) -> Mapping[int, int]:
+    """The codepoint of each flow, by number: the smallest first, whatever their deadlines.
+
+    Args:
+        cuts: up to seven sizes at which a band ends, rising; the flows of exactly a cut's size are above it.
+    """
+    return {flow.number: DSCP[bisect_left(cuts, flow.size_bytes)] for flow in flows}
+
+
+def edf(flows: Sequence[ScheduledFlow], cuts: Sequence[int]) -> Mapping[int, int]:
+    """The codepoint of each flow, by number: deadlines in four queues with equal numbers of flows, the earliest first.
+
+    Args:
+        cuts: up to three sizes at which a band of the flows without deadlines ends, in the four queues below.
+    """
+    due = sorted((flow.deadline_ms, flow.number) for flow in flows if flow.deadline_ms is not None)
+    first = {number: DSCP[at * 4 // len(due)] for at, (_, number) in enumerate(due)}
+    return {flow.number: first.get(flow.number, DSCP[4 + bisect_left(cuts, flow.size_bytes)]) for flow in flows}

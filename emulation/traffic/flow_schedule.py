@@ -1,0 +1,136 @@
+"""Lists of flows to run: open loop, Poisson arrivals, sizes of a published workload, a load set exactly. Pure.
+
+*Load.* Sizes are drawn until they fill `duration_ns` at the wanted load, and the list is then made longer by the last flow's
+excess, so that bytes * 8 = load * rate * length holds exactly, whatever the seed. Given how many arrive, the instants of a
+Poisson process are independent and uniform (Ross, Introduction to Probability Models, theorem 5.2): so are they drawn. The load
+counts payload; a full frame's headers add 4.6 %.
+
+*Deadlines* are exponential around a mean, and never less than `slack` times what the link takes for the flow alone, as in
+pFabric's experiments (SIGCOMM 2013); nor less than `deadline_least_ms`, for no scheme can beat a queue's length.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from controller.priorities.flow_sizes import FlowSizes
+from protocol.flowmark import DEADLINE_MAX_MS, SIZE_MAX_BYTES, FlowMark
+
+HEADER_BYTES = 12
+"""A flow begins with its number and size (emulation.traffic.flow_load), so it has as many bytes at the least."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledFlow:
+    """One flow: `start_ns` after the beginning; type 1 has a deadline, type 2 a size that is told, type 3 neither."""
+
+    number: int
+    start_ns: int
+    source: str
+    destination: str
+    size_bytes: int
+    flow_type: int
+    deadline_ms: int | None = None
+
+    def mark(self) -> FlowMark:
+        """What its application says of it."""
+        return FlowMark(None if self.flow_type == 3 else self.size_bytes, self.deadline_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Flows in the order of their starts, and the time in which they arrive."""
+
+    flows: tuple[ScheduledFlow, ...]
+    length_ns: int
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(flow.size_bytes for flow in self.flows)
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """What kinds of flows: shares of types 1, 2 and 3 (by number of flows), and the deadlines of type 1.
+
+    Raises:
+        ValueError: shares that don't sum to 1, a mean or a slack that is not above 0; names the field.
+    """
+
+    shares: tuple[float, float, float] = (1 / 3, 1 / 3, 1 / 3)
+    deadline_mean_ms: float = 40.0
+    deadline_least_ms: float = 5.0
+    slack: float = 6.0
+
+    def __post_init__(self) -> None:
+        if min(self.shares) < 0 or not math.isclose(sum(self.shares), 1):
+            raise ValueError(f"shares are {self.shares}; the shares of types 1, 2 and 3 sum to 1")
+        for name in ("deadline_mean_ms", "deadline_least_ms", "slack"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it is above 0")
+
+
+def scaled(sizes: FlowSizes, factor: float, cap_bytes: float = math.inf) -> FlowSizes:
+    """The distribution of factor * S for the flows of at most `cap_bytes` after that; larger ones are left out.
+
+    Raises:
+        ValueError: a cap that leaves nothing.
+    """
+    small = sizes.scaled(factor)
+    if cap_bytes >= small.sizes[-1]:
+        return small
+    kept = float(small.partial(cap_bytes).finished)
+    if kept <= 0:
+        raise ValueError(f"cap_bytes is {cap_bytes}, below the smallest flow of {small.sizes[0]} bytes; raise it")
+    below = [(size, share / kept) for size, share in zip(small.sizes, small.cdf, strict=True) if size < cap_bytes]
+    return FlowSizes((*(size for size, _ in below), cap_bytes), (*(share for _, share in below), 1.0))
+
+
+def poisson(
+    sizes: FlowSizes,
+    *,
+    load: float,
+    rate_bps: int,
+    duration_ns: int,
+    pairs: Sequence[tuple[str, str]],
+    mixture: Mixture,
+    seed: int,
+) -> Schedule:
+    """Flows of `sizes` between (source, destination) pairs that share one link of `rate_bps`, for about `duration_ns`.
+
+    Raises:
+        ValueError: no pair, or a load, rate or duration that is not above 0; names the field.
+    """
+    for name, value in (("load", load), ("rate_bps", rate_bps), ("duration_ns", duration_ns)):
+        if value <= 0:
+            raise ValueError(f"{name} is {value}; it is above 0")
+    if not pairs:
+        raise ValueError("pairs is empty; name a source and a destination")
+    dice = random.Random(seed)
+    wanted = load * rate_bps * duration_ns / 8e9
+    drawn: list[int] = []
+    total = 0
+    while total < wanted:
+        size = max(HEADER_BYTES, round(float(sizes.quantile(dice.random()))))
+        drawn.append(size)
+        total += size
+    length_ns = round(total * 8e9 / (load * rate_bps))
+    starts = sorted(dice.randrange(length_ns) for _ in drawn)
+    flows = []
+    for number, (start_ns, size) in enumerate(zip(starts, drawn, strict=True)):
+        source, destination = dice.choice(pairs)
+        flow_type = dice.choices((1, 2, 3), mixture.shares)[0]
+        if flow_type == 2 and size > SIZE_MAX_BYTES:
+            flow_type = 3
+        deadline_ms = _deadline_ms(dice, size, rate_bps, mixture) if flow_type == 1 else None
+        flows.append(ScheduledFlow(number, start_ns, source, destination, size, flow_type, deadline_ms))
+    return Schedule(tuple(flows), length_ns)
+
+
+def _deadline_ms(dice: random.Random, size: int, rate_bps: int, mixture: Mixture) -> int:
+    alone_ms = size * 8e3 / rate_bps
+    wanted = max(dice.expovariate(1 / mixture.deadline_mean_ms), mixture.slack * alone_ms, mixture.deadline_least_ms)
+    return min(DEADLINE_MAX_MS, math.ceil(wanted))

@@ -1,0 +1,335 @@
+"""Traffic programs that run inside emulated hosts. An edge: sockets and clock.
+
+    python -IS emulation/traffic/workloads.py receive --udp 5001 --tcp 5002 --from-ns T0 --until-ns T1
+    python -IS emulation/traffic/workloads.py udp-send --to 10.0.0.6 --port 5001 --begin-ns T --end-ns T1
+
+This file imports the standard library only, and is run by its path without site packages, so that a program is up in about
+30 ms. Instants are CLOCK_MONOTONIC nanoseconds, which all namespaces of a machine share: that is the start barrier. Every
+program blocks in the kernel while it has nothing to do, and ends with one line of JSON on standard output.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import select
+import selectors
+import socket
+import struct
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+COMMAND = (sys.executable, "-IS", __file__)
+READY = "ready"
+DATAGRAM_BYTES = 60_000  # XCo's UDP senders send messages of about this size
+BLOCK_BYTES = 1 << 16
+CATCH_UP_NS = 20_000_000  # late wake-ups don't lower the rate; a longer stop is no reason for a burst
+RECEIVE_BUFFER_BYTES = 8 << 20  # the receiving program is never what loses a datagram
+SEND_TIMEOUT = struct.pack("ll", 0, 250_000)  # struct timeval; a blocked sender sees so late that its time is over
+CONNECT_TIMEOUT_S = 1.0
+TCP_INFO_TOTAL_RETRANS = 100  # offset in struct tcp_info
+_SO_RCVBUFFORCE = 33
+_SO_TIMESTAMPNS = 35
+ECHO_WAIT_NS = 1_000_000_000  # for the last replies
+ECHO_REMEMBERED = 64  # a duplicate reply comes soon after the first
+
+
+class Rhythm:
+    """When a sender may send: paced at a rate, in on-phases only, or whenever the socket takes it."""
+
+    def __init__(self, begin_ns: int, end_ns: int, rate_bps: int, on_ns: int, off_ns: int, phase_ns: int) -> None:
+        """`rate_bps` 0: as fast as the socket takes it; `off_ns` 0: always on; `phase_ns`: it starts so much later."""
+        self.end_ns = end_ns
+        self.rate_bps = rate_bps
+        self.on_ns = on_ns
+        self.off_ns = off_ns
+        self.first_ns = begin_ns + phase_ns
+        self._due_ns = self.first_ns
+
+    def next_ns(self, now_ns: int) -> int:
+        """The instant at which the next block may be sent, `now_ns` or later."""
+        due_ns = max(now_ns, self._due_ns) if self.rate_bps else max(now_ns, self.first_ns)
+        if self.off_ns:
+            period_ns = self.on_ns + self.off_ns
+            position_ns = (due_ns - self.first_ns) % period_ns
+            if position_ns >= self.on_ns:
+                due_ns += period_ns - position_ns
+        return due_ns
+
+    def sent(self, at_ns: int, size: int) -> None:
+        """Accounts for a block that was sent at `at_ns`; a sender that was held back catches up `CATCH_UP_NS` at most."""
+        if self.rate_bps:
+            gap_ns = size * 8 * 10**9 // self.rate_bps
+            self._due_ns = max(self._due_ns + gap_ns, at_ns - CATCH_UP_NS)
+
+    def wait(self) -> bool:
+        """Sleeps until the next block may be sent; False when the time is over."""
+        now_ns = time.monotonic_ns()
+        due_ns = self.next_ns(now_ns)
+        if due_ns >= self.end_ns:
+            _sleep_until(self.end_ns)
+            return False
+        _sleep_until(due_ns)
+        return True
+
+
+def udp_send(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Sends datagrams until the end."""
+    rhythm = _rhythm(arguments)
+    payload = bytes(arguments.size)
+    sent = refused = 0
+    with socket.socket(_family(arguments.to), socket.SOCK_DGRAM) as sender:
+        sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, SEND_TIMEOUT)
+        sender.connect((arguments.to, arguments.port))
+        while rhythm.wait():
+            try:
+                sender.send(payload)
+            except BlockingIOError:
+                refused += 1  # the queue stood still so long
+                continue
+            except OSError:
+                refused += 1  # nobody listens (yet), or there is no way for the moment
+                time.sleep(0.005)
+                continue
+            sent += 1
+            rhythm.sent(time.monotonic_ns(), len(payload))
+    return {"sent_bytes": sent * len(payload), "refused": refused}
+
+
+def tcp_send(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Connects at once, sends from the beginning until the end, and aborts the connection with what is unsent."""
+    rhythm = _rhythm(arguments)
+    block = memoryview(bytes(min(arguments.size, BLOCK_BYTES)))
+    sent = 0
+    with _connected(arguments.to, arguments.port, arguments.end_ns) as sender:
+        sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, SEND_TIMEOUT)
+        sender.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        try:
+            while rhythm.wait():
+                try:
+                    count = sender.send(block)
+                except BlockingIOError:
+                    continue
+                sent += count
+                rhythm.sent(time.monotonic_ns(), count)
+        except ConnectionError:
+            pass  # the receiver has ended first
+        information = sender.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)
+        retransmits = struct.unpack_from("I", information, TCP_INFO_TOTAL_RETRANS)[0]
+        control = sender.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0").decode()
+    return {"sent_bytes": sent, "retransmits": retransmits, "congestion_control": control}
+
+
+def receive(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Counts the application's bytes that arrive at each port within [from, until).
+
+    Returns:
+        "bytes": by port; "buckets": by port, the bytes of each `bucket_ns` since `from` if that is not 0.
+    """
+    from_ns, until_ns, bucket_ns = arguments.from_ns, arguments.until_ns, arguments.bucket_ns
+    ports = (*arguments.udp, *arguments.tcp)
+    counts = dict.fromkeys(ports, 0)
+    buckets = {port: [0] * (-((from_ns - until_ns) // bucket_ns) if bucket_ns else 0) for port in ports}
+    buffer = bytearray(1 << 18)
+    selector = selectors.DefaultSelector()
+    family = socket.AF_INET6 if arguments.ipv6 else socket.AF_INET
+    for kind, wanted in ((socket.SOCK_DGRAM, arguments.udp), (socket.SOCK_STREAM, arguments.tcp)):
+        for port in wanted:
+            _listen(selector, family, kind, port)
+    print(READY, flush=True)
+    while (left_ns := until_ns - time.monotonic_ns()) > 0:
+        for key, _ in selector.select(left_ns / 1e9):
+            port, listening = key.data
+            source = key.fileobj
+            assert isinstance(source, socket.socket)
+            if listening:
+                accepted, _ = source.accept()
+                # Fewer wake-ups: at 100 Mb/s a packet every 120 microseconds would be one each.
+                accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1 << 14)
+                selector.register(accepted, selectors.EVENT_READ, (port, False))
+                continue
+            try:
+                size = source.recv_into(buffer)
+            except (BlockingIOError, ConnectionError):
+                size = -1
+            now_ns = time.monotonic_ns()
+            if size <= 0 and source.type == socket.SOCK_STREAM:
+                selector.unregister(source)
+                source.close()
+            elif size > 0 and from_ns <= now_ns < until_ns:
+                counts[port] += size
+                if bucket_ns:
+                    buckets[port][(now_ns - from_ns) // bucket_ns] += size
+    return {"bytes": counts, "buckets": buckets if bucket_ns else {}}
+
+
+def timer_probe(arguments: argparse.Namespace) -> dict[str, Any]:
+    """How late a sleeping process is woken: what any timed program of this machine can expect at best.
+
+    Real-time priority, if allowed; sorted lateness in nanoseconds as "late_ns".
+    """
+    with contextlib.suppress(PermissionError):  # measured without, then
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50))
+    late = []
+    due_ns = arguments.begin_ns
+    while due_ns < arguments.end_ns:
+        _sleep_until(due_ns)
+        late.append(time.monotonic_ns() - due_ns)
+        due_ns = max(due_ns + arguments.interval_ns, time.monotonic_ns())
+    return {"late_ns": sorted(late)}
+
+
+def echo(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Sends ICMP echo requests at an interval, and tells the round-trip times, as ping does but without its busy waiting.
+
+    A reply's time is the kernel's (SO_TIMESTAMPNS). Real-time priority, if allowed, so that the prober is not preempted
+    between reading the clock and sending: the network is measured, not the machine's scheduler.
+
+    Returns:
+        "sent": requests; "rtt_ns": [sequence number, nanoseconds] of every first reply, in the order of the replies.
+    """
+    with contextlib.suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
+    ipv6 = _family(arguments.to) == socket.AF_INET6
+    kind, protocol = (128, socket.IPPROTO_ICMPV6) if ipv6 else (8, socket.IPPROTO_ICMP)
+    identifier = os.getpid() & 0xFFFF
+    sent_ns: dict[int, int] = {}
+    rtt_ns: list[tuple[int, int]] = []
+    with socket.socket(_family(arguments.to), socket.SOCK_RAW, protocol) as prober:
+        prober.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        prober.connect((arguments.to, 0))
+        prober.setblocking(False)
+        due_ns, last_ns = arguments.begin_ns, arguments.end_ns + ECHO_WAIT_NS
+        while (now_ns := time.monotonic_ns()) < last_ns and (due_ns < arguments.end_ns or len(rtt_ns) < len(sent_ns)):
+            if due_ns <= now_ns and due_ns < arguments.end_ns:
+                number = len(sent_ns) + 1
+                request = echo_request(kind, identifier, number)
+                sent_ns[number] = time.time_ns()
+                with contextlib.suppress(OSError):  # no way at the moment: it stays unanswered
+                    prober.send(request)
+                due_ns += arguments.interval_ns
+            until_ns = due_ns if due_ns < arguments.end_ns else last_ns
+            select.select([prober], (), (), max(0, until_ns - time.monotonic_ns()) / 1e9)
+            while (reply := _echo_reply(prober, ipv6, identifier)) is not None:
+                number, at_ns = reply
+                if number in sent_ns and all(number != known for known, _ in rtt_ns[-ECHO_REMEMBERED:]):
+                    rtt_ns.append((number, at_ns - sent_ns[number]))
+    return {"sent": len(sent_ns), "rtt_ns": rtt_ns}
+
+
+def echo_request(kind: int, identifier: int, number: int) -> bytes:
+    """An ICMP echo request (RFC 792; RFC 4443, where the kernel fills in the checksum) of 64 bytes."""
+    message = struct.pack("!BBHHH", kind, 0, 0, identifier, number & 0xFFFF) + bytes(56)
+    total = sum(struct.unpack("!32H", message))
+    total = (total & 0xFFFF) + (total >> 16)
+    checksum = ~(total + (total >> 16)) & 0xFFFF
+    return message[:2] + struct.pack("!H", checksum) + message[4:]
+
+
+def _echo_reply(prober: socket.socket, ipv6: bool, identifier: int) -> tuple[int, int] | None:
+    """The next reply to this prober: its sequence number and when it arrived (CLOCK_REALTIME)."""
+    while True:
+        try:
+            packet, ancillary, _, _ = prober.recvmsg(256, 64)
+        except BlockingIOError:
+            return None
+        except OSError:
+            continue  # an ICMP error was received: unreachable, for the moment
+        message = packet if ipv6 else packet[(packet[0] & 15) * 4 :]
+        kind, _, _, echoed, number = struct.unpack_from("!BBHHH", message)
+        if kind == (129 if ipv6 else 0) and echoed == identifier:
+            seconds, nanoseconds = struct.unpack("qq", ancillary[0][2])
+            return number, seconds * 10**9 + nanoseconds
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Parses the arguments, runs one program, prints its result as one line of JSON."""
+    parser = argparse.ArgumentParser(description="Baton's traffic programs")
+    commands = parser.add_subparsers(required=True)
+    for name, function in (("udp-send", udp_send), ("tcp-send", tcp_send)):
+        command = commands.add_parser(name)
+        command.set_defaults(function=function)
+        command.add_argument("--to", required=True)
+        command.add_argument("--port", type=int, required=True)
+        command.add_argument("--size", type=int, default=DATAGRAM_BYTES, help="bytes of a datagram or block")
+        for option in ("--begin-ns", "--end-ns"):
+            command.add_argument(option, type=int, required=True)
+        for option in ("--rate-bps", "--on-ns", "--off-ns", "--phase-ns"):
+            command.add_argument(option, type=int, default=0)
+    command = commands.add_parser("receive")
+    command.set_defaults(function=receive)
+    command.add_argument("--udp", type=int, nargs="*", default=[])
+    command.add_argument("--tcp", type=int, nargs="*", default=[])
+    command.add_argument("--ipv6", action="store_true")
+    command.add_argument("--from-ns", type=int, required=True)
+    command.add_argument("--until-ns", type=int, required=True)
+    command.add_argument("--bucket-ns", type=int, default=0)
+    command = commands.add_parser("timer-probe")
+    command.set_defaults(function=timer_probe)
+    command.add_argument("--begin-ns", type=int, required=True)
+    command.add_argument("--end-ns", type=int, required=True)
+    command.add_argument("--interval-ns", type=int, default=5_000_000)
+    command = commands.add_parser("echo")
+    command.set_defaults(function=echo)
+    command.add_argument("--to", required=True)
+    command.add_argument("--begin-ns", type=int, required=True)
+    command.add_argument("--end-ns", type=int, required=True)
+    command.add_argument("--interval-ns", type=int, default=10_000_000)
+    arguments = parser.parse_args(argv)
+    print(json.dumps(arguments.function(arguments)), flush=True)
+
+
+def _rhythm(arguments: argparse.Namespace) -> Rhythm:
+    return Rhythm(
+        arguments.begin_ns,
+        arguments.end_ns,
+        arguments.rate_bps,
+        arguments.on_ns,
+        arguments.off_ns,
+        arguments.phase_ns,
+    )
+
+
+def _connected(address: str, port: int, end_ns: int) -> socket.socket:
+    while True:
+        sender = socket.socket(_family(address), socket.SOCK_STREAM)
+        sender.settimeout(CONNECT_TIMEOUT_S)
+        try:
+            sender.connect((address, port))
+        except OSError:
+            sender.close()
+            if time.monotonic_ns() > end_ns:
+                raise
+            time.sleep(0.05)
+            continue
+        sender.settimeout(None)
+        return sender
+
+
+def _listen(selector: selectors.BaseSelector, family: int, kind: int, port: int) -> None:
+    receiver = socket.socket(family, kind)
+    receiver.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if kind == socket.SOCK_DGRAM:
+        receiver.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, RECEIVE_BUFFER_BYTES)
+    receiver.bind(("", port))
+    receiver.setblocking(False)
+    if kind == socket.SOCK_STREAM:
+        receiver.listen()
+    selector.register(receiver, selectors.EVENT_READ, (port, kind == socket.SOCK_STREAM))
+
+
+def _family(address: str) -> int:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def _sleep_until(instant_ns: int) -> None:
+    while (left_ns := instant_ns - time.monotonic_ns()) > 0:
+        time.sleep(left_ns / 1e9)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,326 @@
+"""What leader and members say to each other: a class for each message, and what its fields mean. Pure.
+
+Times are integer nanoseconds, sizes bytes, rates bit/s; clocks are the coordinator's unless a field says
+otherwise. How they look on the wire is in `messages` and PROTOCOL.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag, unique
+from ipaddress import IPv4Address, IPv6Address
+from typing import NamedTuple
+
+from protocol.bodies.host_control import ClockReport, Conditions, Week
+from protocol.bodies.host_state import HostState
+from protocol.bodies.keys import KeyState, KeyStep
+from protocol.bodies.pfc import PfcPause, PfcReport, PfcSettings
+
+HEARTBEAT_MAC = bytes.fromhex("034241544f4e")
+"""The group address that every agent listens to: locally administered, "BATON" in its last five bytes."""
+NOBODY, COORDINATOR = 0, 1
+"""Node ids: of a host not yet welcomed, and of the leader. Members have 16 and up."""
+
+IPAddress = IPv4Address | IPv6Address
+
+
+@unique
+class Kind(IntEnum):
+    """The header's type; numbers are never reused."""
+
+    REGISTER = 1
+    WELCOME = 2
+    DIRECTORY_REQUEST = 3
+    DIRECTORY = 4
+    REGULATE = 5
+    BACKLOG = 6
+    DIRECTIVE = 7
+    YIELD = 8
+    ACK = 9
+    REPORT = 10
+    HEARTBEAT = 11
+    PING = 12
+    PONG = 13
+    LEAVE = 14
+    ERROR = 15
+    SIZE_REPORT = 16
+    THRESHOLDS = 17
+    THRESHOLDS_REQUEST = 18
+    COFLOWS = 19
+    CONDITIONS = 20
+    WEEK = 21
+    CLOCK_REPORT = 22
+    PFC_SETTINGS = 23
+    PFC_PAUSE = 24
+    PFC_REPORT = 25
+    KEY_STEP = 32
+    KEY_STATE = 33
+    HOST_STATE = 40
+
+
+class Gates(IntFlag):
+    """The gates that a host can put before a destination, named as the kernel names them."""
+
+    TBF = 1
+    PLUG = 2
+
+
+@unique
+class Override(IntEnum):
+    """What the operator says of the whole fabric: the schedule rules, or every gate is open."""
+
+    COORDINATE = 0
+    FREE = 1
+
+
+@unique
+class ErrorCode(IntEnum):
+    """Why the coordinator did not do what it was asked."""
+
+    UNKNOWN_SENDER = 1
+    """Register first."""
+    REFUSED = 2
+    """The text says which field of the message, and the remedy."""
+    BUSY = 3
+    """Ask again later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """Host to leader: take me in, or know my new addresses. The Welcome repeats the fresh `nonce`."""
+
+    name: str
+    nonce: int
+    rate_bps: int
+    addresses: tuple[IPAddress, ...]
+    gates: Gates
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """Leader to host: you are `node`; how to behave."""
+
+    nonce: int
+    node: int
+    heartbeat_ns: int
+    fail_open_ns: int
+    yield_hysteresis_ns: int
+    mice_bytes: int
+    mice_rate_bps: int
+    report_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryRequest:
+    """Member to leader: send the Directory; `version` is the one I have, 0 for none."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """Leader to member: every node id with its VMs' addresses; full state, in pages."""
+
+    version: int
+    page: int
+    pages: int
+    entries: tuple[tuple[int, tuple[IPAddress, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Regulate:
+    """Leader to member: the nodes it may not send large flows to without a grant; full state, in pages."""
+
+    version: int
+    page: int
+    pages: int
+    destinations: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """Member to leader: (destination node, bytes that wait at its gate, how many of them are of flows with a
+    deadline); full state of regulated destinations, in pages.
+    """
+
+    report: int
+    page: int
+    pages: int
+    entries: tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A lease. `bytes` alone: so many bytes; `rate_bps` alone: at that rate; neither: the slot is revoked.
+    Never both.
+    """
+
+    destination: int
+    slot: int
+    start_ns: int
+    end_ns: int
+    bytes: int
+    rate_bps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """Leader to member: leases, at most `MAX_GRANTS`."""
+
+    grants: tuple[Grant, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Yield:
+    """Member to leader: the rest of this slot will not be used."""
+
+    destination: int
+    slot: int
+    unspent_bytes: int
+    backlog_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """Member to leader: when the slot's directive came and when its gate opened. Sent through the queues it
+    wakes them.
+    """
+
+    slot: int
+    destination: int
+    received_ns: int
+    opened_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class FlowReport:
+    """What large flows sent to a destination node in the period, and what waits for it now."""
+
+    destination: int
+    bytes: int
+    backlog_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Member to leader, periodic, in pages: traffic, and (Cause, count) of refused frames since the agent's
+    start.
+
+    `report` numbers the reports, so that pages of two of them are never taken for one.
+    """
+
+    period_ns: int
+    page: int
+    pages: int
+    entries: tuple[FlowReport, ...]
+    counters: tuple[tuple[int, int], ...]
+    report: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Leader to all: I live; what the operator says; the newest versions of what you should have."""
+
+    override: Override
+    directory_version: int
+    regulate_version: int
+    thresholds_version: int = 0
+    """0: flows have no priorities in this fabric."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """Member to leader: its own clock at sending (RFC 5905 section 8, T1)."""
+
+    sent_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pong:
+    """Leader to member: the Ping's time, and the leader's clock at receipt (T2) and reply (T3)."""
+
+    sent_ns: int
+    received_ns: int
+    replied_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Member to leader: forget me at once."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """Leader to host: the frame with this sequence was not obeyed; `text` names the field and the remedy."""
+
+    code: ErrorCode
+    sequence: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SizeReport:
+    """Member to leader, once a period: the flows that ended in it, counted by type and bin of size (`size_bins`).
+
+    Reports add up, row by row, and each stands for itself: a lost one loses its own counts and its own time. `version` is of
+    the thresholds in use. A period with more rows than a frame holds comes in several, all but the first with `period_ns` 0.
+    """
+
+    version: int
+    period_ns: int
+    rows: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Leader to all, or to one who asked: the splitting thresholds beta and the demotion thresholds alpha in bytes.
+
+    One fewer of each than there are `bands`, or none while none are known: all flows of types 2 and 3 are in the first band
+    then. `period_ns` is how often to send a SizeReport, `termination` the scheme for flows that will miss their deadline.
+    """
+
+    version: int
+    period_ns: int
+    bands: int
+    termination: int
+    beta: tuple[int, ...]
+    alpha: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdsRequest:
+    """Member to leader: send the Thresholds; `version` is the one I have, 0 for none."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Coflows:
+    """Leader to all: (coflow, priority queue) of every coflow that is not in the last queue; full state, in pages."""
+
+    version: int
+    page: int
+    pages: int
+    entries: tuple[tuple[int, int], ...]
+
+
+Message = (
+    Register | Welcome | DirectoryRequest | Directory | Regulate | Backlog | Directive | Yield | Ack | Report
+    | Heartbeat | Ping | Pong | Leave | Error | SizeReport | Thresholds | ThresholdsRequest
+    | Coflows | Conditions | Week | ClockReport | PfcSettings | PfcPause | PfcReport
+    | KeyStep | KeyState | HostState
+)  # fmt: skip
+
+
+class Frame(NamedTuple):
+    """An authentic frame: MAC addresses, the header's numbers, the message."""
+
+    destination: bytes
+    source: bytes
+    sender: int
+    epoch: int
+    sequence: int
+    message: Message

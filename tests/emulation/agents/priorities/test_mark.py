@@ -1,0 +1,50 @@
+"""`baton mark` run for real: what the command's sockets carry, its exit status, and that nothing is left."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from agents.bpf.build import object_path
+from agents.priorities.marked_run import NoCgroup, own_cgroup
+from ebpf.build import BuildError
+from tests.emulation.namespaces import run
+
+SHOW = "import socket; print(*(socket.socket(f).getsockopt(1, socket.SO_MARK) for f in (socket.AF_INET, socket.AF_INET6)))"
+
+
+@pytest.fixture
+def mark() -> Callable[..., subprocess.CompletedProcess[str]]:
+    try:
+        own_cgroup()
+        object_path("mark")
+    except (NoCgroup, BuildError) as error:
+        pytest.skip(f"no marks by cgroup here: {error}")
+    command = (sys.executable, "-m", "cli.main", "mark")
+    return lambda *words: subprocess.run((*command, *words), capture_output=True, text=True, timeout=10, check=False)
+
+
+def left_behind() -> bool:
+    return bool(list(own_cgroup().glob("baton-mark-*"))) or "set_mark" in run("bpftool", "prog", "show")
+
+
+def test_sockets_of_an_unchanged_command_are_born_with_the_mark(mark: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    done = mark("--size", "5MB", "--deadline", "20ms", "--", sys.executable, "-c", SHOW)
+    assert done.stdout.split() == [str(20 << 20 | 4883)] * 2
+    assert not left_behind()
+
+
+@pytest.mark.parametrize(("script", "status"), [("exit 7", 7), ("kill -9 $$", 137)])
+def test_the_exit_status_is_the_commands(
+    mark: Callable[..., subprocess.CompletedProcess[str]], script: str, status: int
+) -> None:
+    assert mark("--size", "2MB", "sh", "-c", script).returncode == status
+    assert not left_behind()
+
+
+def test_what_a_mark_cannot_hold_is_refused_with_the_limit(mark: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    done = mark("--deadline", "5s", "true")
+    assert done.returncode == 2 and "at most 4094" in done.stderr

@@ -1,0 +1,485 @@
+"""The tagger on real frames: sent through its hook at one end of a veth pair, captured and judged at the other."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import json
+import os
+import random
+import socket
+import struct
+import subprocess
+import threading
+import time
+from bisect import bisect_left
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scapy.layers.inet import ICMP, IP, TCP, UDP, IPOption_Timestamp
+from scapy.layers.inet6 import IPv6, IPv6ExtHdrDestOpt, IPv6ExtHdrHopByHop
+from scapy.layers.l2 import Dot1AD, Dot1Q, Ether
+from scapy.packet import Packet, Raw
+
+from agents.priorities.tagger import TABLE_FLOWS, EndReason, FlowEnd, RunOptions, Tagger, TaggerSettings
+from protocol.flowmark import FlowMark
+from tests.emulation.namespaces import Pair, inside, pair, run
+
+ETH_P_ALL, SOL_PACKET, PACKET_AUXDATA = 3, 263, 8
+SO_MARK = 36
+DSCP = (56, 48, 40, 32, 24, 16, 8, 1)
+BETA, ALPHA = (2048, 5000, 20_000), (2000, 5000, 9000)
+MS = 1_000_000
+QUIET = TaggerSettings(dscp=DSCP, idle_ns=0)
+DEADLINE = FlowMark(deadline_ms=4000).encode()
+
+
+@dataclass
+class Wire:
+    """A tagger at the left's egress; frames are sent by its side and captured at the right's."""
+
+    pair: Pair
+    tagger: Tagger
+    sender: socket.socket
+    receiver: socket.socket
+    ports: Iterator[int] = field(default_factory=lambda: itertools.count(2000))
+
+    def cross(self, frame: Packet | bytes, mark: int = 0) -> bytes:
+        """Sends one frame and returns what arrives, with its VLAN tag."""
+        self.sender.setsockopt(socket.SOL_SOCKET, SO_MARK, struct.pack("=I", mark))
+        self.sender.send(bytes(frame))
+        data, ancillary, _, _ = self.receiver.recvmsg(65536, 256)
+        *_, tci, protocol = struct.unpack("=IIIHHHH", ancillary[0][2])
+        if protocol:  # the kernel keeps the outer tag beside the data
+            data = data[:12] + struct.pack("!HH", protocol, tci) + data[12:]
+        return data
+
+    def dscp(self, frame: Packet, mark: int = 0) -> int:
+        """The DSCP that a well-formed frame arrives with; all else must be as it was sent, and its checksum right."""
+        whole = bytes(frame)
+        at = 14 + 4 * (whole[12:14] in (b"\x81\x00", b"\x88\xa8"))
+        data = self.cross(whole, mark)
+        before, after = bytearray(whole), bytearray(data)
+        if whole[at] >> 4 == 4:
+            assert ones_sum(data[at : at + 20]) == 0xFFFF, "the header's checksum is wrong"
+            tos, was = data[at + 1], whole[at + 1]
+            before[at + 1] = after[at + 1] = 0
+            before[at + 10 : at + 12] = after[at + 10 : at + 12] = b"\0\0"
+        else:
+            tos, was = (int.from_bytes(each[at : at + 2], "big") >> 4 & 0xFF for each in (data, whole))
+            for each in (before, after):
+                each[at : at + 2] = bytes((each[at] & 0xF0, each[at + 1] & 0x0F))
+        assert after == before, "more than the traffic class changed"
+        assert tos & 3 == was & 3, "ECN changed"
+        return int(tos) >> 2
+
+
+def ones_sum(data: bytes) -> int:
+    """The ones' complement sum of RFC 1071."""
+    total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return total
+
+
+@contextmanager
+def tagged_pair() -> Iterator[Wire]:
+    """A pair of hosts with the tagger at the left one's egress."""
+    with pair() as made:
+        with inside(made.left):
+            tagger = Tagger("eth0", QUIET)
+            sender = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+            sender.bind(("eth0", 0))
+        with inside(made.right):
+            receiver = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+            receiver.bind(("eth0", ETH_P_ALL))
+        receiver.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
+        receiver.settimeout(2)
+        tagger.set_thresholds(1, BETA, ALPHA)
+        with sender, receiver:
+            yield Wire(made, tagger, sender, receiver)
+        tagger.close()
+
+
+@pytest.fixture
+def wire() -> Iterator[Wire]:
+    with tagged_pair() as made:
+        yield made
+
+
+@dataclass
+class Flow:
+    """A scripted flow: builds its packets."""
+
+    port: int
+    version: int = 4
+    transport: str = "tcp"
+    vlan: int | None = None
+    sequence: int = 2**32 - 3000  # so that it wraps
+    ecn: int = 0
+
+    def packet(self, size: int, flags: str = "A", back: int = 0) -> Packet:
+        """The next `size` bytes; with `back`, bytes from so far back."""
+        self.ecn = (self.ecn + 1) % 4
+        start = (self.sequence - back) % 2**32
+        if not back:
+            self.sequence = (self.sequence + size + ("S" in flags)) % 2**32
+        ether = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")
+        if self.vlan is not None:
+            ether /= Dot1Q(vlan=self.vlan)
+        if self.version == 4:
+            network: Packet = IP(src="10.9.0.1", dst="10.9.0.2", tos=self.ecn, id=self.sequence & 0xFFFF)
+        else:
+            network = IPv6(src="fd00::1", dst="fd00::2", tc=self.ecn, fl=0xABCDE)
+        tcp = self.transport == "tcp"
+        ports: dict[str, Any] = {"sport": self.port, "dport": 80}
+        over = TCP(**ports, seq=start, flags=flags, options=[("Timestamp", (1, 2))]) if tcp else UDP(**ports)
+        return ether / network / over / Raw(bytes(size))
+
+
+def judged(mark: int, sent: int) -> int:
+    """The reference: what a packet's DSCP must be, `sent` bytes of its flow being sent with it."""
+    if mark >> 20:
+        return DSCP[0]
+    return DSCP[1 + (bisect_left(BETA, (mark & 0xFFFFF) * 1024) if mark else bisect_left(ALPHA, sent))]
+
+
+MARKS = [0, DEADLINE, *(FlowMark(size_bytes=size).encode() for size in (1, 2048, 2049, 20_000, 10**8))]
+
+
+@pytest.mark.parametrize("vlan", [None, 7])
+@pytest.mark.parametrize("transport", ["tcp", "udp"])
+@pytest.mark.parametrize("version", [4, 6])
+def test_every_packet_of_a_flow_has_the_dscp_of_its_type_and_bytes(wire: Wire, version: int, transport: str, vlan: int) -> None:
+    script = random.Random(5)
+    for mark in MARKS:
+        flow, sent = Flow(next(wire.ports), version, transport, vlan), 0
+        for size in (1000, 1000, 1, *(script.randrange(1400) for _ in range(12))):
+            sent += size
+            assert wire.dscp(flow.packet(size), mark) == judged(mark, sent)
+    assert wire.tagger.counters().malformed == 0
+
+
+def test_new_thresholds_hold_from_the_next_packet_and_bytes_sent_stay(wire: Wire) -> None:
+    flow = Flow(next(wire.ports))
+    assert [wire.dscp(flow.packet(1000)) for _ in range(3)] == [DSCP[1], DSCP[1], DSCP[2]]
+    wire.tagger.set_thresholds(2, (1,), (4000,))
+    assert wire.tagger.version() == 2
+    assert [wire.dscp(flow.packet(1000)) for _ in range(2)] == [DSCP[1], DSCP[2]]
+    wire.tagger.set_thresholds(3, (0,) * 6, (0, 0, 0, 0, 0, 6000))
+    assert [wire.dscp(flow.packet(1000)) for _ in range(2)] == [DSCP[6], DSCP[7]]
+    with pytest.raises(ValueError, match=r"alpha is \(2, 1\)"):
+        wire.tagger.set_thresholds(4, (1, 2), (2, 1))
+    assert wire.tagger.version() == 3
+
+
+def test_no_packet_sees_a_mixture_of_two_sets_of_thresholds(wire: Wire) -> None:
+    stop, replaced = threading.Event(), itertools.count()
+
+    def replace() -> None:
+        while not stop.is_set():
+            number = next(replaced)
+            cuts = (10**9,) if number % 2 else (0,) * 6
+            wire.tagger.set_thresholds(number, cuts, cuts)
+
+    wire.tagger.set_thresholds(0, (10**9,), (10**9,))
+    thread = threading.Thread(target=replace)
+    thread.start()
+    try:
+        packet = Flow(next(wire.ports), transport="udp").packet(10)
+        seen = {wire.dscp(packet) for _ in range(3000)}
+    finally:
+        stop.set()
+        thread.join()
+    assert seen == {DSCP[1], DSCP[7]}, f"after {next(replaced)} replacements"
+
+
+def settle(wire: Wire, **changes: int) -> None:
+    wire.tagger.set_settings(TaggerSettings(dscp=DSCP, rto_ns=20 * MS, **{"idle_ns": 0, "kappa_min": 2, **changes}))
+
+
+def timeout(wire: Wire, flow: Flow, mark: int = 0) -> int:
+    """A retransmission after a silence longer than the settled RTO."""
+    time.sleep(0.025)
+    return wire.dscp(flow.packet(500, back=500), mark)
+
+
+def test_a_type_3_flow_that_timed_out_kappa_times_starts_again_at_the_top(wire: Wire) -> None:
+    settle(wire, kappa_max=2)
+    flow = Flow(next(wire.ports))
+    assert [wire.dscp(flow.packet(1000)) for _ in range(10)][-1] == DSCP[4]
+    for _ in range(5):  # fast retransmissions are not timeouts
+        assert wire.dscp(flow.packet(500, back=500)) == DSCP[4]
+    assert [timeout(wire, flow), timeout(wire, flow)] == [DSCP[4], DSCP[1]]
+    assert [wire.dscp(flow.packet(1000)) for _ in range(3)] == [DSCP[1], DSCP[1], DSCP[2]]
+    counters = wire.tagger.counters()
+    assert (counters.timeouts, counters.promotions) == (2, 1)
+    wire.dscp(flow.packet(0, "FA"))
+    (end,) = wire.tagger.ended()
+    assert (end.size_bytes, end.promotions, end.queues) == (13_000, 1, (1, 2, 3, 4))
+
+
+def test_a_type_2_flow_that_timed_out_kappa_times_is_split_on_what_is_left(wire: Wire) -> None:
+    settle(wire, kappa_max=2)
+    flow, mark = Flow(next(wire.ports)), FlowMark(size_bytes=10 * 1024).encode()
+    assert {wire.dscp(flow.packet(1000), mark) for _ in range(9)} == {DSCP[3]}
+    assert [timeout(wire, flow, mark), timeout(wire, flow, mark)] == [DSCP[3], DSCP[1]]
+    assert wire.dscp(flow.packet(1000), mark) == DSCP[1]
+
+
+def test_kappa_is_drawn_for_each_flow_from_its_range(wire: Wire) -> None:
+    settle(wire, kappa_max=4)
+    flows = [Flow(next(wire.ports)) for _ in range(40)]
+    for flow in flows:
+        wire.dscp(flow.packet(1400))
+    promoted = []
+    for _ in range(4):
+        before = wire.tagger.counters().promotions
+        time.sleep(0.025)
+        for flow in flows:
+            wire.dscp(flow.packet(500, back=500))
+        promoted.append(wire.tagger.counters().promotions - before)
+    assert promoted[0] == 0
+    assert all(count > 0 for count in promoted[1:])
+
+
+def test_new_data_after_a_silence_is_a_new_flow_on_its_connection(wire: Wire) -> None:
+    settle(wire, idle_ns=30 * MS, kappa_max=9)
+    flow = Flow(next(wire.ports))
+    assert [wire.dscp(flow.packet(1000)) for _ in range(3)][-1] == DSCP[2]
+    time.sleep(0.035)
+    assert wire.dscp(flow.packet(500, back=500)) == DSCP[2], "what is sent again is of the old flow"
+    time.sleep(0.035)
+    assert wire.dscp(flow.packet(0)) == DSCP[2], "an acknowledgement begins nothing"
+    assert wire.dscp(flow.packet(1000)) == DSCP[1]
+    (end,) = wire.tagger.ended()
+    assert (end.reason, end.size_bytes, end.queues) == (EndReason.IDLE, 3000, (1, 2))
+    assert 30 * MS < end.duration_ns < 70 * MS
+
+
+@pytest.mark.parametrize(("size", "after"), [(4096, DSCP[2]), (0, DSCP[2])])
+def test_past_its_deadline_a_flow_leaves_the_top_queue(wire: Wire, size: int, after: int) -> None:
+    """Type 2 by its size, or type 3 by what it has sent; the next message, or one after a long silence, has a deadline anew."""
+    flow, mark = Flow(next(wire.ports)), FlowMark(size_bytes=size or None, deadline_ms=200).encode()
+    begun_s = time.monotonic()
+    for _ in range(3):  # no silence is as long as the deadline
+        assert wire.dscp(flow.packet(1000), mark) == DSCP[0] or time.monotonic() - begun_s >= 0.2
+        time.sleep(0.08)
+    assert wire.dscp(flow.packet(500), mark) == after
+    assert wire.dscp(flow.packet(500, back=500), mark) == after
+    if size:
+        wire.dscp(flow.packet(600), mark)  # all of it is sent
+        assert wire.dscp(flow.packet(100), mark) == DSCP[0]
+    else:
+        assert wire.dscp(flow.packet(100), mark) == after
+        time.sleep(0.21)
+        assert wire.dscp(flow.packet(100), mark) == DSCP[0]
+
+
+class TestEnds:
+    """Flows that are over are told of once, with what they were."""
+
+    def test_fin(self, wire: Wire) -> None:
+        flow, mark = Flow(next(wire.ports), version=6), FlowMark(size_bytes=3000, deadline_ms=900).encode()
+        wire.dscp(flow.packet(0, "S"), mark)
+        time.sleep(0.02)
+        wire.dscp(flow.packet(1000), mark)
+        wire.dscp(flow.packet(1000, back=1000), mark)
+        wire.dscp(flow.packet(700, "FA"), mark)
+        wire.dscp(flow.packet(700, "FA", back=700), mark)
+        (end,) = wire.tagger.ended()
+        assert (str(end.source), str(end.target), end.source_port, end.target_port) == ("fd00::1", "fd00::2", flow.port, 80)
+        assert (end.size_bytes, end.mark, end.flow_type, end.queues) == (1700, mark, 1, (0,))
+        assert (end.protocol, end.reason) == (socket.IPPROTO_TCP, EndReason.FIN)
+        assert 20 * MS <= end.duration_ns < 200 * MS
+
+    def test_rst_and_a_new_connection_of_the_same_ports(self, wire: Wire) -> None:
+        flow = Flow(next(wire.ports))
+        for _ in range(2):
+            wire.dscp(flow.packet(0, "S"))
+            assert [wire.dscp(flow.packet(1000)) for _ in range(3)] == [DSCP[1], DSCP[1], DSCP[2]]
+            wire.dscp(flow.packet(0, "R"))
+            (end,) = wire.tagger.ended()
+            assert (end.size_bytes, end.reason) == (3000, EndReason.RST)
+
+    def test_a_new_mark_is_a_new_flow(self, wire: Wire) -> None:
+        flow, mark = Flow(next(wire.ports)), FlowMark(size_bytes=4096).encode()
+        wire.dscp(flow.packet(1000))
+        assert wire.dscp(flow.packet(1000), mark) == judged(mark, 0)
+        assert wire.dscp(flow.packet(0), 0) == judged(mark, 0), "the kernel's own segments may be unmarked"
+        (end,) = wire.tagger.ended()
+        assert (end.size_bytes, end.flow_type, end.reason) == (1000, 3, EndReason.REPLACED)
+
+    def test_a_sweep_takes_the_silent_only(self, wire: Wire) -> None:
+        settle(wire, forget_ns=50 * MS, kappa_max=9)
+        quiet, busy = Flow(next(wire.ports), transport="udp"), Flow(next(wire.ports), transport="udp")
+        wire.dscp(quiet.packet(300))
+        time.sleep(0.06)
+        wire.dscp(busy.packet(300))
+        assert wire.tagger.sweep() == 1
+        (end,) = wire.tagger.ended()
+        assert (end.source_port, end.size_bytes, end.reason, end.duration_ns) == (quiet.port, 300, EndReason.IDLE, 0)
+        assert wire.tagger.flow_count() == 1
+
+
+def hostile() -> dict[str, Packet]:
+    ether = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")
+    v4: dict[str, Any] = {"src": "10.9.0.1", "dst": "10.9.0.2"}
+    v6: dict[str, Any] = {"src": "fd00::1", "dst": "fd00::2"}
+    tcp = TCP(sport=1, dport=2) / Raw(bytes(40))
+    return {
+        "IPv4 options": ether / IP(**v4, options=[IPOption_Timestamp()]) / tcp,
+        "first fragment": ether / IP(**v4, flags="MF") / tcp,
+        "later fragment": ether / IP(**v4, frag=100) / Raw(bytes(60)),
+        "hop-by-hop": ether / IPv6(**v6) / IPv6ExtHdrHopByHop() / tcp,
+        "destination options": ether / IPv6(**v6) / IPv6ExtHdrDestOpt() / tcp,
+        "ICMP": ether / IP(**v4) / ICMP(),
+        "two tags": ether / Dot1AD(vlan=3) / Dot1Q(vlan=4) / IP(**v4) / tcp,
+        "not IP": Ether(src=ether.src, dst=ether.dst, type=0x88B5) / Raw(bytes(46)),
+    }
+
+
+def test_options_fragments_and_other_protocols_pass_untouched_and_are_no_errors(wire: Wire) -> None:
+    for name, frame in hostile().items():
+        assert wire.cross(frame, DEADLINE) == bytes(frame), name
+    counters = wire.tagger.counters()
+    assert (counters.tagged, counters.untouched, counters.malformed) == (0, len(hostile()), 0)
+    assert wire.tagger.flow_count() == 0
+
+
+def test_headers_that_are_cut_off_or_contradict_themselves_pass_untouched_and_are_counted(wire: Wire) -> None:
+    four, six = (bytes(Flow(9, version, vlan=vlan).packet(8)) for version, vlan in ((4, None), (6, 5)))
+    bad = [frame[:length] for frame, first in ((four, 18), (six, 22)) for length in range(first, len(frame))]
+    ihl, offset, length = bytearray(four), bytearray(four), bytearray(four)
+    ihl[14], offset[14 + 20 + 12], length[16:18] = 0x44, 0x40, b"\x00\x13"
+    long_offset = bytearray(four)
+    long_offset[14 + 20 + 12] = 0xF0
+    bad += [bytes(each) for each in (ihl, offset, length, long_offset)]
+    bad.append(bytes(Ether(src="02:00:00:00:00:01") / IP(src="10.9.0.1", dst="10.9.0.2", proto=17) / Raw(bytes(7))))
+    for frame in bad:
+        assert wire.cross(frame, DEADLINE) == frame, frame.hex()
+    counters = wire.tagger.counters()
+    assert (counters.tagged, counters.malformed) == (0, len(bad))
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_tshark_sees_a_kernels_tcp_flow_tagged_by_its_bytes_with_right_checksums(
+    wire: Wire, tmp_path: Path, version: int
+) -> None:
+    to, family = ("10.9.0.2", socket.AF_INET) if version == 4 else ("fd00::2", socket.AF_INET6)
+    if version == 6:
+        for name, address in ((wire.pair.left, "fd00::1/64"), (wire.pair.right, "fd00::2/64")):
+            run("ip", "netns", "exec", name, "sysctl", "-qw", "net.ipv6.conf.eth0.disable_ipv6=0")
+            run("ip", "-n", name, "addr", "add", address, "dev", "eth0", "nodad")
+    run("ip", "-n", wire.pair.left, "link", "set", "eth0", "gso_max_segs", "1")  # a super-packet has one DSCP
+    total, trace = 30_000, tmp_path / "flow.pcap"
+    command = ("ip", "netns", "exec", wire.pair.right, "tcpdump", "-ni", "eth0", "--immediate-mode", "-Uw", str(trace), "tcp")
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as capture:
+        assert capture.stderr is not None
+        while "listening" not in capture.stderr.readline():
+            assert capture.poll() is None, "tcpdump ended"
+        with inside(wire.pair.right):
+            listener = socket.create_server((to, 8080), family=family)
+        with inside(wire.pair.left):
+            client = socket.socket(family)
+        with listener, client:
+            client.connect((to, 8080))
+            peer, _ = listener.accept()
+            with peer:
+                client.sendall(bytes(total))
+                received = 0
+                while received < total:
+                    received += len(peer.recv(65536))
+                client.shutdown(socket.SHUT_WR)
+                assert peer.recv(1) == b""
+        time.sleep(0.05)
+        capture.terminate()
+    layer, fields = ("ip", "ip.dsfield.dscp") if version == 4 else ("ipv6", "ipv6.tclass.dscp")
+    shown = ("-e", fields, "-e", "tcp.seq", "-e", "tcp.len", "-e", "tcp.checksum.status", "-e", "ip.checksum.status")
+    checked = ("-o", "ip.check_checksum:TRUE", "-o", "tcp.check_checksum:TRUE")
+    out = run("tshark", "-r", str(trace), *checked, "-Y", f"tcp.dstport==8080 and {layer}", "-T", "fields", *shown)
+    rows = [line.split("\t") for line in out.splitlines()]
+    assert sum(int(row[2]) for row in rows) == total
+    for dscp, sequence, length, tcp_status, ip_status in rows:
+        assert tcp_status == "1" and ip_status == ("1" if version == 4 else "")
+        if int(length):
+            assert int(dscp) == judged(0, int(sequence) - 1 + int(length))
+    deadline = time.monotonic() + 2
+    ends: list[FlowEnd] = []
+    while not ends and time.monotonic() < deadline:
+        ends = wire.tagger.ended()
+    assert [(end.size_bytes, end.reason) for end in ends] == [(total, EndReason.FIN)]
+
+
+class Bench:
+    """BPF_PROG_TEST_RUN of the program that tc shows at the hook."""
+
+    def __init__(self, wire: Wire) -> None:
+        shown = wire.pair.tc("filter", "show", "dev", "eth0", "egress")
+        self.program = next(entry["options"]["prog"]["id"] for entry in shown if "options" in entry)
+        self._library = ctypes.CDLL("libbpf.so.1")
+        self._fd = self._library.bpf_prog_get_fd_by_id(ctypes.c_uint32(self.program))
+        assert self._fd >= 0
+
+    def run(self, frame: bytes, repeat: int, mark: int = 0) -> int:
+        """Nanoseconds a packet takes in the mean."""
+        context = struct.pack("=III", 0, 0, mark)
+        options = RunOptions(sz=ctypes.sizeof(RunOptions), data_in=frame, data_size_in=len(frame), repeat=repeat)
+        options.ctx_in, options.ctx_size_in = context, len(context)
+        assert self._library.bpf_prog_test_run_opts(self._fd, ctypes.byref(options)) == 0
+        assert ctypes.c_int32(options.retval).value == -1, "other filters must see the packet too (TC_ACT_UNSPEC)"
+        return int(options.duration)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def test_a_packet_costs_well_under_a_microsecond(wire: Wire) -> None:
+    bench = Bench(wire)
+    cost = {}
+    for version, transport, mark in itertools.product((4, 6), ("tcp", "udp"), (0, DEADLINE, 5)):
+        frame = bytes(Flow(next(wire.ports), version, transport).packet(1000))
+        cost[f"IPv{version} {transport} mark {mark}"] = min(bench.run(frame, 100_000, mark) for _ in range(3))
+    bench.close()
+    print(json.dumps(cost))
+    assert max(cost.values()) <= 1000  # 250 on an idle machine
+
+
+def test_100_000_flows_are_kept_in_bounded_memory_and_none_is_lost_by_sweeps(wire: Wire) -> None:
+    bench = Bench(wire)
+    frame = bytearray(bytes(Flow(1, transport="udp").packet(1)))
+
+    def send(numbers: range) -> float:
+        spent = 0
+        for number in numbers:
+            frame[30:34] = struct.pack("!I", number)  # the target's address
+            spent += bench.run(bytes(frame), 1)
+        return spent / len(numbers)
+
+    maps = json.loads(run("bpftool", "-j", "prog", "show", "id", str(bench.program)))["map_ids"]
+    taken = [json.loads(run("bpftool", "-j", "map", "show", "id", str(number))) for number in maps]
+    total = sum(int(entry["bytes_memlock"]) for entry in taken)
+    print(f"maps take {total / 1e6:.1f} MB; a flow's first packet {send(range(100_000)):.0f} ns", end="; ")
+    print(f"its second, with 100,000 flows, {send(range(100_000)):.0f} ns")
+    assert total < 32_000_000
+    assert wire.tagger.flow_count() == 100_000
+    settle(wire, forget_ns=1, kappa_max=9)
+    ends: list[FlowEnd] = []
+    longest = 0
+    while wire.tagger.flow_count():
+        start = time.perf_counter_ns()
+        swept = wire.tagger.sweep()
+        longest = max(longest, time.perf_counter_ns() - start)
+        found = wire.tagger.ended()
+        assert len(found) == swept > 0
+        ends += found
+    print(f"a sweep takes {longest / MS:.0f} ms at most")
+    assert len({end.target for end in ends}) == len(ends) == 100_000
+    assert {end.size_bytes for end in ends} == {2}
+    send(range(150_000))
+    assert 100_000 < wire.tagger.flow_count() <= TABLE_FLOWS
+    bench.close()

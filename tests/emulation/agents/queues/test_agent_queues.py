@@ -1,0 +1,452 @@
+"""A host's queues and gates in the kernel, watched with tc and a socket at the other end."""
+
+from __future__ import annotations
+
+import functools
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import pytest
+
+from agents.kernel.netlink import Netlink
+from agents.kernel.snapshot import ForeignQdisc
+from agents.queues.classifier import Backlogged, FlowTable, NewFlow
+from agents.queues.host import Host
+from agents.queues.queues import finished
+from protocol.messages import ETHERTYPE
+from tests.emulation.namespaces import Pair, inside, pair, run
+
+SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33  # asm-generic/socket.h
+PAYLOAD = 1472
+FRAME = 1514
+RATE = 100_000_000
+LEFT, RIGHT, OTHER = IPv4Address("10.9.0.1"), IPv4Address("10.9.0.2"), IPv4Address("10.9.0.3")
+
+
+@dataclass
+class Wire:
+    """A host under test at the left, sockets at both ends."""
+
+    pair: Pair
+    host: Host
+    sender: socket.socket
+    receiver: socket.socket
+
+    def send(self, count: int, to: IPv4Address = RIGHT, size: int = PAYLOAD) -> None:
+        for _ in range(count):
+            self.sender.sendto(bytes(size), (str(to), 7))
+
+    def received(self, wait_s: float = 0.15) -> int:
+        """Datagrams that arrive until none has for `wait_s`."""
+        self.receiver.settimeout(wait_s)
+        count = 0
+        try:
+            while True:
+                self.receiver.recv(65536)
+                count += 1
+        except TimeoutError:
+            return count
+
+    def settle(self) -> None:
+        """Makes the queues of the flows seen so far, as the agent's loop does."""
+        time.sleep(0.02)
+        for event in self.host.flows.events():
+            if isinstance(event, NewFlow):
+                self.host.queues.ensure_flow(event.source, event.target, event.destination)
+
+
+QDISCS = {
+    "pfifo": ("limit", "77"),
+    "tbf": ("rate", "100mbit", "burst", "3000", "limit", "90000"),
+    "fq_codel": ("limit", "777", "target", "3ms", "noecn"),
+    "fq": ("flow_limit", "77"),
+    "sfq": ("perturb", "9"),
+    "netem": ("delay", "3ms", "loss", "1%"),
+    "prio": ("bands", "5"),
+    "htb": (),
+    "plug": ("limit", "9000"),
+}
+"""Qdiscs that an interface may be found with, with options other than the kernel's own."""
+
+
+@functools.cache
+def _kernel_has(kind: str) -> bool:
+    command = ("unshare", "--net", "tc", "qdisc", "add", "dev", "lo", "root", kind, *QDISCS[kind])
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def needs(kind: str) -> None:
+    """Skips the test where the kernel lacks the qdisc."""
+    if not _kernel_has(kind):
+        pytest.skip(f"kernel has no sch_{kind} (`make test-stock-kernel` has)")
+
+
+@pytest.fixture
+def wire(tmp_path: Path) -> Iterator[Wire]:
+    """Behind credit gates."""
+    yield from _wire("tbf", tmp_path)
+
+
+@pytest.fixture(params=["tbf", "plug"])
+def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Wire]:
+    """Behind gates of either kind, for what both promise."""
+    yield from _wire(request.param, tmp_path)
+
+
+@pytest.fixture
+def plugged(tmp_path: Path) -> Iterator[Wire]:
+    """Behind time gates."""
+    yield from _wire("plug", tmp_path)
+
+
+def _wire(gate: str, tmp_path: Path) -> Iterator[Wire]:
+    needs(gate)
+    with pair() as ends:
+        with inside(ends.right):
+            receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            receiver.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 24)
+            receiver.bind(("", 7))
+        with inside(ends.left):
+            sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            sender.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 1 << 24)
+            host = Host("eth0", RATE, gate=gate, run_dir=tmp_path)
+        try:
+            host.flows.set_directory({16: [RIGHT], 17: [OTHER]})
+            made = Wire(ends, host, sender, receiver)
+            made.send(2)
+            made.send(2, OTHER)
+            made.settle()
+            made.received()
+            yield made
+        finally:
+            with inside(ends.left):  # what is put back is found by its name
+                host.close()
+            sender.close()
+            receiver.close()
+
+
+def test_an_open_gate_lets_everything_pass(either: Wire) -> None:
+    either.send(50)
+    assert either.received() == 50
+
+
+def test_a_closed_gate_lets_at_most_one_packet_pass(either: Wire) -> None:
+    either.host.close_gate(16)
+    either.send(50)
+    assert either.received() <= 1
+    assert either.host.state(16)[1] >= 49 * FRAME
+
+
+@pytest.mark.parametrize("packets", [1, 2, 7, 16, 40])
+def test_a_grant_lets_exactly_its_bytes_pass(wire: Wire, packets: int) -> None:
+    wire.host.close_gate(16)
+    wire.send(60)
+    wire.received()
+    wire.host.grant(16, packets * FRAME + 90)
+    wire.host.kick()
+    assert wire.received() == packets
+
+
+def test_one_gate_does_not_move_another(wire: Wire) -> None:
+    wire.host.close_gate(16)
+    wire.host.close_gate(17)
+    wire.send(20)
+    wire.send(20, OTHER)
+    wire.received()
+    wire.host.grant(17, 10 * FRAME)
+    wire.host.kick()
+    assert wire.received() == 10
+    assert wire.host.state(16)[1] >= 19 * FRAME
+
+
+def test_opening_wakes_the_queue_with_one_kick(either: Wire) -> None:
+    either.host.close_gate(16)
+    either.send(30)
+    before = either.received()
+    either.host.open(16)
+    either.host.kick()
+    assert before + either.received() == 30
+
+
+def test_a_kick_leaves_the_host_by_no_way_and_is_counted_nowhere(either: Wire) -> None:
+    with inside(either.pair.right):
+        wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))
+    with wire:
+        before = root_counts(either)
+        for _ in range(50):
+            either.host.kick()
+        time.sleep(0.05)
+        assert root_counts(either) == before
+        either.host.link.send(either.host.kick_frame)  # the same frame, but sent to be transmitted
+        wire.settimeout(1)
+        assert wire.recv(2048)[:60] == either.host.kick_frame
+        wire.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            wire.recv(2048)
+
+
+def root_counts(wire: Wire) -> tuple[int, int]:
+    """(frames that passed the root qdisc, frames that it dropped), by tc."""
+    (root,) = [qdisc for qdisc in wire.pair.tc("-s", "qdisc", "show", "dev", "eth0") if qdisc["handle"] == "1:"]
+    return root["packets"], root["drops"]
+
+
+def test_a_kicks_filter_that_somebody_deleted_is_put_back(wire: Wire) -> None:
+    run("ip", "netns", "exec", wire.pair.left, "tc", "filter", "del", "dev", "eth0", "parent", "1:", "pref", "1")
+    assert wire.host.queues.repair() == ["eth0: the filter of frames that wake the queues is missing"]
+    assert wire.host.queues.repair() == []
+
+
+def test_a_plug_lets_about_what_the_link_carries_in_the_granted_time_pass(plugged: Wire) -> None:
+    plugged.host.close_gate(16)
+    plugged.send(400)
+    assert plugged.received() == 0
+    hold_ns = plugged.host.grant(16, 50 * FRAME)
+    assert hold_ns == 50 * FRAME * 8 * 10**9 // RATE
+    plugged.host.kick()
+    time.sleep(hold_ns / 1e9)
+    plugged.host.close_gate(16)
+    assert 40 <= plugged.received() < 300  # late by the test's own sleep, never the whole queue
+
+
+def test_a_plug_closes_again_after_any_number_of_grants(plugged: Wire) -> None:
+    for _ in range(3):
+        plugged.host.close_gate(16)
+        plugged.host.close_gate(16)  # the count of packets that the second loses is not used
+        plugged.send(20)
+        assert plugged.received() == 0
+        plugged.host.grant(16, 20 * FRAME)
+        plugged.host.kick()
+        assert plugged.received() == 20
+
+
+def test_one_plug_does_not_move_another(plugged: Wire) -> None:
+    plugged.host.close_gate(16)
+    plugged.host.close_gate(17)
+    plugged.send(20)
+    plugged.send(20, OTHER)
+    plugged.host.open(17)
+    plugged.host.kick()
+    assert plugged.received() == 20
+    assert plugged.host.state(16)[1] == 20 * FRAME
+
+
+def test_a_plug_given_a_rate_lets_everything_pass(plugged: Wire) -> None:
+    plugged.host.close_gate(16)
+    plugged.send(20)
+    plugged.host.rate(16, 8_000_000)
+    plugged.host.kick()
+    assert plugged.received() == 20
+
+
+def test_the_bytes_at_a_plug_are_those_that_tc_shows(plugged: Wire) -> None:
+    plugged.host.close_gate(16)
+    plugged.send(7)
+    (shown,) = [row for row in plugged.pair.tc("qdisc", "show", "dev", "eth0") if row["kind"] == "plug" and row["backlog"]]
+    assert plugged.host.state(16) == (shown["bytes"], 7 * FRAME)
+    assert shown["backlog"] == 7 * FRAME
+
+
+def test_two_flows_to_one_destination_are_served_in_turn(wire: Wire) -> None:
+    run("ip", "-n", wire.pair.left, "addr", "add", "10.9.0.11/24", "dev", "eth0")
+    with inside(wire.pair.left):
+        second = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        second.bind(("10.9.0.11", 0))
+    second.sendto(bytes(PAYLOAD), (str(RIGHT), 7))
+    wire.settle()
+    wire.received()
+    wire.host.close_gate(16)
+    wire.send(40)
+    for _ in range(40):
+        second.sendto(bytes(PAYLOAD), (str(RIGHT), 7))
+    wire.received()
+    wire.host.grant(16, 20 * FRAME)
+    wire.host.kick()
+    wire.receiver.settimeout(0.2)
+    sources = [wire.receiver.recvfrom(65536)[1][0] for _ in range(20)]
+    assert 8 <= sources.count("10.9.0.11") <= 12
+    second.close()
+
+
+def test_small_flows_and_pings_do_not_wait(either: Wire) -> None:
+    either.host.flows.set_mice(20_000, 1_000_000)
+    either.host.flows.set_directory({16: [RIGHT], 17: [OTHER], 18: [IPv4Address("10.9.0.4")]})
+    for node in (16, 18):
+        either.host.close_gate(node)
+    either.send(60)
+    either.received()
+    either.send(3, IPv4Address("10.9.0.4"), size=200)
+    assert either.received() == 3
+    out = run("ip", "netns", "exec", either.pair.left, "ping", "-c", "3", "-i", "0.05", "-W", "1", str(RIGHT))
+    assert "3 received" in out
+
+
+def test_a_flow_is_large_once_its_allowance_is_spent_and_small_again_when_it_is_whole(either: Wire) -> None:
+    target = IPv4Address("10.9.0.5")
+    either.host.flows.set_mice(5 * FRAME, 800_000)
+    either.host.flows.set_directory({16: [RIGHT], 17: [OTHER], 19: [target]})
+    either.send(1, target)
+    either.settle()
+    either.host.close_gate(19)
+    either.send(9, target)
+    first = either.received()
+    assert 5 <= first <= 8  # the allowance came back a little meanwhile, and a closed bucket holds one packet
+    either.host.open(19)
+    either.host.kick()
+    either.received()
+    either.host.close_gate(19)
+    time.sleep(0.2)
+    either.send(4, target)
+    assert either.received() == 4
+
+
+def test_an_armed_destination_tells_of_its_first_packet_only(either: Wire) -> None:
+    either.host.close_gate(16)
+    either.host.arm(16)
+    either.send(5)
+    time.sleep(0.02)
+    assert [e for e in either.host.flows.events() if isinstance(e, Backlogged)] == [Backlogged(16)]
+    either.send(5)
+    time.sleep(0.02)
+    assert not either.host.flows.events()
+
+
+def test_rate_limits_a_destination(wire: Wire) -> None:
+    wire.host.rate(16, 8_000_000)
+    began = time.monotonic()
+    wire.send(100)
+    wire.received(0.3)
+    took = time.monotonic() - began - 0.3
+    assert 0.08 < took < 0.4  # 151,400 bytes at 1 MB/s
+
+
+def test_what_somebody_else_changed_is_found_and_put_back(either: Wire) -> None:
+    assert either.host.queues.repair() == []
+    tc = ("ip", "netns", "exec", either.pair.left, "tc")
+    run(*tc, "class", "change", "dev", "eth0", "classid", "1:1", "htb", "rate", "5mbit")
+    run(*tc, "class", "del", "dev", "eth0", "classid", "1:11")
+    lines = "\n".join(either.host.queues.repair())
+    assert "class 1:1 is limited" in lines
+    assert "class 1:11 is missing" in lines
+    assert either.host.queues.repair() == []
+    shown = either.pair.found()
+    assert "class htb 1:1 root rate 100Mbit ceil 100Mbit" in shown
+    assert "class htb 1:11 parent 1:1" in shown
+
+
+def test_a_look_that_takes_many_steps_finds_what_one_finds_and_nothing_wrong_in_what_was_made_meanwhile(wire: Wire) -> None:
+    look = wire.host.queues.looking()
+    next(look)
+    next(look)
+    wire.host.queues.ensure_destination(40)
+    assert finished(look) == []
+    look = wire.host.queues.looking()
+    next(look)
+    assert wire.host.queues.drift() == []  # one at once, while the other is not at its end
+    run("ip", "netns", "exec", wire.pair.left, "tc", "class", "del", "dev", "eth0", "classid", f"1:{40:x}")
+    steps = list(wire.host.queues.looking())
+    assert len(steps) > 5
+    assert any("class 1:28 is missing" in line for line in finished(wire.host.queues.looking()))
+    wire.host.queues.repair()
+
+
+def test_a_queue_is_made_in_well_under_75_ms(wire: Wire) -> None:
+    took = []
+    for last in range(20, 60):
+        began = time.perf_counter_ns()
+        wire.host.queues.ensure_flow(LEFT, IPv4Address(f"10.9.0.{last}"), 100 + last)
+        took.append(time.perf_counter_ns() - began)
+    took.sort()
+    print(f"queue made in {took[20] / 1e6:.2f} ms (p50), {took[-1] / 1e6:.2f} ms (max)")
+    assert took[20] < 20e6
+
+
+@pytest.mark.parametrize(
+    ("before", "gate"),
+    [(before, "tbf") for before in ("", "tbf", "pfifo", "fq_codel", "fq", "sfq", "netem")] + [("fq_codel", "plug")],
+)
+def test_the_interface_is_as_it_was_found(before: str, gate: str, tmp_path: Path) -> None:
+    needs(gate)
+    with pair() as ends:
+        if before:
+            needs(before)
+            tc = ("ip", "netns", "exec", ends.left, "tc")
+            run(*tc, "qdisc", "add", "dev", "eth0", "root", "handle", "7:", before, *QDISCS[before])
+        found = ends.found()
+        with inside(ends.left):
+            host = Host("eth0", RATE, gate=gate, run_dir=tmp_path)
+            assert ends.found() != found
+            host.close()
+        assert ends.found() == found
+        assert not list(tmp_path.glob("agent-*.json"))
+
+
+def test_after_a_crash_the_next_start_puts_back_what_the_first_found(tmp_path: Path) -> None:
+    with pair() as ends:
+        tc = ("ip", "netns", "exec", ends.left, "tc")
+        run(*tc, "qdisc", "add", "dev", "eth0", "root", "handle", "7:", "pfifo", "limit", "77")
+        found = ends.found()
+        with inside(ends.left):
+            crashed = Host("eth0", RATE, gate="tbf", run_dir=tmp_path)
+            crashed.link.close()  # and nothing else: as after kill -9
+            Host("eth0", RATE, gate="tbf", run_dir=tmp_path).close()
+        assert ends.found() == found
+
+
+def test_a_foreign_filter_at_the_same_hook_stays(tmp_path: Path) -> None:
+    with pair() as ends:
+        tc = ("ip", "netns", "exec", ends.left, "tc")
+        run(*tc, "qdisc", "add", "dev", "eth0", "clsact")
+        run(*tc, "filter", "add", "dev", "eth0", "egress", "pref", "9", "protocol", "ip", "u32", "match", "u32", "0", "0")
+        found = ends.found()
+        with inside(ends.left):
+            Host("eth0", RATE, gate="tbf", run_dir=tmp_path).close()
+        assert ends.found() == found
+
+
+@pytest.mark.parametrize("kind", ["htb", "prio"])
+def test_a_foreign_classful_qdisc_is_refused_and_untouched(kind: str, tmp_path: Path) -> None:
+    needs(kind)
+    with pair() as ends:
+        tc = ("ip", "netns", "exec", ends.left, "tc")
+        run(*tc, "qdisc", "add", "dev", "eth0", "root", "handle", "9:", kind, *QDISCS[kind])
+        found = ends.found()
+        with inside(ends.left), pytest.raises(ForeignQdisc, match=f"root qdisc is {kind} 9:"):
+            Host("eth0", RATE, gate="tbf", run_dir=tmp_path)
+        assert ends.found() == found
+
+
+def test_an_idle_destination_loses_its_queues_and_its_next_packet_makes_them_anew(wire: Wire) -> None:
+    second = 1_000_000_000
+    assert wire.host.queues.collect(1 * second) == []
+    wire.send(1, OTHER)
+    wire.received()
+    assert wire.host.queues.collect(40 * second) == []
+    gone = wire.host.queues.collect(70 * second)
+    assert gone == [(LEFT, RIGHT)]
+    assert "class htb 1:10 " not in wire.pair.found()
+    for source, target in gone:
+        wire.host.flows.forget(source, target)
+    wire.send(1)
+    wire.settle()
+    assert "class htb 1:10 " in wire.pair.found()
+
+
+def test_netlink_refusals_are_errors(wire: Wire) -> None:
+    with inside(wire.pair.left):
+        netlink = Netlink()
+    from agents.kernel.qdiscs import pfifo
+
+    with pytest.raises(OSError, match=r"No such file|Invalid"):
+        netlink.request(pfifo(2, 0, 0x990001, 10))
+    netlink.close()
+
+
+def test_the_classifier_loads() -> None:
+    with pair() as ends, inside(ends.left):
+        FlowTable("eth0").close()

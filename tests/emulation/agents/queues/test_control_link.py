@@ -1,0 +1,146 @@
+"""The control socket over a real pair of interfaces: what may wait does not wake, and says how old it is when it is read."""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Iterator
+from statistics import median
+
+import pytest
+
+from agents.queues.host import HEARTBEATS
+from controller.coordinator.coordinator import PATIENT
+from protocol.auth import Key
+from protocol.link import ControlSocket
+from protocol.messages import COORDINATOR, HEARTBEAT_MAC, Ack, Heartbeat, Message, Override, Ping, Report, Yield, decode, encode
+from tests.emulation.namespaces import inside, pair
+
+KEY = Key(b"k" * 32)
+AGE_NS = 30_000_000
+
+
+class Wire:
+    """A sender at one end, a receiver at the other."""
+
+    def __init__(self, sender: ControlSocket, receiver: ControlSocket) -> None:
+        self.sender, self.receiver = sender, receiver
+        self._sequence = 0
+
+    def send(self, message: Message, to: bytes | None = None) -> None:
+        assert self.sender.send(self.sealed(message, to))
+
+    def sealed(self, message: Message, to: bytes | None = None) -> bytes:
+        self._sequence += 1
+        return encode(
+            message,
+            key=KEY,
+            destination=to or self.receiver.address,
+            source=self.sender.address,
+            sender=COORDINATOR,
+            epoch=1,
+            sequence=self._sequence,
+        )
+
+    def wakes(self, seconds: float = 0.2) -> bool:
+        return bool(select.select([self.receiver], (), (), seconds)[0])
+
+
+@pytest.fixture(params=[HEARTBEATS, PATIENT], ids=["agent", "coordinator"])
+def wire(request: pytest.FixtureRequest) -> Iterator[Wire]:
+    with pair() as ends:
+        with inside(ends.left):
+            sender = ControlSocket("eth0")
+        with inside(ends.right):
+            receiver = ControlSocket("eth0", patient=request.param)
+        time.sleep(0.1)  # the kernel stamps what comes soon after it was asked to
+        try:
+            yield Wire(sender, receiver)
+        finally:
+            sender.close()
+            receiver.close()
+
+
+@pytest.mark.parametrize("wire", [HEARTBEATS], indirect=True)
+def test_a_heartbeat_waits_until_it_is_looked_for_and_its_age_is_known(wire: Wire) -> None:
+    wire.send(Heartbeat(Override.COORDINATE, 1, 1), HEARTBEAT_MAC)
+    assert not wire.wakes() and wire.receiver.receive() is None
+    time.sleep(AGE_NS / 1e9)
+    (frame, age_ns), *more = wire.receiver.patient()
+    assert not more and frame[:6] == HEARTBEAT_MAC and AGE_NS < age_ns < 100 * AGE_NS
+    assert wire.receiver.patient() == []
+
+
+@pytest.mark.parametrize("wire", [HEARTBEATS], indirect=True)
+def test_that_every_gate_is_to_be_opened_wakes_at_once(wire: Wire) -> None:
+    wire.send(Heartbeat(Override.FREE, 1, 1), HEARTBEAT_MAC)
+    assert wire.wakes(1) and wire.receiver.receive() is not None and wire.receiver.patient() == []
+
+
+@pytest.mark.parametrize("wire", [PATIENT], indirect=True)
+def test_acknowledgements_and_reports_wait_in_their_order(wire: Wire) -> None:
+    for message in (Ack(7, 1, 2, 3), Report(1, 0, 1, (), ())):
+        wire.send(message)
+    assert not wire.wakes()
+    found = [decode(frame, KEY).message for frame, _ in wire.receiver.patient()]
+    assert [type(message) for message in found] == [Ack, Report]
+
+
+def test_everything_else_wakes(wire: Wire) -> None:
+    for message in (Yield(1, 2, 3, 4), Ping(5)):
+        wire.send(message)
+        assert wire.wakes(1) and wire.receiver.receive() is not None
+    assert wire.receiver.patient() == []
+
+
+def test_frames_of_other_kinds_are_nobodys(wire: Wire) -> None:
+    foreign = wire.receiver.address + wire.sender.address + b"\x08\x00" + bytes(46)
+    assert wire.sender.send(foreign) and wire.sender.send(foreign[:14])
+    assert not wire.wakes() and wire.receiver.receive() is None and wire.receiver.patient() == []
+
+
+def test_a_frame_arrived_when_the_kernel_had_it_and_not_when_it_was_read(wire: Wire) -> None:
+    for wait_s in (0.0, 0.03):  # the kernel stamps frames from the first time on that it is asked
+        before_ns = time.monotonic_ns()
+        wire.send(Ping(1))
+        assert wire.wakes(1)
+        time.sleep(wait_s)
+        read_ns = time.monotonic_ns()
+        assert wire.receiver.receive() is not None
+        arrived_ns = wire.receiver.arrived_ns()
+    assert before_ns <= arrived_ns <= read_ns - 20_000_000
+
+
+@pytest.mark.parametrize("wire", [HEARTBEATS], indirect=True)
+def test_a_stamped_frame_says_when_it_left_however_long_it_took_to_make(wire: Wire) -> None:
+    making_ns, ways = 3_000_000, []
+
+    def slowly(leaving_ns: int) -> bytes:
+        until_ns = time.monotonic_ns() + making_ns
+        while time.monotonic_ns() < until_ns:
+            pass
+        return wire.sealed(Ping(leaving_ns))
+
+    for _ in range(20):
+        assert wire.sender.send_stamped(slowly) and wire.wakes(1)
+        raw = wire.receiver.receive()
+        assert raw is not None
+        message = decode(raw, KEY).message
+        assert isinstance(message, Ping)
+        ways.append(wire.receiver.arrived_ns() - message.sent_ns)
+    assert abs(median(ways[1:])) < making_ns / 10  # a way of some microseconds
+
+
+def test_without_patient_kinds_all_wake() -> None:
+    with pair() as ends:
+        with inside(ends.left):
+            sender = ControlSocket("eth0")
+        with inside(ends.right):
+            receiver = ControlSocket("eth0")
+        wire = Wire(sender, receiver)
+        wire.send(Heartbeat(Override.COORDINATE, 1, 1), HEARTBEAT_MAC)
+        assert wire.wakes(1) and receiver.receive() is not None and receiver.patient() == []
+        with pytest.raises(ValueError, match="patient"):
+            receiver.patient_fileno()
+        sender.close()
+        receiver.close()

@@ -1,0 +1,353 @@
+"""`baton up` with real processes: start, kill -9, reload, and `baton down` that ends what it started and
+nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from controller.processes.identity import Identity, end, identify
+from controller.processes.services import Service, Services
+from controller.store.store import Store, StoreUnavailable
+from controller.supervision import runstate
+from protocol.auth import Key
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
+    pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed"),
+]
+
+
+def baton(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "cli.main", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "not within the time"
+        time.sleep(0.005)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that nobody may end."""
+    process = subprocess.Popen(["sleep", "120"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+class Site:
+    """A configuration file, its run directory, and the commands on them."""
+
+    def __init__(self, directory: Path, text: str = "") -> None:
+        self.run_dir = directory / "run"
+        self.config = directory / "baton.yaml"
+        self.port = free_port()
+        self.write(text)
+
+    def write(self, text: str) -> None:
+        whole = f"run_dir: {self.run_dir}\nweb: none\nopenflow: {{listen: '127.0.0.1:{self.port}'}}\n{text}"
+        replacement = self.config.with_suffix(".new")
+        replacement.write_text(whole)
+        replacement.replace(self.config)
+
+    def up(self) -> subprocess.CompletedProcess[str]:
+        return baton("up", "--config", str(self.config))
+
+    def down(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return baton("down", "--run-dir", str(self.run_dir), *words)
+
+    @property
+    def state(self) -> runstate.RunState:
+        return runstate.load(self.run_dir)
+
+    @property
+    def store(self) -> Store:
+        return Store(self.state.store)
+
+    def pid(self, name: str) -> int:
+        identity = self.state.services[name]
+        return identity.pid if identity else 0
+
+    def heard(self, kind: str, words: str) -> bool:
+        try:
+            events = self.store.events()
+        except StoreUnavailable:
+            return False
+        return any(event["kind"] == kind and words in event["text"] for event in events)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    """Up, without a coordinator."""
+    made = Site(tmp_path)
+    try:
+        answer = made.up()
+        assert answer.returncode == 0, answer.stderr
+        yield made
+    finally:
+        made.down()
+
+
+@pytest.fixture
+def coordinated(tmp_path: Path) -> Iterator[Site]:
+    """Up, with a coordinator in a network namespace of its own."""
+    netns = f"baton-{uuid.uuid4().hex[:8]}"
+    Key.generate(tmp_path / "key")
+    where = f"interface: c0, attachment: 's1:s1-eth9', netns: {netns}"
+    text = f"coordinator: {{{where}, key_file: {tmp_path}/key}}\n"
+    made = Site(tmp_path, text)
+    subprocess.run(["ip", "netns", "add", netns], check=True)
+    try:
+        for words in (
+            ["link", "add", "c0", "type", "veth", "peer", "name", "c1"],
+            ["link", "set", "c0", "up"],
+            ["link", "set", "c1", "up"],
+        ):
+            subprocess.run(["ip", "-n", netns, *words], check=True)
+        answer = made.up()
+        assert answer.returncode == 0, answer.stderr
+        yield made
+    finally:
+        made.down()
+        subprocess.run(["ip", "netns", "del", netns], check=True)
+
+
+class TestUpAndDown:
+    """`up` returns when everything works; `down` leaves nothing of it, and everything else as it was."""
+
+    def test_down_ends_what_up_started_and_removes_what_it_made(self, tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+        site = Site(tmp_path)
+        assert site.up().returncode == 0
+        identities = [site.state.supervisor, *site.state.services.values()]
+        assert len(identities) == 3 and all(i is not None and identify(i.pid) == i for i in identities)
+        answer = site.down()
+        assert answer.returncode == 0 and "redis" in answer.stdout
+        assert all(i is not None and identify(i.pid) is None for i in identities)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["baton.yaml"]
+        assert sleeper.poll() is None
+
+    def test_files_of_others_in_the_run_directory_stay(self, tmp_path: Path) -> None:
+        site = Site(tmp_path)
+        site.run_dir.mkdir()
+        (site.run_dir / "mine").write_text("x")
+        assert site.up().returncode == 0
+        assert site.down("--keep-logs").returncode == 0
+        left = {path.name for path in site.run_dir.iterdir()}
+        assert left == {"mine", "redis.log", "openflow.log", "supervisor.log"}
+
+    def test_a_second_up_is_refused_and_the_first_goes_on(self, site: Site) -> None:
+        answer = site.up()
+        assert answer.returncode == 1 and "is in use by pid" in answer.stderr
+        assert site.state.alive()
+
+    def test_a_port_in_use_is_told_by_its_field_and_nothing_is_left_running(self, tmp_path: Path) -> None:
+        site = Site(tmp_path)
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", site.port))
+            taken.listen()
+            answer = site.up()
+        assert answer.returncode == 1
+        assert "openflow.listen" in answer.stderr and len(answer.stderr.splitlines()) == 1
+        assert not (site.run_dir / "up.json").exists()
+
+    @pytest.mark.parametrize(
+        ("text", "field"),
+        [
+            ("coordinator: {interface: c0, attachment: 's:1', key_file: none}\n", "coordinator.key_file"),
+            (
+                "coordinator: {interface: no-such, attachment: 's:1', key_file: good}\n",
+                "coordinator.interface",
+            ),
+            (
+                "coordinator: {interface: lo, netns: no-such, attachment: 's:1', key_file: good}\n",
+                "coordinator.netns",
+            ),
+            ("store: redis://127.0.0.1:1/0\n", "store redis://127.0.0.1:1/0"),
+        ],
+    )
+    def test_what_is_missing_is_told_in_one_line(self, tmp_path: Path, text: str, field: str) -> None:
+        Key.generate(tmp_path / "good")
+        site = Site(tmp_path, text)
+        answer = site.up()
+        assert answer.returncode == 1
+        assert field in answer.stderr and len(answer.stderr.splitlines()) == 1, answer.stderr
+
+    def test_status_without_anything_up_says_what_to_do(self, tmp_path: Path) -> None:
+        answer = baton("status", "--run-dir", str(tmp_path))
+        assert answer.returncode == 1 and "baton up" in answer.stderr and "Traceback" not in answer.stderr
+
+
+class TestRecordedPids:
+    """A pid that another process has now is never signalled."""
+
+    def test_a_process_that_only_has_the_same_pid_is_left_alone(self, sleeper: subprocess.Popen[bytes]) -> None:
+        real = identify(sleeper.pid)
+        assert real is not None
+        assert not end(real._replace(start=real.start - 1), 0.1)
+        assert not end(Identity(real.pid, real.start, "another boot"), 0.1)
+        time.sleep(0.1)
+        assert sleeper.poll() is None
+
+    def test_down_leaves_strangers_with_recorded_pids_alone(self, tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+        real = identify(sleeper.pid)
+        assert real is not None
+        stranger = real._replace(start=real.start + 1)
+        run_dir = tmp_path / "run"
+        run_dir.mkdir()
+        state = runstate.RunState(supervisor=stranger, config="", store="unix:///x", services={"redis": stranger})
+        runstate.save(run_dir, state)
+        assert baton("down", "--run-dir", str(run_dir)).returncode == 0
+        time.sleep(0.1)
+        assert sleeper.poll() is None
+
+
+class TestRestart:
+    """What ends is started again; at first at once, then with growing delays."""
+
+    def test_a_killed_service_is_back_within_50_ms(self, tmp_path: Path) -> None:
+        services = Services()
+        waker, other = socket.socketpair()
+        services.run(Service("s", ["sleep", "60"], {}, tmp_path / "s.log"))
+        try:
+            first = services["s"].process
+            assert first is not None
+            began = time.monotonic()
+            first.kill()
+            ended, _ = services.turn(5.0, waker)
+            took_s = time.monotonic() - began
+            second = services["s"].process
+            assert [service.name for service in ended] == ["s"]
+            assert second is not None and second.pid != first.pid and took_s < 0.05
+            assert services["s"].last_exit == "killed by SIGKILL"
+        finally:
+            services.stop_all()
+            waker.close()
+            other.close()
+
+    def test_one_that_ends_again_and_again_is_started_less_and_less_often(self, tmp_path: Path) -> None:
+        services = Services()
+        waker, other = socket.socketpair()
+        services.run(Service("s", ["false"], {}, tmp_path / "s.log"))
+        try:
+            until = time.monotonic() + 1.0
+            while time.monotonic() < until:
+                services.turn(0.05, waker)
+            assert 3 <= services["s"].restarts <= 5
+        finally:
+            services.stop_all()
+            waker.close()
+            other.close()
+
+    def test_a_killed_redis_is_back_and_its_end_is_among_the_events(self, site: Site) -> None:
+        before = site.pid("redis")
+        os.kill(before, signal.SIGKILL)
+        wait_for(lambda: site.pid("redis") not in (0, before))
+        wait_for(lambda: site.heard("restart", "redis killed by SIGKILL"))
+
+    def test_children_die_with_a_killed_supervisor_and_up_works_again(self, site: Site) -> None:
+        left = [site.state.supervisor, *site.state.services.values()]
+        os.kill(site.state.supervisor.pid, signal.SIGKILL)
+        wait_for(lambda: all(identify(i.pid) is None for i in left if i))
+        answer = baton("status", "--run-dir", str(site.run_dir))
+        assert answer.returncode == 1 and "was killed" in answer.stderr
+        assert site.up().returncode == 0
+
+    def test_a_killed_coordinator_soon_leads_again_with_a_higher_epoch(self, coordinated: Site) -> None:
+        store = coordinated.store
+        status = store.status()
+        assert status is not None
+        before = coordinated.pid("coordinator")
+        assert status["pid"] == before
+        began = time.monotonic()
+        os.kill(before, signal.SIGKILL)
+        wait_for(lambda: (store.status() or status)["pid"] != before)
+        took_s = time.monotonic() - began
+        after = store.status()
+        assert after is not None and after["epoch"] > status["epoch"]
+        assert took_s < 3.0
+
+
+class TestReload:
+    """A changed file or SIGHUP is taken over; a bad one is told and changes nothing."""
+
+    def test_a_bad_file_keeps_the_last_good_one_and_says_so(self, coordinated: Site) -> None:
+        before, policy = coordinated.state, coordinated.store.policy()
+        good = coordinated.config.read_text()
+        coordinated.config.write_text(good + "opnflow: {}\n")
+        wait_for(lambda: coordinated.heard("config", "did you mean openflow?"))
+        assert "line 5" in coordinated.state.config_error
+        assert (coordinated.store.policy(), coordinated.state.services) == (policy, before.services)
+        shown = baton("status", "--run-dir", str(coordinated.run_dir))
+        assert shown.returncode == 0 and "did you mean openflow?" in shown.stdout.replace("\n", " ")
+        coordinated.config.write_text(good)
+        wait_for(lambda: not coordinated.state.config_error)
+
+    def test_a_changed_slice_reaches_the_coordinator_without_a_restart(self, coordinated: Site) -> None:
+        before = coordinated.state.services
+        good = coordinated.config.read_text()
+        coordinated.config.write_text(good.replace("interface: c0", "slice: 10ms, interface: c0"))
+        wait_for(lambda: (coordinated.store.status() or {}).get("slice_ns") == 10_000_000)
+        assert coordinated.state.services == before
+        assert coordinated.heard("config", "coordinator.slice")
+
+    def test_a_change_that_the_coordinator_cannot_take_over_restarts_only_it(self, coordinated: Site) -> None:
+        before = coordinated.state.services
+        good = coordinated.config.read_text()
+        coordinated.config.write_text(good.replace("interface: c0", "heartbeat: 4ms, interface: c0"))
+        wait_for(lambda: coordinated.heard("config", "restarted coordinator"))
+        after = coordinated.state.services
+        assert after["coordinator"] != before["coordinator"]
+        assert (after["openflow"], after["redis"]) == (before["openflow"], before["redis"])
+
+    def test_sighup_reads_the_file_again(self, site: Site) -> None:
+        os.kill(site.state.supervisor.pid, signal.SIGHUP)
+        wait_for(lambda: site.heard("config", "changed: nothing"))
+
+    def test_another_run_directory_is_refused_while_up(self, site: Site) -> None:
+        site.config.write_text(site.config.read_text().replace("/run\n", "/elsewhere\n"))
+        wait_for(lambda: site.heard("config", "run_dir and store can't change"))
+        assert site.state.alive()
+
+
+class TestCommands:
+    """What operators type, on what is up."""
+
+    def test_free_and_coordinate_are_taken_over_by_the_coordinator(self, coordinated: Site) -> None:
+        words = ("--run-dir", str(coordinated.run_dir))
+        assert baton("free", *words).returncode == 0
+        status = coordinated.store.status()
+        assert status is not None and status["override"] == "free"
+        assert baton("coordinate", *words).returncode == 0
+        status = coordinated.store.status()
+        assert status is not None and status["override"] == "coordinate"
+        assert coordinated.heard("override", "override: free")
+
+    def test_status_as_json_holds_what_is_up(self, coordinated: Site) -> None:
+        answer = baton("status", "--json", "--run-dir", str(coordinated.run_dir))
+        assert answer.returncode == 0, answer.stderr
+        found = json.loads(answer.stdout)
+        assert found["coordinator"]["pid"] == found["processes"]["coordinator"]["pid"]
+        assert found["override"] == "coordinate" and found["members"] == {}
+        assert set(found["processes"]) == {"supervisor", "redis", "openflow", "coordinator"}

@@ -1,0 +1,249 @@
+"""Coflows for real: the command line and its store, the marks of an unmodified program, the tagger's queues."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from agents.bpf.build import object_path
+from agents.priorities.congestion_control import DCTCP
+from agents.priorities.marked_run import NoCgroup, own_cgroup
+from bench.karuna.coflow import DeepPort
+from controller.priorities.coflow_client import CoflowClient
+from controller.priorities.coflows import CoflowOrder
+from controller.store.private_redis import PrivateRedis
+from controller.store.store import Store
+from ebpf.build import BuildError
+from emulation.fabric.inside import network_of
+from emulation.stack import karuna
+from emulation.stack.star import star
+from emulation.traffic import coflow_load
+from emulation.traffic.coflow_load import ScheduledCoflow
+from protocol.flowmark import COFLOW_MAX, CoflowMark, FlowMark
+from tests.emulation.agents.priorities.test_tagger import DSCP, Bench, Flow, Wire, tagged_pair
+from tests.emulation.stack.test_priorities import (
+    cgroup as cgroup,  # fixtures: an agent's options where its congestion control meddles with nobody's
+)
+from tests.emulation.stack.test_priorities import options as options
+
+SHOW = "import socket; print(socket.socket().getsockopt(1, socket.SO_MARK) & 0xffffffff)"
+LAST = DSCP[7]
+Baton = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def wire() -> Iterator[Wire]:
+    with tagged_pair() as made:
+        yield made
+
+
+class TestTagger:
+    """Which queue a coflow's packets go to."""
+
+    def test_a_packet_goes_to_the_queue_that_its_coflow_has_now_and_an_unknown_one_to_the_last(self, wire: Wire) -> None:
+        flows = {number: Flow(next(wire.ports), version) for number, version in ((1, 4), (77, 6), (COFLOW_MAX, 4))}
+
+        def dscps() -> list[int]:
+            return [wire.dscp(flow.packet(100), CoflowMark(number).encode()) for number, flow in flows.items()]
+
+        assert dscps() == [LAST, LAST, LAST]
+        wire.tagger.set_coflows({1: 0, 77: 3, COFLOW_MAX: 6})
+        assert dscps() == [DSCP[0], DSCP[3], DSCP[6]]
+        wire.tagger.set_coflows({77: 1, COFLOW_MAX: 6})
+        assert dscps() == [LAST, DSCP[1], DSCP[6]]
+        assert wire.dscp(Flow(next(wire.ports)).packet(100)) == DSCP[1], "others are judged by their own thresholds"
+
+    @pytest.mark.parametrize("wrong", [{0: 1}, {COFLOW_MAX + 1: 1}, {1: 8}, {1: -1}])
+    def test_what_cannot_be_is_refused_and_nothing_is_changed(self, wire: Wire, wrong: dict[int, int]) -> None:
+        wire.tagger.set_coflows({1: 2})
+        with pytest.raises(ValueError, match="coflow"):
+            wire.tagger.set_coflows({5: 1, **wrong})
+        assert wire.dscp(Flow(next(wire.ports)).packet(100), CoflowMark(1).encode()) == DSCP[2]
+        assert wire.dscp(Flow(next(wire.ports)).packet(100), CoflowMark(5).encode()) == LAST
+
+    def test_the_end_of_a_coflows_flow_is_told_with_its_mark(self, wire: Wire) -> None:
+        wire.tagger.set_coflows({9: 2})
+        flow, mark = Flow(next(wire.ports)), CoflowMark(9).encode()
+        wire.dscp(flow.packet(1000), mark)
+        wire.dscp(flow.packet(500, "FA"), mark)
+        (end,) = wire.tagger.ended()
+        assert (end.flow_type, end.mark, end.size_bytes, end.queues) == (4, mark, 1500, (2,))
+
+    def test_a_packet_costs_well_under_a_microsecond(self, wire: Wire) -> None:
+        wire.tagger.set_coflows({number: number % 7 for number in range(1, 1001)})
+        bench = Bench(wire)
+        cost = {}
+        for version, transport in itertools.product((4, 6), ("tcp", "udp")):
+            frame = bytes(Flow(next(wire.ports), version, transport).packet(1000))
+            mark = CoflowMark(500).encode()
+            cost[f"IPv{version} {transport}"] = min(bench.run(frame, 100_000, mark) for _ in range(3))
+        bench.close()
+        print(json.dumps(cost))
+        assert max(cost.values()) <= 1000  # 250 on an idle machine
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
+    if shutil.which("redis-server") is None:
+        pytest.skip("redis-server is not installed")
+    with PrivateRedis(tmp_path) as running:
+        yield running.url
+
+
+@pytest.fixture
+def baton(url: str) -> Baton:
+    def run(word: str, *words: str) -> subprocess.CompletedProcess[str]:
+        command = (sys.executable, "-m", "cli.main", "coflow", word, "--store", url, *words)
+        return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+
+    return run
+
+
+class TestCommands:
+    """`baton coflow`, with a store of its own."""
+
+    def test_coflows_are_opened_listed_in_their_order_and_closed(self, baton: Baton, url: str) -> None:
+        first, second = (int(baton("open", *words).stdout) for words in (("--name", "map"), ("--size", "50MB")))
+        assert second == first + 1
+        lines = baton("list").stdout.splitlines()
+        assert [line.split()[0] for line in lines] == ["id", str(first), str(second)]
+        assert lines[1].endswith("map") and "50000000" in lines[2]
+        assert baton("close", str(first)).returncode == 0
+        store = Store(url)
+        assert list(store.coflows()) == [second]
+        store.close()
+        again = baton("close", str(first))
+        assert again.returncode == 1 and f"coflow {first} is not open" in again.stderr
+
+    @pytest.mark.parametrize(("words", "said"), [(("--deadline", "5s"), "at most 4094"), (("--size", "0"), "above 0")])
+    def test_what_no_coflow_can_have_is_refused(self, baton: Baton, words: tuple[str, ...], said: str) -> None:
+        done = baton("open", *words)
+        assert done.returncode == 2 and said in done.stderr
+        assert len(baton("list").stdout.splitlines()) == 1
+
+    def test_an_open_coflow_expires_and_ids_go_round(self, url: str) -> None:
+        store = Store(url)
+        assert [store.next_coflow(3)[0] % 3 for _ in range(4)] in ([0, 1, 2, 0], [1, 2, 0, 1], [2, 0, 1, 2])
+        opened = CoflowClient(store).open()
+        left = subprocess.run(
+            ["redis-cli", "-s", url.removeprefix("unix://"), "ttl", f"baton:coflow:{opened.id}"],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert 3500 < int(left.stdout) <= 3600
+        assert abs(store.time_ns() - time.time_ns()) < 10**9
+        store.close()
+
+
+class TestRun:
+    """`baton coflow run`: an unmodified program."""
+
+    @pytest.fixture(autouse=True)
+    def possible(self) -> None:
+        try:
+            own_cgroup()
+            object_path("mark")
+        except (NoCgroup, BuildError) as error:
+            pytest.skip(f"no marks by cgroup here: {error}")
+
+    def test_its_sockets_are_born_with_the_coflows_mark(self, baton: Baton) -> None:
+        number = int(baton("open").stdout)
+        done = baton("run", str(number), "--", sys.executable, "-c", SHOW)
+        assert int(done.stdout) == CoflowMark(number).encode(), done.stderr
+
+    def test_with_a_deadline_they_have_what_is_left_of_it_and_the_coflows_mark_when_it_is_over(self, baton: Baton) -> None:
+        number = int(baton("open", "--deadline", "4s").stdout)
+        script = f"{SHOW}; import time; time.sleep(0.5); {SHOW}; time.sleep(4); {SHOW}"
+        done = baton("run", "--size", "2MB", str(number), sys.executable, "-c", script)
+        first, second, late = map(int, done.stdout.split())
+        before, after = FlowMark.decode(first), FlowMark.decode(second)
+        assert before.size_bytes == after.size_bytes == 1954 * 1024
+        assert before.deadline_ms is not None and after.deadline_ms is not None
+        assert 450 <= before.deadline_ms - after.deadline_ms <= 1500 and before.deadline_ms < 4000
+        assert late == CoflowMark(number).encode()
+
+    def test_the_exit_status_is_the_commands_and_a_coflow_must_be_open(self, baton: Baton) -> None:
+        number = baton("open").stdout.strip()
+        assert baton("run", number, "sh", "-c", "exit 7").returncode == 7
+        assert "is not open" in baton("run", "5", "true").stderr
+
+
+class Probe:
+    """Datagrams from a host to another, whose kernel tells with which DSCP they came."""
+
+    def __init__(self, source_pid: int, target_pid: int, address: str) -> None:
+        with network_of(source_pid):
+            self.sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        with network_of(target_pid):
+            self.receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.receiver.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
+        self.receiver.bind((address, 0))
+        self.receiver.settimeout(2)
+
+    def dscp(self) -> int:
+        self.sender.sendto(b"coflow", self.receiver.getsockname())
+        _, ancillary, _, _ = self.receiver.recvmsg(100, 100)
+        return ancillary[0][2][0] >> 2
+
+    def wait_for(self, dscp: int) -> float:
+        """Seconds until datagrams come with a DSCP."""
+        start = time.monotonic()
+        while (found := self.dscp()) != dscp:
+            assert time.monotonic() < start + 5, f"DSCP {found}, not {dscp}"
+            time.sleep(0.001)
+        return time.monotonic() - start
+
+
+def test_what_is_opened_at_the_store_is_the_dscp_of_packets_of_every_host(request: pytest.FixtureRequest) -> None:
+    agents = request.getfixturevalue("options")  # before the hosts are there, for they are to see its mount
+    with star(agents=False, priorities={"enabled": True}) as (emulated, baton):
+        baton.start_agents(options=agents)
+        pids = {name: emulated.node(name).pid for name in emulated.endpoints()}
+        address = str(emulated.endpoints()["h6"])
+        one, other, urgent = (Probe(pids[name], pids["h6"], address) for name in ("h1", "h2", "h3"))
+        client = CoflowClient(baton.store)
+        start = time.monotonic()
+        first, second = client.open("first"), client.open("second")
+        first.mark(one.sender)
+        second.mark(other.sender)
+        one.wait_for(6)  # queue 1
+        print(f"from open() to the tagged packet {(time.monotonic() - start) * 1e3:.1f} ms")
+        assert other.dscp() in (0, 5, 6), "it is being told; queue 2, or 1 already"
+        other.wait_for(6)  # the first is heavy after its time, and lets the second share
+        third = client.open(deadline_ms=4000)
+        third.mark(urgent.sender, size_bytes=5000)
+        assert urgent.dscp() == 7, "type 1 needs nobody to be told"
+        first.close()
+        one.wait_for(0)
+        assert other.dscp() == 6
+
+
+def test_in_order_the_first_is_through_first_and_the_mean_is_less_than_when_all_share() -> None:
+    bursts, width = 4, 5
+    coflows = [
+        ScheduledCoflow(
+            burst * width + place + 1,
+            burst * 500_000_000 + place * 5_000_000,
+            tuple((sender, karuna.RECEIVER, 125_000) for sender in karuna.SENDERS[:4]),
+        )
+        for burst, place in itertools.product(range(bursts), range(width))
+    ]
+    means, by_place = {}, {}
+    for name, order in (("none", None), ("fifo", CoflowOrder(1 << 62, 1 << 62))):
+        with karuna.on_star(DeepPort("dctcp", DCTCP)) as laid, coflow_load.taggers_at(laid.emulated) as taggers:
+            found = coflow_load.run(laid.emulated, coflows, order=order, taggers=taggers)
+        times = [one.cct_ns / 1e6 for one in found if one.cct_ns is not None]
+        assert len(times) == len(coflows)
+        means[name] = sum(times) / len(times)
+        by_place[name] = [sum(times[place::width]) / bursts for place in range(width)]
+    print(means, {name: [round(time) for time in times] for name, times in by_place.items()})
+    assert means["fifo"] < 0.9 * means["none"]
+    assert by_place["fifo"][0] < 0.6 * by_place["fifo"][-1]

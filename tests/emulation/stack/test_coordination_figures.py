@@ -1,0 +1,70 @@
+"""The benchmarks' own runs, shortened: each brings up its fabric, and its figures keep their order on a busy machine too."""
+
+from __future__ import annotations
+
+from bench.coordination import conservation, failure, latency, loss
+from emulation.fabric.fabric import EmulatedFabric
+from emulation.stack.stack import OPENFLOW, Stack
+from emulation.stack.star import reach
+from emulation.traffic import experiment
+from emulation.traffic.experiment import Flow
+from topology.fabric import FabricBuilder
+
+LINK_MBPS = 97.7
+
+
+def test_permission_comes_within_milliseconds() -> None:
+    found = latency.run(duration_s=3)
+    assert found["backlog_to_directive_us"]["samples"] > 50
+    assert found["backlog_to_directive_us"]["p50"] < 5_000
+    assert found["directive_to_gate_us"]["p50"] < 2_000
+
+
+def test_a_killed_coordinator_frees_every_host_and_its_successor_coordinates_them() -> None:
+    found = failure.run(duration_s=12)
+    print(found)
+    assert found["free_after_ms"] < 200
+    assert found["coordinated_again_after_ms"] is not None
+    assert found["coordinated_again_after_ms"] < 10_000
+    assert found["epochs"][1] > found["epochs"][0]
+    assert found["agents_restarted"] == 0
+
+
+def test_lost_directives_cost_their_slices_only() -> None:
+    found = loss.run(duration_s=4)
+    assert 0.1 < found["directives_lost"] < 0.3
+    assert found["with"]["drop_fraction"] < 0.01
+    assert found["with"]["longest_silence_ms"] < 1_000
+    assert found["with"]["goodput_mbps"] > 0.55 * LINK_MBPS
+
+
+def test_unused_slots_are_given_to_others() -> None:
+    found = conservation.run(duration_s=3)
+    assert found["with_yields"]["link_use"] > found["without_yields"]["link_use"] + 0.1
+    assert found["with_yields"]["link_use"] > 0.7
+
+
+def test_a_node_with_six_vms_behind_a_bridge_is_coordinated_with_another() -> None:
+    builder = FabricBuilder().add_switch("s1")
+    builder.add_host("h1", [f"10.0.1.{number}" for number in range(1, 7)])
+    builder.add_host("h2", ["10.0.0.2"])
+    builder.add_host("h3", ["10.0.0.3"])
+    for host in ("h1", "h2", "h3"):
+        builder.add_link("s1", host, 100_000_000)
+    with (
+        EmulatedFabric(builder.build(), controller=OPENFLOW) as emulated,
+        Stack(emulated, coordinator={"slice": "10ms"}) as baton,
+    ):
+        reach(emulated, baton)
+        baton.start_agents()
+        flows = [Flow("udp", vm, "h3") for vm in ("h1v1", "h1v4")] + [Flow("udp", "h2", "h3")]
+        outcome = experiment.run(
+            emulated, flows, duration_s=3, warmup_s=2, bottlenecks=[("s1", "h3")], host_queues=False
+        )
+        members = {member["name"]: member for member in baton.store.members().values()}
+    first, second, other = (flow.goodput_mbps for flow in outcome.flows)
+    print(first, second, other)
+    assert len(members["h1"]["addresses"]) == 6
+    assert outcome.goodput_mbps > 0.6 * LINK_MBPS
+    assert 0.5 < first / second < 2
+    assert 0.6 < (first + second) / other < 1.6

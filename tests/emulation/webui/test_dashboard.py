@@ -1,0 +1,334 @@
+"""The dashboard in a real browser: the real server over a real Redis, with a generated feed (bench/dashboard/feed.py)."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from bench.dashboard.page import browser
+from tests.emulation.webui.dashboard import VIEWS, Dashboard, dashboard, wait_for
+
+SCREENS = Path(__file__).resolve().parents[3] / "docs" / "screens"
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed: apt-get install chromium"),
+    pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed"),
+]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def shared(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
+    with dashboard(tmp_path_factory.mktemp("dashboard"), chromium) as made:
+        yield made
+
+
+@pytest.fixture
+def small(shared: Dashboard) -> Iterator[Dashboard]:
+    """18 hosts with traffic, coordinated, as it was before; its pages may not have complained."""
+    shared.complaints.clear()
+    yield shared
+    shared.feeder.silent.clear()
+    shared.feeder.feed.traffic = True
+    shared.feeder.feed.store.set_override("coordinate")
+    assert shared.complaints == []
+
+
+def slots(page: Page) -> int:
+    """How many slots the timeline holds."""
+    found: int = page.evaluate("window.baton.timeline.slots.known.size")
+    return found
+
+
+def pixels(page: Page) -> str:
+    """The timeline as it is painted."""
+    found: str = page.evaluate("document.querySelector('canvas.slots').toDataURL()")
+    return found
+
+
+class TestThePictures:
+    """They change as the fabric does, without a reload."""
+
+    def test_a_link_is_coloured_and_marked_when_traffic_makes_it_contended(self, small: Dashboard) -> None:
+        small.feeder.feed.traffic = False
+        with small.page("fabric") as page:
+            expect(page.locator("#fabric .contended")).to_have_count(0)
+            colours = page.eval_on_selector_all("#fabric .lane", "all => all.map(one => one.style.stroke)")
+            small.feeder.feed.traffic = True
+            expect(page.locator("#fabric .contended")).to_have_count(len(small.feeder.feed.sinks))
+            assert page.eval_on_selector_all("#fabric .lane", "all => all.map(one => one.style.stroke)") != colours
+            expect(page.locator("#details .hot").first).to_be_visible()
+
+    def test_the_timeline_fills_when_traffic_starts_and_says_why_it_is_empty_before(self, small: Dashboard) -> None:
+        small.feeder.feed.traffic = False
+        time.sleep(0.3)
+        small.feeder.feed.store._call(lambda client: client.delete("baton:slots"))
+        with small.page("schedule") as page:
+            expect(page.locator(".quiet")).to_contain_text("Nobody needs permission")
+            assert slots(page) == 0
+            before = pixels(page)
+            small.feeder.feed.traffic = True
+            wait_for(lambda: slots(page) > 50, "slots in the timeline")
+            expect(page.locator(".quiet")).to_be_hidden()
+            assert pixels(page) != before
+
+    def test_blocked_links_are_dashed_and_tree_links_are_not(self, small: Dashboard) -> None:
+        with small.page("fabric") as page:
+            dashes = "all => all.map(one => getComputedStyle(one).strokeDasharray)"
+            assert "none" not in page.eval_on_selector_all("#fabric .link.blocked .off", dashes)
+            assert set(page.eval_on_selector_all("#fabric .link:not(.blocked) .lane", dashes)) == {"none"}
+            expect(page.locator("#fabric .link.blocked")).to_have_count(len(small.feeder.feed.tree.blocked))
+
+    def test_a_click_on_a_host_shows_its_queues_vms_gate_and_what_is_odd(self, small: Dashboard) -> None:
+        with small.page("fabric") as page:
+            page.click('#fabric [data-id="h5"]')
+            details = page.locator("#details")
+            for words in ("10.0.0.5", "gate", "tbf", "Queues", "without permission"):
+                expect(details).to_contain_text(words)
+            page.keyboard.press("Escape")
+            expect(details).to_contain_text("Busiest links")
+
+    def test_a_link_shows_the_flows_that_cross_it_and_no_other(self, small: Dashboard) -> None:
+        feed = small.feeder.feed
+        switches = set(feed.fabric.switches)
+        link = next(one for one in sorted(feed.tree.forwarding) if {one.a, one.b} <= switches)
+        across = {pair for pair in feed.pairs if set(link.directions) & set(feed.routes.path(*pair))}
+        assert 0 < len(across) < len(feed.pairs)
+        with small.page("fabric") as page:
+            page.evaluate("id => location.hash = '#fabric=' + id", f"{link.a}-{link.b}")
+            details = page.locator("#details")
+            expect(details).to_contain_text(f"Flows across it ({len(across)})")
+            named = details.locator("tbody td:first-child").all_text_contents()
+            assert named and {tuple(text.split(" → ")) for text in named} <= across
+
+
+class TestTheSchedule:
+    """Live, paused, zoomed, panned; each kind of slot has its own shape."""
+
+    def test_it_can_be_paused_panned_and_zoomed_by_keys(self, small: Dashboard) -> None:
+        with small.page("schedule") as page:
+            wait_for(lambda: slots(page) > 100, "slots")
+            page.keyboard.press(" ")
+            end_us = page.evaluate("window.baton.timeline.endUs")
+            page.wait_for_timeout(300)
+            assert page.evaluate("window.baton.timeline.endUs") == end_us
+            page.keyboard.press("ArrowLeft")
+            assert page.evaluate("window.baton.timeline.endUs") < end_us
+            length_us = page.evaluate("window.baton.timeline.lengthUs")
+            page.keyboard.press("+")
+            assert page.evaluate("window.baton.timeline.lengthUs") == length_us / 2
+            page.keyboard.press(" ")
+            wait_for(lambda: page.evaluate("window.baton.timeline.endUs") > end_us, "to be live again")
+
+    def test_slots_of_each_kind_are_painted_in_different_shapes(self, small: Dashboard) -> None:
+        shapes = """kinds => kinds.map(kind => {
+            const canvas = document.createElement("canvas"), c = canvas.getContext("2d");
+            window.baton.timeline.painter.slot(c, {kind, destination: 1, node: 2}, 20, 40, 20, 16, false);
+            const alphas = Array.from(c.getImageData(0, 0, 90, 60).data).filter((_, i) => i % 4 === 3);
+            return alphas.map(alpha => +(alpha > 99)).join("");
+        })"""
+        with small.page("schedule") as page:
+            drawn = page.evaluate(shapes, ["slot", "yield", "late", "lost"])
+            assert len(set(drawn)) == 4  # in black and white
+
+    def test_pointing_at_a_slot_tells_what_it_is(self, small: Dashboard) -> None:
+        where = """() => {
+            const t = window.baton.timeline, v = t.view, box = t.canvas.getBoundingClientRect();
+            for (const [i, row] of v.rows.entries()) for (const one of t.slots.rows.get(row.node)) {
+                if (one.start_us < v.fromUs || one.end_us > v.toUs || i * v.rowHeight > 150) continue;
+                const part = ((one.start_us + one.end_us) / 2 - v.fromUs) / (v.toUs - v.fromUs);
+                const x = v.gutter + part * (v.width - v.gutter - v.shares);
+                return [box.left + x, box.top + 24 + (i + 0.5) * v.rowHeight, row.name, one.slot];
+            }
+        }"""
+        with small.page("schedule") as page:
+            wait_for(lambda: slots(page) > 100, "slots")
+            page.keyboard.press(" ")
+            page.wait_for_timeout(100)
+            x, y, name, slot = page.evaluate(where)
+            page.mouse.move(x, y)
+            expect(page.locator(".tip-box")).to_contain_text(f"{name} → ")
+            expect(page.locator(".tip-box")).to_contain_text(f"slot {slot},")
+
+
+class TestFailing:
+    """What an operator sees when something is gone, and that it mends itself."""
+
+    def test_a_lost_coordinator_is_shown_within_two_seconds_and_its_return_too(self, small: Dashboard) -> None:
+        with small.page() as page:
+            banner = page.locator("#banner")
+            took_s = []
+            for _ in range(3):  # the machine may be busy at times
+                expect(banner).to_be_hidden()
+                small.feeder.silent.set()
+                time.sleep(0.15)
+                page.wait_for_selector("#banner:not([hidden])", timeout=8_000)
+                took_s.append(time.monotonic() - small.feeder.last_s)
+                expect(banner).to_contain_text("No leader")
+                expect(banner).to_contain_text("every gate is open")
+                small.feeder.silent.clear()
+                if took_s[-1] < 2.0:
+                    break
+            print(f"lost coordinator shown after {[round(s, 2) for s in took_s]} s")
+            assert min(took_s) < 2.0
+            expect(banner).to_be_hidden()
+
+    def test_a_lost_server_is_told_and_the_page_goes_on_without_a_reload(self, small: Dashboard) -> None:
+        with small.page() as page:
+            page.evaluate("window.here = true")
+            small.server.stop()
+            expect(page.locator("#banner")).to_contain_text("No news")
+            expect(page.locator("#banner")).to_contain_text("Coordination does not depend on it")
+            small.server.start()
+            expect(page.locator("#banner")).to_be_hidden(timeout=15_000)
+            wait_for(lambda: page.evaluate("window.baton.feed.silentMs()") < 700, "news")
+            assert page.evaluate("window.here")
+        assert all("ERR_" in one for one in small.complaints)  # the browser's own, of connections that were refused
+        small.complaints.clear()
+
+
+class TestControls:
+    """Only for who is logged in; what is asked is done, seen and recorded."""
+
+    def test_a_visitor_may_look_and_change_nothing(self, small: Dashboard) -> None:
+        with small.page("controls") as page:
+            expect(page.locator("#override")).to_be_disabled()
+            expect(page.locator(".login-first")).to_contain_text("Log in")
+
+    def test_the_override_opens_every_gate_after_it_was_confirmed_and_coordinates_again(self, small: Dashboard) -> None:
+        store = small.feeder.feed.store
+        with small.page("controls", user=True) as page:
+            page.click("#override")
+            page.click("#confirm button[value=no]")
+            assert store.override() != "free"
+            page.click("#override")
+            page.click("#confirm-yes")
+            expect(page.locator("#card-override .done")).to_contain_text("in force")
+            assert store.override() == "free"
+            expect(page.locator("#banner")).to_contain_text("Override: free")
+            waits = "window.baton.feed.last.state.flows.some(flow => flow.regulated)"
+            wait_for(lambda: not page.evaluate(waits), "every flow free")
+            expect(page.locator("#card-override .effect")).to_contain_text("regulated")
+            expect(page.locator("#audit")).to_contain_text("ada")
+            expect(page.locator("#audit")).to_contain_text("every gate open")
+            page.click("#override")
+            expect(page.locator("#banner")).to_be_hidden()
+            assert store.override() == "coordinate"
+
+    def test_policy_slice_and_weight_are_taken_over_and_shown(self, small: Dashboard) -> None:
+        store = small.feeder.feed.store
+        with small.page("controls", user=True) as page:
+            page.fill("#slice", "8")
+            page.click("#card-slice button")
+            expect(page.locator("#card-slice .now")).to_have_text("8 ms")
+            page.fill("#weight-source", "h1")
+            page.click("#card-weight .set button")
+            expect(page.locator("#card-weight .tag")).to_contain_text("h1 → all")
+            page.click("#card-weight .tag button")
+            expect(page.locator("#card-weight .now")).to_have_text("all alike")
+            page.select_option("#policy", "hybrid")
+            page.click("#card-policy button")
+            expect(page.locator("#card-policy .now")).to_contain_text("hybrid")
+            page.fill("#slice", "0")
+            page.click("#card-slice button")
+            expect(page.locator("#card-slice .done")).to_contain_text("slice_ns")
+            assert (store.policy() or {})["policy"] == "hybrid"
+            store.set_policy({**(store.policy() or {}), "policy": "timeslice", "slice_ns": 5_000_000})
+        assert [one for one in small.complaints if "422" not in one] == []  # the browser's own, of the slice that was refused
+        small.complaints.clear()
+
+
+class TestKeysAndWidths:
+    """By keyboard alone, on a narrow screen, in the dark and in the light."""
+
+    @pytest.mark.parametrize("key", ["?", "/"])
+    def test_help_is_a_key_away_and_names_every_view(self, small: Dashboard, key: str) -> None:
+        with small.page() as page:
+            page.keyboard.press(key)
+            keys = page.locator("#keys")
+            expect(keys).to_be_visible()
+            expect(keys).to_contain_text("pause, or go on")
+            assert keys.locator("section").first.locator("kbd").all_inner_texts() == [str(n) for n in range(1, len(VIEWS) + 1)]
+            page.keyboard.press("Escape")
+            expect(keys).to_be_hidden()
+            for number, view in enumerate(VIEWS, 1):
+                page.keyboard.press(str(number))
+                expect(page.locator("body")).to_have_attribute("data-view", view)
+
+    @pytest.mark.parametrize("width", [400, 1280])
+    def test_no_view_scrolls_sideways(self, small: Dashboard, width: int) -> None:
+        with small.page(width=width, user=True) as page:
+            for number, view in enumerate(VIEWS, 1):
+                page.keyboard.press(str(number))
+                expect(page.locator("body")).to_have_attribute("data-view", view)
+                page.wait_for_timeout(80)
+                assert page.evaluate("document.documentElement.scrollWidth") <= width, view
+
+    def test_dark_and_light_follow_the_system_until_somebody_chooses(self, small: Dashboard) -> None:
+        background = "getComputedStyle(document.body).backgroundColor"
+        with small.page(scheme="light") as page:
+            light = page.evaluate(background)
+            page.emulate_media(color_scheme="dark")
+            dark = page.evaluate(background)
+            assert dark != light
+            page.keyboard.press("t")
+            assert page.evaluate(background) == light
+            page.reload()
+            assert page.evaluate(background) == light
+
+
+class TestALargeFabric:
+    """200 hosts and 1,000 V2V flows."""
+
+    def test_flows_are_filtered_and_sorted_and_only_those_on_the_screen_exist(
+        self, chromium: Browser, tmp_path: Path
+    ) -> None:
+        with dashboard(tmp_path, chromium, hosts=200, flows=1_000) as large:
+            with large.page("flows") as page:
+                expect(page.locator("#flows-hint")).to_contain_text("1\u202f000 flows")
+                assert page.locator("#flows .rows .row").count() < 100
+                rates = page.locator("#flows .rows .row:not([hidden]) .td:nth-child(3)").first
+                first = rates.inner_text()
+                page.click("#flows .th:nth-child(3)")
+                assert rates.inner_text() != first
+                source, sink = large.feeder.feed.pairs[0]
+                page.fill("#flows-filter", f"{source} > {sink} regulated")
+                expect(page.locator("#flows-hint")).to_contain_text("1 of 1\u202f000")
+                expect(page.locator("#flows .rows .row:not([hidden])")).to_have_count(1)
+                page.fill("#flows-filter", "h9999")
+                expect(page.locator("#flows .empty")).to_contain_text("Clear it")
+                page.keyboard.press("Escape")
+                page.keyboard.press("2")
+                expect(page.locator("#fabric .node.cell")).to_have_count(200)
+                page.wait_for_timeout(700)
+                page.screenshot(path=SCREENS / "fabric-200-hosts-dark.png")
+            assert large.complaints == []
+
+
+class TestScreens:
+    """The main views as pictures, for README and the documentation."""
+
+    @pytest.mark.parametrize(("scheme", "width", "height"), [("dark", 1280, 800), ("light", 1280, 800), ("dark", 400, 860)])
+    def test_screenshots_are_written(self, small: Dashboard, scheme: str, width: int, height: int) -> None:
+        SCREENS.mkdir(parents=True, exist_ok=True)
+        wide = width > 1_000
+        views = VIEWS if wide and scheme == "dark" else ("overview", "schedule") if wide else ("overview", "flows")
+        with small.page(width=width, height=height, scheme=scheme, user=True) as page:
+            wait_for(lambda: slots(page) > 300, "slots")
+            page.wait_for_timeout(1_500)
+            for view in views:
+                page.keyboard.press(str(VIEWS.index(view) + 1))
+                page.wait_for_timeout(350)
+                path = SCREENS / f"{view}-{scheme if wide else width}.png"
+                page.screenshot(path=path, full_page=True)
+                assert path.stat().st_size > 10_000

@@ -1,0 +1,62 @@
+"""The dashboard's own numbers, times and order of names, beside what the browser's Intl says of the same."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+from bench.dashboard.page import browser
+
+MODULE = Path(__file__).resolve().parents[3] / "webui" / "static" / "lib" / "format.js"
+EXPORTS = "count, clock, natural"
+
+pytestmark = pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed: apt-get install chromium")
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Page]:
+    with browser() as chromium, chromium.new_page() as made:
+        text = MODULE.read_text().replace("export ", "")
+        made.evaluate(f"window.format = (() => {{ {text}; return {{ {EXPORTS} }}; }})()")
+        yield made
+
+
+def each(page: Page, function: str, values: list[Any]) -> list[Any]:
+    """What a function of the page says of each value."""
+    found: list[Any] = page.evaluate(f"values => values.map({function})", values)
+    return found
+
+
+def test_counts_are_grouped_as_the_browser_would(page: Page) -> None:
+    dice = random.Random(1)
+    values = [0, 7, 999, 1000, 12345, -1000, 1e6, 0.4, 999.5, *(dice.randrange(10**dice.randrange(1, 13)) for _ in range(200))]
+    own = each(page, "format.count", values)
+    assert own == each(page, "value => Math.round(value).toLocaleString('en').replaceAll(',', '\\u202f')", values)
+    assert own[4] == "12\u202f345"
+
+
+def test_times_are_of_the_browsers_zone_to_the_second(page: Page) -> None:
+    dice = random.Random(2)
+    values = [0, *(dice.randrange(2 * 10**12) for _ in range(200))]
+    assert each(page, "format.clock", values) == each(page, "time => new Date(time).toLocaleTimeString('en-GB')", values)
+
+
+def test_names_are_in_the_order_that_people_expect(page: Page) -> None:
+    dice = random.Random(3)
+    kinds, tails = ("h", "leaf", "s", "H"), ("", " h2", "-eth10")
+    names = [f"{dice.choice(kinds)}{dice.randrange(2000)}{dice.choice(tails)}" for _ in range(60)]
+    dice.shuffle(names)
+    own = page.evaluate("names => [...names].sort(format.natural)", names)
+    theirs = page.evaluate("names => [...names].sort(new Intl.Collator('en', { numeric: true }).compare)", names)
+    assert [name.lower() for name in own] == [name.lower() for name in theirs]
+    assert page.evaluate("['h10', 'h2', 'h1'].sort(format.natural)") == ["h1", "h2", "h10"]
+
+
+def test_more_names_than_are_kept_are_still_in_order(page: Page) -> None:
+    assert page.evaluate("Array.from({ length: 25000 }, (_, i) => `h${24999 - i}`).sort(format.natural)[10]") == "h10"

@@ -1,0 +1,122 @@
+"""The web server as a part of `baton up`: started last, kept up, moved by a reload, and never a reason not to coordinate."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from controller.store.store import Store
+from controller.supervision import runstate
+
+pytestmark = pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
+
+
+def baton(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "cli.main", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=40)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def status(port: int, path: str = "/v1.0/tree") -> int:
+    """Of an answer; 0 when nobody answers."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
+    except OSError:
+        return 0
+    finally:
+        connection.close()
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 15.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "not within the time"
+        time.sleep(0.05)
+
+
+class Site:
+    """A configuration without switches and coordinator, so that it is up at once."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.run_dir = directory / "run"
+
+    def write(self, **web: object) -> None:
+        content = {
+            "run_dir": str(self.run_dir),
+            "fabric": {"switches": [{"name": "s1"}]},
+            "sources": ["bridge:none"],
+            "web": web or "none",
+        }
+        fresh = self.directory / "baton.new"
+        fresh.write_text(json.dumps(content))
+        fresh.replace(self.directory / "baton.yaml")
+
+    def web(self, port: int, **more: object) -> None:
+        self.write(listen=f"127.0.0.1:{port}", users=str(self.directory / "users.json"), **more)
+
+    def up(self) -> None:
+        answer = baton("up", "--config", str(self.directory / "baton.yaml"))
+        assert answer.returncode == 0, answer.stderr
+
+    @property
+    def services(self) -> dict[str, object]:
+        return dict(runstate.load(self.run_dir).services)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    made = Site(tmp_path)
+    yield made
+    baton("down", "--run-dir", str(made.run_dir))
+
+
+def test_up_serves_a_killed_server_comes_back_and_a_reload_moves_it(site: Site) -> None:
+    first, second = free_port(), free_port()
+    site.web(first)
+    site.up()
+    wait_for(lambda: status(first) == 200)
+    identity = runstate.load(site.run_dir).services["web"]
+    assert identity is not None
+    os.kill(identity.pid, signal.SIGKILL)
+    wait_for(lambda: (runstate.load(site.run_dir).services["web"] or identity).pid != identity.pid)
+    wait_for(lambda: status(first) == 200)
+    site.web(second)
+    wait_for(lambda: status(second) == 200 and status(first) == 0)
+    site.write()
+    wait_for(lambda: "web" not in site.services and status(second) == 0)
+
+
+def test_a_port_in_use_is_told_and_the_rest_is_up(site: Site) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        site.web(other.getsockname()[1])
+        site.up()
+        events = Store(runstate.load(site.run_dir).store).events()
+    assert "web" not in site.services and "redis" in site.services
+    assert any(event["kind"] == "web" and "no dashboard" in event["text"] for event in events)
+
+
+def test_an_address_that_others_reach_needs_tls(site: Site) -> None:
+    site.write(listen="0.0.0.0:8080")
+    answer = baton("check", str(site.directory / "baton.yaml"))
+    assert answer.returncode == 1 and "web" in answer.stdout + answer.stderr and "TLS" in answer.stdout + answer.stderr

@@ -1,0 +1,1 @@
+"""Fuzzed decoding and authentication."""

@@ -1,0 +1,1 @@
+"""Tests that run on Debian's own kernel under QEMU."""

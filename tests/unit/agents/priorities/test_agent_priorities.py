@@ -1,0 +1,171 @@
+"""An agent's priorities without a kernel: when it asks, when it reports, and what it does without a tagger."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from agents import run
+from agents.config import AgentConfig
+from agents.priorities import priorities
+from agents.priorities.priorities import ASK_AGAIN_NS, MOST_POSTPONED, Priorities
+from ebpf.libbpf import BpfError
+from protocol.bodies.priorities import SIZE_ROW
+from protocol.messages import Coflows, Directory, Regulate, Thresholds, ThresholdsRequest
+
+SECOND = 10**9
+MESSAGE = Thresholds(5, SECOND, 3, 3, (10, 20), (5, 9))
+
+
+@dataclass
+class FakeTagger:
+    """Remembers what it is told."""
+
+    interface: str
+    told: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)
+    ends: list[SimpleNamespace] = field(default_factory=list)
+    coflows: dict[int, int] = field(default_factory=dict)
+    sweeps: int = 0
+
+    def set_thresholds(self, version: int, beta: tuple[int, ...], alpha: tuple[int, ...]) -> None:
+        self.told.append((version, beta, alpha))
+
+    def set_coflows(self, queues: dict[int, int]) -> None:
+        self.coflows = queues
+
+    def version(self) -> int:
+        return self.told[-1][0] if self.told else 0
+
+    def ended(self) -> list[SimpleNamespace]:
+        found, self.ends = self.ends, []
+        return found
+
+    def sweep(self) -> int:
+        self.sweeps += 1
+        return 0
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Priorities]:
+    def refuse(*_: object) -> None:
+        raise BpfError(22, "no struct_ops")
+
+    monkeypatch.setattr(priorities, "Tagger", FakeTagger)
+    monkeypatch.setattr(priorities, "CongestionControl", refuse)
+    found = Priorities(SimpleNamespace(member=True, idle=True), "eth0", SECOND)
+    yield found
+    found.close()
+
+
+def tagger(made: Priorities) -> FakeTagger:
+    return made._tagger  # type: ignore[return-value]  # put there by the fixture
+
+
+class TestAsking:
+    """Who has another version than the heartbeat tells asks, again and again but not at every heartbeat."""
+
+    def test_a_version_that_is_not_ours_is_asked_for_until_it_comes(self, made: Priorities) -> None:
+        assert made.heard(5, SECOND) == ThresholdsRequest(0)
+        assert made.heard(5, SECOND + 1) is None
+        assert made.heard(5, SECOND + ASK_AGAIN_NS) == ThresholdsRequest(0)
+        made.take(MESSAGE, 2 * SECOND)
+        assert made.heard(5, 3 * SECOND) is None
+        assert made.heard(6, 3 * SECOND) == ThresholdsRequest(5)
+        assert tagger(made).told == [(5, (10, 20), (5, 9))]
+
+    def test_version_0_is_never_asked_for(self, made: Priorities) -> None:
+        assert made.heard(0, SECOND) is None
+
+    def test_a_new_leaders_version_is_asked_for_though_it_has_the_same_number(self, made: Priorities) -> None:
+        made.take(MESSAGE, 0)
+        made.new_leader(1)
+        assert made.heard(5, SECOND) == ThresholdsRequest(0)
+
+
+class TestReports:
+    """Once a period, of the flows that ended in it."""
+
+    def test_nothing_is_reported_before_the_coordinator_wants_it(self, made: Priorities) -> None:
+        assert made.reports(100 * SECOND, idle=True) == []
+
+    def test_every_flow_is_in_one_report_and_the_periods_are_the_time_that_passed(self, made: Priorities) -> None:
+        made.take(MESSAGE, 0)
+        reports = []
+        for at_ns in range(0, 10 * SECOND, SECOND * 3 // 10):
+            tagger(made).ends.append(SimpleNamespace(flow_type=3, size_bytes=1000))
+            reports += made.reports(at_ns, idle=True)
+        flows = sum(SIZE_ROW.struct.unpack(report.rows)[2] for report in reports)
+        assert flows == sum(report.period_ns for report in reports) // (SECOND * 3 // 10) + 1
+        assert {report.version for report in reports} == {5}
+        assert len(reports) == 8  # the first is due after 1.2 s, the time of the fourth look
+
+    def test_the_table_is_swept_when_there_are_no_slots_and_seldom_otherwise(self, made: Priorities) -> None:
+        made.take(MESSAGE, 0)
+        for at in range(1, MOST_POSTPONED + 1):
+            made.reports(at * SECOND, idle=False)
+        assert tagger(made).sweeps == 0
+        made.reports((MOST_POSTPONED + 1) * SECOND, idle=False)
+        assert tagger(made).sweeps == 1
+        made.reports((MOST_POSTPONED + 2) * SECOND, idle=True)
+        assert tagger(made).sweeps == 2
+
+    def test_it_stops_when_the_coordinator_wants_no_more(self, made: Priorities) -> None:
+        made.take(MESSAGE, 0)
+        made.heard(0, SECOND)
+        assert made.reports(9 * SECOND, idle=True) == []
+
+
+def test_the_coflows_order_is_taken_when_all_its_pages_are_there(made: Priorities) -> None:
+    made.take_coflows(Coflows(1, 1, 2, ((2, 1),)), 0)
+    assert tagger(made).coflows == {}
+    made.take_coflows(Coflows(1, 0, 2, ((1, 0),)), 0)
+    assert tagger(made).coflows == {1: 0, 2: 1}
+
+
+def test_where_there_can_be_no_tagger_the_agent_says_why_and_goes_on_without(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> None:
+        raise BpfError(1, "tagger: the kernel does not take it: Operation not permitted")
+
+    monkeypatch.setattr(run, "Priorities", refuse)
+    with caplog.at_level(logging.WARNING):
+        config = AgentConfig("eth0", SECOND, Path("key"), priorities=True)
+        assert run._priorities(SimpleNamespace(config=config)) is None
+    assert "Operation not permitted" in caplog.text
+
+
+class FakeChooser:
+    """Remembers who is said to be behind a gate."""
+
+    gated: tuple[IPv4Address, ...] = ()
+
+    def gate(self, addresses: Iterable[IPv4Address]) -> None:
+        self.gated = tuple(addresses)
+
+    def close(self) -> None:
+        pass
+
+
+class TestGates:
+    """A flow with a deadline is not promised a rate where a gate waits for permission."""
+
+    @pytest.mark.parametrize("obeying", [True, False])
+    def test_the_addresses_of_regulated_nodes_are_told_until_all_is_released(self, made: Priorities, obeying: bool) -> None:
+        chooser, at = FakeChooser(), {node: IPv4Address(f"10.0.0.{node}") for node in (6, 7)}
+        made._chooser = chooser  # type: ignore[assignment]  # the kernel's is not there
+        made._agent.obeying = obeying  # type: ignore[misc]  # of the fixture
+        made.handlers[Directory](Directory(1, 0, 1, tuple((node, (address,)) for node, address in at.items())), 0)
+        made.handlers[Regulate](Regulate(1, 0, 1, (6,)), 0)
+        assert chooser.gated == ((at[6],) if obeying else ())
+        made.released(1)
+        assert chooser.gated == ()

@@ -1,0 +1,165 @@
+"""The `baton` command: quick help, one-line errors, and what each command checks before it acts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cli.demo import LEAST_SLICE_NS, MOST_SLICE_NS
+from cli.main import COMMANDS, main
+from controller.config.schema import Coordinator
+
+
+def run(*words: str) -> tuple[int, str]:
+    result = CliRunner().invoke(main, list(words))
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.output
+
+
+class TestHelp:
+    """Help names every command without importing any."""
+
+    def test_help_lists_every_command(self) -> None:
+        code, text = run("--help")
+        assert code == 0
+        for name, entry in COMMANDS.items():
+            assert name in text and entry.help[:30] in text
+
+    def test_help_imports_none_of_the_heavy_libraries(self) -> None:
+        program = (
+            "import sys, contextlib\n"
+            "from cli.main import main\n"
+            "with contextlib.suppress(SystemExit): main(['--help'])\n"
+            "heavy = {'redis', 'pydantic', 'rich', 'networkx', 'matplotlib', 'yaml', 'pyroute2'}\n"
+            "sys.exit(' '.join(heavy & set(sys.modules)) or 0)\n"
+        )
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+    @pytest.mark.parametrize("name", ["up", "down", "status", "free", "coordinate", "check", "agent", "key", "doctor"])
+    def test_every_command_explains_itself(self, name: str) -> None:
+        code, text = run(name, "--help")
+        assert code == 0 and "Usage: " in text
+
+    def test_an_unknown_command_is_an_error_of_usage(self) -> None:
+        code, text = run("upp")
+        assert code == 2 and "No such command" in text
+
+
+class TestCheck:
+    """`baton check` tells configurations and fabrics apart, and ends with 1 when something is to be
+    mended."""
+
+    def test_a_good_configuration(self, tmp_path: Path) -> None:
+        path = tmp_path / "c.yaml"
+        path.write_text("openflow: {poll: 1s}\n")
+        code, text = run("check", str(path))
+        assert (code, text) == (0, f"{path}: a good configuration\n")
+
+    def test_a_good_fabric(self, tmp_path: Path) -> None:
+        path = tmp_path / "f.yaml"
+        path.write_text("switches: [s1]\nhosts: [h1]\nlinks: [{a: h1, b: s1, rate: 1G}]\n")
+        code, text = run("check", str(path))
+        assert (code, text) == (0, f"{path}: a good fabric\n")
+
+    @pytest.mark.parametrize(
+        ("text", "line", "field"),
+        [
+            ("openflow:\n  pol: 1s\n", 2, "openflow.pol"),
+            ("switches: [s1]\nhosts: [h1]\nlinks:\n  - {a: h1, b: s1}\n", 4, "links[0].rate"),
+        ],
+    )
+    def test_a_mistake_is_shown_with_line_field_and_remedy(self, tmp_path: Path, text: str, line: int, field: str) -> None:
+        path = tmp_path / "x.yaml"
+        path.write_text(text)
+        code, output = run("check", "--json", str(path))
+        (problem,) = json.loads(output)["problems"]
+        assert code == 1
+        assert (problem["line"], problem["field"]) == (line, field)
+        assert problem["message"] and problem["remedy"]
+        code, table = run("check", str(path))
+        assert code == 1 and field in table and str(line) in table
+
+    def test_markup_in_a_file_is_shown_as_it_is(self, tmp_path: Path) -> None:
+        path = tmp_path / "x.yaml"
+        path.write_text('"[red]x[/]": 1\n')
+        code, table = run("check", str(path))
+        assert code == 1 and "[red]x[/]" in table
+
+    def test_a_missing_file_is_no_traceback(self, tmp_path: Path) -> None:
+        code, text = run("check", str(tmp_path / "none"))
+        assert code == 1 and "can't be read" in text
+
+
+class TestKey:
+    """A key is made once, for its owner only."""
+
+    def test_a_key_is_made_for_its_owner_only_and_never_overwritten(self, tmp_path: Path) -> None:
+        path = tmp_path / "etc" / "key"
+        assert run("key", "generate", str(path))[0] == 0
+        assert path.stat().st_mode & 0o777 == 0o600
+        before = path.read_text()
+        code, text = run("key", "generate", str(path))
+        assert code == 1 and "exists" in text
+        assert path.read_text() == before
+
+
+class TestNothingUp:
+    """Commands for what runs say what to do when nothing does."""
+
+    @pytest.mark.parametrize("command", ["status", "free", "coordinate", "down"])
+    def test_the_error_is_one_line_with_the_remedy(self, tmp_path: Path, command: str) -> None:
+        code, text = run(command, "--run-dir", str(tmp_path))
+        assert code == 1
+        assert text == f"Error: nothing is up in {tmp_path}: start it with `baton up`\n"
+
+    def test_a_damaged_record_is_told_and_kept(self, tmp_path: Path) -> None:
+        (tmp_path / "up.json").write_text('{"supervisor": 3}')
+        code, text = run("down", "--run-dir", str(tmp_path))
+        assert code == 1 and "is damaged" in text
+        assert (tmp_path / "up.json").exists()
+
+    def test_a_store_that_is_not_there_is_one_line(self, tmp_path: Path) -> None:
+        code, text = run("status", "--store", f"unix://{tmp_path}/none.sock")
+        assert code == 1 and text.startswith("Error: store unix://") and len(text.splitlines()) == 1
+
+
+class TestUp:
+    """`baton up` refuses a bad file before it starts anything."""
+
+    def test_a_bad_configuration_starts_nothing(self, tmp_path: Path) -> None:
+        path = tmp_path / "c.yaml"
+        path.write_text(f"run_dir: {tmp_path}/run\nopnflow: {{}}\n")
+        code, text = run("up", "--config", str(path))
+        assert code == 1 and "line 2: opnflow" in text and len(text.splitlines()) == 1
+        assert not (tmp_path / "run").exists()
+
+
+class TestAgent:
+    """What the agent is told is checked before it touches an interface."""
+
+    @pytest.mark.parametrize(
+        ("words", "says"),
+        [(["--rate", "fast"], "--rate"), (["--rate", "100mbit", "--address", "10.0.0"], "--address")],
+    )
+    def test_a_bad_value_names_its_option(self, tmp_path: Path, words: list[str], says: str) -> None:
+        code, text = run("agent", "--interface", "none0", "--key", str(tmp_path / "k"), *words)
+        assert code == 2 and says in text
+
+
+@pytest.mark.parametrize("text", ["0ms", "0.5ms", "2s", "soon"])
+def test_a_demo_with_an_impossible_slice_is_refused_before_anything_is_made(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("emulation.box.inside", lambda: pytest.fail("it went on"))
+    code, output = run("demo", "--slice", text)
+    assert code == 2 and "--slice" in output and "write" in output
+
+
+def test_a_demos_slices_are_those_that_the_configuration_takes() -> None:
+    at_most = [rule.le for rule in Coordinator.model_fields["slice_ns"].metadata if hasattr(rule, "le")]
+    assert at_most == [MOST_SLICE_NS] and Coordinator.model_fields["minimum_active_ns"].default == LEAST_SLICE_NS

@@ -1,0 +1,71 @@
+"""`baton pfc`: what is checked before anything is asked of a host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from cli.hosts import pfc, pfc_view
+from cli.main import main
+
+LEADER = {"pfc": {"action": "drop", "accept_from": [], "detection_ns": [200_000_000] * 8, "restoration_ns": [200_000_000] * 8}}
+ROW = {"received": 4, "sent": 2, "refused": 1, "paused_ms": 1.5, "storms": 1}
+STATE = {"mode": "software", "paused": [3], "storming": [3], "bad": 1, "strangers": 2, "answers": {}}
+MEMBERS: dict[int, dict[str, Any]] = {
+    16: {"name": "h1", "pfc": [{"class": 3, **ROW}], "pfc_state": STATE},
+    17: {"name": "h2", "pfc": [], "pfc_state": {"answers": {}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("pause", "--host", "h1", "--classes", "3,8", "--for", "2ms"), "class 8: write classes from 0 to 7"),
+        (("pause", "--host", "h1", "--classes", "x", "--for", "2ms"), "write classes from 0 to 7, such as 3,5"),
+        (("pause", "--host", "h1", "--classes", "3", "--for", "2"), "has no unit"),
+        (("pause", "--host", "h1", "--classes", "3", "--for", "0ms"), "above 0"),
+        (("resume", "--host", "h1", "--classes", "-1"), "class -1"),
+    ],
+)
+def test_bad_input_is_one_line_with_the_remedy(words: tuple[str, ...], problem: str) -> None:
+    result = CliRunner().invoke(main, ["pfc", *words])
+    assert result.exit_code == 2
+    assert problem in result.output
+
+
+@pytest.mark.parametrize(
+    ("host", "duration_ns", "problem"),
+    [
+        ("h9", 2_000_000, "no member is called h9; members: h1, h2"),
+        ("h2", 2_000_000, "the agent of h2 has no PFC"),
+        ("h1", 200_000_000, "would be a storm.*raise pfc.detection"),
+    ],
+)
+def test_what_a_host_cannot_do_is_said_before_it_is_asked(host: str, duration_ns: int, problem: str) -> None:
+    with pytest.raises(click.ClickException, match=problem):
+        pfc._check(LEADER, MEMBERS, host, 0b1000, duration_ns)
+
+
+def test_a_pause_below_the_detection_time_and_a_resume_pass() -> None:
+    pfc._check(LEADER, MEMBERS, "h1", 0b1000, 199_999_999)
+    pfc._check(LEADER, MEMBERS, "h1", 0xFF, 0)
+
+
+def test_status_has_a_row_for_each_class_to_which_anything_happened(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    pfc_view.show(LEADER["pfc"], {"h1": MEMBERS[16]})
+    shown = capsys.readouterr().out
+    assert "any link partner" in shown and "200 ms" in shown
+    assert "paused, storm" in shown and "1.5 ms" in shown
+    assert "h1: 2 frames of partners that are not authorised, 1 frames that are no pauses" in shown
+
+
+def test_the_line_of_baton_status_adds_hosts_up_and_is_absent_without_any() -> None:
+    members = {str(node): member for node, member in MEMBERS.items()}
+    assert pfc_view.line(members) == "1 hosts; 4 received, 2 sent, 1 refused, 1 storms; storm now: h1 class 3"
+    assert pfc_view.line({"17": MEMBERS[17]}) == ""

@@ -1,0 +1,141 @@
+"""systemd units: what they contain, and that systemd itself takes them."""
+
+from __future__ import annotations
+
+import configparser
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cli.machine.unit_files import MARK, UnitFile, agent, command, controller, escaped, quoted
+from cli.main import main
+
+BATON = ["/opt/baton/.venv/bin/baton"]
+AGENT = agent(BATON, interface="eth1", arguments=["--rate", "10gbit", "--key", "/etc/baton/key"], writable=[Path("/etc/baton")])
+CONTROLLER = controller(BATON, config=Path("/etc/baton/baton.yaml"), writable=[Path("/etc/baton")])
+
+
+def fields(unit: UnitFile) -> configparser.SectionProxy:
+    parser = configparser.ConfigParser(interpolation=None, delimiters=("=",))
+    parser.optionxform = str  # type: ignore[assignment,method-assign]  # systemd's names have capitals
+    parser.read_string(unit.text)
+    assert set(parser) == {"DEFAULT", "Unit", "Service", "Install"}
+    return parser["Service"]
+
+
+@pytest.mark.parametrize("unit", [AGENT, CONTROLLER], ids=lambda unit: unit.name)
+class TestBoth:
+    """What holds for agent and controller."""
+
+    def test_it_is_in_a_sandbox_and_comes_back(self, unit: UnitFile) -> None:
+        service = fields(unit)
+        for name, value in (
+            ("ProtectSystem", "strict"),
+            ("NoNewPrivileges", "yes"),
+            ("PrivateTmp", "yes"),
+            ("Restart", "always"),
+            ("LimitMEMLOCK", "infinity"),
+            ("SystemCallFilter", "@system-service bpf"),
+            ("RuntimeDirectoryPreserve", "yes"),
+        ):
+            assert service[name] == value
+        assert "RestartSec" in service
+        assert "CAP_SYS_ADMIN" not in service["CapabilityBoundingSet"]
+
+    @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+    def test_systemd_takes_every_line_of_it(self, unit: UnitFile, tmp_path: Path) -> None:
+        text = unit.text.replace(BATON[0], shutil.which("true") or "/bin/true")  # it looks whether the program is there
+        (tmp_path / unit.name).write_text(text)
+        done = subprocess.run(
+            ("systemd-analyze", "verify", "--man=no", str(tmp_path / unit.name)), capture_output=True, text=True, check=False
+        )
+        said = [line for line in done.stderr.splitlines() if str(tmp_path) in line or unit.name in line]
+        assert (done.returncode, said) == (0, [])
+
+    def test_it_says_who_made_it(self, unit: UnitFile) -> None:
+        assert unit.text.startswith(MARK)
+
+
+def test_an_agent_sees_no_internet_and_lives_and_dies_with_its_interface() -> None:
+    service = fields(AGENT)
+    assert service["RestrictAddressFamilies"].split() == ["AF_UNIX", "AF_NETLINK", "AF_PACKET"]
+    assert service["IPAddressDeny"] == "any"
+    assert "BindsTo=sys-subsystem-net-devices-eth1.device" in AGENT.text
+    assert service["ExecStart"] == "/opt/baton/.venv/bin/baton agent --interface eth1 --rate 10gbit --key /etc/baton/key"
+
+
+def test_more_is_given_only_to_who_needs_it() -> None:
+    chooses = agent(BATON, interface="eth1", arguments=["--priorities"], writable=(), priorities=True)
+    assert "CAP_SYS_ADMIN" in fields(chooses)["CapabilityBoundingSet"]
+    elsewhere = fields(controller(BATON, config=Path("/b.yaml"), writable=(), netns=True))
+    assert "CAP_SYS_ADMIN" in elsewhere["CapabilityBoundingSet"]
+    assert elsewhere["RestrictNamespaces"] == "net"
+
+
+@pytest.mark.parametrize(
+    ("word", "wanted"),
+    [("plain", "plain"), ("two words", '"two words"'), ("50%", "50%%"), ('a"b', '"a\\"b"'), ("$HOME", "$$HOME"), ("", '""')],
+)
+def test_a_word_is_what_it_was_after_systemd_has_read_it(word: str, wanted: str) -> None:
+    assert command([word]) == wanted
+
+
+def test_a_name_that_could_begin_another_line_is_refused() -> None:
+    with pytest.raises(ValueError, match="can't be in a unit; "):
+        quoted("a\nExecStart=b")
+
+
+@pytest.mark.skipif(shutil.which("systemd-escape") is None, reason="needs systemd-escape")
+@pytest.mark.parametrize("name", ["eth1", "br-lan", "enp3s0f1.100", ".x", "a@b", "veth_1", "ü"])
+def test_names_are_escaped_as_systemd_escapes_them(name: str) -> None:
+    done = subprocess.run(("systemd-escape", "--", name), capture_output=True, text=True, check=True)
+    assert escaped(name) == done.stdout.strip()
+
+
+class TestTheCommand:
+    """`baton install-units`."""
+
+    def test_a_dry_run_prints_both_and_writes_nothing(self, tmp_path: Path) -> None:
+        words = ["install-units", "--interface", "eth1", "--rate", "10gbit", "--dry-run", "--directory", str(tmp_path)]
+        done = CliRunner().invoke(main, words)
+        assert done.exit_code == 0, done.output
+        assert "baton-agent@eth1.service" in done.output
+        assert "baton-controller.service" in done.output
+        assert not list(tmp_path.iterdir())
+
+    @pytest.mark.parametrize(("words", "unit"), [((), "eth0"), (("--interface", "ens3"), "ens3")])
+    def test_a_dry_run_needs_no_interface_and_says_what_stands_for_it(self, words: tuple[str, ...], unit: str) -> None:
+        done = CliRunner().invoke(main, ["install-units", "--dry-run", *words])
+        assert done.exit_code == 0, done.output
+        assert "To be read only" in done.output and f"baton-agent@{unit}.service" in done.output
+
+    def test_it_writes_and_writes_again_but_never_over_a_strangers_file(self, tmp_path: Path) -> None:
+        words = ["install-units", "--role", "controller", "--directory", str(tmp_path)]
+        for _ in range(2):
+            done = CliRunner().invoke(main, words)
+            assert done.exit_code == 0, done.output
+        assert "systemctl daemon-reload" in done.output
+        path = tmp_path / "baton-controller.service"
+        assert path.stat().st_mode & 0o777 == 0o644
+        path.write_text("[Service]\n")
+        done = CliRunner().invoke(main, words)
+        assert done.exit_code == 1
+        assert "was not made by this command; " in done.output
+        assert path.read_text() == "[Service]\n"
+
+    @pytest.mark.parametrize(
+        ("words", "says"),
+        [
+            ((), "--interface is missing"),
+            (("--interface", "e"), "--rate is missing"),
+            (("--interface", "e", "--rate", "x"), "rate"),
+        ],
+    )
+    def test_what_an_agent_needs_is_asked_for(self, words: tuple[str, ...], says: str, tmp_path: Path) -> None:
+        done = CliRunner().invoke(main, ["install-units", "--directory", str(tmp_path), *words])
+        assert done.exit_code != 0
+        assert says in done.output
+        assert not list(tmp_path.iterdir())

@@ -1,0 +1,269 @@
+"""The configuration of `baton up`: every mistake is found, with its line and a remedy, and units mean what
+they say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from controller.config import schema
+from controller.config.schema import Config, ConfigError
+from controller.config.settings import CHANGEABLE, CoordinatorSettings, OpenFlowSettings, TreeSource, Weight
+
+WHOLE = """
+run_dir: run
+store: redis://:secret@db.example:6380/2
+openflow:
+  framework: os-ken
+  listen: "[::]:6654"
+  poll: 500ms
+coordinator:
+  interface: c0
+  attachment: s1:5
+  netns: none
+  key_file: key
+  policy: hybrid
+  slice: 10ms
+  lead: 0.5ms
+  headroom: 0.96
+  minimum_active: 2ms
+  heartbeat: 4ms
+  fail_open: 40ms
+  realtime_priority: none
+  weights:
+    h1: 2
+    h1 -> h2: 0.5
+  mode: always
+agents:
+  mice_bytes: 64KiB
+  mice_rate: 2Mbit
+sources: [openflow, "ovsdb:unix:/run/openvswitch/db.sock"]
+"""
+LEAST = """
+coordinator:
+  interface: c0
+  attachment: s1:5
+  key_file: /etc/baton/key
+"""
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Writes a text to a file and gives its path."""
+
+    def to_file(text: str, name: str = "baton.yaml") -> Path:
+        path = tmp_path / name
+        path.write_text(text)
+        return path
+
+    return to_file
+
+
+def complaints(path: Path) -> list[tuple[int | None, str, str]]:
+    return [(problem.line, problem.field, problem.text) for problem in schema.check(path)]
+
+
+class TestAGoodFile:
+    """A good file is read with its units, and gives each process its settings."""
+
+    def test_units_become_integers_in_base_units(self, write: Write) -> None:
+        coordinator = schema.load(write(WHOLE)).coordinator_settings("unix:///s")
+        assert coordinator is not None
+        assert (coordinator.slice_ns, coordinator.lead_ns) == (10_000_000, 500_000)
+        assert (coordinator.mice_bytes, coordinator.mice_rate_bps) == (65_536, 2_000_000)
+        assert coordinator.store == "unix:///s"
+
+    def test_none_means_none(self, write: Write) -> None:
+        loaded = schema.load(write(WHOLE)).coordinator
+        assert loaded is not None and loaded.realtime_priority is None and loaded.netns is None
+
+    def test_file_names_are_taken_from_the_files_directory(self, write: Write) -> None:
+        path = write(WHOLE)
+        loaded = schema.load(path)
+        assert loaded.run_dir == path.parent / "run"
+        assert loaded.coordinator is not None and loaded.coordinator.key_file == path.parent / "key"
+
+    def test_weights_and_sources_are_values(self, write: Write) -> None:
+        loaded = schema.load(write(WHOLE))
+        assert loaded.coordinator is not None
+        assert loaded.coordinator.weights == (Weight("h1", "", 2.0), Weight("h1", "h2", 0.5))
+        assert loaded.sources == (
+            TreeSource("openflow", ""),
+            TreeSource("ovsdb", "unix:/run/openvswitch/db.sock"),
+        )
+
+    def test_the_openflow_settings_survive_json(self, write: Write) -> None:
+        told = schema.load(write(WHOLE)).openflow_settings(Path("/f.yaml"))
+        assert (told.address, told.port, told.framework) == ("::", 6654, "os-ken")
+        assert OpenFlowSettings.from_json(told.to_json()) == told
+
+    def test_the_coordinator_settings_survive_json(self, write: Write) -> None:
+        told = schema.load(write(WHOLE)).coordinator_settings("unix:///s")
+        assert told is not None
+        assert CoordinatorSettings.from_json(told.to_json()) == told
+
+    def test_defaults_are_the_same_in_the_file_and_in_the_settings(self, write: Write) -> None:
+        """So that a coordinator started by hand works as one that `baton up` starts."""
+        told = schema.load(write("store: unix:///s\n" + LEAST)).coordinator_settings("unix:///s")
+        bare = CoordinatorSettings(interface="c0", attachment="s1:5", key_file=Path("/etc/baton/key"), store="unix:///s")
+        assert told == bare
+        assert Config.model_validate({}).openflow_settings(None) == OpenFlowSettings()
+
+    def test_a_lease_is_short_only_where_a_standby_may_wait_for_its_end(self, write: Write) -> None:
+        def lease_ns(text: str) -> int:
+            settings = schema.load(write(text)).coordinator_settings("unix:///s")
+            assert settings is not None
+            return settings.lease_ns
+
+        assert lease_ns(LEAST) == 1_000_000_000
+        assert lease_ns("store: redis://10.0.0.1:6379\n" + LEAST) == 200_000_000
+        assert lease_ns(LEAST.rstrip() + "\n  lease: 300ms\n") == 300_000_000
+
+    def test_an_empty_file_runs_without_a_coordinator(self, write: Write) -> None:
+        assert schema.load(write("")).coordinator_settings("unix:///s") is None
+
+    def test_a_fabric_may_stand_in_the_file(self, write: Write) -> None:
+        text = "fabric:\n  switches: [s1]\n  hosts: [h1]\n  links: [{a: h1, b: s1, rate: 1G}]\n"
+        assert schema.check(write(text)) == []
+
+
+class TestMistakes:
+    """Each is told with the line it is in, the field, and what to do."""
+
+    @pytest.mark.parametrize(
+        ("line", "field", "says", "text"),
+        [
+            (2, "openflow.framwork", "did you mean framework?", "openflow:\n  framwork: ryu\n"),
+            (1, "opnflow", "did you mean openflow?", "opnflow:\n  framework: ryu\n"),
+            (2, "openflow.poll", "has no unit", "openflow:\n  poll: 5\n"),
+            (2, "openflow.poll", "50ms or more", "openflow:\n  poll: 1ms\n"),
+            (2, "openflow.listen", "an address and a port", "openflow:\n  listen: here\n"),
+            (1, "store", "write the URL of a Redis", "store: mysql://x\n"),
+            (1, "openflow", "write", "openflow: 7\n"),
+            (1, "sources[1]", "is not a source", "sources: [openflow, snmp]\n"),
+            (1, "", "is not YAML", "a: }\n"),
+            (2, "run_dir", "given twice", "run_dir: /a\nrun_dir: /b\n"),
+            (5, "coordinator.slice", "from 200us to 1s", LEAST.strip() + "\n  slice: 5s\n"),
+            (5, "coordinator.weights", "is not a weight", LEAST.strip() + "\n  weights: {h1: heavy}\n"),
+            (5, "coordinator.headroom", "0.98", LEAST.strip() + "\n  headroom: nan\n"),
+            (5, "coordinator.fail_open", "write 36ms or more", LEAST.strip() + "\n  fail_open: 9ms\n"),
+            (
+                5,
+                "coordinator.minimum_active",
+                "longer than the slice",
+                LEAST.strip() + "\n  minimum_active: 9ms\n",
+            ),
+            (
+                4,
+                "fabric.links[0].rate",
+                "is missing",
+                "fabric:\n  switches: [s1, s2]\n  links:\n  - {a: s1, b: s2}\n",
+            ),
+            (1, "fabric", "can't be read", "fabric: nowhere.yaml\n"),
+        ],
+    )
+    def test_is_told_with_line_field_and_remedy(self, write: Write, line: int, field: str, says: str, text: str) -> None:
+        found = complaints(write(text))
+        assert len(found) == 1, found
+        assert found[0][:2] == (line, field)
+        assert says in found[0][2]
+        assert "; " in found[0][2], "every text ends with its remedy"
+
+    def test_a_missing_field_is_told_at_its_section(self, write: Write) -> None:
+        found = complaints(write("run_dir: /r\ncoordinator:\n  interface: c0\n  attachment: s1:1\n"))
+        assert [(line, field) for line, field, _ in found] == [(2, "coordinator.key_file")]
+
+    def test_mistakes_in_a_named_fabric_file_are_told_with_that_files_line(self, write: Write) -> None:
+        write("switches: [s1]\nhosts: [h1]\n", "fabric.yaml")
+        ((line, field, text),) = complaints(write("fabric: fabric.yaml\n"))
+        assert (line, field) == (1, "fabric") and "fabric.yaml: line" in text
+
+    def test_all_of_them_are_told_in_the_order_of_the_lines(self, write: Write) -> None:
+        found = complaints(write("openflow:\n  pol: 1s\ncoordinator:\n  slice: 2\nagents:\n  report: soon\n"))
+        lines = [line or 0 for line, _, _ in found]
+        assert lines == sorted(lines) and len(found) == 6
+
+    def test_loading_raises_one_line_that_names_the_file_and_counts_the_rest(self, write: Write) -> None:
+        path = write("openflow:\n  pol: 1s\n  poll: 2\n")
+        with pytest.raises(ConfigError) as caught:
+            schema.load(path)
+        text = str(caught.value)
+        assert text.startswith(f"{path}: line 2: openflow.pol") and "1 more" in text and "\n" not in text
+
+    def test_a_file_that_is_not_there_is_one_problem(self, tmp_path: Path) -> None:
+        ((_, _, text),) = complaints(tmp_path / "none.yaml")
+        assert "can't be read" in text
+
+    @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(st.one_of(st.text(), st.binary().map(lambda b: b.decode("latin-1"))))
+    def test_no_text_crashes_the_checker(self, write: Write, text: str) -> None:
+        path = write("")
+        path.write_bytes(text.encode("utf-8", "surrogatepass"))
+        assert isinstance(schema.check(path), list)
+
+    @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(
+        st.sampled_from(["openflow", "coordinator", "agents", "sources", "fabric", "store", "run_dir"]),
+        st.recursive(
+            st.none() | st.text(max_size=8),
+            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+        ),
+    )
+    def test_no_value_of_a_section_crashes_the_checker(self, write: Write, section: str, value: object) -> None:
+        assert isinstance(schema.check(write(json.dumps({section: value}))), list)
+
+
+class TestChangesWhileRunning:
+    """A running coordinator takes over the policy's fields, and says which others need its restart."""
+
+    BARE = CoordinatorSettings(interface="c0", attachment="s1:5", key_file=Path("/k"), store="unix:///s")
+
+    def test_a_policy_document_changes_only_what_it_names(self) -> None:
+        after = self.BARE.changed({"policy": "free", "slice_ns": 10_000_000})
+        assert (after.policy, after.slice_ns, after.lead_ns) == ("free", 10_000_000, self.BARE.lead_ns)
+
+    def test_what_the_settings_call_changeable_is_accepted_back(self) -> None:
+        assert self.BARE.changed(self.BARE.changeable()) == self.BARE
+        assert set(self.BARE.changeable()) == set(CHANGEABLE)
+
+    @pytest.mark.parametrize("changes", [{"interface": "c1"}, {"slice_ns": "2ms"}, {"slice_ns": True}, {"weights": 3}])
+    def test_a_field_or_type_that_cannot_change_is_refused_by_name(self, changes: dict[str, object]) -> None:
+        with pytest.raises(ValueError, match=next(iter(changes))):
+            self.BARE.changed(changes)
+
+    def test_fields_that_need_a_restart_are_named(self) -> None:
+        other = self.BARE.changed({"policy": "free"})
+        assert self.BARE.needs_restart(other) == []
+        moved = CoordinatorSettings(interface="c1", attachment="s1:5", key_file=Path("/k"), store="unix:///s")
+        assert self.BARE.needs_restart(moved) == ["interface"]
+
+    @pytest.mark.parametrize("text", ["[]", '{"interfac": "c0"}', "{}", "nonsense"])
+    def test_a_settings_file_of_another_shape_is_a_value_error(self, text: str) -> None:
+        with pytest.raises(ValueError):
+            CoordinatorSettings.from_json(text)
+
+
+class TestTheManual:
+    """docs/operating.md shows every field, with its default."""
+
+    TEXT = (Path(__file__).parents[4] / "docs" / "operating.md").read_text()
+
+    def test_its_example_is_a_good_file_with_every_field_at_its_default(self, write: Write) -> None:
+        example = self.TEXT.partition("```yaml\n")[2].partition("```")[0]
+        shown = schema.load(write(example))
+        told = shown.coordinator_settings("unix:///s")
+        assert shown.coordinator is not None and told is not None
+        assert told == CoordinatorSettings(
+            interface=told.interface, attachment=told.attachment, key_file=told.key_file, store="unix:///s"
+        )
+        assert shown.openflow_settings(None) == OpenFlowSettings()
+        sections = (Config, schema.OpenFlow, schema.Coordinator, schema.Agents, schema.Priorities, schema.Pfc, schema.Weekly)
+        for name in (info.alias or name for section in sections for name, info in section.model_fields.items()):
+            assert f"{name}: " in example or f"{name}:  " in example, name

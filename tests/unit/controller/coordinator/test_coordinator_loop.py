@@ -1,0 +1,116 @@
+"""The coordinator's loop, for one turn, over sockets that are readable: what is taken in which order."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from controller.config.settings import CoordinatorSettings
+from controller.coordinator.coordinator import Coordinator
+from controller.election.leadership import Leadership
+from controller.election.rules import Election
+from controller.processes.jsonlines import JsonLines
+from protocol.key import Key
+from protocol.link import ControlSocket
+
+
+class Readable:
+    """What is readable now: a link with one frame of each kind, a courier, or the elector's lines."""
+
+    address = bytes(6)
+
+    def __init__(self, log: list[str]) -> None:
+        self._log = log
+        self._ends = socket.socketpair()
+        self._ends[1].send(b"!")
+        self._frames = [b"YIELD"]
+
+    def fileno(self) -> int:
+        return self._ends[0].fileno()
+
+    def patient(self) -> list[tuple[bytes, int]]:
+        return [(b"ACK", 1_000)]
+
+    def receive(self) -> bytes | None:
+        return self._frames.pop() if self._frames else None
+
+    def send(self, frame: bytes) -> bool:
+        return True
+
+    def read(self) -> list[dict[str, Any]]:
+        self._log.append("courier")
+        return []
+
+    def write(self, value: object) -> bool:
+        return True
+
+    def close(self) -> None:
+        for end in self._ends:
+            end.close()
+
+
+class Term(Leadership):
+    """Leads for as many turns of the loop as it is asked for."""
+
+    def __init__(self, lines: JsonLines, log: list[str], turns: int) -> None:
+        super().__init__(Election(lease_ns=10**9, heard_ns=10**9, standby=False, now_ns=0), lines)
+        self._log, self._turns = log, turns
+
+    @property
+    def epoch(self) -> int:
+        return 7
+
+    def due_ns(self) -> int:
+        return 1 << 62
+
+    def may_speak(self) -> bool:
+        return False
+
+    def serve(self, readable: bool) -> bool:
+        self._log.append("leadership")
+        self._turns -= 1
+        return self._turns >= 0
+
+
+@pytest.fixture
+def log() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def coordinator(log: list[str]) -> Iterator[Coordinator]:
+    ends = [Readable(log) for _ in range(3)]
+    link, courier, lines = ends
+    settings = CoordinatorSettings(interface="c0", attachment="s1:c0", key_file=Path("/nowhere"), store="")
+    made = Coordinator(
+        settings, Key(bytes(32)), cast(ControlSocket, link), cast(JsonLines, courier),
+        Term(cast(JsonLines, lines), log, 0), cast(Any, None),
+    )  # fmt: skip
+    made._receive = lambda raw, now_ns: log.append(raw.decode())  # type: ignore[method-assign]
+    yield made
+    for end in ends:
+        end.close()
+
+
+def test_an_acknowledgement_that_waited_comes_before_the_yield_that_woke_us(coordinator: Coordinator, log: list[str]) -> None:
+    coordinator.run()
+    assert log == ["ACK", "YIELD", "courier", "leadership"]
+
+
+def test_who_leads_no_more_plans_nothing_more(coordinator: Coordinator, log: list[str]) -> None:
+    coordinator.granting.due_ns = 1
+    coordinator.granting.plan = lambda now_ns: log.append("plan")  # type: ignore[method-assign]
+    coordinator.run()
+    assert "plan" not in log
+
+
+def test_a_leader_plans_when_it_is_due_after_all_that_came(coordinator: Coordinator, log: list[str]) -> None:
+    coordinator.granting.due_ns = 1
+    cast(Term, coordinator.leadership)._turns = 1
+    coordinator.granting.plan = lambda now_ns: (log.append("plan"), coordinator.stop())  # type: ignore[method-assign,assign]
+    coordinator.run()
+    assert log == ["ACK", "YIELD", "courier", "leadership", "plan"]

@@ -1,0 +1,165 @@
+"""What is believed of switches, ports, links and hosts, and when."""
+
+from __future__ import annotations
+
+from controller.openflow.discovery import LINK_SILENCE_NS, MS, PROBE_NS, Discovery, Link, Port, PortRef
+from controller.openflow.forwarding import HEARTBEAT_MAC
+
+HOST = "02:00:00:00:99:99"
+OTHER = "02:00:00:00:00:c0"
+
+
+def pass_time(discovery: Discovery, begin_ns: int, end_ns: int) -> None:
+    for now_ns in range(begin_ns, end_ns + 1, 50 * MS):
+        discovery.tick(now_ns)
+
+
+class TestDiscovery:
+    """Events go in, and the view changes when it may."""
+
+    A, B = PortRef(1, 10), PortRef(2, 11)
+
+    def pair(self) -> Discovery:
+        """Two switches that came up at time 0, with a host port and a trunk each, probed but not yet
+        heard.
+        """
+        discovery = Discovery()
+        discovery.switch_up(1, "s1", [Port(1, "s1-eth1", True), Port(10, "s1-eth10", True)], 0)
+        discovery.switch_up(2, "s2", [Port(1, "s2-eth1", True), Port(11, "s2-eth11", True)], 0)
+        return discovery
+
+    def joined(self) -> Discovery:
+        discovery = self.pair()
+        discovery.lldp_heard(self.A, self.B, 5 * MS)
+        discovery.lldp_heard(self.B, self.A, 6 * MS)
+        discovery.tick(PROBE_NS)
+        return discovery
+
+    def test_a_switch_takes_no_part_before_its_ports_are_probed(self) -> None:
+        assert not self.pair().view(PROBE_NS - 1).switches
+        assert set(self.pair().view(PROBE_NS).switches) == {1, 2}
+
+    def test_the_end_of_probing_is_a_change(self) -> None:
+        discovery = self.pair()
+        before = discovery.revision
+        discovery.tick(PROBE_NS - 1)
+        assert discovery.revision == before
+        discovery.tick(PROBE_NS)
+        assert discovery.revision > before
+
+    def test_a_link_heard_both_ways_is_a_link_and_its_ends_are_no_edges(self) -> None:
+        view = self.joined().view(PROBE_NS)
+        assert view.links == (Link(self.A, self.B),)
+        assert view.edges == {PortRef(1, 1), PortRef(2, 1)}
+
+    def test_a_link_heard_one_way_is_neither_link_nor_edge(self) -> None:
+        discovery = self.pair()
+        discovery.lldp_heard(self.A, self.B, 0)
+        view = discovery.view(PROBE_NS)
+        assert not view.links
+        assert view.edges == {PortRef(1, 1), PortRef(2, 1)}
+
+    def test_a_cable_between_two_ports_of_a_switch_closes_both(self) -> None:
+        discovery = self.pair()
+        one, other = PortRef(1, 1), PortRef(1, 10)
+        discovery.lldp_heard(one, other, 0)
+        discovery.lldp_heard(other, one, 0)
+        view = discovery.view(PROBE_NS)
+        assert not view.links
+        assert not {one, other} & view.edges
+
+    def test_a_port_going_down_ends_its_link_at_once(self) -> None:
+        discovery = self.joined()
+        discovery.port_changed(1, Port(10, "s1-eth10", False), PROBE_NS)
+        assert not discovery.view(PROBE_NS).links
+
+    def test_a_late_lldp_does_not_bring_back_a_link_whose_port_is_down(self) -> None:
+        discovery = self.joined()
+        discovery.port_changed(1, Port(10, "s1-eth10", False), PROBE_NS)
+        discovery.lldp_heard(self.A, self.B, PROBE_NS)
+        discovery.lldp_heard(self.B, self.A, PROBE_NS)
+        assert not discovery.view(PROBE_NS).links
+
+    def test_a_port_that_comes_up_is_probed_before_it_is_opened_to_hosts(self) -> None:
+        discovery = self.joined()
+        for up in (False, True):
+            discovery.port_changed(1, Port(1, "s1-eth1", up), PROBE_NS)
+        assert PortRef(1, 1) not in discovery.view(PROBE_NS).edges
+        assert discovery.probing(PROBE_NS) == [PortRef(1, 1)]
+        assert PortRef(1, 1) in discovery.view(2 * PROBE_NS).edges
+
+    def test_a_trunk_whose_neighbour_left_stays_closed(self) -> None:
+        discovery = self.joined()
+        discovery.switch_down(2)
+        view = discovery.view(PROBE_NS)
+        assert not view.links
+        assert self.A not in view.edges
+
+    def test_a_silent_link_ends_but_one_that_still_brings_frames_does_not(self) -> None:
+        discovery, late = self.joined(), 4_000 * MS
+        for end in (self.A, self.B):
+            discovery.frames_received(end, 7, late - MS)
+        pass_time(discovery, PROBE_NS, late)
+        assert discovery.view(late).links
+        pass_time(discovery, late, 2 * late)
+        view = discovery.view(2 * late)
+        assert not view.links
+        assert self.A not in view.edges
+
+    def test_lldp_is_sent_again_by_a_port_that_its_neighbour_has_not_heard_for_long(self) -> None:
+        discovery, late = self.joined(), LINK_SILENCE_NS * 2 // 3
+        discovery.lldp_heard(self.A, self.B, late)
+        assert discovery.probing(late) == [self.B]
+        discovery.lldp_heard(self.B, self.A, late)
+        assert discovery.probing(late) == []
+
+    def test_what_we_were_not_there_to_hear_ends_no_link(self) -> None:
+        discovery = self.joined()
+        discovery.tick(PROBE_NS)
+        back = PROBE_NS + 2 * LINK_SILENCE_NS
+        discovery.tick(back)
+        assert discovery.view(back).links
+        pass_time(discovery, back, back + LINK_SILENCE_NS)
+        assert not discovery.view(back + LINK_SILENCE_NS).links
+
+    def test_a_host_is_learned_with_its_addresses_only_at_an_edge(self) -> None:
+        discovery = self.joined()
+        at = PortRef(1, 1)
+        discovery.frame_seen(at, HOST, PROBE_NS, "10.0.0.1")
+        discovery.frame_seen(at, HOST, PROBE_NS, "10.0.0.2")
+        discovery.frame_seen(self.A, OTHER, PROBE_NS)
+        hosts = discovery.view(PROBE_NS).hosts
+        assert set(hosts) == {HOST}
+        assert hosts[HOST].addresses == ("10.0.0.1", "10.0.0.2")
+
+    def test_an_address_belongs_to_the_host_that_used_it_last(self) -> None:
+        discovery = self.joined()
+        discovery.frame_seen(PortRef(1, 1), HOST, PROBE_NS, "10.0.0.1")
+        discovery.frame_seen(PortRef(2, 1), OTHER, PROBE_NS, "10.0.0.1")
+        hosts = discovery.view(PROBE_NS).hosts
+        assert hosts[HOST].addresses == ()
+        assert hosts[OTHER].addresses == ("10.0.0.1",)
+
+    def test_a_host_moves_but_does_not_flap(self) -> None:
+        discovery, here, there = self.joined(), PortRef(1, 1), PortRef(2, 1)
+        discovery.frame_seen(here, HOST, PROBE_NS)
+        discovery.frame_seen(there, HOST, PROBE_NS + MS)
+        assert discovery.view(PROBE_NS).hosts[HOST].at == here
+        discovery.frame_seen(there, HOST, PROBE_NS + 1_500 * MS)
+        assert discovery.view(PROBE_NS).hosts[HOST].at == there
+
+    def test_a_group_address_is_never_a_host(self) -> None:
+        discovery = self.joined()
+        discovery.frame_seen(PortRef(1, 1), HEARTBEAT_MAC, PROBE_NS)
+        assert not discovery.view(PROBE_NS).hosts
+
+    def test_hosts_are_forgotten_with_their_port_their_switch_or_when_idle(self) -> None:
+        for forget in (
+            lambda d: d.port_changed(1, Port(1, "s1-eth1", False), PROBE_NS),
+            lambda d: d.switch_down(1),
+            lambda d: d.host_idle(PortRef(1, 1), HOST),
+        ):
+            discovery = self.joined()
+            discovery.frame_seen(PortRef(1, 1), HOST, PROBE_NS)
+            forget(discovery)
+            assert not discovery.view(PROBE_NS).hosts

@@ -1,0 +1,206 @@
+"""What the coordinator is told of the learned network: names, hosts, capacities, tree and load."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.openflow.discovery import Host, Link, Port, PortRef, Switch, View
+from controller.openflow.flowtable import Cause
+from controller.openflow.learned import DEFAULT_RATE_BPS, Fabrics
+from controller.openflow.metering import Counters, Load, PortMeter, RefusalMeter
+from controller.openflow.publisher import Publisher
+from controller.store.store import StoreUnavailable
+from topology.fabric import Fabric, FabricBuilder
+
+GIGABIT = 1_000_000_000
+A, B = "02:00:00:00:00:0a", "02:00:00:00:00:0b"
+SECOND = 1_000_000_000
+
+
+def switch(dpid: int, rate_bps: int = GIGABIT, ports: int = 4) -> Switch:
+    name = f"s{dpid}"
+    return Switch(dpid, name, {n: Port(n, f"{name}-eth{n}", True, rate_bps) for n in range(1, ports + 1)})
+
+
+def view(links: list[Link], *hosts: Host, rate_bps: int = GIGABIT) -> View:
+    used = {end for link in links for end in link}
+    switches = {dpid: switch(dpid, rate_bps) for dpid in (1, 2, 3)}
+    edges = {PortRef(dpid, n) for dpid, each in switches.items() for n in each.ports} - used
+    return View(switches, tuple(links), frozenset(edges), {host.mac: host for host in hosts})
+
+
+TRIANGLE = [
+    Link(PortRef(1, 1), PortRef(2, 1)),
+    Link(PortRef(1, 2), PortRef(3, 2)),
+    Link(PortRef(2, 3), PortRef(3, 3)),
+]
+
+
+class TestFabric:
+    """The published fabric."""
+
+    def test_a_ring_is_published_with_its_blocked_link_and_can_be_read_back(self) -> None:
+        learned = Fabrics().learn(view(TRIANGLE))
+        assert learned.active == frozenset(TRIANGLE[:2])
+        assert learned.document["blocked"] == [["s2", "s3"]]
+        fabric = Fabric.from_dict(learned.document["fabric"])
+        assert fabric.switches == ("s1", "s2", "s3")
+        assert fabric.port(("s1", "s2")) == "s1-eth1"
+
+    def test_switches_that_are_not_joined_are_each_a_tree(self) -> None:
+        learned = Fabrics().learn(view(TRIANGLE[:1]))
+        assert learned.active == frozenset(TRIANGLE[:1])
+
+    def test_of_parallel_links_only_one_forwards(self) -> None:
+        parallel = [Link(PortRef(1, 1), PortRef(2, 1)), Link(PortRef(1, 2), PortRef(2, 2))]
+        assert Fabrics().learn(view(parallel)).active == {parallel[0]}
+
+    def test_all_that_is_behind_a_port_is_one_host_named_after_its_agent(self) -> None:
+        at = PortRef(1, 4)
+        vm, agent = Host(A, at, ("10.0.0.1",)), Host(B, at, ("10.0.0.2",), speaks_control=True)
+        document = Fabrics().learn(view(TRIANGLE, vm, agent)).document
+        fabric = Fabric.from_dict(document["fabric"])
+        assert fabric.hosts == ("s1:s1-eth4",)
+        assert fabric.mac("s1:s1-eth4") == B
+        assert list(map(str, fabric.addresses("s1:s1-eth4"))) == ["10.0.0.1", "10.0.0.2"]
+        assert document["hosts"][0]["macs"] == [A, B]
+
+    def test_capacity_is_the_slower_ends_speed_or_a_default(self) -> None:
+        fabric = Fabric.from_dict(Fabrics().learn(view(TRIANGLE, rate_bps=0)).document["fabric"])
+        assert fabric.capacity_bps(("s1", "s2")) == DEFAULT_RATE_BPS
+
+    @pytest.mark.parametrize(
+        ("port", "mac", "addresses"),
+        [("s1-eth4", None, ()), (None, A, ()), (None, None, ("10.0.0.1",))],
+        ids=["port", "mac", "address"],
+    )
+    def test_a_host_that_is_written_down_keeps_its_name_and_capacity(
+        self, port: str | None, mac: str | None, addresses: tuple[str, ...]
+    ) -> None:
+        known = FabricBuilder().add_switch("s1").add_host("web", addresses, mac)
+        known.add_link("s1", "web", 7_000, a_port=port, reverse_rate_bps=8_000)
+        document = (
+            Fabrics(known.build()).learn(view(TRIANGLE, Host(A, PortRef(1, 4), ("10.0.0.1",)))).document
+        )
+        fabric = Fabric.from_dict(document["fabric"])
+        assert fabric.hosts == ("web",)
+        assert fabric.capacity_bps(("s1", "web")) == 7_000
+        assert fabric.capacity_bps(("web", "s1")) == 8_000
+
+    def test_load_is_given_for_each_direction_of_each_link(self) -> None:
+        seen = view(TRIANGLE, Host(A, PortRef(1, 4), ()))
+        loads = {
+            PortRef(1, 1): Load(1, 2, 3, 4, 5, 6, SECOND),
+            PortRef(1, 4): Load(10, 20, 30, 40, 50, 60, SECOND),
+            PortRef(9, 9): Load(0, 0, 0, 0, 0, 0, SECOND),
+        }
+        document = Fabrics().ports_document(seen, loads, {Cause.FORGED_COORDINATOR: 3})
+        assert document["ports"]["s1:s1-eth4"]["tx_dropped"] == 50
+        assert document["refused"] == {"forged_coordinator": 3}
+        host = "s1:s1-eth4"
+        assert document["links"] == [
+            {"source": "s1", "target": "s2", "rate_bps": GIGABIT, "load_bps": 2, "dropped": 5},
+            {"source": "s1", "target": host, "rate_bps": GIGABIT, "load_bps": 20, "dropped": 50},
+            {"source": host, "target": "s1", "rate_bps": GIGABIT, "load_bps": 10, "dropped": 0},
+        ]
+
+
+class TestMeters:
+    """Counters become rates and growth."""
+
+    def test_load_is_bits_by_the_switchs_own_clock(self) -> None:
+        meter = PortMeter()
+        meter.read(1, [Counters(1, 0, 0, 0, 0, 2, 0)])
+        meter.read(1, [Counters(1, 10, 1000, 20, 2000, 5, SECOND // 2)])
+        load = meter.loads()[PortRef(1, 1)]
+        assert (load.rx_bps, load.tx_bps) == (16_000, 32_000)
+        assert (load.tx_dropped, load.tx_dropped_total) == (3, 5)
+
+    def test_one_reading_or_counters_that_started_again_are_no_load(self) -> None:
+        meter = PortMeter()
+        meter.read(1, [Counters(1, 0, 0, 9, 900, 0, SECOND)])
+        assert not meter.loads()
+        meter.read(1, [Counters(1, 0, 0, 1, 100, 0, 2 * SECOND)])
+        assert not meter.loads()
+
+    def test_a_switch_that_left_has_no_load(self) -> None:
+        meter = PortMeter()
+        for at_ns in (1, 2):
+            meter.read(1, [Counters(1, 0, 0, 0, 0, 0, at_ns)])
+        meter.forget(1)
+        assert not meter.loads()
+
+    def test_refusals_add_up_over_switches_and_over_counters_that_started_again(self) -> None:
+        meter = RefusalMeter()
+        cause = Cause.FORGED_COORDINATOR
+        assert meter.read(1, {cause: 3}) == {cause: 3}
+        assert meter.read(1, {cause: 5}) == {cause: 2}
+        assert meter.read(1, {cause: 5}) == {}
+        assert meter.read(1, {cause: 1}) == {cause: 1}
+        assert meter.read(2, {cause: 4}) == {cause: 4}
+        assert meter.totals[cause] == 10
+
+
+class FlakyStore:
+    """A store that can be away."""
+
+    def __init__(self) -> None:
+        self.away = False
+        self.told: list[object] = []
+
+    def _tell(self, what: object) -> None:
+        if self.away:
+            raise StoreUnavailable("away")
+        self.told.append(what)
+
+    def publish_fabric(self, fabric: dict[str, object]) -> None:
+        self._tell(("fabric", fabric))
+
+    def publish_ports(self, ports: dict[str, object]) -> None:
+        self._tell(("ports", ports))
+
+    def publish_event(self, kind: str, severity: str, text: str, **fields: object) -> None:
+        self._tell(("event", kind))
+
+    def status(self) -> dict[str, object]:
+        self._tell("asked")
+        return {"mac": "02:00:00:00:00:0C"}
+
+
+class TestPublisher:
+    """The store is told the latest, once, also when it was away."""
+
+    def test_a_fabric_is_told_once_and_its_version_grows_with_each_change(self) -> None:
+        store = FlakyStore()
+        publisher = Publisher(store)
+        for links in ("a", "a", "b"):
+            publisher.fabric({"links": links})
+            publisher.flush()
+        assert store.told == [
+            ("fabric", {"links": "a", "version": 1}),
+            ("fabric", {"links": "b", "version": 2}),
+        ]
+
+    def test_what_happened_while_the_store_was_away_is_told_when_it_is_back(self) -> None:
+        store = FlakyStore()
+        publisher = Publisher(store)
+        store.away = True
+        publisher.fabric({"links": "a"})
+        publisher.event("link_down", "warning", "", {})
+        publisher.flush()
+        publisher.fabric({"links": "b"})
+        store.away = False
+        publisher.flush()
+        assert store.told == [("fabric", {"links": "b", "version": 2}), ("event", "link_down")]
+
+    def test_the_coordinators_address_is_asked_once_a_second(self) -> None:
+        publisher = Publisher(FlakyStore())
+        assert publisher.coordinator_mac(0) == "02:00:00:00:00:0c"
+        assert publisher.coordinator_mac(SECOND - 1) is None
+        assert publisher.coordinator_mac(SECOND) == "02:00:00:00:00:0c"
+
+    def test_without_a_store_nothing_is_kept(self) -> None:
+        publisher = Publisher(None)
+        publisher.event("link_down", "warning", "", {})
+        publisher.flush()
+        assert publisher.coordinator_mac(0) is None

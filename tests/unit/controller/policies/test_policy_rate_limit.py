@@ -1,0 +1,250 @@
+"""The rate limit's promises: max-min fair shares, leases that are renewed, and falls before rises."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.policies.base import Plan, Slot
+from controller.policies.fair_share import max_min_fair
+from controller.policies.rate_limit import RateLimit
+from tests.unit.controller.policies.policy_networks import FIRST, GBIT, MBIT, Link, TreeNetwork, racks, star, trees
+
+MS = 1_000_000
+LEASE = 100 * MS
+LEAD = 2 * MS
+A, B, C, D, E = range(FIRST, FIRST + 5)
+
+
+class Senders:
+    """Drives the policy and keeps the leases as hosts would: the newest that has begun counts, until its end."""
+
+    def __init__(self, network: TreeNetwork, policy: RateLimit | None = None) -> None:
+        self.policy = policy or RateLimit(lease_ns=LEASE, headroom=1.0)
+        self.network = network
+        self.now_ns = MS
+        self.known: list[Slot] = []
+        self.policy.set_network(network, now_ns=self.now_ns)
+        self.policy.set_regulated({x: frozenset(network.nodes) - {x} for x in network.nodes}, now_ns=self.now_ns)
+
+    def plan(self) -> Plan:
+        plan = self.policy.plan(now_ns=self.now_ns, horizon_ns=self.now_ns + LEAD)
+        gone = {(slot.node, slot.destination) for slot in plan.revokes}
+        self.known = [slot for slot in self.known if (slot.node, slot.destination) not in gone] + plan.grants
+        return plan
+
+    def backlog(self, node: int, *destinations: int) -> Plan:
+        self.policy.backlog(node, dict.fromkeys(destinations, 1000), now_ns=self.now_ns)
+        return self.plan()
+
+    def run_until(self, then_ns: int) -> None:
+        while (event_ns := self.policy.next_event_ns()) is not None and max(event_ns - LEAD, self.now_ns + 1) <= then_ns:
+            self.now_ns = max(event_ns - LEAD, self.now_ns + 1)
+            self.plan()
+        self.now_ns = then_ns
+
+    def rates(self, heard_ns: int | None = None) -> dict[tuple[int, int], int]:
+        """What is in force now; or, of hosts that have heard for sure only of what was granted until `heard_ns`, at most."""
+        rates: dict[tuple[int, int], int] = {}
+        for slot in self.known:
+            if slot.start_ns <= self.now_ns:
+                pair = slot.node, slot.destination
+                rate = slot.rate_bps if slot.end_ns > self.now_ns else 0
+                sure = heard_ns is None or slot.start_ns <= heard_ns
+                rates[pair] = rate if sure else max(rate, rates.get(pair, 0))
+        return {pair: rate for pair, rate in rates.items() if rate}
+
+    def loads(self, rates: dict[tuple[int, int], int]) -> dict[Link, int]:
+        loads: dict[Link, int] = {}
+        for (x, y), rate in rates.items():
+            for link in self.network.path(x, y):
+                loads[link] = loads.get(link, 0) + rate
+        return loads
+
+
+class TestShares:
+    """Max-min fair."""
+
+    @pytest.mark.parametrize("senders", [1, 2, 3, 5, 7])
+    def test_one_bottleneck_is_divided_by_its_senders(self, senders: int) -> None:
+        world = Senders(star(8), RateLimit(lease_ns=LEASE, headroom=0.98))
+        for x in range(FIRST + 1, FIRST + 1 + senders):
+            world.backlog(x, A)
+        world.run_until(world.now_ns + 2 * LEAD)
+        assert set(world.rates().values()) == {98 * MBIT // senders}
+        assert len(world.rates()) == senders
+
+    def test_thirteen_share_a_ten_gigabit_uplink(self) -> None:
+        world = Senders(racks(2, 13))
+        for number in range(13):
+            world.backlog(FIRST + number, FIRST + 13 + number)
+        world.run_until(world.now_ns + 2 * LEAD)
+        assert set(world.rates().values()) == {10 * GBIT // 13}
+
+    def test_what_a_slow_node_leaves_goes_to_the_others(self) -> None:
+        world = Senders(star(4, rates={B: 10 * MBIT}))
+        for x in (B, C, D):
+            world.backlog(x, A)
+        world.run_until(world.now_ns + 2 * LEAD)
+        assert world.rates() == {(B, A): 10 * MBIT, (C, A): 45 * MBIT, (D, A): 45 * MBIT}
+
+    def test_the_pairs_of_a_node_share_its_rate(self) -> None:
+        world = Senders(star(3))
+        world.backlog(A, B, C)
+        assert world.rates() == {(A, B): 50 * MBIT, (A, C): 50 * MBIT}
+
+    def test_shares_are_in_proportion_to_weights(self) -> None:
+        world = Senders(star(3))
+        world.policy.set_weight(C, None, 4)
+        world.backlog(B, A)
+        world.backlog(C, A)
+        world.run_until(world.now_ns + 2 * LEAD)
+        assert world.rates() == {(B, A): 20 * MBIT, (C, A): 80 * MBIT}
+
+    @settings(deadline=None)
+    @given(trees(), st.data())
+    def test_no_link_is_overbooked_and_every_flow_is_held_by_a_full_link_where_none_has_more(
+        self, network: TreeNetwork, data: st.DataObject
+    ) -> None:
+        pairs = [(x, y) for x in network.nodes for y in network.nodes if x != y]
+        flows = data.draw(st.lists(st.sampled_from(pairs), unique=True, min_size=1))
+        paths = {flow: network.path(*flow) for flow in flows}
+        capacities = {link: network.capacity_bps(link) for path in paths.values() for link in path}
+        rates = max_min_fair(paths, capacities, dict.fromkeys(flows, 1.0))
+        for flow, path in paths.items():
+            assert any(
+                sum(rates[f] for f in flows if link in paths[f]) > capacities[link] - 2 * len(flows)
+                and all(rates[f] <= rates[flow] + 2 * len(flows) for f in flows if link in paths[f])
+                for link in path
+            ), "a flow that could have more"
+        for link, capacity in capacities.items():
+            assert sum(rates[f] for f in flows if link in paths[f]) <= capacity
+
+
+class TestChanges:
+    """Only what changes is granted again, and no link is promised twice meanwhile."""
+
+    def test_a_new_sender_begins_when_the_others_have_heard_that_they_fall(self) -> None:
+        world = Senders(star(4))
+        world.backlog(B, A)
+        (fall,) = world.backlog(C, A).grants
+        assert (fall.node, fall.rate_bps, fall.start_ns) == (B, 50 * MBIT, world.now_ns)
+        world.run_until(world.now_ns + LEAD - 1)
+        assert (C, A) not in world.rates()
+        world.run_until(world.now_ns + 2)
+        assert world.rates() == {(B, A): 50 * MBIT, (C, A): 50 * MBIT}
+
+    def test_senders_that_keep_coming_do_not_put_off_those_before_them(self) -> None:
+        world = Senders(star(30))
+        world.backlog(B, A)
+        for x in range(C, FIRST + 30):
+            world.backlog(x, A)
+            world.run_until(world.now_ns + LEAD // 2)
+            late = [y for y in range(C, x - 1) if (y, A) not in world.rates()]
+            assert not late
+
+    def test_a_sender_elsewhere_changes_nothing(self) -> None:
+        world = Senders(star(4))
+        world.backlog(B, A)
+        (grant,) = world.backlog(C, D).grants
+        assert grant.node == C
+
+    def test_a_node_that_left_gives_its_share_to_the_others_at_once(self) -> None:
+        world = Senders(star(3))
+        world.backlog(B, A)
+        world.backlog(C, A)
+        world.run_until(world.now_ns + 2 * LEAD)
+        world.policy.left(B, now_ns=world.now_ns)
+        plan = world.plan()
+        assert [slot.node for slot in plan.revokes] == [B]
+        assert [(slot.node, slot.rate_bps, slot.start_ns) for slot in plan.grants] == [(C, 100 * MBIT, world.now_ns)]
+
+    def test_pairs_no_longer_regulated_are_revoked(self) -> None:
+        world = Senders(star(3))
+        world.backlog(B, A)
+        world.policy.set_regulated({}, now_ns=world.now_ns)
+        plan = world.plan()
+        assert len(plan.revokes) == 1 and not plan.grants
+        assert world.policy.next_event_ns() is None
+
+    @settings(deadline=None)
+    @given(trees(), st.data())
+    def test_rates_in_force_never_overbook_a_link(self, network: TreeNetwork, data: st.DataObject) -> None:
+        world = Senders(network)
+        nodes = network.nodes
+        for _ in range(data.draw(st.integers(1, 15))):
+            x = data.draw(st.sampled_from(nodes))
+            if data.draw(st.booleans()):
+                world.backlog(x, *data.draw(st.sets(st.sampled_from([y for y in nodes if y != x]))))
+            else:
+                world.policy.left(x, now_ns=world.now_ns)
+                world.plan()
+            for _ in range(data.draw(st.integers(1, 3))):
+                world.run_until(world.now_ns + data.draw(st.sampled_from([1, LEAD // 2, LEAD, LEASE // 3, 2 * LEASE])))
+                for heard_ns in (None, world.now_ns - LEAD):
+                    for link, load in world.loads(world.rates(heard_ns)).items():
+                        assert load <= network.capacity_bps(link)
+
+    @settings(deadline=None)
+    @given(trees(), st.data())
+    def test_rates_come_to_rest_at_the_fair_shares(self, network: TreeNetwork, data: st.DataObject) -> None:
+        world = Senders(network)
+        flows = {}
+        for x in network.nodes:
+            ys = data.draw(st.sets(st.sampled_from([y for y in network.nodes if y != x])))
+            world.backlog(x, *ys)
+            world.run_until(world.now_ns + data.draw(st.integers(1, LEAD)))
+            flows.update({(x, y): (("host", x), *network.path(x, y)) for y in ys})
+        world.run_until(world.now_ns + 4 * LEAD)
+        capacities = {link: network.capacity_bps(link) for path in flows.values() for link in path[1:]}
+        capacities.update({("host", x): network.node_rate_bps(x) for x, _ in flows})
+        shares = max_min_fair(flows, capacities, dict.fromkeys(flows, 1.0))
+        rates = world.rates()
+        assert rates.keys() == shares.keys()
+        assert all(abs(rates[flow] - shares[flow]) <= len(flows) for flow in flows)
+
+
+class TestLeases:
+    """Renewed early, and lost when nothing waits."""
+
+    def test_a_lease_is_renewed_well_before_it_ends_and_without_a_gap(self) -> None:
+        world = Senders(star(2))
+        world.backlog(B, A)
+        for _ in range(50):
+            world.run_until(world.now_ns + LEASE // 10)
+            assert world.rates() == {(B, A): 100 * MBIT}
+            assert max(slot.end_ns for slot in world.known) - world.now_ns >= LEASE // 3
+        assert len(world.known) <= 12
+
+    def test_a_sender_whose_queue_is_empty_for_a_moment_keeps_its_rate(self) -> None:
+        world = Senders(star(2))
+        world.backlog(B, A)
+        for _ in range(20):
+            world.backlog(B)
+            world.run_until(world.now_ns + LEASE // 2)
+            world.backlog(B, A)
+            assert world.rates()
+
+    def test_a_sender_that_stopped_loses_its_lease_and_the_others_share_it(self) -> None:
+        world = Senders(star(3))
+        world.backlog(B, A)
+        world.backlog(C, A)
+        world.run_until(world.now_ns + 2 * LEAD)
+        world.backlog(B)
+        world.run_until(world.now_ns + 3 * LEASE)
+        assert world.rates() == {(C, A): 100 * MBIT}
+
+    def test_a_rate_given_back_is_free_at_once(self) -> None:
+        world = Senders(star(3))
+        world.backlog(B, A)
+        world.backlog(C, A)
+        world.run_until(world.now_ns + 2 * LEAD)
+        mine = [slot for slot in world.known if slot.node == B][-1]
+        world.policy.yielded(B, A, mine.slot, now_ns=world.now_ns)
+        assert [(slot.node, slot.rate_bps) for slot in world.plan().grants] == [(C, 100 * MBIT)]
+
+    @pytest.mark.parametrize("arguments", [{"lease_ns": 0}, {"headroom": 0}, {"headroom": 1.1}])
+    def test_an_argument_out_of_range_is_refused_by_name(self, arguments: dict[str, float]) -> None:
+        with pytest.raises(ValueError, match=next(iter(arguments))):
+            RateLimit(**arguments)  # type: ignore[arg-type] -- numbers by name

@@ -1,0 +1,60 @@
+"""Policies by name, and the one that grants nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from controller.config.settings import CoordinatorSettings
+from controller.policies import POLICIES, make_policy
+from controller.policies.base import SlotNumbers
+from controller.policies.timeslice import Timeslice
+from tests.unit.controller.policies.policy_networks import FIRST, star
+
+SETTINGS = CoordinatorSettings(interface="c0", attachment="s1:1", key_file=Path("key"), store="unix:///x")
+MS = 1_000_000
+
+
+@pytest.mark.parametrize("name", ["timeslice", "hybrid", "rate_limit"])
+def test_a_backlogged_sender_is_granted_something_by_every_policy_that_coordinates(name: str) -> None:
+    policy = make_policy(dataclasses.replace(SETTINGS, policy=name))
+    network = star(2)
+    policy.set_network(network, now_ns=MS)
+    policy.set_regulated({FIRST: frozenset({FIRST + 1})}, now_ns=MS)
+    policy.backlog(FIRST, {FIRST + 1: 5000}, now_ns=MS)
+    plan = policy.plan(now_ns=MS, horizon_ns=2 * MS)
+    assert [(slot.node, slot.destination) for slot in plan.grants[:1]] == [(FIRST, FIRST + 1)]
+    assert policy.next_event_ns() is not None
+
+
+def test_free_grants_nothing_and_has_no_events() -> None:
+    policy = make_policy(dataclasses.replace(SETTINGS, policy="free"))
+    policy.set_network(star(2), now_ns=MS)
+    policy.set_regulated({FIRST: frozenset({FIRST + 1})}, now_ns=MS)
+    policy.set_weight(None, None, 2)
+    policy.backlog(FIRST, {FIRST + 1: 5000}, now_ns=MS)
+    policy.yielded(FIRST, FIRST + 1, 1, now_ns=MS)
+    policy.left(FIRST, now_ns=MS)
+    plan = policy.plan(now_ns=MS, horizon_ns=2 * MS)
+    assert not plan.grants and not plan.revokes and policy.next_event_ns() is None
+
+
+def test_an_unknown_policy_is_refused_with_the_names_of_those_there_are() -> None:
+    with pytest.raises(ValueError, match=r"'monthly'.*timeslice") as refusal:
+        make_policy(dataclasses.replace(SETTINGS, policy="monthly"))
+    assert all(name in str(refusal.value) for name in POLICIES)
+
+
+def test_settings_reach_the_policy() -> None:
+    policy = make_policy(dataclasses.replace(SETTINGS, slice_ns=10 * MS, headroom=0.9, minimum_active_ns=3 * MS))
+    assert isinstance(policy, Timeslice)
+    assert (policy.terms.slice_ns, policy.terms.headroom_ppm, policy.terms.minimum_active_ns) == (10 * MS, 900_000, 3 * MS)
+
+
+def test_a_policy_that_takes_over_gives_out_no_number_again() -> None:
+    before, after = SlotNumbers(), SlotNumbers()
+    given = [before.take(1_000_000), before.take(1_000_000), before.take(999)]
+    assert given == sorted(set(given))
+    assert after.take(1_000_100) > given[-1]

@@ -1,0 +1,168 @@
+"""Size reports added up, and thresholds from period to period."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.priorities.size_counts import SizeCounts
+from controller.priorities.flow_reports import MAX_LOAD, MEMORY, MIN_FLOWS, TOLERANCE, FlowCounts, Reported
+from controller.priorities.flow_sizes import FlowSizes
+from controller.priorities.tuning import Tuning, explain
+from emulation import cdfs
+from protocol.bodies.priorities import SizeCount, size_reports
+from protocol.bodies.size_bins import EDGES, bin_of
+from protocol.messages import SizeReport
+from tests.unit.protocol.protocol_strategies import PROPERTY, size_counts
+
+RATE_BPS, PERIOD_NS = 8_000_000_000, 1_000_000_000
+CAPACITY = 10**9
+
+
+def reported(*counts: SizeCount) -> list[Reported]:
+    return [Reported(RATE_BPS, report.period_ns, report.rows) for report in size_reports(1, PERIOD_NS, counts)]
+
+
+def flows(flow_type: int, size: int, count: int) -> SizeCount:
+    return SizeCount(flow_type, bin_of(size), count, size * count)
+
+
+host_counts = st.lists(size_counts, max_size=150)
+
+
+class TestAggregation:
+    """Counts add up, over hosts and pages, whatever their order."""
+
+    @given(st.lists(host_counts, max_size=6))
+    @PROPERTY
+    def test_every_flow_and_byte_is_counted_once_in_its_place(self, hosts: list[list[SizeCount]]) -> None:
+        expected_flows, expected_bytes = np.zeros((2, 3, len(EDGES) - 1))
+        for count in (count for host in hosts for count in host):
+            expected_flows[count.type - 1, count.bin] += count.flows
+            expected_bytes[count.type - 1, count.bin] += count.bytes
+        found = FlowCounts.of(report for host in hosts for report in reported(*host))
+        assert np.allclose(found.flows, expected_flows, rtol=1e-12)
+        assert np.allclose(found.bytes, expected_bytes, rtol=1e-12)
+        assert found.capacity_bytes == len(hosts) * CAPACITY
+
+    @given(host_counts, host_counts)
+    @PROPERTY
+    def test_two_aggregates_together_are_the_aggregate_of_all(self, one: list[SizeCount], two: list[SizeCount]) -> None:
+        together = FlowCounts.of(reported(*one) + reported(*two))
+        apart = FlowCounts.of(reported(*one)) + FlowCounts.of(reported(*two))
+        assert np.allclose(together.bytes, apart.bytes, rtol=1e-12)
+        assert np.allclose(together.flows, apart.flows, rtol=1e-12)
+
+    def test_a_lost_report_changes_no_load(self) -> None:
+        host = reported(flows(2, 10_000, 1000), flows(3, 50_000, 1000))
+        assert FlowCounts.of(host * 9).loads() == pytest.approx(FlowCounts.of(host * 10).loads())
+
+    def test_a_host_counts_what_ended_by_type_and_size_and_a_coflows_flows_as_load_alone(self) -> None:
+        counts = SizeCounts()
+        for flow_type, size in ((1, 10), (2, 10), (2, 11), (3, 10**9), (4, 10), (3, 0)):
+            counts.add(flow_type, size)
+        assert counts.take() == [SizeCount(1, bin_of(10), 2, 20), SizeCount(2, bin_of(10), 2, 21), flows(3, 10**9, 1)]
+        assert counts.take() == []
+
+
+class TestTraffic:
+    """What thresholds are computed for."""
+
+    def test_loads_are_shares_of_the_hosts_links(self) -> None:
+        traffic = FlowCounts.of(reported(flows(1, 10**6, 100), flows(2, 10**6, 200), flows(3, 10**6, 300))).traffic()
+        assert traffic is not None
+        assert (traffic.load_1, traffic.load_2, traffic.load_3) == pytest.approx((0.1, 0.2, 0.3))
+
+    def test_the_busiest_link_sets_the_sum_and_the_reports_the_shares(self) -> None:
+        counts = FlowCounts.of(reported(flows(2, 10**6, 100), flows(3, 10**6, 100)))
+        traffic = counts.traffic(0.8)
+        assert traffic is not None
+        assert (traffic.load_2, traffic.load_3) == pytest.approx((0.4, 0.4))
+
+    def test_an_overloaded_link_still_has_a_model(self) -> None:
+        traffic = FlowCounts.of(reported(flows(3, 10**6, 5000))).traffic(1.2)
+        assert traffic is not None and traffic.load_3 == pytest.approx(MAX_LOAD)
+
+    def test_too_few_flows_are_no_distribution(self) -> None:
+        assert FlowCounts.of(reported(flows(3, 1000, MIN_FLOWS - 1))).traffic() is None
+        assert FlowCounts.of(reported(flows(1, 1000, 10 * MIN_FLOWS))).traffic() is None
+        assert FlowCounts.of([]).traffic(0.5) is None
+
+    def test_older_periods_fade(self) -> None:
+        counts = FlowCounts.of(reported(flows(3, 1000, 1000)))
+        assert counts.faded().flows.sum() == pytest.approx(1000 * MEMORY)
+        assert counts.faded().loads() == pytest.approx(counts.loads())
+
+    @pytest.mark.parametrize("workload", ["web_search", "data_mining"])
+    def test_a_simplified_histogram_keeps_flows_and_bytes_within_the_tolerance(self, workload: str) -> None:
+        whole = cdfs.load(workload)
+        edges = np.array(EDGES, dtype=float)
+        histogram = FlowSizes.from_histogram(edges.tolist(), np.diff(whole.partial(edges).finished).tolist())
+        simple = histogram.simplified(TOLERANCE)
+        assert len(simple.sizes) < len(histogram.sizes) / 3
+        at = np.geomspace(1, histogram.sizes[-1], 500)
+        exact, close = histogram.partial(at), simple.partial(at)
+        assert np.abs(exact.finished - close.finished).max() <= 1.01 * TOLERANCE
+        assert np.abs(exact.below - close.below).max() <= 1.01 * TOLERANCE * histogram.mean() * len(simple.sizes)
+
+
+def period(tuning: Tuning, *counts: SizeCount) -> dict[str, Any]:
+    for report in reported(*counts):
+        tuning.take({"sizes": [report.rate_bps, report.period_ns, report.rows.hex()]})
+    return tuning.period()
+
+
+SHORT = [flows(3, 1 << exponent, 40_000 >> exponent) for exponent in range(8, 15)]
+LONG = [flows(3, 1 << exponent, 4_000_000 >> exponent) for exponent in range(12, 22)]
+
+
+class TestTuning:
+    """Period after period."""
+
+    def test_nothing_is_said_before_there_are_flows(self) -> None:
+        found = period(Tuning(3))
+        assert (found["changed"], found["thresholds"], found["reports"]) == (False, None, 1)
+
+    def test_the_first_thresholds_are_all_new_and_certified(self) -> None:
+        found = period(Tuning(3), *SHORT)
+        assert found["changed"] and set(found["moved"]) == {"beta[0]", "beta[1]", "alpha[0]", "alpha[1]"}
+        assert found["gap"] < 0.02
+        assert explain(found).startswith("first thresholds: beta[0] ")
+
+    def test_the_same_traffic_again_moves_nothing(self) -> None:
+        tuning = Tuning(3)
+        before = period(tuning, *SHORT)["thresholds"]
+        again = period(tuning, *SHORT)
+        assert not again["changed"] and again["thresholds"] == before
+
+    def test_another_workload_moves_them_and_tells_the_gain(self) -> None:
+        tuning = Tuning(3)
+        before = period(tuning, *SHORT)["thresholds"]
+        found = [period(tuning, *LONG) for _ in range(6)]
+        first = next(one for one in found if one["changed"])
+        assert first["gain"] >= 0.02 and first["mean_fct_ms"] < first["mean_fct_before_ms"]
+        assert found[-1]["thresholds"]["alpha"] > before["alpha"]
+        assert "less" in explain(first)
+
+    def test_a_period_without_reports_keeps_what_is_in_force(self) -> None:
+        tuning = Tuning(3)
+        before = period(tuning, *SHORT)["thresholds"]
+        for _ in range(30):
+            assert tuning.period()["thresholds"] == before
+
+    def test_it_goes_on_from_what_is_in_force_unless_for_another_number_of_bands(self) -> None:
+        in_force = {"beta": [1000, 5000], "alpha": [1000, 5000]}
+        assert Tuning(3, in_force).period()["thresholds"] == in_force
+        assert Tuning(4, in_force).period()["thresholds"] is None
+
+
+def test_rows_of_a_report_are_read_as_they_are_on_the_wire() -> None:
+    (report,) = size_reports(1, PERIOD_NS, [SizeCount(2, 5, 6, 7)])
+    assert report == SizeReport(1, PERIOD_NS, b"\2\5" + (6).to_bytes(4, "big") + (7).to_bytes(8, "big"))
+    found = FlowCounts.of([Reported(RATE_BPS, PERIOD_NS, report.rows)])
+    assert (found.flows[1, 5], found.bytes[1, 5]) == (6, 7)
+    assert found.histogram(2) == [(EDGES[5], 6, 7)]

@@ -1,0 +1,99 @@
+"""What goes out for a slot: the lease, the grace, and what is counted of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.config.settings import CoordinatorSettings
+from controller.members.registry import Members
+from controller.scheduling.granting import GRACE_PART, LATE_PART, Granting
+from controller.scheduling.network import FabricNetwork
+from controller.scheduling.telemetry import Telemetry
+from protocol.messages import Ack, Backlog, Directive, Grant, Message, Yield
+from topology import shapes
+from topology.paths import Routes
+from topology.spanning_tree import Tree
+
+MBIT, MS = 10**6, 10**6
+
+
+class World:
+    """Three hosts at a switch; the first two need permission for the third."""
+
+    def __init__(self, **settings: object) -> None:
+        self.settings = CoordinatorSettings(interface="c0", attachment="s1:c0", key_file=None, store="", **settings)  # type: ignore[arg-type]
+        self.members = Members()
+        for number in (1, 2, 3):
+            self.members.register(bytes([2, 0, 0, 0, 0, number]), f"h{number}", 100 * MBIT, (), "tbf", "1", 0)
+        fabric = shapes.build("star", hosts=3, rate_bps=100 * MBIT)
+        network = FabricNetwork(fabric, Routes(fabric, Tree.from_blocked(fabric, ())), self.members.present())
+        self.sent: list[tuple[Message, bytes]] = []
+        self.granting = Granting(self.settings, self.members, lambda *sent: self.sent.append(sent), Telemetry(lambda _: True))
+        self.granting.set_network(network, 0)
+        self.granting.inform({16: frozenset({18}), 17: frozenset({18})}, 0)
+
+    def backlog(self, node: int, size: int, now_ns: int = 0) -> None:
+        member = self.members.get(node)
+        assert member is not None
+        self.granting.on_backlog(member, Backlog(now_ns + 1, 0, 1, ((18, size, 0),)), now_ns)
+
+    def acknowledge(self, grant: Grant, late_ns: int) -> None:
+        member = self.members.get(16)
+        assert member is not None
+        opened_ns = grant.start_ns + late_ns
+        self.granting.on_ack(member, Ack(grant.slot, grant.destination, grant.start_ns, opened_ns), opened_ns)
+
+    def grants(self) -> list[Grant]:
+        return [grant for message, _ in self.sent if isinstance(message, Directive) for grant in message.grants]
+
+
+@pytest.mark.parametrize(("slice_ms", "grace_ms", "kept_ms"), [(2, 1, 2 / GRACE_PART), (50, 1, 1), (10, 0, 0)])
+def test_a_lease_lasts_the_grace_longer_than_the_slot_but_no_more_than_a_part_of_it(
+    slice_ms: int, grace_ms: int, kept_ms: float
+) -> None:
+    """What is sent later than that waits in a buffer behind the frames of the next slot."""
+    world = World(slice_ns=slice_ms * MS, grace_ns=grace_ms * MS)
+    world.backlog(16, 10**6)
+    (grant,) = world.grants()
+    assert grant.end_ns - grant.start_ns == slice_ms * MS + int(kept_ms * MS)
+
+
+def test_a_rate_has_no_grace() -> None:
+    world = World(policy="rate_limit", slice_ns=2 * MS)
+    world.backlog(16, 10**6)
+    (grant,) = world.grants()
+    assert grant.rate_bps and (grant.end_ns - grant.start_ns) % MS == 0
+
+
+def test_a_slot_that_opened_late_is_counted_once_and_one_in_time_is_not() -> None:
+    world = World(slice_ns=8 * MS)
+    world.backlog(16, 10**6)
+    (grant,) = world.grants()
+    world.acknowledge(grant, 8 * MS // LATE_PART + 1)
+    world.acknowledge(grant, 8 * MS // LATE_PART + 1)
+    assert (world.granting.tallies.late, world.granting.tallies.acks) == (1, 1)
+    world.granting.plan(grant.start_ns + 7 * MS)
+    world.acknowledge(world.grants()[-1], 8 * MS // LATE_PART)
+    assert (world.granting.tallies.late, world.granting.tallies.acks) == (1, 2)
+
+
+def test_what_a_host_gives_back_is_the_next_ones_at_once() -> None:
+    world = World(slice_ns=8 * MS)
+    world.backlog(16, 1500)
+    world.backlog(17, 10**6)
+    first = world.grants()[0]
+    member = world.members.get(16)
+    assert member is not None
+    world.sent.clear()
+    world.granting.on_yield(member, Yield(18, first.slot, 90_000, 0), first.start_ns + MS)
+    (grant,) = world.grants()
+    assert grant.start_ns <= first.start_ns + MS + MS and world.sent[0][1] == bytes([2, 0, 0, 0, 0, 2])
+
+
+def test_the_word_of_one_who_is_not_believed_gets_no_slot() -> None:
+    world = World()
+    world.granting.believe_not(frozenset({16}), 0)
+    world.backlog(16, 10**6)
+    assert world.grants() == []
+    world.granting.believe_not(frozenset(), 1)
+    assert len(world.grants()) == 1

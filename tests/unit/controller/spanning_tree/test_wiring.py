@@ -1,0 +1,57 @@
+"""LLDP's cables against the file's."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.config.settings import TreeSource
+from controller.spanning_tree.port_states import Neighbour, PortState
+from controller.spanning_tree.watch import Tracker
+from controller.spanning_tree.wiring import contradictions, with_ports
+from topology.fabric import Fabric, FabricBuilder
+
+
+def fabric(a_port: str | None = None, b_port: str | None = None) -> Fabric:
+    builder = FabricBuilder().add_switch("s1").add_switch("s2").add_switch("s3")
+    builder.add_link("s1", "s2", 10**9, a_port, b_port)
+    return builder.add_link("s2", "s3", 10**9, "p23", "p32").build()
+
+
+def seen(switch: str, port: str, system: str, remote: str = "x") -> PortState:
+    return PortState(switch, port, True, Neighbour(system, remote))
+
+
+def test_a_port_that_the_file_lacks_is_taken_from_lldp() -> None:
+    found = with_ports(fabric(), [seen("s1", "p12", "s2.example.net"), seen("s2", "p21", "s1")])
+    assert (found.port(("s1", "s2")), found.port(("s2", "s1"))) == ("p12", "p21")
+    assert found.port(("s2", "s3")) == "p23"
+
+
+@pytest.mark.parametrize(
+    "state", [seen("s1", "p12", "elsewhere"), seen("elsewhere", "p12", "s2"), seen("s1", "p12", "s3"), seen("s1", "p", "s1")]
+)
+def test_what_is_not_a_cable_of_the_fabric_changes_nothing(state: PortState) -> None:
+    before = fabric()
+    assert with_ports(before, [state]) is before
+
+
+def test_a_port_of_another_link_is_not_taken_twice() -> None:
+    before = fabric()
+    assert with_ports(before, [seen("s2", "p23", "s1")]) is before
+
+
+def test_a_cable_that_differs_from_the_file_is_told_with_the_remedy_until_it_is_mended() -> None:
+    known = fabric("p12", "p21")
+    assert contradictions(known, [seen("s1", "p12", "s2"), seen("s2", "p23", "s3")]) == []
+    (line,) = contradictions(known, [seen("s2", "p23", "s1")])
+    assert line == "fabric: port p23 of s2 leads to s3, but LLDP sees s1 there; mend the file or the cable"
+    (line,) = contradictions(known, [seen("s1", "p9", "s2")])
+    assert "s1 reaches s2 by port p12, but LLDP sees it at p9" in line
+
+    source = TreeSource("snmp", "10.0.0.1", "s1", "/x")
+    tracker = Tracker(known, [source])
+    for neighbour, count in (("s3", 1), ("s3", 1), ("s2", 2)):
+        tracker.heard(source, frozenset({seen("s1", "p12", neighbour)}))
+        tracker.document(None, 0)
+        assert len(tracker.notes) == count
+    assert [note.severity for note in tracker.notes] == ["warning", "info"]

@@ -1,0 +1,53 @@
+"""How often something may be tried."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webui.access.limiter import Limiter
+
+SECOND = 1_000_000_000
+
+
+class TestLimiter:
+    """A burst, then as fast as it is filled again, for each name alone."""
+
+    def test_a_burst_then_one_for_each_refill(self) -> None:
+        limiter = Limiter(burst=3, refill_ns=SECOND)
+        assert [limiter.wait_ns("a", now_ns=0) for _ in range(4)] == [0, 0, 0, SECOND]
+        assert limiter.wait_ns("a", now_ns=SECOND) == 0
+        assert limiter.wait_ns("a", now_ns=SECOND) > 0
+
+    def test_another_name_has_its_own_tries(self) -> None:
+        limiter = Limiter(burst=1, refill_ns=SECOND)
+        assert limiter.wait_ns("a", now_ns=0) == limiter.wait_ns("b", now_ns=0) == 0
+
+    def test_who_is_forgiven_has_all_tries_again(self) -> None:
+        limiter = Limiter(burst=1, refill_ns=SECOND)
+        limiter.wait_ns("a", now_ns=0)
+        limiter.forgive("a")
+        assert limiter.wait_ns("a", now_ns=0) == 0
+
+    @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 3 * SECOND)), max_size=60))
+    def test_never_more_than_the_burst_and_the_refill(self, tries: list[tuple[str, int]]) -> None:
+        limiter, now, let = Limiter(burst=5, refill_ns=SECOND), 0, 0
+        for name, pause in tries:
+            now += pause
+            if limiter.wait_ns(name, now_ns=now) == 0 and name == "a":
+                let += 1
+        assert let <= 5 + now // SECOND
+
+    def test_many_names_take_bounded_memory_and_do_not_free_the_one_that_is_guessed_at(self) -> None:
+        limiter = Limiter(burst=4, refill_ns=SECOND, kept=10)
+        while limiter.wait_ns("admin", now_ns=0) == 0:
+            pass
+        for number in range(1_000):
+            limiter.wait_ns(str(number), now_ns=0)
+        assert len(limiter) <= 10
+        assert limiter.wait_ns("admin", now_ns=0) > 0
+
+    def test_bounds_are_named(self) -> None:
+        with pytest.raises(ValueError, match="burst"):
+            Limiter(burst=0, refill_ns=1)

@@ -1,0 +1,66 @@
+"""What the poller tells when the store goes between two reads."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from controller.store.store import Store, StoreUnavailable
+from webui.state.poller import Poller
+
+
+class HalfGone(Store):
+    """A store whose streams can be read, and whose documents can't."""
+
+    def __init__(self) -> None:
+        super().__init__("unix:///nowhere.sock")
+        self.entries: list[dict[str, Any]] = []
+
+    def slots_after(self, last: str | None, count: int) -> list[tuple[str, Any]]:
+        return []
+
+    def events_after(self, last: str | None, count: int) -> list[dict[str, Any]]:
+        return [entry for entry in self.entries if last is None or entry["id"] > last][-count:]
+
+    def snapshot(self, before: Any = None) -> Any:  # noqa: ANN401 -- as the store has it
+        raise StoreUnavailable("store: gone: start it")
+
+
+@pytest.fixture
+def store() -> HalfGone:
+    return HalfGone()
+
+
+def test_news_that_was_read_before_the_store_went_is_told_all_the_same(store: HalfGone) -> None:
+    poller = Poller(store)
+    old, fresh = poller.subscribe(), poller.subscribe()
+    try:
+        old.begun = True  # as if it had been told the whole before
+        told = b""
+        store.entries.append({"id": "1-0", "kind": "join", "severity": "info", "text": "h1", "at_ms": 1})
+        end = time.monotonic() + 5
+        while b"join" not in told and time.monotonic() < end:
+            told += old.take(0.5)
+        assert b"join" in told
+        new = fresh.take(2)
+        assert b"start it" in new and b"join" not in new  # the whole comes when it can be read
+    finally:
+        poller.unsubscribe(old)
+        poller.unsubscribe(fresh)
+
+
+def test_who_comes_between_two_ticks_is_told_at_once(store: HalfGone, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("webui.state.poller.TICK_S", 2.0)
+    poller = Poller(store)
+    first = poller.subscribe()
+    assert first.take(1.0)
+    begun_s = time.monotonic()
+    second = poller.subscribe()
+    try:
+        assert b"start it" in second.take(1.5)
+        assert time.monotonic() - begun_s < 1.0
+    finally:
+        poller.unsubscribe(first)
+        poller.unsubscribe(second)

@@ -1,0 +1,1 @@
+"""Who may do what: accounts, sessions, rate limits."""

@@ -1,0 +1,367 @@
+"""Who is asking, and what they may change: the blueprint `auth`. An edge: Flask, the clock, the users file, the audit stream.
+
+Reading needs no login (unless `login_to_read`), changing does. A person logs in by a form and holds a session: a signed cookie
+that scripts can't read and other sites can't send. Each change that comes with a session must carry its CSRF token, in the
+header X-CSRF-Token or the form field csrf_token. A program sends `Authorization: Bearer TOKEN` instead; it needs no cookie
+and no CSRF token, since no browser adds that header by itself.
+
+For the other blueprints: `login_required`, `csrf_token` and `current_user` (both also in templates), `audit`. Registering the
+blueprint is all the set-up: it takes the store and the settings from the application's extensions.
+
+    @api.post("/api/control")
+    @login_required
+    def control() -> ResponseReturnValue:
+        ...
+        audit("policy set to rate_limit", policy="rate_limit")     # else the method and the path are recorded
+
+Every answer forbids scripts, styles and frames of other origins (Content-Security-Policy): scripts and styles are files of this
+server, never inline but for two of the dashboard's page, which its policy names by their digests (webui/http/pages.py); an
+element's style attribute is allowed.
+"""
+
+from __future__ import annotations
+
+import functools
+import hmac
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from ipaddress import IPv6Address, ip_address, ip_network
+from typing import Any, ParamSpec, Protocol
+from urllib.parse import urlsplit
+
+from flask import (
+    Blueprint,
+    Flask,
+    Response,
+    abort,
+    current_app,
+    g,
+    jsonify,
+    make_response,
+    redirect,
+    render_template,
+    request,
+    session,
+    url_for,
+)
+from flask.sansio.blueprints import BlueprintSetupState
+from flask.sessions import SecureCookieSessionInterface
+from flask.typing import ResponseReturnValue
+from werkzeug.exceptions import HTTPException, TooManyRequests, Unauthorized
+
+from controller.store.store import StoreUnavailable
+from webui import SETTINGS, STORE
+from webui.access.accounts import LONGEST, Accounts, AccountsError
+from webui.access.limiter import Limiter
+
+log = logging.getLogger("baton.web.auth")
+P = ParamSpec("P")
+
+IDLE_S = 3_600
+LIFETIME_S = 12 * 3_600
+SECOND = 1_000_000_000
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+POLICY = (
+    "default-src 'self'; style-src-attr 'unsafe-inline'; img-src 'self' data:; "
+    "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+LOOPBACK_NAMES = ["localhost", "127.0.0.1", "[::1]"]
+"""By which a server on loopback is asked. Another is refused: a page elsewhere must not read this one by a name it owns."""
+LARGEST_BODY = 1 << 20
+AUTH = "baton.auth"
+"""Where `Flask.extensions` holds `Auth`."""
+
+auth = Blueprint("auth", __name__, template_folder="templates")
+
+
+class AuditStore(Protocol):
+    """The part of `controller.store.store.Store` that is used here."""
+
+    def publish_event(self, kind: str, severity: str, text: str, **fields: Any) -> None:  # noqa: ANN401 -- as Store
+        """See Store."""
+
+
+class Auth:
+    """What the blueprint holds for one application."""
+
+    def __init__(self, store: AuditStore, accounts: Accounts, *, login_to_read: bool) -> None:
+        self.store = store
+        self.accounts = accounts
+        self.login_to_read = login_to_read
+        self.clock: Callable[[], int] = time.time_ns
+        self.by_address = Limiter(burst=20, refill_ns=15 * SECOND)
+        self.by_user = Limiter(burst=8, refill_ns=60 * SECOND)
+        self.by_all = Limiter(burst=30, refill_ns=SECOND // 2)
+        """Of everybody together: a hash takes 50 ms and 32 MiB, and the dashboard must go on."""
+        self.ended: dict[str, int] = {}
+        """Sessions that were logged out, and when (s) they would have expired."""
+        self.lock = threading.Lock()
+
+    def now_s(self) -> int:
+        """Wall clock, seconds since 1970."""
+        return self.clock() // SECOND
+
+    def wait_ns(self, user: str, address: str) -> int:
+        """Takes a login's try; how long to wait if there is none left."""
+        now_ns = self.clock()
+        with self.lock:
+            tried = ((self.by_address, address), (self.by_user, user), (self.by_all, ""))
+            return next((wait for limiter, name in tried if (wait := limiter.wait_ns(name, now_ns=now_ns))), 0)
+
+    def end(self, identifier: str, until_s: int) -> None:
+        """Ends a session for good, whoever kept its cookie."""
+        with self.lock:
+            now_s = self.now_s()
+            self.ended = {known: at for known, at in self.ended.items() if at > now_s} | {identifier: until_s}
+
+
+class _Sessions(SecureCookieSessionInterface):
+    """Flask's signed cookies, under the secret of the users file as it is now."""
+
+    def get_signing_serializer(self, app: Flask) -> Any:  # noqa: ANN401 -- itsdangerous' class, or None
+        try:
+            app.secret_key = _of(app).accounts.session_secret()
+        except AccountsError as error:
+            log.error("%s; nobody can log in", error)
+        return super().get_signing_serializer(app)
+
+
+@auth.record_once
+def _begin(setup: BlueprintSetupState) -> None:
+    """Makes the application's sessions ours."""
+    app, settings = setup.app, setup.app.extensions[SETTINGS]
+    assert isinstance(app, Flask)
+    app.extensions[AUTH] = Auth(app.extensions[STORE], Accounts(settings.users), login_to_read=settings.login_to_read)
+    app.config.update(
+        SESSION_COOKIE_NAME="__Host-baton" if settings.secure else "baton",
+        SESSION_COOKIE_HTTPONLY=True,
+        SESSION_COOKIE_SAMESITE="Strict",
+        SESSION_COOKIE_SECURE=settings.secure,
+        SESSION_COOKIE_PATH="/",
+        PERMANENT_SESSION_LIFETIME=IDLE_S,
+        TRUSTED_HOSTS=list(settings.names) or (LOOPBACK_NAMES if bind_error(settings.host, tls=False) is None else None),
+    )
+    app.config["MAX_CONTENT_LENGTH"] = app.config["MAX_CONTENT_LENGTH"] or LARGEST_BODY
+    app.secret_key = secrets.token_hex()
+    app.session_interface = _Sessions()
+    app.jinja_env.globals.update(csrf_token=csrf_token, current_user=current_user)
+
+
+def bind_error(address: str, *, tls: bool) -> str | None:
+    """Why the dashboard must not listen there, in one line with the remedy; None if it may."""
+    try:
+        loopback = ip_address(address).is_loopback
+    except ValueError:
+        loopback = address == "localhost"
+    if loopback or tls:
+        return None
+    return f"listen: {address} can be reached from elsewhere, so passwords need TLS; give a certificate, or listen on 127.0.0.1"
+
+
+# -- for the other blueprints -------------------------------------------------------------------------------------------
+
+
+def current_user() -> str | None:
+    """Who asks: a user's name, "token NAME", or None for a visitor. Raises Unauthorized: a token that is not one of ours."""
+    if "baton_user" not in g:
+        g.baton_user = _by_token() if "Authorization" in request.headers else _by_session()
+    user: str | None = g.baton_user
+    return user
+
+
+def csrf_token() -> str:
+    """The token that a change by this browser must carry; begins a session if there is none."""
+    if "csrf" not in session:
+        session["csrf"] = secrets.token_urlsafe()
+    return str(session["csrf"])
+
+
+def login_required(view: Callable[P, ResponseReturnValue]) -> Callable[P, ResponseReturnValue]:
+    """Only for who is logged in; a change also needs the CSRF token, and is recorded: by the view's `audit`, or by its path."""
+
+    @functools.wraps(view)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> ResponseReturnValue:
+        if current_user() is None:
+            return _refuse_visitor()
+        if request.method in SAFE:
+            return view(*args, **kwargs)
+        if not g.get("baton_token"):
+            _check_csrf()
+        try:
+            response = make_response(view(*args, **kwargs))
+        except HTTPException as error:
+            _audit_path(error.code or 500)
+            raise
+        _audit_path(response.status_code)
+        return response
+
+    return guarded
+
+
+def audit(text: str, *, severity: str = "info", **fields: str | int | float | bool | None) -> None:
+    """Records who did what: an event of kind `audit` in the store, and a line in the log. Never fails the request."""
+    who = fields.pop("by", None) or current_user() or "visitor"
+    g.baton_audited = True
+    log.info("audit: %s from %s: %s", who, request.remote_addr, text)
+    try:
+        _of(current_app).store.publish_event("audit", severity, f"{who}: {text}", by=who, address=request.remote_addr, **fields)
+    except StoreUnavailable as error:
+        log.warning("not in the audit stream: %s", error)
+
+
+# -- pages --------------------------------------------------------------------------------------------------------------
+
+
+@auth.get("/login")
+def login() -> ResponseReturnValue:
+    """The form."""
+    return _form("", 200)
+
+
+@auth.post("/login")
+def log_in() -> ResponseReturnValue:
+    """Takes the form: to the page that was asked for, or the form again with what was wrong."""
+    _check_csrf()
+    state = _of(current_app)
+    name, password = request.form.get("user", "")[:64].lower(), request.form.get("password", "")[: LONGEST + 1]
+    if wait_ns := state.wait_ns(name, _origin()):
+        audit("login refused: too many tries", severity="warning", by=name or "visitor")
+        raise TooManyRequests("too many tries; wait and try again", retry_after=-(-wait_ns // SECOND))
+    if not state.accounts.is_password(name, password):
+        audit("login failed", severity="warning", by=name or "visitor")
+        return _form("wrong name or password", 401)
+    with state.lock:
+        state.by_user.forgive(name)
+    session.clear()  # nothing of the visitor's session lives on: its cookie may have been put there by somebody else
+    session.permanent = True
+    session["user"], session["generation"] = name, state.accounts.generation(name)
+    session["id"], session["since_s"] = secrets.token_hex(16), state.now_s()
+    g.pop("baton_user", None)
+    csrf_token()
+    audit("logged in")
+    return redirect(_local(request.form.get("next", "")), 303)
+
+
+@auth.post("/logout")
+@login_required
+def logout() -> ResponseReturnValue:
+    """Ends the session."""
+    audit("logged out")
+    if "id" in session:
+        _of(current_app).end(session["id"], session["since_s"] + LIFETIME_S)
+    session.clear()
+    return redirect("/", 303)
+
+
+@auth.get("/api/session")
+def who() -> ResponseReturnValue:
+    """Who is logged in, and the CSRF token for the changes: {"user": name or null, "csrf": text}."""
+    answer = jsonify(user=current_user(), csrf=csrf_token())
+    answer.headers["Cache-Control"] = "no-store"
+    return answer
+
+
+@auth.app_errorhandler(AccountsError)
+def _no_accounts(error: AccountsError) -> ResponseReturnValue:
+    log.error("%s", error)
+    return jsonify(error="the users file can't be read; the web server's log says why"), 503
+
+
+# -- inside -------------------------------------------------------------------------------------------------------------
+
+
+def _of(app: Flask) -> Auth:
+    state: Auth = app.extensions[AUTH]
+    return state
+
+
+def _by_token() -> str | None:
+    kind, _, text = request.headers["Authorization"].partition(" ")
+    state = _of(current_app)
+    token = state.accounts.token(text.strip(), now_s=state.now_s()) if kind.lower() == "bearer" else None
+    if token is None:
+        raise Unauthorized("no such token; `baton token create` makes one", www_authenticate=_challenge())
+    g.baton_token = True
+    return f"token {token.name}"
+
+
+def _by_session() -> str | None:
+    state, name = _of(current_app), session.get("user")
+    if name is None:
+        return None
+    fresh = state.now_s() < session.get("since_s", 0) + LIFETIME_S and session.get("id") not in state.ended
+    if not fresh or state.accounts.generation(name) != session.get("generation"):
+        session.clear()
+        return None
+    return str(name)
+
+
+def _check_csrf() -> None:
+    given = request.headers.get("X-CSRF-Token") or request.form.get("csrf_token", "")
+    wanted = session.get("csrf", "")
+    origin = request.headers.get("Origin")
+    elsewhere = origin is not None and urlsplit(origin).netloc != request.host
+    if elsewhere or not wanted or not hmac.compare_digest(given.encode(), wanted.encode()):
+        abort(403, "the CSRF token is missing or of another session; reload the page and try again")
+
+
+@auth.before_app_request
+def _reading() -> ResponseReturnValue | None:
+    """Where reading needs a login, too: everything but the login itself and what its page is made of."""
+    if not _of(current_app).login_to_read or request.endpoint in (None, "static") or request.blueprint == "auth":
+        return None
+    return None if current_user() is not None else _refuse_visitor()
+
+
+def _refuse_visitor() -> ResponseReturnValue:
+    wants_page = request.method in SAFE and request.accept_mimetypes.best == "text/html"
+    if wants_page or (request.method in SAFE and request.accept_mimetypes.quality("text/html") > 0.9):
+        return redirect(url_for("auth.login", next=request.full_path.rstrip("?")), 303)
+    raise Unauthorized("log in, or send Authorization: Bearer TOKEN", www_authenticate=_challenge())
+
+
+def _challenge() -> Any:  # noqa: ANN401 -- werkzeug's WWWAuthenticate, which its own signature leaves open
+    from werkzeug.datastructures import WWWAuthenticate
+
+    return WWWAuthenticate("bearer", {"realm": "baton"})
+
+
+def _audit_path(status: int) -> None:
+    if not g.get("baton_audited"):
+        audit(f"{request.method} {request.path}: {status}", status=status)
+
+
+def _origin() -> str:
+    """Whose tries are counted together: an IPv4 address, or the /64 that one IPv6 host has for itself."""
+    try:
+        address = ip_address(request.remote_addr or "")
+    except ValueError:
+        return ""
+    return str(ip_network((address, 64), strict=False)) if isinstance(address, IPv6Address) else str(address)
+
+
+def _local(path: str) -> str:
+    """Where to go after the login: a path of this server, never another one."""
+    fine = path.startswith("/") and not path.startswith("//") and "\\" not in path and path.isprintable()
+    return path if fine else "/"
+
+
+def _form(error: str, status: int) -> ResponseReturnValue:
+    wanted = _local(request.values.get("next", "/"))
+    users = bool(_of(current_app).accounts.users())
+    page = make_response(render_template("auth/login.html", error=error, next=wanted, users=users), status)
+    page.headers["Cache-Control"] = "no-store"
+    return page
+
+
+@auth.after_app_request
+def _harden(response: Response) -> Response:
+    response.headers.setdefault("Content-Security-Policy", POLICY)
+    response.headers.setdefault("X-Content-Type-Options", "nosniff")
+    response.headers.setdefault("Referrer-Policy", "same-origin")
+    if current_app.config["SESSION_COOKIE_SECURE"]:
+        response.headers.setdefault("Strict-Transport-Security", "max-age=31536000")
+    return response

@@ -1,0 +1,1 @@
+"""What is served: pages, REST, the event stream, metrics."""

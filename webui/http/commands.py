@@ -1,0 +1,140 @@
+"""What an operator may change, done and seen to have been done. An edge: the store, the clock.
+
+A change goes into the store, the courier carries it to the coordinator, whose status then says that it was taken over.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from controller.store.store import Store
+from webui.http.errors import Refused
+from webui.http.schema import Control, PolicyChange, Weight
+from webui.state.poller import Poller, Reading
+
+SEEN_S = 3.0
+LOOK_S = 0.05
+POLICIES = ("timeslice", "hybrid", "rate_limit", "weekly", "free")
+"""What is offered while no coordinator says what it has."""
+OPERATIONS = {"policy": "policy", "slice": "slice_ns", "override": "override"}
+"""Actions of the dashboard that change one field, and that field."""
+
+_changing = threading.Lock()
+"""One change is read, made and written before the next: all come through this process."""
+
+
+def in_force(reading: Reading) -> dict[str, Any]:
+    """The policy as `schema.Policy` has it."""
+    told = reading.state["coordinator"]
+    settings = reading.snapshot.documents["policy"] or {}
+    status = reading.snapshot.documents["status"] or {}
+    return {
+        "policy": told["policy"],
+        "policies": list(status.get("policies", POLICIES)),
+        "slice_ns": told["slice_ns"],
+        "override": told["override"],
+        "weights": [
+            {"source": source, "destination": destination, "weight": weight}
+            for source, destination, weight in settings.get("weights", ())
+        ],
+        "settings": settings,
+    }
+
+
+def change_of(control: Control, weights: list[Weight]) -> PolicyChange:
+    """The change that an action stands for; `weights` are those of now. Raises ValueError: a field is missing."""
+    if control.action == "weight":
+        if not control.source or control.weight is None:
+            raise ValueError("weight: needs source (a host), weight, and destination (a host, or empty for all)")
+        pair = control.source, control.destination or ""
+        kept = [weight for weight in weights if (weight.source, weight.destination) != pair]
+        new = [] if control.weight == 1 else [Weight(source=pair[0], destination=pair[1], weight=control.weight)]
+        return PolicyChange(weights=kept + new)
+    field = OPERATIONS[control.action]
+    return PolicyChange.model_validate({field: getattr(control, field)})
+
+
+def describe(change: PolicyChange) -> str:
+    """The change in words, for the audit stream."""
+    words = []
+    if change.override is not None:
+        words.append("every gate open" if change.override == "free" else "the policy decides")
+    if change.policy is not None:
+        words.append(f"policy {change.policy}")
+    if change.slice_ns is not None:
+        words.append(f"slice {change.slice_ns / 1e6:g} ms")
+    if change.weights is not None:
+        listed = ", ".join(f"{w.source} -> {w.destination or 'all'} x{w.weight:g}" for w in change.weights)
+        words.append(f"weights {listed or 'none'}")
+    return ", ".join(words)
+
+
+def apply(store: Store, poller: Poller, change: PolicyChange) -> dict[str, Any]:
+    """Makes the change, and waits until the coordinator has taken it over: the shape `schema.Done`.
+
+    Raises:
+        Refused: a value that can't be; nothing is changed.
+        StoreUnavailable: the store can't be asked.
+    """
+    with _changing:
+        reading = poller.read(fresh_ns=0)
+        settings = reading.snapshot.documents["policy"]
+        wanted = _checked(change, reading)
+        if wanted:
+            if settings is None:
+                raise Refused("no policy is published", "put a coordinator section into the configuration, and `baton up`", 409)
+            store.set_policy({**settings, **wanted})
+        if change.override is not None:
+            store.set_override(change.override)
+    taken = reading.alive and _within(SEEN_S, lambda: _seen(store.status() or {}, change))
+    after = poller.read(fresh_ns=0)
+    if taken:
+        text = f"in force: {describe(change)}"
+    elif reading.alive:
+        text = f"set, but the coordinator did not take it over in {SEEN_S:g} s: see its log"
+    else:
+        text = "set; no coordinator is running now: every gate is open until one takes it over"
+    return {"taken": taken, "text": text, "policy": in_force(after)}
+
+
+def _checked(change: PolicyChange, reading: Reading) -> dict[str, Any]:
+    """The fields of the policy document that change. Raises Refused (409: what could be, but not as things are)."""
+    now = in_force(reading)
+    wanted: dict[str, Any] = {}
+    if change.policy is not None:
+        if change.policy not in now["policies"]:
+            raise Refused(f"policy: there is no {change.policy!r}", f"choose one of {', '.join(now['policies'])}", 409)
+        wanted["policy"] = change.policy
+    if change.slice_ns is not None:
+        least_ns = now["settings"].get("minimum_active_ns", 0)
+        if change.slice_ns < least_ns:
+            text = f"slice_ns: {change.slice_ns} is shorter than minimum_active"
+            raise Refused(text, f"write {least_ns} or more, or change that first", 409)
+        wanted["slice_ns"] = change.slice_ns
+    if change.weights is not None:
+        fabric = reading.picture.fabric
+        for weight in change.weights:
+            for name in filter(None, (weight.source, weight.destination)):
+                if name not in fabric.hosts:
+                    raise Refused(f"weights: no host is named {name!r}", "name hosts as /v1.0/tree does", 409)
+        wanted["weights"] = [[weight.source, weight.destination, weight.weight] for weight in change.weights]
+    return wanted
+
+
+def _seen(status: Mapping[str, Any], change: PolicyChange) -> bool:
+    """Whether the coordinator says that it has taken the change over."""
+    weights = None if change.weights is None else [[w.source, w.destination, w.weight] for w in change.weights]
+    wanted = {"policy": change.policy, "slice_ns": change.slice_ns, "override": change.override, "weights": weights}
+    return all(status.get(name) == value for name, value in wanted.items() if value is not None)
+
+
+def _within(seconds: float, condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(LOOK_S)
+    return True

@@ -1,0 +1,1 @@
+"""What is shown: the store's reader, and the shapes that it makes of what it reads."""

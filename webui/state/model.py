@@ -1,0 +1,243 @@
+"""What the store's documents mean to those who look: the shapes that /api serves. Pure: documents in, JSON values out.
+
+`Picture` is what follows from the fabric alone, and is made anew only when that changes; `state` is the rest, twice a second.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from protocol.bodies.size_bins import EDGES, bin_of
+from protocol.messages import Cause
+from topology.fabric import Fabric
+from topology.paths import NoPathError, Routes
+from topology.problems import FabricError
+from topology.spanning_tree import Tree
+from webui.state.layout import places
+
+Document = Mapping[str, Any]
+FLOWS_MAX = 2_000
+CAUSES = {int(cause): cause.name.lower() for cause in Cause}
+NO_LEADER = {
+    "error": "no coordinator speaks: every gate is open, nobody is coordinated",
+    "remedy": "see `baton status` and coordinator.log on the controller; `baton up` starts it",
+}
+NO_FABRIC = {
+    "error": "the fabric is not known yet",
+    "remedy": "point the switches at the controller (docs/operating.md), or name a fabric file in the configuration",
+}
+
+
+class Picture:
+    """One fabric: its shape, and who is where in it."""
+
+    def __init__(self, document: Document | None, version: int) -> None:
+        """`document` is the store's; None, or one that can't be read, is an empty fabric."""
+        document = document or {}
+        self.version = version
+        self.document = document
+        try:
+            self.fabric = Fabric.from_dict(document["fabric"])
+            self._routes = Routes(self.fabric, Tree.from_blocked(self.fabric, document.get("blocked", ())))
+        except (FabricError, KeyError):
+            self.fabric = Fabric.from_dict({"switches": [], "hosts": [], "links": []})
+            self._routes = Routes(self.fabric, Tree.from_blocked(self.fabric, ()))
+        fabric = self.fabric
+        self._by_mac = {fabric.mac(host): host for host in fabric.hosts}
+        self._by_address = {str(address): host for host in fabric.hosts for address in fabric.addresses(host)}
+        self.rates = {(a, b): fabric.capacity_bps((a, b)) for link in fabric.links for a, b in link.directions}
+        self.forwarding = {(a, b) for link in self._routes.tree.forwarding for a, b in link.directions}
+        self.shape = self._shape()
+
+    def host(self, member: Document) -> str:
+        """The fabric's name for a member: by MAC address, IP address or name, as the coordinator does; else its own name."""
+        found = self._by_mac.get(member.get("mac"))
+        if found is None:
+            addresses = member.get("addresses", ())
+            found = next((self._by_address[one] for one in addresses if one in self._by_address), None)
+        return found or str(member.get("name", ""))
+
+    def path(self, source: str, destination: str) -> Sequence[tuple[str, str]]:
+        """The directed links between two hosts on the active tree; empty when either has no known place."""
+        try:
+            return self._routes.path(source, destination)
+        except NoPathError:
+            return ()
+
+    def _shape(self) -> dict[str, Any]:
+        fabric, forwarding = self.fabric, self._routes.tree.forwarding
+        nodes = [
+            {
+                "id": name,
+                "kind": "host" if fabric.is_host(name) else "switch",
+                "tier": tier,
+                "x": x,
+                "y": y,
+                "vms": [str(one) for one in fabric.addresses(name)] if fabric.is_host(name) else [],
+            }
+            for name, (tier, x, y) in places(fabric).items()
+        ]
+        links = [
+            {"id": f"{link.a}-{link.b}", "a": link.a, "b": link.b, "rate_bps": self.rates[link], "tree": link in forwarding}
+            for link in sorted(fabric.links)
+        ]
+        return {"version": self.version, "nodes": nodes, "links": links}
+
+
+def state(
+    picture: Picture,
+    documents: Mapping[str, Document | None],
+    members: Mapping[int, Document],
+    override: str | None,
+    *,
+    alive: bool,
+    time_ms: int,
+) -> dict[str, Any]:
+    """The shape `state`. `documents` are the store's by name; `alive`: whether the coordinator speaks."""
+    status = documents.get("status") or {}
+    policy = documents.get("policy") or {}
+    names = {node: picture.host(member) for node, member in members.items()}
+    flows = list(_flows(members, names, status.get("weights", ())))
+    problem = NO_LEADER if not alive else NO_FABRIC if not picture.shape["nodes"] else None
+    return {
+        "time_ms": time_ms,
+        "coordinator": {
+            "alive": alive,
+            "leader": str(status.get("leader") or (f"pid {status['pid']}" if "pid" in status else "")),
+            "epoch": status.get("epoch", 0),
+            "policy": status.get("policy", policy.get("policy", "")),
+            "slice_ns": status.get("slice_ns", policy.get("slice_ns", 0)),
+            "override": (status.get("override") if alive else None) or override or "coordinate",
+            **{name: status.get(name, 0) for name in ("late_slots", "slots", "acknowledged", "lost", "yields")},
+            "refused": {cause: count for cause, count in status.get("refused", {}).items() if count},
+            "unplaced": list(status.get("unplaced", ())),
+            "weights": [list(weight) for weight in status.get("weights", ())],
+        },
+        "links": _links(picture, documents.get("ports"), status, flows),
+        "members": [_member(node, names[node], member) for node, member in members.items()],
+        "flows": busiest(flows),
+        "thresholds": thresholds(documents.get("thresholds")),
+        "pfc": {names[node]: list(member["pfc"]) for node, member in members.items() if member.get("pfc")},
+        "bypass": list(status.get("bypass", ())),
+        "problem": problem,
+    }
+
+
+def busiest(flows: list[dict[str, Any]], most: int = FLOWS_MAX) -> list[dict[str, Any]]:
+    """At most so many flows: those that send and wait most."""
+    if len(flows) <= most:
+        return flows
+    return heapq.nlargest(most, flows, key=lambda flow: flow["rate_bps"] + 8 * flow["backlog_bytes"])
+
+
+def thresholds(document: Document | None) -> dict[str, Any]:
+    """The thresholds in force, and how many flows of which size they come from: [[upper bound in bytes, flows]]."""
+    document = document or {}
+    cuts = document.get("thresholds") or {}
+    counts: dict[int, int] = {}
+    for rows in document.get("sizes", {}).values():
+        for least, flows, _ in rows:
+            upper = EDGES[bin_of(least) + 1]
+            counts[upper] = counts.get(upper, 0) + flows
+    return {
+        "version": document.get("version", 0),
+        "beta_bytes": list(cuts.get("beta", ())),
+        "alpha_bytes": list(cuts.get("alpha", ())),
+        "sizes": [[upper, counts[upper]] for upper in sorted(counts)],
+    }
+
+
+def slots(rows: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
+    """The coordinator's rows (controller/scheduling/telemetry.py) with their names, as /v1.0/schedule has them."""
+    return [
+        {
+            "slot": slot,
+            "node": node,
+            "destination": destination,
+            "start_us": start_us,
+            "end_us": end_us,
+            "bytes": size,
+            "kind": kind,
+        }
+        for kind, slot, node, destination, start_us, end_us, size in rows
+    ]
+
+
+def event(entry: Document) -> dict[str, Any]:
+    """The shape `event`; `who` is there when somebody's action is told."""
+    found = {name: entry[name] for name in ("id", "severity", "text", "kind")} | {"time_ms": entry["at_ms"]}
+    return found | ({"who": entry["by"]} if "by" in entry else {})
+
+
+# -- parts of the state -------------------------------------------------------------------------------------------------
+
+
+def _links(picture: Picture, ports: Document | None, status: Document, flows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The load of each direction of each link: counted by switches; where none counts, what the hosts report."""
+    contended = {tuple(link) for link in status.get("contended", ())}
+    found = {}
+    for reading in (ports or {}).get("links", ()):
+        link = reading["source"], reading["target"]
+        found[link] = _load(reading["load_bps"], reading["rate_bps"], link in contended, reading["dropped"])
+    if uncounted := picture.forwarding - found.keys():
+        reported = dict.fromkeys(uncounted, 0)
+        for flow in flows:
+            for hop in picture.path(flow["source"], flow["destination"]):
+                if hop in reported:
+                    reported[hop] += flow["rate_bps"]
+        for link, load_bps in reported.items():
+            found[link] = _load(load_bps, picture.rates[link], link in contended, 0)
+    return {f"{source}>{target}": load for (source, target), load in found.items()}
+
+
+def _load(load_bps: int, rate_bps: int, contended: bool, drops: int) -> dict[str, Any]:
+    return {"load": round(load_bps / max(1, rate_bps), 4), "bps": load_bps, "contended": contended, "drops": drops}
+
+
+def _member(node: int, host: str, member: Document) -> dict[str, Any]:
+    refused = {CAUSES.get(int(cause), str(cause)): count for cause, count in member.get("refused", {}).items() if count}
+    return {
+        "node": node,
+        "name": host,
+        "version": member.get("version", ""),
+        "gate": member.get("gate", ""),
+        "rate_bps": member.get("rate_bps", 0),
+        "addresses": list(member.get("addresses", ())),
+        "offset_us": member.get("offset_us"),
+        "uncertainty_us": member.get("uncertainty_us"),
+        "lateness_us": member.get("lateness_us", 0),
+        "last_heard_ms": member.get("heard_ms_ago", 0),
+        "slots": member.get("slots", 0),
+        "late_slots": member.get("late_slots", 0),
+        "yields": member.get("yields", 0),
+        "refused": refused,
+        "drift": list(member.get("drift", ())),
+        "suspect": list(member.get("suspect", ())),
+        "thresholds_version": member.get("thresholds_version"),
+    }
+
+
+def _flows(
+    members: Mapping[int, Document], names: Mapping[int, str], weights: Iterable[Sequence[Any]]
+) -> Iterator[dict[str, Any]]:
+    """The V2V flows between hosts that send, wait or are regulated."""
+    of_pair = {(source, destination): weight for source, destination, weight in weights}
+    for node, member in members.items():
+        source = names[node]
+        sent, backlog = member.get("sent_bps", {}), member.get("backlog_bytes", {})
+        regulated = set(map(str, member.get("regulated", ())))
+        waiting = member.get("waiting_us", {})
+        for to in sent.keys() | backlog.keys():
+            destination = names.get(int(to), to)
+            weight = of_pair.get((source, destination)) or of_pair.get((source, "")) if of_pair else None
+            yield {
+                "source": source,
+                "destination": destination,
+                "rate_bps": sent.get(to, 0),
+                "backlog_bytes": backlog.get(to, 0),
+                "regulated": to in regulated,
+                "waiting_ms": waiting.get(to, 0) / 1000,
+                "weight": weight or 1,
+            }

@@ -1,0 +1,145 @@
+// What is known of the selected node or link; with nothing selected, the links that carry most.
+
+import { attribute, h, visible } from "../lib/dom.js";
+import { bytes, count, ms, natural, offset, percent, rate } from "../lib/format.js";
+import { loadColour } from "../lib/scale.js";
+
+const LISTED = 7;
+const arrow = (name) => name.replace(">", " → ");
+
+/** The flows that cross a link of the tree, the fastest first: those between its two sides. */
+function crossing(link, fabric, flows) {
+  const near = new Set([link.a]);
+  const neighbours = new Map(fabric.nodes.map((node) => [node.id, []]));
+  for (const one of fabric.links.filter((other) => other.tree && other.id !== link.id)) {
+    neighbours.get(one.a).push(one.b);
+    neighbours.get(one.b).push(one.a);
+  }
+  for (const node of near) neighbours.get(node).forEach((other) => near.add(other)); // a set's iterator meets what is added
+  return flows.filter((flow) => near.has(flow.source) !== near.has(flow.destination) && neighbours.has(flow.source) && neighbours.has(flow.destination))
+    .sort((a, b) => b.rate_bps - a.rate_bps || b.backlog_bytes - a.backlog_bytes);
+}
+
+export class Details {
+  constructor(element, app) {
+    this.element = element;
+    this.app = app;
+    this.feed = app.feed;
+    this.id = null;
+    this.written = "";
+    app.feed.on("state", () => visible(element) && this.draw());
+    app.onShow(() => this.draw());
+  }
+
+  select(id) {
+    this.id = id;
+    this.element.scrollTop = 0;
+    this.draw();
+  }
+
+  draw() {
+    const { fabric, state } = this.feed.last;
+    if (!fabric || !state) return;
+    const node = fabric.nodes.find((one) => one.id === this.id);
+    const link = fabric.links.find((one) => one.id === this.id);
+    const parts = node?.kind === "host" ? this.host(node, state, fabric) : node ? this.switch(node, state, fabric) : link ? this.link(link, state, fabric) : this.busiest(state);
+    const next = h("div", {}, ...parts);
+    if (next.innerHTML === this.written) return;
+    this.written = next.innerHTML;
+    const at = this.element.scrollTop;
+    this.element.replaceChildren(...next.childNodes);
+    this.element.scrollTop = at;
+    attribute(this.element, "data-of", this.id ?? "");
+  }
+
+  head(title, kind) {
+    return h("header", {}, h("h3", { class: "of" }, title), h("span", { class: "dim" }, kind),
+      h("button", { class: "icon small", "aria-label": "Close", onclick: () => this.app.select(null) }, "×"));
+  }
+
+  busiest({ links }) {
+    const most = Object.entries(links).sort((a, b) => b[1].load - a[1].load || natural(a[0], b[0])).slice(0, LISTED).filter(([, link]) => link.load > 0);
+    return [
+      h("header", {}, h("h3", { class: "of" }, "Busiest links")),
+      most.length ? this.loads(most) : h("p", { class: "dim" }, "No link carries anything measurable. Loads appear when traffic starts."),
+      h("p", { class: "dim tip" }, "Select a host, a switch or a link for its details."),
+    ];
+  }
+
+  /** Rows of [name, {load, bps, contended, drops}] with a bar in the load's colour. */
+  loads(rows) {
+    return h("ul", { class: "loads" }, ...rows.map(([name, { load, bps, contended, drops }]) => {
+      const bar = h("i", { style: { width: `${Math.min(100, Math.round(load * 100))}%`, background: loadColour(Math.min(load, 1)) } });
+      return h("li", { class: contended ? "hot" : "" },
+        h("span", { class: "name" }, arrow(name), contended ? h("em", {}, "contended") : null),
+        h("span", { class: "num" }, `${rate(bps)} · ${percent(load)}`),
+        h("span", { class: "bar" }, bar), drops ? h("span", { class: "drops bad" }, `${count(drops)} dropped`) : null);
+    }));
+  }
+
+  list(pairs) {
+    return h("dl", { class: "pairs" }, ...pairs.filter(Boolean).flatMap(([name, value, kind]) => [h("dt", {}, name), h("dd", { class: kind ?? "" }, value)]));
+  }
+
+  link(link, { links, flows }, fabric) {
+    const across = link.tree ? crossing(link, fabric, flows) : [];
+    const rows = [`${link.a}>${link.b}`, `${link.b}>${link.a}`].map((name) => [name, links[name]]).filter(([, found]) => found);
+    return [
+      this.head(`${link.a} – ${link.b}`, "link"),
+      this.list([["capacity", rate(link.rate_bps)], ["spanning tree", link.tree ? "in the tree" : "blocked", link.tree ? "" : "warn"]]),
+      rows.length ? this.loads(rows) : h("p", { class: "dim" }, link.tree ? "No load measured yet." : "A blocked link carries no data."),
+      ...(link.tree ? [
+        h("h3", {}, `Flows across it (${across.length})`),
+        across.length ? this.queues(across, "flow", (flow) => `${flow.source} → ${flow.destination}`) : h("p", { class: "dim" }, "No host sends anything large across it."),
+      ] : []),
+    ];
+  }
+
+  switch(node, { links }, fabric) {
+    const rows = fabric.links.filter((link) => link.tree && (link.a === node.id || link.b === node.id))
+      .flatMap((link) => [`${link.a}>${link.b}`, `${link.b}>${link.a}`]).filter((name) => links[name]).map((name) => [name, links[name]])
+      .sort((a, b) => b[1].load - a[1].load);
+    const own = fabric.links.filter((link) => link.a === node.id || link.b === node.id);
+    const blocked = own.filter((link) => !link.tree).map((link) => (link.a === node.id ? link.b : link.a));
+    const drops = rows.filter(([name]) => name.startsWith(`${node.id}>`)).reduce((sum, [, link]) => sum + (link.drops ?? 0), 0);
+    return [
+      this.head(node.id, "switch"),
+      this.list([["ports", own.length], ["blocked towards", blocked.join(", ") || "none"], ["dropped at egress", count(drops), drops ? "bad" : ""]]),
+      rows.length ? this.loads(rows.slice(0, 24)) : h("p", { class: "dim" }, "No load measured yet: port counters come with OpenFlow, once a second."),
+    ];
+  }
+
+  host(node, state, fabric) {
+    const member = state.members.find((one) => one.name === node.id);
+    const queues = state.flows.filter((flow) => flow.source === node.id).sort((a, b) => b.rate_bps - a.rate_bps);
+    const incoming = state.flows.filter((flow) => flow.destination === node.id);
+    const link = fabric.links.find((one) => one.a === node.id || one.b === node.id);
+    const rows = link ? [`${link.a}>${link.b}`, `${link.b}>${link.a}`].filter((name) => state.links[name]).map((name) => [name, state.links[name]]) : [];
+    const refused = Object.entries(member?.refused ?? {}).filter(([, n]) => n);
+    return [
+      this.head(node.id, member ? "host" : "host without an agent"),
+      ...(member?.suspect ?? []).map((line) => h("p", { class: "note bad" }, line)),
+      ...(member?.drift ?? []).map((line) => h("p", { class: "note warn" }, line)),
+      this.list([
+        ["VMs", node.vms?.length ? h("span", { class: "mono" }, node.vms.join(" ")) : "none known"],
+        member && ["gate", member.gate],
+        member && ["version", member.version],
+        member && ["clock", `${offset(member.offset_us)} ± ${member.uncertainty_us ?? "?"} µs`],
+        member && ["last heard", `${ms(member.last_heard_ms)} ago`],
+        member && ["refused", refused.length ? refused.map(([cause, n]) => `${count(n)} ${cause}`).join(", ") : "none", refused.length ? "warn" : ""],
+      ]),
+      member ? null : h("p", { class: "dim" }, "It sends as if there were no Baton. Start `baton agent` on it to coordinate it.".replaceAll("`", "")),
+      this.loads(rows),
+      h("h3", {}, `Queues (${queues.length})`),
+      queues.length ? this.queues(queues) : h("p", { class: "dim" }, "It sends nothing large."),
+      incoming.length ? h("p", { class: "dim" }, `Receives ${incoming.length} V2V flows, ${rate(incoming.reduce((sum, flow) => sum + flow.rate_bps, 0))}.`) : null,
+    ];
+  }
+
+  queues(flows, title = "to", name = (flow) => `→ ${flow.destination}`) {
+    const rows = flows.slice(0, LISTED).map((flow) => h("tr", {},
+      h("td", {}, name(flow)), h("td", { class: "num" }, rate(flow.rate_bps)), h("td", { class: "num" }, bytes(flow.backlog_bytes)),
+      h("td", {}, flow.regulated ? "gated" : "free")));
+    return h("table", { class: "mini" }, h("thead", {}, h("tr", {}, h("th", {}, title), h("th", { class: "num" }, "rate"), h("th", { class: "num" }, "backlog"), h("th", {}, ""))), h("tbody", {}, ...rows));
+  }
+}

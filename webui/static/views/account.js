@@ -1,0 +1,32 @@
+// Who is logged in, and requests that change something: they carry the token the server gave this page.
+
+import { h } from "../lib/dom.js";
+
+const meta = (name) => document.querySelector(`meta[name="${name}"]`)?.content ?? "";
+export const user = meta("user");
+
+/** What stands in the header: the user, or the way to log in. */
+export function account(element) {
+  if (user) {
+    element.append(
+      h("form", { class: "account", method: "post", action: "/logout" }, h("input", { type: "hidden", name: "csrf_token", value: meta("csrf-token") }),
+        h("span", { title: "Logged in" }, user), h("button", { class: "small" }, "Log out")),
+    );
+  } else element.append(h("a", { href: "/login?next=/%23controls" }, "Log in"));
+}
+
+/** POSTs a control; returns {ok, taken, message}: in words, with the remedy. */
+export async function control(body) {
+  try {
+    const answer = await fetch("/api/control", {
+      method: "POST",
+      headers: { "Content-Type": "application/json", Accept: "application/json", "X-CSRF-Token": meta("csrf-token") },
+      body: JSON.stringify(body),
+    });
+    const told = await answer.json().catch(() => ({}));
+    if (answer.ok) return { ok: true, taken: told.taken !== false, message: told.text ?? "done" };
+    return { ok: false, taken: false, message: told.error ? `${told.error}: ${told.remedy ?? ""}` : `The server refused it (${answer.status}).` };
+  } catch {
+    return { ok: false, taken: false, message: "The dashboard's server does not answer, so nothing is known of the change. See that baton web runs, and look again." };
+  }
+}

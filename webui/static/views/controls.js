@@ -1,0 +1,154 @@
+// What an operator may change. Each control says what is in force, asks before it opens every gate, and shows its effect.
+
+import { $, attribute, h, text, visible } from "../lib/dom.js";
+import { bytes, clock, count, ms, percent } from "../lib/format.js";
+import { control, user } from "./account.js";
+
+const POLICIES = { timeslice: "one after the other, a slice each", hybrid: "slices; a fast host gets what the bottleneck has left", rate_limit: "all at once, each with its share", weekly: "announced ahead, in days of a week", free: "nobody waits: the baseline" };
+const SHOWN_MS = 60_000;
+
+/** What a change can be seen by. */
+function figures(state) {
+  const loads = Object.values(state.links).map((link) => link.load);
+  return {
+    "busiest link": percent(Math.max(0, ...loads)),
+    backlog: bytes(state.flows.reduce((sum, flow) => sum + flow.backlog_bytes, 0)),
+    regulated: count(state.flows.filter((flow) => flow.regulated).length),
+    "longest wait": ms(state.flows.reduce((most, flow) => Math.max(most, flow.waiting_ms ?? 0), 0)),
+  };
+}
+
+export class Controls {
+  constructor(element, app) {
+    this.element = element;
+    this.app = app;
+    this.feed = app.feed;
+    this.touched = new Set();
+    this.cards = {};
+    const off = user ? null : true;
+    this.policy = h("select", { id: "policy", disabled: off, onchange: () => this.touched.add("policy") }, ...Object.keys(POLICIES).map((name) => h("option", { value: name }, name.replace("_", " "))));
+    this.slice = h("input", { id: "slice", type: "number", min: 0.1, max: 1000, step: 0.1, disabled: off, oninput: () => this.touched.add("slice") });
+    this.source = h("input", { id: "weight-source", list: "hosts", placeholder: "h1", "aria-label": "Source", disabled: off, autocomplete: "off" });
+    this.destination = h("input", { id: "weight-destination", list: "hosts", placeholder: "all", "aria-label": "Destination", disabled: off, autocomplete: "off" });
+    this.weight = h("input", { id: "weight", type: "number", min: 0.1, max: 100, step: 0.1, value: 2, "aria-label": "Weight", disabled: off });
+    this.hosts = h("datalist", { id: "hosts" });
+    this.weights = h("ul", { class: "weights" });
+    this.override = h("button", { class: "danger", id: "override", disabled: off, onclick: () => this.ask() }, "Open every gate…");
+    const apply = (card, make) => h("button", { class: "primary", disabled: off, onclick: () => this.act(card, make()) }, "Apply");
+    element.append(
+      user ? "" : h("p", { class: "note warn login-first" }, "You are looking only. ", h("a", { href: "/login?next=/%23controls" }, "Log in"), " to change something."),
+      h("div", { class: "cards" },
+        this.card("override", "Coordination", "The global override: with every gate open each host sends as if there were no Baton.", h("div", { class: "set" }, this.override)),
+        this.card("policy", "Policy", "Who may send when links are contended.", h("div", { class: "set" }, this.policy, apply("policy", () => ({ action: "policy", policy: this.policy.value })))),
+        this.card("slice", "Timeslice", "How long one permission lasts. Longer is nearer line rate, shorter is quicker to answer.",
+          h("div", { class: "set" }, h("span", { class: "unit" }, this.slice, "ms"), apply("slice", () => ({ action: "slice", slice_ns: Math.round(this.slice.value * 1e6) })))),
+        this.card("weight", "Weights", "Slices so many times as long; 1 takes a weight away.",
+          h("div", { class: "set" }, h("span", { class: "pair" }, this.source, "→", this.destination, "×", this.weight), this.hosts,
+            apply("weight", () => ({ action: "weight", source: this.source.value.trim(), destination: this.destination.value.trim(), weight: Number(this.weight.value) }))), this.weights)),
+    );
+    this.dialog = $("confirm");
+    this.feed.on("state", (state) => this.state(state));
+    this.feed.on("fabric", () => this.list());
+    app.onShow(() => this.list());
+    app.onShow((view) => view === "controls" && this.offered());
+  }
+
+  /** The hosts that can be chosen, once they are asked for. */
+  list() {
+    const { fabric } = this.feed.last;
+    if (!fabric || fabric === this.listed || !visible(this.element)) return;
+    this.listed = fabric;
+    this.hosts.replaceChildren(...fabric.nodes.filter((node) => node.kind === "host").map((node) => h("option", { value: node.id })));
+  }
+
+  /** The policies that the coordinator has, when the server says which. */
+  async offered() {
+    if (this.asked) return;
+    this.asked = true;
+    try {
+      const answer = await fetch("/v1.0/policy");
+      if (!answer.ok) return;
+      const { policies } = await answer.json();
+      const chosen = this.policy.value;
+      this.policy.replaceChildren(...policies.map((name) => h("option", { value: name }, name.replace("_", " "))));
+      this.policy.value = policies.includes(chosen) ? chosen : policies[0];
+    } catch {
+      // the built-in list stays
+    }
+  }
+
+  card(name, title, says, ...inside) {
+    const now = h("p", { class: "now" }, "–");
+    const done = h("p", { class: "done", role: "status" });
+    const effect = h("dl", { class: "effect", hidden: true });
+    this.cards[name] = { now, done, effect, since: null };
+    return h("section", { class: "card", id: `card-${name}` }, h("h3", {}, title), now, h("p", { class: "dim says" }, says), ...inside, done, effect);
+  }
+
+  state(state) {
+    const told = state.coordinator;
+    const free = told.override === "free";
+    text(this.cards.override.now, !told.alive ? "no leader: every gate is open" : free ? "free: every gate is open" : "coordinating");
+    attribute(this.cards.override.now, "class", `now ${told.alive && !free ? "good" : "warn"}`);
+    text(this.override, free ? "Coordinate again" : "Open every gate…");
+    attribute(this.override, "class", free ? "primary" : "danger");
+    text(this.cards.policy.now, told.policy ? `${told.policy.replace("_", " ")}: ${POLICIES[told.policy] ?? "in force"}` : "not known");
+    text(this.cards.slice.now, told.slice_ns ? ms(told.slice_ns / 1e6) : "not known");
+    const weights = told.weights ?? [];
+    text(this.cards.weight.now, weights.length ? `${weights.length} set` : "all alike");
+    const lines = weights.map(([from, to, weight]) => `${from} → ${to || "all"} × ${weight}`);
+    if (this.weights.dataset.of !== lines.join()) {
+      this.weights.dataset.of = lines.join();
+      this.weights.replaceChildren(...weights.map(([from, to], i) => h("li", { class: "tag" }, lines[i],
+        user ? h("button", { "aria-label": `Take away ${lines[i]}`, onclick: () => this.act("weight", { action: "weight", source: from, destination: to, weight: 1 }) }, "×") : null)));
+    }
+    if (!this.touched.has("policy") && told.policy) this.policy.value = told.policy;
+    if (!this.touched.has("slice") && told.slice_ns) this.slice.value = told.slice_ns / 1e6;
+    for (const card of Object.values(this.cards)) this.effect(card, state);
+  }
+
+  ask() {
+    const free = this.feed.last.state?.coordinator.override === "free";
+    if (free) return this.act("override", { action: "override", override: "coordinate" });
+    const state = this.feed.last.state;
+    const contended = state ? Object.values(state.links).filter((link) => link.contended).length : 0;
+    this.dialog.replaceChildren(
+      h("h2", { id: "confirm-title" }, "Open every gate?"),
+      h("p", {}, `Every host sends freely at once, and nobody is coordinated until you say so again. ${contended ? `${contended} contended link${contended > 1 ? "s" : ""} may drop packets.` : "No link is contended just now."}`),
+      h("form", { method: "dialog", class: "actions" }, h("button", { value: "no", autofocus: true }, "Cancel"),
+        h("button", { class: "danger", value: "yes", id: "confirm-yes" }, "Open every gate")),
+    );
+    this.dialog.onclose = () => this.dialog.returnValue === "yes" && this.act("override", { action: "override", override: "free" });
+    this.dialog.returnValue = "";
+    this.dialog.showModal();
+    return undefined;
+  }
+
+  async act(name, body) {
+    const card = this.cards[name];
+    const began = performance.now();
+    const before = this.feed.last.state ? figures(this.feed.last.state) : null;
+    text(card.done, "asked…");
+    attribute(card.done, "class", "done dim");
+    const { ok, taken, message } = await control(body);
+    const took = ms(performance.now() - began);
+    text(card.done, `${ok ? (taken ? "✓" : "▲") : "✕"} ${message}${ok && taken ? `, after ${took}` : ""}`);
+    attribute(card.done, "class", `done ${ok ? (taken ? "good" : "warn") : "bad"}`);
+    this.touched.delete(name);
+    card.since = ok && before ? { before, at: Date.now() } : null;
+    card.effect.hidden = !card.since;
+  }
+
+  /** For a minute after a change: what was measured before it, and now. */
+  effect(card, state) {
+    if (!card.since) return;
+    if (Date.now() - card.since.at > SHOWN_MS) {
+      card.since = null;
+      card.effect.hidden = true;
+      return;
+    }
+    const now = figures(state);
+    card.effect.replaceChildren(h("dt", { class: "dim" }, `since ${clock(card.since.at)}`), h("dd", { class: "dim" }, "before → now"),
+      ...Object.entries(now).flatMap(([title, value]) => [h("dt", {}, title), h("dd", {}, `${card.since.before[title]} → `, h("b", {}, value))]));
+  }
+}

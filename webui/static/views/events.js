@@ -1,0 +1,109 @@
+// Events by severity, and who did what.
+
+import { $, attribute, empty, h, text } from "../lib/dom.js";
+import { clock } from "../lib/format.js";
+import { mark } from "./health.js";
+
+const KEPT = 1000;
+const LISTED = 200;
+const FEW = 6;
+const LEVELS = ["debug", "info", "warning", "error"];
+const KIND = { debug: "dim", info: "good", warning: "warn", error: "bad" };
+
+export class EventsView {
+  constructor(app) {
+    this.app = app;
+    this.list = $("events");
+    this.events = new Map();
+    this.audit = new Map();
+    this.least = "info";
+    this.query = "";
+    this.unseen = { warning: 0, error: 0 };
+    this.waiting = false;
+    this.asked = false;
+    this.chips = LEVELS.map((level) => h("button", { class: "small", "aria-pressed": level === this.least, onclick: () => this.atLeast(level) }, level === "debug" ? "all" : `${level}${level === "error" ? "" : " +"}`));
+    $("events-severity").append(...this.chips);
+    $("events-filter").addEventListener("input", ({ target }) => {
+      this.query = target.value.toLowerCase();
+      this.draw();
+    });
+    app.feed.on("event", (event) => this.take(this.events, event));
+    app.feed.on("audit", (event) => this.take(this.audit, event));
+    app.onShow((view) => {
+      if (view === "events") this.unseen = { warning: 0, error: 0 };
+      if (view === "events" || view === "controls") this.older();
+      this.draw();
+    });
+  }
+
+  /** What happened before this page was opened, and is more than the stream tells at first. */
+  async older() {
+    if (this.asked) return;
+    this.asked = true;
+    for (const [path, into] of [["/api/events?count=1000", this.events], ["/api/audit", this.audit]]) {
+      try {
+        const answer = await fetch(path);
+        if (answer.ok) for (const event of await answer.json()) into.set(event.id, event);
+      } catch {
+        // the stream tells what is new, and the banner that the server does not answer
+      }
+    }
+    this.soon();
+  }
+
+  take(into, event) {
+    if (into.has(event.id)) return;
+    into.set(event.id, event);
+    if (into.size > KEPT) into.delete(into.keys().next().value);
+    if (into === this.events && event.severity in this.unseen && document.body.dataset.view !== "events") this.unseen[event.severity] += 1;
+    this.soon();
+  }
+
+  /** Many events at once are drawn once. */
+  soon() {
+    if (this.waiting) return;
+    this.waiting = true;
+    setTimeout(() => {
+      this.waiting = false;
+      this.draw();
+    }, 60);
+  }
+
+  atLeast(level) {
+    this.least = level;
+    this.chips.forEach((chip, i) => attribute(chip, "aria-pressed", LEVELS[i] === level));
+    this.draw();
+  }
+
+  draw() {
+    const { error, warning } = this.unseen;
+    this.app.badge("events", error || warning, error ? "bad" : "warn");
+    const few = document.body.dataset.view === "overview";
+    const least = LEVELS.indexOf(this.least);
+    // who did what has its own list; the few lines of the overview are for what happened
+    const chosen = sorted(this.events).filter((event) => !(few && event.kind === "audit") && LEVELS.indexOf(event.severity) >= least && (!this.query || `${event.kind ?? ""} ${event.text}`.toLowerCase().includes(this.query)));
+    this.fill(this.list, chosen.slice(0, few ? FEW : LISTED), this.events.size ? ["No such event", "Choose a lower severity, or clear the search."] : ["No events", "What hosts, switches and operators do is told here."]);
+    this.fill($("audit"), sorted(this.audit).slice(0, LISTED), ["Nobody has changed anything yet", "Every log-in and every change is recorded here, with who did it."]);
+  }
+
+  fill(list, events, nothing) {
+    const key = events.length ? events.map((event) => event.id).join() : nothing[0];
+    if (list.dataset.key === key) return;
+    list.dataset.key = key;
+    if (!events.length) list.replaceChildren(h("li", { class: "none" }, empty(...nothing)));
+    else list.replaceChildren(...events.map((event) => this.line(event)));
+  }
+
+  line(event) {
+    const level = KIND[event.severity] ?? "dim";
+    const shape = mark(level === "dim" ? "good" : level);
+    if (level === "dim") attribute(shape, "class", "dot dim");
+    const kind = h("span", { class: "kind" });
+    text(kind, event.who ?? (event.kind ?? "").replaceAll("_", " "));
+    const said = event.who && event.text.startsWith(`${event.who}: `) ? event.text.slice(event.who.length + 2) : event.text;
+    return h("li", { class: event.severity }, h("time", { datetime: new Date(event.time_ms).toISOString() }, clock(event.time_ms)), shape,
+      h("span", { class: "sr" }, event.severity), kind, h("span", { class: "said" }, said));
+  }
+}
+
+const sorted = (events) => [...events.values()].sort((a, b) => b.time_ms - a.time_ms);

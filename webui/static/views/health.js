@@ -1,0 +1,102 @@
+// Whether somebody leads and whether what is shown is new: the header's line, the banner, and a page that fades when it is old.
+
+import { $, h, s, text } from "../lib/dom.js";
+import { count, ms, percent } from "../lib/format.js";
+
+const OLD_MS = 1500;
+const SHAPES = {
+  good: "M5 0a5 5 0 1 1 0 10A5 5 0 0 1 5 0z",
+  warn: "M5 0l5 9.4H0z",
+  bad: "M0 2 2 0l3 3 3-3 2 2-3 3 3 3-2 2-3-3-3 3-2-2 3-3z",
+};
+
+/** A state's shape: circle, triangle or cross, so that it is not told by colour alone. */
+export function mark(kind) {
+  return s("svg", { class: `dot ${kind}`, viewBox: "0 0 10 10", "aria-hidden": "true" }, s("path", { d: SHAPES[kind] }));
+}
+
+export class Health {
+  constructor(app) {
+    this.feed = app.feed;
+    this.aliveAt = null;
+    this.shown = "";
+    this.banner = "";
+    this.feed.on("state", () => this.look());
+    this.feed.on("link", () => this.look());
+    setInterval(() => this.look(), 250);
+  }
+
+  look() {
+    const feed = this.feed;
+    const leader = feed.last.state?.coordinator;
+    const now = performance.now();
+    const old = !feed.connected || feed.silentMs() > OLD_MS || (feed.stateAt !== null && now - feed.stateAt > OLD_MS);
+    if (!old && leader?.alive) this.aliveAt = now;
+    this.header(leader, old);
+    this.say(...this.trouble(leader, old, now));
+    document.documentElement.classList.toggle("stale", old && feed.stateAt !== null);
+  }
+
+  /** The banner's kind, title and remedy; none when all is well. */
+  trouble(leader, old, now) {
+    const feed = this.feed;
+    if (old && feed.stateAt === null) {
+      return feed.silentMs() > OLD_MS ? ["bad", "Nothing heard from the dashboard's server yet.", "It is tried again by itself. See that `baton web` runs."] : [];
+    }
+    if (old) {
+      return ["bad", `No news for ${Math.round(Math.max(feed.silentMs(), now - feed.stateAt) / 1000)} s: what is shown is old.`,
+        "The dashboard's server does not answer; the connection is tried again by itself. Coordination does not depend on it."];
+    }
+    if (leader && !leader.alive) {
+      const why = feed.last.state.problem;
+      if (why?.error.startsWith("store")) return ["bad", `The store can't be read: ${why.error}.`, `${why.remedy}. Coordination goes on from memory.`];
+      const since = this.aliveAt === null ? "" : ` since ${Math.max(1, Math.round((now - this.aliveAt) / 1000))} s`;
+      return ["bad", `No leader${since}: every gate is open, hosts send freely.`,
+        "The supervisor starts another; if none comes, see `baton status` and coordinator.log."];
+    }
+    const problem = feed.last.state?.problem;
+    if (problem) return ["warn", `${problem.error[0].toUpperCase()}${problem.error.slice(1)}.`, `${problem.remedy}.`];
+    if (leader?.override === "free") {
+      return ["warn", "Override: free. Every gate is open and nobody waits.", "Coordinate again under Controls, or with `baton coordinate`."];
+    }
+    return [];
+  }
+
+  say(kind, title, remedy) {
+    const banner = $("banner");
+    const written = kind ? `${kind}${title}` : "";
+    if (written === this.banner) return;
+    this.banner = written;
+    banner.hidden = !kind;
+    banner.className = kind ?? "";
+    const code = (remedy ?? "").split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part));
+    if (kind) banner.replaceChildren(mark(kind), h("span", {}, h("strong", {}, title), " ", ...code));
+  }
+
+  header(leader, old) {
+    const parts = leader ? this.leading(leader) : [["warn", "waiting for the first news"]];
+    const written = JSON.stringify([parts, old]);
+    if (written === this.shown) return;
+    this.shown = written;
+    const [[kind, state], ...rest] = parts;
+    $("facts").replaceChildren(
+      h("span", { class: `state ${kind}` }, mark(kind), old ? "no news" : state),
+      ...rest.map(([name, value]) => h("span", {}, `${name} `, h("b", {}, value))),
+    );
+    text(document.querySelector("title"), `${kind === "good" ? "" : `${state} – `}Baton`);
+  }
+
+  leading(leader) {
+    if (!leader.alive) return [["bad", "no leader"]];
+    const free = leader.override === "free";
+    const facts = [
+      free ? ["warn", "free"] : ["good", "coordinating"],
+      ["leader", leader.leader || "–"],
+      ["epoch", leader.epoch],
+      ["policy", leader.policy],
+      ["slice", ms(leader.slice_ns / 1e6)],
+    ];
+    if (leader.slots) facts.push(["slots", count(leader.slots)], ["late", percent(leader.late_slots / leader.slots)]);
+    return facts;
+  }
+}

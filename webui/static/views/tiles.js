@@ -1,0 +1,80 @@
+// At a glance: six figures, each with a remark and, where it moves, its last minute.
+
+import { attribute, h, s, text, visible } from "../lib/dom.js";
+import { bytes, count, percent, rate } from "../lib/format.js";
+
+const KEPT = 120; // a minute; a page that is younger shows all it knows
+
+export class Tiles {
+  constructor(element, app) {
+    this.element = element;
+    this.tiles = new Map(
+      [["load", "Busiest link", "fabric"], ["contended", "Contended links", "fabric"], ["regulated", "Regulated flows", "flows"],
+        ["backlog", "Backlog", "flows"], ["late", "Late slots", "schedule"], ["members", "Members", "members"]]
+        .map(([name, title, view]) => [name, new Tile(element, title, view)]),
+    );
+    this.before = null;
+    app.feed.on("state", (state) => this.state(state));
+  }
+
+  state(state) {
+    const links = Object.entries(state.links);
+    const hot = links.filter(([, link]) => link.contended);
+    const [busiest, most] = links.reduce((a, b) => (b[1].load > a[1].load ? b : a), ["", { load: 0, bps: 0 }]);
+    this.set("load", percent(most.load), busiest ? `${arrow(busiest)}, ${rate(most.bps)}` : "no load measured yet", "", most.load);
+    this.set("contended", hot.length, hot.length ? hot.slice(0, 3).map(([name]) => arrow(name)).join(", ") : "nobody waits", hot.length ? "warn" : "", hot.length);
+    const regulated = state.flows.filter((flow) => flow.regulated);
+    this.set("regulated", count(regulated.length), `of ${count(state.flows.length)} V2V flows`, "", regulated.length);
+    const backlog = state.flows.reduce((sum, flow) => sum + flow.backlog_bytes, 0);
+    const worst = state.flows.reduce((most, flow) => Math.max(most, flow.waiting_ms ?? 0), 0);
+    this.set("backlog", bytes(backlog), worst ? `waits up to ${worst.toFixed(1)} ms` : "nothing waits", "", backlog);
+    this.late(state.coordinator);
+    const odd = state.members.filter((member) => member.suspect?.length || member.drift?.length);
+    this.set("members", count(state.members.length), odd.length ? `${odd.length} to look at` : "all as they should be", odd.length ? "bad" : "");
+  }
+
+  /** Late slots of the last half minute: a total since the start hides what happens now. */
+  late({ slots, late_slots: late, epoch, alive }) {
+    if (!this.before || this.before[0].epoch !== epoch) this.before = [];
+    this.before.push({ slots, late, epoch });
+    if (this.before.length > 60) this.before.shift();
+    const [first] = this.before;
+    const granted = slots - first.slots;
+    const part = granted > 0 ? (late - first.late) / granted : 0;
+    this.set("late", alive && granted > 0 ? percent(part) : "–", granted > 0 ? `of ${count(granted)} in ${Math.round(this.before.length / 2)} s` : "no slots lately", part > 0.02 ? "warn" : "", granted > 0 ? part : null);
+  }
+
+  set(name, value, note, kind, sample = null) {
+    this.tiles.get(name).set(value, note, kind, sample, visible(this.element));
+  }
+}
+
+class Tile {
+  constructor(parent, title, view) {
+    this.samples = [];
+    this.value = h("span", { class: "value" }, "–");
+    this.note = h("span", { class: "remark" }, " ");
+    this.line = s("polyline", {});
+    this.element = h("a", { class: "tile", href: `#${view}` }, h("h3", {}, title), this.value,
+      s("svg", { viewBox: "0 0 119 26", preserveAspectRatio: "none", "aria-hidden": "true" }, this.line), this.note);
+    parent.append(this.element);
+  }
+
+  set(value, note, kind, sample, seen) {
+    if (sample !== null) {
+      this.samples.push(sample);
+      if (this.samples.length > KEPT) this.samples.shift();
+    }
+    if (!seen) return;
+    text(this.value, value);
+    text(this.note, note);
+    attribute(this.note, "title", note);
+    attribute(this.element, "class", `tile ${kind}`.trim());
+    if (this.samples.length < 2) return;
+    const top = Math.max(...this.samples) * 1.25 || 1;
+    const step = 119 / (this.samples.length - 1);
+    attribute(this.line, "points", this.samples.map((v, i) => `${(i * step).toFixed(1)},${(25 - (24 * v) / top).toFixed(1)}`).join(" "));
+  }
+}
+
+const arrow = (name) => name.replace(">", " → ");
