@@ -23,8 +23,8 @@ from agents.membership.hearing import Hearing
 from agents.membership.lifecycle import Event, Lifecycle, State
 from agents.membership.reporting import Reporting
 from agents.membership.upkeep import Upkeep
-from agents.permission.conditions import Rules
 from agents.permission.gatekeeper import Gatekeeper
+from agents.permission.rules import Rules
 from agents.queues.classifier import Backlogged, NewFlow
 from agents.queues.host import Host
 from agents.reflex.reflex import Reflex

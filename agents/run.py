@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import logging
 import signal
 import sys
 import time
+from pathlib import Path
 
 from agents.agent import Agent
 from agents.config import AgentConfig
@@ -13,14 +16,14 @@ from agents.host_control.pfc import PfcPart
 from agents.host_control.pfc_nic import NicPfc, NoPfc
 from agents.host_control.queue_conditions import QueueConditions
 from agents.host_control.week_queues import WeekQueues
-from agents.host_control.weekly import Weekly
+from agents.host_control.weekly import Weekly, WeeklyCounters
 from agents.kernel import capabilities
 from agents.kernel.snapshot import ForeignQdisc
 from agents.membership.keys import Keys
+from agents.permission.counters import Counters
 from agents.priorities.priorities import Priorities
 from agents.queues.host import Host
 from agents.reflex.reflex import Reflex
-from agents.statistics import write_statistics
 from ebpf.build import BuildError
 from ebpf.libbpf import BpfError
 from protocol.auth import Key, KeyFileError
@@ -108,3 +111,12 @@ def _priorities(agent: Agent) -> Priorities | None:
     except (BuildError, BpfError) as error:
         log.warning("flows have no priorities on this host: %s", error)
         return None
+
+
+def write_statistics(path: Path, counters: Counters, weekly: WeeklyCounters) -> None:
+    """Writes counts and the newest latency samples (ns) to `path`, whole or not at all; those of weeks under "weekly"."""
+    record = {name: getattr(counters, name) for name in Counters.__slots__}
+    record["weekly"] = dataclasses.asdict(weekly)
+    temporary = path.with_suffix(".new")
+    temporary.write_text(json.dumps(record))
+    temporary.replace(path)

@@ -23,15 +23,13 @@ import time
 from collections import deque
 from typing import Any
 
-from controller.app_environment import attachment_from, settings_from
 from controller.election.controllers import Controllers
-from controller.inheritance import inherited_hosts
 from controller.openflow import codec, framework, tls
 from controller.openflow.discovery import MS, Discovery, PortRef
-from controller.openflow.environment import SiblingsFailed, ensure_siblings
+from controller.openflow.environment import SiblingsFailed, attachment_from, ensure_siblings, settings_from
 from controller.openflow.flowtable import Change, Table
 from controller.openflow.forwarding import CLASSIFY, LEARN, LLDP_FLOW, ControlAttachment, tables, transition
-from controller.openflow.learned import Fabrics
+from controller.openflow.learned import Fabrics, inherited_hosts
 from controller.openflow.metering import PortMeter, RefusalMeter
 from controller.openflow.publisher import Publisher
 from controller.openflow.roles import Role, Roles

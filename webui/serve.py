@@ -17,8 +17,8 @@ from typing import Any
 from gunicorn.app.base import BaseApplication
 
 from controller.store.store import Store, StoreUnavailable
-from webui import create_app
 from webui.access.auth import bind_error
+from webui.app import create_app
 from webui.http.stream import CLIENTS_MAX
 from webui.settings import DEFAULT_HOST, DEFAULT_PORT, DEFAULT_USERS, WebSettings
 

@@ -32,3 +32,7 @@ class WebSettings:
     def secure(self) -> bool:
         """Whether it speaks TLS."""
         return self.cert is not None
+
+
+STORE, SETTINGS, POLLER = "baton.store", "baton.settings", "baton.poller"
+"""Where `Flask.extensions` holds them."""

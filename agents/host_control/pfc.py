@@ -16,7 +16,7 @@ from agents.host_control.pause import Originated, PauseSettings, Received
 from agents.host_control.pause_watchdog import Change, StormSettings
 from agents.host_control.pfc_nic import NicPfc
 from agents.loop.part import Part, Surroundings
-from agents.permission.conditions import Rule
+from agents.permission.rules import Rule
 from agents.reflex.reflex import Reflex
 from protocol import pfc
 from protocol.bodies.pfc import Answer, Mode, PfcClass, class_mask, classes_of

@@ -17,7 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from agents.loop.part import Part, Surroundings
-from agents.permission.conditions import CLASSES, Rule, Step
+from agents.permission.conditions import CLASSES, Step
+from agents.permission.rules import Rule
 from protocol.bodies.host_control import FlowKey, Transport, Week
 from protocol.messages import Cause
 

@@ -15,7 +15,7 @@ from protocol.messages import Cause, Message
 
 if TYPE_CHECKING:
     from agents.loop.clock import Clock
-    from agents.permission.conditions import Rules
+    from agents.permission.rules import Rules
 
 Handler = Callable[[Any, int], None]
 """Called with a message of the leader's and the time (ns)."""

@@ -7,9 +7,10 @@ to be said to the coordinator is handed to `send`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 
-from agents.permission.conditions import Condition, Gates
+from agents.permission.conditions import Condition
+from agents.permission.counters import Counters, keep_sample
+from agents.permission.rules import Gates
 from agents.permission.slots import OpenSlot, SlotTable
 from protocol.messages import Ack, Backlog, Directive, Yield
 from protocol.paging import paginate
@@ -24,33 +25,8 @@ PACKET_BYTES = 1514
 """A full Ethernet frame: what a gate passes at least, and what a queue just heard of holds at least."""
 
 
-@dataclass(slots=True)
-class Counters:
-    """What a gatekeeper did since its start."""
-
-    slots: int = 0
-    late: int = 0
-    expired: int = 0
-    yields: int = 0
-    voided_bytes: int = 0
-    directive_to_gate_ns: list[int] = field(default_factory=list)
-    """The newest samples of (gate changed - directive received) for slots that were due when received."""
-    backlog_to_directive_ns: list[int] = field(default_factory=list)
-    """The newest samples of (directive received - BACKLOG sent) for destinations that became backlogged."""
-    lateness_ns: list[int] = field(default_factory=list)
-    """The newest samples of (gate changed - slot's start)."""
-    obeyed_ns: list[int] = field(default_factory=list)
-    """When it began to obey, and began again, by the local clock."""
-    first_slot_ns: list[int] = field(default_factory=list)
-    """When it opened its first slot after it began to obey."""
-    released_ns: list[int] = field(default_factory=list)
-    """When every gate had been opened: the leader fell silent, the operator said so, or the agent left."""
-    ahead_ns: list[int] = field(default_factory=list)
-    """The newest samples of (slot's start - directive received)."""
 
 
-SAMPLES = 20_000
-"""How many newest samples of each latency are kept."""
 LATE_NS = 500_000
 """A slot whose gate was opened later than this after its start counts as late."""
 
@@ -111,7 +87,7 @@ class Gatekeeper:
         """Membership begins, or the operator's override ends: regulated gates close."""
         if not self.obeying:
             self.obeying = self._fresh = True
-            _keep(self.counters.obeyed_ns, now_ns)
+            keep_sample(self.counters.obeyed_ns, now_ns)
             self._shut(self.regulated)
 
     def release(self) -> None:
@@ -122,7 +98,7 @@ class Gatekeeper:
         if self.regulated:
             self._gates.kick()
         if was_obeying:
-            _keep(self.counters.released_ns, self._clock())
+            keep_sample(self.counters.released_ns, self._clock())
         for destination in list(self.regulated):
             self._forget(destination)
 
@@ -249,7 +225,7 @@ class Gatekeeper:
                 self._open(slot)
             reported_ns = self._reported_ns.pop(grant.destination, None)
             if reported_ns is not None:
-                _keep(self.counters.backlog_to_directive_ns, received_ns - reported_ns)
+                keep_sample(self.counters.backlog_to_directive_ns, received_ns - reported_ns)
         self.advance(received_ns)
 
     def rehearse(self) -> None:
@@ -307,13 +283,13 @@ class Gatekeeper:
         counters.slots += 1
         if self._fresh:
             self._fresh = False
-            _keep(counters.first_slot_ns, opened_ns)
+            keep_sample(counters.first_slot_ns, opened_ns)
         lateness = opened_ns - slot.open_from_ns
         counters.late += lateness > LATE_NS
-        _keep(counters.lateness_ns, lateness)
-        _keep(counters.ahead_ns, slot.open_from_ns - slot.received_ns)
+        keep_sample(counters.lateness_ns, lateness)
+        keep_sample(counters.ahead_ns, slot.open_from_ns - slot.received_ns)
         if slot.open_from_ns <= slot.received_ns:
-            _keep(counters.directive_to_gate_ns, opened_ns - slot.received_ns)
+            keep_sample(counters.directive_to_gate_ns, opened_ns - slot.received_ns)
 
     def _revoke(self, current: OpenSlot) -> None:
         """Ends a slot that runs: its path is no longer free."""
@@ -383,7 +359,3 @@ class Gatekeeper:
             self.report()
 
 
-def _keep(samples: list[int], value: int) -> None:
-    samples.append(value)
-    if len(samples) > SAMPLES:
-        del samples[: SAMPLES // 2]

@@ -11,7 +11,8 @@ from collections.abc import Callable, Container, Iterable
 from typing import Protocol
 
 from agents.loop.clock import Clock
-from agents.permission.conditions import CLASSES, Rule, Rules
+from agents.permission.conditions import CLASSES
+from agents.permission.rules import Rule, Rules
 from agents.reflex.state import QUEUES, Batch, Queue, State, library
 from protocol.auth import Guard
 from protocol.key import PERSON, Key

@@ -30,8 +30,8 @@ from flask.testing import FlaskClient
 from controller.store.private_redis import PrivateRedis
 from controller.store.store import Store
 from topology import shapes
-from webui import create_app
 from webui.access.accounts import Accounts
+from webui.app import create_app
 from webui.settings import WebSettings
 
 HEADERS = (

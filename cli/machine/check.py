@@ -17,7 +17,7 @@ def check(file: Path, as_json: bool) -> None:
 
     Every mistake is shown with its line and what to do. Ends with 1 when there is one.
     """
-    from controller.config.schema import check_file
+    from controller.config.reading import check_file
 
     kind, problems = check_file(file)
     rows: list[dict[str, object]] = []

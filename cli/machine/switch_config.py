@@ -35,7 +35,7 @@ def switch_config(
     """
     from dataclasses import replace
 
-    from controller.config.schema import ConfigError, load
+    from controller.config.reading import ConfigError, load
     from controller.switch_queues.hardware import PLATFORMS
     from controller.switch_queues.model import PortQueues, SwitchQueues
     from topology.units import parse_rate, parse_size

@@ -26,7 +26,7 @@ def switch_queues(config: Path, store: str | None) -> None:
 
     For machines with switches and no controller: there `baton up` does the same. What was made is taken away at the end.
     """
-    from controller.config.schema import ConfigError, load
+    from controller.config.reading import ConfigError, load
     from controller.store.store import Store, StoreUnavailable
     from controller.switch_queues.keeper import Keeper, keep
 

@@ -96,7 +96,7 @@ def _units(
 
 def _has_netns(config: Path) -> bool:
     """Whether the file, if it is there and good, names a network namespace for the coordinator."""
-    from controller.config.schema import ConfigError, load
+    from controller.config.reading import ConfigError, load
 
     try:
         coordinator = load(config).coordinator

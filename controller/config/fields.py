@@ -31,3 +31,8 @@ class Priorities(Section):
         10_000 * MS, alias="period", ge=100 * MS, le=3_600_000 * MS, description="write 100ms or more, such as 10s"
     )
     termination: int = Field(3, ge=1, le=3, description="write 1, 2 or 3 (never)")
+
+
+def or_none(text: object) -> object:
+    """What a field takes that may be "none": None for that word, any other value as it is."""
+    return None if text == "none" else text

@@ -14,11 +14,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from controller import status_document
-from controller.clocks import Clocks
 from controller.config.settings import CoordinatorSettings
 from controller.coordinator.candidate import announcement
 from controller.election.leadership import Leadership
-from controller.members.health import HostHealth
+from controller.members.health import Clocks, HostHealth
 from controller.members.key_rotation import KeyRotation
 from controller.members.part import Part
 from controller.members.pfc import Pfc
@@ -32,8 +31,9 @@ from controller.scheduling.granting import Granting
 from controller.scheduling.network import FabricNetwork
 from controller.scheduling.policing import Watch
 from controller.scheduling.regulation import Regulation
-from controller.scheduling.telemetry import FLUSH_NS, SUMMARY_NS, Telemetry
+from controller.scheduling.telemetry import SUMMARY_NS, Telemetry
 from controller.scheduling.week_frames import WeekFrames
+from controller.store.layout import FLUSH_NS
 from protocol.auth import Guard, Key, KeyRing
 from protocol.link import ControlSocket
 from protocol.messages import (

@@ -9,9 +9,9 @@ the port's speed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from controller.config.settings import OpenFlowSettings
 from controller.openflow.discovery import Host, Link, PortRef, View
@@ -192,3 +192,28 @@ def _direction(source: str, target: str, rate_bps: int, load_bps: int, dropped: 
         "load_bps": load_bps,
         "dropped": dropped,
     }
+
+
+class Inherited(NamedTuple):
+    """A host at a port; the address is None where it can't be told which of several machines has it."""
+
+    at: PortRef
+    mac: str
+    address: str | None
+
+
+def inherited_hosts(document: Mapping[str, Any] | None, view: View) -> Iterator[Inherited]:
+    """Of a fabric document's "hosts" (see `controller.openflow.learned.Fabrics.learn`), those at ports that this view has."""
+    ports = {
+        (switch.name, port.name): PortRef(switch.dpid, port.number)
+        for switch in view.switches.values()
+        for port in switch.ports.values()
+    }
+    for host in (document or {}).get("hosts", ()):
+        at = ports.get((host["switch"], host["port"]))
+        if at is None:
+            continue
+        for mac in host["macs"]:
+            addresses = host["addresses"] if len(host["macs"]) == 1 else ()
+            for address in addresses or (None,):
+                yield Inherited(at, mac, address)

@@ -15,8 +15,7 @@ from controller.policies.base import Plan, Policy, Slot
 from controller.policies.weekly import Weekly, by_nodes
 from controller.scheduling.network import FabricNetwork
 from controller.scheduling.permitted import Permitted
-from controller.scheduling.telemetry import Telemetry
-from controller.tallies import Tallies
+from controller.scheduling.telemetry import Tallies, Telemetry
 from protocol.bodies.host_control import Week
 from protocol.messages import Ack, Backlog, Directive, Grant, Message, Yield
 from protocol.paging import Reassembler

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
-from controller.scheduling.telemetry import FLUSH_NS
-from controller.store.layout import EXPIRY_S, PREFIX, put
+from controller.store.layout import EXPIRY_S, FLUSH_NS, PREFIX, put
 
 T = TypeVar("T")
 

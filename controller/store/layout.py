@@ -68,3 +68,6 @@ def put(pipe: Any, name: str, item: str, value: dict[str, Any]) -> None:  # noqa
         pipe.zadd(PREFIX + channel, {item: now_s})
         pipe.zremrangebyscore(PREFIX + channel, "-inf", now_s - EXPIRY_S[name])
     pipe.publish(f"{PREFIX}changed:{channel}", channel)
+
+
+FLUSH_NS = 24_000_000

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from controller.config.schema import ConfigError
+from controller.config.reading import ConfigError
 from controller.store.store import StoreUnavailable
 from controller.supervision.preflight import CannotStart
 from controller.supervision.supervisor import LOG_FORMAT, Supervisor

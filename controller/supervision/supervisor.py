@@ -19,10 +19,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from controller.config.file import ConfigFile
-from controller.config.schema import Config, ConfigError
+from controller.config.file import ConfigFile, differences, reads_tree, uses_openflow
+from controller.config.reading import ConfigError
+from controller.config.schema import Config
 from controller.config.settings import CoordinatorSettings, OpenFlowSettings
-from controller.config_changes import differences, reads_tree, uses_openflow
 from controller.election.controllers import Controllers, name_of
 from controller.processes.identity import STARTING_PRIORITY, at_priority
 from controller.processes.services import Service, ServiceFailed, Services

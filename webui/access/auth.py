@@ -53,9 +53,9 @@ from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import HTTPException, TooManyRequests, Unauthorized
 
 from controller.store.store import StoreUnavailable
-from webui import SETTINGS, STORE
 from webui.access.accounts import LONGEST, Accounts, AccountsError
 from webui.access.limiter import Limiter
+from webui.settings import SETTINGS, STORE
 
 log = logging.getLogger("baton.web.auth")
 P = ParamSpec("P")

@@ -6,8 +6,8 @@ from flask import Blueprint, current_app, jsonify, request
 from flask.typing import ResponseReturnValue
 
 from controller.store.feeds import SLOTS_KEPT
-from webui import POLLER
 from webui.http.errors import Refused
+from webui.settings import POLLER
 from webui.state.poller import Poller
 
 COUNT_MAX = 1_000

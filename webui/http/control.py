@@ -8,12 +8,12 @@ from flask import Blueprint, current_app, jsonify, request
 from flask.typing import ResponseReturnValue
 from pydantic import BaseModel, ValidationError
 
-from webui import STORE
 from webui.access.auth import audit, login_required
 from webui.http.api import poller
 from webui.http.commands import apply, change_of, describe, in_force
 from webui.http.errors import Refused
 from webui.http.schema import Control, PolicyChange, Weight
+from webui.settings import STORE
 
 FIELDS = frozenset(name for model in (Control, PolicyChange, Weight) for name in model.model_fields)
 """Of a location in a body; pydantic also names the types that it tried there."""

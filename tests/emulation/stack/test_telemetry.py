@@ -12,7 +12,7 @@ from emulation.stack.star import RECEIVER, SENDERS, star
 from emulation.traffic import experiment
 from emulation.traffic.experiment import Flow
 from tests.emulation.patience import timed
-from webui import create_app
+from webui.app import create_app
 from webui.settings import WebSettings
 
 pytestmark = pytest.mark.usefixtures("in_a_box")

@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from controller.store.private_redis import PrivateRedis
 from controller.store.store import Store
 from tests.emulation.webui.web_feed import Feed
-from webui import create_app
+from webui.app import create_app
 from webui.settings import WebSettings
 
 pytestmark = pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")

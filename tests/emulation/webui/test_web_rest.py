@@ -20,8 +20,8 @@ from schemathesis import GenerationMode
 from controller.store.private_redis import PrivateRedis
 from controller.store.store import Store
 from tests.emulation.webui.web_feed import Feed
-from webui import create_app
 from webui.access.accounts import Accounts
+from webui.app import create_app
 from webui.http.openapi import document
 from webui.settings import WebSettings
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from cli.demo import LEAST_SLICE_NS, MOST_SLICE_NS
 from cli.main import COMMANDS, main
-from controller.config.schema import Coordinator
+from controller.config.coordinator import Coordinator
 
 
 def run(*words: str) -> tuple[int, str]:

@@ -10,10 +10,9 @@ from flask import Flask, Response, jsonify
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
-from webui import SETTINGS, STORE
 from webui.access.accounts import Accounts
 from webui.access.auth import AUTH, audit, auth, bind_error, csrf_token, login_required
-from webui.settings import WebSettings
+from webui.settings import SETTINGS, STORE, WebSettings
 
 PASSWORD = "correct horse battery"
 SECOND = 1_000_000_000

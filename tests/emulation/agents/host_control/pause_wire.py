@@ -17,8 +17,8 @@ from scapy.packet import Packet, Raw
 
 from agents.host_control.pfc import PfcPart
 from agents.loop.clock import Clock
-from agents.permission.conditions import Rules
 from agents.permission.gatekeeper import Gatekeeper
+from agents.permission.rules import Rules
 from agents.queues.classifier import NewFlow
 from agents.queues.host import Host
 from agents.reflex.reflex import Reflex

@@ -20,7 +20,8 @@ from agents.host_control.queue_conditions import QueueConditions
 from agents.host_control.weekly import Weekly
 from agents.kernel.netlink import NetlinkError
 from agents.loop.waiting import Waiting
-from agents.permission.conditions import Rule, Step
+from agents.permission.conditions import Step
+from agents.permission.rules import Rule
 from agents.reflex import reflex
 from agents.reflex.reflex import LONGEST_LEAD_NS, Reflex
 from agents.reflex.state import read

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from agents.permission.conditions import Rule, Rules, Step
+from agents.permission.conditions import Step
+from agents.permission.rules import Rule, Rules
 from agents.reflex.reflex import Reflex
 from tests.emulation.agents.queues import test_agent_queues
 from tests.emulation.agents.queues.test_agent_queues import OTHER, Wire

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.config.schema import load
+from controller.config.reading import load
 from controller.config.settings import TreeSource
 from controller.spanning_tree import snmp_switch
 from controller.spanning_tree.port_states import Neighbour, PortState, TreeSourceError

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agents.host_control.weekly import Weekly
 from agents.loop.clock import Clock
-from agents.permission.conditions import Rule, Rules
+from agents.permission.rules import Rule, Rules
 from protocol.bodies.host_control import FlowKey, Transport, Week
 from protocol.messages import Cause
 from tests.unit.agents.fake_gates import FakeGates

@@ -10,8 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from agents.host_control.queue_conditions import QueueConditions
 from agents.loop.clock import Clock
-from agents.permission.conditions import SHUT, Condition, ConditionSet, Rule, Rules
+from agents.permission.conditions import SHUT, Condition, ConditionSet
 from agents.permission.gatekeeper import Gatekeeper
+from agents.permission.rules import Rule, Rules
 from protocol.bodies.host_control import FOREVER_NS, Conditions, QueueCondition
 from protocol.messages import Cause, Directive, Grant
 from tests.unit.agents.fake_gates import OPEN, FakeGates

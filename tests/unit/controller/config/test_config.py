@@ -11,8 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from controller.config import schema
-from controller.config.schema import Config, ConfigError
+from controller.config import reading
+from controller.config.reading import ConfigError
+from controller.config.schema import Config
 from controller.config.settings import CHANGEABLE, CoordinatorSettings, OpenFlowSettings, TreeSource, Weight
 
 WHOLE = """
@@ -67,31 +68,31 @@ def write(tmp_path: Path) -> Write:
 
 
 def complaints(path: Path) -> list[tuple[int | None, str, str]]:
-    return [(problem.line, problem.field, problem.text) for problem in schema.check(path)]
+    return [(problem.line, problem.field, problem.text) for problem in reading.check(path)]
 
 
 class TestAGoodFile:
     """A good file is read with its units, and gives each process its settings."""
 
     def test_units_become_integers_in_base_units(self, write: Write) -> None:
-        coordinator = schema.load(write(WHOLE)).coordinator_settings("unix:///s")
+        coordinator = reading.load(write(WHOLE)).coordinator_settings("unix:///s")
         assert coordinator is not None
         assert (coordinator.slice_ns, coordinator.lead_ns) == (10_000_000, 500_000)
         assert (coordinator.mice_bytes, coordinator.mice_rate_bps) == (65_536, 2_000_000)
         assert coordinator.store == "unix:///s"
 
     def test_none_means_none(self, write: Write) -> None:
-        loaded = schema.load(write(WHOLE)).coordinator
+        loaded = reading.load(write(WHOLE)).coordinator
         assert loaded is not None and loaded.realtime_priority is None and loaded.netns is None
 
     def test_file_names_are_taken_from_the_files_directory(self, write: Write) -> None:
         path = write(WHOLE)
-        loaded = schema.load(path)
+        loaded = reading.load(path)
         assert loaded.run_dir == path.parent / "run"
         assert loaded.coordinator is not None and loaded.coordinator.key_file == path.parent / "key"
 
     def test_weights_and_sources_are_values(self, write: Write) -> None:
-        loaded = schema.load(write(WHOLE))
+        loaded = reading.load(write(WHOLE))
         assert loaded.coordinator is not None
         assert loaded.coordinator.weights == (Weight("h1", "", 2.0), Weight("h1", "h2", 0.5))
         assert loaded.sources == (
@@ -100,25 +101,25 @@ class TestAGoodFile:
         )
 
     def test_the_openflow_settings_survive_json(self, write: Write) -> None:
-        told = schema.load(write(WHOLE)).openflow_settings(Path("/f.yaml"))
+        told = reading.load(write(WHOLE)).openflow_settings(Path("/f.yaml"))
         assert (told.address, told.port, told.framework) == ("::", 6654, "os-ken")
         assert OpenFlowSettings.from_json(told.to_json()) == told
 
     def test_the_coordinator_settings_survive_json(self, write: Write) -> None:
-        told = schema.load(write(WHOLE)).coordinator_settings("unix:///s")
+        told = reading.load(write(WHOLE)).coordinator_settings("unix:///s")
         assert told is not None
         assert CoordinatorSettings.from_json(told.to_json()) == told
 
     def test_defaults_are_the_same_in_the_file_and_in_the_settings(self, write: Write) -> None:
         """So that a coordinator started by hand works as one that `baton up` starts."""
-        told = schema.load(write("store: unix:///s\n" + LEAST)).coordinator_settings("unix:///s")
+        told = reading.load(write("store: unix:///s\n" + LEAST)).coordinator_settings("unix:///s")
         bare = CoordinatorSettings(interface="c0", attachment="s1:5", key_file=Path("/etc/baton/key"), store="unix:///s")
         assert told == bare
         assert Config.model_validate({}).openflow_settings(None) == OpenFlowSettings()
 
     def test_a_lease_is_short_only_where_a_standby_may_wait_for_its_end(self, write: Write) -> None:
         def lease_ns(text: str) -> int:
-            settings = schema.load(write(text)).coordinator_settings("unix:///s")
+            settings = reading.load(write(text)).coordinator_settings("unix:///s")
             assert settings is not None
             return settings.lease_ns
 
@@ -127,11 +128,11 @@ class TestAGoodFile:
         assert lease_ns(LEAST.rstrip() + "\n  lease: 300ms\n") == 300_000_000
 
     def test_an_empty_file_runs_without_a_coordinator(self, write: Write) -> None:
-        assert schema.load(write("")).coordinator_settings("unix:///s") is None
+        assert reading.load(write("")).coordinator_settings("unix:///s") is None
 
     def test_a_fabric_may_stand_in_the_file(self, write: Write) -> None:
         text = "fabric:\n  switches: [s1]\n  hosts: [h1]\n  links: [{a: h1, b: s1, rate: 1G}]\n"
-        assert schema.check(write(text)) == []
+        assert reading.check(write(text)) == []
 
 
 class TestMistakes:
@@ -193,7 +194,7 @@ class TestMistakes:
     def test_loading_raises_one_line_that_names_the_file_and_counts_the_rest(self, write: Write) -> None:
         path = write("openflow:\n  pol: 1s\n  poll: 2\n")
         with pytest.raises(ConfigError) as caught:
-            schema.load(path)
+            reading.load(path)
         text = str(caught.value)
         assert text.startswith(f"{path}: line 2: openflow.pol") and "1 more" in text and "\n" not in text
 
@@ -206,7 +207,7 @@ class TestMistakes:
     def test_no_text_crashes_the_checker(self, write: Write, text: str) -> None:
         path = write("")
         path.write_bytes(text.encode("utf-8", "surrogatepass"))
-        assert isinstance(schema.check(path), list)
+        assert isinstance(reading.check(path), list)
 
     @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(
@@ -217,7 +218,7 @@ class TestMistakes:
         ),
     )
     def test_no_value_of_a_section_crashes_the_checker(self, write: Write, section: str, value: object) -> None:
-        assert isinstance(schema.check(write(json.dumps({section: value}))), list)
+        assert isinstance(reading.check(write(json.dumps({section: value}))), list)
 
 
 class TestChangesWhileRunning:
@@ -257,7 +258,7 @@ class TestTheManual:
 
     def test_its_example_is_a_good_file_with_every_field_at_its_default(self, write: Write) -> None:
         example = self.TEXT.partition("```yaml\n")[2].partition("```")[0]
-        shown = schema.load(write(example))
+        shown = reading.load(write(example))
         told = shown.coordinator_settings("unix:///s")
         assert shown.coordinator is not None and told is not None
         assert told == CoordinatorSettings(

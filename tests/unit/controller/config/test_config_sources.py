@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from controller.config import schema
+from controller.config import reading
+from controller.config.file import reads_tree, uses_openflow
 from controller.config.settings import OpenFlowSettings, TlsFiles, TreeSource
-from controller.config_changes import reads_tree, uses_openflow
 from topology import files
 from topology.sources import SwitchSource
 
@@ -39,7 +39,7 @@ def written(directory: Path, text: str, fabric: str = FABRIC) -> Path:
 
 
 def test_a_fabric_files_sources_are_all_that_is_read_each_once_with_files_of_its_directory(tmp_path: Path) -> None:
-    loaded = schema.load(written(tmp_path, "fabric: fabrics/f.yaml\n"))
+    loaded = reading.load(written(tmp_path, "fabric: fabrics/f.yaml\n"))
     assert loaded.sources == (
         TreeSource("snmp", "10.0.0.11", "s1", str(tmp_path / "fabrics" / "secrets" / "snmp.yaml")),
         TreeSource("ovsdb", "unix:/db"),
@@ -53,16 +53,16 @@ def test_a_fabric_files_sources_are_all_that_is_read_each_once_with_files_of_its
 
 def test_what_the_configuration_lists_is_read_besides(tmp_path: Path) -> None:
     fabric = "switches: [{name: s1, source: snmp, address: h, credentials: c}]"
-    loaded = schema.load(written(tmp_path, 'fabric: fabrics/f.yaml\nsources: ["bridge:br9"]\n', fabric))
+    loaded = reading.load(written(tmp_path, 'fabric: fabrics/f.yaml\nsources: ["bridge:br9"]\n', fabric))
     assert [str(source) for source in loaded.sources] == ["bridge:br9", "snmp:h"]
     assert not uses_openflow(loaded)
 
 
 def test_a_fabric_that_is_written_out_has_sources_too_and_one_without_changes_nothing(tmp_path: Path) -> None:
     fabric = "{switches: [{name: s1, source: bridge, address: br0}]}"
-    assert schema.load(written(tmp_path, f"fabric: {fabric}\n")).sources == (TreeSource("bridge", "br0", "s1"),)
+    assert reading.load(written(tmp_path, f"fabric: {fabric}\n")).sources == (TreeSource("bridge", "br0", "s1"),)
     (tmp_path / "baton.yaml").write_text("fabric: {switches: [s1]}\n")
-    assert schema.load(tmp_path / "baton.yaml").sources == (TreeSource("openflow", ""),)
+    assert reading.load(tmp_path / "baton.yaml").sources == (TreeSource("openflow", ""),)
 
 
 def test_a_source_is_no_part_of_the_fabric_itself() -> None:
@@ -92,7 +92,7 @@ class TestTls:
 
     def test_its_files_are_taken_from_the_configurations_directory(self, tmp_path: Path) -> None:
         (tmp_path / "b.yaml").write_text("openflow:\n  tls: {cert: c.pem, key: /k.pem, ca: ca/ca.pem}\n")
-        settings = schema.load(tmp_path / "b.yaml").openflow_settings(None)
+        settings = reading.load(tmp_path / "b.yaml").openflow_settings(None)
         assert settings.tls == TlsFiles(str(tmp_path / "c.pem"), "/k.pem", str(tmp_path / "ca" / "ca.pem"))
         assert OpenFlowSettings.from_json(settings.to_json()) == settings
 
@@ -106,6 +106,6 @@ class TestTls:
     )
     def test_a_mistake_is_told_with_its_field(self, tmp_path: Path, text: str, field: str, says: str) -> None:
         (tmp_path / "b.yaml").write_text(f"openflow:\n  tls: {text}\n")
-        (problem,) = schema.check(tmp_path / "b.yaml")
+        (problem,) = reading.check(tmp_path / "b.yaml")
         assert problem.field in (field, "openflow.tls")
         assert says in problem.text

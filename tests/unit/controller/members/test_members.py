@@ -3,7 +3,7 @@
 from ipaddress import ip_address
 
 from controller.members.registry import FIRST_NODE, Member, Members
-from controller.tallies import Tallies
+from controller.scheduling.telemetry import Tallies
 
 A, B = bytes.fromhex("020000000001"), bytes.fromhex("020000000002")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from controller.inheritance import Inherited, inherited_hosts
 from controller.openflow.discovery import Port, PortRef, Switch, View
+from controller.openflow.learned import Inherited, inherited_hosts
 
 VIEW = View({1: Switch(1, "s1", {2: Port(2, "s1-eth2", up=True)})}, (), frozenset({PortRef(1, 2)}), {})
 

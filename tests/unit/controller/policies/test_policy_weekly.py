@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.config import schema
+from controller.config import reading
 from controller.config.settings import CoordinatorSettings
 from controller.config.weekly_settings import WeeklyFlow, WeeklySettings
 from controller.members.registry import Members
@@ -241,15 +241,15 @@ class TestSettings:
             "    h1 -> dscp:10: [0, 2]\n    h2 -> dscp:46: 1\n"
         )
         path.write_text(text)
-        made = schema.load(path).coordinator_settings("unix:///x")
+        made = reading.load(path).coordinator_settings("unix:///x")
         assert made is not None
         assert made.weekly == WeeklySettings(
             day_ns=500 * US, night_ns=50 * US, days=4, key="tos",
             flows=(WeeklyFlow("h1", 10, (0, 2)), WeeklyFlow("h2", 46, (1,))),
         )  # fmt: skip
         path.write_text(text.replace("500us", "100us").replace("days: 4", "days: 65").replace("[0, 2]", "[first]"))
-        assert {problem.line for problem in schema.check(path)} == {7, 9, 11}
+        assert {problem.line for problem in reading.check(path)} == {7, 9, 11}
         path.write_text(text.replace("h2 -> dscp:46: 1", "h1 -> dscp:46: 2"))
-        (problem,) = schema.check(path)
+        (problem,) = reading.check(path)
         assert "overlapping days" in str(problem)
         assert problem.line == 11

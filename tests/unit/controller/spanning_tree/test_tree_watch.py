@@ -10,7 +10,7 @@ from hypothesis import given
 
 from controller.config.settings import TreeSource
 from controller.spanning_tree.sources import PortState
-from controller.spanning_tree.watch import LOOP_PATIENCE_NS, OpenFlowPart, Tracker
+from controller.spanning_tree.tracker import LOOP_PATIENCE_NS, OpenFlowPart, Tracker
 from tests.unit.topology.topology_strategies import PROPERTY, fabrics
 from topology.fabric import Fabric, FabricBuilder, Link
 from topology.spanning_tree import Tree, compute

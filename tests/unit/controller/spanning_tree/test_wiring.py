@@ -6,7 +6,7 @@ import pytest
 
 from controller.config.settings import TreeSource
 from controller.spanning_tree.port_states import Neighbour, PortState
-from controller.spanning_tree.watch import Tracker
+from controller.spanning_tree.tracker import Tracker
 from controller.spanning_tree.wiring import contradictions, with_ports
 from topology.fabric import Fabric, FabricBuilder
 

@@ -1,0 +1,101 @@
+"""The section `coordinator`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from controller.config.fields import MS, US, Duration, Fraction, Section, or_none
+from controller.config.settings import Weight
+
+
+def _weights(value: object) -> tuple[Weight, ...]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{value!r} is not a mapping")
+    weights = []
+    for flow, text in value.items():
+        source, _, destination = (part.strip() for part in flow.partition("->"))
+        try:
+            weight = float(text)
+        except (TypeError, ValueError):
+            weight = 0.0
+        if not source or not 0 < weight <= 100:
+            raise ValueError(f"{flow}: {text!r} is not a weight")
+        weights.append(Weight(source, destination, weight))
+    return tuple(weights)
+
+
+class Coordinator(Section):
+    """Who grants, where it is attached, and how it decides."""
+
+    interface: str = Field(min_length=1, description="name the network interface towards the fabric, such as eth1")
+    attachment: str = Field(
+        pattern=r"^[^:]+:[^:]+$",
+        description='say where the interface is plugged in, as "switch:port", such as "s1:5"',
+    )
+    netns: Annotated[str | None, BeforeValidator(or_none)] = Field(
+        None, description="name the network namespace of the interface, or leave it out"
+    )
+    key_file: Path = Field(description="name the file made by `baton key generate FILE`")
+    policy: Literal["timeslice", "rate_limit", "hybrid", "weekly", "free"] = Field(
+        "timeslice", description="write timeslice, rate_limit, hybrid, weekly or free"
+    )
+    slice_ns: Duration = Field(
+        2 * MS,
+        alias="slice",
+        ge=200 * US,
+        le=1_000 * MS,
+        description="write a duration from 200us to 1s, such as 2ms",
+    )
+    lead_ns: Duration = Field(
+        1_500 * US, alias="lead", ge=0, le=100 * MS, description="write a duration up to 100ms, such as 1.5ms"
+    )
+    grace_ns: Duration = Field(
+        1 * MS, alias="grace", ge=0, le=100 * MS, description="write a duration up to 100ms, such as 1ms"
+    )
+    headroom: float = Field(0.985, ge=0.5, le=1, description="write a fraction from 0.5 to 1, such as 0.98")
+    minimum_active_ns: Duration = Field(
+        1 * MS,
+        alias="minimum_active",
+        ge=0,
+        description="write a duration no longer than the slice, such as 1ms",
+    )
+    yield_hysteresis_ns: Duration = Field(
+        300 * US, alias="yield_hysteresis", ge=0, le=1_000 * MS, description="write a duration, such as 0.3ms"
+    )
+    heartbeat_ns: Duration = Field(
+        12 * MS,
+        alias="heartbeat",
+        ge=1 * MS,
+        le=1_000 * MS,
+        description="write a duration from 1ms to 1s, such as 5ms",
+    )
+    fail_open_ns: Duration = Field(
+        50 * MS,
+        alias="fail_open",
+        ge=5 * MS,
+        le=10_000 * MS,
+        description="write three heartbeats or more, such as 50ms",
+    )
+    silence_ns: Duration = Field(
+        250 * MS,
+        alias="silence",
+        ge=10 * MS,
+        description="write twice the agents' report period or more, such as 250ms",
+    )
+    lease_ns: Duration = Field(
+        200 * MS, alias="lease", ge=50 * MS, le=60_000 * MS, description="write a duration from 50ms to 1min, such as 200ms"
+    )
+    realtime_priority: Annotated[int | None, BeforeValidator(or_none)] = Field(
+        40, ge=1, le=99, description="write a SCHED_FIFO priority from 1 to 99, or none"
+    )
+    weights: Annotated[tuple[Weight, ...], BeforeValidator(_weights)] = Field(
+        (),
+        description="write `host: weight` or `host -> host: weight`, with weights up to 100",
+    )
+    mode: Literal["on_demand", "always"] = Field("on_demand", description="write on_demand or always")
+    contend_fraction: Fraction = Field(0.9, description="write a fraction of a link's capacity, such as 0.9")
+    release_fraction: Fraction = Field(0.7, description="write a fraction below contend_fraction, such as 0.7")
+    quiet_ns: Duration = Field(2_000 * MS, alias="quiet", ge=10 * MS, description="write a duration, such as 2s")

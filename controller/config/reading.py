@@ -1,0 +1,209 @@
+"""Reads a configuration file, and says what is wrong with it and where. An edge: reads files."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from controller.config.coordinator import Coordinator
+from controller.config.fields import MS, Priorities, Section
+from controller.config.openflow import OpenFlow, Tls
+from controller.config.pfc import Pfc
+from controller.config.schema import Agents, Config
+from controller.config.sources import joined
+from controller.config.switch_ports import SwitchPorts
+from controller.config.web import Web
+from controller.config.weekly import Weekly
+from topology import files, marked_yaml
+from topology.marked_yaml import Document
+from topology.problems import Problem
+
+HEARTBEATS_BEFORE_FAIL_OPEN = 3
+
+
+class ConfigError(Exception):
+    """A file that can't be used: one line with the first problem. `problems` has all."""
+
+    def __init__(self, path: Path, problems: list[Problem]) -> None:
+        more = f" (and {len(problems) - 1} more: baton check {path})" if len(problems) > 1 else ""
+        super().__init__(f"{path}: {problems[0]}{more}")
+        self.problems = problems
+
+
+def check(path: Path) -> list[Problem]:
+    """Everything that is wrong with a configuration file, by line; empty when it can be used."""
+    return _read(path)[1]
+
+
+def check_file(path: Path) -> tuple[str, list[Problem]]:
+    """Whether a file is a "configuration" or a "fabric" by the names of its fields, and what is wrong with
+    it."""
+    text, problems = _text(path)
+    value = marked_yaml.read(text).value
+    if isinstance(value, dict) and value.keys() & set(files.SECTIONS) and not value.keys() & Config.model_fields.keys():
+        return "fabric", files.check(text)
+    return "configuration", problems or check(path)
+
+
+def load(path: Path) -> Config:
+    """The configuration in a file, relative file names in it taken from its directory. Raises ConfigError."""
+    config, problems = _read(path)
+    if config is None or problems:
+        raise ConfigError(path, problems)
+    return config
+
+
+def _text(path: Path) -> tuple[str, list[Problem]]:
+    try:
+        return path.read_text(encoding="utf-8"), []
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        return "", [Problem("", f"can't be read: {reason}; write one as docs/operating.md shows, or name another")]
+
+
+def _read(path: Path) -> tuple[Config | None, list[Problem]]:
+    text, problems = _text(path)
+    if problems:
+        return None, problems
+    document = marked_yaml.read(text)
+    problems = list(document.problems)
+    if document.value is None and problems:
+        return None, problems
+    config = None
+    try:
+        config = Config.model_validate({} if document.value is None else document.value)
+    except ValidationError as error:
+        problems += [_problem(details, document) for details in error.errors(include_url=False)]
+    else:
+        problems += _relations(config, document)
+        config = _anchored(config, path.parent)
+        problems += _fabric_problems(config, document)
+        config = _with_switch_sources(config, path.parent)
+    return config, sorted(problems, key=lambda problem: problem.line or 0)
+
+
+def _problem(details: ErrorDetails, document: Document) -> Problem:
+    """A validator's error in the operator's words."""
+    section, path, field = _place(details["loc"])
+    known = [info.alias or name for name, info in section.model_fields.items()]
+    if details["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(str(path[-1])[:40], known, n=1)
+        remedy = f"did you mean {near[0]}?" if near else f"remove it, or choose from {', '.join(known)}"
+        return document.problem(path, f"is unknown; {remedy}")
+    remedy = (field.description if field is not None else None) or "write fields, each as name: value"
+    if details["type"] == "missing":
+        return document.problem(path, f"is missing; {remedy}")
+    if details["input"] is None:
+        return document.problem(path, f"is empty; {remedy}")
+    if details["type"] == "value_error":
+        reason = str(details["ctx"]["error"])
+        return document.problem(path, reason if ";" in reason else f"{reason}; {remedy}")
+    if details["type"] == "string_pattern_mismatch":
+        return document.problem(path, f"{details['input']!r} is not of this form; {remedy}")
+    message = re.sub("^(Input|String|Value) ", "", details["msg"])
+    shown = f"{details['input']!r} " if isinstance(details["input"], str) else ""
+    return document.problem(path, f"{shown}{message}; {remedy}")
+
+
+def _place(loc: tuple[str | int, ...]) -> tuple[type[Section], marked_yaml.Path, FieldInfo | None]:
+    """Of a validator's location: the section, the path in the file (pydantic adds names of its own), and
+    the field."""
+    section: type[Section] = Config
+    inside: marked_yaml.Path = ()
+    if loc and loc[0] in SECTIONS and len(loc) > 1:
+        section, inside, loc = SECTIONS[str(loc[0])], loc[:1], loc[1:]
+        if section is OpenFlow and loc[0] == "tls" and len(loc) > 1:
+            section, inside, loc = Tls, (*inside, "tls"), loc[1:]
+    if not loc:
+        return section, inside, None
+    field = {info.alias or name: info for name, info in section.model_fields.items()}.get(str(loc[0]))
+    item = loc[1:2] if loc[0] == "sources" else ()
+    return section, (*inside, loc[0], *item), field
+
+
+SECTIONS: dict[str, type[Section]] = {
+    "openflow": OpenFlow,
+    "coordinator": Coordinator,
+    "agents": Agents,
+    "priorities": Priorities,
+    "pfc": Pfc,
+    "weekly": Weekly,
+    "switch_queues": SwitchPorts,
+    "web": Web,
+}
+
+
+def _relations(config: Config, document: Document) -> Iterator[Problem]:
+    """What must hold between fields."""
+    where = config.coordinator
+    if where is None:
+        return
+
+    def wrong(name: str, text: str) -> Problem:
+        return document.problem(("coordinator", name), text)
+
+    least = HEARTBEATS_BEFORE_FAIL_OPEN * where.heartbeat_ns // MS
+    if where.fail_open_ns < least * MS:
+        yield wrong("fail_open", f"is under three heartbeats: one lost frame opens the gates; write {least}ms or more")
+    least = 2 * config.agents.report_ns // MS
+    if where.silence_ns < least * MS:
+        yield wrong("silence", f"is under two reports of an agent; write {least}ms or more")
+    if where.minimum_active_ns > where.slice_ns:
+        yield wrong("minimum_active", "is longer than the slice; write no more than coordinator.slice")
+    if where.release_fraction >= where.contend_fraction:
+        yield wrong("release_fraction", f"is not below contend_fraction; write less than {where.contend_fraction:g}")
+    yield from (document.problem(("weekly", field), text) for field, text in config.weekly.settings().faults())
+
+
+def _fabric_problems(config: Config, document: Document) -> list[Problem]:
+    """What is wrong with a fabric that the file names or holds."""
+    if isinstance(config.fabric, str):
+        text, problems = _text(Path(config.fabric))
+        found = problems or files.check(text)
+        return [document.problem(("fabric",), f"{config.fabric}: {problem}") for problem in found]
+    if config.fabric is None:
+        return []
+    return [
+        document.problem(("fabric", *_parts(problem.field)), problem.text) for problem in files.check(json.dumps(config.fabric))
+    ]
+
+
+def _with_switch_sources(config: Config, directory: Path) -> Config:
+    """With the sources that the fabric has at its switches; these alone, if the file lists none."""
+    text = json.dumps(config.fabric)
+    if isinstance(config.fabric, str):
+        text, directory = _text(Path(config.fabric))[0], Path(config.fabric).parent
+    if config.fabric is None or not (switches := files.switch_sources(text)):
+        return config
+    known = config.sources if "sources" in config.model_fields_set else ()
+    return config.model_copy(update={"sources": joined(known, switches, directory)})
+
+
+def _parts(field: str) -> Iterator[str | int]:
+    """The path that a dotted field stands for."""
+    for name, index in re.findall(r"([^.\[\]]+)|\[(\d+)\]", field):
+        yield name or int(index)
+
+
+def _anchored(config: Config, directory: Path) -> Config:
+    """With relative names of files taken from the configuration's directory."""
+    changes: dict[str, Any] = {"run_dir": (directory / config.run_dir).absolute()}
+    if config.coordinator is not None:
+        key_file = (directory / config.coordinator.key_file).absolute()
+        changes["coordinator"] = config.coordinator.model_copy(update={"key_file": key_file})
+    if config.openflow.tls is not None:
+        tls = dict(zip(("cert", "key", "ca"), map(Path, config.openflow.tls.files(directory)), strict=True))
+        changes["openflow"] = config.openflow.model_copy(update={"tls": config.openflow.tls.model_copy(update=tls)})
+    if config.web is not None:
+        changes["web"] = config.web.anchored(directory)
+    if isinstance(config.fabric, str):
+        changes["fabric"] = str((directory / config.fabric).absolute())
+    return config.model_copy(update=changes)
