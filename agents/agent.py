@@ -50,6 +50,7 @@ from protocol.messages import (
     encode,
 )
 from protocol.paging import Reassembler
+from protocol.units import MILLISECOND_NS
 
 log = logging.getLogger("baton.agent")
 
@@ -61,7 +62,6 @@ OPENING_NS = 5_000_000
 POLL_NS = 800_000
 """How long the answer to a BACKLOG is polled for: while an agent sleeps its code and data leave the caches, and opening the
 gate takes half as long again. Once for each destination that becomes backlogged, so it costs little of a processor."""
-MILLISECOND = 1_000_000
 
 
 class Agent:
@@ -90,7 +90,7 @@ class Agent:
         self.leader_mac = HEARTBEAT_MAC
         self.override = Override.COORDINATE
         self.nodes: Container[int] = frozenset()
-        self.fail_open_ns = 50 * MILLISECOND
+        self.fail_open_ns = 50 * MILLISECOND_NS
         self.addresses = set(config.addresses)
         self._sequence = time.time_ns()
         self._nonce = time.time_ns()

@@ -25,7 +25,7 @@ from typing import Any
 
 from controller.election.controllers import Controllers
 from controller.openflow import codec, framework, tls
-from controller.openflow.discovery import MS, Discovery, PortRef
+from controller.openflow.discovery import Discovery, PortRef
 from controller.openflow.environment import SiblingsFailed, attachment_from, ensure_siblings, settings_from
 from controller.openflow.flowtable import Change, Table
 from controller.openflow.forwarding import CLASSIFY, LEARN, LLDP_FLOW, ControlAttachment, tables, transition
@@ -34,6 +34,7 @@ from controller.openflow.metering import PortMeter, RefusalMeter
 from controller.openflow.publisher import Publisher
 from controller.openflow.roles import Role, Roles
 from controller.store.store import Store
+from protocol.units import MILLISECOND_NS
 from topology.problems import FabricError
 
 fw = framework.load()
@@ -47,7 +48,7 @@ TICK_S = 0.05
 PROBE_TICKS = 2
 LOOK_TICKS = 20
 BARRIER_S = 0.1
-FOREIGN_NS = 3_000 * MS
+FOREIGN_NS = 3_000 * MILLISECOND_NS
 """How long the places of hosts that a controller before us put stay: without them everything is flooded until we have learned
 ours. Its other flows, which would keep us from learning, go at once."""
 
@@ -83,7 +84,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         super().__init__(*args, **kwargs)
         self.logger = logging.getLogger("baton.openflow")
         self.attachment = ATTACHMENT
-        self.codec = codec.Codec(fw, generation=time.time_ns() // MS)
+        self.codec = codec.Codec(fw, generation=time.time_ns() // MILLISECOND_NS)
         self.discovery = Discovery()
         self.fabrics = FABRICS
         self.ports = PortMeter()
@@ -341,7 +342,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             self.logger.info("%s leads in epoch %d", *leader)
             if self.roles.acts and not acted:
                 # As after a start of its own: nothing is known of the switches, which go on forwarding as they did.
-                self.codec = codec.Codec(fw, generation=time.time_ns() // MS)
+                self.codec = codec.Codec(fw, generation=time.time_ns() // MILLISECOND_NS)
                 self._inherited = controllers.fabric()
             if self.roles.acts != acted:
                 self.discovery, self._installed, self._foreign = Discovery(), {}, {}

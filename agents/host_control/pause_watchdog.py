@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 from protocol.bodies.pfc import Action
 from protocol.pfc import CLASSES
+from protocol.units import MILLISECOND_NS
 
-MILLISECOND = 1_000_000
-DETECTION_NS = RESTORATION_NS = 200 * MILLISECOND
+DETECTION_NS = RESTORATION_NS = 200 * MILLISECOND_NS
 OPEN_WEIGHT = 9
 """How many times as fast as a paused class nears a storm an open one leaves it: 9 is a storm from nine tenths paused on."""
 

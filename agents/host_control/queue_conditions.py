@@ -7,11 +7,12 @@ a whole, and every queue stays as it was.
 from __future__ import annotations
 
 from agents.loop.part import Part, Surroundings
-from agents.permission.conditions import CLASSES, SHUT, Condition, ConditionSet
+from agents.permission.conditions import SHUT, Condition, ConditionSet
 from agents.permission.rules import Rule
 from protocol.bodies.host_control import Conditions
 from protocol.messages import Cause
 from protocol.paging import Reassembler
+from protocol.pfc import CLASSES
 
 
 class QueueConditions(Part):

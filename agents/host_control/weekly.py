@@ -17,12 +17,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from agents.loop.part import Part, Surroundings
-from agents.permission.conditions import CLASSES, Step
+from agents.permission.conditions import Step
 from agents.permission.rules import Rule
 from protocol.bodies.host_control import FlowKey, Transport, Week
 from protocol.messages import Cause
+from protocol.pfc import CLASSES
+from protocol.units import FRAME_BYTES
 
-PACKET_BYTES = 1514
 AHEAD_NS = 60_000_000_000
 """A week that begins later than this from now is not meant."""
 WAITING = 16
@@ -62,7 +63,7 @@ class Weekly(Part):
     ) -> None:
         self._agent = agent
         self._clock = clock
-        self._packet_ns = PACKET_BYTES * 8 * 10**9 // link_bps
+        self._packet_ns = FRAME_BYTES * 8 * 10**9 // link_bps
         self._queues = queues
         self.week: Week | None = None
         """The one that is being executed; None when no flow is scheduled."""

@@ -10,17 +10,17 @@ from __future__ import annotations
 import struct
 
 from agents.kernel.netlink import NLM_F_ACK, NLM_F_REQUEST, Netlink, attribute, attributes
+from protocol.units import FRAME_BYTES
 
 RTM_GETLINK, RTM_SETLINK = 18, 19
 IFLA_GSO_MAX_SEGS, IFLA_GSO_MAX_SIZE = 40, 41
 SUPER_PACKET_NS = 100_000
-FRAME = 1514
 _IFINFO = struct.Struct("BxHiII")
 
 
 def wanted_segments(rate_bps: int, found: int) -> int:
     """Frames in a super-packet at this link rate: at least one, never more than was found."""
-    return max(1, min(found, rate_bps * SUPER_PACKET_NS // 8 // 10**9 // FRAME))
+    return max(1, min(found, rate_bps * SUPER_PACKET_NS // 8 // 10**9 // FRAME_BYTES))
 
 
 def read_segments(netlink: Netlink, ifindex: int) -> int:

@@ -19,6 +19,7 @@ from agents.kernel.netlink import NetlinkError
 from agents.loop.pace import Unhurried
 from agents.loop.part import Part
 from protocol.bodies.host_state import LINES_MAX, NEVER_MS, HostState, shortened
+from protocol.units import MILLISECOND_NS
 
 if TYPE_CHECKING:
     from agents.agent import Agent
@@ -29,7 +30,6 @@ VERIFY_NS = 1_000_000_000
 TELL_NS = 2_000_000_000
 MOST_FAILURES = 20
 """Between two looks: then the interface itself is gone, and the agent ends as it does when anything else fails for good."""
-MILLISECOND = 1_000_000
 
 
 class Upkeep(Part):
@@ -103,7 +103,7 @@ class Upkeep(Part):
     def _state(self, now_ns: int) -> HostState:
         clock = self._agent.clock
         known = clock.synchronised
-        ago_ms = NEVER_MS if self._last_ns is None else min(NEVER_MS - 1, (now_ns - self._last_ns) // MILLISECOND)
+        ago_ms = NEVER_MS if self._last_ns is None else min(NEVER_MS - 1, (now_ns - self._last_ns) // MILLISECOND_NS)
         return HostState(
             self._agent.guard.ring.sending.fingerprint,
             time.time_ns() if known else 0,

@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-CLASSES = 8
 SHUT = 0
 """As a rate: nothing may be sent."""
 

@@ -14,6 +14,7 @@ from agents.permission.rules import Gates
 from agents.permission.slots import OpenSlot, SlotTable
 from protocol.messages import Ack, Backlog, Directive, Yield
 from protocol.paging import paginate
+from protocol.units import FRAME_BYTES
 
 FIRST_LOOK_NS = 2_000_000
 """How long a slot is left alone before the first look, at least, whose destination used up the one before; then twice as long
@@ -21,7 +22,6 @@ each time. It is likely to use this one up too, and a look takes a turn of the l
 USED_UP_FOR_NS = 250_000_000
 """How long a destination counts as one that did: what trickles through a shut gate meanwhile (gates.IDLE_RATE_BPS) is less
 than a packet."""
-PACKET_BYTES = 1514
 """A full Ethernet frame: what a gate passes at least, and what a queue just heard of holds at least."""
 
 
@@ -125,7 +125,7 @@ class Gatekeeper:
             self._gates.close_gate(destination)
         elif current.rate_bps:
             self._gates.rate(destination, current.rate_bps)
-        elif (unspent := current.bytes - (passed - current.passed_before)) >= PACKET_BYTES:
+        elif (unspent := current.bytes - (passed - current.passed_before)) >= FRAME_BYTES:
             hold_ns = self._gates.grant(destination, unspent)
             if hold_ns is not None:
                 current.must_close = True
@@ -167,9 +167,9 @@ class Gatekeeper:
         if destination not in self._waiting_bytes:
             self._reported_ns[destination] = now_ns
         _, backlog = self._gates.state(destination)
-        self._note(destination, max(backlog, PACKET_BYTES))
+        self._note(destination, max(backlog, FRAME_BYTES))
         if urgent:
-            self._urgent_bytes[destination] = max(self._urgent_bytes.get(destination, 0), PACKET_BYTES)
+            self._urgent_bytes[destination] = max(self._urgent_bytes.get(destination, 0), FRAME_BYTES)
         self.report()
         return True
 
@@ -324,7 +324,7 @@ class Gatekeeper:
         elif backlog:
             unspent = current.bytes - (passed - current.passed_before)
             self._remember_use(current, unspent, passed, now_ns)
-            if unspent >= PACKET_BYTES or current.must_close:
+            if unspent >= FRAME_BYTES or current.must_close:
                 self._gates.close_gate(current.destination)
                 self.counters.voided_bytes += max(0, unspent)
             del self.table.open[current.destination]
@@ -336,7 +336,7 @@ class Gatekeeper:
             self._give_back(current, passed, backlog)
 
     def _remember_use(self, current: OpenSlot, unspent: int, passed: int, now_ns: int) -> None:
-        if unspent < PACKET_BYTES:
+        if unspent < FRAME_BYTES:
             self._used_up[current.destination] = now_ns + USED_UP_FOR_NS, passed
         else:
             self._used_up.pop(current.destination, None)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
 from typing import Protocol
 
-from agents.permission.conditions import CLASSES, SHUT
+from agents.permission.conditions import SHUT
+from protocol.pfc import CLASSES
 
 DEFAULT_CLASS = 0
 """Of destinations that nobody mapped: untagged traffic has priority 0 (IEEE 802.1Q, 6.9.4)."""

@@ -40,6 +40,7 @@ from agents.kernel.netlink import (
 )
 from agents.queues.flow_queues import FREE_BPS, Flow, FlowQueues
 from agents.queues.gates import GATES, Gate
+from protocol.units import FRAME_BYTES
 
 ROOT = 1 << 16
 LINK, CONTROL, OTHER, KICK = ROOT | 1, ROOT | 2, ROOT | 3, ROOT | 4
@@ -47,7 +48,6 @@ LINK, CONTROL, OTHER, KICK = ROOT | 1, ROOT | 2, ROOT | 3, ROOT | 4
 KICK_PREFERENCE = 1
 FIRST_NODE, LAST_NODE = 0x10, 0x3FFF
 SMALL_RATE_BPS = 8_000
-FRAME = 1514
 BURST_NS = 1_000_000
 """HTB's bucket holds what the link passes in this time (at least two frames): the lateness of a kernel timer."""
 QUANTUM_NS = 100_000
@@ -102,8 +102,8 @@ class HostQueues:
         self.version = 0
         """Another one whenever there are other gates."""
         self._changes = 0
-        self._burst = max(2 * FRAME, rate_bps // 8 * BURST_NS // 10**9)
-        self._quantum = min(60_000, max(FRAME, rate_bps // 8 * QUANTUM_NS // 10**9))
+        self._burst = max(2 * FRAME_BYTES, rate_bps // 8 * BURST_NS // 10**9)
+        self._quantum = min(60_000, max(FRAME_BYTES, rate_bps // 8 * QUANTUM_NS // 10**9))
 
     def close(self) -> None:
         """Closes what it opened; the queues stay."""

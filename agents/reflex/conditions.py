@@ -11,12 +11,12 @@ from collections.abc import Callable, Container, Iterable
 from typing import Protocol
 
 from agents.loop.clock import Clock
-from agents.permission.conditions import CLASSES
 from agents.permission.rules import Rule, Rules
 from agents.reflex.state import QUEUES, Batch, Queue, State, library
 from protocol.auth import Guard
 from protocol.key import PERSON, Key
 from protocol.link import ControlSocket
+from protocol.pfc import CLASSES
 
 Texts = Callable[[Iterable[int], bool], bytes]
 """The messages that shut (False) or open (True) destinations."""

@@ -19,12 +19,13 @@ from collections.abc import Callable, Iterable, Sequence
 
 from agents.kernel.netlink import Netlink, unacknowledged
 from agents.loop.waiting import POLLED_NS, REST_NS
-from agents.permission.conditions import CLASSES, Step
+from agents.permission.conditions import Step
 from agents.permission.gatekeeper import Gatekeeper
 from agents.permission.rules import Rule, Rules
 from agents.queues.host import Host
 from agents.reflex.conditions import Leader, LeadersConditions
 from agents.reflex.state import PARTNERS, POLLIN, Batch, Descriptor, State, StepBatches, library, set_partners
+from protocol.pfc import CLASSES
 
 log = logging.getLogger("baton.reflex")
 

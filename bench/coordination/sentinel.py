@@ -23,9 +23,9 @@ from emulation.stack.sentinels import Sentinels
 from emulation.stack.star import BOTTLENECK, mixed_flows, star
 from emulation.traffic import experiment
 from protocol.auth import Key
+from protocol.units import SECOND_NS
 
 KILL_AFTER_S = 2.0
-SECOND = 1_000_000_000
 
 
 def run(duration_s: float = 8.0) -> dict[str, Any]:
@@ -67,9 +67,9 @@ def run(duration_s: float = 8.0) -> dict[str, Any]:
         "master_ports": masters,
         "store_takes_writes_after_ms": round((times["written"] - times["killed"]) / 1e6, 1),
         "directives_per_s": {
-            "before": rate(heard, times["killed"] - SECOND, times["killed"]),
+            "before": rate(heard, times["killed"] - SECOND_NS, times["killed"]),
             "without_a_master": rate(heard, times["killed"], times["written"]),
-            "after": rate(heard, times["written"], times["written"] + SECOND),
+            "after": rate(heard, times["written"], times["written"] + SECOND_NS),
         },
         "epochs": [before["epoch"], after["epoch"]],
         "lease_renewed_at_the_new_master": renewed,

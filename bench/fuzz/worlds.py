@@ -26,12 +26,12 @@ from controller.processes.jsonlines import JsonLines
 from protocol.auth import Guard, KeyRing
 from protocol.link import ControlSocket
 from protocol.messages import COORDINATOR, Gates, Message, Register, encode
+from protocol.units import SECOND_NS
 from topology import shapes
 
 EPOCH = 5
 LEADER_MAC = bytes.fromhex("0200000000fe")
 HOSTS = 4
-BILLION = 1_000_000_000
 
 
 def mac(number: int) -> bytes:
@@ -83,7 +83,7 @@ class Term(Leadership):
     """A leadership that is never in doubt."""
 
     def __init__(self) -> None:
-        election = Election(lease_ns=BILLION, heard_ns=BILLION, standby=False, now_ns=0)
+        election = Election(lease_ns=SECOND_NS, heard_ns=SECOND_NS, standby=False, now_ns=0)
         super().__init__(election, cast(JsonLines, Lines()))
 
     @property

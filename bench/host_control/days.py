@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from bench.host_control.capture import Arrivals
 from bench.host_control.delays import packets, statistics
-from protocol.bodies.host_control import CLASSES, Transport
+from protocol.bodies.host_control import Transport
+from protocol.pfc import CLASSES
 
 
 @dataclass(frozen=True, slots=True)

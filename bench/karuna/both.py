@@ -35,7 +35,7 @@ from bench.style import SPARE, Series, bars, panels, save
 from controller.priorities.bands import Thresholds, Traffic
 from controller.priorities.flow_sizes import FlowSizes
 from controller.priorities.thresholds import optimise
-from controller.switch_queues.model import FRAME_BYTES, SwitchQueues
+from controller.switch_queues.model import SwitchQueues
 from emulation import cdfs
 from emulation.fabric.fabric import EmulatedFabric
 from emulation.stack import stack
@@ -46,6 +46,7 @@ from emulation.traffic import flow_run
 from emulation.traffic.flow_run import FlowRun
 from emulation.traffic.flow_schedule import Mixture, Schedule, ScheduledFlow, poisson, scaled
 from emulation.traffic.flow_stats import completion, deadlines
+from protocol.units import FRAME_BYTES
 from topology import shapes
 
 RATE_BPS = 50_000_000

@@ -21,12 +21,13 @@ from typing import Any, NamedTuple
 
 from agents.priorities.congestion_control import DCTCP
 from controller.priorities.coflows import CoflowOrder
-from controller.switch_queues.model import FRAME_BYTES, SwitchQueues
+from controller.switch_queues.model import SwitchQueues
 from emulation.measuring.fidelity import CpuTimes, Fidelity
 from emulation.measuring.measure import mean, percentile
 from emulation.stack import karuna
 from emulation.traffic import coflow_load
 from emulation.traffic.coflow_load import CoflowResult, ScheduledCoflow
+from protocol.units import FRAME_BYTES
 
 WIDTH = 4
 LOAD = 0.8

@@ -15,10 +15,10 @@ from agents.priorities.congestion_control import DCTCP, MCP
 from bench.karuna.record import Case, Experiment, Options, Tell, measure
 from bench.style import COLOURS, LABELS, panels, save
 from controller.priorities.bands import Thresholds
-from controller.switch_queues.model import FRAME_BYTES
 from emulation.stack import karuna
 from emulation.traffic.flow_run import FlowRun
 from emulation.traffic.flow_schedule import Schedule, ScheduledFlow
+from protocol.units import FRAME_BYTES
 
 PUBLISHED = {
     "source": "Karuna, SIGCOMM 2016, section 3.1",

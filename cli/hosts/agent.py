@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 import sys
 from ipaddress import ip_address
 from pathlib import Path
 
 import click
+
+from controller.processes.logs import log_to_stderr
 
 
 @click.command()
@@ -95,7 +96,7 @@ def agent(
         addresses = tuple(ip_address(text) for text in address)
     except ValueError as error:
         raise click.BadParameter(f"{error}; write one such as 10.0.0.1", param_hint="--address") from None
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    log_to_stderr()
     config = AgentConfig(
         interface=interface,
         rate_bps=rate_bps,

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.reach import open_store, store_options
+from protocol.units import MILLISECOND_NS
 
 if TYPE_CHECKING:
     from controller.priorities.coflow_client import CoflowClient
 
-MILLISECOND = 1_000_000
 
 
 @click.group()
@@ -36,7 +36,7 @@ def open_(run_dir: Path, store: str | None, name: str, deadline: str | None, siz
 
     with _client(run_dir, store) as client:
         try:
-            deadline_ms = None if deadline is None else -(-parse_duration(deadline) // MILLISECOND)
+            deadline_ms = None if deadline is None else -(-parse_duration(deadline) // MILLISECOND_NS)
             size_bytes = None if size is None else parse_size(size)
             opened = client.open(name, deadline_ms=deadline_ms, size_bytes=size_bytes)
         except ValueError as error:
@@ -114,4 +114,4 @@ def _client(run_dir: Path, url: str | None) -> Iterator[CoflowClient]:
 
 
 def _milliseconds(duration_ns: int) -> str:
-    return f"{duration_ns // MILLISECOND} ms"
+    return f"{duration_ns // MILLISECOND_NS} ms"

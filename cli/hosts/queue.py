@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.reach import open_store, store_options
+from protocol.pfc import CLASSES
 
 if TYPE_CHECKING:
     from controller.store.store import Store
 
-CLASSES = 8
 
 
 @click.group()

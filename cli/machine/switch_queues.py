@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import click
 
 from cli.operate.up import DEFAULT_CONFIG
+from controller.processes.logs import log_to_stderr
 
 
 @click.command("switch-queues")
@@ -40,5 +40,5 @@ def switch_queues(config: Path, store: str | None) -> None:
         raise click.ClickException(str(error)) from None
     if os.geteuid() != 0:
         raise click.ClickException("queues need root: run it with sudo")
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    log_to_stderr()
     keep(Keeper(loaded.switch_queues.settings(), events, machine=socket.gethostname()))

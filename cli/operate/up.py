@@ -44,8 +44,8 @@ def up(config: Path, framework: str | None, foreground: bool, standby: bool) -> 
     events.
     """
     if foreground:
+        from controller.processes.logs import LOG_FORMAT
         from controller.supervision.serve import serve
-        from controller.supervision.supervisor import LOG_FORMAT
 
         logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
         sys.exit(serve(config, framework=framework, standby=standby, say=_say))

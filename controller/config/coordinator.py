@@ -7,8 +7,10 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from controller.config.fields import MS, US, Duration, Fraction, Section, or_none
+from controller.config.fields import Duration, Fraction, Section, or_none
 from controller.config.settings import Weight
+from protocol.units import MICROSECOND_NS as US
+from protocol.units import MILLISECOND_NS as MS
 
 
 def _weights(value: object) -> tuple[Weight, ...]:

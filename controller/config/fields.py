@@ -6,9 +6,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from protocol.units import MILLISECOND_NS as MS
 from topology.units import parse_duration, parse_rate, parse_size
 
-MS, US = 1_000_000, 1_000
 Duration = Annotated[int, BeforeValidator(parse_duration)]
 Rate = Annotated[int, BeforeValidator(parse_rate)]
 Size = Annotated[int, BeforeValidator(parse_size)]

@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from controller.config.fields import MS, Duration, Section
+from controller.config.fields import Duration, Section
 from controller.config.settings import TlsFiles
+from protocol.units import MILLISECOND_NS as MS
 
 
 def _none(text: object) -> object:

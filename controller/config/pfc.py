@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from controller.config.fields import MS, Section
+from controller.config.fields import Section
 from protocol.bodies.pfc import NODES_MAX, PARTNERS_MAX
 from protocol.pfc import CLASSES
+from protocol.units import MILLISECOND_NS as MS
 from topology.units import parse_duration
 
 TIME_NS = 200 * MS

@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from controller.config.coordinator import Coordinator
-from controller.config.fields import MS, Priorities, Section
+from controller.config.fields import Priorities, Section
 from controller.config.openflow import OpenFlow, Tls
 from controller.config.pfc import Pfc
 from controller.config.schema import Agents, Config
@@ -22,6 +22,7 @@ from controller.config.sources import joined
 from controller.config.switch_ports import SwitchPorts
 from controller.config.web import Web
 from controller.config.weekly import Weekly
+from protocol.units import MILLISECOND_NS as MS
 from topology import files, marked_yaml
 from topology.marked_yaml import Document
 from topology.problems import Problem

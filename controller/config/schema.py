@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from controller.config.coordinator import Coordinator
-from controller.config.fields import MS, Duration, Priorities, Rate, Section, Size, or_none
+from controller.config.fields import Duration, Priorities, Rate, Section, Size, or_none
 from controller.config.openflow import OpenFlow
 from controller.config.pfc import Pfc
 from controller.config.settings import CoordinatorSettings, OpenFlowSettings, TreeSource
@@ -23,6 +23,7 @@ from controller.config.switch_ports import SwitchPorts
 from controller.config.web import Web, section
 from controller.config.weekly import Weekly
 from controller.store import url
+from protocol.units import MILLISECOND_NS as MS
 
 
 class Agents(Section):

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from controller.config.weekly_settings import WeeklySettings
+from protocol.units import MICROSECOND_NS, MILLISECOND_NS
 
-MILLISECOND = 1_000_000
-MICROSECOND = 1_000
 NO_WEEKS = WeeklySettings()
 
 
@@ -44,26 +43,26 @@ class CoordinatorSettings:
     """Of this controller, among those that share the store."""
     standby: bool = False
     """Whether it leaves the first lease to another."""
-    lease_ns: int = 200 * MILLISECOND
+    lease_ns: int = 200 * MILLISECOND_NS
     """How long a leader leads without being heard of by the store."""
     policy: str = "timeslice"
-    slice_ns: int = 2 * MILLISECOND
-    lead_ns: int = 1_500 * MICROSECOND
-    grace_ns: int = 1 * MILLISECOND
+    slice_ns: int = 2 * MILLISECOND_NS
+    lead_ns: int = 1_500 * MICROSECOND_NS
+    grace_ns: int = 1 * MILLISECOND_NS
     """How long after the end of its slot unspent credit is still good, but at most a tenth of the slice."""
     headroom: float = 0.985
-    minimum_active_ns: int = 1 * MILLISECOND
-    yield_hysteresis_ns: int = 300 * MICROSECOND
-    heartbeat_ns: int = 12 * MILLISECOND
-    fail_open_ns: int = 50 * MILLISECOND
-    silence_ns: int = 250 * MILLISECOND
-    report_ns: int = 50 * MILLISECOND
+    minimum_active_ns: int = 1 * MILLISECOND_NS
+    yield_hysteresis_ns: int = 300 * MICROSECOND_NS
+    heartbeat_ns: int = 12 * MILLISECOND_NS
+    fail_open_ns: int = 50 * MILLISECOND_NS
+    silence_ns: int = 250 * MILLISECOND_NS
+    report_ns: int = 50 * MILLISECOND_NS
     realtime_priority: int | None = 40
     weights: tuple[Weight, ...] = ()
     mode: str = "on_demand"
     contend_fraction: float = 0.9
     release_fraction: float = 0.7
-    quiet_ns: int = 2_000 * MILLISECOND
+    quiet_ns: int = 2_000 * MILLISECOND_NS
     mice_bytes: int = 100_000
     mice_rate_bps: int = 1_000_000
     weekly: WeeklySettings = NO_WEEKS
@@ -71,14 +70,14 @@ class CoordinatorSettings:
     priorities: bool = False
     """Whether thresholds are computed from the agents' size reports, and distributed."""
     bands: int = 7
-    size_period_ns: int = 10_000 * MILLISECOND
+    size_period_ns: int = 10_000 * MILLISECOND_NS
     termination: int = 3
     """The scheme for flows that will miss their deadline; 3 lets them go on."""
     pfc_accept_from: tuple[str, ...] = ()
     """MAC addresses of link partners whose pauses agents obey; none for any."""
-    pfc_detection_ns: tuple[int, ...] = (200 * MILLISECOND,) * 8
+    pfc_detection_ns: tuple[int, ...] = (200 * MILLISECOND_NS,) * 8
     """Of each class: paused so long is a storm."""
-    pfc_restoration_ns: tuple[int, ...] = (200 * MILLISECOND,) * 8
+    pfc_restoration_ns: tuple[int, ...] = (200 * MILLISECOND_NS,) * 8
     pfc_action: str = "drop"
     pfc_classes: tuple[tuple[str, int], ...] = ()
     """Hosts whose traffic is not of class 0."""
@@ -181,7 +180,7 @@ class OpenFlowSettings:
     framework: str = "ryu"
     address: str = "127.0.0.1"
     port: int = 6653
-    poll_ns: int = 1_000 * MILLISECOND
+    poll_ns: int = 1_000 * MILLISECOND_NS
     fabric_file: Path | None = None
     """A fabric known beforehand; None to learn it."""
     sources: tuple[TreeSource, ...] = (TreeSource("openflow", ""),)

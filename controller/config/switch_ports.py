@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field
 
 from controller.config.fields import Section, Size, or_none
 from controller.switch_queues.model import KeeperSettings, NamedPort, SwitchQueues, named_ports
+from protocol.units import FRAME_BYTES
 
 
 class SwitchPorts(Section):
@@ -21,7 +22,7 @@ class SwitchPorts(Section):
         8.0, ge=2**-7, le=2**7, description="write how many times the free buffer a queue may hold, such as 8, or none"
     )
     threshold_bytes: Annotated[Size | None, BeforeValidator(or_none)] = Field(
-        30_000, alias="marking_threshold", ge=1514, description="write a size of a frame or more, such as 30KB, or none"
+        30_000, alias="marking_threshold", ge=FRAME_BYTES, description="write a size of a frame or more, such as 30KB, or none"
     )
     marking: Literal["port", "queue"] = Field("port", description="write port or queue")
 

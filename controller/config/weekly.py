@@ -6,8 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from controller.config.fields import MS, US, Duration, Section
+from controller.config.fields import Duration, Section
 from controller.config.weekly_settings import DAY_NS_MAX, DAY_NS_MIN, DAYS_MAX, WeeklyFlow, WeeklySettings
+from protocol.units import MICROSECOND_NS as US
+from protocol.units import MILLISECOND_NS as MS
 
 
 def _flows(value: object) -> tuple[WeeklyFlow, ...]:

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
+from protocol.pfc import CLASSES
+
 DAY_NS_MIN, DAY_NS_MAX = 200_000, 40_000_000
 DAYS_MAX = FLOWS_MAX = 64
-CLASSES = 8
 
 
 class WeeklyFlow(NamedTuple):

@@ -63,16 +63,16 @@ from protocol.messages import (
 )
 from protocol.paging import Reassembler, paginate
 from protocol.timers import REFRESH_NS, Timers
+from protocol.units import MILLISECOND_NS
 from topology.fabric import Fabric
 from topology.paths import Routes
 from topology.spanning_tree import Tree
 
 log = logging.getLogger("baton.coordinator")
 
-MILLISECOND = 1_000_000
-SWEEP_NS = 24 * MILLISECOND
+SWEEP_NS = 24 * MILLISECOND_NS
 """As often as every second heartbeat, unless configured otherwise: what is due at once wakes us once."""
-STATUS_NS = 250 * MILLISECOND
+STATUS_NS = 250 * MILLISECOND_NS
 PATIENT = ((Kind.ACK, None), (Kind.REPORT, None))
 """What is read when something else wakes us: the next heartbeat at the latest."""
 CONGESTION_SETTINGS = ("mode", "contend_fraction", "release_fraction", "quiet_ns")

@@ -23,6 +23,7 @@ from collections.abc import Callable
 from typing import Any
 
 from controller.processes.jsonlines import JsonLines
+from controller.processes.logs import log_to_stderr
 from controller.store.store import Store, StoreUnavailable
 
 log = logging.getLogger("baton.courier")
@@ -137,7 +138,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--store", required=True)
     parser.add_argument("--fd", type=int, required=True)
     options = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    log_to_stderr()
     Courier(Store(options.store), socket.socket(fileno=options.fd)).run()
     return 0
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from controller.config.settings import CoordinatorSettings
 from controller.processes.identity import enter_netns
 from controller.processes.jsonlines import JsonLines
+from controller.processes.logs import log_to_stderr
 from protocol.realtime import become_realtime
 
 log = logging.getLogger("baton.coordinator")
@@ -81,7 +82,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--netns", help="Of the interface; the store is reached from the present one.")
     options = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    log_to_stderr()
     settings = CoordinatorSettings.from_json(options.config.read_text())
     helpers = Helpers()
     try:

@@ -23,6 +23,7 @@ from typing import Any
 from controller.election.lease import LeaseAway, LeaseStore
 from controller.election.rules import ASKS_A_LEASE
 from controller.processes.jsonlines import JsonLines
+from controller.processes.logs import log_to_stderr
 from protocol.realtime import become_realtime
 
 log = logging.getLogger("baton.elector")
@@ -93,7 +94,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--priority", type=int, help="SCHED_FIFO, as the coordinator's.")
     parser.add_argument("--fd", type=int, required=True)
     options = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    log_to_stderr()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     become_realtime(options.priority)  # a leader must not wait for its renewal; it is little work
     store = LeaseStore(options.store, options.name, options.lease_ns)

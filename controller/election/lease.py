@@ -13,9 +13,10 @@ from typing import Any
 
 from redis.exceptions import RedisError, TimeoutError
 
-from controller.election.rules import MILLISECOND, Answer
+from controller.election.rules import Answer
 from controller.store.client import connect, is_replicated
 from controller.store.layout import PREFIX
+from protocol.units import MILLISECOND_NS
 
 REPLICATION_MS = 50
 
@@ -70,7 +71,7 @@ class LeaseStore:
         """Raises ValueError: not a URL of a store."""
         self._url = url
         self._name = name
-        self._lease_ms = lease_ns // MILLISECOND
+        self._lease_ms = lease_ns // MILLISECOND_NS
         self._client: Any = connect(url, timeout_s=lease_ns / 5e9)
 
     def look(self) -> Answer:
@@ -110,7 +111,7 @@ class LeaseStore:
 
     def _answer(self, script: str, keys: tuple[str, ...], *arguments: object) -> Answer:
         held, epoch, holder, left_ms = self._run(script, keys, *arguments)
-        return Answer(bool(held), int(epoch), str(holder), int(left_ms) * MILLISECOND)
+        return Answer(bool(held), int(epoch), str(holder), int(left_ms) * MILLISECOND_NS)
 
     def _run(self, script: str, keys: tuple[str, ...], *arguments: object) -> Any:  # noqa: ANN401 -- of Redis
         names = [PREFIX + key for key in keys]

@@ -24,11 +24,12 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
+from protocol.units import MILLISECOND_NS
+
 ASKS_A_LEASE = 4
 LEASES_OF_PATIENCE = 25
 STANDBY_LEASES = 10
 """How many leases a standby waits at its start for a leader that it is to stand by."""
-MILLISECOND = 1_000_000
 
 
 class Ask(Enum):
@@ -191,7 +192,7 @@ class Election:
         if answer.epoch:
             self._free_since_ns = None
             self._standby_until_ns = 0
-            self._due_ns = min(self._due_ns, now_ns + answer.left_ns + MILLISECOND)
+            self._due_ns = min(self._due_ns, now_ns + answer.left_ns + MILLISECOND_NS)
         elif self._free_since_ns is None:
             self._free_since_ns = now_ns
             if self._may_acquire(now_ns):

@@ -16,11 +16,11 @@ from controller.members.registry import Member, Members
 from protocol.bodies.pfc import Action, classes_of
 from protocol.messages import HEARTBEAT_MAC, Message, PfcPause, PfcReport, PfcSettings
 from protocol.timers import Timers
+from protocol.units import MILLISECOND_NS
 
 AGAIN_NS = 20_000_000
 GIVE_UP_NS = 1_000_000_000
 ANSWERS_KEPT = 8
-MILLISECOND = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Pfc(Part):
         for old in sorted(answers)[:-ANSWERS_KEPT]:
             del answers[old]
         classes = ", ".join(map(str, classes_of(command.message.classes)))
-        duration_ms = command.message.duration_ns / MILLISECOND
+        duration_ms = command.message.duration_ns / MILLISECOND_NS
         done = f"classes {classes} of its link partner " + (f"paused for {duration_ms:g} ms" if duration_ms else "resumed")
         self._event("info" if answer == "done" else "warning", f"{command.member.name}: {done}: {answer}")
 
@@ -160,7 +160,7 @@ class Pfc(Part):
                 "received": row.received,
                 "sent": row.sent,
                 "refused": row.refused,
-                "paused_ms": row.paused_ns / MILLISECOND,
+                "paused_ms": row.paused_ns / MILLISECOND_NS,
                 "storms": row.storms,
             }
             for priority, row in enumerate(report.classes)

@@ -13,9 +13,10 @@ from typing import Any
 
 from controller.members.part import Part
 from controller.members.registry import Members
-from protocol.bodies.host_control import CLASSES, FOREVER_NS, Conditions, QueueCondition
+from protocol.bodies.host_control import FOREVER_NS, Conditions, QueueCondition
 from protocol.messages import Message
 from protocol.paging import paginate
+from protocol.pfc import CLASSES
 from protocol.timers import Timers
 
 

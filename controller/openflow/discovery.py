@@ -20,12 +20,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-MS = 1_000_000
-PROBE_NS = 300 * MS
-LINK_SILENCE_NS = 3_000 * MS
-LINK_SILENCE_PER_PORT_NS = 20 * MS  # LLDP goes round all the ports: a large fabric is heard less often
-ABSENCE_NS = 500 * MS  # between two ticks: what came meanwhile is still to be read
-MOVE_HOLD_NS = 1_000 * MS  # a MAC that is seen at two ports moves at most once in this time
+from protocol.units import MILLISECOND_NS
+
+PROBE_NS = 300 * MILLISECOND_NS
+LINK_SILENCE_NS = 3_000 * MILLISECOND_NS
+LINK_SILENCE_PER_PORT_NS = 20 * MILLISECOND_NS  # LLDP goes round all the ports: a large fabric is heard less often
+ABSENCE_NS = 500 * MILLISECOND_NS  # between two ticks: what came meanwhile is still to be read
+MOVE_HOLD_NS = 1_000 * MILLISECOND_NS  # a MAC that is seen at two ports moves at most once in this time
 MAX_HOSTS_PER_PORT = 1024
 MAX_ADDRESSES_PER_HOST = 64
 

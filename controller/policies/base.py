@@ -14,9 +14,7 @@ from typing import Any, Protocol
 
 from protocol.bodies.host_control import Week
 
-PACKET_BYTES = 1514
 """A full Ethernet frame without its FCS: what a credit gate spends for one packet."""
-BILLION = 1_000_000_000
 
 NOTHING: Mapping[int, int] = MappingProxyType({})
 Regulated = Mapping[int, frozenset[int]]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from controller.policies.base import BILLION, PACKET_BYTES, Network, Regulated, Weights
+from controller.policies.base import Network, Regulated, Weights
 from controller.policies.ledger import Booking, Entry, Resource
+from protocol.units import FRAME_BYTES, SECOND_NS
 
 PPM = 1_000_000
-BYTE = 8 * BILLION * PPM
+BYTE = 8 * SECOND_NS * PPM
 """One byte in the unit of a carry: bit/s x ns x millionths."""
 NOWHERE: frozenset[int] = frozenset()
 
@@ -75,7 +76,7 @@ class Terms:
         headroom: float,
         minimum_fraction: float,
         burst_bytes: int,
-        packet_bytes: int = PACKET_BYTES,
+        packet_bytes: int = FRAME_BYTES,
     ) -> None:
         """Raises ValueError: an argument out of its range, by name."""
         for name, good, wanted in (

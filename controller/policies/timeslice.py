@@ -65,10 +65,11 @@ import heapq
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from controller.policies.base import BILLION, NOTHING, PACKET_BYTES, Network, Plan, Policy, Regulated, Slot, SlotNumbers
+from controller.policies.base import NOTHING, Network, Plan, Policy, Regulated, Slot, SlotNumbers
 from controller.policies.ledger import Booking, Entry, Resource, opportunities
 from controller.policies.order import ORDINARY, entry_of, hasten, head, lines, park, rank
 from controller.policies.pairs import NOWHERE, Pair, Roster, Terms
+from protocol.units import FRAME_BYTES, SECOND_NS
 
 
 class Timeslice(Policy):
@@ -81,7 +82,7 @@ class Timeslice(Policy):
         minimum_active_ns: int = 0,
         headroom: float = 0.98,
         minimum_fraction: float = 1.0,
-        burst_bytes: int = 32 * PACKET_BYTES,
+        burst_bytes: int = 32 * FRAME_BYTES,
         patience: int = 2,
     ) -> None:
         """Raises ValueError: an argument out of its range, by name."""
@@ -312,7 +313,7 @@ class Timeslice(Policy):
         pair.entry = None
         number = self._numbers.take(self._now_ns)
         size, rate_bps = self.terms.amount(pair, reserved_bps)
-        passing = size or rate_bps * pair.length_ns // (8 * BILLION)
+        passing = size or rate_bps * pair.length_ns // (8 * SECOND_NS)
         pair.deadline_bytes = max(0, pair.deadline_bytes - passing)
         slot = Slot(number, pair.node, pair.destination, start_ns, end_ns, size, rate_bps, reserved_bps)
         booking = Booking(number, pair, start_ns, end_ns, pair.takes(reserved_bps))

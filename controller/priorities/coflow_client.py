@@ -25,8 +25,8 @@ from controller.store.layout import EXPIRY_S
 from controller.store.store import Store
 from protocol.flowmark import COFLOW_MAX, DEADLINE_MAX_MS, CoflowMark, FlowMark
 from protocol.mark_socket import set_mark
+from protocol.units import MILLISECOND_NS
 
-MILLISECOND = 1_000_000
 LIFETIME_NS = EXPIRY_S["coflow"] * 10**9
 
 
@@ -51,7 +51,7 @@ class OpenCoflow:
         now_ns = time.monotonic_ns() if now_ns is None else now_ns
         if self.deadline_ns is None or now_ns >= self.deadline_ns:
             return CoflowMark(self.id)
-        return FlowMark(size_bytes, min(-(-(self.deadline_ns - now_ns) // MILLISECOND), DEADLINE_MAX_MS))
+        return FlowMark(size_bytes, min(-(-(self.deadline_ns - now_ns) // MILLISECOND_NS), DEADLINE_MAX_MS))
 
     def mark(self, sock: socket.socket, *, size_bytes: int | None = None) -> None:
         """Marks a socket for the flow that begins now: before connect(), or on an open connection for its next message.
@@ -95,7 +95,7 @@ class CoflowClient:
         if size_bytes is not None and size_bytes <= 0:
             raise ValueError(f"size_bytes must be above 0, not {size_bytes}; leave it out if it is not known")
         number, now_ns = self._store.next_coflow(COFLOW_MAX)
-        after_ns = None if deadline_ms is None else deadline_ms * MILLISECOND
+        after_ns = None if deadline_ms is None else deadline_ms * MILLISECOND_NS
         document = {
             "name": name,
             "opened_ns": now_ns,

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from controller.processes.jsonlines import JsonLines
+from controller.processes.logs import log_to_stderr
 
 log = logging.getLogger("baton.tuner")
 
@@ -59,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     # The coordinator may be starting at real-time priority; nothing here is urgent, numpy's import least of all.
     os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    log_to_stderr()
     serve(socket.socket(fileno=options.fd))
     return 0
 

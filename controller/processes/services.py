@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Protocol
 
 from controller.processes.identity import Identity, identify, with_owner
+from protocol.units import SECOND_NS
 
 log = logging.getLogger("baton.supervisor")
 
-SECOND = 1_000_000_000
-STEADY_NS = 10 * SECOND
+STEADY_NS = 10 * SECOND_NS
 """A process that lived this long is started again without delay when it ends."""
-DELAYS_NS = tuple(int(s * SECOND) for s in (0, 0.1, 0.2, 0.5, 1, 2, 5))
+DELAYS_NS = tuple(int(s * SECOND_NS) for s in (0, 0.1, 0.2, 0.5, 1, 2, 5))
 LOG_BYTES = 10_000_000
 
 
@@ -106,7 +106,7 @@ class Service:
         delay = self._backoff.ended(now - self._started_ns)
         self.start_at_ns = now + delay
         self.restarts += 1
-        log.warning("%s %s; starting it again in %.1f s", self.name, self.last_exit, delay / SECOND)
+        log.warning("%s %s; starting it again in %.1f s", self.name, self.last_exit, delay / SECOND_NS)
 
     def stop(self, patience_s: float = 3.0) -> None:
         """Terminates it and waits; kills it after `patience_s`. It is not started again until `start_at_ns`
@@ -184,7 +184,7 @@ class Services:
         now = time.monotonic_ns()
         due = [service.start_at_ns for service in self if service.start_at_ns is not None]
         if due:
-            patience_s = max(0.0, min(patience_s, (min(due) - now) / SECOND))
+            patience_s = max(0.0, min(patience_s, (min(due) - now) / SECOND_NS))
         running = [service for service in self if service.running]
         ready, _, _ = select.select([waker, *running], (), (), patience_s)
         ended = [service for service in running if service in ready]

@@ -31,7 +31,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
 from controller.config.settings import CoordinatorSettings
-from controller.policies.base import BILLION, Network
+from controller.policies.base import Network
+from protocol.units import SECOND_NS
 
 NOBODY: frozenset[int] = frozenset()
 
@@ -71,7 +72,7 @@ class Congestion:
         *,
         contend_fraction: float = 0.9,
         release_fraction: float = 0.7,
-        quiet_ns: int = 2 * BILLION,
+        quiet_ns: int = 2 * SECOND_NS,
         large_bps: int = 1_000_000,
         drain_ns: int = 50_000_000,
         always: bool = False,
@@ -268,7 +269,7 @@ class Congestion:
             return
         touched: dict[Hashable, None] = {}
         for destination, (rate_bps, waiting) in flows.items():
-            bps = rate_bps + waiting * 8 * BILLION // self.drain_ns
+            bps = rate_bps + waiting * 8 * SECOND_NS // self.drain_ns
             if not bps or destination not in self._members:
                 continue
             for name in self._network.path(node, destination):

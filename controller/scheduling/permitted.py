@@ -10,7 +10,8 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from controller.policies.base import BILLION, Slot
+from controller.policies.base import Slot
+from protocol.units import SECOND_NS
 
 KEPT_NS = 500_000_000
 """How long after its end a slot may still be yielded."""
@@ -100,7 +101,7 @@ class Permitted:
         if slot.rate_bps:
             until_ns = min(now_ns, slot.end_ns)
             if until_ns > held.counted_ns:
-                self._rate_sums[pair] += slot.rate_bps * (until_ns - held.counted_ns) // (8 * BILLION)
+                self._rate_sums[pair] += slot.rate_bps * (until_ns - held.counted_ns) // (8 * SECOND_NS)
                 held.counted_ns = until_ns
         elif held.counted_ns == slot.start_ns and slot.start_ns <= now_ns:
             self._credit_sums[pair] += slot.bytes

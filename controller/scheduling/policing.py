@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from controller.members.part import Part
 from controller.members.registry import Members
-from controller.policies.base import PACKET_BYTES
 from controller.scheduling.granting import Granting
 from controller.scheduling.suspicion import HostWindow, LinkWindow, Suspicion
+from protocol.units import FRAME_BYTES
 from topology.fabric import DirectedLink
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Watch(Part):
         for reading in document.get("links", ()):
             link = reading["source"], reading["target"]
             self._seen[link] += int(reading["load_bps"]) * passed_ns // BYTE_NS
-            self._dropped[link] += int(reading["dropped"]) * PACKET_BYTES
+            self._dropped[link] += int(reading["dropped"]) * FRAME_BYTES
         if now_ns - self._begun_ns >= WINDOW_NS:
             self._judge(now_ns)
 

@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from controller.config.settings import OpenFlowSettings, TreeSource
+from controller.processes.logs import log_to_stderr
 from controller.spanning_tree.port_states import PortState, TreeSourceError
 from controller.spanning_tree.sources import reader
 from controller.spanning_tree.tracker import Document, Tracker
@@ -178,7 +179,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tree_watch")
     parser.add_argument("--config", type=Path, required=True)
     options = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    log_to_stderr()
     try:
         settings = OpenFlowSettings.from_json(options.config.read_text(encoding="utf-8"))
         if settings.fabric_file is None:

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from controller.config.reading import ConfigError
+from controller.processes.logs import LOG_FORMAT
 from controller.store.store import StoreUnavailable
 from controller.supervision.preflight import CannotStart
-from controller.supervision.supervisor import LOG_FORMAT, Supervisor
+from controller.supervision.supervisor import Supervisor
 
 
 def serve(

@@ -25,6 +25,7 @@ from controller.config.schema import Config
 from controller.config.settings import CoordinatorSettings, OpenFlowSettings
 from controller.election.controllers import Controllers, name_of
 from controller.processes.identity import STARTING_PRIORITY, at_priority
+from controller.processes.logs import LOG_FORMAT
 from controller.processes.services import Service, ServiceFailed, Services
 from controller.store import private_redis
 from controller.store.store import EVENTS_KEPT, Store, StoreUnavailable
@@ -37,7 +38,6 @@ log = logging.getLogger("baton.supervisor")
 LOOK_S = 0.25
 """How often the configuration file is looked at."""
 START_S = 20.0
-LOG_FORMAT = "%(asctime)s %(name)s %(levelname)s %(message)s"
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 REDIS, OPENFLOW, TREE, COORDINATOR, QUEUES = "redis", "openflow", "tree", "coordinator", "queues"

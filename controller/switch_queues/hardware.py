@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from math import log2
 from typing import Any, NamedTuple
 
-from controller.switch_queues.model import BAND_PACKETS, FRAME_BYTES, LOWEST, PortQueues
+from controller.switch_queues.model import BAND_PACKETS, LOWEST, PortQueues
+from protocol.units import FRAME_BYTES
 from topology.units import format_rate
 
 NAME = "BATON"

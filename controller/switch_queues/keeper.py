@@ -25,6 +25,7 @@ from pathlib import Path
 
 from pyroute2 import IPRoute
 
+from controller.processes.logs import log_to_stderr
 from controller.store.store import Store, StoreUnavailable
 from controller.switch_queues import ovs
 from controller.switch_queues.model import KeeperSettings, PortQueues
@@ -132,7 +133,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="queue_keeper")
     parser.add_argument("--config", type=Path, required=True)
     options = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    log_to_stderr()
     try:
         settings = KeeperSettings.from_json(options.config.read_text(encoding="utf-8"))
         store = Store(os.environ["BATON_REDIS"]) if "BATON_REDIS" in os.environ else None

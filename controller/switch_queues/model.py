@@ -21,13 +21,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
+from protocol.units import FRAME_BYTES
 from topology.units import parse_rate
 
 QUEUES = 8
 DSCPS = 64
 BAND_PACKETS = 64
 """The buffer of the control band, and of the network band (ARP, ICMP, LLDP, spanning tree)."""
-FRAME_BYTES = 1514
 MAX_PACKETS = 1_000_000
 MAX_THRESHOLD_BYTES = 2**31 - 1
 MIN_RATE_BPS, MAX_RATE_BPS = 1_000_000, 100_000_000_000

@@ -24,9 +24,10 @@ from typing import Any
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
-from controller.switch_queues.model import BAND_PACKETS, DSCPS, FRAME_BYTES, QUEUES, PortQueues, QueueCounters
+from controller.switch_queues.model import BAND_PACKETS, DSCPS, QUEUES, PortQueues, QueueCounters
 from ebpf.build import object_path
 from ebpf.libbpf import BpfObject
+from protocol.units import FRAME_BYTES
 
 SOURCES = Path(__file__).parent / "bpf"
 # bpf/switch_queues.h has the same handles and layouts.

@@ -11,7 +11,8 @@ import contextlib
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
-from emulation.fabric.ports import BURST_BYTES, FRAME_BYTES, ROOT
+from emulation.fabric.ports import BURST_BYTES, ROOT
+from protocol.units import FRAME_BYTES
 
 # More than a few sockets' buffers of 208 KiB: the sockets block before the queue drops.
 LIMIT_BYTES = 4000 * FRAME_BYTES

@@ -33,10 +33,10 @@ from pyroute2.netlink.exceptions import NetlinkError
 from controller.switch_queues.model import QueueCounters
 from emulation.fabric import unheard
 from emulation.fabric.qdisc_stats import QdiscReader, QdiscStats
+from protocol.units import FRAME_BYTES
 
 CONTROL_ETHERTYPE = 0x88B5
 CONTROL_PACKETS = 64
-FRAME_BYTES = 1514
 # A timer that is late by less than burst / rate costs no throughput; a switch's port has no bucket at all.
 BURST_BYTES = 3 * FRAME_BYTES
 LEAF_BYTES_PER_S = 1000  # negligible

@@ -22,12 +22,13 @@ from agents.priorities.congestion_control import DCTCP, MCP, CongestionControl, 
 from agents.priorities.mcp_model import McpSettings, Termination
 from agents.priorities.tagger import Tagger, TaggerSettings
 from controller.priorities.bands import Thresholds
-from controller.switch_queues.model import FRAME_BYTES, SwitchQueues
+from controller.switch_queues.model import SwitchQueues
 from emulation.fabric.fabric import EmulatedFabric
 from emulation.fabric.inside import network_of
 from emulation.traffic.fixed_priorities import edf as earliest_deadline
 from emulation.traffic.fixed_priorities import sjf as shortest_job
 from emulation.traffic.flow_schedule import ScheduledFlow
+from protocol.units import FRAME_BYTES
 from topology import shapes
 
 SENDERS = tuple(f"h{number}" for number in range(1, 6))

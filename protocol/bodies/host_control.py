@@ -11,6 +11,7 @@ from enum import IntEnum, unique
 from functools import reduce
 from operator import or_
 
+from protocol.pfc import CLASSES
 from protocol.wire import Layout
 
 CONDITIONS = Layout(version="Q", page="H", pages="H")
@@ -22,7 +23,6 @@ FLOW = Layout(flow="I")
 DAY = Layout(mask="Q")
 CLOCK_REPORT = Layout(offset_ns="Q", uncertainty_ns="Q")
 
-CLASSES = 8
 """Of IEEE 802.1Qbb. Queues 0 to 7 are classes, 16 and up destination nodes."""
 FIRST_NODE = 16
 FLOWS_MAX = 64

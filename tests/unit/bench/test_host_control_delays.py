@@ -164,9 +164,9 @@ class TestDays:
 
 @pytest.mark.parametrize("part", ["delays", "days", "throughput"])
 def test_the_record_says_what_was_published_and_what_is_not_at_hand(part: str) -> None:
-    from bench.host_control import published
+    from bench.host_control.experiment import published
 
-    found = published.record()
+    found = published()
     assert {row["mechanism"] for row in found["rows"]} == {"PFC, 82599", "SDD, DPDK", "NFP, 16 queues, 64 B"}
     wanted = {"delays": "4.1 to 4.5", "throughput": "4.6, 4.7"}.get(part)
     assert "not at hand" in found["tables"][wanted] if wanted else found["residual"]

@@ -3,8 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.permission.gatekeeper import PACKET_BYTES, Gatekeeper
+from agents.permission.gatekeeper import Gatekeeper
 from protocol.messages import Ack, Backlog, Directive, Grant, Yield
+from protocol.units import FRAME_BYTES
 from tests.unit.agents.fake_gates import OPEN, FakeGates
 
 MS = 1_000_000
@@ -76,7 +77,7 @@ class TestDeadlines:
         bench.keeper.backlogged(16, 1)
         assert bench.gates.at(16).armed_for_urgent
         bench.keeper.backlogged(16, 2, urgent=True)
-        assert bench.of(Backlog)[-1].entries == ((16, 9000, PACKET_BYTES),)
+        assert bench.of(Backlog)[-1].entries == ((16, 9000, FRAME_BYTES),)
 
     def test_one_that_comes_while_the_slot_runs_is_reported_at_its_end_if_it_still_waits(self) -> None:
         bench = Bench(16)
@@ -154,7 +155,7 @@ def test_the_first_packet_at_an_armed_gate_is_reported_even_before_it_is_queued(
     bench = Bench(16)
     assert bench.gates.at(16).armed
     bench.keeper.backlogged(16, 1)
-    assert bench.of(Backlog)[-1].entries == ((16, PACKET_BYTES, 0),)
+    assert bench.of(Backlog)[-1].entries == ((16, FRAME_BYTES, 0),)
 
 
 def test_a_slot_waits_for_its_start_and_passes_its_bytes_only() -> None:

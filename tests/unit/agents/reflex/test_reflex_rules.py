@@ -8,9 +8,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from agents.permission.conditions import CLASSES, Step
+from agents.permission.conditions import Step
 from agents.permission.rules import Rule
 from protocol.bodies.host_control import Transport
+from protocol.pfc import CLASSES
 from tests.unit.agents.host_control.test_weekly_agent import NODES, turns_of, week
 from tests.unit.agents.host_control.test_weekly_agent import Bench as WeekBench
 from tests.unit.agents.permission.test_conditions import MS, Bench, RulesAndPermission

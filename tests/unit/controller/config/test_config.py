@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from controller.config import reading
+from controller.config import reading, schema
+from controller.config.coordinator import Coordinator
 from controller.config.reading import ConfigError
 from controller.config.schema import Config
 from controller.config.settings import CHANGEABLE, CoordinatorSettings, OpenFlowSettings, TreeSource, Weight
@@ -265,6 +266,6 @@ class TestTheManual:
             interface=told.interface, attachment=told.attachment, key_file=told.key_file, store="unix:///s"
         )
         assert shown.openflow_settings(None) == OpenFlowSettings()
-        sections = (Config, schema.OpenFlow, schema.Coordinator, schema.Agents, schema.Priorities, schema.Pfc, schema.Weekly)
+        sections = (Config, schema.OpenFlow, Coordinator, schema.Agents, schema.Priorities, schema.Pfc, schema.Weekly)
         for name in (info.alias or name for section in sections for name, info in section.model_fields.items()):
             assert f"{name}: " in example or f"{name}:  " in example, name

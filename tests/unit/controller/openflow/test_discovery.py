@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from controller.openflow.discovery import LINK_SILENCE_NS, MS, PROBE_NS, Discovery, Link, Port, PortRef
+from controller.openflow.discovery import LINK_SILENCE_NS, PROBE_NS, Discovery, Link, Port, PortRef
 from controller.openflow.forwarding import HEARTBEAT_MAC
+from protocol.units import MILLISECOND_NS
 
 HOST = "02:00:00:00:99:99"
 OTHER = "02:00:00:00:00:c0"
 
 
 def pass_time(discovery: Discovery, begin_ns: int, end_ns: int) -> None:
-    for now_ns in range(begin_ns, end_ns + 1, 50 * MS):
+    for now_ns in range(begin_ns, end_ns + 1, 50 * MILLISECOND_NS):
         discovery.tick(now_ns)
 
 
@@ -30,8 +31,8 @@ class TestDiscovery:
 
     def joined(self) -> Discovery:
         discovery = self.pair()
-        discovery.lldp_heard(self.A, self.B, 5 * MS)
-        discovery.lldp_heard(self.B, self.A, 6 * MS)
+        discovery.lldp_heard(self.A, self.B, 5 * MILLISECOND_NS)
+        discovery.lldp_heard(self.B, self.A, 6 * MILLISECOND_NS)
         discovery.tick(PROBE_NS)
         return discovery
 
@@ -96,9 +97,9 @@ class TestDiscovery:
         assert self.A not in view.edges
 
     def test_a_silent_link_ends_but_one_that_still_brings_frames_does_not(self) -> None:
-        discovery, late = self.joined(), 4_000 * MS
+        discovery, late = self.joined(), 4_000 * MILLISECOND_NS
         for end in (self.A, self.B):
-            discovery.frames_received(end, 7, late - MS)
+            discovery.frames_received(end, 7, late - MILLISECOND_NS)
         pass_time(discovery, PROBE_NS, late)
         assert discovery.view(late).links
         pass_time(discovery, late, 2 * late)
@@ -143,9 +144,9 @@ class TestDiscovery:
     def test_a_host_moves_but_does_not_flap(self) -> None:
         discovery, here, there = self.joined(), PortRef(1, 1), PortRef(2, 1)
         discovery.frame_seen(here, HOST, PROBE_NS)
-        discovery.frame_seen(there, HOST, PROBE_NS + MS)
+        discovery.frame_seen(there, HOST, PROBE_NS + MILLISECOND_NS)
         assert discovery.view(PROBE_NS).hosts[HOST].at == here
-        discovery.frame_seen(there, HOST, PROBE_NS + 1_500 * MS)
+        discovery.frame_seen(there, HOST, PROBE_NS + 1_500 * MILLISECOND_NS)
         assert discovery.view(PROBE_NS).hosts[HOST].at == there
 
     def test_a_group_address_is_never_a_host(self) -> None:

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from controller.policies.base import PACKET_BYTES, Slot
+from controller.policies.base import Slot
 from controller.policies.hybrid import Hybrid
 from controller.policies.timeslice import Timeslice
+from protocol.units import FRAME_BYTES
 from tests.unit.controller.policies import oracle_timeslice as oracle
 from tests.unit.controller.policies.policy_networks import FIRST, GBIT, MBIT, TreeNetwork, racks, star, trees
 from tests.unit.controller.policies.policy_world import World
@@ -402,10 +403,10 @@ class TestAmounts:
         world.backlog(A, B)
         world.run_until(world.now_ns + 50 * slice_ns)
         slots = world.history
-        assert all(slot.bytes % PACKET_BYTES == 0 and slot.bytes for slot in slots)
+        assert all(slot.bytes % FRAME_BYTES == 0 and slot.bytes for slot in slots)
         time_ns = sum(slot.end_ns - slot.start_ns for slot in slots)
         due = rate_bps * time_ns * headroom / 8e9
-        assert 0 <= due - sum(slot.bytes for slot in slots) + 1e-3 < PACKET_BYTES + 1
+        assert 0 <= due - sum(slot.bytes for slot in slots) + 1e-3 < FRAME_BYTES + 1
 
     def test_slices_are_as_long_as_weights_say(self) -> None:
         policy = timeslice()
