@@ -8,7 +8,7 @@ APT         := mininet openvswitch-switch redis-server iperf3 iputils-ping iprou
 DEMO_FLAGS  ?=
 PYTEST      := $(BIN)/python -m pytest
 
-.PHONY: setup demo test lint unit emulation-tests first-box second-box fuzz bench clean test-stock-kernel
+.PHONY: setup demo test check lint unit emulation-tests first-box second-box fuzz bench clean test-stock-kernel
 
 setup: $(VENV)/.ready
 
@@ -34,6 +34,10 @@ demo: setup
 BATON_TESTS_BEGAN := $(or $(BATON_TESTS_BEGAN),$(shell date +%s))
 export BATON_TESTS_BEGAN
 test: lint unit emulation-tests
+
+# The inner loop: what needs neither root nor a fabric.
+check: lint
+	$(PYTEST) -n 2 tests/unit
 
 lint: setup
 	$(BIN)/ruff check .

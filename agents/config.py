@@ -1,4 +1,4 @@
-"""How one agent is run, as values. The host's name is asked for where none is given."""
+"""How one agent is run, as values. Where no name is given, the operating system's is used."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class AgentConfig:
-    """How one agent is run: the interface towards the fabric, its link rate (bit/s), the key, and who lives behind it."""
+    """How one agent is run: the interface towards the fabric, its link rate (bit/s), the key, and the host's addresses."""
 
     interface: str
     rate_bps: int
@@ -25,6 +25,6 @@ class AgentConfig:
     priorities: bool = False
     cgroup: Path | None = None
     pfc: str = "off"
-    """Who pauses classes of queues when the link partner asks for it: "software" (the agent), "nic" or "off" (nobody)."""
+    """What pauses classes of queues when the link partner asks for it: "software" (the agent), "nic", or "off" (nothing)."""
     busy_poll: bool = False
-    """Never sleeps: whatever is due is done microseconds later, for the price of a processor."""
+    """The agent polls and never sleeps: it does its work microseconds after it is due, at the price of a processor."""

@@ -1,4 +1,4 @@
-"""Runs an agent as `baton agent` does: what is missing is said in a line, and all is undone at the end. An edge: processes."""
+"""Runs an agent as `baton agent` does: a missing prerequisite is one line, and all is undone at the end. An edge: processes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import logging
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from agents.agent import Agent
@@ -16,12 +17,13 @@ from agents.host_control.pfc import PfcPart
 from agents.host_control.pfc_nic import NicPfc, NoPfc
 from agents.host_control.queue_conditions import QueueConditions
 from agents.host_control.week_queues import WeekQueues
-from agents.host_control.weekly import Weekly, WeeklyCounters
+from agents.host_control.week_schedule import WeekCounters, WeekSchedule
 from agents.kernel import capabilities
 from agents.kernel.snapshot import ForeignQdisc
 from agents.membership.keys import Keys
 from agents.permission.counters import Counters
 from agents.priorities.priorities import Priorities
+from agents.priorities.tagger import TaggerSettings
 from agents.queues.host import Host
 from agents.reflex.reflex import Reflex
 from ebpf.build import BuildError
@@ -33,18 +35,18 @@ log = logging.getLogger("baton.agent")
 
 
 def run(config: AgentConfig) -> int:
-    """Runs an agent until a signal ends it; the exit status. What is wrong with the set-up is said in one line."""
+    """Runs an agent until a signal ends it; returns the exit status. An error of the set-up is printed in one line."""
     try:
         key = Key.load(config.key_file)
-        gate = "tbf" if config.gate == "auto" else config.gate
+        gate_kind = "tbf" if config.gate == "auto" else config.gate
         nic = NicPfc(config.interface) if config.pfc == "nic" else None
         host = Host(
             config.interface,
             config.rate_bps,
-            gate=gate,
+            gate_kind=gate_kind,
             run_dir=config.run_dir,
             take_over=config.take_over,
-            priorities=config.priorities,
+            dscp=TaggerSettings().dscp if config.priorities else (),
         )
     except (KeyFileError, ForeignQdisc, BuildError, NoPfc) as error:
         print(f"baton agent: {error}", file=sys.stderr)
@@ -54,20 +56,18 @@ def run(config: AgentConfig) -> int:
         print(f"baton agent: interface {config.interface}: {what}{error.strerror}", file=sys.stderr)
         return 1
     agent: Agent | None = None
-    weekly: Weekly | None = None
+    weeks: WeekSchedule | None = None
+    reflex: Reflex | None = None
     try:
         agent = Agent(config, key, host)
-        weekly = Weekly(agent, time.monotonic_ns, config.rate_bps, WeekQueues(agent))
-        agent.add(weekly)
-        agent.reflex = reflex = _reflex(agent, host)
-        agent.pace.hurried = reflex.plan if reflex is not None else lambda: weekly.week is not None
-        agent.pace.next_instant_ns = weekly.next_due_ns
-        if reflex is not None:
-            reflex.steps = weekly.next_changes
+        weeks = WeekSchedule(
+            agent, time.monotonic_ns, config.rate_bps, WeekQueues(host, agent.keeper, agent.rules)
+        )
+        agent.add(weeks)
         conditions = QueueConditions(agent, config.rate_bps)
         agent.add(conditions)
-        if reflex is not None:
-            reflex.conditions.ruled = conditions.ruled
+        reflex = _reflex(agent, host, weeks, conditions)
+        agent.throttle.watch(busy=_busy(reflex, weeks), next_instant_ns=weeks.next_due_ns)
         if config.priorities and (priorities := _priorities(agent)) is not None:
             agent.add(priorities)
         if config.pfc != "off":
@@ -81,26 +81,33 @@ def run(config: AgentConfig) -> int:
             log.warning("%s", refused)
         if refused := capabilities.drop():
             log.warning("%s", refused)
-        log.info("%s at %d bit/s, %s gates", config.interface, config.rate_bps, gate)
-        agent.run()
+        log.info("%s at %d bit/s, %s gates", config.interface, config.rate_bps, gate_kind)
+        agent.run(reflex)
     finally:
         if agent is not None:
             agent.close()
-            if agent.reflex is not None:
-                agent.reflex.close()
+        if reflex is not None:
+            reflex.close()
         host.close()
-        if agent is not None and weekly is not None and config.statistics is not None:
-            write_statistics(config.statistics, agent.keeper.counters, weekly.counters)
+        if agent is not None and weeks is not None and config.statistics is not None:
+            write_statistics(config.statistics, agent.keeper.counters, weeks.counters)
     return 0
 
 
-def _reflex(agent: Agent, host: Host) -> Reflex | None:
-    """None where it cannot be built: all that it obeys is obeyed all the same, tens of microseconds later."""
+def _reflex(agent: Agent, host: Host, weeks: WeekSchedule, conditions: QueueConditions) -> Reflex | None:
+    """None where it cannot be built: the agent then does the same by itself, tens of microseconds later."""
     try:
-        return Reflex(host, agent.rules, agent.keeper, agent)
+        return Reflex(
+            host, agent.rules, agent.keeper, agent,
+            steps=weeks.next_steps, has_conditions=conditions.has_conditions,
+        )  # fmt: skip
     except (BuildError, OSError) as error:
         log.warning("pauses, conditions and days are obeyed without a reflex: %s", error)
         return None
+
+
+def _busy(reflex: Reflex | None, weeks: WeekSchedule) -> Callable[[], bool]:
+    return reflex.busy if reflex is not None else lambda: weeks.week is not None
 
 
 def _priorities(agent: Agent) -> Priorities | None:
@@ -113,7 +120,7 @@ def _priorities(agent: Agent) -> Priorities | None:
         return None
 
 
-def write_statistics(path: Path, counters: Counters, weekly: WeeklyCounters) -> None:
+def write_statistics(path: Path, counters: Counters, weekly: WeekCounters) -> None:
     """Writes counts and the newest latency samples (ns) to `path`, whole or not at all; those of weeks under "weekly"."""
     record = {name: getattr(counters, name) for name in Counters.__slots__}
     record["weekly"] = dataclasses.asdict(weekly)

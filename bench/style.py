@@ -1,4 +1,4 @@
-"""How the figures look: colours, the line that states the scale, bars and cumulative distributions. An edge: matplotlib."""
+"""The look of the figures: colours, the line that states the scale, bars and distributions. An edge: matplotlib."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-# Okabe and Ito's palette: told apart without colour vision, too.
+# Okabe and Ito's palette, which is readable without colour vision.
 COLOURS = {
     "karuna": "#009E73",
     "mcp": "#56B4E9",
@@ -27,7 +27,7 @@ LABELS = {
 
 
 class Series(NamedTuple):
-    """One bar in every group: its heights, and whether each was measured validly. A height of None is left out."""
+    """One bar in every group: its heights, and whether each is valid. A height of None is not drawn."""
 
     label: str
     colour: str
@@ -67,7 +67,7 @@ def save(figure: Any, record: dict[str, Any], path: Path) -> None:  # noqa: ANN4
 
 
 def bars(axis: Any, groups: Sequence[str], series: Sequence[Series]) -> None:  # noqa: ANN401 -- matplotlib's
-    """A group of bars for each of `groups`, a bar a series, each with its value above it."""
+    """Draws a group of bars for each of `groups`, with a bar for each series and its value above it."""
     width = 0.8 / len(series)
     for number, one in enumerate(series):
         label: str | None = one.label

@@ -1,1 +1,1 @@
-"""The `baton` command: a small file for each command or group of commands."""
+"""The `baton` command: a module for each command or group of commands."""

@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
+from cli.experiments import enter_box, make_console, progress_bar, require_root
+
 LEAST_SLICE_NS, MOST_SLICE_NS = 1_000_000, 1_000_000_000
-"""What the configuration takes with its default `minimum_active`: said before anything is made."""
+"""The range that the configuration allows with its default `minimum_active`; checked before the fabric is built."""
 
 
 @click.command()
 @click.option("--quick", is_flag=True, help="K = 0, 3, 5 and short runs: under 90 seconds.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write every figure here.")
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw the figure here (PNG).")
-@click.option("--keep", is_flag=True, help="Leave the fabric up at the end, with a Mininet prompt.")
+@click.option("--keep", is_flag=True, help="Keep the fabric running at the end, with a Mininet prompt.")
 @click.option("--slice", "slice_text", default="10ms", show_default=True, help="Length of a timeslice.")
 @click.option("--framework", type=click.Choice(["ryu", "os-ken"]), default="ryu", show_default=True)
-def demo(
-    quick: bool, json_file: Path | None, plot: Path | None, keep: bool, slice_text: str, framework: str
-) -> None:
+def demo(quick: bool, json_file: Path | None, plot: Path | None, keep: bool, slice_text: str, framework: str) -> None:
     """Show what coordination gains, on an emulated fabric.
 
     Five senders, one receiver, one bottleneck of 100 Mb/s: XCo's Figure 1(a). K of the senders are UDP at full speed, the
     others long TCP flows; each mix runs uncoordinated, rate-limited, and under the timeslice schedule.
     """
-    from emulation import box
     from topology.units import parse_duration
 
-    if os.geteuid() != 0:
-        raise click.ClickException("an emulated fabric needs root: run it with sudo")
+    require_root()
     try:
         slice_ns = parse_duration(slice_text)
     except ValueError as error:
@@ -41,8 +37,7 @@ def demo(
     if not LEAST_SLICE_NS <= slice_ns <= MOST_SLICE_NS:
         says = f"{slice_text} is no timeslice; write a duration from 1ms to 1s, such as 2ms"
         raise click.BadParameter(says, param_hint="--slice")
-    if not box.inside():
-        box.enter([sys.executable, "-m", "cli.main", *sys.argv[1:]])
+    enter_box()
     from emulation.stack.demo import QUICK, DemoOptions
 
     options = dataclasses.replace(QUICK if quick else DemoOptions(), slice_ns=slice_ns, framework=framework)
@@ -50,29 +45,22 @@ def demo(
 
 
 def _run(options: Any, json_file: Path | None, plot: Path | None, keep: bool) -> None:  # noqa: ANN401 -- a DemoOptions, whose module is imported late
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
     from emulation.fabric.fabric import EmulatedFabric, EmulationError
     from emulation.stack.demo import run_demo
     from emulation.stack.stack import StackError
 
-    console = Console()
-    if not console.is_terminal:
-        console.width = 110
-    columns = (TextColumn("{task.description:45}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("starting", total=options.seconds)
+    console = make_console()
+    with progress_bar(console, total=options.seconds) as (tell, progress):
 
         def finished(record: dict[str, Any], emulated: EmulatedFabric) -> None:
             progress.stop()
             _show(console, record, options, json_file, plot)
             if keep:
-                console.print("The fabric is up, and Baton on it; `exit` ends both.")
+                console.print("The fabric and Baton keep running; type `exit` to end both.")
                 emulated.prompt()
 
         try:
-            run_demo(options, lambda what, seconds: progress.update(task, description=what, completed=seconds), finished)
+            run_demo(options, tell, finished)
         except (EmulationError, StackError) as error:
             raise click.ClickException(str(error)) from None
 
@@ -117,5 +105,5 @@ def _table(runs: list[dict[str, Any]]) -> Any:  # noqa: ANN401 -- a rich Table, 
             style=None if run["valid"] else "dim",
         )
     if any(not run["valid"] for run in runs):
-        table.caption = "dim: invalid, no result: the machine was saturated, or slots came late"
+        table.caption = "dim: invalid, because the machine was saturated or slots were late"
     return table

@@ -1,5 +1,4 @@
-"""The `baton` command. Each group of commands is a small file, imported when one of its commands is
-called."""
+"""The `baton` command. Each command, or group of commands, is a module that is imported only when it is called."""
 
 from __future__ import annotations
 
@@ -9,8 +8,8 @@ from typing import NamedTuple
 import click
 
 
-class Entry(NamedTuple):
-    """Where a command is, and what `baton --help` says of it."""
+class CommandEntry(NamedTuple):
+    """A command: its module, its name there, and its line in `baton --help`."""
 
     module: str
     name: str
@@ -18,41 +17,46 @@ class Entry(NamedTuple):
 
 
 COMMANDS = {
-    "demo": Entry("cli.demo", "demo", "Show what coordination gains, on an emulated fabric."),
-    "up": Entry("cli.operate.up", "up", "Bring up the controller side from one YAML file."),
-    "down": Entry("cli.operate.up", "down", "Stop what `baton up` started, and remove what it made."),
-    "status": Entry("cli.operate.status", "status", "Show fabric, members, policy, slots and errors."),
-    "web": Entry("cli.operate.web", "web", "Serve the dashboard, the REST interface and the metrics."),
-    "free": Entry("cli.operate.override", "free", "Open every gate at once: nobody waits for permission."),
-    "coordinate": Entry("cli.operate.override", "coordinate", "Let the policy decide again, after `baton free`."),
-    "queue": Entry("cli.hosts.queue", "queue", "Say when, and how fast, a host's queue may send."),
-    "check": Entry("cli.machine.check", "check", "Check a configuration or fabric file, offline."),
-    "agent": Entry("cli.hosts.agent", "agent", "Run a host's agent on one interface."),
-    "switch-queues": Entry(
-        "cli.machine.switch_queues", "switch_queues", "Keep the queues of a machine that has only switches."
+    "demo": CommandEntry("cli.demo", "demo", "Show what coordination gains, on an emulated fabric."),
+    "up": CommandEntry("cli.operate.up", "up", "Bring up the controller side from one YAML file."),
+    "down": CommandEntry("cli.operate.up", "down", "Stop what `baton up` started, and remove what it made."),
+    "status": CommandEntry("cli.operate.status", "status", "Show fabric, members, policy, slots and errors."),
+    "web": CommandEntry("cli.operate.web", "web", "Serve the dashboard, the REST interface and the metrics."),
+    "free": CommandEntry("cli.operate.override", "free", "Open every gate at once: no host waits for permission."),
+    "coordinate": CommandEntry("cli.operate.override", "coordinate", "Let the policy decide again, after `baton free`."),
+    "queue": CommandEntry("cli.hosts.queue", "queue", "Set when, and how fast, a host's queue may send."),
+    "check": CommandEntry("cli.machine.check", "check", "Check a configuration or fabric file, offline."),
+    "agent": CommandEntry("cli.hosts.agent", "agent", "Run a host's agent on one interface."),
+    "switch-queues": CommandEntry(
+        "cli.machine.switch_queues", "switch_queues", "Keep the switch ports' queues on a machine without a controller."
     ),
-    "switch-config": Entry("cli.machine.switch_config", "switch_config", "Print a hardware switch's queues and ECN."),
-    "mark": Entry("cli.hosts.mark", "mark", "Run a command whose flows have a known size or deadline."),
-    "coflow": Entry("cli.hosts.coflow", "coflow", "Open and close coflows, and run commands as parts of them."),
-    "key": Entry("cli.operate.key", "key", "Make, and change, the key that a fabric's hosts share."),
-    "pfc": Entry("cli.hosts.pfc", "pfc", "Pause classes of a host's link partner, and show pauses."),
-    "user": Entry("cli.operate.user", "user", "Say who may change something through the dashboard."),
-    "token": Entry("cli.operate.user", "token", "Make and revoke API tokens for programs."),
-    "doctor": Entry("cli.machine.doctor", "doctor", "Say what this machine, or every host, offers and what would be better."),
-    "install-units": Entry("cli.machine.units", "install_units", "Write systemd units for agent and controller, sandboxed."),
-    "bench": Entry("cli.bench.bench", "bench", "Measure, and print JSON."),
+    "switch-config": CommandEntry(
+        "cli.machine.switch_config", "switch_config", "Print the queue and ECN configuration of a hardware switch."
+    ),
+    "mark": CommandEntry("cli.hosts.mark", "mark", "Run a command, and announce the size or deadline of its flows."),
+    "coflow": CommandEntry("cli.hosts.coflow", "coflow", "Open and close coflows, and run commands as parts of them."),
+    "key": CommandEntry("cli.operate.key", "key", "Make or change the key that the controllers and hosts share."),
+    "pfc": CommandEntry("cli.hosts.pfc", "pfc", "Pause classes of a host's link partner, and show pauses."),
+    "user": CommandEntry("cli.operate.user", "user", "Manage the users who may change settings in the dashboard."),
+    "token": CommandEntry("cli.operate.user", "token", "Make and revoke API tokens for programs."),
+    "doctor": CommandEntry("cli.machine.doctor", "doctor", "Check what this machine, or every host, has and lacks."),
+    "install-units": CommandEntry(
+        "cli.machine.units", "install_units", "Write sandboxed systemd units for agent and controller."
+    ),
+    "bench": CommandEntry("cli.bench.bench", "bench", "Measure, and print JSON."),
+    "virtual": CommandEntry("cli.virtual", "virtual", "Run commands in virtual time: exact, whatever else the machine does."),
 }
 
 
 class LazyGroup(click.Group):
-    """A group that knows its commands by name and help, and imports one when it is called."""
+    """A group that imports a command's module only when the command is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names, in the order of the table."""
+        """The commands' names, in the order of the table."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of this name."""
+        """Imports and returns the command of this name; None if there is none."""
         entry = COMMANDS.get(cmd_name)
         if entry is None:
             return None
@@ -60,7 +64,7 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The table of commands, without importing any."""
+        """Writes the table of commands without importing any of them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
 
@@ -68,7 +72,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="baton", prog_name="baton")
 def main() -> None:
-    """Baton stops congestion in a data-center Ethernet before it happens: nobody sends into a contended
+    """Baton stops congestion in a data-center Ethernet before it happens: no host sends into a contended
     link without permission, and the controller passes that permission round, a few milliseconds at a time.
     """
 

@@ -1,8 +1,8 @@
-"""How a command finds the store of what is up: shared by the commands that read or change the running
-system."""
+"""How commands reach the running system: the options that name its store, and waiting until a change is seen."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,24 +15,27 @@ from controller.supervision.runstate import DEFAULT_RUN_DIR, NothingUp
 if TYPE_CHECKING:
     from controller.store.store import Store
 
+LOOK_S = 0.02
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def store_options(command: Command) -> Command:
-    """Adds --run-dir and --store."""
+    """Adds --run-dir and --store to a command."""
     command = click.option(
         "--run-dir",
         type=click.Path(path_type=Path, file_okay=False),
         default=DEFAULT_RUN_DIR,
         show_default=True,
-        help="The run_dir of the configuration that is up here.",
+        help="The run_dir of the configuration that runs on this machine.",
     )(command)
     return click.option("--store", help="The store's URL, for a controller side on another machine.")(command)
 
 
 def open_store(run_dir: Path, url: str | None) -> Store:
-    """The store that `--store` names, or that of what is up in the run directory. Ends the command when
-    there is none."""
+    """The store that `--store` names, or else the one that the run directory's `baton up` uses.
+
+    Ends the command with an error if Baton does not run there, or the URL is wrong.
+    """
     from controller.store.store import Store, StoreUnavailable
 
     try:
@@ -44,3 +47,13 @@ def open_store(run_dir: Path, url: str | None) -> Store:
         return Store(url)
     except (NothingUp, StoreUnavailable) as error:
         raise click.ClickException(str(error)) from None
+
+
+def wait_until(condition: Callable[[], bool], *, seconds: float) -> bool:
+    """Whether the condition comes true within so many seconds; asks every 20 ms."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(LOOK_S)
+    return True

@@ -1,17 +1,19 @@
-"""The OpenFlow application: a thin shim between Ryu (or os-ken) and the pure core. Run it with
-`ryu-manager controller/app.py`, or under os-ken with `baton up --framework os-ken`.
+"""The OpenFlow application, between Ryu (or os-ken) and the pure core. Run it with `ryu-manager controller/app.py`, or under
+os-ken with `baton up --framework os-ken`.
 
-It decodes an event, tells `Discovery` or a meter, and one green thread makes the switches agree with what
-`forwarding` wants. Settings come by environment:
+It decodes each event and hands it to `Discovery`, a meter, `Roles` or `Switches`. A green thread computes the tables that
+`forwarding` wants and has `Switches` install them; three others keep the time, poll counters and talk to the store.
+
+Settings come by environment:
 
 * BATON_REDIS: URL of the store, e.g. unix:///run/baton/redis.sock.
-* BATON_CONTROL_PORT: where the coordinator is plugged in, SWITCH:PORT, e.g. s1:s1-eth6. BATON_CONTROL_MAC:
-  its address; without it, the one that the coordinator publishes with its status.
+* BATON_CONTROL_PORT: the switch port of the coordinator, SWITCH:PORT, e.g. s1:s1-eth6. BATON_CONTROL_MAC: the coordinator's
+  address; without it, the application takes the one that the coordinator publishes with its status.
 * BATON_CONTROLLER: the name of this controller among those that share the store; it commands switches while it leads, and, if
-  BATON_STANDBY is not set, while nobody does.
+  BATON_STANDBY is not set, while no controller leads.
 * BATON_CONFIG: a file with `OpenFlowSettings` as JSON, as `baton up` writes it.
 
-Without BATON_REDIS it starts what it needs beside it: see `controller/openflow/environment.py`.
+Without BATON_REDIS it starts a supervisor, which starts the store and the coordinator: see controller/openflow/environment.py.
 """
 
 from __future__ import annotations
@@ -26,15 +28,14 @@ from typing import Any
 from controller.election.controllers import Controllers
 from controller.openflow import codec, framework, tls
 from controller.openflow.discovery import Discovery, PortRef
-from controller.openflow.environment import SiblingsFailed, attachment_from, ensure_siblings, settings_from
-from controller.openflow.flowtable import Change, Table
-from controller.openflow.forwarding import CLASSIFY, LEARN, LLDP_FLOW, ControlAttachment, tables, transition
-from controller.openflow.learned import Fabrics, inherited_hosts
+from controller.openflow.environment import SupervisorFailed, attachment_from, ensure_supervisor, settings_from
+from controller.openflow.forwarding import LEARN, ControlAttachment, tables
+from controller.openflow.learned import FabricLearner, inherited_hosts
 from controller.openflow.metering import PortMeter, RefusalMeter
 from controller.openflow.publisher import Publisher
 from controller.openflow.roles import Role, Roles
+from controller.openflow.switches import Switches
 from controller.store.store import Store
-from protocol.units import MILLISECOND_NS
 from topology.problems import FabricError
 
 fw = framework.load()
@@ -47,27 +48,23 @@ of = fw.ofp_event
 TICK_S = 0.05
 PROBE_TICKS = 2
 LOOK_TICKS = 20
-BARRIER_S = 0.1
-FOREIGN_NS = 3_000 * MILLISECOND_NS
-"""How long the places of hosts that a controller before us put stay: without them everything is flooded until we have learned
-ours. Its other flows, which would keep us from learning, go at once."""
 
 _REQUIRED_APP = [f"{fw.root}.topology.switches"]
-"""What the framework loads with this module: its discovery, which sends LLDP by every port."""
+"""The framework loads this with our module: its discovery, which sends LLDP by every port."""
 
 
 listen_as_configured = "BATON_CONFIG" in os.environ
 try:
-    ensure_siblings()
+    ensure_supervisor()
     SETTINGS = settings_from(os.environ)
     ATTACHMENT = attachment_from(os.environ)
-    FABRICS = Fabrics.from_settings(SETTINGS)
-except (SiblingsFailed, FabricError, ValueError, OSError) as failure:
+    FABRICS = FabricLearner.from_settings(SETTINGS)
+except (SupervisorFailed, FabricError, ValueError, OSError) as failure:
     raise SystemExit(f"controller/app.py: {failure}") from None
 if listen_as_configured:
     framework.listen_by_default(fw, SETTINGS.address, SETTINGS.port)
 REFUSED: deque[str] = deque(maxlen=64)
-"""What is to be told of switches that were not let in."""
+"""Reports of refused TLS handshakes, until the publisher takes them."""
 if SETTINGS.tls is not None:
     try:
         tls.demand(fw, SETTINGS.tls, REFUSED.append)
@@ -76,7 +73,7 @@ if SETTINGS.tls is not None:
 
 
 class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known only when a framework runs
-    """One instance in a process. Its green threads take turns, so the core needs no locks."""
+    """One instance a process. Its green threads take turns, so the core needs no locks."""
 
     OFP_VERSIONS = (0x04,)  # OpenFlow 1.3
 
@@ -84,7 +81,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         super().__init__(*args, **kwargs)
         self.logger = logging.getLogger("baton.openflow")
         self.attachment = ATTACHMENT
-        self.codec = codec.Codec(fw, generation=time.time_ns() // MILLISECOND_NS)
+        self.switches = Switches(fw)
         self.discovery = Discovery()
         self.fabrics = FABRICS
         self.ports = PortMeter()
@@ -95,19 +92,12 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         self.roles = Roles(name if store else None, standby=bool(os.environ.get("BATON_STANDBY")))
         self.controllers = Controllers(store, name) if store and name else None
         self.standbys: tuple[ControlAttachment, ...] = ()
-        self._datapaths: dict[int, Any] = {}
-        self._installed: dict[int, Table] = {}
-        self._suspect: set[int] = set()  # switches that may not hold what we think they do
-        self._miscounted: set[int] = set()
-        self._inherited: dict[str, Any] | None = None  # the fabric of the application before us, until it has been taken over
-        self._foreign: dict[int, int] = {}  # when the rest of another's flows is to go (ns)
-        self._barriers: set[tuple[int, int]] = set()
-        self._barriers_done = hub.Event()
+        self._inherited: dict[str, Any] | None = None  # the fabric of the application before us, until its hosts are taken over
         self._wake = hub.Event()
         self._revision = 0
 
     def start(self) -> None:
-        """Called by the framework when all its applications are made."""
+        """The framework calls it when it has made all its applications."""
         super().start()
         if self.controllers is not None:
             self._follow_leader(self.controllers, 1)
@@ -120,24 +110,21 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
     def switch_changed(self, event: Event) -> None:
         """A switch has finished its handshake, or its connection has ended."""
         datapath = event.datapath
-        dpid = datapath.id
         if event.state == MAIN:
-            self._datapaths[dpid] = datapath
-            self._take_up(dpid)
-        elif self._datapaths.get(dpid) is datapath:
-            del self._datapaths[dpid]
-            self.ports.forget(dpid)
-            self.refusals.forget(dpid)
-            self.roles.forget(dpid)
-            self.discovery.switch_down(dpid)
+            self.switches.connected(datapath)
+            self._take_up(datapath.id)
+        elif self.switches.disconnected(datapath):
+            for part in (self.ports, self.refusals, self.roles):
+                part.forget(datapath.id)
+            self.discovery.switch_down(datapath.id)
         else:
             return
-        self._suspect.add(dpid)
+        self.switches.suspect(datapath.id)
         self._wake.set()
 
     @on(of.EventOFPPortStatus, MAIN)  # type: ignore[untyped-decorator]  # as above
     def port_changed(self, event: Event) -> None:
-        """A port came, went or changed."""
+        """A port was added, deleted or changed."""
         message = event.msg
         datapath, described = message.datapath, message.desc
         if described.port_no > codec.EVERY_PORT_MAX:
@@ -151,20 +138,20 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
 
     @on(of.EventOFPPacketIn, MAIN)  # type: ignore[untyped-decorator]  # as above
     def frame_in(self, event: Event) -> None:
-        """LLDP, or a frame whose source is to be learned."""
+        """A switch passes on LLDP, or a frame whose source it does not know."""
         dpid, now_ns = event.msg.datapath.id, time.monotonic_ns()
-        match self.codec.frame(event.msg):
-            case codec.Heard() as heard:
-                source = PortRef(heard.source_dpid, heard.source_number)
-                self.discovery.lldp_heard(source, PortRef(dpid, heard.number), now_ns)
-            case codec.Seen() as seen:
-                at = PortRef(dpid, seen.number)
-                self.discovery.frame_seen(at, seen.mac, now_ns, seen.address, seen.control)
+        match self.switches.codec.frame(event.msg):
+            case codec.LldpReceived() as lldp:
+                source = PortRef(lldp.source_dpid, lldp.source_number)
+                self.discovery.lldp_heard(source, PortRef(dpid, lldp.number), now_ns)
+            case codec.FrameReceived() as frame:
+                at = PortRef(dpid, frame.number)
+                self.discovery.frame_seen(at, frame.mac, now_ns, frame.address, frame.control)
         self._wake_if_changed()
 
     @on(of.EventOFPFlowRemoved, MAIN)  # type: ignore[untyped-decorator]  # as above
     def flow_removed(self, event: Event) -> None:
-        """A source has been idle for its ageing time."""
+        """A switch has removed the entry of a source that was idle for the ageing time."""
         message = event.msg
         if message.reason == message.datapath.ofproto.OFPRR_IDLE_TIMEOUT and message.table_id == LEARN:
             at = PortRef(message.datapath.id, message.match["in_port"])
@@ -173,7 +160,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
 
     @on(of.EventOFPPortStatsReply, MAIN)  # type: ignore[untyped-decorator]  # as above
     def ports_counted(self, event: Event) -> None:
-        """Counters of all ports of a switch."""
+        """A switch answers with the counters of all its ports."""
         dpid, now_ns = event.msg.datapath.id, time.monotonic_ns()
         readings = list(codec.counters(event.msg))
         self.ports.read(dpid, readings)
@@ -182,7 +169,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
 
     @on(of.EventOFPFlowStatsReply, MAIN)  # type: ignore[untyped-decorator]  # as above
     def refusals_counted(self, event: Event) -> None:
-        """Counters of the rules that refuse."""
+        """A switch answers with the counters of the rules that drop forged or misplaced frames."""
         dpid = event.msg.datapath.id
         for cause, count in self.refusals.read(dpid, codec.refusals(event.msg)).items():
             if cause in codec.WORTH_AN_EVENT:
@@ -192,33 +179,22 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
 
     @on(of.EventOFPAggregateStatsReply, MAIN)  # type: ignore[untyped-decorator]  # as above
     def flows_counted(self, event: Event) -> None:
-        """How many flows a switch holds: when it is wrong twice, somebody else has changed them, and all
-        are put again.
-        """
+        """A switch answers with the number of its flows."""
         dpid = event.msg.datapath.id
-        table = self._installed.get(dpid)
-        if table is None or dpid in self._foreign or len(table.flows) == event.msg.body.flow_count:
-            self._miscounted.discard(dpid)
-        elif dpid not in self._miscounted:
-            self._miscounted.add(dpid)
-        else:
-            self._miscounted.discard(dpid)
+        if self.switches.flows_counted(dpid, event.msg.body.flow_count):
             name = self.discovery.switch_name(dpid)
             text = f"the flows of switch {name} were changed by another: put again"
             self.publisher.event("flows_restored", "warning", text, {"switch": name})
-            self._suspect.add(dpid)
             self._wake.set()
 
     @on(of.EventOFPBarrierReply, MAIN)  # type: ignore[untyped-decorator]  # as above
     def barrier_passed(self, event: Event) -> None:
-        """A switch has carried out all that was sent before."""
-        self._barriers.discard((event.msg.datapath.id, event.msg.xid))
-        if not self._barriers:
-            self._barriers_done.set()
+        """A switch has carried out all messages before a barrier."""
+        self.switches.barrier_passed(event.msg.datapath.id, event.msg.xid)
 
     @on(of.EventOFPErrorMsg, MAIN)  # type: ignore[untyped-decorator]  # as above
     def refused(self, event: Event) -> None:
-        """A switch could not do what it was told."""
+        """A switch has refused a message."""
         if codec.is_stale(event.msg):
             self.roles.refused(event.msg.datapath.id)
             return
@@ -241,13 +217,13 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
     # -- green threads ---------------------------------------------------------------------------------------
 
     def _converge(self) -> None:
-        """Makes the switches hold what the network as it stands asks for, again and again."""
+        """Installs new tables whenever the network has changed."""
         while self.is_active:
             self._wake.wait()
             self._wake.clear()
             try:
                 self._converge_once()
-            except Exception:  # whatever it was, the switches must be served again
+            except Exception:  # whatever went wrong, the switches must be served again
                 self.logger.exception("forwarding could not be computed")
                 hub.sleep(1)
                 self._wake.set()
@@ -260,24 +236,8 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             for host in inherited_hosts(self._inherited, view):
                 self.discovery.frame_seen(host.at, host.mac, now_ns, host.address, control=True)
             self._inherited, view = None, self.discovery.view(now_ns)
-        for dpid in self._suspect:
-            self._installed.pop(dpid, None)
-        self._suspect.clear()
         learned = self.fabrics.learn(view)
-        wanted = tables(view, learned.active, self.attachment, self.standbys)
-        step = transition(self._installed, wanted, view)
-        if step.close:
-            for dpid, change in step.close.items():
-                self._send(dpid, self._changes(dpid, change), barrier=True)
-            self._wait_for_barriers()
-        for dpid, change in step.open.items():
-            messages = self._changes(dpid, change)
-            if dpid not in self._installed and dpid in self._datapaths:
-                for number in (CLASSIFY, LEARN):
-                    messages += self.codec.remove_foreign(self._datapaths[dpid], number)
-                self._foreign[dpid] = now_ns + FOREIGN_NS
-            self._send(dpid, messages)
-        self._installed = wanted
+        self.switches.converge(tables(view, learned.active, self.attachment, self.standbys), view, now_ns)
         for note in self.discovery.drain_notes():
             self.logger.info("%s", note.text)
             self.publisher.event(note.kind, note.severity, note.text, note.fields)
@@ -285,38 +245,32 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             self.publisher.fabric(learned.document)
 
     def _keep_time(self) -> None:
-        """Lets the core know the time, and probes ports that have come up."""
+        """Tells the core the time, and probes ports that have come up."""
         ticks = 0
         while self.is_active:
             hub.sleep(TICK_S)
             ticks += 1
             now_ns = time.monotonic_ns()
             self.discovery.tick(now_ns)
-            for dpid in [dpid for dpid, due_ns in self._foreign.items() if now_ns >= due_ns]:
-                del self._foreign[dpid]
-                if dpid in self._datapaths:
-                    self._send(dpid, self.codec.remove_foreign(self._datapaths[dpid]))
+            self.switches.remove_foreign(now_ns)
             if ticks % PROBE_TICKS == 0:
                 for at in self.discovery.probing(now_ns):
-                    if at.dpid in self._datapaths:
-                        self._send(at.dpid, self.codec.lldp(self._datapaths[at.dpid], at.number))
+                    self.switches.send_lldp(at.dpid, at.number)
             self._wake_if_changed()
 
     def _poll(self) -> None:
-        """Reads counters, and publishes what the last reading gave."""
+        """Publishes the last counters, and asks for new ones."""
         while self.is_active:
             hub.sleep(SETTINGS.poll_ns / 1e9)
             if not self.roles.acts:
                 continue
             view = self.discovery.view(time.monotonic_ns())
             self.publisher.ports(self.fabrics.ports_document(view, self.ports.loads(), self.refusals.totals))
-            for dpid, datapath in list(self._datapaths.items()):
-                self._send(dpid, codec.polls(datapath))
+            self.switches.poll()
 
     def _publish(self) -> None:
-        """The only green thread that waits for the store; hears there where the coordinator is, if nobody
-        has said.
-        """
+        """Talks to the store; the only green thread that waits for it. Learns there the coordinator's address, if
+        BATON_CONTROL_MAC does not give it."""
         ticks = 0
         while self.is_active:
             hub.sleep(TICK_S)
@@ -336,18 +290,17 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
     # -- roles -----------------------------------------------------------------------------------------------
 
     def _follow_leader(self, controllers: Controllers, ticks: int) -> None:
-        """Commands the switches while our coordinator leads, and lets other controllers' frames pass."""
+        """Commands the switches while our coordinator leads, and admits the frames of other controllers' coordinators."""
         leader, acted = controllers.leader(), self.roles.acts
         if leader is not None and self.roles.leader(*leader):
             self.logger.info("%s leads in epoch %d", *leader)
             if self.roles.acts and not acted:
-                # As after a start of its own: nothing is known of the switches, which go on forwarding as they did.
-                self.codec = codec.Codec(fw, generation=time.time_ns() // MILLISECOND_NS)
+                self.switches.new_generation()
                 self._inherited = controllers.fabric()
             if self.roles.acts != acted:
-                self.discovery, self._installed, self._foreign = Discovery(), {}, {}
-                self._revision = -1
-            for dpid in self._datapaths:
+                self.discovery, self._revision = Discovery(), -1
+                self.switches.forget_tables()
+            for dpid in self.switches:
                 self._take_up(dpid, known=acted)
             self._wake.set()
         if ticks % LOOK_TICKS == 1:
@@ -358,40 +311,13 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
                 self._wake.set()
 
     def _take_up(self, dpid: int, known: bool = False) -> None:
-        """Claims our role at a switch and, if we are to command it, takes it into the network."""
-        datapath = self._datapaths[dpid]
+        """Claims our role at a switch and, if we command it, adds it to the network. `known`: it has been added already."""
         if (claim := self.roles.due(dpid)) is not None:
-            self._send(dpid, [codec.claim_role(datapath, claim)])
+            self.switches.claim_role(dpid, claim)
         if self.roles.acts and not known:
-            self._suspect.add(dpid)
-            self._send(dpid, self.codec.change(datapath, Change({}, (), (LLDP_FLOW,))))
-            name, ports = codec.bridge_name(datapath), codec.ports(datapath)
+            name, ports = self.switches.describe(dpid)
             self.discovery.switch_up(dpid, name, ports, time.monotonic_ns())
-
-    # -- inside ----------------------------------------------------------------------------------------------
 
     def _wake_if_changed(self) -> None:
         if self.discovery.revision != self._revision:
             self._wake.set()
-
-    def _changes(self, dpid: int, change: Change) -> list[Any]:
-        datapath = self._datapaths.get(dpid)
-        return self.codec.change(datapath, change) if datapath is not None else []
-
-    def _send(self, dpid: int, messages: list[Any], barrier: bool = False) -> None:
-        datapath = self._datapaths.get(dpid)
-        if datapath is None or not messages:
-            return
-        if barrier:
-            messages = [*messages, codec.barrier(datapath)]
-        buffer = codec.batch(datapath, messages)
-        if barrier:
-            self._barriers.add((dpid, messages[-1].xid))
-        datapath.send(buffer)
-
-    def _wait_for_barriers(self) -> None:
-        """Until every switch has answered, or BARRIER_S: one that is stuck must not hold the others up."""
-        self._barriers_done.clear()
-        if self._barriers:
-            self._barriers_done.wait(timeout=BARRIER_S)
-        self._barriers.clear()

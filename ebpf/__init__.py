@@ -1,1 +1,1 @@
-"""The compiler and loader of eBPF programs, and of the agent's C library."""
+"""Compiles and loads eBPF programs, and compiles the agent's C library."""

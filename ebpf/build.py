@@ -1,6 +1,7 @@
 """Compiles eBPF programs against the running kernel's types, and the agent's reflex. An edge: runs clang and bpftool.
 
-Agents, controller and tests have programs; none of them may import another, so the compiler is here, below all.
+Agents, controller and tests have eBPF programs. Since agents and controller may not import each other, the compiler has a
+package of its own below them.
 """
 
 from __future__ import annotations
@@ -13,23 +14,23 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 BUILD = Path(__file__).parent / "build" / platform.release()
-"""One directory for each kernel: types, and the programs compiled against them, are of one release."""
+"""One directory for each kernel release, for its types and the programs that are compiled against them."""
 BTF = Path("/sys/kernel/btf/vmlinux")
 
 
 class BuildError(Exception):
-    """An eBPF program could not be built; the text says what is missing."""
+    """A program could not be built; the text says what is missing."""
 
 
 def object_path(name: str, sources: Path, *includes: Path) -> Path:
-    """The compiled program `name`, built first if it is missing or older than its sources (NAME.bpf.c in `sources`).
+    """The path of the compiled program `name`; builds it if it is missing or older than its sources (`sources`/NAME.bpf.c).
 
     Args:
-        name: unique among all programs: their objects are in one directory.
-        includes: directories of headers beside `sources` itself.
+        name: unique among all programs, since their objects share a directory.
+        includes: directories of headers in addition to `sources`.
 
     Raises:
-        BuildError: clang, bpftool or the kernel's BTF is missing, or the compiler refused; with the compiler's words.
+        BuildError: clang, bpftool or the kernel's BTF is missing, or the compiler failed; with the compiler's message.
     """
     source, target = sources / f"{name}.bpf.c", BUILD / f"{name}.bpf.o"
     headers = (header for directory in (sources, *includes) for header in directory.glob("*.h"))
@@ -37,9 +38,9 @@ def object_path(name: str, sources: Path, *includes: Path) -> Path:
 
 
 def shared_library(name: str, sources: Path) -> Path:
-    """The compiled library `name`, for this processor, built first if it is missing or older than NAME.c in `sources`.
+    """The path of the compiled library `name`; builds it for this processor if it is missing or older than `sources`/NAME.c.
 
-    Raises BuildError: clang is missing, or refused; with its words.
+    Raises BuildError: clang is missing, or failed; with its message.
     """
     source, target = sources / f"{name}.c", BUILD / f"{name}.so"
 

@@ -1,4 +1,4 @@
-"""The part of libbpf that Baton uses, through ctypes: load an object, its maps, its ring buffer; attach its programs. An edge.
+"""The part of libbpf that Baton uses, through ctypes: loading objects, maps, ring buffers, attaching programs. An edge.
 
 Structures and constants are those of bpf/libbpf.h and bpf/bpf.h, version 1.
 """
@@ -21,7 +21,7 @@ _PRINT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_
 
 
 class BpfError(OSError):
-    """libbpf or the kernel refused; the text says what was tried."""
+    """libbpf or the kernel refused an operation; the text says which."""
 
 
 class _TcHook(ctypes.Structure):
@@ -100,7 +100,7 @@ class BpfMap:
             raise BpfError(ctypes.get_errno(), "map is full or gone: " + os.strerror(ctypes.get_errno()))
 
     def get(self, key: bytes) -> bytes | None:
-        """The value, or None."""
+        """The value of a key, or None."""
         if self._library.bpf_map_lookup_elem(self._fd, key, self._value):
             return None
         return self._value.raw
@@ -110,7 +110,7 @@ class BpfMap:
         self._library.bpf_map_delete_elem(self._fd, key)
 
     def keys(self) -> Iterator[bytes]:
-        """All keys; the map may change meanwhile."""
+        """All keys; the map may change during the iteration."""
         following = ctypes.create_string_buffer(self._key_bytes)
         current: bytes | None = None
         while self._library.bpf_map_get_next_key(self._fd, current, following) == 0:
@@ -124,7 +124,7 @@ class _MapInfo(ctypes.Structure):
 
 @contextmanager
 def loaded_map(name: str, key_bytes: int, value_bytes: int) -> Iterator[BpfMap | None]:
-    """The newest map of this name (15 characters count) in the kernel, whoever loaded it, or None; needs CAP_SYS_ADMIN."""
+    """The newest map in the kernel with this name (of which 15 characters count), or None; needs CAP_SYS_ADMIN."""
     library = _library()
     following, info = ctypes.c_uint32(0), _MapInfo()
     found = -1
@@ -132,7 +132,7 @@ def loaded_map(name: str, key_bytes: int, value_bytes: int) -> Iterator[BpfMap |
         while library.bpf_map_get_next_id(following.value, ctypes.byref(following)) == 0:
             fd = library.bpf_map_get_fd_by_id(following.value)
             if fd < 0:
-                continue  # gone meanwhile
+                continue  # the map has gone
             length = ctypes.c_uint32(ctypes.sizeof(info))
             same = library.bpf_obj_get_info_by_fd(fd, ctypes.byref(info), ctypes.byref(length)) == 0
             if same and info.name.decode() == name[:15]:
@@ -146,10 +146,10 @@ def loaded_map(name: str, key_bytes: int, value_bytes: int) -> Iterator[BpfMap |
 
 
 class BpfObject:
-    """A loaded object file: its programs and maps live until `close` (and a program while it is attached)."""
+    """A loaded object file: its programs and maps live until `close` (and a program as long as it is attached)."""
 
     def __init__(self, path: Path, struct_ops: str | None = None) -> None:
-        """`struct_ops`: the table of functions that will be registered, if there is one.
+        """Loads an object; `struct_ops` is the table of functions to register later, if there is one.
 
         Raises BpfError: the file cannot be read, or the kernel's verifier refuses it.
         """
@@ -157,11 +157,11 @@ class BpfObject:
         self._library.libbpf_set_print(_silent)
         self._linked = struct_ops is not None
         error = self._load(path, struct_ops)
-        if error and self._linked:  # before Linux 6.4 a table is registered until somebody deletes it
+        if error and self._linked:  # before Linux 6.4 a table stays registered until it is deleted
             self._linked = False
             error = self._load(path, None)
         if error:
-            raise BpfError(-error, f"{path.name}: the kernel does not take it: {os.strerror(-error)}")
+            raise BpfError(-error, f"{path.name}: the kernel refuses it: {os.strerror(-error)}")
         self._rings: list[ctypes.c_void_p] = []
         self._callbacks: list[object] = []
         self._links: list[ctypes.c_void_p] = []
@@ -189,7 +189,7 @@ class BpfObject:
         return fd
 
     def ring(self, name: str, take: Callable[[bytes], None]) -> tuple[int, Callable[[], None]]:
-        """(descriptor to wait on, function that hands all waiting records to `take`)."""
+        """The ring buffer `name`: a descriptor to wait on, and a function that passes all waiting records to `take`."""
 
         def sample(_: object, data: int, size: int) -> int:
             take(ctypes.string_at(data, size))
@@ -211,16 +211,16 @@ class BpfObject:
         return ctypes.c_void_p(found)
 
     def program_fd(self, name: str) -> int:
-        """A program's descriptor, for who attaches it by other means; valid until `close`."""
+        """A program's descriptor, for attaching it by other means; valid until `close`."""
         return int(self._library.bpf_program__fd(self._program(name)))
 
     def attach_struct_ops(self, name: str) -> None:
         """Registers the table of functions, such as a congestion control, until `close` or the end of this process.
 
-        A kernel before 6.4 keeps it after a process that was killed.
+        A kernel before 6.4 keeps it if the process is killed.
         """
         self._keep(self._library.bpf_map__attach_struct_ops(self._table(name)), f"registering {name}")
-        if self._linked and self._library.libbpf_minor_version() < 2:  # that one only makes the table ready
+        if self._linked and self._library.libbpf_minor_version() < 2:  # version 1.1 and older only prepare the table
             link = self._library.bpf_link_create(self._map_fd(name), 0, BPF_STRUCT_OPS, None)
             if link < 0:
                 raise BpfError(-link, f"registering {name}: {os.strerror(-link)}")
@@ -233,7 +233,7 @@ class BpfObject:
         return ctypes.c_void_p(found)
 
     def attach_cgroup(self, program: str, cgroup: Path) -> None:
-        """Puts a program at a cgroup (version 2) until `close` or the end of this process."""
+        """Attaches a program to a cgroup (version 2) until `close` or the end of this process."""
         directory = os.open(cgroup, os.O_RDONLY | os.O_DIRECTORY)
         try:
             self._keep(self._library.bpf_program__attach_cgroup(self._program(program), directory), f"{program} at {cgroup}")
@@ -246,13 +246,13 @@ class BpfObject:
         self._links.append(ctypes.c_void_p(link))
 
     def attach_egress(self, program: str, ifindex: int, preference: int, *, replace: bool = False) -> None:
-        """Puts a program at an interface's egress, making the clsact hook if there is none. It stays until it is deleted.
+        """Attaches a program to an interface's egress, making the clsact hook if there is none. It stays until it is deleted.
 
-        `replace`: instead of one of this preference that is there, between two packets.
+        `replace`: replaces a program of the same preference atomically, between two packets.
         """
         found = self._program(program)
         hook = _TcHook(ctypes.sizeof(_TcHook), ifindex, BPF_TC_EGRESS, 0)
-        self._library.bpf_tc_hook_create(ctypes.byref(hook))  # fails when the hook is there already: as well
+        self._library.bpf_tc_hook_create(ctypes.byref(hook))  # fails if the hook exists, which is fine
         fd = self._library.bpf_program__fd(found)
         flags = BPF_TC_F_REPLACE if replace else 0
         options = _TcOptions(ctypes.sizeof(_TcOptions), fd, flags, 0, 1, preference)
@@ -261,7 +261,7 @@ class BpfObject:
             raise BpfError(-error, f"{program} at egress: {os.strerror(-error)}")
 
     def close(self) -> None:
-        """Takes away what is attached but for filters at interfaces, and frees what this process holds."""
+        """Detaches all programs but filters at interfaces, and frees the object."""
         for link in self._links:
             self._library.bpf_link__destroy(link)
         self._links.clear()

@@ -1,1 +1,1 @@
-"""Fabrics on Mininet with the real stack, real traffic and what is measured of them."""
+"""Fabrics emulated on Mininet: Baton's real processes over them, real traffic, and measurements."""

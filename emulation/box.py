@@ -1,14 +1,14 @@
-"""A box: one command in network, PID and mount namespaces of its own. An edge: makes namespaces, mounts, processes.
+"""A box: runs one command in network, PID and mount namespaces of its own. An edge: makes namespaces, mounts, processes.
 
-Everything emulated lives in a box. When it ends, in whatever way (return, Ctrl-C, SIGTERM, kill -9 of any part of it), the
-kernel ends every process in it and removes every interface, switch and namespace; the machine's own network is never touched.
-A box has its own /run (a tmpfs), so `ip netns` names, sockets and pid files never meet those of another box.
+Every emulation runs in a box. However the box ends (return, Ctrl-C, SIGTERM, kill -9 of any part of it), the kernel ends every
+process in it and removes every interface, switch and namespace; nothing touches the machine's own network. A box has its own
+/run (a tmpfs), so its `ip netns` names, sockets and pid files never clash with those of another box.
 
     python -m emulation.box -- COMMAND [ARGUMENT...]
 
 The processes: the caller waits and passes signals on; util-linux `unshare` makes the namespaces and dies with the caller
-(PR_SET_PDEATHSIG); inside, this file runs as PID 1, mounts, starts the command, reaps. This file imports the standard library
-only, for it is run by its path.
+(PR_SET_PDEATHSIG); inside, this file runs as PID 1, mounts, starts the command and reaps. It is run by its path, so it imports
+only the standard library.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TOOLS = ("unshare", "setpriv", "mount", "ip")
 
 
 def inside() -> bool:
-    """Whether this process runs in a box: the marker alone could be inherited from a box that this process has left."""
+    """Whether this process runs in a box. A process that has left its box still has the marker, but not the PID namespace."""
     return os.environ.get(MARKER) == _pid_namespace()
 
 
@@ -48,15 +48,15 @@ def run(argv: Sequence[str]) -> int:
         its exit status; 128 + n if signal n ended it.
 
     Raises:
-        SystemExit: the box can't be made; says what to do.
+        SystemExit: the box cannot be made; says what to do.
     """
     if os.geteuid() != 0:
-        raise SystemExit("box: namespaces need root; run it as root (sudo)")
+        raise SystemExit("box: namespaces need root; run this as root (sudo)")
     if missing := [tool for tool in _TOOLS if shutil.which(tool) is None]:
         raise SystemExit(f"box: {', '.join(missing)} not found; install the packages util-linux and iproute2")
     command = ["setpriv", "--pdeathsig", "KILL", "--"]
     command += ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]
-    # By path and isolated: works from any directory, and nothing of the caller's PYTHONPATH reaches PID 1.
+    # By path and isolated: this works from any directory, and PID 1 does not get the caller's PYTHONPATH.
     command += [sys.executable, "-I", str(Path(__file__).resolve()), _AS_INIT, *argv]
     terminal = termios.tcgetattr(sys.stdin) if sys.stdin and sys.stdin.isatty() else None
     sys.stdout.flush()
@@ -71,18 +71,19 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _take_back(settings: list[Any]) -> None:
-    """Makes the terminal ours and as it was: a shell in the box made it its own, something killed may have left it raw."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTTOU,))  # or a process in the background would stop here
+    """Takes the terminal back, which a shell in the box made its own, and resets it, since a killed program may leave it
+    raw."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTTOU,))  # or a background process would stop here
     os.tcsetpgrp(sys.stdin.fileno(), os.getpgrp())
     termios.tcsetattr(sys.stdin, termios.TCSADRAIN, settings)
 
 
 def _wait(child: int, forward: Callable[[int], None], reap: int) -> int:
-    """Waits until `child` ends, reaping what `reap` names (as waitpid), handing on signals sent to this process alone."""
+    """Waits until `child` ends; reaps what `reap` names (as waitpid); forwards signals that only this process got."""
     while True:
         arrived = signal.sigwaitinfo(_WAITED_FOR)
         if arrived.si_signo != signal.SIGCHLD:
-            # Positive codes are the kernel's: a terminal's Ctrl-C has reached the whole foreground group already.
+            # The kernel's signals have positive codes: a terminal's Ctrl-C has already reached the whole foreground group.
             if arrived.si_code <= 0:
                 forward(arrived.si_signo)
             continue

@@ -1,4 +1,4 @@
-"""An emulated fabric with a Mininet prompt: shaped ports, VMs, a host for the coordinator; switches learn by themselves.
+"""An emulated fabric with a Mininet prompt: shaped ports, VMs, a node for the coordinator; switches learn MAC addresses.
 
     .venv/bin/python mininet/prompt.py star hosts=3 vms=2
     mininet> h1v1 ping -c 3 10.0.0.5

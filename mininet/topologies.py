@@ -3,7 +3,7 @@
     .venv/bin/python -m emulation.box -- .venv/bin/python -m emulation.fabric.ovs -- .venv/bin/python /usr/bin/mn \
         --custom mininet/topologies.py --topo star,hosts=4 --switch ovsbr,datapath=user --controller none --link tc
 
-With `--link tc` links have the shapes' rates, as Mininet shapes them: for Baton's shaped ports and VMs see mininet/prompt.py.
+With `--link tc` Mininet limits links to the shapes' rates. Baton's own shaped ports and VMs are in mininet/prompt.py.
 """
 
 from functools import partial
@@ -15,10 +15,10 @@ from topology import shapes
 
 
 class ShapeTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
-    """One of `topology.shapes`; hosts of several VMs have the first one's address."""
+    """One of `topology.shapes`; a host with several VMs has the address of the first."""
 
     def build(self, shape: str = "star", **options: Any) -> None:  # noqa: ANN401 -- from mn's command line
-        """Called by Mininet with what follows the topology's name."""
+        """Mininet calls this with the parameters after the topology's name."""
         fabric = shapes.build(shape, **options)
         for name in fabric.switches:
             self.addSwitch(name, dpid=f"{fabric.switch(name).dpid:016x}")

@@ -1,3 +1,3 @@
-"""The wire between controller and hosts: frames, authentication, paging, PFC. Pure, but for the modules whose first line
-says that they are an edge.
+"""The protocol between controller and hosts: frames, authentication, paging, PFC. Pure, but for the modules whose first
+line says that they are an edge.
 """

@@ -1,7 +1,6 @@
-"""Who may be believed: replay windows, and the guard that every received frame passes. Pure.
+"""Decides which received frames to accept: replay windows, and the guard that checks every frame. Pure.
 
-The rules are in PROTOCOL.md, "Epochs and replays"; the window is that of RFC 4303 section 3.4.3, over 64-bit
-numbers. `Key` is at home in `key`.
+The rules are in PROTOCOL.md, "Epochs and replays"; the window is that of RFC 4303 section 3.4.3, over 64-bit numbers.
 """
 
 from __future__ import annotations
@@ -16,25 +15,26 @@ __all__ = ["Guard", "Key", "KeyFileError", "KeyRing", "ReplayWindow"]
 
 WINDOW = 64
 Identity = tuple[int, bytes, bool]
-"""Whose sequence numbers: the sender, its address, and whether they were sent to all (these may be read much later)."""
+"""The owner of a series of sequence numbers: the sender, its MAC address, and whether the frames went to all (agents may
+read those much later)."""
 _ALL_SEEN = (1 << WINDOW) - 1
 
 
 class ReplayWindow:
-    """The sequence numbers seen of one sender: the highest, and which of the 63 below it."""
+    """The sequence numbers seen from one sender: the highest, and which of the 63 below it."""
 
     __slots__ = ("_seen", "highest")
 
     def __init__(self, highest: int = -1) -> None:
-        """`highest`: this number and all below it count as seen."""
+        """Counts `highest` and all numbers below it as seen."""
         self.highest = highest
         self._seen = _ALL_SEEN
 
     def accept(self, sequence: int) -> bool:
-        """Whether the number is new; it is seen from now on. Numbers older than the window are never new."""
+        """Whether the number is new; marks it as seen. Numbers older than the window are never new."""
         ahead = sequence - self.highest
         if ahead > 0:
-            # A long way ahead all numbers in the window are new: they lie above all that was ever seen.
+            # If the number is far ahead, all numbers in the window are new: they are higher than any seen before.
             self._seen = (self._seen << ahead | 1) & _ALL_SEEN if ahead < WINDOW else 1
             self.highest = sequence
             return True
@@ -46,17 +46,17 @@ class ReplayWindow:
 
 
 class Guard:
-    """Takes frames that are authentic, of this epoch, new, from whom we listen to and meant for us; counts
-    the rest by cause.
+    """Accepts frames that are authentic, of this epoch, new, from the right kind of sender and addressed to us; counts the
+    others by cause.
 
-    A member's guard hears the leader only and follows it to a higher epoch. A leader's guard hears members
-    only, of exactly its own epoch. Sequence numbers are remembered for each (sender, source address), in
-    bounded memory: of the least recently begun `senders` only the highest number is kept, and of the oldest
-    of these only the highest of all. So whoever is forgotten, nothing once accepted is accepted again in that
-    epoch.
+    A member's guard accepts frames of the leader only, and follows it to a higher epoch. A leader's guard accepts frames of
+    members only, of exactly its own epoch. The guard remembers sequence numbers for each (sender, source address) in bounded
+    memory: when there are more than `senders` windows, it reduces the oldest to its highest number, and when there are more
+    than `remembered` such numbers, it keeps only the highest of the oldest ones. So it never accepts a frame twice in an epoch,
+    even after it has dropped the sender's window.
 
-    While the fabric changes its key, `ring` holds two: a frame that the first did not make is tried with the other. A member's
-    guard then follows the leader: what it took last tells which key to send with.
+    While the fabric changes its key, `ring` holds two keys, and the guard tries the second one when the first fails. A
+    member's guard follows the leader: it sends with the key of the frame that it accepted last.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class Guard:
         senders: int = 4096,
         remembered: int = 65536,
     ) -> None:
-        """`address`: our MAC address, to refuse what is addressed to others; None: the caller does that."""
+        """`address`: our MAC address, to refuse frames that are addressed to other hosts; None: the caller does that."""
         self.epoch = epoch
         self.leader = leader
         self.highest_epoch = epoch
-        """The highest in any authentic frame, accepted or not: above a leader's own, another leads."""
+        """The highest epoch in any authentic frame, accepted or not; if it is above a leader's own, there is a newer leader."""
         self.accepted = 0
         self.refused: Counter[Cause] = Counter()
         self.ring = key if isinstance(key, KeyRing) else KeyRing(key)
@@ -85,7 +85,7 @@ class Guard:
         self._floor = -1
 
     def accept(self, frame: bytes) -> Frame | None:
-        """The frame's content, or None: refused and counted."""
+        """The frame's content, or None if the guard refused and counted it."""
         swapped = False
         try:
             content = decode(frame, self.ring.sending)
@@ -99,7 +99,7 @@ class Guard:
             except Refused as second:
                 self.refused[second.cause] += 1
                 return None
-        cause = self._doubt(content)
+        cause = self._reject_reason(content)
         if cause is not None:
             self.refused[cause] += 1
             return None
@@ -108,7 +108,8 @@ class Guard:
         self.accepted += 1
         return content
 
-    def _doubt(self, content: Frame) -> Cause | None:
+    def _reject_reason(self, content: Frame) -> Cause | None:
+        """Why to refuse an authentic frame, or None; follows a new epoch, and marks the sequence number as seen."""
         destination, source, sender, epoch, sequence, _ = content
         if destination != self._address and self._address is not None and destination != HEARTBEAT_MAC:
             return Cause.NOT_OURS
@@ -129,18 +130,18 @@ class Guard:
         return None if window.accept(sequence) else Cause.REPLAY
 
     def newest(self, source: bytes) -> int:
-        """The highest sequence number of what the leader at this address has sent to us alone; -1: nothing yet."""
+        """The highest sequence number in frames that the leader at this address sent to us alone; -1 if there was none."""
         window = self._windows.get((COORDINATOR, source, False))
         return -1 if window is None else window.highest
 
     def refuse(self, cause: Cause) -> None:
-        """Counts a refusal; also for what only the caller can see (UNKNOWN_SENDER, CLOCK)."""
+        """Counts a refusal; callers use it for causes that only they can see (UNKNOWN_SENDER, CLOCK)."""
         self.refused[cause] += 1
 
     def adopt(self, epoch: int) -> None:
-        """Takes an epoch: lower ones are refused from now on, so their sequence numbers can be forgotten.
+        """Moves to an epoch; frames of lower ones are refused from now on, so their sequence numbers are dropped.
 
-        Raises ValueError: lower than the present epoch.
+        Raises ValueError: the epoch is lower than the present one.
         """
         if epoch < self.epoch:
             raise ValueError(f"epoch: {epoch} must not be less than {self.epoch}; epochs only grow")
@@ -151,7 +152,7 @@ class Guard:
             self._floor = -1
 
     def forget(self, sender: int) -> None:
-        """Frees the windows of a node that left; what it sent stays refused."""
+        """Frees the windows of a node that left; replays of its frames stay refused."""
         for identity in [identity for identity in self._windows if identity[0] == sender]:
             self._end(identity)
 

@@ -1,11 +1,12 @@
-"""The 32-bit flow mark: what an application says of a flow, in its socket's mark (Karuna, SIGCOMM 2016, section 4). Pure.
+"""The 32-bit flow mark, by which an application announces a flow's size and deadline in its socket's mark (Karuna, SIGCOMM
+2016, section 4). Pure.
 
     bit 31          20 19                    0
         | deadline, ms | flow size, KB        |
         |   12 bits    |   20 bits            |
 
-A KB is 1024 bytes, because the kernel's end shifts (`size = (mark & 0xfffff) << 10`, as in the published module). Both are
-rounded up to whole units, so that neither a size nor a deadline that was given becomes 0, which says "not known".
+A KB is 1024 bytes, because the kernel's end shifts (`size = (mark & 0xfffff) << 10`, as in the published module). Both fields
+are rounded up to whole units, so that no given size or deadline becomes 0, which means "not known".
 
 | mark                 | type | the flow has                                                |
 |----------------------|------|-------------------------------------------------------------|
@@ -34,7 +35,7 @@ class FlowMark:
     """A flow's size in bytes and its deadline in ms after its start; None is "not known".
 
     Raises:
-        ValueError: a number that is not a whole one, not above 0, or more than the mark holds; names it and its range.
+        ValueError: a number is not whole, not above 0, or more than the mark holds; names it and its range.
     """
 
     size_bytes: int | None = None
@@ -58,7 +59,7 @@ class FlowMark:
 
     @classmethod
     def decode(cls, mark: int) -> Self:
-        """What a mark says; the size is the greatest that it stands for.
+        """The size and deadline in a mark; the size is the largest that the mark stands for.
 
         Raises:
             ValueError: not 32 bits, or the mark of a coflow.
@@ -74,7 +75,7 @@ class CoflowMark:
     """A flow's place in a coflow, by the id that the controller gave it.
 
     Raises:
-        ValueError: an id that is not a whole number from 1 to `COFLOW_MAX`.
+        ValueError: the id is not a whole number from 1 to `COFLOW_MAX`.
     """
 
     coflow: int
@@ -83,12 +84,12 @@ class CoflowMark:
         _check("coflow", self.coflow, COFLOW_MAX, "give an id that `baton coflow open` printed")
 
     def encode(self) -> int:
-        """The mark, from 2**32 - 2**20 + 1 on."""
+        """The mark, 2**32 - 2**20 + 1 or more."""
         return COFLOW_FIELD << SIZE_BITS | self.coflow
 
     @classmethod
     def decode(cls, mark: int) -> Self | None:
-        """The coflow of a mark; None if it is the mark of a flow alone.
+        """The coflow of a mark; None if the mark is that of a single flow.
 
         Raises:
             ValueError: not 32 bits, or a coflow without an id.

@@ -32,11 +32,11 @@ class Key:
         if len(secret) != SECRET_BYTES:
             raise ValueError(f"secret: {len(secret)} bytes, must be {SECRET_BYTES}")
         self.secret = bytes(secret)
-        """For who computes tags itself (agents/reflex/reflex.c); never shown."""
+        """For code that computes tags itself (agents/reflex/reflex.c); never shown."""
         self._prepared = hashlib.blake2s(key=secret, digest_size=TAG_BYTES, person=PERSON)
         named = hashlib.blake2s(key=secret, digest_size=8, person=_FINGERPRINT_PERSON).digest()
         self.fingerprint = int.from_bytes(named)
-        """64 bits that name the key and tell nothing of it."""
+        """64 bits that identify the key and reveal nothing about it."""
 
     def tag(self, data: bytes) -> bytes:
         """The 16-byte tag of `data`."""
@@ -51,7 +51,7 @@ class Key:
         Raises KeyFileError: missing, unreadable, open to others, or not 64 hexadecimal digits.
         """
         try:
-            # Not blocking: a FIFO put in the file's place must not hang the start.
+            # O_NONBLOCK: a FIFO in the file's place must not block the start.
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
             raise KeyFileError(f"key file {path}: {error.strerror}; name the key file, or make one") from None
@@ -73,8 +73,7 @@ class Key:
 
     @classmethod
     def generate(cls, path: str | os.PathLike[str]) -> Key:
-        """Writes a new random key file of mode 0600 and returns its key; an existing file is never
-        overwritten.
+        """Writes a new random key to a file of mode 0600 and returns the key; never overwrites a file.
 
         Raises KeyFileError: the file exists, or cannot be written.
         """

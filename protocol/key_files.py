@@ -1,25 +1,25 @@
-"""The key's file, and beside it the new key's while a fabric changes its key. An edge: these two files.
+"""Keeps the keys in memory in step with the key file, and with the new key's file during a change. An edge: these two files.
 
-FILE holds the key, FILE.new the one that is to come after it. What is on disk is taken: one that starts in the middle of a
-change takes both, as those that run do. Only `obey` changes files, by a single step of the file system.
+FILE holds the key, FILE.new its successor. A process accepts every key that is on disk: one that starts during a change accepts
+both keys, as running processes do. Only `apply` changes files, in a single step of the file system.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from protocol.bodies.keys import KeyStep, Step
+from protocol.bodies.keys import KeyStep, RotationStep
 from protocol.key import Key, KeyFileError
 from protocol.keyring import KeyRing
 
 
 def new_beside(path: Path) -> Path:
-    """Where the key after this one is."""
+    """The path of the new key's file."""
     return path.with_name(path.name + ".new")
 
 
 class KeyFiles:
-    """Keeps a ring as the files say."""
+    """Updates a key ring from the key files."""
 
     def __init__(self, path: Path, ring: KeyRing) -> None:
         self.path = path
@@ -28,8 +28,10 @@ class KeyFiles:
         self._told: list[str] = []
 
     def refresh(self) -> list[str]:
-        """Looks whether a file changed, and takes it; a line for each thing to be told. A file that can't be read changes
-        nothing: the ring stays as it is, and it is looked at again when it is another."""
+        """Reads the files again if they changed; returns lines for the log.
+
+        A file that can't be read leaves the ring as it is, and is read again when it changes.
+        """
         seen = _identity(self.path), _identity(new_beside(self.path))
         if seen == self._seen:
             return []
@@ -44,30 +46,30 @@ class KeyFiles:
         after = self.ring.fingerprints()[1]
         if after == before:
             return []
-        return [f"key {name(after)} is taken, too" if after else f"key {name(before)} is taken no more"]
+        return [f"key {name(after)} is accepted, too" if after else f"key {name(before)} is no longer accepted"]
 
-    def obey(self, message: KeyStep) -> list[str]:
-        """Does what a step asks, once we send with the key that is to stay; lines to be told."""
+    def apply(self, message: KeyStep) -> list[str]:
+        """Carries out a step of the change, once we send with the key that remains; returns lines for the log."""
         lines = self.refresh()
-        keeps = {Step.DROP: message.new, Step.CANCEL: message.old}.get(message.step)
+        keeps = {RotationStep.DROP: message.new, RotationStep.CANCEL: message.old}.get(message.step)
         if keeps == self.ring.sending.fingerprint and self.ring.other is not None:
             fresh = new_beside(self.path)
             try:
                 if not _holds(fresh, message.new):
-                    pass  # what else is there was put there for another reason, and is not ours to touch
-                elif message.step is Step.DROP:
+                    pass  # another key is there, for another reason: leave it alone
+                elif message.step is RotationStep.DROP:
                     fresh.replace(self.path)
                 else:
                     fresh.unlink()
             except OSError as error:
-                lines.append(f"key file {fresh}: {error.strerror}; both keys are taken until it can be put in place")
+                lines.append(f"key file {fresh}: {error.strerror}; both keys stay accepted until it can be put in place")
             lines += self.refresh()
         told, self._told = self._told, lines
         return lines if lines != told else []
 
 
 def name(fingerprint: int) -> str:
-    """A key's name for people: it says which key, and nothing of what is in it."""
+    """A key's name for people: its fingerprint, which reveals nothing about the key."""
     return f"{fingerprint:016x}"
 
 

@@ -1,4 +1,4 @@
-"""The raw socket that control frames pass, the same at both ends. An edge: AF_PACKET."""
+"""The raw socket for control frames, the same at both ends. An edge: AF_PACKET."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ WHOLE, NOTHING = 0xFFFF, 0
 
 RECEIVE_BYTES = 2048
 OLDEST_NS = 50_000_000
-"""A frame that seems to have waited for longer was not: somebody set the wall clock, by which the kernel stamps it."""
+"""A frame that seems to have waited for longer did not: the wall clock, by which the kernel stamps frames, was set."""
 STAMPED, COLD_NS = 32, 2_000_000
-"""How many stamped frames count for what it takes to make one; after how long without any its code is in no cache."""
+"""How many frames count for the time to make one, and the time without any after which the code is in no cache (ns)."""
 MOST_WAITING = 1024
-"""Frames that `patient` takes at once: what comes faster is a flood, and waits until the next time."""
+"""The most frames that one call of `deferred_frames` takes: more than that is a flood, and waits for the next call."""
 
-Patient = Iterable[tuple[int, int | None]]
-"""Types of message, each with the first byte that its body must have, or None for any."""
+Deferred = Iterable[tuple[int, int | None]]
+"""Types of message to defer, each with the first byte that its body must have, or None for any."""
 
 
-def _filter(ethertype: int, kinds: Patient, those: int, others: int) -> bytes:
-    """Of the frames of one EtherType passes `those` of the kinds and `others`, each `WHOLE` or `NOTHING`."""
+def _filter(ethertype: int, kinds: Deferred, those: int, others: int) -> bytes:
+    """A BPF program that passes frames of one EtherType: `those` of the given kinds and `others`, each `WHOLE` or `NOTHING`."""
     rules = []
     for kind, first in kinds:
         body = [] if first is None else [(_LOAD_1, 0, 0, BODY), (_EQUAL, 0, 1, first)]
@@ -49,13 +49,13 @@ def _filter(ethertype: int, kinds: Patient, those: int, others: int) -> bytes:
 
 
 class ControlSocket:
-    """Frames of one EtherType, Baton's, on one interface. Sending passes the interface's queues, in the control band.
+    """Sends and receives frames of Baton's EtherType on one interface. Frames leave through its queues, in the control band.
 
-    It listens where all frames pass and filters: a port of a bridge hands frames to the bridge before any socket that asked
-    for one EtherType sees them.
+    The socket binds to all EtherTypes and filters, because a bridge port hands frames to the bridge before any socket that is
+    bound to a single EtherType sees them.
 
-    Frames of a `patient` kind come by a second socket, so that nobody need be woken for them. The kernel tells which they are
-    by bytes that nobody has verified yet: who forges them can be served later, nothing else.
+    Frames of a `deferred` kind go to a second socket, so that they do not wake the process. The kernel picks them by bytes that
+    are not yet verified: a sender that forges those bytes gains nothing but to be served later.
     """
 
     def __init__(
@@ -65,35 +65,35 @@ class ControlSocket:
         group: bytes = HEARTBEAT_MAC,
         *,
         bypass: bool = False,
-        patient: Patient = (),
+        deferred: Deferred = (),
     ) -> None:
-        """Listens to `group`, too. With `bypass` what is sent passes no queues.
+        """Listens to the group address `group`, too. With `bypass`, frames do not pass the interface's queues.
 
-        Raises OSError: no such interface, or no right to open a packet socket (CAP_NET_RAW).
+        Raises OSError: there is no such interface, or CAP_NET_RAW is missing.
         """
-        kinds = tuple(patient)
+        kinds = tuple(deferred)
         self._socket = _listen(interface, group, _filter(ethertype, kinds, NOTHING, WHOLE))
         self._socket.setsockopt(SOL_PACKET, PACKET_QDISC_BYPASS, int(bypass))
-        self._patient = _listen(interface, group, _filter(ethertype, kinds, WHOLE, NOTHING)) if kinds else None
-        if self._patient is not None:
-            self._patient.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        self._deferred = _listen(interface, group, _filter(ethertype, kinds, WHOLE, NOTHING)) if kinds else None
+        if self._deferred is not None:
+            self._deferred.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         self.address: bytes = self._socket.getsockname()[4][:6]
         self.interface = interface
         self._making_ns: deque[int] = deque(maxlen=STAMPED)
         self._stamped_ns = 0
 
     def fileno(self) -> int:
-        """For select."""
+        """The descriptor for select."""
         return self._socket.fileno()
 
-    def patient_fileno(self) -> int:
-        """For select, by who cannot wait just now. Raises ValueError: there are no patient kinds."""
-        if self._patient is None:
-            raise ValueError("patient: no kind of frame is")
-        return self._patient.fileno()
+    def deferred_fileno(self) -> int:
+        """For select, while deferred frames must not wait. Raises ValueError: this socket defers no kind of frame."""
+        if self._deferred is None:
+            raise ValueError("deferred_fileno: this socket defers no kind of frame")
+        return self._deferred.fileno()
 
     def send(self, frame: bytes) -> bool:
-        """Sends a whole frame; False if the interface could not take it (a lost frame is the protocol's to survive)."""
+        """Sends a whole frame; False if the interface could not take it (the protocol survives lost frames)."""
         try:
             self._socket.send(frame)
         except OSError:
@@ -101,13 +101,13 @@ class ControlSocket:
         return True
 
     def send_stamped(self, frame: Callable[[int], bytes]) -> bool:
-        """As `send`, of the frame that `frame` makes of the instant at which it leaves (ns of the monotonic clock).
+        """Sends the frame that `frame` makes for the instant at which it leaves (ns of the monotonic clock); returns as `send`.
 
-        What it takes to make it is allowed for, as NTP did for its authentication's delay; else whoever makes frames more
-        slowly than the other end seems to be behind by half the difference. If that was not done lately it is made once for
-        nothing, and all is in the caches then. What counts is the least that it took lately: who says an instant that is too
-        early has a way that seems longer than it was, and is not believed (agents/loop/clock.py); too late, and it would be
-        believed before all others.
+        The instant allows for the time that making the frame takes, as NTP does for the delay of its authentication;
+        otherwise the end that makes frames more slowly would seem to be behind by half the difference. If no frame was made
+        lately, one is made and dropped first, to warm the caches. The shortest of the last times counts: an instant that is
+        too early makes the path seem longer than it is, so that the receiver does not trust the sample (agents/loop/clock.py),
+        whereas one that is too late would make it the most trusted.
         """
         began_ns = time.monotonic_ns()
         if began_ns - self._stamped_ns > COLD_NS:
@@ -119,32 +119,32 @@ class ControlSocket:
         return self.send(made)
 
     def receive(self) -> bytes | None:
-        """The next frame, or None when there is none (or the interface is down just now)."""
+        """The next frame, or None if there is none (or the interface is down)."""
         try:
             return self._socket.recv(RECEIVE_BYTES)
         except OSError:
             return None
 
     def arrived_ns(self) -> int:
-        """When the kernel had the frame that `receive` gave last, by the monotonic clock: how late we woke up is no part of its
-        way. Now, if the kernel does not say."""
+        """The time (ns of the monotonic clock) at which the kernel received the frame that `receive` returned last, so that
+        waking up late does not count as delay; the present time if the kernel has no timestamp."""
         stamp = bytearray(_TIMESPEC.size)
         try:
             fcntl.ioctl(self._socket, SIOCGSTAMPNS, stamp)
-        except OSError:  # it has given none yet
+        except OSError:  # there was no frame yet
             return time.monotonic_ns()
         seconds, nanoseconds = _TIMESPEC.unpack(stamp)
         age_ns: int = time.time_ns() - seconds * 10**9 - nanoseconds
         return time.monotonic_ns() - (age_ns if 0 <= age_ns <= OLDEST_NS else 0)
 
-    def patient(self) -> list[tuple[bytes, int]]:
-        """The frames of patient kinds that have come since the last call, in their order, each with its age in ns."""
+    def deferred_frames(self) -> list[tuple[bytes, int]]:
+        """The frames of deferred kinds that have come since the last call, in their order, each with its age in ns."""
         found: list[tuple[bytes, int]] = []
-        if self._patient is None:
+        if self._deferred is None:
             return found
         while len(found) < MOST_WAITING:
             try:
-                frame, control, _, _ = self._patient.recvmsg(RECEIVE_BYTES, 64)
+                frame, control, _, _ = self._deferred.recvmsg(RECEIVE_BYTES, 64)
             except OSError:
                 break
             found.append((frame, _age_ns(control)))
@@ -153,8 +153,8 @@ class ControlSocket:
     def close(self) -> None:
         """Closes the socket."""
         self._socket.close()
-        if self._patient is not None:
-            self._patient.close()
+        if self._deferred is not None:
+            self._deferred.close()
 
 
 def _listen(interface: str, group: bytes, instructions: bytes) -> socket.socket:

@@ -1,7 +1,7 @@
 """Messages as bytes: the layout of each body, and `encode` and `decode` of whole frames. Pure.
 
-PROTOCOL.md is the contract. A body is the fields of its layout, then rows, addresses or text as its codec
-below says. Every body has one encoding only: what `decode` takes, `encode` gives back byte for byte.
+PROTOCOL.md is the contract. A body consists of the fields of its layout, then rows, addresses or text, as its codec below
+defines. Every message has a single encoding: `encode` reproduces what `decode` accepts byte for byte.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from protocol.bodies.priorities import (
 from protocol.bodies.vocabulary import (
     COORDINATOR,
     HEARTBEAT_MAC,
-    NOBODY,
+    UNREGISTERED,
     Ack,
     Backlog,
     Coflows,
@@ -39,7 +39,7 @@ from protocol.bodies.vocabulary import (
     ErrorCode,
     FlowReport,
     Frame,
-    Gates,
+    GateKind,
     Grant,
     Heartbeat,
     IPAddress,
@@ -62,9 +62,9 @@ from protocol.key import Key
 from protocol.wire import BODY, BODY_MAX, ETHERTYPE, Cause, Layout, Refused, seal, unseal
 
 __all__ = [
-    "COORDINATOR", "ETHERTYPE", "HEARTBEAT_MAC", "MAX_GRANTS", "NOBODY", "Ack", "Backlog", "Cause", "ClockReport",
+    "COORDINATOR", "ETHERTYPE", "HEARTBEAT_MAC", "MAX_GRANTS", "UNREGISTERED", "Ack", "Backlog", "Cause", "ClockReport",
     "Coflows", "Conditions", "Directive", "Directory", "DirectoryRequest", "Error", "ErrorCode", "FlowReport",
-    "Frame", "Gates", "Grant", "Heartbeat", "IPAddress", "Kind", "Leave", "Message", "Override", "PfcPause",
+    "Frame", "GateKind", "Grant", "Heartbeat", "IPAddress", "Kind", "Leave", "Message", "Override", "PfcPause",
     "PfcReport", "PfcSettings", "Ping", "Pong", "Refused", "Register", "Regulate", "Report", "SizeReport",
     "Thresholds", "ThresholdsRequest", "Week", "Welcome", "Yield", "decode", "encode",
 ]  # fmt: skip
@@ -96,7 +96,7 @@ ERROR = Layout(code="H", sequence="Q")
 
 MAX_GRANTS = BODY_MAX // GRANT.size
 TEXT_BYTES_MAX = ADDRESS_COUNT_MAX = 255
-_ALL_GATES = int(Gates.TBF | Gates.PLUG)
+_ALL_GATES = int(GateKind.TBF | GateKind.PLUG)
 
 
 # -- pieces --------------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ def _addresses(name: str, addresses: Iterable[IPAddress]) -> bytes:
 
 
 def _read_addresses(body: bytes, at: int, count: int) -> tuple[tuple[IPAddress, ...], int]:
-    """`count` addresses from `at` on, and where they end; short ones are refused by the address classes."""
+    """`count` addresses from offset `at`, and the offset of their end; the address classes refuse truncated ones."""
     addresses: list[IPAddress] = []
     for _ in range(count):
         family = body[at : at + 1]
@@ -161,7 +161,7 @@ Unpack = Callable[[bytes], Message]
 
 
 def _fixed(layout: Layout, message_type: Callable[..., Message]) -> tuple[Pack, Unpack]:
-    """The codec of a message that is its layout and nothing else."""
+    """The codec of a message that consists of its layout only."""
     name = getattr(message_type, "__name__", "")
     values, whole = layout.values, layout.struct.unpack
 
@@ -210,7 +210,7 @@ def _unpack_regulate(body: bytes) -> Regulate:
 
 
 def _pages_of_rows(head: Layout, row: Layout, message_type: Callable[..., Message]) -> tuple[Pack, Unpack]:
-    """The codec of a message that is pages of `entries`, each of them a row."""
+    """The codec of a message that comes in pages of `entries`, each of them a row."""
     name = getattr(message_type, "__name__", "")
 
     def pack(message: Any) -> bytes:  # noqa: ANN401 -- a message of that type
@@ -268,11 +268,11 @@ def _unpack_register(body: bytes) -> Register:
     if stop != len(body) or gates > _ALL_GATES:
         raise ValueError("register")
     name = body[REGISTER.size : name_end].decode()
-    return Register(name, nonce, rate_bps, addresses, Gates(gates), body[name_end:version_end].decode())
+    return Register(name, nonce, rate_bps, addresses, GateKind(gates), body[name_end:version_end].decode())
 
 
 def directory_entry(node: int, addresses: tuple[IPAddress, ...]) -> bytes:
-    """One entry of a Directory as bytes. Raises ValueError naming the field that does not fit."""
+    """One entry of a Directory as bytes. Raises ValueError: a field does not fit; names it."""
     packed = _addresses("Directory.entries", addresses)
     return DIRECTORY_ENTRY.pack("Directory.entries", node, len(addresses)) + packed
 
@@ -362,8 +362,7 @@ def encode(
 ) -> bytes:
     """The whole Ethernet frame (without its check sequence) that carries `message`, at least 60 bytes.
 
-    Raises ValueError: a value out of its field's range, or a message too long for one frame; the text names
-    the field.
+    Raises ValueError: a value is out of its field's range, or the message too long for one frame; the text names the field.
     """
     kind, pack = _PACK[type(message)]
     return seal(
@@ -381,8 +380,7 @@ def encode(
 def decode(frame: bytes, key: Key) -> Frame:
     """The verified content of a frame as received, padding included.
 
-    Raises Refused, and nothing else, whatever the bytes: SHORT, NOT_BATON, VERSION, LENGTH, TAG, UNKNOWN_TYPE
-    or MALFORMED.
+    Raises only Refused, for any bytes: SHORT, NOT_BATON, VERSION, LENGTH, TAG, UNKNOWN_TYPE or MALFORMED.
     """
     destination, source, kind, sender, epoch, sequence, length = unseal(frame, key)
     unpack = _UNPACK.get(kind)

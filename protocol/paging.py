@@ -1,4 +1,4 @@
-"""Long full-state messages in pages that each fit a frame, and the pages of one put together again. Pure."""
+"""Splits long full-state messages into pages that each fit a frame, and reassembles them. Pure."""
 
 from __future__ import annotations
 
@@ -30,16 +30,13 @@ from protocol.wire import BODY_MAX
 Paged = TypeVar("Paged", Directory, Regulate, Backlog, Report, Coflows, Conditions)
 
 PARTIAL_SETS = 2
-"""How many incomplete sets of pages are kept: the newest, and the one before it, whose last page may still be
-under way.
-"""
+"""How many incomplete messages are kept: the newest, and the one before it, whose last page may still be under way."""
 
 
 def paginate(message: Paged) -> list[Paged]:
-    """The message as pages, in order, each of which `encode` takes; a short message is its own only page.
+    """The message as pages, in order, each short enough for `encode`; a short message is a single page.
 
-    Raises ValueError: the message is a page of several already, or one Directory entry alone is too long for
-    a frame.
+    Raises ValueError: the message is already one page of several, or one Directory entry alone is too long for a frame.
     """
     if message.pages != 1:
         raise ValueError(f"{type(message).__name__}.pages: {message.pages}, must be 1 before paging")
@@ -81,7 +78,7 @@ def _report_parts(message: Report) -> list[Report]:
 
 
 def _groups(rows: Sequence[Any], size: Callable[[Any], int], room: int) -> list[tuple[Any, ...]]:
-    """Rows in as few runs as their order allows, each of at most `room` bytes; no rows are one empty run."""
+    """Groups consecutive rows into as few groups as possible, each of at most `room` bytes; without rows, one empty group."""
     groups: list[list[Any]] = [[]]
     left = room
     for row in rows:
@@ -97,17 +94,17 @@ def _groups(rows: Sequence[Any], size: Callable[[Any], int], room: int) -> list[
 
 
 class Reassembler(Generic[Paged]):
-    """Collects the pages of one kind from one sender. Pages may come in any order, and those of two messages
-    mixed.
+    """Collects the pages of one kind of message from one sender. They may arrive in any order, and mixed with those of another
+    message.
 
-    A full-state message that lost a page is given up when later ones come: they say it all again.
+    A message that lost a page is dropped when later ones arrive, since each holds the full state.
     """
 
     def __init__(self) -> None:
         self._sets: dict[int, dict[int, Paged]] = {}
 
     def add(self, message: Paged) -> tuple[Paged, ...] | None:
-        """Takes a page; all pages in order when it was the last one missing, else None."""
+        """Adds a page; returns all pages in order if it was the last one missing, else None."""
         number = message.report if isinstance(message, Backlog | Report) else message.version
         held = self._sets.get(number)
         if held is None or next(iter(held.values())).pages != message.pages:
@@ -122,5 +119,5 @@ class Reassembler(Generic[Paged]):
         return tuple(held[page] for page in range(message.pages))
 
     def clear(self) -> None:
-        """Drops what is incomplete: the sender began to number anew (a new leader, an agent restarted)."""
+        """Drops incomplete messages, when the sender restarts its numbers (a new leader, a restarted agent)."""
         self._sets.clear()

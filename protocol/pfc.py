@@ -1,7 +1,7 @@
 """PFC frames (IEEE 802.1Qbb, Annex 36B of 802.1Q-2018) and PAUSE frames (IEEE 802.3, Annex 31B): built and read. Pure.
 
-Times are counted in quanta of 512 bit times, so that a pause of so many quanta is shorter on a faster link. A quantum of 0 ends
-a pause; a class whose bit in the enable vector is clear is left as it is, whatever its time says.
+Times are counted in quanta of 512 bit times, so the same number of quanta is a shorter pause on a faster link. A time of 0 ends
+a pause; a class whose bit in the enable vector is clear stays as it is, whatever its time field holds.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 DESTINATION = bytes.fromhex("0180c2000001")
-"""Bridges never forward what is sent to this address (IEEE 802.1Q, table 8-1): it reaches the link partner only."""
+"""Bridges never forward frames to this address (IEEE 802.1Q, table 8-1): they reach the link partner only."""
 ETHERTYPE = 0x8808
 PFC_OPCODE, PAUSE_OPCODE = 0x0101, 0x0001
 CLASSES = 8
+"""The priority classes of IEEE 802.1Qbb."""
 QUANTUM_BITS = 512
 MAX_QUANTA = 0xFFFF
 FRAME_BYTES = 60
@@ -26,7 +27,7 @@ _TIME = struct.Struct("!H")
 
 
 class BadFrame(Enum):
-    """Why a frame is not taken."""
+    """Why a frame is refused."""
 
     SHORT = "short"
     """Fewer than `FRAME_BYTES` (a frame from the wire is never shorter), or cut off."""
@@ -38,7 +39,7 @@ class BadFrame(Enum):
 
 
 class BadFrameError(ValueError):
-    """A frame that is not taken; `cause` is what to count it under."""
+    """A frame that is refused; `cause` says under which counter it falls."""
 
     def __init__(self, cause: BadFrame) -> None:
         super().__init__(f"not a PFC or PAUSE frame: {cause.value}")
@@ -46,8 +47,8 @@ class BadFrameError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Pfc:
-    """One PFC frame: quanta for each class whose bit is set.
+class PfcFrame:
+    """A PFC frame: the quanta of each class whose bit is set.
 
     Raises:
         ValueError: a class above 7, or a time above 65,535 quanta.
@@ -70,8 +71,8 @@ class Pfc:
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
-    """One PAUSE frame: the whole link, for so many quanta. Raises ValueError for more than 65,535."""
+class PauseFrame:
+    """A PAUSE frame for the whole link. Raises ValueError: more than 65,535 quanta."""
 
     source: bytes
     quanta: int
@@ -85,10 +86,10 @@ class Pause:
 
 
 def read(frame: bytes) -> tuple[int, bytes, dict[int, int]]:
-    """Opcode and source of a frame that arrived, and the quanta of each class that it is about: of all eight, if it is a PAUSE.
+    """A received frame's opcode, source address, and quanta for each class that it names (all eight, if it is a PAUSE).
 
     Raises:
-        BadFrameError: it is not to be taken; with the cause to count.
+        BadFrameError: the frame is refused; with the cause to count.
     """
     if len(frame) < FRAME_BYTES:
         raise BadFrameError(BadFrame.SHORT)
@@ -107,17 +108,17 @@ def read(frame: bytes) -> tuple[int, bytes, dict[int, int]]:
     return opcode, source, {priority: time for priority, time in enumerate(times) if enabled >> priority & 1}
 
 
-def decode(frame: bytes) -> Pfc | Pause:
-    """The same as a frame that could be sent. Raises BadFrameError."""
+def decode(frame: bytes) -> PfcFrame | PauseFrame:
+    """A received frame as an object. Raises BadFrameError."""
     opcode, source, quanta = read(frame)
-    return Pause(source, quanta[0]) if opcode == PAUSE_OPCODE else Pfc(source, quanta)
+    return PauseFrame(source, quanta[0]) if opcode == PAUSE_OPCODE else PfcFrame(source, quanta)
 
 
 def to_quanta(duration_ns: int, link_bps: int) -> int:
-    """The least number of quanta that is no shorter than the duration.
+    """The smallest number of quanta that lasts at least as long as the duration.
 
     Raises:
-        ValueError: longer than one frame can say (`longest_ns`; later frames renew a longer pause), negative, or no rate.
+        ValueError: the duration is negative or longer than one frame allows (`longest_ns`), or the rate is not above 0.
     """
     if link_bps <= 0:
         raise ValueError(f"link rate {link_bps} bit/s: must be above 0")
@@ -125,19 +126,19 @@ def to_quanta(duration_ns: int, link_bps: int) -> int:
         raise ValueError(f"pause of {duration_ns} ns: must not be negative")
     quanta = -(-duration_ns * link_bps // (QUANTUM_BITS * 10**9))
     if quanta > MAX_QUANTA:
-        raise ValueError(f"pause of {duration_ns} ns: a frame says at most {longest_ns(link_bps)} ns here; renew it in time")
+        raise ValueError(f"pause of {duration_ns} ns: a frame allows at most {longest_ns(link_bps)} ns here; renew it in time")
     return quanta
 
 
 def to_ns(quanta: int, link_bps: int) -> int:
-    """How long so many quanta are at a link's rate, rounded down. Raises ValueError."""
+    """The duration of a number of quanta at a link's rate, rounded down. Raises ValueError."""
     if link_bps <= 0:
         raise ValueError(f"link rate {link_bps} bit/s: must be above 0")
     return _check(quanta, "pause") * QUANTUM_BITS * 10**9 // link_bps
 
 
 def longest_ns(link_bps: int) -> int:
-    """The longest pause that one frame can ask for."""
+    """The longest pause (ns) that one frame can request."""
     return to_ns(MAX_QUANTA, link_bps)
 
 

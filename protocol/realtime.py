@@ -1,4 +1,4 @@
-"""Real-time scheduling for the two processes that keep a millisecond schedule. An edge: scheduler and memory calls."""
+"""Real-time scheduling for coordinator and agent, which keep a millisecond schedule. An edge: scheduler and memory calls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MCL_CURRENT, MCL_FUTURE = 1, 2  # sys/mman.h
 
 
 def begin_realtime(priority: int | None) -> str | None:
-    """SCHED_FIFO at `priority` (1 to 99, None for none). Returns why it was refused, or None."""
+    """Sets SCHED_FIFO at `priority` (1 to 99; None leaves the process as it is). Returns why the kernel refused it, or None."""
     if priority is None:
         return None
     try:
@@ -21,9 +21,9 @@ def begin_realtime(priority: int | None) -> str | None:
 
 
 def become_realtime(priority: int | None) -> str | None:
-    """`begin_realtime`, memory locked, and the garbage collector kept from long pauses; when all is loaded and set up.
+    """Calls `begin_realtime`, locks the memory and keeps the garbage collector from long pauses; call it after the set-up.
 
-    Returns why something was refused, or None when all is as asked.
+    Returns why the kernel refused a part of it, or None.
     """
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""What is to be done when: a heap of calls, for the loops at both ends of the wire. Pure: the time is an argument."""
+"""Timers for the event loops of coordinator and agents: a heap of calls with their times. Pure: the time is an argument."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Callable
 
 REPEATS_NS = (20_000_000, 100_000_000)
 REFRESH_NS = 1_000_000_000
-"""How often what was told so is told again, by whoever told it."""
+"""The period after which senders repeat their full state."""
 
 
 class Timers:
-    """Calls with the time at which each is due; those of one time are made in the order in which they were asked for."""
+    """Calls to make, each with its time; calls for the same time are made in the order in which they were added."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Callable[[int], None]]] = []
         self._number = 0
 
     def at(self, when_ns: int, call: Callable[[int], None]) -> None:
-        """`call(now_ns)` once, at `when_ns` or soon after."""
+        """Schedules `call(now_ns)` once, at `when_ns` or soon after."""
         self._number += 1
         heapq.heappush(self._heap, (when_ns, self._number, call))
 
     def every(self, now_ns: int, period_ns: int, call: Callable[[int], None]) -> None:
-        """`call(now_ns)` now, and each time `period_ns` after it was made."""
+        """Schedules `call(now_ns)` at `now_ns`, and again `period_ns` after each call."""
 
         def again(then_ns: int) -> None:
             call(then_ns)
@@ -32,16 +32,16 @@ class Timers:
         self.at(now_ns, again)
 
     def repeat(self, now_ns: int, call: Callable[[int], None]) -> None:
-        """`call(now_ns)` now and twice more soon: for what is told by frames that may be lost."""
+        """Makes `call(now_ns)` now, and schedules two repeats soon after: for messages in frames that may be lost."""
         call(now_ns)
         for delay_ns in REPEATS_NS:
             self.at(now_ns + delay_ns, call)
 
     def next_ns(self) -> int:
-        """When the next call is due; there must be one."""
+        """The time of the next call; there must be one."""
         return self._heap[0][0]
 
     def run(self, now_ns: int) -> None:
-        """Makes the calls that are due."""
+        """Makes the calls whose time has come."""
         while self._heap and self._heap[0][0] <= now_ns:
             heapq.heappop(self._heap)[2](now_ns)

@@ -1,6 +1,6 @@
-"""A frame without its message: headers, tag and padding; and layouts of named fields. Pure.
+"""The frame around a message: headers, tag and padding; and layouts of named fields. Pure.
 
-PROTOCOL.md is the contract. Nothing here knows what a body means: `messages` does.
+PROTOCOL.md is the contract. The bodies of messages are in `messages`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ETHERTYPE = 0x88B5
 MAGIC = 0x4254
 VERSION = 2
 FRAME_MIN = 60
-"""Ethernet's least frame without its check sequence (IEEE 802.3 clause 4A.4.2: 64 bytes with it)."""
+"""Ethernet's shortest frame without its check sequence (IEEE 802.3 clause 4A.4.2: 64 bytes with it)."""
 MTU = 1500
 
 
@@ -28,7 +28,7 @@ class Cause(IntEnum):
     """Why a frame was refused. The numbers are on the wire (REPORT's counters); they are never reused."""
 
     SHORT = 1
-    """Fewer bytes than the least frame."""
+    """Fewer bytes than the shortest frame."""
     NOT_BATON = 2
     """Another EtherType or magic."""
     VERSION = 3
@@ -48,21 +48,21 @@ class Cause(IntEnum):
     REPLAY = 10
     """A sequence number already seen, or older than the window remembers."""
     NOT_LEADER = 11
-    """The sender has not the part we listen to: a member hears the leader only, a leader its members only."""
+    """A wrong sender: a member accepts frames of the leader only, a leader those of its members only."""
     NOT_OURS = 12
     """Addressed to another host."""
     UNKNOWN_SENDER = 13
     """From a node that is not a member (counted by the coordinator)."""
     CLOCK = 14
-    """A time too far from ours to be meant (counted by the agent)."""
+    """A time too far from ours to be valid (counted by the agent)."""
     SCHEDULE = 15
-    """A week that cannot be executed: of unknown flows, or over another week (counted by the agent)."""
+    """A week that cannot be executed: it has unknown flows, or overlaps another week (counted by the agent)."""
     CONDITION = 16
-    """A condition of an unknown queue, or with a rate above the link's (counted by the agent)."""
+    """A condition for an unknown queue, or with a rate above the link's (counted by the agent)."""
 
 
 class Refused(Exception):
-    """A frame that is not taken, and why."""
+    """A frame that is refused, with the cause."""
 
     def __init__(self, cause: Cause) -> None:
         super().__init__(cause.name)
@@ -83,7 +83,7 @@ class Layout:
         self.struct = struct.Struct("!" + self.codes)
         self.size = self.struct.size
         self.values: Callable[[Any], tuple[Any, ...]] = attrgetter(*codes) if len(codes) > 1 else self._single
-        """The named attributes of an object."""
+        """Reads the named attributes of an object, as a tuple."""
 
     def _single(self, item: object) -> tuple[Any, ...]:
         return (getattr(item, self.names[0]),)
@@ -118,9 +118,9 @@ class Layout:
 HEADER = Layout(magic="H", version="B", type="B", flags="H", length="H", sender="I", epoch="I", sequence="Q")
 ETHERNET_BYTES = 14
 TYPE = ETHERNET_BYTES + 3
-"""Where the type of message stands."""
+"""The offset of the message's type in a frame."""
 BODY = ETHERNET_BYTES + HEADER.size
-"""Where a body begins."""
+"""The offset of the body in a frame."""
 OVERHEAD = BODY + TAG_BYTES
 BODY_MAX = MTU + ETHERNET_BYTES - OVERHEAD
 """The longest body that an Ethernet frame of 1,500 bytes holds."""
@@ -143,10 +143,9 @@ def seal(
     epoch: int,
     sequence: int,
 ) -> bytes:
-    """A whole frame around a body: headers, body, tag, zeros up to 60 bytes.
+    """A whole frame: headers, body, tag, and zeros up to 60 bytes.
 
-    Raises ValueError: an address that is not 6 bytes, a number that does not fit, a body longer than
-    `BODY_MAX`.
+    Raises ValueError: an address is not 6 bytes, a number does not fit, or the body is longer than `BODY_MAX`.
     """
     length = len(body)
     if length > BODY_MAX:
@@ -185,7 +184,7 @@ def unseal(frame: bytes, key: Key) -> Envelope:
         raise Refused(Cause.VERSION)
     tag = BODY + length
     end = tag + TAG_BYTES
-    # The tag does not cover the padding, so it must be what seal made it: zero, and of one length only.
+    # The tag does not cover the padding, so the padding must be as `seal` makes it: zeros, up to 60 bytes.
     if end != size and (end > size or size != FRAME_MIN or any(frame[end:])):
         raise Refused(Cause.LENGTH)
     if not _compare(key.tag(frame[:tag]), frame[tag:end]):

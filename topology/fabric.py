@@ -1,12 +1,12 @@
 """The fabric: switches, hosts with the addresses of their VMs, and the directed links between them.
 
-A `FabricBuilder` collects and checks; `build()` gives a `Fabric`, which never changes: two fabrics with
-the same content are equal whatever the order they were built in, and can be shared between threads. A
-changed fabric is a new one (`FabricBuilder.of(fabric)` starts from an old one).
+A `FabricBuilder` collects nodes and links and checks them; `build()` makes a `Fabric`, which is immutable,
+so that threads can share it. Two fabrics with the same content are equal, in whatever order they were
+built. To change a fabric, build a new one (`FabricBuilder.of(fabric)` starts from an old one).
 
-What a fabric can't have, and why: a second link of a host (a host is not a bridge, and no path leads
-through it), a link between two hosts, two links between the same two nodes (a bond is one link of their
-joint rate; of parallel links the spanning tree would block all but one).
+A fabric can't have: a second link of a host (a host is not a bridge, and no path leads through it), a link
+between two hosts, two links between the same two nodes (write a bond as one link with its total rate; of
+parallel links the spanning tree would block all but one).
 
 Names are text without white space. Rates are bit/s.
 """
@@ -57,7 +57,7 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """A switch; the lowest `priority`, then the lowest datapath id, is the root of the spanning tree."""
+    """A switch; the one with the lowest `priority`, then the lowest datapath id, is the root of the spanning tree."""
 
     name: str
     dpid: int | None = None
@@ -74,7 +74,7 @@ class Host:
 
 
 def natural(name: str) -> tuple[list[tuple[int, str]], str]:
-    """A sort key by which h2 comes before h10; different names have different keys."""
+    """A sort key that puts h2 before h10; different names have different keys."""
     parts = enumerate(re.split("([0-9]+)", name))
     return [(int(part), "") if at % 2 else (0, part) for at, part in parts], name
 
@@ -139,7 +139,7 @@ class Fabric:
         return self.host(host).mac
 
     def attachment(self, host: str) -> str | None:
-        """The switch that a host is plugged into; None while it has no link."""
+        """The switch that a host is attached to; None while the host has no link."""
         self.host(host)
         return next(iter(self.graph[host]), None)
 
@@ -153,16 +153,16 @@ class Fabric:
         return rate_bps
 
     def port(self, link: tuple[str, str]) -> str | None:
-        """The name of the port by which (source, target) leaves its source, if it is known."""
+        """The name of the source's port towards the target of (source, target), if it is known."""
         port: str | None = self.graph.edges[link]["port"]
         return port
 
     def parts(self) -> list[set[str]]:
-        """The nodes of each connected part, the largest first: one part if everything is connected."""
+        """The nodes of each connected component, the largest first: a single one if everything is connected."""
         return sorted(nx.weakly_connected_components(self.graph), key=lambda part: (-len(part), min(part)))
 
     def to_dict(self) -> dict[str, Any]:
-        """The content as JSON carries it, in a fixed order; `from_dict` reads it."""
+        """The content as JSON values, in a fixed order; `from_dict` reads it."""
         return {
             "switches": [
                 {"name": name, "dpid": self.switch(name).dpid, "priority": self.switch(name).priority} for name in self.switches
@@ -189,7 +189,7 @@ class Fabric:
         """Reads what `to_dict` wrote.
 
         Raises:
-            FabricError: it is not such a dictionary, or the fabric can't be.
+            FabricError: the content is not such a dictionary, or the fabric is not valid.
         """
         builder = FabricBuilder()
         try:
@@ -210,9 +210,9 @@ class Fabric:
 
 
 class FabricBuilder:
-    """Collects a fabric. `add_...` takes all that it was given or raises FabricError, and then takes nothing.
+    """Collects the parts of a fabric. Each `add_...` adds all of its arguments, or raises FabricError and adds nothing.
 
-    The problems' fields are the names of the arguments.
+    The fields of the problems are the names of the arguments.
     """
 
     def __init__(self) -> None:
@@ -222,7 +222,7 @@ class FabricBuilder:
 
     @classmethod
     def of(cls, fabric: Fabric) -> Self:
-        """A builder that holds all of a fabric."""
+        """A builder that starts with the content of a fabric."""
         builder = cls()
         for name in fabric.switches:
             switch = fabric.switch(name)
@@ -286,8 +286,7 @@ class FabricBuilder:
         b_port: str | None = None,
         reverse_rate_bps: int | None = None,
     ) -> Self:
-        """Adds a link of `rate_bps` from `a` to `b`, and as much back unless `reverse_rate_bps` says
-        otherwise."""
+        """Adds a link with `rate_bps` from `a` to `b`, and the same rate back unless `reverse_rate_bps` is given."""
         back_bps = rate_bps if reverse_rate_bps is None else reverse_rate_bps
         problems = [
             Problem(field, f"no node is named {name!r}; name a switch or a host, or add it")
@@ -314,7 +313,7 @@ class FabricBuilder:
         return self
 
     def build(self) -> Fabric:
-        """The fabric as it stands; what is added later is not in it."""
+        """The fabric as it is now; later additions do not change it."""
         return Fabric(self._graph.copy())
 
     def _name_problems(self, name: str) -> list[Problem]:

@@ -1,4 +1,4 @@
-"""Fabrics as files, YAML or JSON, and their checker. An edge where it says so: `load` alone opens a file.
+"""Reads, writes and checks fabric files, YAML or JSON. Pure, but for `load`, which opens a file.
 
 An example, with everything that a file can hold::
 
@@ -7,9 +7,9 @@ An example, with everything that a file can hold::
       - name: s2
         dpid: 0x2                       # OpenFlow datapath id: decimal, or hexadecimal after 0x
         priority: 4096                  # bridge priority of the spanning tree, 0 to 65535; 32768 if not given
-        source: snmp                    # who says which of its ports forward: openflow, ovsdb, bridge or snmp
-        address: 10.0.0.12:161          # where that is asked: see topology/sources.py
-        credentials: snmp.yaml          # a file with who asks; never what is in it
+        source: snmp                    # what reports which of its ports forward: openflow, ovsdb, bridge or snmp
+        address: 10.0.0.12:161          # the source's address: see topology/sources.py
+        credentials: snmp.yaml          # the name of the file with the credentials
     hosts:
       - h1
       - name: h2
@@ -22,12 +22,11 @@ An example, with everything that a file can hold::
         b: s2
         rate: 10G                       # the capacity from a to b: see topology/units.py
         reverse_rate: 1G                # from b to a; the same if not given
-        a_port: s1-eth3                 # the ports' names at both ends, where switches report by them
+        a_port: s1-eth3                 # the ports' names at both ends, if switches report them
         b_port: s2-eth2
 
-What a fabric can't have is in topology/fabric.py; a file must also be connected. `check` lists every
-problem, in the order of the lines; each has the path of its field, its line, what is wrong and the
-remedy.
+What a fabric can't have is listed in topology/fabric.py; the fabric in a file must also be connected. `check`
+returns every problem in the order of the lines, with the path of its field, its line, what is wrong and the remedy.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def load(path: Path | str) -> Fabric:
     """The fabric in a file.
 
     Raises:
-        FabricError: the file can't be read, or has problems; it holds all of them.
+        FabricError: the file can't be read, or has problems; the error holds all of them.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -78,12 +77,12 @@ def loads(text: str) -> Fabric:
 
 
 def switch_sources(text: str) -> tuple[SwitchSource, ...]:
-    """Who says which ports forward, of each switch at which the text says it; wrong entries are left out."""
+    """The sources of the spanning tree that a text names at its switches; entries with mistakes are left out."""
     return _read(text)[2]
 
 
 def check(text: str) -> list[Problem]:
-    """Everything that is wrong with a text; empty if it is a fabric. Never raises."""
+    """All problems of a text; empty if it is a valid fabric. Never raises."""
     return _read(text)[1]
 
 
@@ -106,7 +105,7 @@ def dumps(fabric: Fabric) -> str:
 
 
 def _number(text: object) -> object:
-    """A number as people write it; what is not one is left for pydantic to refuse."""
+    """Converts a hexadecimal number; leaves other values for pydantic to convert or refuse."""
     return int(text, 16) if isinstance(text, str) and re.fullmatch("0x[0-9A-Fa-f]{1,16}", text) else text
 
 
@@ -115,7 +114,7 @@ def _listed(value: object) -> object:
 
 
 class _Entry(BaseModel):
-    """A field's description says what to write: it is the remedy if the field is missing or can't be read."""
+    """The base of all entries. A field's description says what to write: it is the remedy if the field is missing or wrong."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -165,7 +164,7 @@ def _read(text: str) -> tuple[Fabric, list[Problem], tuple[SwitchSource, ...]]:
 
 
 class _Checker:
-    """Fills a builder entry by entry; what the builder refuses is a problem of that entry."""
+    """Adds entry after entry to a builder; what the builder refuses is a problem of that entry."""
 
     def __init__(self, document: Document) -> None:
         self.builder = FabricBuilder()
@@ -178,7 +177,7 @@ class _Checker:
         self.problems.append(self._document.problem(path, text))
 
     def check(self, sections: Mapping[str, Value]) -> None:
-        """Switches and hosts before links, wherever they stand in the file."""
+        """Checks switches and hosts before links, in whatever order the file has them."""
         for name in sections.keys() - set(SECTIONS):
             self.refuse((name,), f"is unknown; write {', '.join(SECTIONS)}")
         for at, raw in enumerate(self._entries(sections, "switches")):
@@ -230,7 +229,7 @@ class _Checker:
     def _entry(
         self, model: type[AnyEntry], placeholders: dict[str, str], path: marked_yaml.Path, raw: Value
     ) -> AnyEntry | None:
-        """The entry; where fields are wrong, what the others say, if it still names its nodes."""
+        """The validated entry; if fields are wrong, an entry of the other fields, or None if these do not suffice."""
         if isinstance(raw, str) and "name" in model.model_fields:
             raw = {"name": raw}
         if not isinstance(raw, dict):
@@ -251,7 +250,7 @@ class _Checker:
             return None
 
     def _refused(self, path: marked_yaml.Path, add: Callable[..., FabricBuilder], *args: object, **fields: object) -> set[str]:
-        """Gives the builder an entry; the names of the fields that it refused."""
+        """Adds an entry to the builder; returns the names of the fields that the builder refused."""
         try:
             add(*args, **fields)
         except FabricError as error:
@@ -263,7 +262,7 @@ class _Checker:
         return set()
 
     def _keep(self, add: Callable[..., FabricBuilder], *good: object) -> None:
-        """Keeps what is good of a refused node, so that what refers to it is not called wrong as well."""
+        """Adds the valid part of a refused node, so that links to it are not reported as wrong, too."""
         try:
             add(*good)
         except FabricError:
@@ -280,7 +279,7 @@ class _Checker:
 
 
 def _own_path(loc: tuple[int | str, ...]) -> marked_yaml.Path:
-    """pydantic's location without the names of validators, which it puts after the field's."""
+    """pydantic's location of an error without the names of validators, which follow the field's name."""
     return loc[:1] if len(loc) < 2 or isinstance(loc[1], str) else loc[:2]
 
 

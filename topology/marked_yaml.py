@@ -1,9 +1,9 @@
-"""YAML (and so JSON) read together with the line of every field, for checkers that name lines. Pure.
+"""Reads YAML (and so JSON) with the line of every field, for checkers that name lines. Pure.
 
-Every scalar is taken as the text that was written (only a plain empty, `~` or `null` is None): a switch
-called `no` or `1e3`, or a MAC address of digits alone, which YAML 1.1 reads as a boolean, a float and a
-sexagesimal number, stay what they are; what a text means is decided by who knows the field. Aliases and
-tags are refused: no file of ours needs them, and aliases let a small file be endless. The lines are the
+Every scalar stays the text that was written (only a plain empty, `~` or `null` is None). So a switch
+called `no` or `1e3`, or a MAC address of digits alone, is not read as a boolean, a float or a sexagesimal
+number as in YAML 1.1; the caller, which knows the field, interprets the text. Aliases and tags are
+refused: no file of Baton needs them, and aliases can make a small file endless. The lines come from the
 marks that PyYAML's parser puts on its events.
 """
 
@@ -21,22 +21,22 @@ Value: TypeAlias = "str | list[Value] | dict[str, Value] | None"
 Path: TypeAlias = tuple[str | int, ...]
 
 MAX_DEPTH = 20
-MAX_SHOWN = 64  # characters of a field's name that are shown
+MAX_SHOWN = 64  # characters of a field's name in a problem
 NULLS = frozenset({"", "~", "null", "Null", "NULL"})
-# libyaml is ten times quicker; only its parser is used: its composer recurses, and deep nesting crashes it
+# libyaml is ten times quicker; only its parser is used, since its composer recurses and deep nesting crashes it
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(slots=True)
 class Document:
-    """What was read. After a syntax error the value is None; a field given twice keeps its first value."""
+    """The document that was read. After a syntax error its value is None; a field given twice keeps its first value."""
 
     value: Value = None
     problems: list[Problem] = field(default_factory=list)
     lines: dict[Path, int] = field(default_factory=dict)
 
     def line(self, path: Path) -> int:
-        """The line (from 1) of a field, or of the nearest thing around it that is in the document."""
+        """The line (from 1) of a field, or of the closest enclosing field that is in the document."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 1)
@@ -59,7 +59,7 @@ def dotted(path: Path) -> str:
 
 
 def read(text: str) -> Document:
-    """Reads one YAML document. Never raises: what is wrong is in `problems`."""
+    """Reads one YAML document. Never raises: mistakes are in `problems`."""
     document = Document()
     try:
         document.value = _Reader(text, document).document()
@@ -77,14 +77,14 @@ def read(text: str) -> Document:
 
 
 class _Unreadable(Exception):
-    """The rest of the document can't be made sense of."""
+    """A mistake after which the rest of the document can't be read."""
 
     def __init__(self, path: Path, text: str, event: yaml.Event) -> None:
         self.problem = Problem(dotted(path), text, _line(event))
 
 
 class _Reader:
-    """Turns the parser's events into values, one recursion for each level."""
+    """Turns the parser's events into values, with one recursion for each level."""
 
     def __init__(self, text: str, document: Document) -> None:
         self._events: Iterator[yaml.Event] = iter(yaml.parse(text, Loader=LOADER))

@@ -1,4 +1,4 @@
-"""What is wrong with a fabric, or with any YAML read by `marked_yaml`: values that say where and what. Pure.
+"""Problems of a fabric, or of any YAML that `marked_yaml` reads, with their places. Pure.
 
 A problem's text is one line: what is wrong, a semicolon, and the remedy.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One mistake: its field's path ("links[2].rate"; empty for the whole), its line in a file (from 1)."""
+    """A mistake: the path of its field ("links[2].rate"; empty for the whole), and its line in the file (from 1)."""
 
     field: str
     text: str
@@ -22,7 +22,7 @@ class Problem:
 
 
 class FabricError(ValueError):
-    """A fabric that can't be; `problems` holds everything that was found, in the order of the lines."""
+    """An invalid fabric; `problems` holds all of its mistakes, in the order of their lines."""
 
     def __init__(self, *problems: Problem) -> None:
         self.problems = problems

@@ -1,10 +1,9 @@
-"""Fabrics of the usual shapes, by name: `build("star", hosts=6, rate_bps="100Mbit")`.
+"""Builds fabrics of common shapes by name: `build("star", hosts=6, rate_bps="100Mbit")`.
 
-Hosts are h1, h2, ... with the addresses 10.0.0.1, 10.0.0.2, ... (`vms` of them each, one after the other)
-and the MAC addresses 02:00:00:00:00:01, ...; switches have the datapath ids 1, 2, ...; ports are named as
-Mininet names them: `h1-eth0` at a host, `s1-eth1`, `s1-eth2`, ... at a switch. Switches meant to be the
-middle have the lower bridge priority, as an operator would set it, so that the spanning tree has its root
-there.
+Hosts are h1, h2, ... with the addresses 10.0.0.1, 10.0.0.2, ... (`vms` consecutive ones each) and the MAC
+addresses 02:00:00:00:00:01, ...; switches have the datapath ids 1, 2, ...; ports are named as in Mininet:
+`h1-eth0` at a host, `s1-eth1`, `s1-eth2`, ... at a switch. Core switches have a lower bridge priority, as an
+operator would set it, so that one of them is the root of the spanning tree.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ MAX_ADDRESSES = 2**24 - 2  # of 10.0.0.0/8
 
 
 def star(hosts: int = 6, rate_bps: int = 100 * MEGABIT, vms: int = 1) -> Fabric:
-    """One switch: XCo's Figure 1(a), where all but one of the hosts send to that one."""
+    """One switch with hosts: XCo's Figure 1(a), where all other hosts send to one."""
     plan = _Plan(vms)
     plan.hosts(hosts, plan.switch("s1"), rate_bps)
     return plan.fabric()
@@ -41,7 +40,7 @@ def dumbbell(
     bottleneck_bps: int = 100 * MEGABIT,
     vms: int = 1,
 ) -> Fabric:
-    """Two switches, s1 with the `left` hosts and s2 with the `right` ones, and a bottleneck between them."""
+    """Two switches joined by a bottleneck: s1 with the `left` hosts and s2 with the `right` ones."""
     plan = _Plan(vms)
     one, other = plan.switch("s1"), plan.switch("s2")
     plan.link(one, other, bottleneck_bps)
@@ -75,7 +74,7 @@ def leaf_spine(
     uplink_rate_bps: int = 10 * GIGABIT,
     vms: int = 1,
 ) -> Fabric:
-    """Every leaf joined to every spine; the tree leaves all links of one spine, and one of each other."""
+    """Every leaf joined to every spine; the tree keeps all links of one spine, and one link of each other spine."""
     plan = _Plan(vms)
     priorities = [ROOT_PRIORITY] + [NEXT_PRIORITY] * (spines - 1)
     above = [plan.switch(f"spine{at}", priority) for at, priority in enumerate(priorities, 1)]
@@ -112,7 +111,7 @@ SHAPES: Mapping[str, Callable[..., Fabric]] = MappingProxyType(
 
 
 def parameters(shape: str) -> dict[str, object]:
-    """What a shape can be told, with what it assumes otherwise."""
+    """A shape's parameters with their defaults."""
     return {name: one.default for name, one in inspect.signature(_shape(shape)).parameters.items()}
 
 
@@ -120,7 +119,7 @@ def build(shape: str, **given: int | str) -> Fabric:
     """A fabric of a shape; counts are numbers, and rates are numbers or texts such as "10G".
 
     Raises:
-        FabricError: unknown shape or parameter, or a value that makes no fabric; lists all that is wrong.
+        FabricError: the shape or a parameter is unknown, or a value is not allowed; lists all problems.
     """
     maker, known = _shape(shape), parameters(shape)
     problems, values = [], {}
@@ -149,7 +148,7 @@ def _count(value: int | str) -> int:
 
 
 class _Plan:
-    """A builder that numbers what it is given."""
+    """Builds a fabric, numbering switches, hosts and ports."""
 
     def __init__(self, vms: int) -> None:
         self._builder = FabricBuilder()

@@ -1,4 +1,4 @@
-"""Who says of a switch which of its ports forward, as a fabric file has it at the switch. Pure."""
+"""The sources that report which ports of a switch forward, as a fabric file names them for each switch. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ KINDS = {
     "bridge": "NAME or NAMESPACE/NAME of a Linux bridge of this machine",
     "snmp": "the SNMP agent's, such as 10.0.0.11 or 10.0.0.11:161",
 }
-"""Kinds of sources, and what their address is; OpenFlow's switches call by themselves."""
+"""Kinds of sources, and the meaning of their address; OpenFlow switches connect by themselves and need none."""
 WITH_CREDENTIALS = frozenset({"snmp"})
 
 
 class SwitchSource(NamedTuple):
-    """One switch's source. `credentials` names a file, whose content stays there."""
+    """The source for one switch. `credentials` is the name of a file; its content is never copied."""
 
     switch: str
     kind: str
@@ -25,7 +25,7 @@ class SwitchSource(NamedTuple):
 
 
 def problems(source: SwitchSource) -> Iterator[tuple[str, str]]:
-    """What is wrong with it: (field, text with the remedy)."""
+    """The mistakes in a source: (field, text with the remedy)."""
     if not source.kind:
         for field, value in (("address", source.address), ("credentials", source.credentials)):
             if value:

@@ -1,12 +1,12 @@
 """The active spanning tree of a fabric: the links that forward, and those that are blocked.
 
-`compute` gives the tree that IEEE 802.1D-2004 (clause 17) would settle on, were a link's two directions
-one: the bridge with the lowest id is the root; each bridge forwards towards it along the cheapest path, a
-link costing 20 Tb/s divided by its capacity (table 17-3); ties go to the neighbour with the lower id. A
-bridge's id is its priority, then its datapath id, then its name. The result depends on the fabric's
-content alone, not on the order in which it was put together.
+`compute` gives the tree to which IEEE 802.1D-2004 (clause 17) converges, if both directions of a link have
+the same cost: the bridge with the lowest id is the root; each bridge forwards towards it along the cheapest
+path, where a link costs 20 Tb/s divided by its capacity (table 17-3); ties go to the neighbour with the
+lower id. A bridge's id is its priority, then its datapath id, then its name. The result depends on the
+fabric's content alone, not on the order in which it was built.
 
-`Tree.from_blocked` takes a tree that others have settled on, as switches do that Baton does not control.
+`Tree.from_blocked` makes the tree that switches which Baton does not control have converged to.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ MAX_COST = 200_000_000
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A forest over a fabric: one tree for each connected part, hosts as leaves.
+    """A forest over a fabric: one tree for each connected component, with hosts as leaves.
 
-    `blocked` is every other link of the fabric, be it redundant or down. `parent` maps each node to the
-    next one towards its root; a root has none.
+    `blocked` holds every other link of the fabric, redundant or down. `parent` maps each node to the next
+    one towards its root; a root has none.
     """
 
     forwarding: frozenset[Link]
@@ -37,13 +37,13 @@ class Tree:
 
     @classmethod
     def from_blocked(cls, fabric: Fabric, blocked: Iterable[Sequence[str]]) -> Tree:
-        """The tree that is left when these links (pairs of names, in either order) don't forward.
+        """The tree that remains when these links (pairs of names, in either order) don't forward.
 
         Links that are not in the fabric are ignored.
 
         Raises:
-            FabricError: what is left has a loop (switches that converge may seem to have one for an instant);
-                names the links that would have to be blocked too.
+            FabricError: the remaining links have a loop (while switches converge, it may seem so for an
+                instant); names the links that would have to be blocked, too.
         """
         tree = compute(fabric, blocked)
         if extra := tree.blocked - _links(blocked):
@@ -54,7 +54,7 @@ class Tree:
 
 
 def compute(fabric: Fabric, down_links: Iterable[Sequence[str]] = ()) -> Tree:
-    """The tree that the links of a fabric form without `down_links` (pairs of names in either order)."""
+    """The spanning tree of a fabric without `down_links` (pairs of names in either order)."""
     down = _links(down_links)
     bridges: nx.Graph[str] = nx.Graph()
     bridges.add_nodes_from(fabric.switches)

@@ -1,4 +1,4 @@
-"""Rates, sizes and durations as people write them, to and from the integers that everything else uses. Pure.
+"""Parses rates, sizes and durations as people write them into integers, and formats rates. Pure.
 
 | kind     | integer     | written                                             | plain number       |
 |----------|-------------|-----------------------------------------------------|--------------------|
@@ -6,9 +6,9 @@
 | size     | bytes       | `1500B`, `60KB` (60,000), `64KiB` (65,536), `4M`    | bytes              |
 | duration | nanoseconds | `10ms`, `300us`, `1.5s`, `250ns`, `2min`            | refused, but for 0 |
 
-`b` is bits and `B` bytes, as IEEE 260.1 has it; prefixes are decimal and may be in either case. A rate in
-bytes is refused, because half of its readers would take it for bits. Every parser raises ValueError in
-one line that says what to write instead.
+`b` means bits and `B` bytes, as in IEEE 260.1; prefixes are decimal and may be in either case. A rate in
+bytes is refused, because it is easily mistaken for one in bits. Every parser raises ValueError with one line
+that says what to write instead.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-MAX_VALUE = 2**63 - 1  # what the control protocol and the store carry
+MAX_VALUE = 2**63 - 1  # the largest that the control protocol and the store carry
 
 _QUANTITY = re.compile(r"\s*([0-9][0-9_]{0,24}(?:\.[0-9]{1,12})?)\s*([A-Za-z\xb5\u03bc/]{0,12})\s*")
 _PREFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}

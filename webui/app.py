@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from flask import Flask
 
 from controller.store.store import Store
+from webui.access.auth import auth
+from webui.http.api import api
+from webui.http.control import control
+from webui.http.errors import errors
+from webui.http.metrics import metrics
+from webui.http.pages import pages
+from webui.http.rest import rest
+from webui.http.stream import stream
 from webui.settings import POLLER, SETTINGS, STORE, WebSettings
 from webui.state.poller import Poller
 
-BLUEPRINTS = {
-    "webui.http.errors": "errors",
-    "webui.http.api": "api",
-    "webui.http.stream": "stream",
-    "webui.http.control": "control",
-    "webui.http.rest": "rest",
-    "webui.http.metrics": "metrics",
-    "webui.http.pages": "pages",
-    "webui.access.auth": "auth",
-}
-"""Modules and the name of each one's blueprint."""
+BLUEPRINTS = (errors, api, stream, control, rest, metrics, pages, auth)
 
 
 def create_app(store: Store, *, settings: WebSettings) -> Flask:
-    """The application over this store; it starts nothing that runs until somebody asks."""
+    """The application over this store; nothing reads the store before the first request."""
     app = Flask(__name__)
     app.json.sort_keys = False  # type: ignore[attr-defined]  # of Flask's own provider
     app.extensions[STORE] = store
     app.extensions[SETTINGS] = settings
     app.extensions[POLLER] = Poller(store)
-    for module, name in BLUEPRINTS.items():
-        app.register_blueprint(getattr(import_module(module), name))  # late: they import this package
+    for blueprint in BLUEPRINTS:
+        app.register_blueprint(blueprint)
     return app

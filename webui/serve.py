@@ -1,7 +1,7 @@
 """The web server's process: `python -m webui.serve [--store URL]`. An edge: processes, sockets, scheduling.
 
-Gunicorn with one worker process, whose threads share one reader of the store; a dashboard's stream keeps a thread. It runs at
-the lowest ordinary priority: a dashboard never takes time from a slot.
+Gunicorn runs one worker process whose threads share one reader of the store; each open dashboard occupies a thread with its
+stream. The process has a low ordinary priority, so that a dashboard never delays a slot.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ THREADS = CLIENTS_MAX + 16
 
 
 class CannotServe(Exception):
-    """What is missing; one line that names the field and the remedy."""
+    """The server can't start; the text is one line with the field and the remedy."""
 
 
 class Server(BaseApplication):  # type: ignore[misc]  # it publishes no types
-    """Gunicorn, told by our settings instead of a file of its own."""
+    """Gunicorn, configured by `WebSettings` instead of a file of its own."""
 
     def __init__(self, store: str, settings: WebSettings) -> None:
         self._store = store
@@ -39,7 +39,7 @@ class Server(BaseApplication):  # type: ignore[misc]  # it publishes no types
         super().__init__()
 
     def load_config(self) -> None:
-        """Gunicorn asks for its configuration."""
+        """Sets gunicorn's configuration; gunicorn calls this."""
         settings = self._settings
         values: dict[str, Any] = {
             "bind": [address(settings)],
@@ -59,30 +59,30 @@ class Server(BaseApplication):  # type: ignore[misc]  # it publishes no types
             self.cfg.set(name, value)
 
     def load(self) -> Any:  # noqa: ANN401 -- a WSGI application
-        """Gunicorn asks for the application, in the worker's process."""
+        """Makes the application; gunicorn calls this in the worker's process."""
         return create_app(Store(self._store), settings=self._settings)
 
 
 def address(settings: WebSettings) -> str:
-    """HOST:PORT, an IPv6 address in brackets."""
+    """HOST:PORT, with an IPv6 address in brackets."""
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     return f"{host}:{settings.port}"
 
 
 def url(settings: WebSettings) -> str:
-    """What to type into a browser."""
+    """The dashboard's URL."""
     return f"{'https' if settings.secure else 'http'}://{address(settings)}"
 
 
 def check(store: str, settings: WebSettings) -> None:
-    """Raises CannotServe: an address that needs TLS, half of a certificate, a port in use, a URL that is none."""
+    """Raises CannotServe: the address needs TLS, `cert` or `key` is missing, the port is in use, the store's URL is wrong."""
     if (wrong := bind_error(settings.host, tls=settings.secure)) is not None:
         raise CannotServe(wrong)
     if (settings.cert is None) != (settings.key is None):
         raise CannotServe("cert, key: only one is given; give both, or neither")
     for name, path in (("cert", settings.cert), ("key", settings.key)):
         if path is not None and not path.is_file():
-            raise CannotServe(f"{name}: {path} is not there; name a PEM file")
+            raise CannotServe(f"{name}: {path} does not exist; name a PEM file")
     try:
         Store(store).close()
     except StoreUnavailable as error:
@@ -97,7 +97,7 @@ def check(store: str, settings: WebSettings) -> None:
 
 
 def run(store: str, settings: WebSettings) -> None:
-    """Serves until a signal ends it. Raises CannotServe."""
+    """Serves the dashboard until a signal ends the process. Raises CannotServe."""
     check(store, settings)
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
@@ -106,9 +106,9 @@ def run(store: str, settings: WebSettings) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Started by `baton up`."""
+    """The process that `baton up` starts; returns its exit status."""
     parser = argparse.ArgumentParser(prog="serve")
-    parser.add_argument("--store", default=os.environ.get("BATON_REDIS", ""), help="its URL; else that in BATON_REDIS")
+    parser.add_argument("--store", default=os.environ.get("BATON_REDIS", ""), help="the store's URL; default: $BATON_REDIS")
     parser.add_argument("--host", default=DEFAULT_HOST)
     parser.add_argument("--port", type=int, default=DEFAULT_PORT)
     parser.add_argument("--cert", type=Path)

@@ -1,4 +1,4 @@
-"""How one web server works. Pure."""
+"""The settings of a web server. Pure."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ DEFAULT_USERS = Path("/etc/baton/users.json")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebSettings:
-    """What the application is told at its start; docs/operating.md has the fields as the section `web`."""
+    """The settings of the application; docs/operating.md explains the same fields in the section `web`."""
 
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
     cert: Path | None = None
-    """The server's certificate (PEM) and its key: needed for any address but loopback."""
+    """The server's certificate (PEM); any address but loopback needs it and `key`."""
     key: Path | None = None
     run_dir: Path = Path("/run/baton")
-    """Where secrets of the web server's lifetime may lie (mode 0700)."""
+    """The directory (mode 0700) for secrets that live as long as the web server."""
     users: Path = DEFAULT_USERS
-    """Who may change something: the file of `baton user` and `baton token`."""
+    """The users file that `baton user` and `baton token` write: the accounts that may change settings."""
     login_to_read: bool = False
     """Whether reading needs a login, too."""
     names: tuple[str, ...] = ()
-    """The host names by which this server may be asked; none: those of loopback if it listens there, else any."""
+    """The host names that requests may use; if empty, those of loopback when the server listens there, else any."""
 
     @property
     def secure(self) -> bool:
-        """Whether it speaks TLS."""
+        """Whether the server uses TLS."""
         return self.cert is not None
 
 
 STORE, SETTINGS, POLLER = "baton.store", "baton.settings", "baton.poller"
-"""Where `Flask.extensions` holds them."""
+"""The names of the store, the settings and the poller in `Flask.extensions`."""

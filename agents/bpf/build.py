@@ -1,4 +1,4 @@
-"""The agents' eBPF programs, compiled by `ebpf.build` when they are asked for."""
+"""The agents' eBPF programs, which `ebpf.build` compiles at first use."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ SOURCES = Path(__file__).parent
 
 
 def object_path(name: str, sources: Path = SOURCES) -> Path:
-    """The compiled program `name`, built first if need be; with the agents' headers at hand. Raises BuildError."""
+    """The object file of program `name`, compiled first if necessary, with the agents' headers. Raises BuildError."""
     return build.object_path(name, sources, SOURCES)

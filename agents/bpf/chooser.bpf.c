@@ -1,13 +1,13 @@
-/* At a cgroup: chooses each TCP connection's congestion control from its socket's mark (protocol/flowmark.py): baton_mcp with a
- * deadline, baton_dctcp without one, for a coflow's too, and for who is reached through a gate that waits for permission: a rate
- * that is held back between slots looks to MCP like a path that cannot keep it. At connect(), at listen() (a listener that needs ECN takes it from SYNs
- * that are ECT, and those accepted take after it), when a connection is accepted, and when SO_MARK is set on a connection. */
+/* Attached to a cgroup: chooses each TCP connection's congestion control by its socket's mark. A connection with a deadline
+ * gets baton_mcp. All others get baton_dctcp, and so do coflows and connections to a destination behind a gate that waits for
+ * permission: MCP would take a rate that is held back between slots for a path that cannot carry it. The choice is made at
+ * connect(), at listen() (a listener that needs ECN accepts it from SYNs that are ECT, and accepted connections inherit it),
+ * when a connection is accepted, and when SO_MARK is set on a connection. */
 #include "vmlinux.h"
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
+#include "flowmark.h"
 
-#define SIZE_BITS 20
-#define COFLOW_FIELD 0xfff
 #define SOL_SOCKET 1
 #define SO_MARK 36
 #define SOL_TCP 6
@@ -20,7 +20,7 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, __u32);
-} unmarked SEC(".maps"); /* whether connections without a mark are chosen for too */
+} unmarked SEC(".maps"); /* whether connections without a mark get baton_dctcp too */
 
 struct address {
 	__u32 words[4]; /* IPv4 mapped into IPv6 (RFC 4291, section 2.5.5.2), in network byte order */
@@ -32,7 +32,7 @@ struct {
 	__uint(max_entries, 65536);
 	__type(key, struct address);
 	__type(value, __u8);
-} gated SEC(".maps"); /* who is reached through a gate that waits for permission */
+} gated SEC(".maps"); /* addresses behind a gate that waits for permission */
 
 static __always_inline int is_gated(__u32 family, __u32 ip4, const __u32 *ip6)
 {
@@ -54,21 +54,14 @@ static __always_inline int is_ours(__u32 mark)
 	return mark || (all && *all);
 }
 
-static __always_inline int has_deadline(__u32 mark)
-{
-	__u32 deadline_ms = mark >> SIZE_BITS;
-
-	return deadline_ms && deadline_ms != COFLOW_FIELD;
-}
-
-/* A name that is not registered is refused, and the connection stays as it was. */
-static __always_inline void choose_for(void *context, __u32 mark, int waits)
+/* If the name is not registered, the kernel refuses it and the connection keeps its congestion control. */
+static __always_inline void choose_for(void *context, __u32 mark, int gated_path)
 {
 	char mcp[] = "baton_mcp", dctcp[] = "baton_dctcp";
 
 	if (!is_ours(mark))
 		return;
-	if (has_deadline(mark) && !waits)
+	if (mark_has_deadline(mark) && !gated_path)
 		bpf_setsockopt(context, SOL_TCP, TCP_CONGESTION, mcp, sizeof(mcp));
 	else
 		bpf_setsockopt(context, SOL_TCP, TCP_CONGESTION, dctcp, sizeof(dctcp));
@@ -77,16 +70,16 @@ static __always_inline void choose_for(void *context, __u32 mark, int waits)
 SEC("sockops")
 int choose(struct bpf_sock_ops *event)
 {
-	struct bpf_sock *sock = event->sk; /* loaded once, or the verifier takes the second for another one */
+	struct bpf_sock *sock = event->sk; /* loaded once: the verifier would treat a second load as another pointer */
 
 	switch (event->op) {
 	case BPF_SOCK_OPS_NEEDS_ECN:
-		/* A request has no socket of its own yet, so no mark: ECN is taken, for a listener that was there before. */
+		/* A request has no socket yet, so no mark: accept ECN, for a listener that existed before this program. */
 		event->reply = sock ? is_ours(sock->mark) : 1;
 		break;
 	case BPF_SOCK_OPS_TCP_CONNECT_CB:
 	case BPF_SOCK_OPS_TCP_LISTEN_CB:
-	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB: /* once more: a route's congctl comes after TCP_CONNECT_CB */
+	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB: /* again: the kernel applies a route's congctl after TCP_CONNECT_CB */
 	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
 		if (sock) {
 			__u32 ip6[4] = { event->remote_ip6[0], event->remote_ip6[1], event->remote_ip6[2], event->remote_ip6[3] };

@@ -1,4 +1,4 @@
-/* Classifier at a host's egress (clsact): which packets are small and go first, which wait at their destination's gate.
+/* Classifier at a host's egress (clsact): packets of small flows go first, others wait at their destination's gate.
  *
  * Sets skb->priority to the HTB class that serves the packet and lets other filters see it too (TC_ACT_UNSPEC).
  * A V2V flow, a pair of addresses, has an allowance that refills at a low rate. While it lasts the flow is small. Once it is
@@ -18,7 +18,7 @@
 #define ETH_P_BATON 0x88B5
 #define TC_ACT_UNSPEC (-1)
 #define TC_ACT_STOLEN 4
-#define KICK (ROOT_MAJOR << 16 | KICK_MINOR)
+#define WAKEUP (ROOT_MAJOR << 16 | WAKEUP_MINOR)
 #define IPPROTO_ICMPV6 58
 #define SECOND 1000000000ULL
 
@@ -51,7 +51,7 @@ struct {
 	__type(value, struct destination);
 } nodes SEC(".maps");
 
-/* DSCPs that are scheduled by themselves, whatever the destination: the node that stands for each, or 0. */
+/* DSCPs with a queue of their own, whatever the destination: the node that stands for each, or 0. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, MAX_DSCPS);
@@ -69,7 +69,7 @@ static __always_inline void tell(__u32 kind, __u32 node, struct flow_key *key, _
 	struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 
 	if (!event)
-		return; /* the agent's periodic look finds what an event lost */
+		return; /* the agent's periodic look finds the packets of a lost event */
 	event->kind = kind;
 	event->node = node;
 	event->dscp = dscp;
@@ -138,7 +138,7 @@ static __always_inline int charge(struct flow_key *key, __u32 node, __u32 length
 	}
 	if (!key->icmp && !(flow->dscps & seen)) {
 		flow->dscps |= seen;
-		tell(NEW_FLOW, node, key, dscp);
+		tell(BATON_NEW_FLOW, node, key, dscp);
 	}
 	__u64 idle = now - flow->stamp;
 	__u64 tokens = flow->tokens + (idle > 60 * SECOND ? set->mice_bytes : idle * set->mice_rate / SECOND);
@@ -171,7 +171,7 @@ int classify(struct __sk_buff *skb)
 	struct settings *set = bpf_map_lookup_elem(&settings, &zero);
 	struct destination *state;
 
-	if (skb->priority == KICK)
+	if (skb->priority == WAKEUP)
 		return TC_ACT_UNSPEC;
 	if (protocol == ETH_P_8021Q || protocol == ETH_P_8021AD) {
 		__be16 inner;
@@ -207,19 +207,19 @@ int classify(struct __sk_buff *skb)
 	state = bpf_map_lookup_elem(&nodes, &node);
 	if (state) {
 		__sync_fetch_and_add(&state->bytes, skb->len);
-		if ((state->armed == FOR_ANY || (state->armed == FOR_URGENT && urgent)) &&
+		if ((state->armed == BATON_FOR_ANY || (state->armed == BATON_FOR_URGENT && urgent)) &&
 		    __sync_lock_test_and_set(&state->armed, 0))
-			tell(urgent ? URGENT : BACKLOGGED, node, &key, dscp);
+			tell(urgent ? BATON_URGENT : BATON_BACKLOGGED, node, &key, dscp);
 	}
 	return TC_ACT_UNSPEC;
 }
 
-/* A filter of the root HTB. A frame that was sent only so that the kernel looks at the queues has done that once it is here:
- * it is taken away, and counted nowhere. (Nobody else can have this priority without CAP_NET_ADMIN.) */
+/* A filter of the root HTB. A frame that only wakes the queues has done so once it is here: this drops it, uncounted.
+ * (No process can send with this priority without CAP_NET_ADMIN.) */
 SEC("tc")
-int swallow(struct __sk_buff *skb)
+int drop_wakeup(struct __sk_buff *skb)
 {
-	return skb->priority == KICK ? TC_ACT_STOLEN : TC_ACT_UNSPEC;
+	return skb->priority == WAKEUP ? TC_ACT_STOLEN : TC_ACT_UNSPEC;
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -1,14 +1,13 @@
-/* baton_dctcp: DCTCP (RFC 8257) as a TCP congestion control. Sender's window and receiver's echo of marks.
+/* baton_dctcp: DCTCP (RFC 8257) as a TCP congestion control: the sender's window and the receiver's echo of marks.
  *
- * Alpha is in units of 1/ALPHA_ONE, g is 1/16 (RFC 8257, section 4.2). F counts segments, not the RFC's bytes: the stack
- * keeps delivered and delivered_ce, and they differ by the last segment of a write only. The stack enters CWR for ECE, until what
- * was outstanding is acknowledged; the window grows as RFC 5681 says.
- * Without ECN at the other end nothing would say that a packet was marked, so the connection goes over to reno.
+ * Alpha is in units of 1/ALPHA_ONE, g is 1/16 (RFC 8257, section 4.2). F counts segments where the RFC counts bytes: the stack
+ * keeps delivered and delivered_ce, and the two counts differ only by the last segment of a write. On ECE the stack enters CWR
+ * until the outstanding data are acknowledged; the window grows as in RFC 5681.
+ * Without ECN at the other end no mark would be echoed, so the connection switches to reno.
  *
- * The window is set here and not by the stack from what ssthresh() returns: under load some calls of struct_ops programs are left
- * out (seen on Linux 6.18, a few in 100,000 acknowledgements, not counted as misses), and then what the kernel takes for the
- * returned value is a word of its stack: a window of 2^31 segments. A call of cong_control that is left out is made up for by the
- * next one. */
+ * cong_control sets the window, not the stack from the value of ssthresh(): under load the kernel skips some calls of
+ * struct_ops programs (seen on Linux 6.18, a few in 100,000 acknowledgements, not counted as misses), and then uses a word of
+ * its stack as the returned value: a window of 2^31 segments. The next call of cong_control makes up for a skipped one. */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
@@ -33,7 +32,7 @@ struct dctcp {
 	__u32 started;	    /* the first window of observation has begun */
 	__u32 alpha;	    /* estimated fraction of marked segments */
 	__u32 window_end;   /* DCTCP.WindowEnd */
-	__u32 delivered;    /* the stack's counters when the window began */
+	__u32 delivered;    /* the stack's counters at the begin of the window */
 	__u32 delivered_ce;
 	__u32 counted;	    /* tcp_sock.delivered at the last acknowledgement */
 	__u32 cwnd;	    /* the window after it */
@@ -65,7 +64,7 @@ void BPF_PROG(baton_dctcp_init, struct sock *sk)
 	ca->counted = ((struct tcp_sock *)sk)->delivered;
 	echo_begin(sk, &ca->echo);
 	if (!in_handshake(sk) && without_ecn(sk))
-		go_over_to_reno(sk);
+		switch_to_reno(sk);
 }
 
 /* RFC 8257, section 3.3, steps 1 to 8: at the end of a window, alpha moves by g towards the window's fraction of marks. */
@@ -79,8 +78,8 @@ void BPF_PROG(baton_dctcp_in_ack_event, struct sock *sk, __u32 flags)
 	if (!ca->started) {
 		if (in_handshake(sk))
 			return;
-		if (without_ecn(sk)) { /* chosen before the handshake, when it could not be known */
-			go_over_to_reno(sk);
+		if (without_ecn(sk)) { /* chosen before the handshake, when ECN was not negotiated yet */
+			switch_to_reno(sk);
 			return;
 		}
 		ca->started = 1;
@@ -95,7 +94,7 @@ void BPF_PROG(baton_dctcp_in_ack_event, struct sock *sk, __u32 flags)
 		fraction = ((__u64)marked << ALPHA_BITS) / delivered;
 		if (fraction > ALPHA_ONE)
 			fraction = ALPHA_ONE;
-		/* Both rounded the way they move, so that alpha reaches 0 and ALPHA_ONE. */
+		/* Both steps round away from zero, so that alpha reaches 0 and ALPHA_ONE. */
 		if (fraction >= ca->alpha)
 			ca->alpha += (fraction - ca->alpha + (1 << GAIN_SHIFT) - 1) >> GAIN_SHIFT;
 		else
@@ -109,8 +108,8 @@ static __always_inline __u32 at_least(__u32 cwnd)
 	return cwnd > LEAST_CWND ? cwnd : LEAST_CWND;
 }
 
-/* What a function returned, and the kernel's window, if a call of ours was left out meanwhile. */
-static __always_inline void mend(struct tcp_sock *tp, struct dctcp *ca)
+/* Restores ssthresh and the window if the kernel skipped a call meanwhile. */
+static __always_inline void repair_skipped_calls(struct tcp_sock *tp, struct dctcp *ca)
 {
 	if (!ca->ssthresh)
 		ca->ssthresh = TCP_INFINITE_SSTHRESH;
@@ -119,8 +118,8 @@ static __always_inline void mend(struct tcp_sock *tp, struct dctcp *ca)
 		tp->snd_cwnd = at_least(ca->cwnd);
 }
 
-/* RFC 8257, section 3.3, step 9: cwnd * (1 - alpha / 2), once for all marks of a window, which the stack's state says (CWR). A lost
- * segment is answered as RFC 5681 does, whatever alpha is (RFC 8257, section 3.5). After a timeout the stack itself has set cwnd. */
+/* RFC 8257, section 3.3, step 9: cwnd * (1 - alpha / 2), once for all marks of a window (the stack's state CWR). A lost segment
+ * halves the window as in RFC 5681, for any alpha (RFC 8257, section 3.5). After a timeout the stack itself has set cwnd. */
 static __always_inline void reduce(struct tcp_sock *tp, struct dctcp *ca, __u8 state)
 {
 	__u32 cwnd = state == TCP_CA_Loss ? ca->cwnd : tp->snd_cwnd, less = cwnd >> 1;
@@ -132,9 +131,9 @@ static __always_inline void reduce(struct tcp_sock *tp, struct dctcp *ca, __u8 s
 		tp->snd_cwnd = ca->ssthresh;
 }
 
-/* Once for each stay in a state. One acknowledgement may end a stay and begin the next, which high_seq tells; a timeout while
- * lost segments are still being repaired is no news. */
-static __always_inline int is_to_be_reduced(struct tcp_sock *tp, struct dctcp *ca, __u8 state)
+/* Once each time the stack enters a state. One acknowledgement may leave a state and enter it again, which high_seq shows. A
+ * timeout during the recovery of lost segments does not reduce again. */
+static __always_inline int needs_reduction(struct tcp_sock *tp, struct dctcp *ca, __u8 state)
 {
 	if (state < TCP_CA_CWR)
 		return 0;
@@ -143,8 +142,8 @@ static __always_inline int is_to_be_reduced(struct tcp_sock *tp, struct dctcp *c
 	return ca->reduced < state || ca->reduced_to != tp->high_seq;
 }
 
-/* As tcp_update_pacing_rate, which the stack leaves to us: TCP small queues and the size of super-packets are computed from it. */
-static __always_inline void tell_rate(struct sock *sk, struct tcp_sock *tp)
+/* As tcp_update_pacing_rate, which the stack leaves to cong_control: TSQ and the size of super-packets depend on it. */
+static __always_inline void set_pacing_rate(struct sock *sk, struct tcp_sock *tp)
 {
 	__u32 most = tp->snd_cwnd > tp->packets_out ? tp->snd_cwnd : tp->packets_out;
 	__u32 percent = tp->snd_cwnd < tp->snd_ssthresh / 2 ? 200 : 120;
@@ -155,7 +154,7 @@ static __always_inline void tell_rate(struct sock *sk, struct tcp_sock *tp)
 	sk->sk_pacing_rate = rate < sk->sk_max_pacing_rate ? rate : sk->sk_max_pacing_rate;
 }
 
-/* After each acknowledgement, in all states. */
+/* Called after each acknowledgement, in all states. */
 SEC("struct_ops")
 void BPF_PROG(baton_dctcp_cong_control, struct sock *sk)
 {
@@ -168,18 +167,18 @@ void BPF_PROG(baton_dctcp_cong_control, struct sock *sk)
 	if (in_handshake(sk))
 		return;
 	ca->counted = tp->delivered;
-	mend(tp, ca);
-	if (is_to_be_reduced(tp, ca, state))
+	repair_skipped_calls(tp, ca);
+	if (needs_reduction(tp, ca, state))
 		reduce(tp, ca, state);
 	ca->reduced = state >= TCP_CA_CWR ? state : 0;
 	ca->reduced_to = tp->high_seq;
 	if (state != TCP_CA_CWR && state != TCP_CA_Recovery)
 		tcp_reno_cong_avoid(sk, 0, acked);
 	ca->cwnd = tp->snd_cwnd;
-	tell_rate(sk, tp);
+	set_pacing_rate(sk, tp);
 }
 
-/* RFC 5681, section 4.1: after a timeout's length without sending, the initial window. */
+/* RFC 5681, section 4.1: after a retransmission timeout without sending, the initial window. */
 static __always_inline void restart_after_idle(struct sock *sk)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
@@ -200,7 +199,7 @@ void BPF_PROG(baton_dctcp_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 		restart_after_idle(sk);
 }
 
-/* For the stack's own account: what counts is what cong_control sets. */
+/* Only for the stack's own accounting: cong_control sets the value that counts. */
 SEC("struct_ops")
 __u32 BPF_PROG(baton_dctcp_ssthresh, struct sock *sk)
 {

@@ -1,11 +1,11 @@
-/* What Baton's congestion controls have in common: the receiver's echo of marks (RFC 8257, section 3.2), and how a connection
- * goes over to another congestion control. Included after vmlinux.h and the helpers. */
+/* Shared by Baton's congestion controls: the receiver's echo of marks (RFC 8257, section 3.2), and the switch of a connection
+ * to another congestion control. Include it after vmlinux.h and the helpers. */
 #ifndef BATON_DCTCP_ECHO_H
 #define BATON_DCTCP_ECHO_H
 
 #define TCP_CONG_NEEDS_ECN 2
 #define TCP_ECN_NEGOTIATED (1 | 16) /* TCP_ECN_MODE_RFC3168, TCP_ECN_MODE_ACCECN */
-#define TCP_ECN_DEMAND_CWR 4	    /* our acknowledgements carry ECE */
+#define TCP_ECN_DEMAND_CWR 4	    /* this end's acknowledgements carry ECE */
 #define ICSK_ACK_TIMER 2	    /* an acknowledgement is delayed */
 #define ICSK_ACK_NOW 16
 #define SOL_TCP 6
@@ -13,7 +13,7 @@
 
 struct echo {
 	__u32 ce;	/* DCTCP.CE: the last segment received was marked */
-	__u32 acked_to; /* what was received before it */
+	__u32 acked_to; /* rcv_nxt before it */
 };
 
 static __always_inline int is_after(__u32 a, __u32 b)
@@ -33,12 +33,12 @@ static __always_inline int in_handshake(struct sock *sk)
 	return state == TCP_CLOSE || state == TCP_LISTEN || state == TCP_SYN_SENT;
 }
 
-/* Without ECN at the other end nothing would say that a packet was marked. */
-static __always_inline void go_over_to_reno(struct sock *sk)
+/* For a connection without ECN: no mark would be echoed. */
+static __always_inline void switch_to_reno(struct sock *sk)
 {
 	char reno[] = "reno";
 
-	bpf_setsockopt(sk, SOL_TCP, TCP_CONGESTION, reno, sizeof(reno)); /* also takes ECT off what is sent */
+	bpf_setsockopt(sk, SOL_TCP, TCP_CONGESTION, reno, sizeof(reno)); /* also stops setting ECT */
 }
 
 static __always_inline void echo_begin(struct sock *sk, struct echo *echo)
@@ -46,8 +46,8 @@ static __always_inline void echo_begin(struct sock *sk, struct echo *echo)
 	echo->acked_to = ((struct tcp_sock *)sk)->rcv_nxt;
 }
 
-/* ECE says whether the segments acknowledged were marked. When the mark changes, what came before is acknowledged at once, with
- * the old mark. */
+/* ECE says whether the acknowledged segments were marked. When the mark changes, the segments received before are acknowledged
+ * at once, with the old mark. */
 static __always_inline void echo_received(struct sock *sk, struct echo *echo, __u32 ce)
 {
 	struct inet_connection_sock *connection = (struct inet_connection_sock *)sk;

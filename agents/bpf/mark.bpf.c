@@ -1,11 +1,10 @@
-/* At a cgroup: every socket made in it is born with the flow mark that `baton mark` was given, or `baton coflow run`: before
- * a coflow's deadline, the mark gets the time that is left; after it, `late` is used. See agents/priorities/marked_run.py.
- * A mark that a program of a cgroup further in has set stays: the nearest `baton mark` counts. */
+/* At a cgroup: gives every new socket in it the flow mark of `baton mark` or `baton coflow run`. Before a coflow's deadline the
+ * mark carries the time that is left; after it, the mark is `late`. See agents/priorities/marked_run.py. A mark that a program
+ * of an inner cgroup has set stays: the nearest `baton mark` counts. */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
+#include "flowmark.h"
 
-#define SIZE_BITS 20
-#define DEADLINE_MAX_MS 4094
 #define MILLISECOND 1000000
 
 struct marking {
@@ -30,7 +29,7 @@ static __always_inline __u32 mark_now(struct marking *given)
 	if (now >= given->deadline_ns)
 		return given->late;
 	left_ms = (given->deadline_ns - now + MILLISECOND - 1) / MILLISECOND;
-	return given->mark | (left_ms < DEADLINE_MAX_MS ? left_ms : DEADLINE_MAX_MS) << SIZE_BITS;
+	return given->mark | (left_ms < MARK_MAX_DEADLINE_MS ? left_ms : MARK_MAX_DEADLINE_MS) << MARK_SIZE_BITS;
 }
 
 SEC("cgroup/sock_create")
@@ -41,7 +40,7 @@ int set_mark(struct bpf_sock *sock)
 
 	if (given && !sock->mark)
 		sock->mark = mark_now(given);
-	return 1; /* the socket may be made */
+	return 1; /* allows the socket */
 }
 
 char LICENSE[] SEC("license") = "GPL";

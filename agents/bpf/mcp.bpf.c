@@ -1,25 +1,23 @@
 /* baton_mcp: a TCP congestion control for flows that have a deadline and a size (Karuna, SIGCOMM 2016, section 3).
  *
- * What the rate is to be is computed in mcp.h, once a round trip; the stack paces by it, and the window only bounds what is in
- * flight. For just in time is often less than a segment a round trip, which no window can say. The socket's mark (protocol/
- * flowmark.py) is read when data leave a connection on which nothing is outstanding: a flow begins there if the last one's size
- * is acknowledged, or if the mark is another one. Data beyond the size are a further flow with the same mark. The deadline
- * counts from the first data, less one round trip on a new connection, for its handshake.
+ * mcp.h computes the rate once a round trip. The stack paces at that rate, and the window only bounds the data in flight: the
+ * rate that just meets a deadline is often less than a segment a round trip, which no window can express. The socket's mark
+ * (flowmark.h) is read when data leave a connection without outstanding data. A flow begins there if the size of the previous
+ * flow is acknowledged, or if the mark changed. Data beyond the size are a further flow with the same mark. The deadline
+ * counts from the first data; on a new connection from one round trip earlier, for the handshake.
  *
- * Without a deadline, a size, or ECN, and when the deadline has passed, the connection goes over to baton_dctcp for good: it
- * shares like any other. A flow that is given up (termination) keeps its connection, and sends a segment at a time, SLOWEST a
- * second at most, until it carries another mark. A lost segment halves the rate, a timeout takes it to the floor. */
+ * A connection without a deadline, a size or ECN, or whose deadline has passed, switches to baton_dctcp for good and shares the
+ * link like any other. A flow that is given up (termination) keeps its connection and sends one segment at a time, at most
+ * SLOWEST a second, until it carries another mark. A lost segment halves the rate, a timeout sets it to the floor. */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
 #include "dctcp_echo.h"
+#include "flowmark.h"
 #include "mcp.h"
 
-#define KB_BITS 10
-#define SIZE_BITS 20
-#define COFLOW_FIELD 0xfff
 #define US_PER_MS 1000
 #define SRTT_SHIFT 3 /* tcp_sock.srtt_us holds eight times the time */
 #define FIRST_RTT_US 1000
@@ -61,9 +59,9 @@ enum mcp_phase { NO_FLOW, FIRST_WINDOW, RUNNING, ALL_ACKED, GIVEN_UP };
 /* In icsk_ca_priv, which the kernel zeroes. */
 struct mcp {
 	struct mcp_flow flow;
-	__u64 acked_end;  /* tcp_sock.bytes_acked when the flow is done */
-	__u64 started_us; /* what the deadline counts from */
-	__u64 began_us;	  /* the window that is watched: its begin, and the stack's counters then */
+	__u64 acked_end;  /* tcp_sock.bytes_acked at the end of the flow */
+	__u64 started_us; /* the deadline counts from here */
+	__u64 began_us;	  /* the current window of observation: its begin, and the stack's counters then */
 	__u64 acked;
 	__u32 window_end;
 	__u32 delivered;
@@ -78,19 +76,9 @@ static __always_inline struct mcp *state_of(struct sock *sk)
 	return (struct mcp *)((struct inet_connection_sock *)sk)->icsk_ca_priv;
 }
 
-static __always_inline __u64 size_of(__u32 mark)
-{
-	return (__u64)(mark & ((1U << SIZE_BITS) - 1)) << KB_BITS;
-}
-
-static __always_inline __u32 deadline_ms_of(__u32 mark)
-{
-	return mark >> SIZE_BITS;
-}
-
 static __always_inline int has_deadline_and_size(__u32 mark)
 {
-	return size_of(mark) && deadline_ms_of(mark) && deadline_ms_of(mark) != COFLOW_FIELD;
+	return mark_size(mark) && mark_has_deadline(mark);
 }
 
 static __always_inline __u64 rtt_us_of(struct tcp_sock *tp)
@@ -111,10 +99,10 @@ static __always_inline __u64 elapsed_us_of(struct tcp_sock *tp, struct mcp *ca)
 /* The size was rounded up to a KB. */
 static __always_inline int is_all_acknowledged(struct tcp_sock *tp, struct mcp *ca)
 {
-	return remaining_of(tp, ca) < (1 << KB_BITS);
+	return remaining_of(tp, ca) < (1 << MARK_KB_BITS);
 }
 
-static __always_inline void tell(struct sock *sk, struct mcp *ca, __u32 outcome)
+static __always_inline void report_end(struct sock *sk, struct mcp *ca, __u32 outcome)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
 	struct mcp_event *event = bpf_ringbuf_reserve(&mcp_events, sizeof(*event), 0);
@@ -122,10 +110,10 @@ static __always_inline void tell(struct sock *sk, struct mcp *ca, __u32 outcome)
 	if (!event)
 		return;
 	__builtin_memset(event, 0, sizeof(*event));
-	event->size = size_of(ca->mark);
+	event->size = mark_size(ca->mark);
 	event->remaining = remaining_of(tp, ca);
 	event->elapsed_us = elapsed_us_of(tp, ca);
-	event->deadline_ms = deadline_ms_of(ca->mark);
+	event->deadline_ms = mark_high(ca->mark);
 	event->outcome = outcome;
 	event->family = sk->__sk_common.skc_family;
 	event->source_port = sk->__sk_common.skc_num;
@@ -140,15 +128,15 @@ static __always_inline void tell(struct sock *sk, struct mcp *ca, __u32 outcome)
 	bpf_ringbuf_submit(event, 0);
 }
 
-static __always_inline void go_over_to_dctcp(struct sock *sk)
+static __always_inline void switch_to_dctcp(struct sock *sk)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
 	char dctcp[] = "baton_dctcp";
 
 	if (state_of(sk)->phase != NO_FLOW)
-		tp->snd_ssthresh = tp->snd_cwnd > LEAST_CWND ? tp->snd_cwnd : LEAST_CWND; /* no slow start from here */
+		tp->snd_ssthresh = tp->snd_cwnd > LEAST_CWND ? tp->snd_cwnd : LEAST_CWND; /* no slow start after the switch */
 	if (bpf_setsockopt(sk, SOL_TCP, TCP_CONGESTION, dctcp, sizeof(dctcp)))
-		go_over_to_reno(sk);
+		switch_to_reno(sk);
 }
 
 static __always_inline void begin_window(struct tcp_sock *tp, struct mcp *ca)
@@ -177,7 +165,7 @@ static __always_inline void send_at_rate(struct sock *sk, struct mcp *ca)
 
 static __always_inline __u64 deadline_us_of(struct mcp *ca)
 {
-	return (__u64)deadline_ms_of(ca->mark) * US_PER_MS;
+	return (__u64)mark_high(ca->mark) * US_PER_MS;
 }
 
 static __always_inline int is_late(struct tcp_sock *tp, struct mcp *ca)
@@ -185,8 +173,8 @@ static __always_inline int is_late(struct tcp_sock *tp, struct mcp *ca)
 	return elapsed_us_of(tp, ca) >= deadline_us_of(ca);
 }
 
-/* gamma, as if there were a segment more: what is sent comes whole segments at a time, a gap of the pacing clock apart, and the
- * last gap must not reach to the deadline. */
+/* gamma with one segment more than remains: the stack sends whole segments, a gap of the pacing clock apart, and the last gap
+ * must end before the deadline. */
 static __always_inline __u64 expected_of(struct tcp_sock *tp, __u64 remaining, __u64 left_us)
 {
 	return mcp_expected(remaining + tp->mss_cache, left_us, rtt_us_of(tp));
@@ -201,14 +189,14 @@ static __always_inline void begin_flow(struct sock *sk, struct mcp *ca)
 	__u64 left_us;
 
 	ca->mark = sk->sk_mark;
-	if (!settings || !has_deadline_and_size(ca->mark)) /* goes over at the next acknowledgement */
+	if (!settings || !has_deadline_and_size(ca->mark)) /* switches at the next acknowledgement */
 		return;
 	window.rtt_us = rtt_us_of(tp);
 	window.mss = tp->mss_cache;
 	ca->started_us = tp->tcp_mstamp - (first ? window.rtt_us : 0);
-	ca->acked_end = tp->bytes_acked + (tp->snd_nxt - tp->snd_una) + size_of(ca->mark);
-	left_us = mcp_left(settings, deadline_us_of(ca), first ? window.rtt_us : 0, window.rtt_us);
-	window.expected = expected_of(tp, size_of(ca->mark), left_us);
+	ca->acked_end = tp->bytes_acked + (tp->snd_nxt - tp->snd_una) + mark_size(ca->mark);
+	left_us = mcp_time_left(settings, deadline_us_of(ca), first ? window.rtt_us : 0, window.rtt_us);
+	window.expected = expected_of(tp, mark_size(ca->mark), left_us);
 	mcp_start(settings, &ca->flow, &window);
 	ca->phase = FIRST_WINDOW;
 	send_at_rate(sk, ca);
@@ -219,7 +207,7 @@ void BPF_PROG(baton_mcp_init, struct sock *sk)
 {
 	echo_begin(sk, &state_of(sk)->echo);
 	if (!in_handshake(sk) && without_ecn(sk))
-		go_over_to_reno(sk);
+		switch_to_reno(sk);
 }
 
 SEC("struct_ops")
@@ -229,8 +217,8 @@ void BPF_PROG(baton_mcp_release, struct sock *sk)
 		sk->sk_pacing_status = SK_PACING_NONE;
 }
 
-/* Once a round trip. What was acknowledged in the first one says nothing: nothing had been sent before it. */
-static __always_inline void watch(struct sock *sk, struct mcp *ca, struct mcp_settings *settings)
+/* Once a round trip. The first one does not adjust the rate: no data had been sent before it. */
+static __always_inline void end_window(struct sock *sk, struct mcp *ca, struct mcp_settings *settings)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
 	__u64 elapsed_us = elapsed_us_of(tp, ca), remaining = remaining_of(tp, ca), left_us;
@@ -238,7 +226,7 @@ static __always_inline void watch(struct sock *sk, struct mcp *ca, struct mcp_se
 
 	window.rtt_us = rtt_us_of(tp);
 	window.mss = tp->mss_cache;
-	left_us = mcp_left(settings, deadline_us_of(ca), elapsed_us, window.rtt_us);
+	left_us = mcp_time_left(settings, deadline_us_of(ca), elapsed_us, window.rtt_us);
 	window.expected = expected_of(tp, remaining, left_us);
 	window.elapsed_us = tp->tcp_mstamp - ca->began_us;
 	window.acked = tp->bytes_acked - ca->acked;
@@ -248,8 +236,8 @@ static __always_inline void watch(struct sock *sk, struct mcp *ca, struct mcp_se
 		mcp_step(settings, &ca->flow, &window);
 	ca->phase = RUNNING;
 	begin_window(tp, ca);
-	if (mcp_hopeless(settings, &ca->flow, &window, remaining, deadline_us_of(ca) - elapsed_us)) {
-		tell(sk, ca, MCP_GIVEN_UP);
+	if (mcp_gives_up(settings, &ca->flow, &window, remaining, deadline_us_of(ca) - elapsed_us)) {
+		report_end(sk, ca, MCP_GIVEN_UP);
 		ca->phase = GIVEN_UP;
 		send_at(sk, (__u64)tp->mss_cache * SLOWEST, 1);
 		return;
@@ -257,7 +245,7 @@ static __always_inline void watch(struct sock *sk, struct mcp *ca, struct mcp_se
 	send_at_rate(sk, ca);
 }
 
-/* After each acknowledgement. With this function the stack leaves window and pacing to it, in all states. */
+/* Called after each acknowledgement. With this function set, the stack leaves window and pacing to it in all states. */
 SEC("struct_ops")
 void BPF_PROG(baton_mcp_cong_control, struct sock *sk)
 {
@@ -269,11 +257,11 @@ void BPF_PROG(baton_mcp_cong_control, struct sock *sk)
 	if (in_handshake(sk))
 		return;
 	if (without_ecn(sk)) {
-		go_over_to_reno(sk);
+		switch_to_reno(sk);
 		return;
 	}
 	if (!settings || !has_deadline_and_size(mark)) {
-		go_over_to_dctcp(sk);
+		switch_to_dctcp(sk);
 		return;
 	}
 	if (ca->phase == NO_FLOW)
@@ -286,14 +274,14 @@ void BPF_PROG(baton_mcp_cong_control, struct sock *sk)
 		return;
 	if (ca->phase != ALL_ACKED) {
 		if (is_all_acknowledged(tp, ca)) {
-			tell(sk, ca, is_late(tp, ca) ? MCP_LATE : MCP_IN_TIME);
+			report_end(sk, ca, is_late(tp, ca) ? MCP_LATE : MCP_IN_TIME);
 			ca->phase = ALL_ACKED;
 		} else if (is_late(tp, ca)) {
-			tell(sk, ca, MCP_LATE);
-			go_over_to_dctcp(sk);
+			report_end(sk, ca, MCP_LATE);
+			switch_to_dctcp(sk);
 			return;
 		} else if (!is_after(ca->window_end, tp->snd_una) || ca->phase == FIRST_WINDOW) {
-			watch(sk, ca, settings);
+			end_window(sk, ca, settings);
 		}
 	}
 	if (ca->phase == ALL_ACKED && !remaining_of(tp, ca) && is_after(tp->write_seq, tp->snd_una))
@@ -310,7 +298,7 @@ void BPF_PROG(baton_mcp_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 		begin_flow(sk, ca);
 }
 
-/* The step after it keeps to the floor. */
+/* The next mcp_step keeps the rate at the floor or above. */
 SEC("struct_ops")
 void BPF_PROG(baton_mcp_set_state, struct sock *sk, __u8 state)
 {

@@ -1,6 +1,6 @@
-/* MCP's arithmetic (Karuna, SIGCOMM 2016, section 3) as agents/priorities/mcp_model.py derives it; the two are the same, number for number.
- * Whole numbers only: bytes, microseconds, bytes per second; fractions in 1/MCP_ONE. No product passes 2^64 for links up to
- * MOST_BPS, which the settings' maker keeps to. */
+/* MCP's arithmetic (Karuna, SIGCOMM 2016, section 3) as agents/priorities/mcp_model.py derives it; both compute the same.
+ * Integers only: bytes, microseconds, bytes per second; fractions in 1/MCP_ONE. No product exceeds 2^64 on links of up to
+ * 100 Gb/s (MOST_LINK_BPS in mcp_model.py, which McpSettings enforces). */
 #ifndef BATON_MCP_H
 #define BATON_MCP_H
 
@@ -24,7 +24,7 @@ struct mcp_settings {
 	__u64 link_rate;       /* C, bytes/s */
 	__u32 marking_packets; /* K */
 	__u32 kappa;	       /* gain, in 1/MCP_ONE */
-	__u32 aim;	       /* part of the deadline after which all is to be acknowledged, in 1/MCP_ONE */
+	__u32 aim;	       /* part of the deadline by which all data are to be acknowledged, in 1/MCP_ONE */
 	__u32 termination;     /* enum mcp_termination */
 	__u32 multiple;	       /* of the empty price, in 1/MCP_ONE: MCP_BY_BACKLOG */
 	__u32 reserved;
@@ -35,7 +35,7 @@ struct mcp_flow {
 	__u64 behind; /* Z, bytes */
 };
 
-struct mcp_window { /* what a round trip told */
+struct mcp_window { /* measured in one round trip */
 	__u64 expected; /* gamma, bytes/s */
 	__u64 elapsed_us;
 	__u64 acked; /* bytes */
@@ -46,55 +46,55 @@ struct mcp_window { /* what a round trip told */
 	__u32 reserved;
 };
 
-static inline __u64 mcp_least(__u64 a, __u64 b)
+static inline __u64 mcp_min(__u64 a, __u64 b)
 {
 	return a < b ? a : b;
 }
 
-/* gamma: what is left over the time left, of which there is always a round trip. */
+/* gamma: the remaining bytes over the remaining time, which is at least one round trip. */
 static inline __u64 mcp_expected(__u64 remaining, __u64 left_us, __u64 rtt_us)
 {
-	__u64 least = mcp_least(rtt_us ? rtt_us : 1, MOST_RTT_US);
+	__u64 least = mcp_min(rtt_us ? rtt_us : 1, MOST_RTT_US);
 	__u64 expected = remaining * US_PER_S / (left_us > least ? left_us : least);
 
-	return expected ? mcp_least(expected, MOST_EXPECTED) : 1;
+	return expected ? mcp_min(expected, MOST_EXPECTED) : 1;
 }
 
-/* The time until all is to be acknowledged: part of the deadline, and at least SPARE_RTTS before it. */
-static inline __u64 mcp_left(const struct mcp_settings *s, __u64 deadline_us, __u64 elapsed_us, __u64 rtt_us)
+/* The time until all data are to be acknowledged: part of the deadline, and at least SPARE_RTTS before it. */
+static inline __u64 mcp_time_left(const struct mcp_settings *s, __u64 deadline_us, __u64 elapsed_us, __u64 rtt_us)
 {
-	__u64 spent = elapsed_us + SPARE_RTTS * mcp_least(rtt_us, MOST_RTT_US);
+	__u64 spent = elapsed_us + SPARE_RTTS * mcp_min(rtt_us, MOST_RTT_US);
 	__u64 aimed = deadline_us * s->aim >> MCP_BITS, spare = deadline_us > spent ? deadline_us - spent : 0;
 
-	return mcp_least(aimed > elapsed_us ? aimed - elapsed_us : 0, spare);
+	return mcp_min(aimed > elapsed_us ? aimed - elapsed_us : 0, spare);
 }
 
-/* P: what stands before the flow, in bytes: the pipe, the queue up to the marking threshold, and what F says is beyond it. */
+/* P, in bytes: the pipe, the queue up to the marking threshold, and the queue beyond it that F indicates. */
 static inline __u64 mcp_price(const struct mcp_settings *s, __u64 rate, const struct mcp_window *w)
 {
-	__u64 rtt_us = mcp_least(w->rtt_us, MOST_RTT_US);
+	__u64 rtt_us = mcp_min(w->rtt_us, MOST_RTT_US);
 	__u64 price = s->link_rate * rtt_us / US_PER_S + (__u64)s->marking_packets * w->mss;
 	__u64 window = rate * rtt_us / US_PER_S;
 
 	if (w->delivered)
 		price += window * (w->marked < w->delivered ? w->marked : w->delivered) / w->delivered;
-	return mcp_least(price, MOST_PRICE);
+	return mcp_min(price, MOST_PRICE);
 }
 
-/* Z*: the backlog at which the rate would stay, P x^2 / (C gamma). */
-static inline __u64 mcp_even(const struct mcp_settings *s, __u64 rate, __u64 price, __u64 expected)
+/* Z*: the backlog at which the rate stays as it is, P x^2 / (C gamma). */
+static inline __u64 mcp_balance(const struct mcp_settings *s, __u64 rate, __u64 price, __u64 expected)
 {
 	__u64 share = (rate << SHARE_BITS) / s->link_rate;
 	__u64 even = (price * share >> SHARE_BITS) * rate / expected;
 
-	return even ? mcp_least(even, MOST_BEHIND) : 1;
+	return even ? mcp_min(even, MOST_BEHIND) : 1;
 }
 
-/* One segment a round trip, but no more than is expected, and no less than the pacing clock can wait for. */
+/* One segment a round trip, at most gamma, and at least the lowest rate that the pacing clock can keep. */
 static inline __u64 mcp_floor(const struct mcp_window *w)
 {
-	__u64 segment = (__u64)w->mss * US_PER_S / mcp_least(w->rtt_us ? w->rtt_us : 1, MOST_RTT_US);
-	__u64 floor = mcp_least(segment, w->expected), slowest = (__u64)w->mss * SLOWEST;
+	__u64 segment = (__u64)w->mss * US_PER_S / mcp_min(w->rtt_us ? w->rtt_us : 1, MOST_RTT_US);
+	__u64 floor = mcp_min(segment, w->expected), slowest = (__u64)w->mss * SLOWEST;
 
 	return floor > slowest ? floor : slowest;
 }
@@ -103,44 +103,44 @@ static inline __u64 mcp_within(const struct mcp_settings *s, const struct mcp_wi
 {
 	__u64 floor = mcp_floor(w);
 
-	return mcp_least(rate > floor ? rate : floor, s->link_rate);
+	return mcp_min(rate > floor ? rate : floor, s->link_rate);
 }
 
-/* A flow starts at the expected rate, in balance. */
+/* A flow starts at the expected rate and at the backlog that keeps it. */
 static inline void mcp_start(const struct mcp_settings *s, struct mcp_flow *flow, const struct mcp_window *w)
 {
 	flow->rate = mcp_within(s, w, w->expected);
-	flow->behind = mcp_even(s, flow->rate, mcp_price(s, flow->rate, w), w->expected);
+	flow->behind = mcp_balance(s, flow->rate, mcp_price(s, flow->rate, w), w->expected);
 }
 
 /* A round trip later: Z <- [Z + gamma t - acked]+, then x <- x (1 + kappa (Z - Z*) / Z*), at most doubled or halved. */
 static inline void mcp_step(const struct mcp_settings *s, struct mcp_flow *flow, const struct mcp_window *w)
 {
-	__u64 due = flow->behind + w->expected * mcp_least(w->elapsed_us, MOST_ELAPSED_US) / US_PER_S;
+	__u64 due = flow->behind + w->expected * mcp_min(w->elapsed_us, MOST_ELAPSED_US) / US_PER_S;
 	__u64 gain = flow->rate * s->kappa >> MCP_BITS, even, change;
 
-	flow->behind = due > w->acked ? mcp_least(due - w->acked, MOST_BEHIND) : 0;
-	even = mcp_even(s, flow->rate, mcp_price(s, flow->rate, w), w->expected);
+	flow->behind = due > w->acked ? mcp_min(due - w->acked, MOST_BEHIND) : 0;
+	even = mcp_balance(s, flow->rate, mcp_price(s, flow->rate, w), w->expected);
 	if (flow->behind >= even) {
-		change = gain * mcp_least(((flow->behind - even) << MCP_BITS) / even, MOST_RATIO) >> MCP_BITS;
-		flow->rate += mcp_least(change, flow->rate);
+		change = gain * mcp_min(((flow->behind - even) << MCP_BITS) / even, MOST_RATIO) >> MCP_BITS;
+		flow->rate += mcp_min(change, flow->rate);
 	} else {
 		change = gain * (((even - flow->behind) << MCP_BITS) / even) >> MCP_BITS;
-		flow->rate -= mcp_least(change, flow->rate >> 1);
+		flow->rate -= mcp_min(change, flow->rate >> 1);
 	}
 	flow->rate = mcp_within(s, w, flow->rate);
 }
 
-/* Segments in flight: the rate's own and half as many, so that pacing and not the window sets the rate; at C it is 1.5 BDP. */
+/* Segments in flight: 1.5 times what the rate needs, so that pacing and not the window sets the rate; 1.5 BDP at rate C. */
 static inline __u32 mcp_segments(__u64 rate, __u64 rtt_us, __u32 mss)
 {
-	__u64 window = rate * mcp_least(rtt_us, MOST_RTT_US) / US_PER_S;
+	__u64 window = rate * mcp_min(rtt_us, MOST_RTT_US) / US_PER_S;
 
 	return (window + (window >> 1)) / (mss ? mss : 1) + SPARE_SEGMENTS;
 }
 
-/* Whether a flow is given up: 1 when Z is above the multiple of the empty price, 2 when not even the whole link would do. */
-static inline int mcp_hopeless(const struct mcp_settings *s, const struct mcp_flow *flow, const struct mcp_window *w,
+/* Whether to give a flow up: scheme 1 when Z exceeds the multiple of the empty price, 2 when the whole link would not do. */
+static inline int mcp_gives_up(const struct mcp_settings *s, const struct mcp_flow *flow, const struct mcp_window *w,
 			       __u64 remaining, __u64 left_us)
 {
 	struct mcp_window empty = *w;

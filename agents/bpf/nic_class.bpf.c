@@ -1,8 +1,8 @@
-/* Which traffic class of the interface a packet is of, where the interface obeys PFC by itself (clsact, after the classifier).
+/* Gives each packet its traffic class of the interface, where the interface obeys PFC by itself (clsact, after the classifier).
  *
- * The kernel chooses the interface's transmit queue by the low four bits of skb->priority, before the qdiscs see the packet. The
- * classifier has put the HTB class there: it is moved to skb->tc_index, from where the second program, a filter at the root
- * HTB, takes it. */
+ * The kernel chooses the interface's transmit queue by the low four bits of skb->priority, before the qdiscs see the packet.
+ * The classifier has put the HTB class there: set_class moves it to skb->tc_index, where find_class, a filter at the root HTB,
+ * reads it. */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include "classify.h"
@@ -22,7 +22,7 @@ int set_class(struct __sk_buff *skb)
 {
 	__u32 minor = skb->priority & 0xffff, *class;
 
-	if (skb->priority >> 16 != ROOT_MAJOR || minor == KICK_MINOR)
+	if (skb->priority >> 16 != ROOT_MAJOR || minor == WAKEUP_MINOR)
 		return TC_ACT_UNSPEC;
 	class = bpf_map_lookup_elem(&nic_classes, &minor);
 	if (class) {

@@ -1,4 +1,5 @@
-/* A packet of TCP or UDP over IPv4 or IPv6: its headers read, its DSCP written. For the tagger alone: keys are as in its table. */
+/* Reads the headers of a packet of TCP or UDP over IPv4 or IPv6, and writes its DSCP. For the tagger alone: keys are as in its
+ * table. */
 #ifndef BATON_PACKET_H
 #define BATON_PACKET_H
 
@@ -25,7 +26,7 @@ struct packet {
 	__u8 flags;
 };
 
-enum reading { READ, UNTOUCHED, MALFORMED };
+enum reading { BATON_READ, BATON_UNTOUCHED, BATON_MALFORMED };
 
 struct tcp_start {
 	__be16 source, target;
@@ -34,8 +35,8 @@ struct tcp_start {
 	__be16 window;
 };
 
-/* Copies a header of the type of *to; true if the packet ends before. Directly where the headers are linear, as they mostly
- * are: a helper's call costs more than all else that is done with them. */
+/* Copies a header of the type of *to; true if the packet ends before. Copies directly where the headers are linear, as they
+ * mostly are: the helper's call costs more than everything else here. */
 #define TAKE(skb, offset, to)                                                                                                  \
 	({                                                                                                                     \
 		void *at = (void *)(long)(skb)->data + (offset);                                                               \
@@ -57,14 +58,14 @@ static __always_inline enum reading read_network(struct __sk_buff *skb, __u16 pr
 		__u32 total;
 
 		if (TAKE(skb, packet->offset, ip) || ip->version != 4 || ip->ihl < 5)
-			return MALFORMED;
+			return BATON_MALFORMED;
 		if (ip->ihl > 5 || ip->frag_off & bpf_htons(0x3fff))
-			return UNTOUCHED;
+			return BATON_UNTOUCHED;
 		total = bpf_ntohs(ip->tot_len);
 		if (!total) /* a super-packet beyond 64 KB (BIG TCP) */
 			total = skb->len - packet->offset;
 		if (total < sizeof(*ip))
-			return MALFORMED;
+			return BATON_MALFORMED;
 		packet->version = 4;
 		packet->key.source[10] = packet->key.source[11] = 0xff;
 		packet->key.target[10] = packet->key.target[11] = 0xff;
@@ -77,7 +78,7 @@ static __always_inline enum reading read_network(struct __sk_buff *skb, __u16 pr
 		struct ipv6hdr *ip = &packet->ip.v6;
 
 		if (TAKE(skb, packet->offset, ip) || ip->version != 6)
-			return MALFORMED;
+			return BATON_MALFORMED;
 		packet->version = 6;
 		__builtin_memcpy(packet->key.source, &ip->saddr, 16);
 		__builtin_memcpy(packet->key.target, &ip->daddr, 16);
@@ -86,8 +87,8 @@ static __always_inline enum reading read_network(struct __sk_buff *skb, __u16 pr
 		*length = bpf_ntohs(ip->payload_len);
 	}
 	if (packet->key.protocol != IPPROTO_TCP && packet->key.protocol != IPPROTO_UDP)
-		return UNTOUCHED;
-	return *header + *length > skb->len ? MALFORMED : READ;
+		return BATON_UNTOUCHED;
+	return *header + *length > skb->len ? BATON_MALFORMED : BATON_READ;
 }
 
 static __always_inline enum reading read_transport(struct __sk_buff *skb, struct packet *packet, __u32 header, __u32 length)
@@ -98,10 +99,10 @@ static __always_inline enum reading read_transport(struct __sk_buff *skb, struct
 		struct tcp_start tcp;
 
 		if (length < sizeof(struct tcphdr) || TAKE(skb, header, &tcp))
-			return MALFORMED;
+			return BATON_MALFORMED;
 		own = (tcp.data_offset >> 4) * 4;
 		if (own < sizeof(struct tcphdr))
-			return MALFORMED;
+			return BATON_MALFORMED;
 		packet->key.source_port = tcp.source;
 		packet->key.target_port = tcp.target;
 		packet->flags = tcp.flags;
@@ -111,14 +112,14 @@ static __always_inline enum reading read_transport(struct __sk_buff *skb, struct
 
 		own = sizeof(udp);
 		if (TAKE(skb, header, &udp))
-			return MALFORMED;
+			return BATON_MALFORMED;
 		packet->key.source_port = udp.source;
 		packet->key.target_port = udp.dest;
 	}
 	if (own > length)
-		return MALFORMED;
+		return BATON_MALFORMED;
 	packet->payload = length - own;
-	return READ;
+	return BATON_READ;
 }
 
 /* Writes the DSCP, keeps ECN (RFC 3168 section 5), and mends the header checksum of IPv4 (RFC 1624, equation 3). */

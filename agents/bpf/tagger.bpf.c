@@ -1,22 +1,21 @@
-/* Tagger at a host's egress (clsact): which of the switches' priority queues a packet of TCP or UDP goes to, by its DSCP.
+/* Tagger at a host's egress (clsact): writes into TCP and UDP packets the DSCP of the switches' priority queue for them.
  *
- * Karuna (SIGCOMM 2016), sections 4 and 5: a flow with a deadline (type 1) has the top queue, one of known size (type 2) is
- * split on it by thresholds beta, any other (type 3) sinks by thresholds alpha on the bytes it has sent. A flow past its
- * deadline goes on as type 2 or 3: in the top queue it would only make others late. Type and size are the socket's mark
- * (protocol/flowmark.py). A mark may name a coflow instead (type 4): its queue is the controller's, and the last one if the
- * controller has not said. kappa retransmission timeouts promote a flow: type 2 is split again on what is
- * left, type 3 starts again at the top. Everything else passes as it is, and every packet goes on to the next filter. */
+ * Karuna (SIGCOMM 2016), sections 4 and 5: a flow with a deadline (type 1) gets the top queue. A flow of known size (type 2)
+ * gets a queue by its size and the thresholds beta. Any other flow (type 3) sinks by the bytes it has sent and the thresholds
+ * alpha. A flow past its deadline continues as type 2 or 3: in the top queue it would only delay others. The socket's mark
+ * (flowmark.h) has type and size. A mark may name a coflow instead (type 4): the controller assigns its queue, and until then
+ * it has the last one. After kappa retransmission timeouts a flow is promoted: type 2 gets a queue by its remaining size, type
+ * 3 starts again at the top. Other packets pass unchanged, and every packet continues to the next filter. */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
+#include "flowmark.h"
 #include "packet.h"
 
 #define ETH_P_8021Q 0x8100
 #define ETH_P_8021AD 0x88A8
 #define TC_ACT_UNSPEC (-1)
-#define SIZE_BITS 20 /* of the mark, in KB; the deadline is above */
-#define COFLOW_FIELD 0xfff /* in the deadline's place: the low bits are a coflow's id */
-#define WITHOUT_END (1ULL << 62)
+#define UNKNOWN_END (1ULL << 62)
 #define TCP_FIN 0x01
 #define TCP_RST 0x04
 #define COUNT(what) count(__builtin_offsetof(struct tag_counters, what) / sizeof(__u64))
@@ -28,7 +27,7 @@ struct {
 	__type(value, struct tag_settings);
 } settings SEC(".maps");
 
-/* An array's value is not replaced at once: thresholds are written to the slot that is not in use, then the index is. */
+/* Writing an array's value is not atomic: the loader writes thresholds to the unused slot, then the index. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2);
@@ -80,19 +79,14 @@ static __always_inline void count(__u32 which)
 
 static __always_inline int type_of(__u32 mark)
 {
-	__u32 deadline = mark >> SIZE_BITS;
+	__u32 high = mark_high(mark);
 
-	return deadline == COFLOW_FIELD ? 4 : deadline ? 1 : mark ? 2 : 3;
-}
-
-static __always_inline __u64 size_of(__u32 mark)
-{
-	return (__u64)(mark & ((1 << SIZE_BITS) - 1)) << 10;
+	return high == MARK_COFLOW ? 4 : high ? 1 : mark ? 2 : 3;
 }
 
 static __always_inline __u64 deadline_ns_of(__u32 mark)
 {
-	return (__u64)(mark >> SIZE_BITS) * 1000000;
+	return (__u64)mark_high(mark) * 1000000;
 }
 
 static __always_inline bool is_late(const struct tag_flow *flow, __u64 now)
@@ -100,7 +94,7 @@ static __always_inline bool is_late(const struct tag_flow *flow, __u64 now)
 	return type_of(flow->mark) == 1 && now - flow->message_ns > deadline_ns_of(flow->mark);
 }
 
-static __always_inline void begin(struct tag_flow *flow, struct tag_settings *set, __u32 mark, __u64 now)
+static __always_inline void begin_flow(struct tag_flow *flow, struct tag_settings *set, __u32 mark, __u64 now)
 {
 	__u32 span = set->kappa_max - set->kappa_min + 1;
 
@@ -108,13 +102,13 @@ static __always_inline void begin(struct tag_flow *flow, struct tag_settings *se
 	flow->size = flow->base = flow->message_end = 0;
 	flow->message_ns = now;
 	flow->mark = mark;
-	flow->split = size_of(mark);
+	flow->split = mark_size(mark);
 	flow->queues = flow->timeouts = flow->promotions = flow->closed = 0;
 	flow->kappa = set->kappa_min + (span > 1 ? bpf_get_prandom_u32() % span : 0);
 }
 
-/* Tells of a flow's end, unless it sent nothing or that was done; false when there is no room to. */
-static __always_inline bool tell(const struct tag_key *key, struct tag_flow *flow, __u64 end_ns, __u8 reason)
+/* Reports a flow's end, unless it sent no data or its end was reported before; false if the ring is full. */
+static __always_inline bool report_end(const struct tag_key *key, struct tag_flow *flow, __u64 end_ns, __u8 reason)
 {
 	struct tag_end *end;
 
@@ -122,7 +116,7 @@ static __always_inline bool tell(const struct tag_key *key, struct tag_flow *flo
 		return true;
 	end = bpf_ringbuf_reserve(&ends, sizeof(*end), 0);
 	if (!end) {
-		COUNT(untold);
+		COUNT(unreported);
 		return false;
 	}
 	end->key = *key;
@@ -138,10 +132,10 @@ static __always_inline bool tell(const struct tag_key *key, struct tag_flow *flo
 	return true;
 }
 
-/* A retransmission timeout: the kappa'th moves the flow up. */
-static __always_inline void age(struct tag_flow *flow)
+/* Counts a retransmission timeout; the kappa'th promotes the flow. */
+static __always_inline void count_timeout(struct tag_flow *flow)
 {
-	__u64 whole = size_of(flow->mark);
+	__u64 whole = mark_size(flow->mark);
 
 	COUNT(timeouts);
 	if (++flow->timeouts < flow->kappa)
@@ -154,10 +148,10 @@ static __always_inline void age(struct tag_flow *flow)
 	COUNT(promotions);
 }
 
-/* Charges the payload to its flow; returns the bytes sent by which type 3 is judged: up to the end of this packet, or of its
- * first segment, for a super-packet has one DSCP. */
-static __always_inline __u64 charge(struct tag_flow *flow, struct tag_settings *set, struct packet *packet, __u32 segment,
-				    __u64 now)
+/* Adds the payload to its flow. Returns the bytes sent, which choose the band of type 3: up to the end of this packet, or of
+ * its first segment, since a super-packet has one DSCP. */
+static __always_inline __u64 add_payload(struct tag_flow *flow, struct tag_settings *set, struct packet *packet, __u32 segment,
+					 __u64 now)
 {
 	bool tcp = packet->key.protocol == IPPROTO_TCP;
 	bool back = tcp && (__s32)(packet->sequence - flow->next) < 0;
@@ -167,16 +161,16 @@ static __always_inline __u64 charge(struct tag_flow *flow, struct tag_settings *
 	if (!packet->payload)
 		return flow->size - flow->base;
 	if (back && silence >= set->rto_ns) {
-		age(flow);
+		count_timeout(flow);
 	} else if (!back && set->idle_ns && silence >= set->idle_ns && flow->size) {
-		tell(&packet->key, flow, flow->last_ns, FLOW_IDLE);
-		begin(flow, set, flow->mark, now);
+		report_end(&packet->key, flow, flow->last_ns, FLOW_IDLE);
+		begin_flow(flow, set, flow->mark, now);
 	}
-	/* As baton_mcp counts: data beyond the size in the mark, or after a silence longer than the deadline, has a deadline anew. */
+	/* As in baton_mcp: data beyond the marked size, or after a silence longer than the deadline, get a new deadline. */
 	if (!back && type_of(flow->mark) == 1 &&
 	    (flow->size >= flow->message_end || silence > deadline_ns_of(flow->mark))) {
 		flow->message_ns = now;
-		flow->message_end = flow->size + (size_of(flow->mark) ?: WITHOUT_END);
+		flow->message_end = flow->size + (mark_size(flow->mark) ?: UNKNOWN_END);
 	}
 	if (tcp) {
 		__s32 advance = packet->sequence + packet->payload - flow->next;
@@ -187,12 +181,12 @@ static __always_inline __u64 charge(struct tag_flow *flow, struct tag_settings *
 	}
 	before = flow->size - flow->base;
 	flow->last_ns = now;
-	flow->size += fresh; /* not atomic: a flow is sent by one processor at a time, but for a shared UDP socket's */
+	flow->size += fresh; /* not atomic: one processor at a time sends a flow, except from a shared UDP socket */
 	return before + (segment && segment < fresh ? segment : fresh);
 }
 
-/* The flow's state, made at its SYN or its first payload; none for what is sent apart from those. */
-static __always_inline struct tag_flow *find(struct packet *packet, struct tag_settings *set, __u32 mark, __u64 now)
+/* The flow's state, created at its SYN or first payload; NULL for other packets of an unknown flow. */
+static __always_inline struct tag_flow *find_flow(struct packet *packet, struct tag_settings *set, __u32 mark, __u64 now)
 {
 	struct tag_flow *flow = bpf_map_lookup_elem(&flows, &packet->key);
 	bool syn = packet->flags & TCP_SYN;
@@ -202,17 +196,17 @@ static __always_inline struct tag_flow *find(struct packet *packet, struct tag_s
 
 		if (!syn && !packet->payload)
 			return NULL;
-		begin(&fresh, set, mark, now);
+		begin_flow(&fresh, set, mark, now);
 		bpf_map_update_elem(&flows, &packet->key, &fresh, BPF_NOEXIST);
 		return bpf_map_lookup_elem(&flows, &packet->key);
 	}
 	if (syn && (flow->closed || flow->next != packet->sequence)) {
-		tell(&packet->key, flow, flow->last_ns, FLOW_REPLACED);
-		begin(flow, set, mark, now);
+		report_end(&packet->key, flow, flow->last_ns, FLOW_REPLACED);
+		begin_flow(flow, set, mark, now);
 		flow->next = packet->sequence;
 	} else if (mark && mark != flow->mark) { /* the kernel's own segments of a marked connection may carry 0 */
-		tell(&packet->key, flow, flow->last_ns, FLOW_REPLACED);
-		begin(flow, set, mark, now);
+		report_end(&packet->key, flow, flow->last_ns, FLOW_REPLACED);
+		begin_flow(flow, set, mark, now);
 	}
 	return flow;
 }
@@ -231,10 +225,10 @@ static __always_inline __u32 queue_of(__u32 mark, __u64 split, __u64 sent, bool 
 {
 	__u32 zero = 0, *index = bpf_map_lookup_elem(&active, &zero), slot;
 	struct tag_thresholds *cuts;
-	int type = late ? (size_of(mark) ? 2 : 3) : type_of(mark);
+	int type = late ? (mark_size(mark) ? 2 : 3) : type_of(mark);
 
 	if (type == 4) {
-		__u32 eight = (mark & ((1 << SIZE_BITS) - 1)) / 8;
+		__u32 eight = mark_low(mark) / 8;
 		struct tag_coflows *known = bpf_map_lookup_elem(&coflows, &eight);
 
 		return QUEUES - 1 - (known ? known->above_last[mark % 8] : 0);
@@ -254,7 +248,7 @@ int tag(struct __sk_buff *skb)
 	struct packet packet = {.offset = sizeof(struct ethhdr)};
 	__u32 header = 0, length = 0, zero = 0, mark = skb->mark, queue;
 	__u16 protocol = bpf_ntohs(skb->protocol);
-	__u64 now, sent = 0, split = size_of(mark);
+	__u64 now, sent = 0, split = mark_size(mark);
 	struct tag_settings *set;
 	struct tag_flow *flow;
 	enum reading reading;
@@ -270,23 +264,23 @@ int tag(struct __sk_buff *skb)
 		protocol = bpf_ntohs(inner);
 		packet.offset += 4;
 	}
-	reading = UNTOUCHED;
+	reading = BATON_UNTOUCHED;
 	if (protocol == ETH_P_IP || protocol == ETH_P_IPV6)
 		reading = read_network(skb, protocol, &packet, &header, &length);
-	if (reading == READ)
+	if (reading == BATON_READ)
 		reading = read_transport(skb, &packet, header, length);
 	set = bpf_map_lookup_elem(&settings, &zero);
-	if (reading != READ || !set) {
-		if (reading == MALFORMED)
+	if (reading != BATON_READ || !set) {
+		if (reading == BATON_MALFORMED)
 			COUNT(malformed);
 		else
 			COUNT(untouched);
 		return TC_ACT_UNSPEC;
 	}
 	now = bpf_ktime_get_ns();
-	flow = find(&packet, set, mark, now);
+	flow = find_flow(&packet, set, mark, now);
 	if (flow) {
-		sent = charge(flow, set, &packet, skb->gso_size, now);
+		sent = add_payload(flow, set, &packet, skb->gso_size, now);
 		mark = flow->mark;
 		split = flow->split;
 		late = is_late(flow, now);
@@ -297,7 +291,7 @@ int tag(struct __sk_buff *skb)
 	if (flow) {
 		flow->queues |= 1 << queue;
 		if (packet.flags & (TCP_FIN | TCP_RST) &&
-		    tell(&packet.key, flow, now, packet.flags & TCP_RST ? FLOW_RST : FLOW_FIN))
+		    report_end(&packet.key, flow, now, packet.flags & TCP_RST ? FLOW_RST : FLOW_FIN))
 			flow->closed = 1;
 	}
 	return TC_ACT_UNSPEC;
@@ -306,22 +300,22 @@ int tag(struct __sk_buff *skb)
 struct sweeping {
 	__u64 now;
 	__u64 forget_ns;
-	__u32 taken;
+	__u32 removed;
 };
 
-static long look(struct bpf_map *map, const struct tag_key *key, struct tag_flow *flow, struct sweeping *sweeping)
+static long sweep_flow(struct bpf_map *map, const struct tag_key *key, struct tag_flow *flow, struct sweeping *sweeping)
 {
-	/* A packet that came since the sweep began is of after its `now`. */
+	/* Signed: a packet sent since the sweep began is later than its `now`. */
 	if ((__s64)(sweeping->now - flow->last_ns) < (__s64)sweeping->forget_ns)
 		return 0;
-	if (!tell(key, flow, flow->last_ns, FLOW_IDLE))
-		return 1; /* the next sweep goes on, when there is room again */
+	if (!report_end(key, flow, flow->last_ns, FLOW_IDLE))
+		return 1; /* the next sweep continues, when the ring has room again */
 	bpf_map_delete_elem(map, key);
-	sweeping->taken++;
+	sweeping->removed++;
 	return 0;
 }
 
-/* Takes the flows that have been silent for forget_ns; returns how many. Run by the loader, now and then. */
+/* Removes the flows that have been silent for forget_ns; returns how many. The loader runs it at intervals. */
 SEC("syscall")
 int sweep(void *unused)
 {
@@ -332,8 +326,8 @@ int sweep(void *unused)
 	if (!set)
 		return 0;
 	sweeping.forget_ns = set->forget_ns;
-	bpf_for_each_map_elem(&flows, look, &sweeping, 0);
-	return sweeping.taken;
+	bpf_for_each_map_elem(&flows, sweep_flow, &sweeping, 0);
+	return sweeping.removed;
 }
 
 char LICENSE[] SEC("license") = "GPL";

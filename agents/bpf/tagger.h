@@ -1,10 +1,10 @@
-/* What the tagger and its loader share. Sizes are payload bytes, times nanoseconds of the monotonic clock; addresses are 16
- * bytes, IPv4 as ::ffff:a.b.c.d (RFC 4291 section 2.5.5.2). agents/priorities/tagger.py reads and writes the same layouts. */
+/* Layouts shared by the tagger and its loader, agents/priorities/tagger.py. Sizes are payload bytes, times nanoseconds of the
+ * monotonic clock; addresses are 16 bytes, IPv4 as ::ffff:a.b.c.d (RFC 4291 section 2.5.5.2). */
 #ifndef BATON_TAGGER_H
 #define BATON_TAGGER_H
 
-#define QUEUES 8     /* queue 0 is type 1's, queues 1 to 7 are the bands of types 2 and 3 */
-#define THRESHOLDS 6 /* at most: seven bands */
+#define QUEUES 8     /* queue 0 is for type 1, queues 1 to 7 are the bands of types 2 and 3 */
+#define THRESHOLDS 6 /* at most; for seven bands */
 #define TAGGED_FLOWS 131072
 #define COFLOWS (1 << 20) /* as many ids as a mark holds */
 
@@ -16,10 +16,10 @@ enum end_reason {
 };
 
 struct tag_settings {
-	__u64 rto_ns;	 /* sequence numbers that go back after so long a silence are a retransmission timeout */
-	__u64 idle_ns;	 /* new data after so long a silence is a new flow on an old connection; 0: never */
-	__u64 forget_ns; /* a sweep takes what has been silent so long */
-	__u32 kappa_min; /* timeouts that promote a flow: uniform on kappa_min..kappa_max, drawn for each flow */
+	__u64 rto_ns;	 /* sequence numbers that go back after this silence are a retransmission timeout */
+	__u64 idle_ns;	 /* new data after this silence is a new flow on the same connection; 0: never */
+	__u64 forget_ns; /* a sweep removes flows that have been silent for this time */
+	__u32 kappa_min; /* timeouts that promote a flow: drawn for each flow, uniform on kappa_min..kappa_max */
 	__u32 kappa_max;
 	__u8 dscp[QUEUES];
 };
@@ -31,8 +31,8 @@ struct tag_thresholds {
 	__u64 alpha[THRESHOLDS]; /* type 3, on bytes sent */
 };
 
-struct tag_coflows { /* eight ids, as an array's values are whole 8 bytes */
-	__u8 above_last[8]; /* the last queue minus the coflow's: 0 for all that the controller has not told of */
+struct tag_coflows { /* of eight ids: an array's values are multiples of 8 bytes */
+	__u8 above_last[8]; /* the last queue minus the coflow's; 0 for a coflow unknown to the controller */
 };
 
 struct tag_key {
@@ -47,18 +47,18 @@ struct tag_key {
 struct tag_flow {
 	__u64 start_ns;
 	__u64 last_ns; /* of the last packet with payload */
-	__u64 size;    /* new bytes: what is sent again does not count twice */
-	__u64 base;    /* bytes sent are size - base: a promotion sets it */
-	__u64 split;   /* the size that type 2 is split on */
-	__u64 message_ns;  /* what the deadline counts from */
-	__u64 message_end; /* in bytes of `size`: what comes after is another message with the same mark */
+	__u64 size;    /* new bytes: retransmitted ones do not count twice */
+	__u64 base;    /* a promotion sets it to `size`: bytes sent since then are size - base */
+	__u64 split;   /* the size by which type 2 gets its band */
+	__u64 message_ns;  /* the deadline counts from here */
+	__u64 message_end; /* in bytes of `size`; later data are another message with the same mark */
 	__u32 mark;
 	__u32 next; /* TCP's highest sequence number sent, plus one */
 	__u8 queues; /* bit q: packets went to queue q */
 	__u8 kappa;
 	__u8 timeouts; /* since the last promotion */
 	__u8 promotions;
-	__u8 closed; /* its end was told */
+	__u8 closed; /* its end was reported */
 	__u8 zero[3];
 };
 
@@ -80,7 +80,7 @@ struct tag_counters {
 	__u64 malformed; /* headers that contradict themselves or are cut off */
 	__u64 timeouts;
 	__u64 promotions;
-	__u64 untold; /* ends that found the ring full */
+	__u64 unreported; /* ends that were lost because the ring was full */
 };
 
 #endif

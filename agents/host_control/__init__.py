@@ -1,1 +1,1 @@
-"""Fine-grained host control: PFC pauses, a week's days and nights, and dequeue conditions."""
+"""Fine-grained host control: PFC pauses, the days and nights of a week, and dequeue conditions."""

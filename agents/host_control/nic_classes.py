@@ -1,7 +1,7 @@
-"""Packets in the traffic class of their destination, on an interface that obeys PFC by itself. An edge: eBPF, netlink.
+"""Puts packets into the traffic class of their destination, on an interface that does PFC itself. An edge: eBPF, netlink.
 
-The interface pauses a class of transmit queues; which of them a packet takes follows from its priority (the interface's own map
-from priorities to classes, `dcb ets show`). What belongs to no destination, control frames first, has a priority without PFC.
+The interface pauses a class of transmit queues. A packet's queue follows from its priority, by the interface's own map from
+priorities to classes (`dcb ets show`). Packets to no destination node, above all control frames, get a priority without PFC.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class NicClasses:
             self._write(minor, self.unpaused)
 
     def install(self) -> None:
-        """Attaches both programs; the queues are there. Raises BpfError, NetlinkError."""
+        """Attaches both programs to queues that exist. Raises BpfError, NetlinkError."""
         self._object.attach_egress("set_class", self._index, NIC_CLASS_PREFERENCE)
         self._filter()
 
@@ -51,7 +51,7 @@ class NicClasses:
         self._netlink.request(qdiscs.bpf_filter(self._index, ROOT, NIC_CLASS_PREFERENCE, fd, "find_class"))
 
     def assign(self, classes: Mapping[int, int]) -> None:
-        """Takes the classes of destinations in full; the others have class 0."""
+        """Replaces the classes of all destinations; those without one have class 0."""
         for node in self._mapped.keys() - classes.keys():
             self._write(node, DEFAULT)
         for node, priority in classes.items():
@@ -63,10 +63,10 @@ class NicClasses:
         self._map[minor.to_bytes(4, "little")] = priority.to_bytes(4, "little")
 
     def repair(self) -> list[str]:
-        """Puts the filter back that went with queues that were made anew; a line to log."""
+        """Restores the filter, which disappears when the queues are created again; returns a line to log if it was missing."""
         try:
-            there = self._netlink.dump(RTM_GETTFILTER, self._index, parent=ROOT)
-            if any(entry.info >> 16 == NIC_CLASS_PREFERENCE for entry in there):
+            filters = self._netlink.dump(RTM_GETTFILTER, self._index, parent=ROOT)
+            if any(entry.info >> 16 == NIC_CLASS_PREFERENCE for entry in filters):
                 return []
             self._filter()
         except NetlinkError as error:
@@ -74,6 +74,6 @@ class NicClasses:
         return ["the filter that finds packets' classes was missing"]
 
     def close(self) -> None:
-        """Frees the programs; what is attached goes with the queues, and by the interface's snapshot."""
+        """Frees the programs. Their attachments disappear with the queues and with the restored snapshot of the interface."""
         self._object.close()
         self._netlink.close()

@@ -1,8 +1,8 @@
 """Pauses of eight classes of traffic, received and sent: timers, renewal, storms, counters. Pure.
 
-Received (IEEE 802.1Q clause 36, IEEE 802.3 annex 31B): a time starts the class' timer anew, 0 ends the pause at once, a class
-whose bit is clear is left as it is; a PAUSE is for all classes. Sent: a pause of any length, said again before the partner's
-timer ends while it is longer than one frame can say, and ended by a time of 0. Both have a watchdog (`pause_watchdog`).
+Received (IEEE 802.1Q clause 36, IEEE 802.3 annex 31B): a time restarts the class's timer, 0 ends the pause at once, and a class
+whose bit is clear does not change; a PAUSE is for all classes. Sent: a pause of any length. One that is longer than a frame can
+express is renewed before the partner's timer ends; a time of 0 ends it. Both have a watchdog (`pause_watchdog`).
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from agents.host_control.pause_watchdog import Change, PauseWatchdog, StormSettings
+from agents.host_control.pause_watchdog import PauseWatchdog, StormChange, StormSettings
 from protocol import pfc
-from protocol.pfc import CLASSES, BadFrameError, Pfc
+from protocol.pfc import CLASSES, BadFrameError, PfcFrame
 
 ALL = frozenset(range(CLASSES))
 
 
 @dataclass(frozen=True, slots=True)
 class PauseSettings:
-    """Whose pauses are obeyed, and what is a storm. No `accept_from` (MAC addresses) accepts whoever is at the link's end."""
+    """The MAC addresses whose pauses count (an empty `accept_from` accepts every sender), and the limits of a storm."""
 
     accept_from: frozenset[bytes] = frozenset()
     storm: StormSettings = field(default_factory=StormSettings)
@@ -28,8 +28,8 @@ class PauseSettings:
 
 @dataclass(slots=True)
 class ClassCounters:
-    """What happened to one class since the start: pauses received, sent and refused (not obeyed: sender or storm), how long it
-    was paused, storms of either direction."""
+    """Counts of one class since the start: pauses received, sent and refused (because of their sender or a storm), the time it
+    was paused, and storms of both directions."""
 
     received: int = 0
     sent: int = 0
@@ -39,14 +39,14 @@ class ClassCounters:
 
 
 def check_class(priority: int, what: str) -> int:
-    """The class. Raises ValueError: not one of the eight."""
+    """Returns the class. Raises ValueError if it is not one of the eight; `what` begins the message."""
     if not 0 <= priority < CLASSES:
         raise ValueError(f"{what}: class {priority}; write classes from 0 to {CLASSES - 1}")
     return priority
 
 
-class Received:
-    """Pauses that the partner sent us: which classes are `paused` now.
+class ReceivedPauses:
+    """Pauses received from the partner: which classes are `paused` now.
 
     Args:
         link_bps: a quantum is 512 bits at this rate.
@@ -58,7 +58,7 @@ class Received:
         self.watchdog = PauseWatchdog(self.settings.storm)
         self.counters = [ClassCounters() for _ in range(CLASSES)]
         self.bad: Counter[str] = Counter()
-        """Frames not taken, by cause; "partner" for one that is not in `accept_from`."""
+        """Rejected frames by cause; "partner" for a sender that is not in `accept_from`."""
         self._until_ns: dict[int, int] = {}
         self._since_ns: dict[int, int] = {}
 
@@ -67,15 +67,15 @@ class Received:
         """The classes that may not send now."""
         return frozenset(self._until_ns)
 
-    def take(self, settings: PauseSettings) -> None:
-        """Other settings from now on; what is paused stays so until its time."""
+    def configure(self, settings: PauseSettings) -> None:
+        """Replaces the settings. A paused class stays paused until its time ends."""
         self.settings = settings
         self.watchdog.settings = settings.storm
 
     def receive(self, frame: bytes, now_ns: int) -> None:
-        """Takes a frame of EtherType 0x8808 as it arrived; what cannot be taken is counted, and changes nothing.
+        """Applies a frame of EtherType 0x8808; counts an invalid one, which changes nothing.
 
-        `advance` to `now_ns` first: what ended before is to have ended.
+        Call `advance` with `now_ns` first, so that pauses that are over have ended.
         """
         try:
             _, source, quanta = pfc.read(frame)
@@ -90,14 +90,14 @@ class Received:
         for priority, time in quanta.items():
             self.counters[priority].received += 1
             if time:
-                # At least a nanosecond: a quantum of a very fast link is shorter, and 0 would be an XON.
-                self._xoff(priority, now_ns + max(1, pfc.to_ns(time, self.link_bps)), now_ns)
+                # At least 1 ns: a quantum of a very fast link is shorter, and 0 would be an XON.
+                self._pause(priority, now_ns + max(1, pfc.to_ns(time, self.link_bps)), now_ns)
             else:
-                self._open(priority, now_ns)
+                self._resume(priority, now_ns)
 
-    def _xoff(self, priority: int, until_ns: int, now_ns: int) -> None:
+    def _pause(self, priority: int, until_ns: int, now_ns: int) -> None:
         self.watchdog.xoff(priority, now_ns)
-        if self.watchdog.muted(priority):
+        if self.watchdog.ignored(priority):
             self.counters[priority].refused += 1
             return
         if priority not in self._until_ns:
@@ -105,50 +105,50 @@ class Received:
             self.watchdog.paused(priority, True, now_ns)
         self._until_ns[priority] = until_ns
 
-    def presume(self, until_ns: int, now_ns: int) -> None:
-        """Takes every class that is open for paused until then, or until a frame says otherwise."""
+    def assume_paused(self, until_ns: int, now_ns: int) -> None:
+        """Treats every open class as paused until `until_ns`, or until a frame opens it."""
         for priority in ALL - self.paused:
-            if not self.watchdog.muted(priority):
+            if not self.watchdog.ignored(priority):
                 self._since_ns[priority], self._until_ns[priority] = now_ns, until_ns
                 self.watchdog.paused(priority, True, now_ns)
 
-    def _open(self, priority: int, now_ns: int) -> None:
+    def _resume(self, priority: int, now_ns: int) -> None:
         if self._until_ns.pop(priority, None) is not None:
             self.counters[priority].paused_ns += max(0, now_ns - self._since_ns.pop(priority))
             self.watchdog.paused(priority, False, now_ns)
 
-    def advance(self, now_ns: int) -> list[Change]:
-        """Ends the pauses whose time is over; the storms that began or ended."""
+    def advance(self, now_ns: int) -> list[StormChange]:
+        """Ends pauses whose time is over; returns the storms that began or ended."""
         for priority, until_ns in list(self._until_ns.items()):
             if until_ns <= now_ns:
-                self._open(priority, until_ns)
+                self._resume(priority, until_ns)
         changes = self.watchdog.advance(now_ns)
         for change in changes:
             self.counters[change.priority].storms += change.began
-            if self.watchdog.muted(change.priority):
-                self._open(change.priority, now_ns)
+            if self.watchdog.ignored(change.priority):
+                self._resume(change.priority, now_ns)
         return changes
 
     def release(self, now_ns: int) -> None:
-        """Every class may send, until the next pause."""
+        """Ends all pauses; the next pause counts again."""
         for priority in self.paused:
-            self._open(priority, now_ns)
+            self._resume(priority, now_ns)
 
     def next_due_ns(self) -> int | None:
         """When `advance` must be called next."""
         return _earliest([*self._until_ns.values(), self.watchdog.next_due_ns()])
 
     def paused_ns(self, priority: int, now_ns: int) -> int:
-        """How long the class was paused until now, the present pause included."""
+        """How long the class has been paused since the start, including the current pause."""
         return self.counters[priority].paused_ns + max(0, now_ns - self._since_ns.get(priority, now_ns))
 
 
-class Originated:
-    """Pauses that we ask the partner for, as frames to send.
+class OriginatedPauses:
+    """Pauses that this host requests from the partner, as frames to send.
 
     Args:
-        source: our MAC address.
-        counters: shared with `Received`; `sent`, `refused` and `storms` are counted here.
+        source: this host's MAC address.
+        counters: shared with `ReceivedPauses`; this class counts `sent`, `refused` and `storms`.
     """
 
     def __init__(self, source: bytes, link_bps: int, counters: list[ClassCounters], storm: StormSettings | None = None) -> None:
@@ -165,10 +165,12 @@ class Originated:
         return frozenset(self._until_ns)
 
     def pause(self, classes: Iterable[int], duration_ns: int, now_ns: int) -> list[bytes]:
-        """Pauses the partner's classes for so long from now; the frames to send. A class with a storm is counted, not paused.
+        """Pauses classes at the partner for `duration_ns` from now; returns the frames to send.
+
+        A class with a storm is counted as refused and not paused.
 
         Raises:
-            ValueError: no class, one above 7, or a duration that is not above 0; nothing is changed.
+            ValueError: no class, a class above 7, or a duration that is not above 0; nothing changes.
         """
         wanted = sorted({check_class(priority, "pause") for priority in classes})
         if not wanted or duration_ns <= 0:
@@ -176,7 +178,7 @@ class Originated:
         due = []
         for priority in wanted:
             self.watchdog.xoff(priority, now_ns)
-            if self.watchdog.muted(priority):
+            if self.watchdog.ignored(priority):
                 self.counters[priority].refused += 1
                 continue
             if priority not in self._until_ns:
@@ -186,18 +188,18 @@ class Originated:
         return self._frames(due, now_ns)
 
     def resume(self, classes: Iterable[int], now_ns: int) -> list[bytes]:
-        """Ends their pauses at once; the frame that says so, also for a class that we did not pause.
+        """Ends the pauses of classes at once; returns the frame to send. It names also classes that this host did not pause.
 
         Raises:
-            ValueError: a class above 7; nothing is changed.
+            ValueError: a class above 7; nothing changes.
         """
         wanted = [check_class(priority, "resume") for priority in classes]
         for priority in wanted:
             self._end(priority, now_ns)
         return self._frames(wanted, now_ns)
 
-    def advance(self, now_ns: int) -> tuple[list[bytes], list[Change]]:
-        """Renews, ends and watches: the frames to send, and the storms that began or ended."""
+    def advance(self, now_ns: int) -> tuple[list[bytes], list[StormChange]]:
+        """Renews and ends pauses; returns the frames to send, and the storms that began or ended."""
         due = {priority for priority, renew_ns in self._renew_ns.items() if renew_ns <= now_ns}
         for priority, until_ns in list(self._until_ns.items()):
             if until_ns <= now_ns:
@@ -206,7 +208,7 @@ class Originated:
         changes = self.watchdog.advance(now_ns)
         for change in changes:
             self.counters[change.priority].storms += change.began
-            if self.watchdog.muted(change.priority):
+            if self.watchdog.ignored(change.priority):
                 self._end(change.priority, now_ns)
                 due.add(change.priority)
         return self._frames(sorted(due), now_ns), changes
@@ -231,7 +233,7 @@ class Originated:
                 self._renew_ns[priority] = now_ns + longest_ns // 2
             else:
                 self._renew_ns.pop(priority, None)
-        return [Pfc(self.source, quanta).encode()] if quanta else []
+        return [PfcFrame(self.source, quanta).encode()] if quanta else []
 
 
 def _earliest(times: Iterable[int | None]) -> int | None:

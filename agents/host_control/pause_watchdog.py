@@ -1,15 +1,16 @@
 """Pause-storm protection: no partner and no forger keeps a class paused for longer than the detection time. Pure.
 
-One watchdog for each direction: of pauses received (they silence this host) and of pauses sent (they silence the partner).
-A *storm* is a class that was kept paused for the detection time, with less than a tenth of that time open: a pause that is
-interrupted for an instant now and then is a storm too, one that lets a fair share pass is flow control at work. Then:
+There is one watchdog for received pauses (they silence this host) and one for sent pauses (they silence the partner).
+A *storm* is a class that stayed paused for the detection time and was open for less than a tenth of it. So a pause that is
+interrupted for an instant now and then is a storm too; one that lets a fair share pass is ordinary flow control.
+During a storm:
 
-    drop     its pauses are dropped until none has come for the restoration time
-    forward  its packets are forwarded in spite of pauses for the restoration time; then pauses are obeyed again
-    alert    it is told, and the pauses are obeyed
+    drop     the agent ignores pauses of the class until none has come for the restoration time
+    forward  the agent ignores pauses of the class for the restoration time, then honours them again
+    alert    the agent logs and reports the storm, and honours the pauses
 
-as the PFC watchdog of SONiC gives its operators detection, action and restoration, but that `drop` never drops a packet. Only
-a pause (XOFF) puts the restoration off: an XON is none.
+Detection, action and restoration are those of SONiC's PFC watchdog, except that `drop` never drops a packet. Only a pause
+(XOFF) extends the restoration; an XON does not.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from protocol.units import MILLISECOND_NS
 
 DETECTION_NS = RESTORATION_NS = 200 * MILLISECOND_NS
 OPEN_WEIGHT = 9
-"""How many times as fast as a paused class nears a storm an open one leaves it: 9 is a storm from nine tenths paused on."""
+"""An open class moves away from a storm this many times as fast as a paused one approaches it: with 9, a class that is paused
+for nine tenths of the time has a storm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +44,8 @@ class StormSettings:
                 raise ValueError(f"{name}: {times}; must be {CLASSES} times above 0, one for each class")
 
 
-class Change(NamedTuple):
-    """A class whose storm began or ended, and when."""
+class StormChange(NamedTuple):
+    """The begin or end of a class's storm."""
 
     priority: int
     began: bool
@@ -54,31 +56,31 @@ class Change(NamedTuple):
 class _Class:
     paused: bool = False
     level_ns: int = 0
-    """How near to a storm: what it was paused, less what it was open, weighted."""
+    """How near the class is to a storm: the time paused minus the weighted time open."""
     since_ns: int = 0
-    """When `level_ns` was worked out."""
+    """When `level_ns` was computed."""
     storm: bool = False
     restored_ns: int = 0
-    """During a storm: when it is over."""
+    """During a storm: when it ends."""
 
 
 @dataclass(slots=True)
 class PauseWatchdog:
     """Watches the eight classes in one direction.
 
-    Whoever owns the pauses calls `xoff` for each that comes, `paused` when a class becomes paused or open, `advance` when
-    `next_due_ns` has come, and obeys no pause of a class that is `muted`.
+    The owner of the pauses calls `xoff` for each pause, `paused` when a class becomes paused or open, and `advance` at
+    `next_due_ns`; it ignores the pauses of a class while `ignored` says so.
     """
 
     settings: StormSettings = field(default_factory=StormSettings)
     storms: list[int] = field(default_factory=lambda: [0] * CLASSES)
-    """How many each class had."""
+    """The number of storms of each class."""
     _classes: list[_Class] = field(default_factory=lambda: [_Class() for _ in range(CLASSES)])
-    _busy: set[int] = field(default_factory=set)
-    """Classes that are paused or have a storm: only these have times, and mostly there are none."""
+    _watched: set[int] = field(default_factory=set)
+    """Classes that are paused or have a storm: only these have a due time, and usually there are none."""
 
-    def muted(self, priority: int) -> bool:
-        """Whether pauses of the class have no effect now."""
+    def ignored(self, priority: int) -> bool:
+        """Whether the agent ignores pauses of the class now."""
         return self._classes[priority].storm and self.settings.action is not Action.ALERT
 
     def storming(self, priority: int) -> bool:
@@ -86,22 +88,22 @@ class PauseWatchdog:
         return self._classes[priority].storm
 
     def xoff(self, priority: int, now_ns: int) -> None:
-        """A pause of more than 0 quanta came, or was to be sent, obeyed or not."""
+        """Notes a pause of more than 0 quanta, received or to be sent, whether it takes effect or not."""
         if self._classes[priority].storm and self.settings.action is not Action.FORWARD:
             self._classes[priority].restored_ns = now_ns + self.settings.restoration_ns[priority]
 
     def paused(self, priority: int, paused: bool, now_ns: int) -> None:
-        """The class is paused, or open, from now on."""
+        """Notes that the class is paused, or open, from now on."""
         state = self._classes[priority]
         state.level_ns, state.since_ns = self._level(state, now_ns), now_ns
         state.paused = paused
-        self._settle(priority)
+        self._update_watched(priority)
 
-    def advance(self, now_ns: int) -> list[Change]:
-        """The storms that have begun or ended by now."""
-        return [change for priority in sorted(self._busy) for change in self._advance(priority, now_ns)]
+    def advance(self, now_ns: int) -> list[StormChange]:
+        """Begins and ends storms; returns those that began or ended."""
+        return [change for priority in sorted(self._watched) for change in self._advance(priority, now_ns)]
 
-    def _advance(self, priority: int, now_ns: int) -> Iterator[Change]:
+    def _advance(self, priority: int, now_ns: int) -> Iterator[StormChange]:
         state = self._classes[priority]
         due_ns = self._due_ns(priority)
         if due_ns is None or due_ns > now_ns:
@@ -111,16 +113,16 @@ class PauseWatchdog:
         if state.storm:
             self.storms[priority] += 1
             state.restored_ns = now_ns + self.settings.restoration_ns[priority]
-        self._settle(priority)
-        yield Change(priority, state.storm, now_ns)
+        self._update_watched(priority)
+        yield StormChange(priority, state.storm, now_ns)
 
-    def _settle(self, priority: int) -> None:
+    def _update_watched(self, priority: int) -> None:
         state = self._classes[priority]
-        (self._busy.add if state.paused or state.storm else self._busy.discard)(priority)
+        (self._watched.add if state.paused or state.storm else self._watched.discard)(priority)
 
     def next_due_ns(self) -> int | None:
         """When `advance` must be called next; None while no class is paused or has a storm."""
-        times = [due for priority in self._busy if (due := self._due_ns(priority)) is not None]
+        times = [due for priority in self._watched if (due := self._due_ns(priority)) is not None]
         return min(times, default=None)
 
     def _due_ns(self, priority: int) -> int | None:

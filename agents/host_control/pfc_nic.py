@@ -1,7 +1,7 @@
-"""Whether a network interface obeys PFC by itself, and for which priorities; read back by `dcb`. An edge: processes.
+"""Reads by `dcb` whether a network interface does PFC itself, and for which priorities. An edge: processes.
 
-Nothing is set here: which priorities are lossless is a decision for the whole path, of which the interface is one end. What was
-found is compared once a while, and what changed is told.
+This module sets nothing: which priorities are lossless is a decision for the whole path, of which the interface is one end. The
+agent compares the settings at intervals with those at its start, and logs changes.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from dataclasses import dataclass
 from agents.host_control.nic_classes import NicClasses
 
 ANSWER_S = 5.0
-LOOK_NS = 10_000_000_000
-"""`changes` is asked each second, in the agent's loop, and a process takes milliseconds: it looks this often."""
+CHECK_NS = 10_000_000_000
+"""How often `changes` runs `dcb`. The agent's loop calls it each second, and a process takes milliseconds."""
 
 
 class NoPfc(Exception):
-    """The interface does not do PFC, or not now; one line with the remedy."""
+    """The interface does no PFC, or has it disabled; the text is one line with the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class PfcSetting:
-    """What `dcb pfc show` says: how many classes can have PFC at once, and which have."""
+    """The output of `dcb pfc show`: how many classes can have PFC at once, and the priorities that have it."""
 
     capability: int
     enabled: tuple[int, ...]
 
 
 def read(interface: str) -> PfcSetting:
-    """Asks the interface. Raises NoPfc."""
+    """Reads the settings of an interface. Raises NoPfc."""
     instead = "use --pfc software"
     try:
         done = subprocess.run(
@@ -48,7 +48,7 @@ def read(interface: str) -> PfcSetting:
 
 
 def parse(text: str, interface: str) -> PfcSetting:
-    """What `dcb -j pfc show dev INTERFACE` prints. Raises NoPfc: not that."""
+    """Parses the output of `dcb -j pfc show dev INTERFACE`. Raises NoPfc if it is malformed."""
     try:
         shown = json.loads(text)
         found = shown[0] if isinstance(shown, list) else shown
@@ -57,15 +57,15 @@ def parse(text: str, interface: str) -> PfcSetting:
         on = tuple(sorted(int(priority) for priority, state in pairs if state in (True, "on", 1)))
         return PfcSetting(int(found["pfc_cap"]), on)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError):
-        raise NoPfc(f"--pfc nic: {interface}: `dcb -j pfc show` printed what is not understood; use --pfc software") from None
+        raise NoPfc(f"--pfc nic: {interface}: cannot parse the output of `dcb -j pfc show`; use --pfc software") from None
 
 
 class NicPfc:
-    """The PFC settings of one interface, as found, and the classes of its packets.
+    """The PFC settings of one interface at the agent's start, and the classes of its packets.
 
     Raises:
-        NoPfc: it has none, or no priority is enabled.
-        BuildError, BpfError: packets cannot be given classes.
+        NoPfc: the interface has no PFC, or no priority is enabled.
+        BuildError, BpfError: the programs that give packets classes cannot be built or loaded.
     """
 
     def __init__(self, interface: str) -> None:
@@ -73,17 +73,17 @@ class NicPfc:
         self.setting = read(interface)
         if not self.setting.enabled:
             raise NoPfc(
-                f"--pfc nic: {interface} can do PFC, but no priority has it; "
+                f"--pfc nic: {interface} can do PFC, but no priority has it enabled; "
                 f"enable one, such as `dcb pfc set dev {interface} prio-pfc 3:on`"
             )
         self.classes = NicClasses(interface, self.setting.enabled)
-        self._looked_ns = time.monotonic_ns()
+        self._checked_ns = time.monotonic_ns()
 
     def changes(self) -> list[str]:
-        """What differs from what was found at the start; nothing is put back."""
-        if (now_ns := time.monotonic_ns()) - self._looked_ns < LOOK_NS:
+        """Lines to log about settings that changed since the last call; restores nothing."""
+        if (now_ns := time.monotonic_ns()) - self._checked_ns < CHECK_NS:
             return []
-        self._looked_ns = now_ns
+        self._checked_ns = now_ns
         try:
             found = read(self.interface)
         except NoPfc as error:

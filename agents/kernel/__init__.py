@@ -1,3 +1,1 @@
-"""What the kernel is asked for and offers: netlink messages, qdiscs, offloads, capabilities, and the probe behind `baton
-doctor`.
-"""
+"""What the agent uses of the kernel: netlink messages, qdiscs, offloads, capabilities, and the probe behind `baton doctor`."""

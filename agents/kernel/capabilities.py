@@ -1,20 +1,21 @@
 """What an agent may still do once it is set up: little more than change queues. An edge: prctl(2), capset(2), setrlimit(2).
 
-    refused = drop()     # after everything is opened, loaded and locked, before the first frame is obeyed
+    refused = drop()     # after everything is opened, loaded and locked, before the first frame is handled
 
 | kept           | what for                                                                                       |
 |----------------|------------------------------------------------------------------------------------------------|
 | CAP_NET_ADMIN  | gates and queues by netlink, filters put back, the interface put back as it was                |
 | CAP_NET_RAW    | raw frames: a socket that has to be opened anew                                                |
 | CAP_BPF        | reading and writing the tables of the classifier and the tagger, where others may not use bpf(2)|
-| CAP_SYS_NICE   | a real-time priority that is given again                                                       |
-| CAP_IPC_LOCK   | only where the limit of locked memory can't be lifted: mlockall(MCL_FUTURE) would make the next |
-|                | allocation above the limit fail                                                                |
+| CAP_SYS_NICE   | setting the real-time priority again                                                           |
+| CAP_IPC_LOCK   | only where the limit of locked memory cannot be lifted: after mlockall(MCL_FUTURE) the next    |
+|                | allocation above the limit would fail                                                          |
 | CAP_SYS_ADMIN  | only where the kernel has no CAP_BPF (before 5.8): that was part of it                         |
 
-CAP_PERFMON is needed to load the eBPF programs, not to use them: it goes. So do the rights over files: what an agent reads or
-removes later (its key, its record in run_dir) must be root's own. Nothing is gained back by running another program: the
-bounding set is cut to the same, and no_new_privs is set. See capabilities(7); numbers are those of linux/capability.h.
+CAP_PERFMON is needed to load the eBPF programs, not to use them: the agent drops it. It also drops the rights over files: what
+an agent reads or removes later (its key, its record in run_dir) must be root's own. Running another program gains nothing back:
+the bounding set is cut to the same capabilities, and no_new_privs is set. See capabilities(7); numbers are those of
+linux/capability.h.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ class _Sets(ctypes.Structure):
 
 
 def drop() -> str | None:
-    """Gives up all capabilities but those above, for good. Returns why that can't be, as a line with the remedy, or None.
+    """Gives up all capabilities but those above, for good.
 
-    Half done is never less than was: what was given up before a refusal stays given up.
+    Returns None, or in one line why the kernel refused, with the remedy. What was given up before a refusal stays given up.
     """
     if len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208 -- names of threads, not files
         return "capabilities kept: there are other threads, which would keep theirs; report this as a fault of Baton"
@@ -65,7 +66,7 @@ def drop() -> str | None:
 
 
 def chosen(held: frozenset[int], *, memory_is_free: bool) -> frozenset[int]:
-    """Of the capabilities that are held, those to keep. Pure."""
+    """The held capabilities that the agent keeps. Pure."""
     kept = held & WANTED
     if CAP_BPF not in held:
         kept |= held & {CAP_SYS_ADMIN}
@@ -75,7 +76,7 @@ def chosen(held: frozenset[int], *, memory_is_free: bool) -> frozenset[int]:
 
 
 def _lift_memory_limit() -> bool:
-    """Whether memory may be locked without limit now, by anybody."""
+    """Lifts the limit of locked memory; returns whether any process of this one's rights may now lock without limit."""
     try:
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Rtnetlink traffic control: messages built as bytes, sent and answered. An edge: AF_NETLINK.
+"""Rtnetlink traffic control: builds messages as bytes, sends them and reads the answers. An edge: AF_NETLINK.
 
 Why not pyroute2: a gate changes for every slice, and a prebuilt message costs a few microseconds. Layouts are the kernel's:
 linux/rtnetlink.h, linux/pkt_sched.h, linux/pkt_cls.h. Handles and class ids are `major << 16 | minor`.
@@ -25,14 +25,14 @@ TC_H_CLSACT = 0xFFFFFFF1
 
 ENTRIES = 8
 MOST_POSTED = 64
-"""Answers left unread; the socket holds about a thousand."""
+"""How many answers may stay unread; the socket holds about a thousand."""
 _HEADER = struct.Struct("IHHII")
 _TCMSG = struct.Struct("BBHiIII")
 _BODY = _HEADER.size + _TCMSG.size
 
 
 class NetlinkError(OSError):
-    """The kernel refused a message; says what was asked."""
+    """The kernel refused a message; carries its errno."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +76,21 @@ def message(
 
 
 def options(kind: str, data: bytes) -> bytes:
-    """The attributes every new qdisc, class or filter has: its kind and its options."""
+    """The attributes that every new qdisc, class or filter has: its kind and its options."""
     return attribute(TCA_KIND, kind.encode() + b"\0") + attribute(TCA_OPTIONS, data)
 
 
 def query(kind: int, ifindex: int, *, handle: int = 0, parent: int = 0) -> bytes:
     """A whole RTM_GET* message for one qdisc or class; its answer is the only one.
 
-    A single qdisc is told to the group of listeners; only an echo reaches the one who asked.
+    The kernel sends the state of a single qdisc to a group of listeners; only with NLM_F_ECHO also to the asking socket.
     """
     header = _HEADER.pack(_BODY, kind, NLM_F_REQUEST | NLM_F_ECHO, 0, 0)
     return header + _TCMSG.pack(0, 0, 0, ifindex, handle, parent, 0)
 
 
 def unacknowledged(whole: bytes) -> bytes:
-    """The same message, answered only if it is refused."""
+    """The same message without NLM_F_ACK: the kernel answers only if it refuses."""
     flags = int.from_bytes(whole[6:8], "little") & ~NLM_F_ACK
     return whole[:6] + flags.to_bytes(2, "little") + whole[8:]
 
@@ -110,27 +110,27 @@ class Netlink:
         self._socket.close()
 
     def fileno(self) -> int:
-        """For who sends by it past this class, messages that are `unacknowledged`."""
+        """For a caller that sends `unacknowledged` messages itself, past this class."""
         return self._socket.fileno()
 
     def post(self, whole: bytes | bytearray) -> None:
-        """Sends one prebuilt message: the kernel has done it on return. The next call of anything may raise a refusal."""
+        """Sends one prebuilt message; the kernel has acted on it on return. The next call of a method may raise its refusal."""
         if self._posted >= MOST_POSTED:
-            self._settle()
+            self._read_posted()
         self._socket.send(whole)
         self._posted += 1
 
     def request(self, whole: bytes | bytearray) -> None:
-        """Sends one prebuilt message and takes its acknowledgement. Raises NetlinkError."""
-        self._settle()
+        """Sends one prebuilt message and reads its acknowledgement. Raises NetlinkError."""
+        self._read_posted()
         self._socket.send(whole)
         answer = self._socket.recv(8192)
         error = int.from_bytes(answer[16:20], "little", signed=True)
         if error:
             raise NetlinkError(-error, os.strerror(-error))
 
-    def _settle(self) -> None:
-        """Takes the acknowledgements of what was posted. Raises the first refusal as NetlinkError."""
+    def _read_posted(self) -> None:
+        """Reads the acknowledgements of posted messages. Raises the first refusal as NetlinkError."""
         refused = 0
         while self._posted:
             self._posted -= 1
@@ -141,7 +141,7 @@ class Netlink:
 
     def batch(self, messages: list[bytes]) -> None:
         """Sends messages in one go; raises the first refusal as NetlinkError once all are answered."""
-        self._settle()
+        self._read_posted()
         self._socket.send(b"".join(messages))
         refused = 0
         for _ in messages:
@@ -151,8 +151,8 @@ class Netlink:
             raise NetlinkError(refused, os.strerror(refused))
 
     def ask(self, whole: bytes) -> bytes:
-        """Sends a prebuilt question that has one answer, and returns it whole. Raises NetlinkError."""
-        self._settle()
+        """Sends a prebuilt query that has one answer, and returns the whole answer. Raises NetlinkError."""
+        self._read_posted()
         self._socket.send(whole)
         answer = self._socket.recv(1 << 16)
         if int.from_bytes(answer[4:6], "little") == NLMSG_ERROR:
@@ -161,7 +161,7 @@ class Netlink:
         return answer
 
     def state(self, whole: bytes) -> tuple[int, int]:
-        """(bytes passed, bytes waiting) of the one qdisc or class that `query` was built for asks for."""
+        """(bytes passed, bytes waiting) of one qdisc or class, asked for by a message of `query`."""
         answer = self.ask(whole)
         length = int.from_bytes(answer[:4], "little")
         passed, backlog, _ = _statistics(answer[_BODY:length])
@@ -169,13 +169,13 @@ class Netlink:
 
     def dump(self, kind: int, ifindex: int, parent: int = 0) -> list[Entry]:
         """All qdiscs, classes or filters (RTM_GET*) of an interface."""
-        return [entry for some in self.dumped(kind, ifindex, parent) for entry in some]
+        return [entry for some in self.dump_steps(kind, ifindex, parent) for entry in some]
 
-    def dumped(self, kind: int, ifindex: int, parent: int = 0) -> Iterator[list[Entry]]:
-        """The same, `ENTRIES` or fewer at a time; this socket can do nothing else meanwhile but begin another dump."""
+    def dump_steps(self, kind: int, ifindex: int, parent: int = 0) -> Iterator[list[Entry]]:
+        """As `dump`, `ENTRIES` or fewer at a time. Until the end this socket can do nothing else but begin another dump."""
         whole = message(kind, NLM_F_DUMP, ifindex, parent=parent)
-        self._settle()
-        while self._dumping:  # one that nobody took to its end
+        self._read_posted()
+        while self._dumping:  # an earlier dump whose caller stopped reading
             self._dumping = not _ends(self._socket.recv(1 << 17))
         self._socket.send(whole)
         self._dumping = True

@@ -1,8 +1,9 @@
-"""How large the super-packets may be that TCP hands to an interface (segmentation offload). An edge: netlink.
+"""Limits the super-packets that TCP hands to an interface (segmentation offload). An edge: netlink.
 
-Since Linux 4.17 TCP builds packets of up to 64 KB whatever ethtool says, and the queues see them whole: a gate passes them
-whole, and a grant that is not a multiple of them is not used up. So while Baton schedules an interface, a super-packet may be
-at most what the link carries in `SUPER_PACKET_NS`: one frame at 100 Mb/s, 12 KB at 1 Gb/s, untouched at 10 Gb/s.
+Since Linux 4.17 TCP builds packets of up to 64 KB whatever ethtool says, and the queues see them whole: a gate passes only
+whole ones, so a grant that is not a multiple of their size is not used up. So while Baton schedules an interface,
+a super-packet may be at most what the link carries in `SUPER_PACKET_NS`: one frame at 100 Mb/s, 12 KB at 1 Gb/s, and as it
+was found at 10 Gb/s.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def wanted_segments(rate_bps: int, found: int) -> int:
 
 
 def read_segments(netlink: Netlink, ifindex: int) -> int:
-    """The interface's present limit, in frames."""
+    """The interface's present limit, in frames. Raises NetlinkError."""
     header = struct.pack("IHHII", 16 + _IFINFO.size, RTM_GETLINK, NLM_F_REQUEST, 0, 0)
     answer = netlink.ask(header + _IFINFO.pack(0, 0, ifindex, 0, 0))
     fields = dict(attributes(answer[16 + _IFINFO.size :]))
@@ -32,6 +33,6 @@ def read_segments(netlink: Netlink, ifindex: int) -> int:
 
 
 def set_segments(netlink: Netlink, ifindex: int, segments: int) -> None:
-    """Sets the limit, in frames."""
+    """Sets the limit, in frames. Raises NetlinkError."""
     body = _IFINFO.pack(0, 0, ifindex, 0, 0) + attribute(IFLA_GSO_MAX_SEGS, struct.pack("I", segments))
     netlink.request(struct.pack("IHHII", 16 + len(body), RTM_SETLINK, NLM_F_REQUEST | NLM_F_ACK, 0, 0) + body)

@@ -1,9 +1,9 @@
-"""What this kernel has of what Baton can use, found by trying, and which gate follows from it.
+"""Finds by trial which features Baton can use on this kernel, and which kind of gate follows from them.
 
 An edge file: it runs iproute2, reads /proc and /sys, and calls bpf(2). Every trial that needs an interface
 has a network namespace of its own (`unshare --net`), which is gone when the trial's process is; programs and
-maps are closed at once. What may remain is a module that the kernel loaded to answer, as it does for whoever
-asks; no device, queue or setting does.
+maps are closed at once. A module that the kernel loaded to answer may remain, as after any such request; no
+device, queue or setting does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-Gate = Literal["tbf", "plug"]
+GateName = Literal["tbf", "plug"]
 """A kind of gate, named as the kernel names its qdisc."""
 
 TRIAL_SECONDS = 10.0
@@ -31,11 +31,11 @@ TRIAL_SECONDS = 10.0
 
 
 class ProbeRefused(Exception):
-    """The probe could not be made at all; says what is missing."""
+    """The probe cannot run at all; says what is missing."""
 
 
 class GateUnavailable(ValueError):
-    """The gate wished for is unknown or not in this kernel; says what to do."""
+    """The requested gate is unknown or not in this kernel; says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Feature:
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """A feature not yet looked for; `succeeds` looks."""
+    """A feature to try; `succeeds` tries it."""
 
     name: str
     kind: str
@@ -68,21 +68,21 @@ class _Trial:
     improve: str
 
 
-def chosen_gate(features: Iterable[Feature], wanted: str) -> Gate:
-    """The gate to build: `wanted` is "auto" (the credit gate, tbf), "tbf" or "plug". Pure.
+def chosen_gate(features: Iterable[Feature], wanted: str) -> GateName:
+    """The kind of gate to build: `wanted` is "auto" (the credit gate, tbf), "tbf" or "plug". Pure.
 
     Raises:
-        GateUnavailable: the wish is none of the three, or the kernel lacks the gate. Another gate is never
-            put in its place: a tbf bounds a slice by bytes and a plug by time, so they are not equal.
+        GateUnavailable: `wanted` is none of the three, or the kernel lacks that gate. No other gate takes
+            its place: a tbf bounds a slice by bytes and a plug by time, so they are not equal.
     """
     if wanted not in ("auto", "tbf", "plug"):
         raise GateUnavailable(f"gate: {wanted!r} is not a gate; use 'auto', 'tbf' or 'plug'")
-    gate: Gate = "plug" if wanted == "plug" else "tbf"
+    gate: GateName = "plug" if wanted == "plug" else "tbf"
     qdiscs = {feature.name: feature for feature in features if feature.kind == "qdisc"}
     found = qdiscs.get(gate)
     if found is not None and found.present:
         return gate
-    other: Gate = "tbf" if gate == "plug" else "plug"
+    other: GateName = "tbf" if gate == "plug" else "plug"
     there = qdiscs.get(other)
     remedy = found.improve if found is not None else f"modprobe sch_{gate}"
     if there is not None and there.present:
@@ -94,8 +94,8 @@ def timers_are_fine(psched: str) -> bool:
     """Whether timers fire between ticks, from the text of /proc/net/psched. Pure.
 
     The fourth of its hexadecimal fields is 10^9 over the resolution of timers in nanoseconds (psched_show in
-    net/sched/sch_api.c): 10^9 where high resolution works, the tick frequency where it does not. Text of
-    another shape is no.
+    net/sched/sch_api.c): 10^9 where high resolution works, the tick frequency where it does not. False for
+    text of another shape.
     """
     fields = psched.split()
     try:
@@ -105,10 +105,10 @@ def timers_are_fine(psched: str) -> bool:
 
 
 def probe() -> list[Feature]:
-    """Tries every feature, in the order of a report; takes well under 3 s where the kernel answers promptly.
+    """Tries every feature, in the order of the report; takes well under 3 s where the kernel answers promptly.
 
-    Without root it uses a user namespace, where there may be one; what needs root, such as loading
-    BPF, then reads as absent.
+    Without root it uses a user namespace, where the kernel permits one; features that need root, such as
+    loading BPF, then read as absent.
 
     Raises:
         ProbeRefused: iproute2 or util-linux is not installed, or this process may make no network namespace.
@@ -124,7 +124,7 @@ def _feature(trial: _Trial) -> Feature:
 
 
 def _require_namespaces() -> None:
-    """Without this check, a missing tool or permission would read as a kernel that has nothing."""
+    """Without this check, a missing tool or permission would read as a kernel without any feature."""
     for tool, package in (("unshare", "util-linux"), ("tc", "iproute2"), ("ip", "iproute2")):
         if shutil.which(tool) is None:
             raise ProbeRefused(f"kernel probe: {tool} is not installed; apt install {package}")
@@ -141,7 +141,7 @@ def _namespace() -> tuple[str, ...]:
 
 
 def _run(*argv: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    """Runs one program with its messages caught.
+    """Runs one program and captures its output.
 
     Raises:
         ProbeRefused: it did not end within `TRIAL_SECONDS`.
@@ -166,14 +166,14 @@ def _accepted(*commands: str) -> bool:
 
 
 def _has_ifb() -> bool:
-    """Asks modprobe first: loading it would make ifb0 and ifb1 in the first namespace (drivers/net/ifb.c)."""
+    """Asks modprobe first: loading the module would make ifb0 and ifb1 in the first namespace (drivers/net/ifb.c)."""
     if _runs("modprobe", "--dry-run", "--quiet", "ifb"):
         return True
     return _runs(*_namespace(), "ip", "link", "add", "type", "ifb")
 
 
 def _has_congestion_control(name: str) -> bool:
-    """Chooses it for a socket that is never connected; the kernel loads the module for CAP_NET_ADMIN."""
+    """Selects it on a socket that is never connected; the kernel loads the module for CAP_NET_ADMIN."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as unconnected:
         try:
             unconnected.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
@@ -197,7 +197,7 @@ _SYS_BPF = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "s390x": 351, "ppc64l
 _BPF_MAP_CREATE, _BPF_PROG_LOAD, _BPF_OBJ_GET_INFO_BY_FD = 0, 5, 15
 _BPF_MAP_TYPE_RINGBUF, _BPF_PROG_TYPE_SCHED_CLS = 27, 3
 _BPF_PROG_INFO_JITED_LEN = 16
-"""Where struct bpf_prog_info has the size of the machine code (include/uapi/linux/bpf.h)."""
+"""The offset in struct bpf_prog_info of the size of the machine code (include/uapi/linux/bpf.h)."""
 _RETURN_0 = struct.pack("=" + "BBhi" * 2, 0xB7, 0, 0, 0, 0x95, 0, 0, 0)
 """r0 = 0; exit. (BPF_ALU64|BPF_MOV|BPF_K, BPF_JMP|BPF_EXIT: RFC 9669.)"""
 
@@ -218,10 +218,10 @@ def _program() -> Iterator[int]:
 
 
 def _bpf(command: int, attributes: bytes) -> int:
-    """bpf(2): what it returns.
+    """Calls bpf(2); returns its result.
 
     Raises:
-        OSError: the kernel refused, or the call's number on this machine is not known here.
+        OSError: the kernel refused, or the call's number on this architecture is not in `_SYS_BPF`.
     """
     number = _SYS_BPF.get(platform.machine())
     if number is None:
@@ -251,7 +251,7 @@ def _makes_ring_buffer() -> bool:
 
 
 def _has_jit() -> bool:
-    """Whether a program got machine code; net.core.bpf_jit_enable is seen in the first namespace only."""
+    """Whether the kernel compiles a program; net.core.bpf_jit_enable is visible in the first namespace only."""
     info = ctypes.create_string_buffer(_BPF_PROG_INFO_JITED_LEN + 4)
     try:
         with _program() as descriptor:
@@ -266,7 +266,7 @@ def _has_jit() -> bool:
 
 
 def _has_struct_ops() -> bool:
-    """Read, not tried: registering one would show it to every namespace.
+    """Reads the kernel's BTF instead of a trial: a registered struct_ops would be visible in every namespace.
 
     Its type is in the kernel's BTF just when net/ipv4/bpf_tcp_ca.c is built in; struct_ops programs
     need the JIT.
@@ -286,7 +286,7 @@ _STOCK_KERNEL = "boot a stock kernel (package linux-image-amd64 on Debian, linux
 
 
 def _trials() -> list[_Trial]:
-    """Everything looked for, with what is done without it. The only list of features."""
+    """All features that the probe tries, with what Baton does without each. The only list of features."""
 
     def qdisc(name: str, instead: str, options: str = "") -> _Trial:
         # clsact has a place of its own beside the root

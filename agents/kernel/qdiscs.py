@@ -1,4 +1,4 @@
-"""Messages for the qdiscs, classes and filters that a host's queues are made of; one function for each. Pure.
+"""Messages for the qdiscs, classes and filters of a host's queues; one function for each. Pure.
 
 Rates are bit/s, sizes bytes; layouts from linux/pkt_sched.h and linux/pkt_cls.h. Link layer 1 (Ethernet) spares the kernel
 the old rate tables.
@@ -35,7 +35,7 @@ MAX_16, MAX_32 = 0xFFFF, 0xFFFFFFFF
 
 
 def _ratespec(rate_bytes: int, least_bytes: int = 0) -> bytes:
-    """`least_bytes`: what a shorter packet counts as (mpu)."""
+    """`least_bytes`: a shorter packet counts as this many (mpu)."""
     return struct.pack("BBHhHI", 0, 1, 0, 0, least_bytes, min(rate_bytes, MAX_32))
 
 
@@ -89,9 +89,9 @@ def tbf(
 def shut_tbf(ifindex: int, handle: int, parent: int, *, rate_bps: int, burst: int, limit: int) -> bytes:
     """A TBF changed so that nothing passes it: every packet counts as 64 KB, which its bucket never holds.
 
-    sch_tbf (tbf_change, psched_ns_t2l) computes what it takes in from the bucket's time alone, without the least packet size,
-    so packets of up to `burst` bytes wait and are not dropped. Before Linux 5.17 the least size was ignored: what the bucket
-    holds leaks there.
+    sch_tbf (tbf_change, psched_ns_t2l) computes the longest packet that it accepts from the bucket's time alone, without the
+    least packet size (mpu), so packets of up to `burst` bytes wait and are not dropped. Before Linux 5.17 sch_tbf ignores mpu:
+    there the bytes in the bucket still pass.
     """
     rate = rate_bps // 8
     parms = _ratespec(rate, MAX_16) + bytes(12) + struct.pack("III", limit, _ticks(burst, rate), 0)
@@ -128,14 +128,14 @@ def flow_filter(
 
 
 def dscp_filter(ifindex: int, parent: int, preference: int, version: int, dscp: int, classid: int) -> bytes:
-    """A u32 filter that sends what has one DSCP, of one IP version, to a class."""
+    """A u32 filter that sends packets with one DSCP, of one IP version, to a class."""
     return _u32(ifindex, parent, preference, version, [_dscp_key(version, dscp)], classid)
 
 
 def bpf_filter(
     ifindex: int, parent: int, preference: int, program_fd: int, name: str, *, direct: bool = False
 ) -> bytes:
-    """A cls_bpf filter whose program returns the class of each packet (0: it says nothing); `direct`: what is done with it."""
+    """A cls_bpf filter whose program returns each packet's class (0: no match); with `direct`, the action for the packet."""
     attributes = attribute(TCA_BPF_FD, struct.pack("I", program_fd)) + attribute(TCA_BPF_NAME, name.encode() + b"\0")
     if direct:
         attributes += attribute(TCA_BPF_FLAGS, struct.pack("I", TCA_BPF_FLAG_ACT_DIRECT))

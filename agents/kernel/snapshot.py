@@ -1,7 +1,7 @@
 """An interface's root qdisc as it was found: recorded in a file before the first change, put back at the end. An edge.
 
-A kernel default (handle 0) comes back by itself when ours is deleted. A classless qdisc that somebody set is put back from the
-kernel's own dump of its options. A classful one (and red) is refused: its classes and filters are somebody's work.
+A kernel default (handle 0) comes back by itself when ours is deleted. A classless qdisc that an administrator set is put back
+from the kernel's own dump of its options. A classful one (and red) is refused: its classes and filters are not recorded.
 """
 
 from __future__ import annotations
@@ -33,17 +33,18 @@ from agents.kernel.netlink import (
 from agents.kernel.offload import read_segments, set_segments
 
 CLASSIFIER_PREFERENCE = 47809
-"""The preference of the classifier's filter, by which ours is told from others' at the same hook."""
+"""The preference of the classifier's filter, which identifies it among filters at the same hook."""
 TAGGER_PREFERENCE = CLASSIFIER_PREFERENCE - 1
-"""The tagger's: before the classifier at the same hook, which reads the DSCP that is written here."""
+"""The tagger's: before the classifier at the same hook, which reads the DSCP that the tagger writes."""
 NIC_CLASS_PREFERENCE = CLASSIFIER_PREFERENCE + 1
-"""Of the program that gives packets their class of an interface that obeys PFC: after the classifier, whose word it reads."""
+"""The preference of the program that gives packets their traffic class, where the interface obeys PFC: after the classifier,
+whose result it reads."""
 INGRESS, EGRESS = 0xFFFFFFF2, 0xFFFFFFF3
 ETH_P_ALL = 0x0300  # in network order
 NOT_RESTORABLE = frozenset(
     {"atm", "cbq", "drr", "dsmark", "ets", "hfsc", "htb", "mq", "mqprio", "multiq", "prio", "qfq", "red", "taprio"}
 )
-"""Classful qdiscs, and red, whose dump lacks the table that a new one needs."""
+"""Classful qdiscs; and red, as its dump lacks the table that a new one needs."""
 
 
 class ForeignQdisc(Exception):
@@ -52,7 +53,8 @@ class ForeignQdisc(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What was found: the root qdisc (kind empty for none), whether there was a clsact, and the limit of super-packets."""
+    """What was found: the root qdisc (kind empty for none), whether there was a clsact, and the limit of super-packets
+    (frames)."""
 
     interface: str
     kind: str
@@ -86,7 +88,7 @@ def take(netlink: Netlink, interface: str, *, take_over: bool) -> Snapshot:
 
 
 def restore(netlink: Netlink, snapshot: Snapshot) -> None:
-    """Puts the root qdisc back; what is not there any more is not missed."""
+    """Puts the root qdisc back and removes our filters; does nothing if the interface is gone."""
     try:
         index = socket.if_nametoindex(snapshot.interface)
     except OSError:
@@ -110,26 +112,26 @@ def restore(netlink: Netlink, snapshot: Snapshot) -> None:
 
 
 class StateFile:
-    """Where a snapshot is kept while ours is in place, one file for an interface of a network namespace."""
+    """The file that holds a snapshot while Baton's queues are in place: one for each interface of a network namespace."""
 
     def __init__(self, directory: Path, interface: str) -> None:
         namespace = os.stat("/proc/self/ns/net").st_ino  # noqa: PTH116 -- a magic link, not a file
         self.path = directory / f"agent-{namespace}-{interface}.json"
 
     def write(self, snapshot: Snapshot) -> None:
-        """Records it, whole or not at all."""
+        """Records the snapshot, whole or not at all."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         fresh = self.path.with_suffix(".new")
         fresh.write_text(json.dumps(asdict(snapshot)))
         fresh.replace(self.path)
 
     def read(self) -> Snapshot | None:
-        """What an agent that did not end well left to be put back."""
+        """The snapshot that an agent left that did not end well; None if there is none."""
         try:
             return Snapshot(**json.loads(self.path.read_text()))
         except (FileNotFoundError, ValueError, TypeError):
             return None
 
     def remove(self) -> None:
-        """Nothing is left to be put back."""
+        """Deletes the file: the interface is as it was found."""
         self.path.unlink(missing_ok=True)

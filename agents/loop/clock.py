@@ -1,9 +1,8 @@
-"""The agent's estimate of the coordinator's clock, from the ping and pong it exchanges with it. Pure.
+"""The agent's estimate of the coordinator's clock, from the PING and PONG messages that the two exchange. Pure.
 
-Source: RFC 5905 section 8 (on-wire protocol) for offset and delay; of the last samples the one with the least delay is
-believed (RFC 5905 section 10, clock filter), since queueing only ever adds delay. A sample says where the offset was within
-half its delay, so two of them, far apart in time, bound how fast it changes: the better that is known, the longer a good
-sample stays good.
+Source: RFC 5905 section 8 (on-wire protocol) for offset and delay; the clock filter (section 10) uses the sample
+with the least delay, since queueing only ever adds delay. A sample gives the offset to within half its delay, so two samples
+far apart in time bound how fast the offset changes: the better this drift is known, the longer a good sample stays good.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from dataclasses import dataclass
 from itertools import combinations
 
 DRIFT_PPB = 20_000
-"""Worst drift between two hosts' monotonic clocks that is allowed for, in parts per 10^9 (20 ppm)."""
+"""The worst drift assumed between two hosts' monotonic clocks, in parts per 10^9 (20 ppm)."""
 WANDER_PPB = 100
-"""How much a drift may be another than it was while the anchors were taken: a crystal's temperature changes slowly."""
+"""How much the drift may have changed since the anchors were taken: a crystal's temperature changes slowly."""
 SAMPLES, AN_ANCHOR, ANCHORS = 64, 16, 10
-"""How many samples may be believed; the drift is worked out by the best one of each sixteen, of the last ten such."""
+"""How many samples are kept; the drift is computed from anchors: the best of each sixteen samples, the last ten of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,7 @@ class Clock:
         self._samples: deque[Sample] = deque(maxlen=SAMPLES)
         self._group: list[Sample] = []
         self._anchors: deque[Sample] = deque(maxlen=ANCHORS)
-        self._believed = Sample(0, 0, 0)
+        self._best_sample = Sample(0, 0, 0)
         self._drift_ppb, self._drift_error_ppb = 0, DRIFT_PPB
         self.offset_ns = 0
         """As of the last exchange."""
@@ -50,7 +49,7 @@ class Clock:
         """Takes one exchange: sent and returned by our clock, received and replied by the coordinator's."""
         delay = (returned_ns - sent_ns) - (replied_ns - received_ns)
         if delay < 0:
-            return  # a reply that overtook its question was not measured by the clocks we think
+            return  # no reply overtakes its question: one of the clocks was changed
         offset = ((received_ns - sent_ns) + (replied_ns - returned_ns)) // 2
         taken = Sample(offset, delay, (sent_ns + returned_ns) // 2)
         self._samples.append(taken)
@@ -59,7 +58,7 @@ class Clock:
             self._anchors.append(min(self._group, key=lambda s: s.delay_ns))
             self._group.clear()
             self._learn_drift()
-        self._believed = self._best(returned_ns)
+        self._best_sample = self._best(returned_ns)
         self.offset_ns = self.coordinator(returned_ns) - returned_ns
 
     def reset(self) -> None:
@@ -70,40 +69,40 @@ class Clock:
         self._drift_ppb, self._drift_error_ppb = 0, DRIFT_PPB
 
     def _learn_drift(self) -> None:
-        """The drifts that all anchors agree with, and no worse than the worst. Where there is none, it is not what it was when
-        the oldest was taken."""
+        """Computes the range of drifts that all anchors allow, no worse than `DRIFT_PPB`. If no drift fits them all, it has
+        changed since the oldest anchor, which is dropped."""
         while True:
             least, most = -DRIFT_PPB, DRIFT_PPB
             for earlier, later in combinations(self._anchors, 2):
                 moved = later.offset_ns - earlier.offset_ns
-                doubt = (later.delay_ns + earlier.delay_ns) // 2 + 1
+                error = (later.delay_ns + earlier.delay_ns) // 2 + 1
                 span = max(1, later.taken_ns - earlier.taken_ns)
-                least = max(least, -(-(moved - doubt) * 10**9 // span))
-                most = min(most, (moved + doubt) * 10**9 // span)
+                least = max(least, -(-(moved - error) * 10**9 // span))
+                most = min(most, (moved + error) * 10**9 // span)
             if least <= most or not self._anchors:
                 self._drift_ppb = (least + most) // 2
                 self._drift_error_ppb = min(DRIFT_PPB, (most - least + 1) // 2 + WANDER_PPB)
                 return
             self._anchors.popleft()
 
-    def _doubt_ns(self, sample: Sample, now_ns: int) -> int:
-        """Half its delay, plus what the offset may have changed since it was taken, other than by the drift that is known."""
+    def _error_ns(self, sample: Sample, now_ns: int) -> int:
+        """Half the sample's delay, plus what the offset may have changed since, beyond the known drift."""
         return sample.delay_ns // 2 + max(0, now_ns - sample.taken_ns) * self._drift_error_ppb // 10**9
 
     def _best(self, now_ns: int) -> Sample:
-        return min(self._samples, key=lambda sample: self._doubt_ns(sample, now_ns))
+        return min(self._samples, key=lambda sample: self._error_ns(sample, now_ns))
 
     def uncertainty_ns(self, now_ns: int) -> int:
-        """How far from the truth the offset may be."""
-        return self._doubt_ns(self._believed, now_ns) if self._samples else 0
+        """How far from the true offset ours may be, in ns; 0 before the first sample."""
+        return self._error_ns(self._best_sample, now_ns) if self._samples else 0
 
     def local(self, coordinator_ns: int) -> int:
         """The local time at which the coordinator's clock shows `coordinator_ns`."""
-        believed, drift_ppb = self._believed, self._drift_ppb
-        without_ns = coordinator_ns - believed.offset_ns
-        return without_ns - (without_ns - believed.taken_ns) * drift_ppb // (10**9 + drift_ppb)
+        best, drift_ppb = self._best_sample, self._drift_ppb
+        without_ns = coordinator_ns - best.offset_ns
+        return without_ns - (without_ns - best.taken_ns) * drift_ppb // (10**9 + drift_ppb)
 
     def coordinator(self, local_ns: int) -> int:
         """What the coordinator's clock shows at `local_ns`."""
-        believed = self._believed
-        return local_ns + believed.offset_ns + (local_ns - believed.taken_ns) * self._drift_ppb // 10**9
+        best = self._best_sample
+        return local_ns + best.offset_ns + (local_ns - best.taken_ns) * self._drift_ppb // 10**9

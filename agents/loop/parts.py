@@ -1,7 +1,7 @@
 """The parts of one agent, called together, and only when one of them has something to do. Pure: the time is an argument.
 
-Most turns of an agent's loop serve a slot or a heartbeat, which concern no part. An agent sleeps between two, its code and
-data leave the caches meanwhile, and so every call that is not made counts: asking every part took a tenth of such a turn.
+Most turns of an agent's loop serve a slot or a heartbeat, which concern no part. An agent sleeps between two turns, and its
+code and data leave the caches meanwhile, so every call saved counts: asking every part took a tenth of such a turn.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NEVER_NS = 1 << 62
 
 
 class Parts:
-    """In the order in which they were added; what concerns several is told to all of them."""
+    """Calls its parts in the order in which they were added."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         """`clock`: the time (ns), read anew for each part."""
@@ -36,7 +36,7 @@ class Parts:
         self._touched = True
 
     def touch(self) -> None:
-        """Something happened that may have changed when a part is due."""
+        """Has every part asked again when it is due: something happened that may have changed it."""
         self._touched = True
 
     def next_due_ns(self) -> int:
@@ -48,43 +48,43 @@ class Parts:
         return self._due_ns
 
     def advance(self, now_ns: int) -> None:
-        """Does what is due."""
+        """Advances every part, if any part is due or was called."""
         if self._touched or now_ns >= self._due_ns:
             self._touched = True
             for part in self._parts:
                 part.advance(self._clock())
 
     def handle(self, message: Message, now_ns: int) -> None:
-        """Tells those who want to know of a message of the leader's."""
+        """Gives a message of the leader's to the parts that handle its type."""
         if (kind := type(message)) in self._handlers:
             self._touched = True
             for handler in self._handlers[kind]:
                 handler(message, now_ns)
 
     def serve(self, readable: Iterable[int]) -> None:
-        """Calls whose descriptors are readable."""
+        """Calls the parts whose descriptors are readable."""
         for descriptor in readable:
             if (serve := self.descriptors.get(descriptor)) is not None:
                 self._touched = True
                 serve(self._clock())
 
     def new_leader(self, now_ns: int) -> None:
-        """See Part."""
+        """Tells every part that a leader with a higher epoch was heard."""
         self._touched = True
         for part in self._parts:
             part.new_leader(now_ns)
 
     def released(self, now_ns: int) -> None:
-        """See Part."""
+        """Tells every part that everything is open."""
         self._touched = True
         for part in self._parts:
             part.released(now_ns)
 
     def repair(self) -> list[str]:
-        """See Part."""
+        """Has every part restore what another program removed; the lines to log."""
         return [line for part in self._parts for line in part.repair()]
 
     def close(self) -> None:
-        """Closes the last that was added first."""
+        """Closes every part, the last added first."""
         while self._parts:
             self._parts.pop().close()

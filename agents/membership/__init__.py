@@ -1,3 +1,1 @@
-"""The agent's place in the fabric: registration, heartbeats, clock synchronisation, reports and health, and the fabric's
-key.
-"""
+"""The agent as a member of the fabric: registration, heartbeats, clock synchronisation, reports, upkeep, and keys."""

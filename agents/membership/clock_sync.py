@@ -1,4 +1,4 @@
-"""Keeps the agent's clock disciplined to the leader's: asks for its time, and tells how well it is known. Pure.
+"""Synchronises the agent's clock with the leader's: asks for the leader's time, and reports how well it is known. Pure.
 
 The kernel's monotonic clocks of two hosts differ by when they were started, so an offset is of any size; what bounds how
 exactly a day or a slot can begin is its uncertainty.
@@ -18,11 +18,11 @@ FIRST_PINGS = 16
 PINGS_A_REPORT = 5
 
 
-class Discipline(Part):
-    """Pings while we are a member: quickly at first, then five times a second."""
+class ClockSync(Part):
+    """Pings while the agent is a member: quickly at first, then five times a second."""
 
     def __init__(self, agent: Surroundings, arrived_ns: Callable[[], int]) -> None:
-        """`arrived_ns`: when, by the clock that is disciplined, the frame arrived that is being taken."""
+        """`arrived_ns`: when, by this host's clock, the frame arrived that is being handled."""
         self._agent = agent
         self._arrived_ns = arrived_ns
         self._pings = 0
@@ -30,11 +30,10 @@ class Discipline(Part):
         self.handlers = {Pong: self._on_pong}
 
     def next_due_ns(self) -> int | None:
-        """When the next PING is due."""
         return self._due_ns if self._agent.member else None
 
     def advance(self, now_ns: int) -> None:
-        """Sends what is due."""
+        """Sends a PING when it is due, and now and then how well the clock is known."""
         if now_ns < self._due_ns or not self._agent.member:
             return
         self._pings += 1
@@ -45,7 +44,7 @@ class Discipline(Part):
         self._agent.send_stamped(Ping)
 
     def new_leader(self, now_ns: int) -> None:
-        """Another leader has another clock."""
+        """Begins anew: another leader has another clock."""
         self._agent.clock.reset()
         self._pings = self._due_ns = 0
 

@@ -11,20 +11,20 @@ class State(Enum):
     LISTENING = auto()
     """No leader heard. All gates are open."""
     REGISTERING = auto()
-    """A leader's heartbeat was heard and a REGISTER sent; not yet welcomed. All gates are open."""
+    """A leader's heartbeat was heard and a REGISTER sent; no WELCOME yet. All gates are open."""
     MEMBER = auto()
-    """Welcomed: gates obey the coordinator."""
+    """Welcomed: gates open and close as the coordinator directs."""
     FAIL_OPEN = auto()
-    """A member whose leader fell silent: all gates are open until it is heard again."""
+    """A member whose leader fell silent: all gates are open until the leader is heard again."""
     STOPPED = auto()
-    """The agent is leaving: the interface is being put back as it was found."""
+    """The agent is leaving, and putting the interface back as it was found."""
 
 
 class Event(Enum):
     """What can happen to an agent."""
 
     HEARTBEAT = auto()
-    """A verified heartbeat of the leader we know, or of the first we hear."""
+    """A verified heartbeat of the leader that we know, or of the first one heard."""
     NEW_LEADER = auto()
     """A verified frame of a leader with a higher epoch."""
     WELCOME = auto()
@@ -77,13 +77,13 @@ _NEXT: dict[State, dict[Event, State]] = {
 
 
 class Lifecycle:
-    """The present state. Rule in words: only a MEMBER's gates may be shut; whatever ends membership opens them."""
+    """The present state. Rule in words: only a MEMBER's gates may be closed; every event that ends membership opens them."""
 
     def __init__(self) -> None:
         self.state = State.LISTENING
 
     def on(self, event: Event) -> bool:
-        """Takes an event; returns whether the state changed.
+        """Handles an event; returns whether the state changed.
 
         Raises:
             InvalidTransition: the table has no such event in this state.

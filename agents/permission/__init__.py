@@ -1,3 +1,3 @@
-"""Which gate is open: slots and leases from the coordinator, and the rules that several reasons to close a gate share.
-Pure but for samples of time.
+"""Decides which gate is open: by slots and leases of the coordinator, and by the rules that block a queue for other reasons.
+Pure, except that the gatekeeper reads a clock.
 """

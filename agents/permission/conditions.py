@@ -1,9 +1,10 @@
-"""Dequeue conditions: when, and how fast, a queue may send; and the one place where they decide over a gate. Pure.
+"""Dequeue conditions: when, and how fast, a queue may send. Pure.
 
 Source: "Fine-Grained End-Host Traffic Control", chapter 4 (SDD): the controller adds conditions to a queue and removes them,
-and a queue without a condition that is met is not served. A slot of a directive is such a condition, bounded by its bytes too.
+and a queue that has conditions, none of which is met, is not served. A slot of a directive is a condition too, bounded by its
+bytes as well.
 
-A queue is a destination node's gate, or one of the eight classes of IEEE 802.1Qbb, which stands for the destinations that are
+A queue is a destination node's gate, or one of the eight classes of IEEE 802.1Qbb; a class stands for the destinations that are
 mapped to it. Times are ns of this host's monotonic clock, rates bit/s.
 """
 
@@ -13,16 +14,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-SHUT = 0
-"""As a rate: nothing may be sent."""
+BLOCKED = 0
+"""As a rate: the queue may send nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
     """Queue `queue` may send from `open_from_ns` until before `open_until_ns`, at `rate_bps` (0: as fast as the link).
 
-    With `bytes` so many and no more. `number` tells the conditions of a queue apart; one with the number of another
-    replaces it.
+    `bytes` limits how much it may send; 0 for no limit. `number` identifies the condition within its queue: a condition with
+    the same number replaces it.
     """
 
     queue: int
@@ -32,40 +33,40 @@ class Condition:
     bytes: int = 0
     rate_bps: int = 0
     received_ns: int = 0
-    """When it was heard of."""
+    """When its message arrived."""
 
-    def met(self, now_ns: int) -> bool:
-        """Whether it lets the queue send now."""
+    def is_met(self, now_ns: int) -> bool:
+        """Whether the condition lets the queue send now."""
         return self.open_from_ns <= now_ns < self.open_until_ns
 
 
 class Step(NamedTuple):
-    """What happens at an instant of the local clock (ns): these destinations are shut, those are opened."""
+    """The gates that close and the gates that open at one instant of the local clock (ns), by destination."""
 
     at_ns: int
-    shut: frozenset[int]
-    open: frozenset[int]
+    closing: frozenset[int]
+    opening: frozenset[int]
 
 
 class ConditionSet:
-    """The full state of conditions that one authority has set; a queue that it does not mention is free."""
+    """All conditions that one source has set. A queue without conditions is not limited."""
 
     def __init__(self) -> None:
         self._queues: dict[int, tuple[Condition, ...]] = {}
 
     def replace(self, conditions: Iterable[Condition]) -> None:
-        """Takes the full state."""
+        """Replaces all conditions."""
         found: dict[int, list[Condition]] = {}
         for condition in conditions:
             found.setdefault(condition.queue, []).append(condition)
-        self._queues = {queue: tuple(those) for queue, those in found.items()}
+        self._queues = {queue: tuple(its) for queue, its in found.items()}
 
     def limits(self, now_ns: int) -> dict[int, int | None]:
-        """What each queue that it mentions may send at: bit/s, `SHUT`, or None for as fast as the link."""
+        """The rate of each queue that has conditions: bit/s, `BLOCKED`, or None for as fast as the link."""
         return {queue: _limit(conditions, now_ns) for queue, conditions in self._queues.items()}
 
     def next_change_ns(self, now_ns: int) -> int | None:
-        """When `limits` will next say something else; None: never by itself."""
+        """When the result of `limits` next changes; None if time alone never changes it."""
         edges = (
             edge
             for conditions in self._queues.values()
@@ -76,13 +77,7 @@ class ConditionSet:
 
 
 def _limit(conditions: Iterable[Condition], now_ns: int) -> int | None:
-    rates = [condition.rate_bps for condition in conditions if condition.met(now_ns)]
+    rates = [condition.rate_bps for condition in conditions if condition.is_met(now_ns)]
     if not rates:
-        return SHUT
+        return BLOCKED
     return None if 0 in rates else max(rates)
-
-
-
-
-
-

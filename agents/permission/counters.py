@@ -1,4 +1,4 @@
-"""What an agent counts of its gates, and samples of how long they took. Pure."""
+"""An agent's counters of slots and gates, and its latency samples. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Counters:
-    """What a gatekeeper did since its start."""
+    """Counts since the gatekeeper's start, and the newest samples of each latency. The statistics file has these names."""
 
     slots: int = 0
     late: int = 0
@@ -15,27 +15,27 @@ class Counters:
     yields: int = 0
     voided_bytes: int = 0
     directive_to_gate_ns: list[int] = field(default_factory=list)
-    """The newest samples of (gate changed - directive received) for slots that were due when received."""
+    """(gate changed - directive received), for slots that had started when the directive arrived."""
     backlog_to_directive_ns: list[int] = field(default_factory=list)
-    """The newest samples of (directive received - BACKLOG sent) for destinations that became backlogged."""
+    """(directive received - BACKLOG sent), for destinations that became backlogged."""
     lateness_ns: list[int] = field(default_factory=list)
-    """The newest samples of (gate changed - slot's start)."""
+    """(gate changed - start of the slot)."""
     obeyed_ns: list[int] = field(default_factory=list)
-    """When it began to obey, and began again, by the local clock."""
+    """Each time it began to enforce permissions, by the local clock."""
     first_slot_ns: list[int] = field(default_factory=list)
-    """When it opened its first slot after it began to obey."""
+    """When it opened the first slot after it began to enforce."""
     released_ns: list[int] = field(default_factory=list)
-    """When every gate had been opened: the leader fell silent, the operator said so, or the agent left."""
+    """When it had opened every gate: after the leader fell silent, the operator set the override, or the agent left."""
     ahead_ns: list[int] = field(default_factory=list)
-    """The newest samples of (slot's start - directive received)."""
+    """(start of the slot - directive received)."""
 
 
 SAMPLES = 20_000
-"""How many newest samples of each latency are kept."""
+"""At most this many samples of each latency are kept."""
 
 
 def keep_sample(samples: list[int], value: int) -> None:
-    """Appends a sample; drops the older half when there are more than `SAMPLES`."""
+    """Appends a sample; drops the older half if there are more than `SAMPLES`."""
     samples.append(value)
     if len(samples) > SAMPLES:
         del samples[: SAMPLES // 2]

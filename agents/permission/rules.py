@@ -1,4 +1,4 @@
-"""Why a destination is held, and what that makes of its gate: the rules. Pure."""
+"""The rules that block or limit queues, and their combined effect on each destination's gate. Pure."""
 
 from __future__ import annotations
 
@@ -6,136 +6,169 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
 from typing import Protocol
 
-from agents.permission.conditions import SHUT
+from agents.permission.conditions import BLOCKED
 from protocol.pfc import CLASSES
 
 DEFAULT_CLASS = 0
-"""Of destinations that nobody mapped: untagged traffic has priority 0 (IEEE 802.1Q, 6.9.4)."""
+"""The class of destinations without a mapping: untagged traffic has priority 0 (IEEE 802.1Q, 6.9.4)."""
 
 
 class Rule(Enum):
-    """By whose rule a queue is kept shut or limited. A slot's permission is none of these: it opens what no rule shuts."""
+    """A reason to block or limit a queue. A slot's permission is not one: a slot opens only what no rule blocks."""
 
     QUEUE = auto()
     """The operator's conditions."""
     WEEK = auto()
-    """It is not its flow's day."""
+    """The week: it is not a day of this flow."""
     PAUSE = auto()
     """A PFC or PAUSE frame."""
 
 
-class Gates(Protocol):
-    """What is acted on and asked of the host's queues; a destination is the node id of the host it leads to."""
+class GateControl(Protocol):
+    """The operations on the host's gates. A destination is the node id of the host that the gate leads to."""
 
     def grant(self, destination: int, credit_bytes: int) -> int | None:
-        """Lets so many bytes pass, in place of whatever credit was left. None: the gate closes itself after exactly these;
-        else it must be closed after so many ns."""
+        """Lets this many bytes pass, in place of the credit that was left. Returns None if the gate closes itself after exactly
+        these bytes, else the ns after which the caller must close it."""
 
     def rate(self, destination: int, rate_bps: int) -> None:
         """Lets traffic pass at a rate."""
 
-    def open(self, destination: int) -> None:
+    def open_gate(self, destination: int) -> None:
         """Lets everything pass."""
 
     def close_gate(self, destination: int) -> None:
-        """Lets nothing pass (but the packet that a token bucket may hold)."""
+        """Lets nothing pass, except one packet that a token bucket may hold."""
 
     def state(self, destination: int) -> tuple[int, int]:
-        """(bytes that have passed the gate since it was made, bytes that wait at it)."""
+        """(bytes that have passed the gate since its creation, bytes that wait at it)."""
 
     def urgent(self, destination: int) -> int:
-        """How many of the bytes that wait are of flows with a deadline; 0 where flows have no priorities."""
+        """The waiting bytes of flows with a deadline; 0 if flows have no priorities."""
 
     def arm(self, destination: int, *, urgent: bool = False) -> None:
-        """Asks to be told of the next packet for the destination; with `urgent` of the next of a flow with a deadline."""
+        """Requests an event for the next packet to the destination; with `urgent`, the next one of a flow with a deadline."""
 
-    def kick(self) -> None:
-        """Wakes the interface's queues: a changed gate is not looked at before the next packet."""
+    def wake_queues(self) -> None:
+        """Wakes the interface's queues: the kernel does not look at a changed gate before the next packet."""
 
 
 class Rules:
-    """Stands between the gatekeeper and the gates: what it wants of one is done as soon as no rule is against it.
+    """Applies the rules between the gatekeeper and the gates: no gate opens further than the rules allow.
 
-    The gatekeeper's `Gates` are these; `on_freed` is its `resume`, called for each destination that may send again or at
-    another rate, to do anew what should be in force there now. A rule's queues may be classes (0 to 7) or destinations.
+    The gatekeeper uses it as its `GateControl`. `on_freed` is the gatekeeper's `resume`, which applies the current permission
+    to a destination that may send again or at another rate. The queues of a rule are classes (0 to 7) or destinations.
     """
 
-    def __init__(self, gates: Gates, *, known: Callable[[], Iterable[int]] = tuple) -> None:
-        """`known`: the destinations that have a gate, asked when a class is shut or freed."""
+    def __init__(
+        self,
+        gates: GateControl,
+        *,
+        known: Callable[[], Iterable[int]] = tuple,
+        on_freed: Callable[[int], None] | None = None,
+    ) -> None:
+        """Closes no gate before a rule asks for it.
+
+        Args:
+            known: the destinations that have a gate; read when a rule blocks or unblocks a class.
+            on_freed: called for each destination that may send again or at another rate; opens its gate if not given.
+        """
         self._gates = gates
         self._known = known
-        self.on_freed: Callable[[int], None] = gates.open
-        self.on_mapped: Callable[[Mapping[int, int]], None] = lambda classes: None
-        """Told all classes when they are others."""
-        self.on_last_night: Callable[[], None] = lambda: None
-        """Called when a week by PFC is over: whoever keeps pauses takes every class for paused until a frame opens it."""
-        self.restrained: dict[int, int] = {}
-        """Destinations that a rule is against, and what they may send at (bit/s) or `SHUT`."""
-        self._terms: dict[int, dict[Rule, int]] = {}
+        self._on_freed: Callable[[int], None] = on_freed or gates.open_gate
+        self._on_mapping: list[Callable[[Mapping[int, int]], None]] = []
+        self._on_last_night: list[Callable[[], None]] = []
+        self.restricted: dict[int, int] = {}
+        """The destinations that rules restrict, with their rate (bit/s) or `BLOCKED`."""
+        self._limits: dict[int, dict[Rule, int]] = {}
         self._class_of: dict[int, int] = {}
         self._maps: dict[Rule, dict[int, int]] = {}
         self.changed: set[int] = set()
-        """Queues of which a rule has said something; whoever wants to know empties it."""
-        self.acted_ns = 0
-        """When the reflex had made a step in this turn; 0: it made none."""
-        self._acted: dict[int, bool | None] = {}
-        # What no rule changes goes straight to the gates.
-        self.state, self.urgent, self.arm, self.kick = gates.state, gates.urgent, gates.arm, gates.kick
+        """Queues whose rules changed. The reader (the reflex) empties it."""
+        self.step_done_ns = 0
+        """When the reflex had made its last step in this turn; 0 if it made none."""
+        self._reflex_changes: dict[int, bool | None] = {}
+        """Gates that the reflex changed in this turn: whether it opened them; None if the kernel may have refused."""
+        # No rule changes these: call the gates directly.
+        self.state, self.urgent, self.arm, self.wake_queues = gates.state, gates.urgent, gates.arm, gates.wake_queues
 
-    # -- what rules say -------------------------------------------------------------------------------------------------
+    def subscribe(
+        self,
+        *,
+        mapping: Callable[[Mapping[int, int]], None] | None = None,
+        last_night: Callable[[], None] | None = None,
+    ) -> None:
+        """Registers callbacks for two events.
 
-    def shut(self, rule: Rule, queues: Iterable[int]) -> None:
-        """Keeps queues shut until the same rule frees them."""
-        restrained = self.restrained
+        Args:
+            mapping: called with the classes of all mapped destinations when any of them changed.
+            last_night: called when a week by PFC is over. From then on the part that receives pauses treats every class as
+                paused until a frame opens it.
+        """
+        if mapping is not None:
+            self._on_mapping.append(mapping)
+        if last_night is not None:
+            self._on_last_night.append(last_night)
+
+    def announce_last_night(self) -> None:
+        """Tells the subscribers that a week by PFC is over."""
+        for callback in self._on_last_night:
+            callback()
+
+    # -- rules ---------------------------------------------------------------------------------------------------------
+
+    def block(self, rule: Rule, queues: Iterable[int]) -> None:
+        """Keeps queues closed until the same rule unblocks them."""
+        restricted = self.restricted
         for queue in queues:
             self.changed.add(queue)
-            self._terms.setdefault(queue, {})[rule] = SHUT
-            for destination in (queue,) if queue >= CLASSES else self.members(queue):
-                if restrained.get(destination) != SHUT:  # whatever others say: nothing is less
-                    restrained[destination] = SHUT
+            self._limits.setdefault(queue, {})[rule] = BLOCKED
+            for destination in (queue,) if queue >= CLASSES else self.destinations_of(queue):
+                if restricted.get(destination) != BLOCKED:  # other rules cannot restrict it further
+                    restricted[destination] = BLOCKED
                     self._close(destination)
 
     def limit(self, rule: Rule, queue: int, rate_bps: int) -> None:
-        """Lets a queue send at no more than a rate."""
+        """Limits the rate of a queue."""
         self.changed.add(queue)
-        self._terms.setdefault(queue, {})[rule] = rate_bps
+        self._limits.setdefault(queue, {})[rule] = rate_bps
         if self._evaluate(queue):
-            self.kick()
+            self.wake_queues()
 
-    def free(self, rule: Rule, queues: Iterable[int]) -> None:
-        """This rule says no more of these queues. What is open now is woken, once."""
+    def unblock(self, rule: Rule, queues: Iterable[int]) -> None:
+        """Removes this rule from queues, and wakes the interface once if any gate opened."""
         freed = False
         for queue in queues:
             self.changed.add(queue)
-            terms = self._terms.get(queue)
-            if terms is not None and terms.pop(rule, None) is not None:
-                if not terms:
-                    del self._terms[queue]
+            limits = self._limits.get(queue)
+            if limits is not None and limits.pop(rule, None) is not None:
+                if not limits:
+                    del self._limits[queue]
                 freed |= self._evaluate(queue)
         if freed:
-            self.kick()
+            self.wake_queues()
 
     def clear(self, rule: Rule) -> None:
-        """This rule says no more of any queue."""
-        self.free(rule, [queue for queue, terms in self._terms.items() if rule in terms])
+        """Removes this rule from all queues."""
+        self.unblock(rule, [queue for queue, limits in self._limits.items() if rule in limits])
 
     def release(self) -> None:
-        """No rule says anything any more: everything that they held opens, at once."""
+        """Removes all rules: every queue that they restricted opens at once."""
         self.changed.update(range(CLASSES))
-        self._terms.clear()
-        freed = list(self.restrained)
-        self.restrained.clear()
+        self._limits.clear()
+        freed = list(self.restricted)
+        self.restricted.clear()
         for destination in freed:
-            self.on_freed(destination)
+            self._on_freed(destination)
         if freed:
-            self.kick()
+            self.wake_queues()
 
-    def map(self, classes: Mapping[int, int], rule: Rule = Rule.PAUSE) -> None:
-        """Gives destinations their classes, in full; the others have the default class. What is mapped for a week
-        (`Rule.WEEK`) has that class, whatever it has otherwise.
+    def map_classes(self, classes: Mapping[int, int], rule: Rule = Rule.PAUSE) -> None:
+        """Replaces the classes that one rule gives destinations; others have the default class. A week's class (`Rule.WEEK`)
+        overrides the class of a pause.
 
-        What is shut before and after stays shut in between: a destination that must not be sent as another while classes
-        change is to be shut by the caller first.
+        A destination that is closed before and after the change stays closed in between. The caller first blocks a destination
+        whose packets must not pass under another's class while classes change.
         """
         if self._maps.get(rule, {}) == classes:
             return
@@ -144,144 +177,145 @@ class Rules:
         wanted = self._maps.get(Rule.PAUSE, {}) | self._maps.get(Rule.WEEK, {})
         changed = [d for d in self._class_of.keys() | wanted.keys() if self.class_of(d) != wanted.get(d, DEFAULT_CLASS)]
         self._class_of = wanted
-        self.on_mapped(wanted)
+        for callback in self._on_mapping:
+            callback(wanted)
         freed = [self._decide(destination) for destination in changed]
         if any(freed):
-            self.kick()
+            self.wake_queues()
 
     def class_of(self, destination: int) -> int:
-        """The class that a destination is mapped to."""
+        """The class of a destination."""
         return self._class_of.get(destination, DEFAULT_CLASS)
 
-    def members(self, priority: int) -> list[int]:
-        """The destinations of a class that are mapped to it or have a gate."""
+    def destinations_of(self, priority: int) -> list[int]:
+        """The destinations of a class: those mapped to it, and for the default class those that have a gate and no mapping."""
         found = [destination for destination, its in self._class_of.items() if its == priority]
         if priority == DEFAULT_CLASS:
             found += [destination for destination in self._known() if destination not in self._class_of]
         return found
 
-    def enforce(self, destination: int | None = None) -> None:
-        """Gates were made anew, all of them or one destination's, and are open: shuts what is to be shut."""
+    def reapply(self, destination: int | None = None) -> None:
+        """Applies all rules to gates that were just created and are open: to all gates, or to that of one destination."""
         self.changed.update(range(CLASSES))
         for known in list(self._known()) if destination is None else [destination]:
-            self.restrained.pop(known, None)
-            self._acted.pop(known, None)
+            self.restricted.pop(known, None)
+            self._reflex_changes.pop(known, None)
             self._decide(known)
 
-    # -- deciding -------------------------------------------------------------------------------------------------------
+    # -- decisions -----------------------------------------------------------------------------------------------------
 
     def _evaluate(self, queue: int) -> bool:
-        """Acts on what a queue stands for; whether anything may send that could not before."""
+        """Applies the rules to the destinations of a queue; returns whether any of them was freed."""
         if queue >= CLASSES:
             return self._decide(queue)
-        return sum(self._decide(destination) for destination in self.members(queue)) > 0
+        return sum(self._decide(destination) for destination in self.destinations_of(queue)) > 0
 
     def _decide(self, destination: int) -> bool:
-        terms, by_class = self._terms.get(destination), self._terms.get(self._class_of.get(destination, DEFAULT_CLASS))
-        rates = [*(terms.values() if terms else ()), *(by_class.values() if by_class else ())]
-        before = self.restrained.get(destination)
+        limits, by_class = self._limits.get(destination), self._limits.get(self._class_of.get(destination, DEFAULT_CLASS))
+        rates = [*(limits.values() if limits else ()), *(by_class.values() if by_class else ())]
+        before = self.restricted.get(destination)
         if not rates:
             if before is None:
                 return False
-            del self.restrained[destination]
-            if self._acted.pop(destination, None):
-                return False  # it is open, and was woken
+            del self.restricted[destination]
+            if self._reflex_changes.pop(destination, None):
+                return False  # the reflex has opened it and woken the queues
         else:
             rate = min(rates)
             if rate == before:
                 return False
-            self.restrained[destination] = rate
-            if rate == SHUT:
+            self.restricted[destination] = rate
+            if rate == BLOCKED:
                 self._close(destination)
                 return False
-        self.on_freed(destination)
+        self._on_freed(destination)
         return True
 
     def _close(self, destination: int) -> None:
-        if self._acted.pop(destination, None) is not False:
+        if self._reflex_changes.pop(destination, None) is not False:
             self._gates.close_gate(destination)
 
-    # -- the reflex -----------------------------------------------------------------------------------------------------
+    # -- the reflex ----------------------------------------------------------------------------------------------------
 
-    def says(self, rule: Rule) -> bool:
-        """Whether a rule says anything of any queue."""
-        return any(rule in terms for terms in self._terms.values())
+    def has_rule(self, rule: Rule) -> bool:
+        """Whether a rule blocks or limits any queue."""
+        return any(rule in limits for limits in self._limits.values())
 
-    def holds(self, destination: int, rule: Rule) -> bool:
-        """Whether a rule keeps this destination shut by its own name."""
-        return self._terms.get(destination, {}).get(rule) == SHUT
+    def blocked_by(self, destination: int, rule: Rule) -> bool:
+        """Whether a rule blocks this destination itself; a rule about its class does not count."""
+        return self._limits.get(destination, {}).get(rule) == BLOCKED
 
-    def unshut(self, destination: int, rule: Rule) -> bool:
-        """Whether nobody but this rule keeps a destination shut, if anybody does."""
-        return all(rate != SHUT for other, rate in self._standing(destination) if other is not rule)
+    def unblocked_by_others(self, destination: int, rule: Rule) -> bool:
+        """Whether no other rule blocks a destination or its class."""
+        return all(rate != BLOCKED for other, rate in self._limits_of(destination) if other is not rule)
 
-    def only(self, destination: int, rule: Rule) -> bool:
-        """Whether no other rule than this says anything of a destination."""
-        return all(other is rule for other, _ in self._standing(destination))
+    def sole_rule(self, destination: int, rule: Rule) -> bool:
+        """Whether no other rule blocks or limits a destination or its class."""
+        return all(other is rule for other, _ in self._limits_of(destination))
 
-    def _standing(self, destination: int) -> list[tuple[Rule, int]]:
-        own, by_class = self._terms.get(destination, {}), self._terms.get(self.class_of(destination), {})
+    def _limits_of(self, destination: int) -> list[tuple[Rule, int]]:
+        own, by_class = self._limits.get(destination, {}), self._limits.get(self.class_of(destination), {})
         return [*own.items(), *by_class.items()]
 
-    def did(self, shut: Iterable[int], opened: Iterable[int], at_ns: int, *, trusted: bool = True) -> None:
-        """The reflex has shut and opened these gates, just now and before any rule was asked; it opened what stands in both.
-        What rules say in this turn need not be done again. Not `trusted`: the kernel may have refused.
+    def reflex_applied(self, closed: Iterable[int], opened: Iterable[int], at_ns: int, *, trusted: bool = True) -> None:
+        """Notes that the reflex has just changed gates, so that the rules need not change them again in this turn.
 
-        `at_ns`: when it had made a `Step`; 0: it was something else.
+        Args:
+            closed: the destinations that it closed.
+            opened: the destinations that it opened; one that is in both was opened last.
+            at_ns: when it had made a `Step`; 0 if it reacted to a frame.
+            trusted: false if the kernel may have refused a change.
         """
-        self.acted_ns = at_ns
-        self._acted.update(dict.fromkeys(shut, False))
-        self._acted.update(dict.fromkeys(opened, True))
+        self.step_done_ns = at_ns
+        self._reflex_changes.update(dict.fromkeys(closed, False))
+        self._reflex_changes.update(dict.fromkeys(opened, True))
         if not trusted:
-            self._acted = dict.fromkeys(self._acted)
+            self._reflex_changes = dict.fromkeys(self._reflex_changes)
 
-    def settle(self) -> None:
-        """The turn is over: what the reflex did, and no rule said since, is set right."""
-        self.acted_ns = 0
-        if not self._acted:
+    def reconcile(self) -> None:
+        """Ends the turn: undoes changes of the reflex that no rule has confirmed."""
+        self.step_done_ns = 0
+        if not self._reflex_changes:
             return
-        acted, self._acted = self._acted, {}
+        changes, self._reflex_changes = self._reflex_changes, {}
         woken = False
-        for destination, opened in acted.items():
-            if self.restrained.get(destination) == SHUT:
+        for destination, opened in changes.items():
+            if self.restricted.get(destination) == BLOCKED:
                 if opened is not False:
                     self._gates.close_gate(destination)
             else:
-                self.on_freed(destination)
+                self._on_freed(destination)
                 woken = True
         if woken:
-            self.kick()
+            self.wake_queues()
 
-    # -- what the gatekeeper wants --------------------------------------------------------------------------------------
+    # -- GateControl, for the gatekeeper -------------------------------------------------------------------------------
 
     def grant(self, destination: int, credit_bytes: int) -> int | None:
-        """See Gates. At a limited rate the gate must be closed after the time that the bytes take."""
-        self._acted.pop(destination, None)
-        rate = self.restrained.get(destination)
+        """As GateControl. At a limited rate, returns the time that the bytes take."""
+        self._reflex_changes.pop(destination, None)
+        rate = self.restricted.get(destination)
         if rate is None:
             return self._gates.grant(destination, credit_bytes)
-        if rate == SHUT:
+        if rate == BLOCKED:
             return None
         self._gates.rate(destination, rate)
         return credit_bytes * 8 * 10**9 // rate
 
     def rate(self, destination: int, rate_bps: int) -> None:
-        """See Gates."""
-        self._acted.pop(destination, None)
-        limit = self.restrained.get(destination)
-        if limit != SHUT:
+        self._reflex_changes.pop(destination, None)
+        limit = self.restricted.get(destination)
+        if limit != BLOCKED:
             self._gates.rate(destination, rate_bps if limit is None else min(limit, rate_bps))
 
-    def open(self, destination: int) -> None:
-        """See Gates."""
-        self._acted.pop(destination, None)
-        rate = self.restrained.get(destination)
+    def open_gate(self, destination: int) -> None:
+        self._reflex_changes.pop(destination, None)
+        rate = self.restricted.get(destination)
         if rate is None:
-            self._gates.open(destination)
-        elif rate != SHUT:
+            self._gates.open_gate(destination)
+        elif rate != BLOCKED:
             self._gates.rate(destination, rate)
 
     def close_gate(self, destination: int) -> None:
-        """See Gates."""
-        self._acted.pop(destination, None)
+        self._reflex_changes.pop(destination, None)
         self._gates.close_gate(destination)

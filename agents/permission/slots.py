@@ -1,7 +1,7 @@
-"""The slots a host was granted: which wait, which are open, and when each must be opened, looked at or voided. Pure.
+"""The slots that the coordinator granted to a host: which wait, which are open, and when each starts. Pure.
 
 A slot is a lease (DESIGN, "Permission as a lease"): a dequeue condition bounded by its bytes, from a start until an end. The
-table holds at most one open slot for a destination and any number that wait. It decides; the agent acts on the gates.
+table holds at most one open slot for a destination and any number of waiting ones. The gatekeeper changes the gates.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from protocol.messages import Grant
 
 @dataclass(slots=True)
 class OpenSlot:
-    """A slot whose gate is open: the grant in local time, and what the gate had passed when it was opened."""
+    """A slot whose gate is open: the grant in local time, and the gate's counter at its opening."""
 
     slot: int
     destination: int
@@ -25,42 +25,42 @@ class OpenSlot:
     passed_before: int
     """The gate's byte counter at the opening."""
     must_close: bool = False
-    """The gate does not close itself when the bytes are spent."""
-    passed_at_look: int = -1
-    """The counter at the last look, to tell an idle queue from one that is being served."""
-    patience_ns: int = 0
-    """How long to leave it alone at least, before the next look."""
+    """The gate does not close by itself when the bytes are spent."""
+    passed_at_check: int = -1
+    """The counter at the last check: if it is the same at the next one, the queue is idle."""
+    check_after_ns: int = 0
+    """The least time before the next check."""
 
 
 @dataclass(slots=True)
 class SlotTable:
-    """Slots by number (those that wait, as conditions) and by destination (open ones), and when something is due."""
+    """Waiting slots by number, as conditions, and open slots by destination."""
 
     waiting: dict[int, Condition] = field(default_factory=dict)
     open: dict[int, OpenSlot] = field(default_factory=dict)
     _starts: list[tuple[int, int]] = field(default_factory=list)
 
     def take(self, grant: Grant, start_ns: int, end_ns: int, now_ns: int) -> Condition | None:
-        """Takes a grant, its times already local; returns it if it is to be opened at once, else it waits.
+        """Adds a grant, its times in local ns. Returns it if its slot has started; otherwise it waits.
 
-        The same slot number replaces one that still waits; a grant of neither bytes nor rate revokes it.
+        A grant replaces a waiting slot of the same number; a grant of neither bytes nor rate revokes it.
         """
         if not grant.bytes and not grant.rate_bps:
             self.waiting.pop(grant.slot, None)
             return None
         current = self.open.get(grant.destination)
         if current is not None and current.slot == grant.slot:
-            return None  # a repeated directive of the slot being served
+            return None  # a repeated directive for the open slot
         slot = Condition(grant.destination, grant.slot, start_ns, end_ns, grant.bytes, grant.rate_bps, now_ns)
         if start_ns > now_ns:
             self.waiting[grant.slot] = slot
             heapq.heappush(self._starts, (start_ns, grant.slot))
             return None
         self.waiting.pop(grant.slot, None)
-        return slot if slot.met(now_ns) else None
+        return slot if slot.is_met(now_ns) else None
 
     def due(self, now_ns: int) -> list[Condition]:
-        """The waiting slots that start now, in the order of their starts, without those whose lease is over already."""
+        """Removes and returns the waiting slots that have started, in order of start; drops those whose lease is over."""
         ready = []
         while self._starts and self._starts[0][0] <= now_ns:
             start_ns, number = heapq.heappop(self._starts)
@@ -68,16 +68,16 @@ class SlotTable:
             if slot is None or slot.open_from_ns != start_ns:
                 continue  # revoked, or replaced by one with another start
             del self.waiting[number]
-            if slot.met(now_ns):
+            if slot.is_met(now_ns):
                 ready.append(slot)
         return ready
 
     def next_start_ns(self) -> int | None:
-        """When `due` will next have something (or nothing any more) to say."""
+        """When to call `due` next; None if no slot waits. A slot revoked meanwhile still counts."""
         return self._starts[0][0] if self._starts else None
 
     def clear(self, destination: int | None = None) -> None:
-        """Forgets all slots, or all of one destination."""
+        """Removes all slots, or all slots of one destination."""
         if destination is None:
             self.waiting.clear()
             self.open.clear()

@@ -1,3 +1,3 @@
-"""Flow priorities (Karuna): the tagger that writes DSCPs, flow size reports, and congestion control for flows with
+"""Flow priorities (Karuna): the tagger that writes DSCPs, reports of flow sizes, and congestion control for flows with
 deadlines.
 """

@@ -1,12 +1,12 @@
 """Baton's TCP congestion controls in the kernel, and the choice between them by a connection's mark. An edge: eBPF and /proc.
 
 `CongestionControl` registers baton_dctcp and baton_mcp (agents/bpf/congestion.bpf.c, mcp.bpf.c). They belong to the kernel, not
-to a network namespace: agents of several emulated hosts share them. The first registers what is missing, until it ends, by
-itself or killed (before Linux 6.4 a killed one leaves them to the next); the others find it there and leave it there.
+to a network namespace: agents of several emulated hosts share them. The first agent registers the missing ones until it ends,
+by itself or killed (before Linux 6.4 a killed agent leaves them to the next); other agents use them and do not remove them.
 `configure` reaches MCP's settings in any case.
 
-`Chooser` puts the choice at a cgroup, version 2: connections of its processes with a deadline get baton_mcp, others baton_dctcp
-(agents/bpf/chooser.bpf.c), whatever they had asked for. It ends with the process that made it.
+`Chooser` attaches the choice to a cgroup, version 2: connections of its processes with a deadline get baton_mcp, others
+baton_dctcp (agents/bpf/chooser.bpf.c), whatever the process asked for. The choice ends with the process that attached it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ZERO = bytes(4)
 
 
 class Outcome(IntEnum):
-    """What became of a flow with a deadline."""
+    """How a flow with a deadline ended."""
 
     IN_TIME = 1
     LATE = 2
@@ -44,7 +44,7 @@ class Outcome(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class McpEnd:
-    """A flow that baton_mcp has done with: all acknowledged, past its deadline, or given up. `size_bytes` as in the mark."""
+    """A flow that baton_mcp no longer handles: acknowledged, past its deadline, or given up. `size_bytes` is as in the mark."""
 
     outcome: Outcome
     source: Address
@@ -63,10 +63,10 @@ def available() -> frozenset[str]:
 
 
 def configure(settings: McpSettings) -> bool:
-    """Gives baton_mcp settings, whoever registered it; they count from each flow's next round trip. False: not registered.
+    """Sets baton_mcp's settings, whichever process registered it, from each flow's next round trip. False if none did.
 
     Raises:
-        BpfError: this process may not.
+        BpfError: this process lacks the right.
     """
     if MCP not in available():
         return False
@@ -78,14 +78,14 @@ def configure(settings: McpSettings) -> bool:
 
 
 class CongestionControl:
-    """baton_dctcp and baton_mcp, there until `close` at the least. Connections that use one then keep it until they end."""
+    """baton_dctcp and baton_mcp, registered at least until `close`. Connections that use one then keep it until they end."""
 
     def __init__(self, settings: McpSettings | None = None) -> None:
-        """Registers what is not registered; MCP with these settings, then.
+        """Registers those that no process has registered; baton_mcp with these settings.
 
         Raises:
-            BuildError: one cannot be compiled here; says what is missing.
-            BpfError: the kernel does not take one (it needs CONFIG_BPF_JIT and BTF), or this process may not.
+            BuildError: a program cannot be compiled here; says what is missing.
+            BpfError: the kernel refuses a program (it needs CONFIG_BPF_JIT and BTF), or this process lacks the right.
         """
         self._objects: dict[str, BpfObject] = {}
         self._held = ExitStack()
@@ -112,13 +112,13 @@ class CongestionControl:
         self._objects[name] = loaded
 
     def _found(self, value_bytes: int) -> BpfMap | None:
-        """The table of MCP's settings: our own, or that of whoever registered it."""
+        """The map of MCP's settings: this process's own, or that of the process that registered baton_mcp."""
         if (loaded := self._objects.get(MCP)) is not None:
             return loaded.map(_SETTINGS_MAP, len(_ZERO), value_bytes)
         return self._held.enter_context(loaded_map(_SETTINGS_MAP, len(_ZERO), value_bytes))
 
     def configure(self, settings: McpSettings) -> bool:
-        """As the function of this name, by the table that was found at the start: an agent may not search for it later."""
+        """As the function `configure`, with the map found at the start: later the agent has no right to search for it."""
         if self._settings is None:
             return False
         self._settings[_ZERO] = settings.encode()
@@ -130,22 +130,22 @@ class CongestionControl:
         return bool(self._objects)
 
     def ends(self, take: Callable[[McpEnd], None]) -> tuple[int, Callable[[], None]] | None:
-        """(descriptor to wait on, function that hands all waiting ends of flows to `take`); None if MCP is not ours."""
+        """(descriptor to wait on, function that passes ended flows to `take`); None if another process registered MCP."""
         loaded = self._objects.get(MCP)
         return None if loaded is None else loaded.ring(_EVENTS_MAP, lambda record: take(_end_of(record)))
 
     def close(self) -> None:
-        """Takes away what this process registered. May be called again."""
+        """Unregisters what this process registered. May be called again."""
         self._held.close()
         while self._objects:
             self._objects.popitem()[1].close()
 
 
 class Chooser:
-    """The choice by mark at a cgroup, until `close` or the end of this process."""
+    """Chooses by mark for the connections of a cgroup, until `close` or the end of this process."""
 
     def __init__(self, cgroup: Path | None = None, *, unmarked: bool = True) -> None:
-        """Begins to choose for connections made, accepted or marked from now on by the cgroup's processes.
+        """Starts to choose for connections that the cgroup's processes make, accept or mark from now on.
 
         Args:
             cgroup: a directory of cgroup version 2; None for the root: all processes of this machine.
@@ -167,9 +167,9 @@ class Chooser:
             raise
 
     def gate(self, addresses: Collection[Address]) -> None:
-        """Takes all addresses that are reached through a gate: connections made or marked from now on get baton_dctcp.
+        """Sets all addresses behind a gate: connections to them that are made or marked from now on get baton_dctcp.
 
-        MCP's rate is a promise over the deadline; a gate between slots breaks it each time, and MCP falls behind.
+        MCP plans its rate over the whole deadline; a gate that is closed between slots breaks the plan, and MCP falls behind.
         """
         if self._object is None or (wanted := {packed(address) for address in addresses}) == self._gated:
             return
@@ -181,7 +181,7 @@ class Chooser:
         self._gated = wanted
 
     def close(self) -> None:
-        """Ends the choice; connections keep what was chosen. May be called again."""
+        """Ends the choice; connections keep their congestion control. May be called again."""
         if self._object is not None:
             self._object.close()
             self._object = None

@@ -1,4 +1,4 @@
-"""Runs a command whose sockets carry a flow mark: in a cgroup (version 2) of its own, with an eBPF program at it. An edge."""
+"""Runs a command whose sockets carry a flow mark, in a cgroup (version 2) with an eBPF program of its own. An edge."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MARKING = struct.Struct("=QII")
 
 
 class NoCgroup(OSError):
-    """There is no cgroup version 2 to work in; the text says what to do."""
+    """No cgroup version 2 is available; the text says what to do."""
 
 
 def cgroup_root() -> Path:
@@ -49,11 +49,11 @@ def run(
 ) -> int:
     """Runs the command to its end; its exit status, or 128 and the signal's number.
 
-    With `deadline_ns` (CLOCK_MONOTONIC) a socket that is made before gets the time that is left into its mark, which has no
-    deadline of its own, and one that is made later gets the mark `late`.
+    With `deadline_ns` (CLOCK_MONOTONIC), `mark` has no deadline: a socket created before `deadline_ns` gets the remaining time
+    as the deadline of its mark, and one created later gets the mark `late`.
 
-    The cgroup goes with the command; what the command left running is moved back to this process's cgroup first, and its
-    sockets keep their mark. SIGTERM and SIGHUP are passed on; SIGINT reaches the command by the terminal.
+    At the end the cgroup is removed. Processes that the command left running first move back to this process's cgroup, and
+    their sockets keep their mark. SIGTERM and SIGHUP are passed on to the command; SIGINT reaches it from the terminal.
 
     Raises:
         NoCgroup, BuildError, BpfError: the mark cannot be set here.

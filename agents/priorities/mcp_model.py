@@ -1,6 +1,6 @@
 """MCP (Karuna, SIGCOMM 2016, section 3): the rate of a flow with a deadline, in the arithmetic of agents/bpf/mcp.h. Pure.
 
-MCP lets a flow be done just in time, for what it does not take is left to flows without a deadline. Symbols, with their units:
+MCP lets a flow end just in time, which leaves the rest of the link to flows without a deadline. Symbols, with their units:
 
     gamma  expected rate: bytes left / time left   bytes/s      Z    backlog, bytes behind what was expected
     x      sending rate                            bytes/s      F    fraction of the last round trip's segments with a mark
@@ -24,13 +24,13 @@ flow of 2 % and one of 50 % of the link.
   at 0. It also makes the loop stable on each link: acknowledgements being a round trip late, deviations from x = gamma obey
   e(n) = (2 - 2 kappa) e(n-1) - (1 - 2 kappa + kappa C tau / P) e(n-2), and C tau / P <= 1. With the form above they grow
   where C tau > 2 (K + F W).
-* A flow starts at x = gamma and Z = Z*, in balance. From Z = 0 it would first fall behind, by K gamma / C bytes.
-* Rates, not windows: at 100 Mb/s and 0.2 ms a segment a round trip is 60 Mb/s already, so the stack paces at x, and the window,
-  1.5 x tau and 3 segments (1.5 C tau where x = C), bounds only what is in flight.
+* A flow starts at x = gamma and Z = Z*, in balance. From Z = 0 it would first fall behind by K gamma / C bytes.
+* Rates, not windows: at 100 Mb/s and 0.2 ms, one segment a round trip is already 60 Mb/s. So the stack paces at x, and the
+  window, 1.5 x tau plus 3 segments (1.5 C tau where x = C), only bounds the data in flight.
 * The floor is a segment a round trip, or gamma where that is less. lambda of equation 11 is left out: its rate estimate is the
-  queue's growth, which F and tau tell already.
-* The kernel counts a segment more than is left: data go whole segments at a time, a gap of the pacing clock apart, and the last
-  gap must not reach to the deadline (mcp.bpf.c, `expected_of`). Only a flow of a few segments is noticeably earlier for it.
+  queue's growth, which F and tau already show.
+* The kernel adds one segment to the remaining bytes: it sends whole segments, a gap of the pacing clock apart, and the last gap
+  must end before the deadline (mcp.bpf.c, `expected_of`). Only a flow of a few segments ends noticeably earlier for it.
 * gamma aims at a part of the deadline (`McpSettings.aim`) and two round trips before it at least, for a handshake's delay and
   the last round trips.
 
@@ -57,7 +57,7 @@ _SETTINGS = struct.Struct("=QIIIIII")
 
 
 class Termination(IntEnum):
-    """When a flow is given up."""
+    """The scheme by which MCP gives a flow up."""
 
     BY_BACKLOG = 1
     BY_RATE = 2
@@ -66,15 +66,15 @@ class Termination(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class McpSettings:
-    """What MCP is told; one for the whole kernel.
+    """MCP's settings; one set for the whole kernel.
 
     Args:
-        link_bps: C, of the slowest link on the way.
-        marking_packets: K, where switches begin to mark.
-        kappa: part of the step to the balance that is made each round trip.
-        aim: part of the deadline after which all is to be acknowledged.
-        termination: the scheme.
-        multiple: of C tau + K, the backlog above which scheme 1 gives up.
+        link_bps: C, the rate of the slowest link on the path.
+        marking_packets: K, the queue length at which switches begin to mark.
+        kappa: the part of the step to the balance that a flow makes each round trip.
+        aim: the part of the deadline by which all data are to be acknowledged.
+        termination: the scheme by which a flow is given up.
+        multiple: scheme 1 gives a flow up when its backlog is above this multiple of C tau + K.
 
     Raises:
         ValueError: a setting is out of its range; names it.
@@ -115,7 +115,7 @@ class McpSettings:
 
 @dataclass(frozen=True, slots=True)
 class McpFlow:
-    """x in bytes/s, Z in bytes."""
+    """The state of a flow: `rate` x in bytes/s, `behind` Z in bytes."""
 
     rate: int
     behind: int
@@ -123,7 +123,7 @@ class McpFlow:
 
 @dataclass(frozen=True, slots=True)
 class McpWindow:
-    """What a round trip told: gamma in bytes/s, bytes acknowledged in elapsed_us, segments delivered and marked."""
+    """Measurements of one round trip: gamma in bytes/s, bytes acknowledged in elapsed_us, segments delivered and marked."""
 
     expected: int
     elapsed_us: int
@@ -138,15 +138,15 @@ class McpWindow:
         return min(self.rtt_us, MOST_RTT_US)
 
 
-def left(settings: McpSettings, deadline_us: int, elapsed_us: int, rtt_us: int) -> int:
-    """The time in us until all is to be acknowledged: part of the deadline, and at least two round trips before it."""
+def time_left(settings: McpSettings, deadline_us: int, elapsed_us: int, rtt_us: int) -> int:
+    """The time in us until all data are to be acknowledged: part of the deadline, and at least two round trips before it."""
     aimed = deadline_us * round(settings.aim * ONE) >> 10
     spare = deadline_us - elapsed_us - SPARE_RTTS * min(rtt_us, MOST_RTT_US)
     return max(min(aimed - elapsed_us, spare), 0)
 
 
 def expected_rate(remaining: int, left_us: int, rtt_us: int) -> int:
-    """gamma in bytes/s: what is left over the time left, of which there is always a round trip."""
+    """gamma in bytes/s: the remaining bytes over the remaining time, which is at least one round trip."""
     least = min(rtt_us or 1, MOST_RTT_US)
     return min(remaining * US_PER_S // max(left_us, least), MOST_EXPECTED) or 1
 
@@ -159,14 +159,14 @@ def price(settings: McpSettings, rate: int, window: McpWindow) -> int:
     return min(found, MOST_PRICE_BYTES)
 
 
-def even(settings: McpSettings, rate: int, price_bytes: int, expected: int) -> int:
+def balance_backlog(settings: McpSettings, rate: int, price_bytes: int, expected: int) -> int:
     """Z* in bytes, 1 at least."""
     share = (rate << 20) // settings.link_rate
     return min((price_bytes * share >> 20) * rate // expected, MOST_BEHIND_BYTES) or 1
 
 
 def floor_rate(window: McpWindow) -> int:
-    """The least rate in bytes/s: one segment a round trip, or gamma; and what the pacing clock can wait for."""
+    """The least rate in bytes/s: one segment a round trip, at most gamma, and at least what the pacing clock can keep."""
     segment = window.mss * US_PER_S // min(window.rtt_us or 1, MOST_RTT_US)
     return max(min(segment, window.expected), window.mss * SLOWEST_SEGMENTS_PER_S)
 
@@ -176,16 +176,16 @@ def _within(settings: McpSettings, window: McpWindow, rate: int) -> int:
 
 
 def start(settings: McpSettings, window: McpWindow) -> McpFlow:
-    """A flow at its begin; the window tells gamma, the round trip time and the segment size."""
+    """A flow at its start; the window has gamma, the round trip time and the segment size."""
     rate = _within(settings, window, window.expected)
-    return McpFlow(rate, even(settings, rate, price(settings, rate, window), window.expected))
+    return McpFlow(rate, balance_backlog(settings, rate, price(settings, rate, window), window.expected))
 
 
 def step(settings: McpSettings, flow: McpFlow, window: McpWindow) -> McpFlow:
     """The flow a round trip later."""
     due = flow.behind + window.expected * min(window.elapsed_us, MOST_ELAPSED_US) // US_PER_S
     behind = min(max(due - window.acked, 0), MOST_BEHIND_BYTES)
-    balance = even(settings, flow.rate, price(settings, flow.rate, window), window.expected)
+    balance = balance_backlog(settings, flow.rate, price(settings, flow.rate, window), window.expected)
     gain = flow.rate * round(settings.kappa * ONE) >> 10
     if behind >= balance:
         rate = flow.rate + min(gain * min((behind - balance << 10) // balance, MOST_RATIO) >> 10, flow.rate)
@@ -200,8 +200,8 @@ def segments(rate: int, rtt_us: int, mss: int) -> int:
     return (window + (window >> 1)) // (mss or 1) + SPARE_SEGMENTS
 
 
-def hopeless(settings: McpSettings, flow: McpFlow, window: McpWindow, remaining: int, left_us: int) -> bool:
-    """Whether the flow is given up; `left_us` is to the deadline itself."""
+def gives_up(settings: McpSettings, flow: McpFlow, window: McpWindow, remaining: int, left_us: int) -> bool:
+    """Whether to give the flow up; `left_us` is the time to the deadline itself."""
     if settings.termination is Termination.BY_RATE:
         return remaining * US_PER_S > settings.link_rate * left_us
     if settings.termination is Termination.BY_BACKLOG:

@@ -1,4 +1,4 @@
-"""The flows that ended on a host, counted by type and size for its next SIZE_REPORT. Pure."""
+"""Counts the flows that ended on a host by type and size, for its next SIZE_REPORT. Pure."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class SizeCounts:
         self._cells: dict[tuple[int, int], tuple[int, int]] = {}
 
     def add(self, flow_type: int, size_bytes: int) -> None:
-        """A flow that ended. One without payload is none.
+        """Counts a flow that ended; ignores one without payload.
 
-        A coflow's flow (type 4) counts as type 1: it is load, but no threshold moves it.
+        A flow of a coflow (type 4) counts as type 1: it is load, but no threshold applies to it.
         """
         if size_bytes <= 0:
             return
@@ -26,6 +26,6 @@ class SizeCounts:
         self._cells[cell] = min(flows + 1, MOST_FLOWS), total + size_bytes
 
     def take(self) -> list[SizeCount]:
-        """All rows, and begins anew."""
+        """Returns all rows, and starts again from zero."""
         cells, self._cells = self._cells, {}
         return [SizeCount(*cell, *amounts) for cell, amounts in sorted(cells.items())]

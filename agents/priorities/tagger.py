@@ -1,7 +1,8 @@
-"""The tagger at an interface's egress: loads it, gives it thresholds and settings, takes the ends of flows from it. An edge.
+"""The tagger at an interface's egress: loads it, sets its thresholds and settings, reads the ends of flows. An edge.
 
-Which queue a packet goes to is decided in agents/bpf/tagger.bpf.c (Karuna, SIGCOMM 2016, sections 4 and 5); layouts are those
-of agents/bpf/tagger.h. The table holds `TABLE_FLOWS` flows in memory that is taken once; the least recently used goes first.
+agents/bpf/tagger.bpf.c chooses the queue of each packet (Karuna, SIGCOMM 2016, sections 4 and 5); layouts are those of
+agents/bpf/tagger.h. The table holds `TABLE_FLOWS` flows in memory allocated once; when it is full, the kernel drops the least
+recently used flow.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _ZERO = bytes(4)
 
 
 class EndReason(IntEnum):
-    """Why a flow is taken to be over."""
+    """Why the tagger considers a flow ended."""
 
     FIN = 1
     RST = 2
@@ -46,7 +47,7 @@ class EndReason(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class FlowEnd:
-    """A flow that is over: `size_bytes` of payload, what was sent again not counted twice; the queues its packets went to."""
+    """A flow that ended: `size_bytes` of payload without retransmissions, and the queues that its packets went to."""
 
     source: Address
     target: Address
@@ -86,14 +87,14 @@ class FlowEnd:
 
 @dataclass(frozen=True, slots=True)
 class TaggerSettings:
-    """How queues are written and silence is read.
+    """The DSCPs of the queues, and how the tagger interprets silence.
 
     `dscp` has a codepoint for queue 0 (type 1) and for bands 1 to 7 of types 2 and 3. Sequence numbers that go back after
-    `rto_ns` of silence are a timeout; a flow's kappa is drawn from `kappa_min` to `kappa_max` of them. New data after `idle_ns`
-    of silence is a new flow on its connection (0: never). A sweep forgets flows silent for `forget_ns`.
+    `rto_ns` of silence are a timeout; a flow is promoted after kappa timeouts, drawn from `kappa_min` to `kappa_max`. New data
+    after `idle_ns` of silence is a new flow on its connection (0: never). A sweep removes flows silent for `forget_ns`.
 
     Raises:
-        ValueError: a number out of its range; names the field.
+        ValueError: a number is out of its range; names the field.
     """
 
     dscp: tuple[int, ...] = (7, 6, 5, 4, 3, 2, 1, 0)
@@ -116,18 +117,19 @@ class TaggerSettings:
 
 @dataclass(frozen=True, slots=True)
 class TaggerCounters:
-    """Packets and events since the start. Options, fragments, other protocols are `untouched`; only `malformed` is an error."""
+    """Packets and events since the start. Packets with options, fragments and other protocols count as `untouched`; only
+    `malformed` is an error."""
 
     tagged: int
     untouched: int
     malformed: int
     timeouts: int
     promotions: int
-    untold: int
+    unreported: int
 
 
 class RunOptions(ctypes.Structure):
-    """struct bpf_test_run_opts of bpf/bpf.h, version 1: how a program is run by hand."""
+    """struct bpf_test_run_opts of bpf/bpf.h, version 1: the options for running a program from user space."""
 
     _fields_ = (
         ("sz", ctypes.c_size_t),
@@ -143,10 +145,10 @@ class RunOptions(ctypes.Structure):
 
 
 class _Programs(BpfObject):
-    """An object with a program that is run by its loader."""
+    """An object with a program that the loader runs."""
 
     def run(self, program: str) -> int:
-        """Runs a program of type syscall once; what it returned. Raises BpfError."""
+        """Runs a program of type syscall once; returns its result. Raises BpfError."""
         found = self._library.bpf_object__find_program_by_name(self._object, program.encode())
         fd = self._library.bpf_program__fd(found)
         options = RunOptions(sz=ctypes.sizeof(RunOptions))
@@ -157,7 +159,7 @@ class _Programs(BpfObject):
 
 
 def remove(netlink: Netlink, ifindex: int) -> None:
-    """Takes a tagger's filter away from an interface; there may be none. Raises NetlinkError."""
+    """Removes a tagger's filter from an interface, if there is one. Raises NetlinkError."""
     ours = TAGGER_PREFERENCE << 16 | ETH_P_ALL
     try:
         netlink.request(message(RTM_DELTFILTER, 0, ifindex, parent=EGRESS, info=ours))
@@ -167,10 +169,10 @@ def remove(netlink: Netlink, ifindex: int) -> None:
 
 
 class Tagger:
-    """The tagger at one interface's egress. Until thresholds are given, all of types 2 and 3 is in band 1."""
+    """The tagger at one interface's egress. Until thresholds are set, all packets of types 2 and 3 are in band 1."""
 
     def __init__(self, interface: str, settings: TaggerSettings | None = None) -> None:
-        """Loads and attaches it, in place of one that an earlier process left. Raises BuildError, BpfError."""
+        """Loads and attaches the tagger, and replaces one that an earlier process left. Raises BuildError, BpfError."""
         self._ifindex = socket.if_nametoindex(interface)
         self._object = _Programs(object_path("tagger"))
         self._settings = self._object.map("settings", 4, _SETTINGS.size)
@@ -189,15 +191,16 @@ class Tagger:
         self._object.attach_egress("tag", self._ifindex, TAGGER_PREFERENCE)
 
     def set_settings(self, settings: TaggerSettings) -> None:
-        """Takes settings from the next packet on; a flow keeps its kappa."""
+        """Replaces the settings from the next packet on; a flow keeps its kappa."""
         *numbers, kappa_min, kappa_max = astuple(settings)[1:]
         self._settings[_ZERO] = _SETTINGS.pack(*numbers, kappa_min, kappa_max, bytes(settings.dscp))
 
     def set_thresholds(self, version: int, beta: Sequence[int], alpha: Sequence[int]) -> None:
-        """Replaces all thresholds, bytes, between two packets; what is known of flows stays.
+        """Replaces all thresholds (bytes) between two packets; keeps the state of flows.
 
         Raises:
-            ValueError: not as many of both, more than `MAX_THRESHOLDS`, falling, or out of 64 bits; nothing is changed.
+            ValueError: `beta` and `alpha` differ in length, have more than `MAX_THRESHOLDS`, fall, or exceed 64 bits; nothing
+                changes.
         """
         if len(beta) != len(alpha):
             raise ValueError(f"beta has {len(beta)} thresholds and alpha {len(alpha)}; both need bands - 1")
@@ -207,15 +210,15 @@ class Tagger:
             if list(cuts) != sorted(cuts) or any(not 0 <= cut < 1 << 64 for cut in cuts):
                 raise ValueError(f"{name} is {tuple(cuts)}; thresholds never fall, and are from 0 to 2**64 - 1")
         unused = [0] * (MAX_THRESHOLDS - len(beta))
-        slot = 1 - self._slot()
+        slot = 1 - self._active_slot()
         self._thresholds[_number(slot)] = _THRESHOLDS.pack(version, len(beta), *beta, *unused, *alpha, *unused)
         self._active[_ZERO] = _number(slot)
 
     def set_coflows(self, queues: Mapping[int, int]) -> None:
-        """Says which queue each coflow has, by id, from the next packet on; one that is not there has the last queue.
+        """Sets the queue of each coflow, by id, from the next packet on; a coflow that is not named has the last queue.
 
         Raises:
-            ValueError: an id or a queue that there cannot be; nothing is changed.
+            ValueError: an id or a queue is out of range; nothing changes.
         """
         for coflow, queue in queues.items():
             if not 0 < coflow <= COFLOW_MAX or not 0 <= queue < QUEUES:
@@ -229,11 +232,11 @@ class Tagger:
 
     def version(self) -> int:
         """The version of the thresholds in use; 0 before the first."""
-        value = self._thresholds.get(_number(self._slot()))
+        value = self._thresholds.get(_number(self._active_slot()))
         return 0 if value is None else int.from_bytes(value[:4], "little")
 
     def fileno(self) -> int:
-        """For select: readable when flows ended."""
+        """For select: readable when flows have ended."""
         return self._fd
 
     def ended(self) -> list[FlowEnd]:
@@ -243,11 +246,11 @@ class Tagger:
         return found
 
     def sweep(self) -> int:
-        """Forgets the flows that have been silent for `forget_ns`; how many. Their ends come out of `ended`."""
+        """Removes the flows that have been silent for `forget_ns`; returns how many. `ended` returns their ends."""
         return self._object.run("sweep")
 
     def flow_count(self) -> int:
-        """Flows in the table: a walk over all of it, for diagnosis."""
+        """The number of flows in the table. For diagnosis: it walks over the whole table."""
         return sum(1 for _ in self._flows.keys())  # noqa: SIM118 -- not a dict
 
     def counters(self) -> TaggerCounters:
@@ -256,7 +259,7 @@ class Tagger:
         return TaggerCounters(*(sum(column) for column in zip(*_COUNTERS.iter_unpack(value), strict=True)))
 
     def repair(self) -> bool:
-        """Attaches it again if its filter is gone; whether that was so. What is known of flows stays."""
+        """Attaches the tagger again if its filter is missing; returns whether it was. The state of flows stays."""
         found = self._netlink.dump(RTM_GETTFILTER, self._ifindex, parent=EGRESS)
         if any(entry.info >> 16 == TAGGER_PREFERENCE for entry in found):
             return False
@@ -264,12 +267,12 @@ class Tagger:
         return True
 
     def close(self) -> None:
-        """Takes the filter away and frees the tables."""
+        """Removes the filter and frees the tables."""
         remove(self._netlink, self._ifindex)
         self._netlink.close()
         self._object.close()
 
-    def _slot(self) -> int:
+    def _active_slot(self) -> int:
         return int.from_bytes(self._active.get(_ZERO) or _ZERO, "little")
 
 
@@ -278,6 +281,6 @@ def _number(value: int) -> bytes:
 
 
 def _possible_cpus() -> int:
-    """Values that a per-CPU map returns: one for each processor that could be there."""
+    """The number of values that a per-CPU map returns: one for each possible processor."""
     last = Path("/sys/devices/system/cpu/possible").read_text().strip().replace(",", "-").split("-")[-1]
     return int(last) + 1

@@ -1,6 +1,6 @@
-"""The classifier's tables as the agent sees them: who is a member, which flows there are, who just became backlogged. An edge.
+"""The classifier's tables as the agent sees them: members' addresses, flows, and destinations that became backlogged. An edge.
 
-Layouts are those of agents/bpf/classify.h.
+The layouts are those of agents/bpf/classify.h.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MAPPED = bytes(10) + b"\xff\xff"
 
 @dataclass(frozen=True, slots=True)
 class NewFlow:
-    """The first packet of a V2V flow towards a member; where DSCPs are priorities, its first packet of this DSCP."""
+    """The first packet of a V2V flow towards a member; where DSCPs are priorities, its first packet with this DSCP."""
 
     source: Address
     target: Address
@@ -39,14 +39,14 @@ class NewFlow:
 
 @dataclass(frozen=True, slots=True)
 class Backlogged:
-    """The first packet of a large flow for a destination that was armed; `urgent` says whether its flow has a deadline."""
+    """The first packet of a large flow for an armed destination; `urgent`: its flow has a deadline."""
 
     destination: int
     urgent: bool = False
 
 
 def packed(address: Address) -> bytes:
-    """16 bytes; IPv4 mapped as RFC 4291 section 2.5.5.2 says."""
+    """The address in 16 bytes; IPv4 is mapped as RFC 4291 section 2.5.5.2 says."""
     return address.packed if address.version == 6 else _MAPPED + address.packed
 
 
@@ -62,7 +62,7 @@ class FlowTable:
         """Loads and attaches it. Raises BuildError, BpfError.
 
         Args:
-            urgent_dscp: DSCPs are priorities, written by a filter before this one, and this is that of flows with a deadline.
+            urgent_dscp: the DSCP of flows with a deadline, where a filter before this one writes DSCPs as priorities.
         """
         self._urgent_dscp = urgent_dscp
         self._object = BpfObject(object_path("classify"))
@@ -78,16 +78,16 @@ class FlowTable:
         self.set_mice(0, 0)
         self._object.attach_egress("classify", socket.if_nametoindex(interface), CLASSIFIER_PREFERENCE)
 
-    def swallow_fd(self) -> int:
-        """The filter of the root HTB that ends frames which only wake the queues (`KICK`); valid until `close`."""
-        return self._object.program_fd("swallow")
+    def drop_wakeup_fd(self) -> int:
+        """The root HTB's filter program that drops wake-up frames (priority `WAKEUP`); valid until `close`."""
+        return self._object.program_fd("drop_wakeup")
 
     def fileno(self) -> int:
         """For select: readable when there are events."""
         return self._fd
 
     def events(self) -> list[NewFlow | Backlogged]:
-        """What happened since the last call."""
+        """The events since the last call."""
         self._consume()
         found, self._events = self._events, []
         return found
@@ -105,7 +105,7 @@ class FlowTable:
         self._settings[bytes(4)] = _SETTINGS.pack(size, rate_bps // 8, priorities, self._urgent_dscp or 0)
 
     def set_directory(self, entries: Mapping[int, Sequence[Address]]) -> None:
-        """Takes the full state of which addresses live at which node."""
+        """Replaces the whole table of addresses by node."""
         wanted = {packed(address): node for node, addresses in entries.items() for address in addresses}
         for key in self._addresses.keys() - wanted.keys():
             self._members.remove(key)
@@ -116,12 +116,12 @@ class FlowTable:
         self._counted = {node: self._counted.get(node, 0) for node in entries}
 
     def set_scheduled_dscps(self, nodes: Mapping[int, int]) -> None:
-        """Takes the full state of which DSCPs are queued by themselves, each as if for the node that stands for it."""
+        """Replaces the whole table of DSCPs that have a queue of their own, each as if sent to the node that stands for it."""
         for dscp in range(DSCPS):
             self._dscp_nodes[dscp.to_bytes(4, "little")] = nodes.get(dscp, 0).to_bytes(4, "little")
 
     def arm(self, node: int, *, urgent: bool = False) -> None:
-        """Asks for a Backlogged at the next packet of a large flow for `node`; with `urgent` at the next with a deadline."""
+        """Asks for a `Backlogged` at the next packet of a large flow to `node`; with `urgent`, at the next with a deadline."""
         key = node.to_bytes(4, "little")
         value = self._nodes.get(key)
         if value is not None:
@@ -129,19 +129,19 @@ class FlowTable:
             self._nodes[key] = _NODE.pack(count, FOR_URGENT if urgent else FOR_ANY, unused)
 
     def sent_bytes(self) -> Iterator[tuple[int, int]]:
-        """Bytes that large flows sent to each member node since the last time (whether they passed the gate yet or not)."""
+        """Bytes that large flows sent to each member node since the last call, whether or not they have passed the gate yet."""
         for node, before in list(self._counted.items()):
             value = self._nodes.get(node.to_bytes(4, "little"))
             count = _NODE.unpack(value)[0] if value is not None else before
-            if node in self._counted:  # the directory may be another since the one before
+            if node in self._counted:  # a directory that came meanwhile may lack it
                 self._counted[node] = count
             yield node, max(0, count - before)
 
     def forget(self, source: Address, target: Address) -> None:
-        """Forgets a V2V flow: its next packet is a first one again."""
+        """Forgets a V2V flow: its next packet counts as its first again."""
         for icmp in (0, 1):
             self._flows.remove(_KEY.pack(packed(source), packed(target), icmp))
 
     def close(self) -> None:
-        """Frees the tables; the filter at the interface is taken away with the snapshot's restoration."""
+        """Frees the tables; restoring the snapshot removes the filter from the interface."""
         self._object.close()

@@ -1,11 +1,11 @@
-"""What stands behind a destination's gate: queues for its V2V flows, as messages that make them. Pure.
+"""The queues behind a destination's gate, one for each V2V flow, as messages that make them. Pure.
 
     gate N: -> 4000+N: htb -> a class with a pfifo for each V2V flow
 
-Every class is never short of tokens, so HTB only orders them: by `prio`, and within one by equal quanta, in turn. Without
-priorities all have the same. With them there is a class for each priority that a V2V flow was seen to use, and filters send
-its packets there by their DSCP; first come, before these are made, as many shared classes as there are priorities. A packet of
-another DSCP is of the lowest priority.
+No class is ever short of tokens, so HTB only orders them: by `prio`, and within one priority by equal quanta, in turn.
+Without priorities all classes have the same `prio`. With priorities, each one that a V2V flow uses has a class of its own, and
+filters send the flow's packets there by their DSCP. Until these classes exist, packets use the shared classes, one for each
+priority. A packet with another DSCP has the lowest priority.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ FREE_BPS = 100_000_000_000
 FREE_BURST = 1 << 20
 FLOW_PACKETS = 1000
 DSCP_PREFERENCES = {4: 0xFFF0, 6: 0xFFF1}
-"""Of the filters by DSCP alone, by IP version: after those of V2V flows, whose preference is their class' minor number."""
+"""Preference, by IP version, of filters by DSCP alone: after those of V2V flows, which have their class' minor number."""
 
 Flow = tuple[Address, Address, int]
 """A V2V flow (source, target) and a priority of it, 0 the highest."""
 
 
 class FlowQueues:
-    """The queues of one destination node. `dscp` has the codepoint of each priority; empty for none."""
+    """The queues of one destination node. `dscp`: the codepoint of each priority, highest first; empty for no priorities."""
 
     def __init__(self, ifindex: int, node: int, quantum: int, dscp: tuple[int, ...] = ()) -> None:
         self._ifindex = ifindex
@@ -38,11 +38,11 @@ class FlowQueues:
 
     @property
     def flows(self) -> list[Flow]:
-        """Those that have a queue of their own."""
+        """The flows that have a queue of their own."""
         return list(self._minors)
 
     def creation(self) -> list[bytes]:
-        """Makes the HTB with its shared classes, under a gate that is there."""
+        """Messages that make the HTB with its shared classes, under a gate that exists."""
         batch = [qdiscs.htb(self._ifindex, self.major, self._parent, self._shared)]
         for priority in range(self._shared):
             batch += self._class(priority + 1, priority)
@@ -54,7 +54,7 @@ class FlowQueues:
         return batch
 
     def add(self, source: Address, target: Address, dscp: int) -> list[bytes]:
-        """Makes a queue for packets of a V2V flow with this DSCP; nothing if they have one, or a DSCP of no priority."""
+        """Messages that make a queue for a V2V flow's packets with this DSCP; none if it has one or the DSCP is no priority."""
         if self._dscp and dscp not in self._dscp:
             return []
         priority = self._dscp.index(dscp) if self._dscp else 0
@@ -79,11 +79,11 @@ class FlowQueues:
         ]  # fmt: skip
 
     def classes(self) -> dict[int, int]:
-        """Priorities by class id, of all classes."""
+        """The priority of each class, by class id."""
         found = {self.major | priority + 1: priority for priority in range(self._shared)}
         return found | {self.major | minor: priority for (_, _, priority), minor in self._minors.items()}
 
-    def filtered(self) -> list[int]:
-        """The class id that each filter sends packets to."""
+    def filter_targets(self) -> list[int]:
+        """The class id that each filter sends packets to, one entry for each filter."""
         shared = [minor for minor in range(1, len(self._dscp)) for _ in DSCP_PREFERENCES]
         return [self.major | minor for minor in (*shared, *self._minors.values())]

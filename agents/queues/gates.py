@@ -1,7 +1,7 @@
-"""A gate before the queue of one destination, named as the kernel names it: `tbf` (credit) or `plug` (time). An edge: netlink.
+"""The gate before one destination's queues: a qdisc of the kernel's, `tbf` (credit) or `plug` (time). An edge: netlink.
 
-What leaves is decided by one prebuilt netlink message, patched in place. A changed gate is not looked at by the kernel before
-the next packet passes the interface: who changes it sends one (the acknowledgement of the directive is such a packet).
+Each action is one prebuilt netlink message, patched in place. The kernel does not look at a changed gate before the next packet
+passes the interface: the caller sends one (the acknowledgement of a directive is such a packet).
 """
 
 from __future__ import annotations
@@ -14,27 +14,28 @@ from agents.kernel.netlink import RTM_GETQDISC, Netlink, NetlinkError, query
 from agents.kernel.qdiscs import NEW, TICK_NS, plug, shut_tbf, tbf
 
 IDLE_RATE_BPS = 32_000
-"""What a TBF whose grant is spent lets trickle: 4 kB/s. Less would overflow the 32 bits of ticks that hold burst over rate."""
+"""The rate of a TBF whose grant is spent: 4 kB/s. Less would overflow the 32 bits of ticks that hold burst over rate."""
 ONE_PACKET = 1600
-"""The least bucket: one full frame. sch_tbf drops, at enqueue, what is longer than the bucket."""
+"""The smallest bucket: one full frame. sch_tbf drops, at enqueue, a packet longer than the bucket."""
 FREE_RATE_BPS = 400_000_000_000
 FREE_BURST = 1 << 24
 QUEUE_BYTES = 3_000_000
 RATE_WINDOW_NS = 2_000_000
-"""A rate's bucket holds what the rate passes in this time: coarse enough for the kernel's timers, fine for a switch buffer."""
+"""At a limited rate the bucket holds what the rate passes in this time: the kernel's timers manage it, and so does a switch's
+buffer."""
 
 TCQ_PLUG_BUFFER, TCQ_PLUG_RELEASE_INDEFINITE, NO_ACTION = 0, 2, 99
 
 
 class Gate(ABC):
-    """One gate. Every action is one message to the kernel; raises NetlinkError when it is gone."""
+    """One gate. Every action is one message to the kernel; raises NetlinkError when the qdisc is gone."""
 
     open_message: bytes
-    """What `open` sends."""
+    """The message that `open` sends."""
     shut_message: bytes
-    """What `close` sends."""
+    """The message that `close` sends."""
     refused_message: bytes
-    """Goes the same way through the kernel, to be refused at its end: for who rehearses that way."""
+    """Takes the same path through the kernel, which refuses it at the end: a rehearsal keeps that path in the caches."""
 
     def __init__(self, netlink: Netlink, ifindex: int, handle: int, parent: int) -> None:
         self._netlink = netlink
@@ -47,7 +48,7 @@ class Gate(ABC):
 
     @abstractmethod
     def grant(self, credit_bytes: int, link_bps: int) -> int | None:
-        """Lets so many bytes pass. None: the gate closes itself after them. Else: it must be closed after so many ns."""
+        """Lets so many bytes pass. None: the gate closes itself after them. Else: the caller must close it after so many ns."""
 
     @abstractmethod
     def rate(self, rate_bps: int) -> bool:
@@ -62,7 +63,7 @@ class Gate(ABC):
         """Lets nothing pass."""
 
     def state(self) -> tuple[int, int]:
-        """(bytes passed since it was made, bytes that wait)."""
+        """(bytes passed since the gate was made, bytes that wait)."""
         return self._netlink.state(self._query)
 
 
@@ -85,7 +86,6 @@ class TbfGate(Gate):
         self._ticks_at = len(change) - 4 - 4 - 8
 
     def creation(self) -> bytes:
-        """The TBF, with a free rate."""
         return tbf(
             self._ifindex, self.handle, self.parent,
             rate_bps=FREE_RATE_BPS, burst=FREE_BURST, limit=QUEUE_BYTES, flags=NEW,
@@ -113,12 +113,12 @@ class TbfGate(Gate):
         self._netlink.post(self.open_message)
 
     def close(self) -> None:
-        """A bucket that is smaller than any packet counts."""
+        """Every packet counts as more than the bucket holds."""
         self._netlink.post(self.shut_message)
 
 
 class PlugGate(Gate):
-    """Time gate: sch_plug holds or passes. Exact in time, not in bytes; its state cannot be read back.
+    """Time gate: sch_plug holds packets or lets them pass. Exact in time, not in bytes; its state cannot be read back.
 
     Starts plugged; only BUFFER and RELEASE_INDEFINITE are used (RELEASE_ONE frees what was counted at the last BUFFER only).
     """
@@ -141,7 +141,7 @@ class PlugGate(Gate):
         return credit_bytes * 8 * 10**9 // link_bps
 
     def rate(self, rate_bps: int) -> bool:
-        """A plug knows no rate."""
+        """False: a plug cannot limit a rate."""
         return False
 
     def open(self) -> None:
@@ -149,13 +149,13 @@ class PlugGate(Gate):
         self._netlink.request(self.open_message)
 
     def close(self) -> None:
-        """Holds what comes from now on."""
+        """Holds every packet that comes from now on."""
         self._netlink.request(self.shut_message)
 
 
-GATES: dict[str, type[Gate]] = {"tbf": TbfGate, "plug": PlugGate}
+GATE_KINDS: dict[str, type[Gate]] = {"tbf": TbfGate, "plug": PlugGate}
 
 
 def gone(error: NetlinkError) -> bool:
-    """Whether the kernel says that there is no such qdisc (any more)."""
+    """Whether the kernel says that there is no such qdisc."""
     return error.errno in (errno.ENOENT, errno.EINVAL, errno.ENODEV)

@@ -1,6 +1,6 @@
 """One host interface under Baton's control: its queues, its classifier, and the way back. An edge: kernel state.
 
-Making a `Host` records what is there, then changes it; `close` puts it back. The gatekeeper's `Gates` are its methods.
+Making a `Host` records what is there, then changes it; `close` puts it back. Its methods are those of `rules.GateControl`.
 """
 
 from __future__ import annotations
@@ -12,16 +12,15 @@ from pathlib import Path
 
 from agents.kernel import offload, snapshot
 from agents.kernel.netlink import Netlink
-from agents.priorities.tagger import TaggerSettings
 from agents.queues.classifier import FlowTable
-from agents.queues.queues import KICK, HostQueues
+from agents.queues.queues import WAKEUP, HostQueues
 from protocol.link import ControlSocket
 from protocol.messages import ETHERTYPE, Kind, Override
 
 log = logging.getLogger("baton.host")
 
 HEARTBEATS = ((Kind.HEARTBEAT, Override.COORDINATE),)
-"""That all goes on can be heard of later; that every gate is to be opened cannot."""
+"""The deferred frames: a heartbeat that changes nothing can be read later, one that opens every gate cannot."""
 
 
 class Host:
@@ -32,19 +31,24 @@ class Host:
         interface: str,
         rate_bps: int,
         *,
-        gate: str,
+        gate_kind: str,
         run_dir: Path,
         take_over: bool = False,
-        priorities: bool = False,
+        dscp: tuple[int, ...] = (),
     ) -> None:
-        """Takes the interface. With `priorities` a destination's queues are served by the DSCP that a tagger writes.
+        """Takes the interface.
+
+        Args:
+            gate_kind: "tbf" or "plug".
+            dscp: the codepoint of each priority that a tagger writes, highest first: each destination's queues are then served
+                by it. Empty for no priorities; a plug has none.
 
         Raises:
             OSError: no such interface, or no right to change it.
-            ForeignQdisc: it has a classful root qdisc of somebody else's.
+            ForeignQdisc: it has a classful root qdisc of another program's.
             BuildError, BpfError: the classifier cannot be built or loaded. Nothing is changed then.
         """
-        self.link = ControlSocket(interface, patient=HEARTBEATS)
+        self.link = ControlSocket(interface, deferred=HEARTBEATS)
         self._netlink = Netlink()
         self._state = snapshot.StateFile(run_dir, interface)
         if (left := self._state.read()) is not None:
@@ -53,22 +57,23 @@ class Host:
         self._found = snapshot.take(self._netlink, interface, take_over=take_over)
         self._state.write(self._found)
         try:
-            dscp = TaggerSettings().dscp if priorities and gate == "tbf" else ()
+            if gate_kind != "tbf":
+                dscp = ()
             self.flows = FlowTable(interface, dscp[0] if dscp else None)
-            self.queues = HostQueues(self._netlink, interface, rate_bps, self.flows.swallow_fd(), gate, dscp)
+            self.queues = HostQueues(self._netlink, interface, rate_bps, self.flows.drop_wakeup_fd(), gate_kind, dscp)
             self.queues.install()
-            self.kicks = _kicking(interface)
+            self.wakeups = _wakeup_socket(interface)
             wanted = offload.wanted_segments(rate_bps, self._found.gso_segments)
             offload.set_segments(self._netlink, socket.if_nametoindex(interface), wanted)
         except BaseException:
             self._put_back()
             raise
-        self.kick_frame = 2 * self.link.address + ETHERTYPE.to_bytes(2, "big") + bytes(46)
+        self.wakeup_frame = 2 * self.link.address + ETHERTYPE.to_bytes(2, "big") + bytes(46)
 
     def close(self) -> None:
         """Puts the interface back as it was found."""
         self._put_back()
-        self.kicks.close()
+        self.wakeups.close()
         self.flows.close()
         self.queues.close()
         self._netlink.close()
@@ -78,55 +83,50 @@ class Host:
         snapshot.restore(self._netlink, self._found)
         self._state.remove()
 
-    # -- gatekeeper.Gates -----------------------------------------------------------------------------------------------
+    # -- rules.GateControl; a destination without a gate is open ---------------------------------------------------------
 
     def grant(self, destination: int, credit_bytes: int) -> int | None:
-        """See gates.Gate.grant."""
         gate = self.queues.gate_of(destination)
         return None if gate is None else gate.grant(credit_bytes, self.queues.rate_bps)
 
     def rate(self, destination: int, rate_bps: int) -> None:
-        """See gates.Gate.rate; a gate that knows no rate is opened."""
+        """Lets traffic pass at a rate; a kind of gate that cannot limit the rate is opened."""
         gate = self.queues.gate_of(destination)
         if gate is not None and not gate.rate(rate_bps):
             gate.open()
 
-    def open(self, destination: int) -> None:
-        """See gates.Gate.open."""
+    def open_gate(self, destination: int) -> None:
         gate = self.queues.gate_of(destination)
         if gate is not None:
             gate.open()
 
     def close_gate(self, destination: int) -> None:
-        """See gates.Gate.close."""
         gate = self.queues.gate_of(destination)
         if gate is not None:
             gate.close()
 
     def state(self, destination: int) -> tuple[int, int]:
-        """(bytes that passed the gate, bytes that wait at it)."""
         return self.queues.backlog(destination)
 
     def urgent(self, destination: int) -> int:
-        """See queues.HostQueues.urgent_bytes."""
         return self.queues.urgent_bytes(destination)
 
     def arm(self, destination: int, *, urgent: bool = False) -> None:
-        """See flows.FlowTable.arm; nothing is urgent without priorities."""
+        """Asks for an event at the destination's next packet; without priorities no packet is urgent."""
         if not urgent or self.queues.dscp:
             self.flows.arm(destination, urgent=urgent)
 
-    def kick(self) -> None:
-        """Sends a frame that wakes the queues on its way out, and goes no further than to them."""
+    def wake_queues(self) -> None:
+        """Sends a frame that wakes the queues on its way out, and that a filter drops there."""
         with suppress(OSError):  # the interface is down just now
-            self.kicks.send(self.kick_frame)
+            self.wakeups.send(self.wakeup_frame)
 
 
-def _kicking(interface: str) -> socket.socket:
+def _wakeup_socket(interface: str) -> socket.socket:
     made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     try:
-        made.bind((interface, 0))  # hears nothing
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, KICK)
+        made.bind((interface, 0))  # protocol 0: it receives nothing
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, WAKEUP)
         made.setblocking(False)
     except BaseException:
         made.close()

@@ -1,16 +1,16 @@
 """The queues of one host interface: a class and a gate for each destination node, a queue for each V2V flow. An edge: netlink.
 
-    1: htb (link rate; a filter ends frames that only wake the queues)
+    1: htb (link rate; a filter drops frames that only wake the queues)
      |- 1:2   control EtherType, ARP, small flows: served first, never gated
-     |- 1:3   what is not between members
+     |- 1:3   traffic that is not between members
      `- 1:N   one for each destination node N -> gate N: -> the queues of its V2V flows (agents/queues/flow_queues.py)
 
-1:2 has the whole link as its own rate, so HTB serves it before all that borrows; the others own next to nothing and borrow the
-link from 1:1. A gated class that has packets but may not send is passed over (the kernel logs once that its qdisc is not
+1:2 has the whole link as its own rate, so HTB serves it before all classes that borrow; the others own next to nothing and
+borrow the link from 1:1. HTB passes over a class whose gate holds its packets (the kernel logs once that the qdisc is not
 work-conserving: that is what a gate is).
 
-With priorities what waits at a gate leaves in their order, but for the one packet that the gate had taken from its queues when
-it was shut. A plug holds its packets itself, first in first out: it has neither flow queues nor priorities.
+With priorities, packets that wait at a gate leave in that order, but for the one packet that the gate had taken from its queues
+before it closed. A plug holds its packets itself, first in first out: it has neither flow queues nor priorities.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ from agents.kernel.netlink import (
     query,
 )
 from agents.queues.flow_queues import FREE_BPS, Flow, FlowQueues
-from agents.queues.gates import GATES, Gate
+from agents.queues.gates import GATE_KINDS, Gate
 from protocol.units import FRAME_BYTES
 
 ROOT = 1 << 16
-LINK, CONTROL, OTHER, KICK = ROOT | 1, ROOT | 2, ROOT | 3, ROOT | 4
-"""KICK is no class but a priority (agents/bpf/classify.h)."""
-KICK_PREFERENCE = 1
+LINK, CONTROL, OTHER, WAKEUP = ROOT | 1, ROOT | 2, ROOT | 3, ROOT | 4
+"""Class ids; WAKEUP is only a packet's priority, without a class (agents/bpf/classify.h)."""
+WAKEUP_PREFERENCE = 1
 FIRST_NODE, LAST_NODE = 0x10, 0x3FFF
 SMALL_RATE_BPS = 8_000
 BURST_NS = 1_000_000
-"""HTB's bucket holds what the link passes in this time (at least two frames): the lateness of a kernel timer."""
+"""HTB's bucket holds what the link passes in this time, and at least two frames: so late may a kernel timer be."""
 QUANTUM_NS = 100_000
-"""A class sends for so long (at least a frame) before the next one's turn."""
+"""A class sends for so long (at least a frame) before the next class has its turn."""
 IDLE_NS = 60_000_000_000
-"""How long the queues of a destination are kept when nothing is sent to it."""
+"""How long the queues of a destination stay when nothing is sent to it."""
 CONTROL_PACKETS, OTHER_PACKETS = 1000, 1000
 
 Address = qdiscs.Address
@@ -61,12 +61,12 @@ Address = qdiscs.Address
 
 @dataclass(slots=True)
 class _Destination:
-    """What stands for one destination node."""
+    """The gate and queues of one destination node."""
 
     gate: Gate
     queues: FlowQueues
     urgent: list[bytes] = field(default_factory=list)
-    """Questions for the state of each class of the highest of several priorities."""
+    """A query for the state of each class of the highest priority; none without priorities."""
     passed: int = 0
     idle_since_ns: int = 0
 
@@ -75,8 +75,8 @@ class HostQueues:
     """Builds, reads, verifies and repairs the tree.
 
     Args:
-        swallow_fd: the program that ends frames of the priority `KICK`.
-        gate: the kind of gate, "tbf" or "plug".
+        drop_wakeup_fd: the program that drops frames of the priority `WAKEUP`.
+        gate_kind: "tbf" or "plug".
         dscp: the codepoint of each priority within a destination, highest first; empty for no priorities.
     """
 
@@ -85,34 +85,34 @@ class HostQueues:
         netlink: Netlink,
         interface: str,
         rate_bps: int,
-        swallow_fd: int,
-        gate: str = "tbf",
+        drop_wakeup_fd: int,
+        gate_kind: str = "tbf",
         dscp: tuple[int, ...] = (),
     ) -> None:
         self._netlink = netlink
-        self._looking = Netlink()
-        """For what takes many steps: the other one is used between them."""
-        self._swallow_fd = swallow_fd
+        self._dumps = Netlink()
+        """For checks in many steps: the other socket is used between them."""
+        self._drop_wakeup_fd = drop_wakeup_fd
         self.interface = interface
         self.rate_bps = rate_bps
-        self.gate = gate
-        self.dscp = dscp if gate == "tbf" else ()
+        self.gate_kind = gate_kind
+        self.dscp = dscp if gate_kind == "tbf" else ()
         self._index = socket.if_nametoindex(interface)
         self._destinations: dict[int, _Destination] = {}
         self.version = 0
-        """Another one whenever there are other gates."""
+        """Changes whenever gates are made or removed."""
         self._changes = 0
         self._burst = max(2 * FRAME_BYTES, rate_bps // 8 * BURST_NS // 10**9)
         self._quantum = min(60_000, max(FRAME_BYTES, rate_bps // 8 * QUANTUM_NS // 10**9))
 
     def close(self) -> None:
-        """Closes what it opened; the queues stay."""
-        self._looking.close()
+        """Closes its own socket; the queues stay."""
+        self._dumps.close()
 
     # -- building -------------------------------------------------------------------------------------------------------
 
     def install(self) -> None:
-        """Makes the tree anew, with all destinations known, every gate open. Whatever root qdisc there is goes."""
+        """Makes the tree anew, with all known destinations and every gate open. Replaces any root qdisc."""
         self._changes += 1
         with suppress(NetlinkError):  # there may be only the kernel's default
             self._netlink.request(message(RTM_DELQDISC, 0, self._index, parent=TC_H_ROOT))
@@ -123,7 +123,7 @@ class HostQueues:
             (OTHER, SMALL_RATE_BPS, 1, OTHER_PACKETS),
         ):
             batch += [self._class(classid, LINK, own_bps, prio), qdiscs.pfifo(index, 0, classid, packets)]
-        batch.append(qdiscs.bpf_filter(index, ROOT, KICK_PREFERENCE, self._swallow_fd, "swallow", direct=True))
+        batch.append(qdiscs.bpf_filter(index, ROOT, WAKEUP_PREFERENCE, self._drop_wakeup_fd, "drop_wakeup", direct=True))
         known = {node: made.queues.flows for node, made in self._destinations.items()}
         self._destinations.clear()
         self._netlink.batch(batch)
@@ -133,38 +133,40 @@ class HostQueues:
                 self.ensure_flow(source, target, node, self.dscp[priority] if self.dscp else 0)
 
     def ensure_flow(self, source: Address, target: Address, node: int, dscp: int = 0) -> bool:
-        """A queue for a V2V flow to `node`, with priorities for its packets of this DSCP; returns whether the node's gate was
-        made for it just now."""
+        """Makes a queue for a V2V flow to `node`, if there is none; with priorities, for the flow's packets with this DSCP.
+
+        Returns whether the node's gate was made just now.
+        """
         made = self.ensure_destination(node)
         destination = self._destinations[node]
         batch = destination.queues.add(source, target, dscp)
-        if batch and self.gate == "tbf":
+        if batch and self.gate_kind == "tbf":
             self._changes += 1
             self._netlink.batch(batch)
-            self._watch(destination)
+            self._set_queries(destination)
         return made
 
     def ensure_destination(self, node: int) -> bool:
-        """A gate for what is sent to `node`, open; returns whether it was made just now."""
+        """Makes an open gate for the packets to `node`, if there is none; returns whether it was made just now."""
         if node in self._destinations:
             return False
         if not FIRST_NODE <= node <= LAST_NODE:
             raise ValueError(f"node {node}: must be from {FIRST_NODE} to {LAST_NODE}")
         classid = ROOT | node
-        gate = GATES[self.gate](self._netlink, self._index, node << 16, classid)
+        gate = GATE_KINDS[self.gate_kind](self._netlink, self._index, node << 16, classid)
         queues = FlowQueues(self._index, node, self._quantum, self.dscp)
         batch = [self._class(classid, LINK, SMALL_RATE_BPS, 1), gate.creation()]
-        if self.gate == "tbf":
+        if self.gate_kind == "tbf":
             batch += queues.creation()
         self._netlink.batch(batch)
         destination = self._destinations[node] = _Destination(gate, queues)
         self.version += 1
         self._changes += 1
-        self._watch(destination)
+        self._set_queries(destination)
         gate.open()
         return True
 
-    def _watch(self, destination: _Destination) -> None:
+    def _set_queries(self, destination: _Destination) -> None:
         highest = [classid for classid, priority in destination.queues.classes().items() if not priority]
         destination.urgent = [query(RTM_GETTCLASS, self._index, handle=classid) for classid in highest if self.dscp]
 
@@ -175,21 +177,21 @@ class HostQueues:
         )  # fmt: skip
 
     def remove_destination(self, node: int) -> None:
-        """Forgets a destination; packets that still wait at it are lost."""
+        """Removes a destination's gate and queues; packets that still wait there are lost."""
         if self._destinations.pop(node, None) is not None:
             self.version += 1
             self._changes += 1
             self._netlink.request(message(RTM_DELTCLASS, 0, self._index, handle=ROOT | node, parent=LINK))
 
     def collect(self, now_ns: int) -> list[tuple[Address, Address]]:
-        """Removes destinations that nothing was sent to for `IDLE_NS`; the V2V flows that lost their queues by it."""
-        return finished(self.collecting(now_ns))
+        """Removes destinations to which nothing was sent for `IDLE_NS`; returns the V2V flows whose queues went with them."""
+        return finished(self.collect_steps(now_ns))
 
-    def collecting(self, now_ns: int) -> Generator[None, None, list[tuple[Address, Address]]]:
-        """The same in steps, one for each destination."""
+    def collect_steps(self, now_ns: int) -> Generator[None, None, list[tuple[Address, Address]]]:
+        """As `collect`, in steps, one for each destination."""
         gone: list[tuple[Address, Address]] = []
         for node, destination in list(self._destinations.items()):
-            if self._destinations.get(node) is not destination:  # made anew meanwhile
+            if self._destinations.get(node) is not destination:  # removed or made anew meanwhile
                 continue
             passed, waiting = destination.gate.state()
             if waiting or passed != destination.passed or not destination.idle_since_ns:
@@ -203,7 +205,7 @@ class HostQueues:
     # -- gates ----------------------------------------------------------------------------------------------------------
 
     def gate_of(self, node: int) -> Gate | None:
-        """The gate to a destination, if a flow to it was seen."""
+        """The gate of a destination; None if it has none, since no flow to it was seen."""
         destination = self._destinations.get(node)
         return destination.gate if destination is not None else None
 
@@ -224,26 +226,26 @@ class HostQueues:
     # -- keeping --------------------------------------------------------------------------------------------------------
 
     def drift(self) -> list[str]:
-        """What differs from what was set, as lines to log; empty when all is as it should be."""
-        return finished(self.looking())
+        """What differs from what was set, as lines to log; empty if nothing does."""
+        return finished(self.drift_steps())
 
-    def looking(self) -> Generator[None, None, list[str]]:
-        """The same in steps of some dozens of microseconds. Nothing, if other queues were made meanwhile."""
+    def drift_steps(self) -> Generator[None, None, list[str]]:
+        """As `drift`, in steps of some dozens of microseconds; empty, too, if queues were made or removed meanwhile."""
         changes = self._changes
         found, classes, filters = dict[int, Entry](), dict[int, Entry](), list[Entry]()
         try:
-            for some in self._looking.dumped(RTM_GETQDISC, self._index):
+            for some in self._dumps.dump_steps(RTM_GETQDISC, self._index):
                 found.update((entry.handle, entry) for entry in some if entry.handle)
                 yield
-            for some in self._looking.dumped(RTM_GETTCLASS, self._index):
+            for some in self._dumps.dump_steps(RTM_GETTCLASS, self._index):
                 classes.update((entry.handle, entry) for entry in some)
                 yield
-            filters = self._looking.dump(RTM_GETTFILTER, self._index, parent=ROOT) if ROOT in found else []
+            filters = self._dumps.dump(RTM_GETTFILTER, self._index, parent=ROOT) if ROOT in found else []
             yield
         except NetlinkError as error:
             return [f"{self.interface}: unreadable ({error.strerror})"]
         lines = []
-        if not any(entry.info >> 16 == KICK_PREFERENCE for entry in filters):
+        if not any(entry.info >> 16 == WAKEUP_PREFERENCE for entry in filters):
             lines.append(f"{self.interface}: the filter of frames that wake the queues is missing")
         lines += self._qdisc_lines(found, {ROOT: ("htb", TC_H_ROOT)})
         lines += self._class_lines(classes, {LINK: (self.rate_bps, 0), CONTROL: (self.rate_bps, 0), OTHER: (self.rate_bps, 1)})
@@ -251,9 +253,9 @@ class HostQueues:
             yield
             if changes != self._changes:
                 return []
-            wanted = {node << 16: (self.gate, ROOT | node)}
+            wanted = {node << 16: (self.gate_kind, ROOT | node)}
             limits = {ROOT | node: (self.rate_bps, 1)}
-            if self.gate == "tbf":
+            if self.gate_kind == "tbf":
                 queues = destination.queues
                 wanted[queues.major] = ("htb", node << 16 | 1)
                 limits.update({classid: (FREE_BPS, priority) for classid, priority in queues.classes().items()})
@@ -288,16 +290,16 @@ class HostQueues:
     def _lost_filters(self, queues: FlowQueues) -> list[str]:
         try:
             there = self._netlink.dump(RTM_GETTFILTER, self._index, parent=queues.major)
-        except NetlinkError:  # its qdisc is gone, which is told elsewhere
+        except NetlinkError:  # its qdisc is gone, which another line says
             return []
-        lost = Counter(queues.filtered()) - Counter(qdiscs.filtered_to(entry.options) for entry in there)
+        lost = Counter(queues.filter_targets()) - Counter(qdiscs.filtered_to(entry.options) for entry in there)
         return [
             f"{self.interface}: {count} filters to class {classid >> 16:x}:{classid & 0xFFFF:x} are missing"
             for classid, count in lost.items()
         ]
 
     def repair(self) -> list[str]:
-        """Puts everything back if anything differs; returns what did."""
+        """Makes the tree anew if anything differs; returns what did."""
         lines = self.drift()
         if lines:
             self.install()
@@ -308,7 +310,7 @@ Result = TypeVar("Result")
 
 
 def finished(work: Generator[None, None, Result]) -> Result:
-    """What it gives at its end, done at once."""
+    """Runs all steps at once; returns the result."""
     while True:
         try:
             next(work)

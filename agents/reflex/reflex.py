@@ -1,12 +1,12 @@
-"""What an agent does before its Python runs: pauses and conditions obeyed, and days begun, while it waits. An edge: ctypes.
+"""The reflex: changes gates for pauses, conditions and days while the agent waits, before its Python runs. An edge: ctypes.
 
-An agent's own way from a frame to a gate is tens of microseconds of Python with cold caches. Here the wait itself is in C
-(agents/reflex/reflex.c): it has been told beforehand which messages to the kernel a pause or a resume of each class would take,
-a condition of each destination, and the next day or night, and sends them at once. Then the agent's turn begins as always, and
-its rules decide (`conditions.Rules`): what was done already is not done again, and what they don't agree with is undone
-(`Rules.settle`).
+From a frame to a gate, the agent's Python takes tens of microseconds with cold caches. So the wait itself is in C
+(agents/reflex/reflex.c). Before each wait the agent stores the kernel messages that a pause or a resume of each class, a
+condition of each destination, and the next day or night would need; the C code sends them at once. Then the agent's turn begins
+as usual, and its rules decide (`permission.rules.Rules`): they do not repeat a change that the reflex made, and they undo one
+that they do not confirm (`Rules.reconcile`).
 
-The reflex opens only what nothing but a pause (a condition, a night) keeps shut: what takes a decision is left to the rules.
+The reflex opens only a gate that one pause (one condition, one night) alone keeps closed. The rules handle all other cases.
 """
 
 from __future__ import annotations
@@ -23,149 +23,174 @@ from agents.permission.conditions import Step
 from agents.permission.gatekeeper import Gatekeeper
 from agents.permission.rules import Rule, Rules
 from agents.queues.host import Host
-from agents.reflex.conditions import Leader, LeadersConditions
+from agents.reflex.conditions import Leader, LeaderConditions
 from agents.reflex.state import PARTNERS, POLLIN, Batch, Descriptor, State, StepBatches, library, set_partners
 from protocol.pfc import CLASSES
 
 log = logging.getLogger("baton.reflex")
 
 SPIN_NS = 60_000
-"""How long before a day or a night begins it is waited for awake, also by an agent that sleeps else: a timer is that late."""
-REHEARSE_NS, RECALL_NS, RECENT_NS = 100_000, 250_000, 100_000_000
-"""How often the way to the kernel is gone for nothing while it polls, since it would be cold when it is needed; how often while
-it sleeps, for so long after a command: who has just paused a class, or a queue, is likely to do more."""
-WARM_NS = 1_000_000
-"""How long it polls before the agent has a turn for nothing: its Python, too."""
+"""The wait spins for this time before a day or a night, also in an agent that sleeps otherwise: a timer may be this late."""
+REHEARSE_POLLING_NS, REHEARSE_ASLEEP_NS, RECENT_COMMAND_NS = 100_000, 250_000, 100_000_000
+"""A rehearsal sends a message without effect, so that the path to the kernel stays in the caches. The interval of rehearsals
+while polling; while asleep; and how long after a command a sleeping wait rehearses: more commands are likely to follow."""
+TURN_NS = 1_000_000
+"""A polling wait returns after this time, so that the agent's Python stays in the caches too."""
 NEAR_NS = 400_000
-"""A step that comes so soon after another is waited for before the agent has its turn, and is more urgent than to work out what
-a pause would take."""
+"""When the next step follows this soon, the wait stays for it before the agent has its turn, and preparing the messages of a
+pause has to wait."""
 LONGEST_LEAD_NS = 20_000
-"""A step is begun as much earlier as its messages take at the least, but no more than this."""
+"""A step begins early by the least time that its messages take, but by no more than this."""
 ALL_CLASSES = range(CLASSES)
 
 
 _Plan = tuple[list[int], list[int], bytes, bytes]
-"""Which destinations are shut and which opened, and by what; it must be kept while the C structure points to it."""
+"""The destinations to close, those to open, and the messages for both; referenced as long as the C structure points to it."""
 _NOTHING: _Plan = ([], [], b"", b"")
-_SHUT, _OPEN = False, True
+_CLOSE, _OPEN = False, True
 
 
 class Reflex:
-    """Of one agent."""
+    """The reflex of one agent."""
 
-    def __init__(self, host: Host, rules: Rules, keeper: Gatekeeper, leader: Leader) -> None:
-        """Raises BuildError, OSError: it cannot be had here; an agent does without, more slowly."""
+    def __init__(
+        self,
+        host: Host,
+        rules: Rules,
+        keeper: Gatekeeper,
+        leader: Leader,
+        *,
+        steps: Callable[[], Sequence[Step]] = tuple,
+        has_conditions: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Compiles and loads the C library if necessary.
+
+        Args:
+            steps: the next steps of the week, at most `STEPS`.
+            has_conditions: whether the leader has sent conditions; only then the reflex listens for them.
+
+        Raises:
+            BuildError, OSError: the library cannot be built or loaded here. An agent works without a reflex, more slowly.
+        """
         self._library = library()
         self._host, self._rules, self._keeper = host, rules, keeper
         self._netlink = Netlink()
         self._state = State(
-            pauses=-1, control=-1, netlink=self._netlink.fileno(), link=host.kicks.fileno(),
-            kick=(ctypes.c_uint8 * 60)(*host.kick_frame), spin_ns=SPIN_NS,
-            polled_ns=POLLED_NS, rest_ns=REST_NS, warm_ns=WARM_NS, near_ns=NEAR_NS,
-            longest_lead_ns=LONGEST_LEAD_NS, rehearse_ns=REHEARSE_NS, recall_ns=RECALL_NS,
-            recent_ns=RECENT_NS,
+            pause_fd=-1, control_fd=-1, netlink_fd=self._netlink.fileno(), link_fd=host.wakeups.fileno(),
+            wakeup=(ctypes.c_uint8 * 60)(*host.wakeup_frame), spin_ns=SPIN_NS,
+            poll_ns=POLLED_NS, rest_ns=REST_NS, turn_ns=TURN_NS, near_ns=NEAR_NS,
+            longest_lead_ns=LONGEST_LEAD_NS, rehearse_polling_ns=REHEARSE_POLLING_NS, rehearse_asleep_ns=REHEARSE_ASLEEP_NS,
+            recent_command_ns=RECENT_COMMAND_NS,
         )  # fmt: skip
         self._known: tuple[object, ...] = ()
-        self._anew = False
+        self._rebuilt = False
         self._rehearsal = b""
         self._messages: dict[int, tuple[bytes, bytes]] = {}
-        """What shuts and what opens each destination."""
+        """The messages that close and that open each destination's gate."""
         self._steps: Sequence[Step] = ()
-        self._stepping: list[_Plan] = []
-        self._pausing = [_NOTHING] * CLASSES
+        self._step_plans: list[_Plan] = []
+        self._pause_plans = [_NOTHING] * CLASSES
         self._descriptors: dict[tuple[int, ...], ctypes.Array[Descriptor]] = {}
-        self.conditions = LeadersConditions(self._state, leader, rules, self._texts, self._may_open)
-        self.steps: Callable[[], Sequence[Step]] = tuple
-        """What is to happen next, up to `STEPS` of them."""
+        self.conditions = LeaderConditions(self._state, leader, rules, self._messages_for, self._may_open, has_conditions)
+        self.steps = steps
 
     def close(self) -> None:
-        """Closes what it opened."""
+        """Closes the netlink socket."""
         self._netlink.close()
 
-    # -- what it is told ------------------------------------------------------------------------------------------------
+    # -- settings ------------------------------------------------------------------------------------------------------
 
-    def obey(self, descriptor: int) -> None:
-        """Takes pause frames from this socket, from now on; -1: no more."""
-        self._state.pauses = descriptor
+    def listen(self, descriptor: int) -> None:
+        """Handles the pause frames of this socket from now on; -1 for none."""
+        self._state.pause_fd = descriptor
 
-    def tell(self, paused: Iterable[int], muted: Iterable[int], partners: Iterable[bytes]) -> None:
-        """Which classes are paused, whose pauses have no effect, and whose frames count (anybody's, if nobody is named)."""
-        those = list(partners)
-        too_many = len(those) > PARTNERS  # then the rules alone obey
-        self._state.paused, self._state.muted = _mask(paused), _mask(ALL_CLASSES if too_many else muted)
-        set_partners(self._state, those[:PARTNERS])
+    def set_pauses(self, paused: Iterable[int], ignored: Iterable[int], partners: Iterable[bytes]) -> None:
+        """Sets the paused classes, those whose pauses have no effect, and the senders whose frames count (none: all)."""
+        senders = list(partners)
+        too_many = len(senders) > PARTNERS  # then the rules alone handle pauses
+        self._state.paused, self._state.ignored = _mask(paused), _mask(ALL_CLASSES if too_many else ignored)
+        set_partners(self._state, senders[:PARTNERS])
+
+    def busy(self) -> bool:
+        """Whether pauses, steps or conditions may need a gate changed at once. Changes nothing."""
+        return self._needed(self.steps())
 
     def plan(self) -> bool:
-        """Looks what comes next; whether there is anything to do here, or a plain wait does."""
+        """Takes the steps for the next wait; returns whether that wait needs the reflex, or a plain one is enough."""
         self._steps = self.steps()
-        return self._state.pauses >= 0 or bool(self._steps) or self.conditions.wanted()
+        return self._needed(self._steps)
+
+    def _needed(self, steps: Sequence[Step]) -> bool:
+        return self._state.pause_fd >= 0 or bool(steps) or self.conditions.enabled()
 
     def _prepare(self) -> None:
-        """Works out what the next step would take, and each pause, resume and condition of what something changed."""
+        """Prepares the messages of the next steps, and of each pause, resume and condition whose destinations changed."""
         state, keeper, changed = self._state, self._keeper, self._rules.changed
-        known = (self._host.queues.version, keeper.obeying, keeper.regulated)
-        if anew := known != self._known:
+        known = (self._host.queues.version, keeper.enforcing, keeper.regulated)
+        if rebuilt := known != self._known:
             self._known = known
             self._messages.clear()
             changed.update(ALL_CLASSES)
-            self._rehearsal = self._refused()
+            self._rehearsal = self._rehearsal_message()
             state.rehearsal = _batch(self._rehearsal)
-        self._stepping.clear()
-        state.steps = len(self._steps)
+        self._step_plans.clear()
+        state.step_count = len(self._steps)
         for at, step in enumerate(self._steps):
-            shut = [one for one in step.shut if self._rules.unshut(one, Rule.WEEK)]
-            opened = [one for one in step.open if self._may_open(one, Rule.WEEK)]
-            plan = shut, opened, self._texts(shut, _SHUT), self._texts(opened, _OPEN)
-            self._stepping.append(plan)
+            closed = [one for one in step.closing if self._rules.unblocked_by_others(one, Rule.WEEK)]
+            opened = [one for one in step.opening if self._may_open(one, Rule.WEEK)]
+            plan = closed, opened, self._messages_for(closed, _CLOSE), self._messages_for(opened, _OPEN)
+            self._step_plans.append(plan)
             state.step[at] = StepBatches(step.at_ns, *map(_batch, plan[2:]))
-        conditions, anew = self.conditions.wanted(), anew or self._anew
-        if changed or anew:
-            # Right before a step there is no time for this: what comes is then left to the rules.
-            self._anew = anew
+        conditions, rebuilt = self.conditions.enabled(), rebuilt or self._rebuilt
+        if changed or rebuilt:
+            # Right before a step there is no time for this: the rules then handle pauses and conditions.
+            self._rebuilt = rebuilt
             state.armed = not self._steps or self._steps[0].at_ns - time.monotonic_ns() > NEAR_NS
-            if state.armed and state.pauses >= 0:
+            if state.armed and state.pause_fd >= 0:
                 self._prepare_classes({queue if queue < CLASSES else self._rules.class_of(queue) for queue in changed})
         if not conditions:
-            self.conditions.leave()
+            self.conditions.disable()
         elif state.armed:
-            self.conditions.prepare(changed, self._host.queues.destinations, anew=anew)
+            self.conditions.prepare(changed, self._host.queues.destinations, rebuilt=rebuilt)
         if state.armed:
-            self._anew = False
+            self._rebuilt = False
             changed.clear()
 
-    def _refused(self) -> bytes:
-        """A message about any gate."""
+    def _rehearsal_message(self) -> bytes:
+        """A message about any gate that the kernel refuses at the end of its path; empty if there is no gate."""
         gate = next(map(self._host.queues.gate_of, self._host.queues.destinations()), None)
         return b"" if gate is None else gate.refused_message
 
     def _prepare_classes(self, classes: Iterable[int]) -> None:
         state = self._state
         for priority in classes:
-            shut = [one for one in self._rules.members(priority) if self._rules.unshut(one, Rule.PAUSE)]
-            opened = [one for one in shut if self._may_open(one, Rule.PAUSE)]
-            self._pausing[priority] = shut, opened, self._texts(shut, _SHUT), self._texts(opened, _OPEN)
-            state.shut[priority], state.open[priority] = map(_batch, self._pausing[priority][2:])
+            closed = [one for one in self._rules.destinations_of(priority) if self._rules.unblocked_by_others(one, Rule.PAUSE)]
+            opened = [one for one in closed if self._may_open(one, Rule.PAUSE)]
+            self._pause_plans[priority] = closed, opened, self._messages_for(closed, _CLOSE), self._messages_for(opened, _OPEN)
+            state.close[priority], state.open[priority] = map(_batch, self._pause_plans[priority][2:])
 
     def _may_open(self, destination: int, rule: Rule) -> bool:
-        """Whether it is to be wide open as soon as this one rule says no more."""
-        return self._rules.only(destination, rule) and not (self._keeper.obeying and destination in self._keeper.regulated)
+        """Whether a destination's gate opens fully once this one rule ends."""
+        needs_permission = self._keeper.enforcing and destination in self._keeper.regulated
+        return self._rules.sole_rule(destination, rule) and not needs_permission
 
-    def _texts(self, destinations: Iterable[int], which: bool) -> bytes:
+    def _messages_for(self, destinations: Iterable[int], which: bool) -> bytes:
         known = self._messages
-        return b"".join([(known.get(one) or self._text(one))[which] for one in destinations])
+        return b"".join([(known.get(one) or self._gate_messages(one))[which] for one in destinations])
 
-    def _text(self, destination: int) -> tuple[bytes, bytes]:
+    def _gate_messages(self, destination: int) -> tuple[bytes, bytes]:
         gate = self._host.queues.gate_of(destination)
         found = (b"", b"") if gate is None else (unacknowledged(gate.shut_message), unacknowledged(gate.open_message))
         self._messages[destination] = found
         return found
 
-    # -- waiting --------------------------------------------------------------------------------------------------------
+    # -- waiting -------------------------------------------------------------------------------------------------------
 
     def wait(self, descriptors: Sequence[int], due_ns: int, *, poll: bool) -> list[int]:
-        """Waits as `Waiting.until` does, and obeys meanwhile; of what it did the rules are told. Polling, it stays a while.
+        """Waits as `Waiting.until` does, changes gates meanwhile, and reports that to the rules. Polling, it stays a while.
 
-        Raises OSError: a descriptor is not open.
+        Raises:
+            OSError: a descriptor is not open.
         """
         self._prepare()
         state = self._state
@@ -173,40 +198,41 @@ class Reflex:
         ready = self._library.reflex_wait(ctypes.byref(state), watched, len(watched), due_ns, poll)
         if ready < 0:
             raise OSError(-ready, os.strerror(-ready))
-        if state.was_shut or state.was_opened or state.stepped or state.ruled:
-            self._tell_rules()
+        if state.was_closed or state.was_opened or state.steps_done or state.queues_changed:
+            self._report_to_rules()
         found = [one.fd for one in watched[:-1] if one.revents] if ready else []
-        return [*found, state.pauses] if state.frames else found
+        return [*found, state.pause_fd] if state.frame_count else found
 
     def _watched(self, descriptors: Sequence[int]) -> ctypes.Array[Descriptor]:
         wanted = tuple(descriptors)
         found = self._descriptors.get(wanted)
         if found is None:
-            others = [descriptor for descriptor in wanted if descriptor != self._state.pauses]
+            others = [descriptor for descriptor in wanted if descriptor != self._state.pause_fd]
             found = (Descriptor * (len(others) + 1))(*(Descriptor(one, POLLIN, 0) for one in others))
             self._descriptors[wanted] = found
         return found
 
-    def _tell_rules(self) -> None:
+    def _report_to_rules(self) -> None:
         state = self._state
-        shut, opened = self.conditions.did()
-        for priority in ALL_CLASSES if state.was_shut or state.was_opened else ():
-            if (state.was_shut | state.was_opened) >> priority & 1:
-                shut += self._pausing[priority][0]
+        closed, opened = self.conditions.applied()
+        for priority in ALL_CLASSES if state.was_closed or state.was_opened else ():
+            if (state.was_closed | state.was_opened) >> priority & 1:
+                closed += self._pause_plans[priority][0]
             if state.was_opened >> priority & 1:
-                opened += self._pausing[priority][1]
-        for made in self._stepping[: state.stepped]:
-            shut += made[0]
+                opened += self._pause_plans[priority][1]
+        for made in self._step_plans[: state.steps_done]:
+            closed += made[0]
             opened += made[1]
-        self._rules.did(shut, opened, state.acted_ns if state.stepped else 0, trusted=not state.refused)
-        if state.refused:  # the rules' own try will say what
+        at_ns = state.step_done_ns if state.steps_done else 0
+        self._rules.reflex_applied(closed, opened, at_ns, trusted=not state.refused_errno)
+        if state.refused_errno:  # the rules try again and raise the error
             self._known = ()
-            log.warning("a gate was not changed: %s", os.strerror(state.refused))
+            log.warning("the kernel refused to change a gate: %s", os.strerror(state.refused_errno))
 
-    def frames(self) -> list[bytes]:
-        """The pause frames that came while it waited (the first `FRAME_BYTES` of each), in their order; once."""
+    def take_frames(self) -> list[bytes]:
+        """Removes and returns the pause frames that arrived during waits, in order; the first `FRAME_BYTES` of each."""
         state = self._state
-        count, state.frames = state.frames, 0
+        count, state.frame_count = state.frame_count, 0
         return [bytes(state.frame[at])[: state.length[at]] for at in range(count)]
 
 

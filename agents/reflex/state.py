@@ -1,4 +1,4 @@
-"""The reflex's state as C has it (agents/reflex/reflex.c), and its library. An edge: ctypes, and the compiler at first use."""
+"""The reflex's state in the layout of agents/reflex/reflex.c, and the C library. An edge: ctypes, the compiler at first use."""
 
 from __future__ import annotations
 
@@ -15,47 +15,49 @@ POLLIN = 1
 
 
 class Batch(ctypes.Structure):
-    """Messages; who makes one keeps the bytes."""
+    """Kernel messages. The creator keeps a reference to the bytes."""
 
     _fields_ = (("messages", ctypes.c_char_p), ("bytes", ctypes.c_uint64))
 
 
 class StepBatches(ctypes.Structure):
-    """A step."""
+    """The messages of a step."""
 
-    _fields_ = (("at_ns", ctypes.c_int64), ("shut", Batch), ("open", Batch))
+    _fields_ = (("at_ns", ctypes.c_int64), ("close", Batch), ("open", Batch))
 
 
 class Queue(ctypes.Structure):
-    """A destination that the leader's conditions may be about."""
+    """A destination that the leader's conditions may name."""
 
     _fields_ = (
-        ("number", ctypes.c_uint32), ("held", ctypes.c_uint8), ("was_shut", ctypes.c_uint8), ("was_opened", ctypes.c_uint8),
-        ("shut", Batch), ("open", Batch),
+        ("number", ctypes.c_uint32),
+        ("blocked", ctypes.c_uint8), ("was_closed", ctypes.c_uint8), ("was_opened", ctypes.c_uint8),
+        ("close", Batch), ("open", Batch),
     )  # fmt: skip
 
 
 class State(ctypes.Structure):
-    """All of it."""
+    """`struct reflex`; see there for each field."""
 
     _fields_ = (
-        ("pauses", ctypes.c_int32), ("netlink", ctypes.c_int32), ("link", ctypes.c_int32),
-        ("kick", ctypes.c_uint8 * 60),
-        ("paused", ctypes.c_uint8), ("muted", ctypes.c_uint8), ("armed", ctypes.c_uint8),
-        ("partners", ctypes.c_uint16), ("partner", ctypes.c_uint8 * 6 * PARTNERS),
-        ("shut", Batch * CLASSES), ("open", Batch * CLASSES),
+        ("pause_fd", ctypes.c_int32), ("netlink_fd", ctypes.c_int32), ("link_fd", ctypes.c_int32),
+        ("wakeup", ctypes.c_uint8 * 60),
+        ("paused", ctypes.c_uint8), ("ignored", ctypes.c_uint8), ("armed", ctypes.c_uint8),
+        ("partner_count", ctypes.c_uint16), ("partner", ctypes.c_uint8 * 6 * PARTNERS),
+        ("close", Batch * CLASSES), ("open", Batch * CLASSES),
         ("step", StepBatches * STEPS), ("lead_ns", ctypes.c_int64), ("longest_lead_ns", ctypes.c_int64),
-        ("control", ctypes.c_int32), ("own", ctypes.c_uint8 * 6), ("leader", ctypes.c_uint8 * 6),
+        ("control_fd", ctypes.c_int32), ("own_address", ctypes.c_uint8 * 6), ("leader_address", ctypes.c_uint8 * 6),
         ("epoch", ctypes.c_uint32), ("sequence", ctypes.c_uint64), ("offset_ns", ctypes.c_int64),
-        ("key", ctypes.c_uint32 * 8), ("queues", ctypes.c_uint16), ("queue", Queue * QUEUES),
+        ("key", ctypes.c_uint32 * 8), ("queue_count", ctypes.c_uint16), ("queue", Queue * QUEUES),
         ("spin_ns", ctypes.c_int64), ("near_ns", ctypes.c_int64),
-        ("polled_ns", ctypes.c_int64), ("rest_ns", ctypes.c_int64), ("next_rest_ns", ctypes.c_int64),
-        ("rehearsal", Batch), ("rehearsed_ns", ctypes.c_int64), ("rehearse_ns", ctypes.c_int64),
-        ("recall_ns", ctypes.c_int64), ("commanded_ns", ctypes.c_int64), ("recent_ns", ctypes.c_int64),
-        ("warm_ns", ctypes.c_int64),
-        ("acted_ns", ctypes.c_int64), ("ruled", ctypes.c_uint8),
-        ("was_shut", ctypes.c_uint8), ("was_opened", ctypes.c_uint8),
-        ("steps", ctypes.c_uint8), ("stepped", ctypes.c_uint8), ("frames", ctypes.c_uint8), ("refused", ctypes.c_int32),
+        ("poll_ns", ctypes.c_int64), ("rest_ns", ctypes.c_int64), ("next_rest_ns", ctypes.c_int64),
+        ("rehearsal", Batch), ("rehearsed_ns", ctypes.c_int64), ("rehearse_polling_ns", ctypes.c_int64),
+        ("rehearse_asleep_ns", ctypes.c_int64), ("commanded_ns", ctypes.c_int64), ("recent_command_ns", ctypes.c_int64),
+        ("turn_ns", ctypes.c_int64),
+        ("step_done_ns", ctypes.c_int64), ("queues_changed", ctypes.c_uint8),
+        ("was_closed", ctypes.c_uint8), ("was_opened", ctypes.c_uint8),
+        ("step_count", ctypes.c_uint8), ("steps_done", ctypes.c_uint8), ("frame_count", ctypes.c_uint8),
+        ("refused_errno", ctypes.c_int32),
         ("length", ctypes.c_uint16 * FRAMES), ("frame", ctypes.c_uint8 * FRAME_BYTES * FRAMES),
     )  # fmt: skip
 
@@ -68,11 +70,11 @@ class Descriptor(ctypes.Structure):
 
 @cache
 def library() -> ctypes.CDLL:
-    """The compiled reflex.
+    """Loads the C library, compiled first if necessary.
 
     Raises:
-        BuildError: the compiler is missing or refused.
-        OSError: it cannot be loaded.
+        BuildError: the compiler is missing or reports an error.
+        OSError: the library cannot be loaded.
     """
     made = ctypes.CDLL(str(shared_library("reflex", Path(__file__).parent)))
     made.reflex_size.restype = ctypes.c_uint64
@@ -82,30 +84,30 @@ def library() -> ctypes.CDLL:
         ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_int64, ctypes.c_void_p,
     )  # fmt: skip
     if made.reflex_size() != ctypes.sizeof(State):
-        raise OSError(0, f"reflex.c has {made.reflex_size()} bytes of state, {ctypes.sizeof(State)} are expected")
+        raise OSError(0, f"reflex.c has {made.reflex_size()} bytes of state, state.py has {ctypes.sizeof(State)}")
     return made
 
 
 def set_partners(state: State, partners: Sequence[bytes]) -> None:
-    """Whose pauses count; at most `PARTNERS`, none for anybody's."""
-    state.partners = len(partners)
+    """Sets the senders whose pauses count: at most `PARTNERS` MAC addresses, none for every sender."""
+    state.partner_count = len(partners)
     for at, address in enumerate(partners):
         state.partner[at][:] = address
 
 
-def read(frame: bytes, *, muted: int = 0, partners: Sequence[bytes] = ()) -> tuple[int, int]:
-    """The classes that the reflex would shut and open for a frame, as masks: to compare with `protocol.pfc.read`."""
-    state = State(muted=muted)
+def read(frame: bytes, *, ignored: int = 0, partners: Sequence[bytes] = ()) -> tuple[int, int]:
+    """The classes that the reflex would pause and resume for a frame, as masks; for comparison with `protocol.pfc.read`."""
+    state = State(ignored=ignored)
     set_partners(state, partners)
-    shut, opened = ctypes.c_uint8(), ctypes.c_uint8()
+    closed, opened = ctypes.c_uint8(), ctypes.c_uint8()
     whole, length = frame.ljust(FRAME_BYTES, b"\0"), ctypes.c_uint64(len(frame))
-    library().reflex_read(ctypes.byref(state), whole, length, ctypes.byref(shut), ctypes.byref(opened))
-    return shut.value, opened.value
+    library().reflex_read(ctypes.byref(state), whole, length, ctypes.byref(closed), ctypes.byref(opened))
+    return closed.value, opened.value
 
 
 def read_conditions(state: State, frame: bytes, now_ns: int) -> list[int] | None:
-    """The destinations that the reflex would take for shut after a control frame; None: it leaves the frame to the agent."""
-    shut = (ctypes.c_uint8 * QUEUES)()
-    if not library().reflex_read_conditions(ctypes.byref(state), frame, len(frame), now_ns, shut):
+    """The destinations that the reflex would close for a control frame; None if it leaves the frame to the agent."""
+    closed = (ctypes.c_uint8 * QUEUES)()
+    if not library().reflex_read_conditions(ctypes.byref(state), frame, len(frame), now_ns, closed):
         return None
-    return [state.queue[at].number for at in range(state.queues) if shut[at]]
+    return [state.queue[at].number for at in range(state.queue_count) if closed[at]]

@@ -1,7 +1,8 @@
-"""What it costs to add up a period's size reports of 10,000 hosts, on one processor.
+"""How long it takes to add up a period's size reports of 10,000 hosts, on one processor.
 
 Method: every host reports flows of web search and data mining sizes (types 2 and 3) and of 64 KB with a deadline, as many as
-give it `ROWS` rows. Four steps are timed, each over a whole period of all hosts, `ROUNDS` times; the median is told:
+give it `ROWS` rows. The benchmark times four steps, each over a whole period of all hosts, and takes the median of `ROUNDS`
+times:
 
 * decode: frames to messages, their tag verified (in the coordinator's loop, spread over the period as the reports come)
 * lines: the coordinator's line to the tuner and back (likewise spread)
@@ -91,7 +92,7 @@ def _line(report: SizeReport) -> str:
     return json.dumps((RATE_BPS, report.period_ns, report.rows.hex()), separators=(",", ":"))
 
 
-def _timed(work: Any) -> tuple[float, Any]:  # noqa: ANN401 -- whatever it does
+def _timed(work: Any) -> tuple[float, Any]:  # noqa: ANN401 -- any callable
     taken_ms = []
     for _ in range(ROUNDS):
         begin_ns = time.perf_counter_ns()

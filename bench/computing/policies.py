@@ -1,12 +1,12 @@
-"""What a decision of the timeslice policy takes: one event and the `plan` that follows it, in microseconds.
+"""How long a decision of the timeslice policy takes: one event and the `plan` that follows it, in microseconds.
 
-Method: on a star (all to one, and everybody to four random others) and on XCo's tree (racks of 20 machines at 1 Gb/s, 10 Gb/s
+Method: on a star (all to one, and each to four random others) and on XCo's tree (racks of 20 machines at 1 Gb/s, 10 Gb/s
 uplinks, half of the machines send to the other half) every node becomes backlogged at a random time of the first slice and
 stays so. The schedule runs in simulated time, 2 ms slices planned 1.5 ms ahead. Events are: a node newly backlogged ("join"),
 the end of a slot ("end"), a slot given back while its queue is empty, and the pair backlogged again ("yield": one in twenty).
 A sample is the wall-clock time of the calls of one event (`time.perf_counter_ns`), garbage collection as it comes. Several
 slots may end at one instant; "grants" is how many an event granted on average. "fabric" is one change of the fabric, the
-look-up of paths included. Run it where nothing else runs: `python -m bench.computing.policies`.
+look-up of paths included. Run it on an otherwise idle machine: `python -m bench.computing.policies`.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class Racks(Star):
 
 
 def all_to_one(nodes: int) -> dict[int, list[int]]:
-    """Everybody sends to node 0."""
+    """Every node sends to node 0."""
     return {node: [0] for node in range(1, nodes + 1)}
 
 
 def four_each(nodes: int) -> dict[int, list[int]]:
-    """Everybody sends to four others (or all, if there are fewer)."""
+    """Every node sends to four others, or to all if there are fewer."""
     dice = random.Random(nodes)
     return {node: dice.sample([n for n in range(nodes + 1) if n != node], min(4, nodes)) for node in range(nodes + 1)}
 
@@ -144,7 +144,7 @@ class _Schedule:
 
     def _run_one(self) -> None:
         event_ns = self._policy.next_event_ns()
-        assert event_ns is not None, "somebody always waits"
+        assert event_ns is not None, "a node always waits"
         self._now_ns = max(event_ns - LEAD_NS, self._now_ns + 1)
         self._event("end", lambda: None)
 

@@ -1,8 +1,8 @@
-"""What the wire costs: encode, and decode with verification, per frame of a slice's messages.
+"""How long a frame takes to encode, and to decode and verify, for each message of a slice.
 
 Method: each operation is repeated in batches of 1,000 in one process; a sample is a batch's time divided by
 its size, and least, median and 99th percentile are over the batches. Frames are as on the wire; `guard` adds
-epoch and replay window, every frame being new. Run it where nothing else runs: `python -m bench.computing.protocol`.
+epoch and replay window, every frame being new. Run it on an otherwise idle machine: `python -m bench.computing.protocol`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MESSAGES: dict[str, Message] = {
     "yield": Yield(17, 123_456, 12_000, 0),
     "backlog_5": Backlog(9, 0, 1, tuple((16 + node, 60_000, 0) for node in range(5))),
 }
-"""What one slice takes, and the backlog of a host with five regulated destinations."""
+"""The messages of one slice, and the backlog of a host with five regulated destinations."""
 
 
 def run() -> dict[str, Any]:
@@ -51,7 +51,7 @@ def _costs(message: Message, key: Key) -> dict[str, dict[str, int]]:
         "guard": _measure(guard.accept, frames),
     }
     if guard.accepted != len(frames):
-        raise RuntimeError(f"the guard refused what it should accept: {guard.refused}")
+        raise RuntimeError(f"the guard refused frames that it should accept: {guard.refused}")
     return costs
 
 

@@ -1,10 +1,9 @@
 """How long thresholds take, and how good they are: against a proven bound, the equal split and PIAS' published thresholds.
 
-Method: published workloads, loads 0.5 to 0.9, 2 to 8 bands for flows of types 2 and 3; the load is carried in equal
-parts by the types of a mix ("thirds": 1, 2 and 3; "unknown": all type 3, which is what PIAS knows). Values are mean FCT in
-the model of controller/priorities/bands.py, in milliseconds at 10 Gb/s. PIAS' table (ToN 2017, ns-2) is for 8 bands; its
-thresholds serve as alpha and as beta.
-Seconds are of one call, without a warm start. `python -m bench.computing.thresholds`.
+Method: published workloads, loads 0.5 to 0.9, 2 to 8 bands for flows of types 2 and 3; the load is carried in equal parts by
+the types of a mix ("thirds": 1, 2 and 3; "unknown": all type 3, which is what PIAS knows). Values are mean FCT in the model of
+controller/priorities/completion_model.py, in milliseconds at 10 Gb/s. PIAS' table (ToN 2017, ns-2) is for 8 bands; its
+thresholds serve as alpha and as beta. Seconds are of one call, without a warm start. `python -m bench.computing.thresholds`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from controller.priorities.bands import Thresholds, Traffic, equal_split
+from controller.priorities.completion_model import Thresholds, Traffic, equal_split
 from controller.priorities.thresholds import optimise
 from emulation import cdfs
 

@@ -1,8 +1,8 @@
 """Work conservation, XCo's Figure 21: five UDP flows into one link, three of them at 5 % of it.
 
-Method: the emulated star under timeslices of 10 ms, once with yields (an unused slot is given back after a hysteresis of
-0.1 ms) and once with a hysteresis so long that no slot is ever given back; and once uncoordinated. Link use is the receivers'
-application bytes over what the link can carry of them (97.7 % of its rate with 60 KB datagrams).
+Method: the emulated star under timeslices of 10 ms, once with yields (an agent gives an unused slot back after a hysteresis of
+0.1 ms) and once with a hysteresis so long that no agent ever gives a slot back; and once uncoordinated. Link use is the
+application bytes received over the application bytes that the link can carry (97.7 % of its rate with 60 KB datagrams).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from emulation.traffic.experiment import Flow
 LOW_BPS = RATE_BPS // 20
 APPLICATION_SHARE = 0.977
 DATAGRAM_BYTES = 1400
-"""Of the slow flows: they send often and little, as the paper's do."""
+"""Of the slow flows: they send small datagrams often, as those of the paper do."""
 
 
 def run(duration_s: float = 6.0) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-/* Loses a part of the DIRECTIVE frames that leave an interface: what a benchmark does to the coordinator's port. */
+/* Drops a share of the DIRECTIVE frames that leave an interface: the benchmark attaches it to the coordinator's port. */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>

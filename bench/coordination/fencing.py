@@ -1,11 +1,12 @@
-"""A leader that is stopped (SIGSTOP) under load, and wakes (SIGCONT) when another has long been elected: can it grant anything?
+"""A leader that is stopped (SIGSTOP) under load, and goes on (SIGCONT) long after another was elected: can it grant anything?
 
-Method: the emulated star under two controllers, one UDP sender and four TCP flows. Every process of the leader is stopped;
-they go on a good second after the standby was elected. Counted then: what the woken leader sent (tcpdump at the hosts), what
-it kept back itself, as it says when it stands down, and how soon it stood down.
+Method: the emulated star under two controllers, one UDP sender and four TCP flows. Every process of the leader is stopped, and
+continued more than a second after the standby was elected. The benchmark then counts the frames that the woken leader sent
+(tcpdump at the hosts), how soon it stood down, and what it says it kept back.
 
-A leader that notices nothing is what the hosts' own fence is for. So then its grants are forged as it would have sent them:
-with the right key, from its own port and address, under its epoch. The agents' counts of refusals say what became of them.
+The hosts' own fence protects against a leader that notices nothing. To test it, the benchmark forges that leader's grants as it
+would have sent them: with the right key, from its own port and address, under its epoch. The agents' counts of refusals say
+what became of the grants.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from bench.coordination.two_controllers import Two, granters, grants, two_controllers
+from bench.coordination.grants import by_epoch, directives
+from bench.coordination.two_controllers import TwoControllers, two_controllers
+from bench.coordination.under_load import run_under_load
 from controller.store.store import StoreUnavailable
 from emulation.measuring.fidelity import environment
 from emulation.stack.standby import signal_all
-from emulation.stack.star import BOTTLENECK, mixed_flows
-from emulation.traffic import experiment
 from protocol.messages import Cause
 
 STOP_AFTER_S = 2.0
@@ -34,7 +35,7 @@ SETTLE_S = 0.5
 
 
 def run(duration_s: float = 7.0) -> dict[str, Any]:
-    """What a leader of before could still do."""
+    """What a leader that was replaced could still do."""
     with two_controllers() as two:
         times: dict[str, int] = {}
         old_leader = ""
@@ -59,22 +60,15 @@ def run(duration_s: float = 7.0) -> dict[str, Any]:
             times["refused_after"] = _refused(two)
 
         with two.capture() as capture:
-            outcome = experiment.run(
-                two.emulated,
-                mixed_flows(1),
-                duration_s=duration_s,
-                warmup_s=2,
-                bottlenecks=[BOTTLENECK],
-                host_queues=False,
-                events=[(STOP_AFTER_S, stop), (STOP_AFTER_S + 1.5, wake), (STOP_AFTER_S + 3.0, forge)],
-            )
-        heard, status = capture.heard(), two.baton.status()
+            events = [(STOP_AFTER_S, stop), (STOP_AFTER_S + 1.5, wake), (STOP_AFTER_S + 3.0, forge)]
+            outcome = run_under_load(two.emulated, 1, duration_s, events=events)
+        frames, status = capture.frames(), two.baton.status()
         stood_down = _stood_down(two.directory(old_leader))
         agents = two.baton.stop_agents()
     old = times["epoch"]
-    late = [each for each in heard if each.epoch == old and each.at_ns > times["woken"] and each.refused is not Cause.NOT_OURS]
+    late = [each for each in frames if each.epoch == old and each.at_ns > times["woken"] and each.refused is not Cause.NOT_OURS]
     own = [each for each in late if each.at_ns < times["forged"]]
-    forged = [each for each in grants(late) if each.at_ns >= times["forged"]]
+    forged = [each for each in directives(late) if each.at_ns >= times["forged"]]
     woken_ms = time.time_ns() // 10**6 - (time.monotonic_ns() - times["woken"]) // 10**6
     return {
         "epochs": [old, status["epoch"]],
@@ -85,7 +79,7 @@ def run(duration_s: float = 7.0) -> dict[str, Any]:
         "forged_grants": len(forged),
         "forged_grants_refused": sum(each.refused is Cause.OLD_EPOCH for each in forged),
         "refusals_counted_by_agents": times["refused_after"] - times["refused"],
-        **granters(heard),
+        **by_epoch(frames),
         "slots_of_hosts": {host: found.get("slots") for host, found in agents.items()},
         "goodput_mbps": round(outcome.goodput_mbps, 2),
         "valid": outcome.valid,
@@ -94,7 +88,7 @@ def run(duration_s: float = 7.0) -> dict[str, Any]:
 
 
 def _stood_down(run_dir: Path) -> tuple[int, str] | None:
-    """When the old leader stood down last (wall clock, ms), and why, by its log: the event in the store may come later."""
+    """When the old leader last stood down (wall clock, ms), and why, by its log; the store may have the event later."""
     for line in reversed((run_dir / "coordinator.log").read_text().splitlines()):
         time_text, _, text = line.partition(" baton.coordinator WARNING ")
         if text.startswith("stood down"):
@@ -102,17 +96,17 @@ def _stood_down(run_dir: Path) -> tuple[int, str] | None:
     return None
 
 
-def _refused(two: Two) -> int:
-    """Frames of old epochs that agents have refused, as they reported it."""
+def _refused(two: TwoControllers) -> int:
+    """How many frames of old epochs the agents say that they have refused."""
     with suppress(StoreUnavailable):
         members = two.baton.store.members().values()
         return sum(member["refused"].get(str(int(Cause.OLD_EPOCH)), 0) for member in members)
     return 0
 
 
-def _forge(two: Two, old_leader: str, epoch: int) -> None:
+def _forge(two: TwoControllers, old_leader: str, epoch: int) -> None:
     baton = two.baton
-    node, interface = two.plug(old_leader)
+    node, interface = two.attachment(old_leader)
     macs = {member["mac"]: node for node, member in baton.store.members().items()}
     words = [f"{mac}={node}" for mac, node in macs.items()]
     two.emulated.run_in(

@@ -1,11 +1,11 @@
 """How long permission takes: from backlog to directive, and from directive to gate.
 
-Method: the emulated star, every pair regulated (mode `always`), one host sending a datagram of 20 KB every 5 ms: each
-finds its gate shut and its link free. The host's agent takes the times by its own monotonic clock: the BACKLOG is sent, the
-DIRECTIVE is received (both as seen by the agent's loop: kernel, switch and coordinator are in between), the gate's netlink
-message has been sent, when the kernel has done what it says (its acknowledgement is read after that). Directives are for slots
-that start at once, so nothing is hidden by sending ahead. The agent polls for the answer to a BACKLOG, and goes the directive's
-way to no effect meanwhile (Agent._rehearse): without that the caches are cold, and the gate takes a third longer.
+Method: the emulated star, every pair regulated (mode `always`), one host sending a datagram of 20 KB every 5 ms: each datagram
+finds its gate closed and its link free. The host's agent takes three times by its own monotonic clock: when it sends the
+BACKLOG; when it receives the DIRECTIVE (between the two are kernel, switch and coordinator); and when its netlink message to
+the gate has been sent, by which time the kernel has carried it out (the agent reads the acknowledgement later). The slots start
+at once, so that sending directives ahead hides nothing. The agent polls for the answer to a BACKLOG, and meanwhile runs through
+what a directive takes, without effect: otherwise its caches would be cold, and the gate would take a third longer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A part of the directives lost at random: no stall, no drops at the bottleneck, and no more goodput lost than slices.
+"""A part of the directives lost at random: does a flow stall, does the bottleneck drop, and how much goodput is lost?
 
-Method: the emulated star, five UDP senders under timeslices. An eBPF program at the coordinator's interface throws away 20 % of
-the DIRECTIVE frames after they were sent. The same run without it stands beside it.
+Method: the emulated star, five UDP senders under timeslices. An eBPF program at the coordinator's interface drops 20 % of the
+DIRECTIVE frames after the coordinator has sent them. The same run without the program is the comparison.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from agents.bpf.build import object_path
+from bench.coordination.under_load import run_under_load
 from ebpf.libbpf import BpfMap, BpfObject
-from emulation.fabric.fabric import COORDINATOR, EmulatedFabric
-from emulation.fabric.inside import network_of
+from emulation.fabric.fabric import COORDINATOR_NODE, EmulatedFabric
 from emulation.measuring.fidelity import environment
-from emulation.stack.star import BOTTLENECK, mixed_flows, star
-from emulation.traffic import experiment
+from emulation.netns import network_of
+from emulation.stack.star import star
 
 PERCENT = 20
 BUCKET_NS = 50_000_000
@@ -31,15 +31,7 @@ def run(duration_s: float = 6.0, slice_text: str = "10ms") -> dict[str, Any]:
         for name, percent in (("without", 0), ("with", PERCENT)):
             counts[_index(0)] = percent.to_bytes(8, "little")
             seen, lost = _read(counts, 1), _read(counts, 2)
-            outcome = experiment.run(
-                emulated,
-                mixed_flows(5),
-                duration_s=duration_s,
-                warmup_s=2,
-                bottlenecks=[BOTTLENECK],
-                host_queues=False,
-                bucket_ns=BUCKET_NS,
-            )
+            outcome = run_under_load(emulated, 5, duration_s, bucket_ns=BUCKET_NS)
             directives = _read(counts, 1) - seen
             result[name] = {
                 "directives": directives,
@@ -58,10 +50,10 @@ def run(duration_s: float = 6.0, slice_text: str = "10ms") -> dict[str, Any]:
 
 @contextmanager
 def losing_directives(emulated: EmulatedFabric) -> Iterator[BpfMap]:
-    """Puts the program at the coordinator's interface; its map's first value is the percentage."""
+    """Attaches the program to the coordinator's interface; entry 0 of its map is the percentage to drop."""
     loaded = BpfObject(object_path("drop_directives", Path(__file__).parent))
     counts = loaded.map("counts", 4, 8)
-    with network_of(emulated.node(COORDINATOR).pid):
+    with network_of(emulated.node(COORDINATOR_NODE).pid):
         loaded.attach_egress("lose", socket.if_nametoindex(emulated.coordinator_interface), 1)
     try:
         yield counts

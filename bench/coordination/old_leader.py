@@ -1,7 +1,8 @@
-"""Grants as a leader of before would send them if it had noticed nothing: `python -m bench.coordination.old_leader ...
-MAC=NODE...`.
+"""Sends grants as a replaced leader would that has noticed nothing. An edge: a raw socket.
 
-An edge: a raw socket. Of use to nobody without the fabric's key.
+    python -m bench.coordination.old_leader --interface IF --key FILE --epoch N MAC=NODE...
+
+Without the fabric's key the grants are worth nothing: agents refuse them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ CREDIT_BYTES = 25_000
 
 
 def main() -> int:
-    """Sends `--count` grants to each host, each for the next slice and to the node after its own."""
+    """Sends `--count` grants to each host, each for the next slice and for the node after the host's own."""
     parser = argparse.ArgumentParser(prog="old_leader")
     parser.add_argument("--interface", required=True)
     parser.add_argument("--key", type=Path, required=True)

@@ -1,8 +1,8 @@
-"""The global override under load: how soon every gate is open after `baton free`, and obeys again after `baton coordinate`.
+"""The global override under load: how soon every gate is open after `baton free`, and agents obey after `baton coordinate`.
 
-Method: the emulated star, five UDP senders at full speed under timeslices. The override is written into the store as the two
-commands write it, several times in turn; the agents log when all their gates had been opened, when they began to obey, and when
-they opened the first slot after it.
+Method: the emulated star, five UDP senders at full speed under timeslices. The benchmark writes the override into the store as
+the two commands do, several times in turn; the agents log when they had opened all their gates, when they began to obey, and
+when they opened the first slot after that.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from bench.coordination.two_controllers import COORDINATOR, first_after, own_store, slowest_ms
+from bench.coordination.two_controllers import SETTINGS, dedicated_store
+from bench.coordination.under_load import run_under_load, slowest_host_ms
 from emulation.measuring.fidelity import environment
 from emulation.stack.stack import Stack
-from emulation.stack.star import BOTTLENECK, SENDERS, mixed_flows, star
-from emulation.traffic import experiment
+from emulation.stack.star import star
 
 PERIOD_S = 0.8
 
 
 def run(rounds: int = 4) -> dict[str, Any]:
-    """Times in ms after the operator's word, of the slowest host; the worst and the middle one of the rounds."""
+    """Times in ms after the command, of the slowest host: all rounds, their median and the worst."""
     said: dict[str, list[int]] = {"free": [], "coordinate": []}
 
     def say(baton: Stack, word: str) -> Callable[[], None]:
@@ -31,21 +31,14 @@ def run(rounds: int = 4) -> dict[str, Any]:
 
         return act
 
-    with own_store() as redis, star(coordinator=COORDINATOR, store=redis.url) as (emulated, baton):
+    with dedicated_store() as redis, star(coordinator=SETTINGS, store=redis.url) as (emulated, baton):
         words = [word for _ in range(rounds) for word in ("free", "coordinate")]
-        outcome = experiment.run(
-            emulated,
-            mixed_flows(5),
-            duration_s=PERIOD_S * (len(words) + 1),
-            warmup_s=2,
-            bottlenecks=[BOTTLENECK],
-            host_queues=False,
-            events=[(PERIOD_S * number, say(baton, word)) for number, word in enumerate(words, 1)],
-        )
+        events = [(PERIOD_S * number, say(baton, word)) for number, word in enumerate(words, 1)]
+        outcome = run_under_load(emulated, 5, PERIOD_S * (len(words) + 1), events=events)
         agents = baton.stop_agents()
 
     def found(word: str, log: str) -> list[float | None]:
-        return [slowest_ms([first_after(agents[host][log], at) for host in SENDERS], at) for at in said[word]]
+        return [slowest_host_ms(agents, log, at) for at in said[word]]
 
     return {
         "rounds": rounds,

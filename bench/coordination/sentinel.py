@@ -2,9 +2,9 @@
 
 Method: the emulated star, its five UDP senders under timeslices, with the Sentinels as its store (redis+sentinel://). The
 master gets SIGKILL in the middle; tcpdump at the hosts counts the directives before, until another server is the master, and
-after. Then it is started again, and the mastership is handed over without a Sentinel's doing, so that nobody cuts the
-connections of a client of the demoted server: it finds itself on a read-only one. Counted: how long until what it writes is
-on the new master.
+after. Then the killed server is started again and made the master by command, without the Sentinels, which would cut the
+connections of clients: a client of the demoted server finds itself on a read-only one. The benchmark measures how long it takes
+until what that client writes is on the new master.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.coordination.store_lost import rate
-from bench.coordination.two_controllers import COORDINATOR, HOSTS, granters, undisturbed
+from bench.coordination.grants import by_epoch, directives_per_s
+from bench.coordination.two_controllers import HOSTS, SETTINGS, prioritise
+from bench.coordination.under_load import run_under_load, traffic
 from controller.store.store import Store, StoreUnavailable
-from emulation.measuring.fidelity import environment
 from emulation.stack.control_capture import ControlCapture
 from emulation.stack.sentinels import Sentinels
-from emulation.stack.star import BOTTLENECK, mixed_flows, star
-from emulation.traffic import experiment
+from emulation.stack.star import star
 from protocol.auth import Key
 from protocol.units import SECOND_NS
 
@@ -33,10 +32,10 @@ def run(duration_s: float = 8.0) -> dict[str, Any]:
     with (
         tempfile.TemporaryDirectory(prefix="baton-sentinels-") as directory,
         Sentinels(Path(directory)) as sentinels,
-        star(coordinator=COORDINATOR, store=sentinels.url) as (emulated, baton),
+        star(coordinator=SETTINGS, store=sentinels.url) as (emulated, baton),
     ):
         for pid in sentinels.pids():
-            undisturbed(pid)
+            prioritise(pid)
         before = baton.status()
         masters = [sentinels.master()]
         times: dict[str, int] = {}
@@ -50,16 +49,8 @@ def run(duration_s: float = 8.0) -> dict[str, Any]:
             masters.append(sentinels.master())
 
         with ControlCapture(emulated, HOSTS, baton.directory, Key.load(baton.key_file)) as capture:
-            outcome = experiment.run(
-                emulated,
-                mixed_flows(5),
-                duration_s=duration_s,
-                warmup_s=2,
-                bottlenecks=[BOTTLENECK],
-                host_queues=False,
-                events=[(KILL_AFTER_S, kill)],
-            )
-        heard, after = capture.heard(), baton.status()
+            outcome = run_under_load(emulated, 5, duration_s, events=[(KILL_AFTER_S, kill)])
+        frames, after = capture.frames(), baton.status()
         master = sentinels.master()
         renewed = master is not None and sentinels.client(master).hget("baton:leader", "epoch") == str(before["epoch"])
         stuck = _stuck(sentinels, masters)
@@ -67,18 +58,15 @@ def run(duration_s: float = 8.0) -> dict[str, Any]:
         "master_ports": masters,
         "store_takes_writes_after_ms": round((times["written"] - times["killed"]) / 1e6, 1),
         "directives_per_s": {
-            "before": rate(heard, times["killed"] - SECOND_NS, times["killed"]),
-            "without_a_master": rate(heard, times["killed"], times["written"]),
-            "after": rate(heard, times["written"], times["written"] + SECOND_NS),
+            "before": directives_per_s(frames, times["killed"] - SECOND_NS, times["killed"]),
+            "without_a_master": directives_per_s(frames, times["killed"], times["written"]),
+            "after": directives_per_s(frames, times["written"], times["written"] + SECOND_NS),
         },
         "epochs": [before["epoch"], after["epoch"]],
         "lease_renewed_at_the_new_master": renewed,
-        "granters": granters(heard),
+        "granters": by_epoch(frames),
         "stuck_client": stuck,
-        "goodput_mbps": round(outcome.goodput_mbps, 2),
-        "drops": outcome.drops,
-        "valid": outcome.valid,
-        "environment": environment(),
+        **traffic(outcome),
     }
 
 
@@ -91,7 +79,7 @@ def _writes(store: Store) -> bool:
 
 
 def _stuck(sentinels: Sentinels, masters: list[int | None]) -> dict[str, Any]:
-    """A client on a server that becomes read-only under it; and one that knows no Sentinels, for comparison."""
+    """How a client fares whose server becomes read-only, and, for comparison, one that knows no Sentinels."""
     killed, present = masters[0], sentinels.master()
     assert killed is not None and present is not None
     sentinels.start(killed)

@@ -1,17 +1,18 @@
 """The dashboard under a large fabric: page load, the server's processor time, the browser's frames.
 
-Method: a generated feed (bench/dashboard/feed.py, a process of its own: 200 hosts and 1,000 V2V flows unless told otherwise) is
+Method: a generated feed (bench/dashboard/feed.py, a process of its own: 200 hosts and 1,000 V2V flows by default) is
 written into a private Redis ten times a second. The real server (`python -m webui.serve`) serves one page to headless Chromium
 (1280 x 800, no GPU: it paints on the processor), which shows the overview, the flows and the schedule, 5 s each.
 
-* `load_ms`: from the navigation to the load event, script run, of five first loads, each in a fresh profile of the browser
-  whose window has been open for a while; `again_ms`: of the same page loaded again; `empty_ms`: of a page with nothing in it,
-  this browser's own share; `shown_ms`: until the fabric is drawn the first time. `stolen`: of the processor time that was
-  wanted during the loads, what the machine's host kept.
+* `load_ms`: from the navigation to the load event, scripts included, of five first loads, each in a fresh profile of the
+  browser whose window has been open for a while; `again_ms`: of the same page loaded again; `empty_ms`: of an empty page, the
+  browser's own share; `shown_ms`: until the fabric is drawn the first time. `stolen`: the share of the wanted processor time
+  that the machine's host gave to other machines during the loads.
 * `server_cpu_percent`: processor time of the server's processes while the page is open, of one core; `idle`: with no page open.
-* `views`: per view, times between frames (requestAnimationFrame; 16.7 ms at best), and what painting the schedule once took.
+* `views`: per view, times between frames (requestAnimationFrame; 16.7 ms at best), and how long painting the schedule once
+  took.
 
-The server runs at the lowest priority: on a busy machine (`load_1min`) it is late. Run it where nothing else runs:
+The server runs at the lowest priority, so it is late on a busy machine (`load_1min`). Run this on an otherwise idle machine:
 `baton bench dashboard`, or `python -m bench.dashboard.dashboard --hosts 200 --flows 1000`.
 """
 
@@ -37,7 +38,7 @@ from emulation.measuring.fidelity import CpuTimes
 HOSTS, FLOWS = 200, 1_000
 LOADS = 5
 SETTLE_MS = 2_000
-"""A new window of Chromium's compiles its own address bar for a second and more, on the processors that load the page."""
+"""A new Chromium window compiles its own address bar for more than a second, on the processors that load the page."""
 VIEW_S = 5.0
 VIEWS = ("overview", "flows", "schedule")
 LOADED = "performance.getEntriesByType('navigation')[0].loadEventEnd"
@@ -61,7 +62,7 @@ def run(hosts: int = HOSTS, flows: int = FLOWS) -> dict[str, Any]:
             feed = subprocess.Popen([*command, "--hosts", str(hosts), "--flows", str(flows)], stdout=subprocess.PIPE)
             try:
                 assert feed.stdout is not None
-                feed.stdout.readline()  # it says when the first documents are there
+                feed.stdout.readline()  # a line says that the first documents are in the store
                 with browser() as chromium:
                     asked = {"hosts": hosts, "flows": flows, "fed_hz": 10}
                     machine = {"cpus": os.cpu_count(), "load_1min": os.getloadavg()[0]}
@@ -136,7 +137,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="dashboard", description="Measure the dashboard under a large fabric.")
     parser.add_argument("--hosts", type=int, default=HOSTS)
     parser.add_argument("--flows", type=int, default=FLOWS)
-    parser.add_argument("--json", type=Path, help="write the result here, too")
+    parser.add_argument("--json", type=Path, help="write the result to this file, too")
     options = parser.parse_args(arguments)
     text = json.dumps(run(options.hosts, options.flows), indent=1)
     sys.stdout.write(text + "\n")

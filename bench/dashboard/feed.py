@@ -3,8 +3,8 @@
     python -m bench.dashboard.feed --store URL --hosts 200 --flows 1000
 
 Groups of hosts send into one host each (incast), whose link is therefore contended: its senders take turns, a slice each. The
-other flows are free. Some slots are yielded, a few late or lost; one host is suspect, one has drifted. Policy, slice, weights
-and override of the store are obeyed, so that the dashboard's controls have an effect. The same arguments give the same picture.
+other flows are free. Some slots are yielded, a few late or lost; one host is suspect, one has drifted. The feed obeys policy,
+slice, weights and override of the store, so that the dashboard's controls have an effect. Equal arguments give equal documents.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from topology.spanning_tree import compute
 PERIOD_NS = 100_000_000
 FIRST_NODE = 16
 SENDERS = 6
-"""Into one contended link."""
+"""How many hosts send into each contended link."""
 SLICE_NS = 5_000_000
 VERSION = "0.1.0"
 Row = tuple[str, int, int, int, int, int, int]
 
 
 def fabric_of(hosts: int) -> Fabric:
-    """Leaves and two spines; at most twenty hosts a leaf."""
+    """A fabric of leaves and two spines, with at most twenty hosts a leaf."""
     leaves = max(3, -(-hosts // 20))
     return leaf_spine(leaves=leaves, spines=2, hosts_per_leaf=-(-hosts // leaves), host_rate_bps=10**9)
 
 
 class Feed:
-    """One coordinator's worth of documents. `step` writes what a tenth of a second changes."""
+    """The documents of one coordinator. `step` writes what changes in a tenth of a second."""
 
     def __init__(self, store: Store, *, hosts: int = 18, flows: int = 40, seed: int = 1) -> None:
         self.store = store
@@ -56,14 +56,14 @@ class Feed:
         self.traffic = True
         self.epoch = int(time.time())
         self.planned_ns: dict[str, int] = {}
-        """By contended destination: until when its link is given away."""
+        """By contended destination: until when its link is granted."""
         self.turn: dict[str, int] = defaultdict(int)
         self.slots = self.late = self.lost = self.yields = 0
         self.drops: dict[tuple[str, str], int] = defaultdict(int)
         self.pauses = 0
 
     def _traffic(self, flows: int) -> tuple[dict[str, list[str]], list[tuple[str, str]]]:
-        """Contended destinations with their senders, and all pairs that send (those of the first come first)."""
+        """Contended destinations with their senders, and all pairs that send, those to contended destinations first."""
         dice, hosts = self.dice, list(self.hosts)
         dice.shuffle(hosts)
         groups = max(1, min(flows // (2 * SENDERS), len(hosts) // (SENDERS + 3)))
@@ -77,7 +77,7 @@ class Feed:
                 pairs.append((source, destination))
         return sinks, pairs
 
-    # -- what does not change -------------------------------------------------------------------------------------------
+    # -- documents written once -------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Publishes the fabric, the policy, thresholds and a few events."""
@@ -113,10 +113,11 @@ class Feed:
             "sizes": {"2": [[size, flows, size * flows] for size, flows in sizes]},
         }
 
-    # -- what changes ---------------------------------------------------------------------------------------------------
+    # -- documents that change
+    # ---------------------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Writes a tenth of a second. Raises StoreUnavailable."""
+        """Writes the documents of a tenth of a second. Raises StoreUnavailable."""
         store, now_ns = self.store, time.monotonic_ns()
         policy = store.policy() or {}
         free = (store.override() or "coordinate") == "free" or policy.get("policy") == "free"
@@ -124,7 +125,7 @@ class Feed:
         if not rows:
             self.planned_ns.clear()
         if rows:
-            store.publish_slots({"now_us": now_ns // 1000, "rows": rows})
+            store.feeds.publish_slots({"now_us": now_ns // 1000, "rows": rows})
         rates = self._rates(free)
         store.publish_ports({"links": self._ports(rates, free)})
         store.publish_status(self._status(policy, free, now_ns))
@@ -132,7 +133,7 @@ class Feed:
             store.publish_member(node, document)
 
     def _rows(self, now_ns: int, policy: dict[str, Any]) -> Iterator[Row]:
-        """The slots that begin before now: each contended link's senders take turns."""
+        """The slots that begin before now; the senders of each contended link take turns."""
         slice_ns = int(policy.get("slice_ns", SLICE_NS))
         weights = {(source, destination): weight for source, destination, weight in policy.get("weights", ())}
         dice = self.dice
@@ -253,7 +254,7 @@ class Feed:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Writes until it is ended; a step that took too long is not made up for. Prints "ready" after the first."""
+    """Writes until it is interrupted, and never catches up on late steps. Prints "ready" after the first step."""
     parser = argparse.ArgumentParser(prog="dashboard_feed")
     parser.add_argument("--store", required=True)
     parser.add_argument("--hosts", type=int, default=18)
@@ -262,15 +263,15 @@ def main(arguments: list[str] | None = None) -> int:
     feed = Feed(Store(options.store), hosts=options.hosts, flows=options.flows)
     feed.begin()
     due_ns = time.monotonic_ns()
-    told = False
+    announced = False
     with contextlib.suppress(KeyboardInterrupt):
         while True:
             with contextlib.suppress(StoreUnavailable):
                 feed.step()
-                if not told:
+                if not announced:
                     sys.stdout.write("ready\n")
                     sys.stdout.flush()
-                    told = True
+                    announced = True
             due_ns = max(due_ns + PERIOD_NS, time.monotonic_ns())
             time.sleep(max(0, due_ns - time.monotonic_ns()) / 1e9)
     return 0

@@ -1,4 +1,4 @@
-"""The dashboard's server as a process, and a page of it in headless Chromium: for benchmark and tests. An edge: processes.
+"""The dashboard's server as a process, and headless Chromium, for the benchmark and the tests. An edge: processes.
 
     with WebServer(store_url, tmp) as server, browser() as chromium, chromium.new_page() as page:
         page.goto(server.url)
@@ -21,15 +21,17 @@ from typing import Self
 
 from playwright.sync_api import Browser, sync_playwright
 
+from emulation.processes import end_process
+
 START_S = 15.0
 STOP_S = 3.0
 
 
 class WebServer:
-    """`python -m webui.serve`, for the time of a `with` block."""
+    """Runs `python -m webui.serve` inside a `with` block."""
 
     def __init__(self, store: str, directory: Path, *, port: int = 0) -> None:
-        """`directory` gets the log and the users file; port 0: any that is free."""
+        """`directory` gets the log and the users file; port 0: any free port."""
         self.port = port or _free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.users = directory / "users.json"
@@ -38,7 +40,7 @@ class WebServer:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Returns when it answers. Raises RuntimeError with its log: it did not."""
+        """Starts the server; returns when it answers. Raises RuntimeError with its log: it does not."""
         command = [sys.executable, "-m", "webui.serve", "--store", self._store]
         command += ["--port", str(self.port), "--users", str(self.users)]
         with self._log.open("ab") as log:
@@ -53,19 +55,14 @@ class WebServer:
             time.sleep(0.05)
 
     def stop(self) -> None:
-        """Ends it."""
+        """Ends the server."""
         if self.process is None:
             return
-        self.process.terminate()
-        try:
-            self.process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        end_process(self.process, STOP_S)
         self.process = None
 
     def cpu_s(self) -> float:
-        """Processor time of it and its workers so far, seconds."""
+        """Processor time of the server and its workers so far, seconds."""
         assert self.process is not None
         pids = [self.process.pid, *_children(self.process.pid)]
         ticks = 0
@@ -84,12 +81,12 @@ class WebServer:
 
 @contextlib.contextmanager
 def browser() -> Iterator[Browser]:
-    """Headless Chromium of this system. Raises RuntimeError: it is not installed."""
+    """Runs this system's Chromium without a window. Raises RuntimeError: it is not installed."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
         raise RuntimeError("chromium is not installed: apt-get install chromium")
     with sync_playwright() as driver:
-        # root has no sandbox of its own; the page is ours alone
+        # Chromium has no sandbox for root; only our own page is loaded
         made = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
         try:
             yield made

@@ -1,14 +1,15 @@
-"""Control frames that nobody should believe, and frames that are authentic and make no sense, against guard, leader and member.
+"""Forged control frames, and authentic frames that make no sense, sent to a guard, a leader and a member.
 
 Method: each run is one frame, made from a valid message of some type by a seeded generator.
 
 * *Forgeries* (half of the runs): an authentic, fresh frame with one to three bits flipped; with another key's tag; cut short or
-  with bytes added; of an old epoch; played again; sent to another host; or by somebody who has not that part. Whether one is
-  accepted is told by the guard's own count.
-* *Hostile* (the other half): a valid tag over a mutated body, with extreme numbers, senders, epochs and sequences: what
-  somebody with the key could send. It may be accepted; nothing may be raised.
+  with bytes added; of an old epoch; replayed; sent to another host; or sent by a node in the wrong role. The guard's own count
+  shows whether it accepted one.
+* *Hostile* (the other half): a valid tag over a mutated body, with extreme numbers, senders, epochs and sequences, as an
+  attacker with the key could send. The receiver may accept it; it may not raise an exception.
 
-Every receiver is made anew after some hundreds of frames, as after a restart. An exception is a crash, told with its seed.
+The fuzzer makes every receiver anew after some hundreds of frames, as after a restart. An exception is a crash; the record has
+its seed.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from bench.fuzz.receivers import EPOCH, RECEIVERS, Receiver, frame
 from bench.fuzz.seeds import SEEDS
-from bench.fuzz.worlds import EPOCH, TARGETS, Target, frame
 from protocol.key import Key
 from protocol.keyring import KeyRing
 from protocol.messages import COORDINATOR, encode
 from protocol.wire import BODY, BODY_MAX, seal
 
 KEY, SECOND_KEY, FORGERS_KEY = (Key(bytes([number]) * 32) for number in (1, 2, 3))
-LIFE = 400
+FRAMES_EACH = 400
 CRASHES_KEPT = 5
 EXTREMES = (0, 1, 2, 15, 16, 17, 0x7F, 0xFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
 STEP_NS = 5_000_000
@@ -40,17 +41,17 @@ def fuzz(seconds: float, seed: int) -> dict[str, Any]:
     counts: Counter[str] = Counter()
     refused: Counter[str] = Counter()
     crashes: list[str] = []
-    by_target: dict[str, dict[str, int]] = {name: {"runs": 0, "forgeries": 0, "hostile": 0, "accepted": 0} for name in TARGETS}
+    by_target = {name: dict.fromkeys(("runs", "forgeries", "hostile", "accepted"), 0) for name in RECEIVERS}
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        for name, make in TARGETS.items():
-            # Every other life is in the middle of a change of the key, when two are taken.
+        for name, make in RECEIVERS.items():
+            # Half of the receivers are in the middle of a key rotation, when two keys are valid.
             target = make(KeyRing(KEY, SECOND_KEY if generator.random() < 0.5 else None))
-            life = _Life(target, generator)
-            for _ in range(LIFE):
+            session = _Session(target, generator)
+            for _ in range(FRAMES_EACH):
                 if time.monotonic() > until:
                     break
-                _one(life, by_target[name], counts, crashes, seed)
+                _one(session, by_target[name], counts, crashes, seed)
             refused.update({cause.name.lower(): count for cause, count in target.guard.refused.items()})
     return {
         "runs": counts["runs"],
@@ -63,29 +64,29 @@ def fuzz(seconds: float, seed: int) -> dict[str, Any]:
     }
 
 
-def _one(life: _Life, tally: dict[str, int], counts: Counter[str], crashes: list[str], seed: int) -> None:
-    forged = life.generator.random() < 0.5
-    raw = life.forgery() if forged else life.hostile()
-    before = life.target.guard.accepted
+def _one(session: _Session, tally: dict[str, int], counts: Counter[str], crashes: list[str], seed: int) -> None:
+    forged = session.generator.random() < 0.5
+    raw = session.forgery() if forged else session.hostile()
+    before = session.target.guard.accepted
     counts["runs"] += 1
     tally["runs"] += 1
     tally["forgeries" if forged else "hostile"] += 1
     counts["forgeries"] += forged
     try:
-        life.take(raw)
-    except Exception:  # whatever it is, it is the finding
+        session.take(raw)
+    except Exception:  # any exception is a finding
         counts["crashes"] += 1
         if len(crashes) < CRASHES_KEPT:
             crashes.append(f"seed {seed}, run {counts['runs']}, frame {raw.hex()}: {traceback.format_exc()}")
-    accepted = life.target.guard.accepted - before
+    accepted = session.target.guard.accepted - before
     tally["accepted"] += accepted
     counts["accepted_forgeries"] += accepted if forged else 0
 
 
-class _Life:
-    """One receiver and what was sent to it."""
+class _Session:
+    """One receiver and the frames that were sent to it."""
 
-    def __init__(self, target: Target, generator: random.Random) -> None:
+    def __init__(self, target: Receiver, generator: random.Random) -> None:
         self.target = target
         self.generator = generator
         self.now_ns = time.monotonic_ns()
@@ -93,7 +94,7 @@ class _Life:
         self._taken: list[bytes] = []
 
     def take(self, raw: bytes) -> None:
-        """Gives it to the receiver; what is accepted can be played again."""
+        """Gives a frame to the receiver; keeps it for a replay if the receiver accepts it."""
         self.now_ns += STEP_NS
         before = self.target.guard.accepted
         self.target.take(raw, self.now_ns)
@@ -101,7 +102,7 @@ class _Life:
             self._taken = [*self._taken[-20:], raw]
 
     def fresh(self) -> bytes:
-        """An authentic frame that would be taken."""
+        """An authentic frame that the receiver would accept."""
         self._sequence += 1
         target = self.target
         message = self.generator.choice(SEEDS)
@@ -111,14 +112,15 @@ class _Life:
         )  # fmt: skip
 
     def forgery(self) -> bytes:
-        """A frame that must not be taken."""
+        """A frame that the receiver must refuse."""
         ways: list[Callable[[], bytes]] = [self._flipped, self._other_key, self._cut, self._old, self._elsewhere, self._part]
         if self._taken:
             ways.append(lambda: self.generator.choice(self._taken))
         return self.generator.choice(ways)()
 
     def hostile(self) -> bytes:
-        """A frame with a valid tag and anything in it. (Its part and epoch are right, mostly, so that it goes far.)"""
+        """A frame with a valid tag and a mutated body. Role and epoch are mostly right, so that it gets as far as the
+        handlers."""
         generator, target = self.generator, self.target
         raw = self.fresh()
         kind, body = raw[17], bytearray(raw[BODY : BODY + int.from_bytes(raw[20:22])])
@@ -173,11 +175,11 @@ class _Life:
         raw, generator = self.fresh(), self.generator
         if generator.random() < 0.3:
             return raw + generator.randbytes(generator.randrange(1, 60))
-        # Not in the padding: that a short frame arrives with less of it is refused, too, and is the same frame.
+        # A cut in the padding is refused, too.
         return raw[: generator.randrange(len(raw))]
 
     def _old(self) -> bytes:
-        epoch = self.target.guard.epoch  # 0: nobody was heard yet, so no epoch is old
+        epoch = self.target.guard.epoch  # 0: the guard has accepted no frame yet, so no epoch is old
         return self._with(epoch=self.generator.randrange(epoch)) if epoch else self._other_key()
 
     def _elsewhere(self) -> bytes:

@@ -1,7 +1,7 @@
-"""Control frames and REST requests that nobody should believe: how many were tried, crashed something, or were believed.
+"""Fuzzes control frames and REST requests: how many were tried, how many crashed something, and how many forgeries succeeded.
 
-Methods: bench/fuzz/frames.py, bench/fuzz/rest.py. Both are seeded, and a finding is told with its seed, run and input.
-The frames' bytes are fuzzed by coverage, too: tests/fuzz/fuzz_decode.py.
+Methods: bench/fuzz/frames.py, bench/fuzz/rest.py. Both are seeded; a finding is recorded with its seed, run and input.
+tests/fuzz/fuzz_decode.py fuzzes the frames' bytes by coverage, too.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from bench.fuzz import frames, rest
 
 
 def run(seconds: float = 60.0, seed: int = 1) -> dict[str, Any]:
-    """Half of the time for each. {"frames": {...}, "rest": {...}, "runs", "crashes", "accepted_forgeries", "seed"}."""
-    logging.disable(logging.CRITICAL)  # refusals are what is asked for; a log line for each would be most of the work
+    """Fuzzes frames and requests for half of the time each. {"frames": {...}, "rest": {...}, "runs", "crashes",
+    "accepted_forgeries", "seed"}."""
+    logging.disable(logging.CRITICAL)  # a log line for each refusal would take most of the time
     try:
         parts = {"frames": frames.fuzz(seconds / 2, seed), "rest": rest.fuzz(seconds / 2, seed)}
     finally:

@@ -1,16 +1,16 @@
-"""Requests that nobody should grant, and requests that make no sense, against the web application over a real Redis.
+"""Forged requests, and requests that make no sense, sent to the web application over a real Redis.
 
 Method: each run is one request by Flask's own client: any method, a path of the application (or nearly one), and bodies,
-headers, query strings and cookies from a seeded generator. Who asks is one of
+headers, query strings and cookies from a seeded generator. The client is one of
 
 * a *stranger*: without credentials, or with forged ones (a session signed by another key or with bits flipped, a known token
   with another secret);
 * a *victim's browser*: a real session, without its CSRF token or with another session's, as a page elsewhere would send it;
 * a *friend* with a valid token, whose requests may be granted, and may not fail.
 
-A forgery is accepted if a method that changes something is answered with less than 400 to one of the first two (except 308,
-the router saying "ask by another path"), or if the store's override or policy is another afterwards. A crash is an exception
-that leaves the application, or an answer of 500.
+A forgery is accepted if the application answers one of the first two with a status below 400 to a method that changes something
+(except 308, by which the router redirects to another path), or if the store's override or policy has changed afterwards. A
+crash is an exception that leaves the application, or an answer of 500.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ HEADERS = (
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW")
 SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 ELSEWHERE = 308
-"""The router's answer to a path with doubled slashes: nothing was done, the client is to ask again, by the right path."""
+"""The router's answer to a path with doubled slashes: it has done nothing, and redirects the client to the right path."""
 CRASHES_KEPT = 5
 PASSWORD = "a password for the fuzzer"
 BODIES: tuple[Any, ...] = (
@@ -70,7 +70,7 @@ def fuzz(seconds: float, seed: int) -> dict[str, Any]:
 
 
 class _Site:
-    """The application, its friends and its victims."""
+    """The application, with a session and a token for its clients."""
 
     def __init__(self, directory: Path, store: Store) -> None:
         self._store = store
@@ -78,7 +78,7 @@ class _Site:
         accounts.set_user("ann", PASSWORD, now_s=int(time.time()))
         self._token = accounts.create_token("friend", now_s=int(time.time()))
         self._app = create_app(store, settings=WebSettings(users=accounts.path))
-        self._app.testing = True  # what is not handled leaves the application
+        self._app.testing = True  # so that exceptions leave the application
         foreign = create_app(store, settings=WebSettings(users=_other_users(directory)))
         self._session, self._csrf = _log_in(self._app)
         self._foreign_session, self._foreign_csrf = _log_in(foreign)
@@ -88,7 +88,7 @@ class _Site:
         self._granted = (store.override(), store.policy())
 
     def fuzz(self, seconds: float, seed: int) -> dict[str, Any]:
-        """See above."""
+        """Sends requests for so many seconds; the record."""
         generator = random.Random(seed)
         counts: Counter[str] = Counter()
         answers: Counter[int] = Counter()
@@ -103,13 +103,14 @@ class _Site:
             try:
                 answer = self._app.test_client(use_cookies=False).open(**request)
                 answers[answer.status_code] += 1
-                told = "answered 500" if answer.status_code == 500 else ""
+                crash = "answered 500" if answer.status_code == 500 else ""
                 answer.close()
-            except Exception:  # whatever it is, it is the finding
-                told = traceback.format_exc()
-            if told:
+            except Exception:  # any exception is a finding
+                crash = traceback.format_exc()
+            if crash:
                 counts["crashes"] += 1
-                crashes += [f"seed {seed}, run {counts['runs']}, {who} {request!r:.600}: {told}"][: CRASHES_KEPT - len(crashes)]
+                line = f"seed {seed}, run {counts['runs']}, {who} {request!r:.600}: {crash}"
+                crashes += [line][: CRASHES_KEPT - len(crashes)]
             elif self._is_accepted(who, request["method"], answer.status_code):
                 counts["accepted_forgeries"] += 1
                 forgeries += [f"seed {seed}, run {counts['runs']}, {who} {request!r:.600}"][: CRASHES_KEPT - len(forgeries)]
@@ -139,7 +140,7 @@ class _Site:
             if generator.random() < 0.5:
                 wrong = (self._foreign_csrf, self._csrf[:-1], self._csrf.swapcase(), "x")
                 headers.append(("X-CSRF-Token", generator.choice(wrong)))
-            if generator.random() < 0.3:  # even who has read the token may not use it from elsewhere
+            if generator.random() < 0.3:  # not even a page elsewhere that has read the token may use it
                 headers = [headers[0], ("X-CSRF-Token", self._csrf), ("Origin", "https://evil.example")]
         else:
             headers += self._forged(generator)
@@ -154,7 +155,7 @@ class _Site:
 
     def _forged(self, generator: random.Random) -> list[tuple[str, str]]:
         flipped = list(self._session)
-        at = generator.randrange(len(flipped) - 1)  # the last character has bits that are not used
+        at = generator.randrange(len(flipped) - 1)  # some bits of the last character are unused
         flipped[at] = "A" if flipped[at] != "A" else "B"
         identifier = self._token.split("_")[1]
         return generator.choice((
@@ -208,7 +209,7 @@ def _mutated(value: Any, generator: random.Random) -> Any:  # noqa: ANN401 -- JS
 
 
 def _text(generator: random.Random) -> str:
-    """A short text, mostly odd; without line ends, which no client sends in a header."""
+    """A short text with unusual characters; without line ends, which no client sends in a header."""
     letters = "aZ09_-.~%/\\'\"<>{}[];:,=&+ *éß€\U0001f980\x7f\t"
     return "".join(generator.choice(letters) for _ in range(generator.randrange(24)))
 

@@ -1,4 +1,4 @@
-"""One valid message of every type: what the fuzzers start from."""
+"""One valid message of every type, from which the fuzzers start."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from protocol import messages as m
 from protocol.bodies import host_control as host
 from protocol.bodies import host_state as health
 from protocol.bodies import pfc
-from protocol.bodies.keys import KeyState, KeyStep, Step
+from protocol.bodies.keys import KeyState, KeyStep, RotationStep
 
 ADDRESSES = (IPv4Address("10.0.0.1"), IPv6Address("fd00::1"))
 SEEDS: tuple[m.Message, ...] = (
-    m.Register("host", 1, 10**9, ADDRESSES, m.Gates.TBF | m.Gates.PLUG, "1"),
+    m.Register("host", 1, 10**9, ADDRESSES, m.GateKind.TBF | m.GateKind.PLUG, "1"),
     m.Welcome(1, 16, 10**7, 5 * 10**7, 300_000, 10_000, 10**6, 10**8),
     m.DirectoryRequest(1),
     m.Directory(1, 0, 1, ((16, ADDRESSES), (17, ()))),
@@ -32,12 +32,12 @@ SEEDS: tuple[m.Message, ...] = (
     m.Coflows(4, 0, 1, ((7, 1), (9, 2))),
     m.ThresholdsRequest(1),
     m.Conditions(1, 0, 1, (host.QueueCondition(3, 1), host.QueueCondition(16, 2, 5, 10, 10**6))),
-    m.Week(1, 10**9, 10**6, 10**5, 10**8, host.FlowKey(1), host.Transport(1), (16, 17), (1, 2)),
+    m.Week(1, 10**9, 10**6, 10**5, 10**8, host.WeekKey(1), host.Transport(1), (16, 17), (1, 2)),
     m.ClockReport(-5, 5),
     m.PfcSettings(pfc.Action(1), (10**8,) * 8, (10**8,) * 8, (bytes(6),), ((16, 3),)),
     m.PfcPause(1, 3, 10**6),
-    m.PfcReport(1, pfc.Answer.DONE, pfc.Mode.SOFTWARE, 0, 0, 0, 0, (pfc.PfcClass(1, 1, 0, 1, 0),) * 8),
+    m.PfcReport(1, pfc.PauseResult.DONE, pfc.Mode.SOFTWARE, 0, 0, 0, 0, (pfc.PfcClass(1, 1, 0, 1, 0),) * 8),
     health.HostState(0, 1, 2, 3, 0, 0, "6.18", ("none",)),
-    KeyStep(Step.ACCEPT, 1, 2),
+    KeyStep(RotationStep.ACCEPT, 1, 2),
     KeyState(1, 2),
 )

@@ -1,1 +1,1 @@
-"""Fine-grained host control, measured like the thesis: `baton bench host-control`; `experiment` says how."""
+"""Fine-grained host control, measured as in the thesis: `baton bench host-control`. The method is in `experiment`."""

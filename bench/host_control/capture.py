@@ -1,8 +1,8 @@
 """Every packet that arrives at an interface, with the kernel's timestamp. An edge: a packet socket's ring (packet(7)).
 
-The kernel writes headers into memory that is shared with it (PACKET_RX_RING, TPACKET_V2 of linux/if_packet.h), so nobody need
-run to receive, and no processor is taken from what is measured. Timestamps are those of SO_TIMESTAMPNS: CLOCK_REALTIME, taken
-when the driver hands the packet to the stack.
+The kernel writes headers into memory that it shares with this process (PACKET_RX_RING, TPACKET_V2 of linux/if_packet.h), so no
+program has to run to receive them, and none takes processor time from what is measured. Timestamps are those of SO_TIMESTAMPNS:
+CLOCK_REALTIME, taken when the driver hands the packet to the stack.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _FRAME = np.dtype(
     }
 )
 UDP_PORT = 9
-"""discard (RFC 863): where the flows go."""
-# Classic BPF (linux/filter.h): IPv4, UDP, and that port; anything else is not taken.
+"""The destination port of the flows: discard (RFC 863)."""
+# Classic BPF (linux/filter.h): passes IPv4, UDP and that port, and nothing else.
 _FLOWS = ((0x28, 0, 0, 12), (0x15, 0, 5, 0x0800), (0x30, 0, 0, 23), (0x15, 0, 3, 17), (0x28, 0, 0, 36),
           (0x15, 0, 1, UDP_PORT), (0x06, 0, 0, 0xFFFF), (0x06, 0, 0, 0))  # fmt: skip
 Instruction = tuple[int, int, int, int]
 
 
 class Arrivals(NamedTuple):
-    """What arrived, in order: time (ns, CLOCK_REALTIME), number of the flow, sequence number within it, and how many more
-    packets there were than the ring had room for."""
+    """The packets that arrived, in order: time (ns, CLOCK_REALTIME), number of the flow, sequence number within it; and how
+    many packets were lost because the ring was full."""
 
     at_ns: NDArray[np.int64]
     flow: NDArray[np.int64]
@@ -57,13 +57,14 @@ class Arrivals(NamedTuple):
 
 
 class Capture:
-    """A ring that is being written; `arrivals` or `frames` reads it once, at the end."""
+    """A ring into which the kernel captures; `arrivals` or `frames` reads it once, at the end."""
 
     def __init__(self, interface: str, megabytes: int, code: Sequence[Instruction]) -> None:
-        """In the network namespace of this thread.
+        """Captures at an interface of this thread's network namespace, into a ring of so many megabytes, what the filter
+        passes.
 
         Raises:
-            OSError: no such interface, or no right to open a packet socket (CAP_NET_RAW).
+            OSError: there is no such interface, or this process may not open a packet socket (CAP_NET_RAW).
         """
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         try:
@@ -73,7 +74,7 @@ class Capture:
             self._socket.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, attached)
             self._socket.setsockopt(SOL_PACKET, PACKET_VERSION, TPACKET_V2)
             self._socket.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
-            # Without the first nobody asks for a time at the driver, and the ring's is that of the copy into it.
+            # Without SO_TIMESTAMPNS the kernel takes the time of the copy into the ring, not that of the driver.
             self._socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
             self._socket.setsockopt(SOL_PACKET, PACKET_TIMESTAMP, SOF_TIMESTAMPING_SOFTWARE)
             ring = struct.pack("IIII", BLOCK_BYTES, megabytes, FRAME_BYTES, megabytes * _PER_BLOCK)
@@ -85,21 +86,21 @@ class Capture:
             raise
 
     def _taken(self) -> NDArray[Any]:
-        """A copy of the frames, in order of arrival."""
+        """A copy of the captured frames, in order of arrival."""
         ring = np.frombuffer(self._memory, _FRAME)
         full = np.flatnonzero(ring["status"] == 0)
         count = int(full[0]) if full.size else ring.size  # the kernel fills the ring from its beginning
         return ring[:count].copy()
 
     def arrivals(self) -> Arrivals:
-        """What arrived of the flows."""
+        """The packets of the flows that arrived."""
         taken = self._taken()
         lost = struct.unpack("II", self._socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))[1]
         return Arrivals(_times(taken), taken["target"].astype(np.int64) - int(FIRST_FLOW), taken["sequence"].astype(np.int64),
                         lost)  # fmt: skip
 
     def frames(self) -> list[tuple[int, bytes]]:
-        """(time, the first 62 bytes) of every frame."""
+        """(time, the first 62 bytes) of every captured frame."""
         taken = self._taken()
         starts = taken["start"].view("V62") if taken.size else taken["start"]
         return [(int(at), bytes(start).ljust(62, b"\0")) for at, start in zip(_times(taken), starts, strict=True)]
@@ -116,13 +117,13 @@ def _times(taken: NDArray[Any]) -> NDArray[np.int64]:
 
 @contextmanager
 def flows_at(end: End, megabytes: int = 64) -> Iterator[Capture]:
-    """What arrives of the flows at an end; a megabyte holds 8,192 packets."""
+    """Captures the packets of the flows that arrive at an end; a megabyte holds 8,192 packets."""
     yield from _capture(end, megabytes, _FLOWS)
 
 
 @contextmanager
 def control_at(end: End, ethertypes: Sequence[int]) -> Iterator[Capture]:
-    """The control frames that arrive at an end: those of these EtherTypes."""
+    """Captures the frames of some EtherTypes that arrive at an end."""
     tests = [(0x15, len(ethertypes) - at, 0, kind) for at, kind in enumerate(ethertypes)]
     yield from _capture(end, 2, [(0x28, 0, 0, 12), *tests, (0x06, 0, 0, 0), (0x06, 0, 0, 0xFFFF)])
 

@@ -1,7 +1,7 @@
 """Off and on delays under one load: the cells of the thesis's Tables 4.1 to 4.5 and 5.1. An edge: runs them.
 
-Each flow is closed and opened in turn, while all of them send as fast as the host lets them. A pause and the time to the next
-one vary at random by a fifth, so that no command keeps step with the flows' turns.
+The benchmark closes and opens each flow in turn, while all of them send as fast as the host lets them. A pause and the time to
+the next one vary at random by a fifth, so that the commands do not keep step with the turns in which the flows send.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ FLOWS = (2, 4, 8, 16)
 PAUSE_NS = 1_000_000
 """How long a flow is closed, and then open; a PFC frame pauses for at least 3.3 ms at up to 10 Gb/s."""
 SETTLE_NS = 60_000_000
-"""Until every flow is known to the host, and the caches are warm."""
+"""By then the host knows every flow, and its caches are warm."""
 STALLED_SHARE = 0.05
-"""Of the commands: so many at most may have met a sender that stood still."""
+"""A run is invalid if more than this share of its commands met a sender that did not run."""
 
 
 class Cell(NamedTuple):
@@ -34,14 +34,14 @@ class Cell(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """What it takes."""
+        """How long the run takes."""
         return (4 * SETTLE_NS + self.pauses * 2.2 * PAUSE_NS) / 1e9
 
 
 def run(
     ends: Ends, processors: Processors, control: Control, cell: Cell, *, busy: bool = False, seed: int = 1
 ) -> dict[str, Any]:
-    """One cell's record."""
+    """Measures one cell; its record. `busy`: whether the agent polls."""
     rounds = max(1, cell.pauses // cell.flows)
     chance = random.Random(f"{seed} {cell}")
     with (

@@ -1,7 +1,7 @@
 """The ways to close and open a flow: the gate itself, PFC frames to the agent, and conditions to the agent. An edge.
 
-Each issues one command at a time, at the instant it is told, and knows afterwards when every command had arrived at the host:
-for the gate itself when it was called, for the agent by the kernel's timestamp of the frame at the host's interface.
+Each issues one command at a time, at a given instant, and knows afterwards when each command arrived at the host: the time of
+the call for the gate itself, the kernel's timestamp of the frame at the host's interface for an agent.
 """
 
 from __future__ import annotations
@@ -23,29 +23,30 @@ from agents.membership.clock_sync import FIRST_PINGS
 from agents.queues.host import Host
 from bench.host_control.capture import Capture, control_at
 from bench.host_control.delays import Command
-from bench.host_control.ends import SENDER, Ends, EndsError, affinity, stop
+from bench.host_control.ends import SENDER, Ends, EndsError, affinity
 from bench.host_control.load import AGENT_PRIORITY, PARTNER_PRIORITY, Commander, Processors
 from bench.host_control.partner import FIRST_NODE, Partner
+from emulation.processes import end_process
 from protocol import pfc
-from protocol.bodies.host_control import Conditions, FlowKey, QueueCondition, Transport, Week
+from protocol.bodies.host_control import Conditions, QueueCondition, Transport, Week, WeekKey
 from protocol.bodies.pfc import Action, PfcSettings
 from protocol.bodies.vocabulary import Kind
 from protocol.key import Key
 from protocol.messages import ETHERTYPE
-from protocol.pfc import CLASSES, MAX_QUANTA, Pfc
+from protocol.pfc import CLASSES, MAX_QUANTA, PfcFrame
 from protocol.wire import ETHERNET_BYTES
 
 JOIN_S = 10.0
 READINGS = 32
 BEFORE_NS = 300_000
-"""How long before a command its frame is made: not so long that others are sent in between, whose numbers are higher then."""
+"""How long before a command its frame is made. Frames that are sent in between would have higher sequence numbers."""
 STORM_NS = 60_000_000_000
 KIND_AT = 3
 """In the header (PROTOCOL.md): after magic and version."""
 
 
 class Issued(NamedTuple):
-    """One command: when it was given (ns, CLOCK_REALTIME), and when it was obeyed, if that is known."""
+    """One command: when it was given (ns, CLOCK_REALTIME), and when the gate had obeyed (0: unknown)."""
 
     at_ns: int
     flow: int
@@ -54,12 +55,12 @@ class Issued(NamedTuple):
 
 
 def realtime_ns() -> int:
-    """The clock of the kernel's timestamps."""
+    """The time by CLOCK_REALTIME, the clock of the kernel's timestamps."""
     return time.clock_gettime_ns(time.CLOCK_REALTIME)
 
 
 def realtime_ahead_ns() -> int:
-    """What that clock shows more than the monotonic one: read between two readings of the other, the closest of several."""
+    """CLOCK_REALTIME minus CLOCK_MONOTONIC: one read between two readings of the other, the closest of several."""
 
     def once() -> tuple[int, int]:
         before_ns, shown_ns, after_ns = time.monotonic_ns(), realtime_ns(), time.monotonic_ns()
@@ -69,7 +70,7 @@ def realtime_ahead_ns() -> int:
 
 
 class Control(ABC):
-    """One way."""
+    """One way to close and open flows."""
 
     def __init__(self, commander: Commander) -> None:
         self.commander = commander
@@ -77,22 +78,22 @@ class Control(ABC):
 
     @abstractmethod
     def command(self, flow: int, *, opens: bool, at_ns: int) -> None:
-        """Closes or opens a flow at an instant of the monotonic clock; waits for it."""
+        """Waits for an instant of the monotonic clock, then closes or opens a flow."""
 
     @contextmanager
     def prepared(self, flows: int) -> Iterator[None]:
-        """Entered once so many flows are being sent; left before they end."""
+        """Prepares the host for so many flows; entered when they are being sent, left before they end."""
         yield
 
     @contextmanager
     def watched(self) -> Iterator[Callable[[], list[Command]]]:
-        """What is commanded meanwhile; call what it gives at the end of it."""
+        """Records the commands of the block; call what it yields at the end of the block to get them."""
         self.issued.clear()
         yield lambda: [Command(*issued) for issued in self.issued]
 
 
 class Direct(Control):
-    """The gate, without anything before it: what the agent does when it obeys."""
+    """The gate alone: what an agent does once it has decided to obey."""
 
     def __init__(self, host: Host, processor: int | None) -> None:
         super().__init__(Commander(processor, AGENT_PRIORITY))
@@ -103,15 +104,15 @@ class Direct(Control):
             time.sleep(left / 1e9)
         begin_ns = realtime_ns()
         if opens:
-            self._host.open(FIRST_NODE + flow)
-            self._host.kick()
+            self._host.open_gate(FIRST_NODE + flow)
+            self._host.wake_queues()
         else:
             self._host.close_gate(FIRST_NODE + flow)
         self.issued.append(Issued(begin_ns, flow, opens, realtime_ns()))
 
 
 class ByAgent(Control):
-    """Through an agent that runs as `baton agent` does, told by its partner at the wire's other end."""
+    """An agent that runs as `baton agent` does, commanded by the link partner at the wire's other end."""
 
     ethertype = ETHERTYPE
 
@@ -120,19 +121,19 @@ class ByAgent(Control):
         self._ends, self.partner = ends, partner
 
     def command(self, flow: int, *, opens: bool, at_ns: int) -> None:
-        self.partner.until(at_ns - BEFORE_NS)
-        frame = self._frame(flow, opens=opens)  # before: the partner may share the sender's processor
-        self.partner.until(at_ns)
+        self.partner.serve_until(at_ns - BEFORE_NS)
+        frame = self._frame(flow, opens=opens)  # made ahead: the partner may share the sender's processor
+        self.partner.serve_until(at_ns)
         begin_ns = realtime_ns()
-        self.partner.frame(frame)
+        self.partner.send_frame(frame)
         self.issued.append(Issued(begin_ns, flow, opens))
 
     @abstractmethod
     def _frame(self, flow: int, *, opens: bool) -> bytes:
-        """What to send."""
+        """The frame that carries the command."""
 
     def _is_command(self, frame: bytes) -> bool:
-        """Whether a frame of our EtherType is a command."""
+        """Whether a captured frame is a command."""
         return True
 
     @contextmanager
@@ -141,7 +142,7 @@ class ByAgent(Control):
             yield lambda: self._arrived(capture)
 
     def _arrived(self, capture: Capture) -> list[Command]:
-        """Each command with the arrival of the first frame after it was given; one whose frame was lost is left out."""
+        """Each command with the arrival of the first frame after it was given; without the commands whose frame was lost."""
         times = [at for at, frame in capture.frames() if self._is_command(frame)]
         found = []
         for number, issued in enumerate(self.issued):
@@ -153,10 +154,11 @@ class ByAgent(Control):
 
 
 class ByPfc(ByAgent):
-    """PFC frames: a flow's class is paused for as long as a frame can say, and resumed by a time of 0.
+    """PFC frames: one pauses a flow's class for the longest time that a frame can state, one with a time of 0 resumes it.
 
-    Flow n is of class n modulo 8: with sixteen flows two are closed at once. Those that the agent knows and that send nothing
-    now are of the last class, as long as it has no flow: they would be of class 0 if none was named, and shut with it.
+    Flow n is of class n modulo 8, so with sixteen flows a frame closes two at once. Flows that the agent knows and that send
+    nothing now get the last class, if no flow that sends is of it: without a class they would be of class 0, and closed with
+    it.
     """
 
     ethertype = pfc.ETHERTYPE
@@ -164,15 +166,15 @@ class ByPfc(ByAgent):
     @contextmanager
     def prepared(self, flows: int) -> Iterator[None]:
         classes = (flow % CLASSES if flow < flows or flows >= CLASSES else CLASSES - 1 for flow in range(self.partner.flows))
-        self.partner.say(pfc_settings(tuple((FIRST_NODE + flow, its) for flow, its in enumerate(classes))))
+        self.partner.send(pfc_settings(tuple((FIRST_NODE + flow, its) for flow, its in enumerate(classes))))
         yield
 
     def _frame(self, flow: int, *, opens: bool) -> bytes:
-        return Pfc(self.partner.address, {flow % CLASSES: 0 if opens else MAX_QUANTA}).encode()
+        return PfcFrame(self.partner.address, {flow % CLASSES: 0 if opens else MAX_QUANTA}).encode()
 
 
 class ByCondition(ByAgent):
-    """Baton's own message: the full state of dequeue conditions, in which a closed flow has one that is never met."""
+    """Baton's CONDITIONS: the full state of dequeue conditions, in which a closed flow has a condition that is never met."""
 
     def __init__(self, ends: Ends, partner: Partner, processor: int | None) -> None:
         super().__init__(ends, partner, processor)
@@ -190,21 +192,21 @@ class ByCondition(ByAgent):
 
 
 def pfc_settings(nodes: tuple[tuple[int, int], ...] = ()) -> PfcSettings:
-    """Nodes and their classes. Storms are only told of: a class may wait for seven days of others."""
+    """Settings that give nodes their classes. The agent only reports storms: a class may wait for the days of seven others."""
     return PfcSettings(Action.ALERT, (STORM_NS,) * CLASSES, (STORM_NS,) * CLASSES, (), nodes)
 
 
-def nobody(number: int) -> Week:
-    """The week that frees every flow at once."""
-    return Week(number, time.monotonic_ns(), 0, 0, 0, FlowKey.DESTINATION, Transport.SCHEDULE, (), ())
+def free_week(number: int) -> Week:
+    """The week without flows: it frees every flow at once."""
+    return Week(number, time.monotonic_ns(), 0, 0, 0, WeekKey.DESTINATION, Transport.SCHEDULE, (), ())
 
 
 @contextmanager
 def direct(ends: Ends, processors: Processors, gate: str, rate_bps: int, flows: int) -> Iterator[Direct]:
-    """The host's queues in this process. Raises OSError: the kernel has no such gate."""
+    """Makes the host's queues in this process. Raises OSError: the kernel has no such gate."""
     with TemporaryDirectory(prefix="baton-bench-") as directory:
         with ends.sender.entered():
-            host = Host(ends.sender.interface, rate_bps, gate=gate, run_dir=Path(directory))
+            host = Host(ends.sender.interface, rate_bps, gate_kind=gate, run_dir=Path(directory))
         try:
             targets = ends.targets(flows)
             for flow, target in enumerate(targets):
@@ -212,19 +214,19 @@ def direct(ends: Ends, processors: Processors, gate: str, rate_bps: int, flows: 
             host.flows.set_directory({FIRST_NODE + flow: [target] for flow, target in enumerate(targets)})
             yield Direct(host, processors.agent)
         finally:
-            with ends.sender.entered():  # what is put back is found by its name
+            with ends.sender.entered():  # close() finds the interface by its name
                 host.close()
 
 
 class AgentOptions(NamedTuple):
-    """How the agent is run."""
+    """How the agent runs."""
 
     rate_bps: int
     gate: str = "tbf"
     busy_poll: bool = False
 
     def argv(self) -> list[str]:
-        """For `baton agent`."""
+        """As options of `baton agent`."""
         polling = ["--busy-poll"] if self.busy_poll else []
         return ["--rate", f"{self.rate_bps}bit", "--gate", self.gate, "--realtime", str(AGENT_PRIORITY),
                 "--pfc", "software", *polling]  # fmt: skip
@@ -234,10 +236,10 @@ class AgentOptions(NamedTuple):
 def agent(
     ends: Ends, processors: Processors, options: AgentOptions, flows: int, *, first: IPv4Address | None = None
 ) -> Iterator[Partner]:
-    """An agent at the sender's end that is a member; its partner. Raises EndsError with the last that it said.
+    """Runs an agent at the sender's end until it is a member; yields its partner. Raises EndsError with the agent's last line.
 
     Args:
-        first: where flow 0 goes to, in place of an address that nobody has.
+        first: the destination of flow 0, in place of an address that no host has.
     """
     with ExitStack() as exits:
         directory = Path(exits.enter_context(TemporaryDirectory(prefix="baton-bench-")))
@@ -252,11 +254,11 @@ def agent(
         argv = ends.sender.command(sys.executable, "-m", "cli.main", "agent", *words)
         log = exits.enter_context((directory / "log").open("w+"))
         process = subprocess.Popen([*affinity(processors.agent), *argv], stdout=log, stderr=subprocess.STDOUT)
-        exits.callback(stop, process)
+        exits.callback(end_process, process)
         partner.wait(lambda: partner.welcomed or process.poll() is not None, JOIN_S)
         if process.poll() is not None or not partner.welcomed:
             log.seek(0)
-            lines = log.read().strip().splitlines() or ["it said nothing"]
+            lines = log.read().strip().splitlines() or ["it printed nothing"]
             raise EndsError(f"the agent did not join: {lines[-1]}")
         partner.wait(lambda: partner.answered > FIRST_PINGS, JOIN_S)
         yield partner

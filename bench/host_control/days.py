@@ -1,9 +1,9 @@
-"""Days within weeks: which flow each day belongs to, and which packets came on a day that was not theirs. Pure.
+"""Days within weeks: which flow each day belongs to, and which packets came on another flow's day. Pure.
 
-The thesis's Figures 2.4 to 2.7: flows send one at a time, a day each; a packet of another flow on a day is residual. A night is
-nobody's: what the day's own flow still sends in it, and what the next day's flow already does, is what nights are for. Eight
-classes of PFC serve eight flows a week, so with more flows each week begins by remapping the classes; Baton's own schedule has
-up to 64 flows in one week. Times are ns.
+The thesis's Figures 2.4 to 2.7: flows send one at a time, a day each; a packet of another flow on a day is residual. A night
+belongs to no flow: it absorbs what the day's own flow still sends and what the next day's flow already sends. Eight classes of
+PFC serve eight flows a week, so with more flows each week begins by remapping the classes; Baton's own schedule has up to 64
+flows in one week. Times are ns.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from protocol.pfc import CLASSES
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """So many flows, one after the other, a day each; the last `night_ns` of a day nobody sends."""
+    """So many flows, one after the other, a day each; in the last `night_ns` of a day no flow may send."""
 
     transport: Transport
     flows: int
@@ -34,7 +34,7 @@ class Plan:
 
     @property
     def days_a_week(self) -> int:
-        """As many as flows that a week can have."""
+        """As many as the flows of a week, for each has one day."""
         return min(self.flows, CLASSES) if self.transport is Transport.PFC else self.flows
 
     @property
@@ -49,7 +49,7 @@ class Plan:
 
     @property
     def length_ns(self) -> int:
-        """Of all weeks."""
+        """The length of all weeks."""
         return self.weeks * self.week_ns
 
     def flows_of(self, week: int) -> tuple[int, ...]:
@@ -62,32 +62,32 @@ class Plan:
         return np.array([flow for week in range(self.weeks) for flow in self.flows_of(week)], np.int64)
 
     def remaps(self) -> NDArray[np.bool_]:
-        """For each day, whether classes changed hands just before it."""
+        """For each day, whether the classes were remapped just before it."""
         first = np.zeros(self.weeks * self.days_a_week, np.bool_)
         first[self.days_a_week :: self.days_a_week] = self.days_a_week < self.flows
         return first
 
     def turns(self) -> Iterator[tuple[int, int, int]]:
-        """(class, from, until) of each day, from the first day's start on: who may send, for the sender of PFC frames."""
+        """(class that may send, from, until) of each day, relative to the first day's start: for the sender of PFC frames."""
         for day in range(self.weeks * self.days_a_week):
             begin = day * self.day_ns
             yield day % self.days_a_week, begin, begin + self.day_ns - self.night_ns
 
 
 class Residual(NamedTuple):
-    """What came on days of others."""
+    """The packets that came on days of other flows, and how late days began and ended."""
 
     after_off: tuple[int, ...]
-    """For every day but those after a remapping: packets of other flows on it."""
+    """Packets of other flows on each day that does not follow a remapping."""
     after_remap: tuple[int, ...]
-    """The same of the days after a remapping."""
+    """The same for the days that follow a remapping."""
     on_ns: tuple[int, ...]
     """From a day's start to its flow's first packet; negative if that came in the night before."""
     off_ns: tuple[int, ...]
-    """From a day's night to its flow's last packet, in this day or the next."""
+    """From the beginning of a day's night to its flow's last packet, on this day or the next."""
     own_packets: int
     idle_days: int
-    """On which nobody sent."""
+    """Days on which no flow sent."""
 
     def to_dict(self) -> dict[str, Any]:
         """For a record; delays in microseconds."""
@@ -103,7 +103,7 @@ class Residual(NamedTuple):
 
 
 def days_of(plan: Plan, start_ns: int, at_ns: NDArray[np.int64], flow: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The day for which each packet counts, of those that came on one: in a night one of the next day's flow is only early."""
+    """The day for which each packet counts: one of the next day's flow that comes in the night before is only early."""
     owners = plan.owners()
     days: NDArray[np.int64] = (at_ns - start_ns) // plan.day_ns
     nights = (at_ns - start_ns) % plan.day_ns >= plan.day_ns - plan.night_ns
@@ -113,7 +113,7 @@ def days_of(plan: Plan, start_ns: int, at_ns: NDArray[np.int64], flow: NDArray[n
 
 
 def residual(plan: Plan, start_ns: int, arrivals: Arrivals) -> Residual:
-    """Which packets came on a day that was not their flow's."""
+    """Counts the packets that came on another flow's day. `start_ns`: of the first day, by the clock of the arrivals."""
     owners, remaps = plan.owners(), plan.remaps()
     days = (arrivals.at_ns - start_ns) // plan.day_ns
     inside = (days >= 0) & (days < owners.size)

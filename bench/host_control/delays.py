@@ -2,9 +2,9 @@
 
 The thesis's definitions: the off delay is from a command's arrival at the host to the flow's last packet, the on delay to its
 first packet. A flow sends one packet in every turn of all flows, so both are known to one turn only: an off delay is negative
-where the flow's last packet had gone before the command came. If that was more than a turn before, the sender had been stopped
-(on two processors by the partner that commands), and the delay counts as one turn less than none: it was no longer than
-that, and by how much the sender was early says nothing of the gate. Times are ns of CLOCK_REALTIME.
+if the flow's last packet left before the command came. If that was more than a turn before, something had stopped the sender
+(on two processors, the partner that commands). Such a delay counts as minus one turn: it was no longer than that, and how long
+the sender had been stopped says nothing of the gate. Times are ns of CLOCK_REALTIME.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from bench.host_control.capture import Arrivals
 from emulation.measuring.measure import mean, percentile
 
 STALL_TURNS = 4
-"""A sender that sent nothing of a flow for so many turns stood still."""
+"""A sender that sent no packet of a flow for so many turns did not run."""
 INTERRUPTED_NS = 200_000
-"""The partner, where it shares the sender's processor, interrupts it to speak; that is no standing still."""
+"""A partner that shares the sender's processor interrupts it to send; a sender that pauses so long still counts as running."""
 LONGEST_ON_NS = 5_000_000
-"""A flow that is not open by then has not been opened."""
+"""A flow that is not open after this was not opened."""
 
 
 class Command(NamedTuple):
-    """When it arrived at the host, whether the flow may send from then on, and when the gate had obeyed (0: not known)."""
+    """When it arrived at the host, whether it opens the flow or closes it, and when the gate had obeyed (0: unknown)."""
 
     at_ns: int
     flow: int
@@ -40,19 +40,19 @@ class Command(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """Of one run, in ns and packets; one entry a command."""
+    """The delays of one run, in ns and packets; one entry a command."""
 
     off_ns: tuple[int, ...] = ()
     on_ns: tuple[int, ...] = ()
     after_command: tuple[int, ...] = ()
     """Packets of the flow that came after the command to close had arrived, until the one to open."""
     after_close: tuple[int, ...] = ()
-    """Those of them that came after the gate was closed, where that is known."""
+    """Those of them that came after the gate had closed, where that is known."""
     never_closed: int = 0
-    """Commands to close that had no effect: the flow went on past half of its pause."""
+    """Commands to close without effect: the flow went on beyond half of its pause."""
     never_opened: int = 0
     stalled: int = 0
-    """Commands that met a sender that stood still, for another program of the machine: they show nothing, and are left out."""
+    """Commands while the sender did not run, for another program of the machine: they show nothing, and do not count."""
 
     def __add__(self, other: Delays) -> Delays:
         return Delays(
@@ -79,7 +79,7 @@ class Delays:
 
 
 def measure(commands: Sequence[Command], arrivals: Arrivals) -> Delays:
-    """What every command to close, followed by one to open the same flow, did."""
+    """The effect of every command to close that one to open the same flow follows."""
     found = Delays()
     turn_ns = round((turn_us(arrivals) or 0) * 1e3)
     by_flow: dict[int, list[Command]] = {}
@@ -109,7 +109,7 @@ def _pause(
     never_opened = stalled = 0
     if first - open_.at_ns > STALL_TURNS * turn_ns + LONGEST_ON_NS:
         others = int(np.searchsorted(everyone, first)) - int(np.searchsorted(everyone, open_.at_ns))
-        never_opened = int(2 * others * turn_ns > first - open_.at_ns)  # they went on
+        never_opened = int(2 * others * turn_ns > first - open_.at_ns)  # the other flows went on sending
         stalled = 1 - never_opened
         on_ns = ()
     after_close = (end - int(np.searchsorted(times, close.done_ns)),) if close.done_ns else ()
@@ -136,7 +136,7 @@ def statistics(values_ns: Sequence[int]) -> dict[str, float | int | None]:
 
 
 def packets(counts: Sequence[int]) -> dict[str, float | int | None]:
-    """How many packets, by command."""
+    """Statistics of how many packets came, by command."""
     if not counts:
         return {"samples": 0}
     return {
@@ -149,7 +149,7 @@ def packets(counts: Sequence[int]) -> dict[str, float | int | None]:
 
 
 def turn_us(arrivals: Arrivals) -> float | None:
-    """The time between two packets of one flow (p50, all flows), in microseconds: how finely delays are known."""
+    """The time between two packets of one flow (p50, all flows), in microseconds: the resolution of the delays."""
     gaps = [np.diff(np.sort(arrivals.at_ns[arrivals.flow == flow])) for flow in np.unique(arrivals.flow)]
     found: NDArray[np.int64] = np.concatenate(gaps) if gaps else np.empty(0, np.int64)
     return round(float(np.median(found)) / 1e3, 2) if found.size else None

@@ -1,7 +1,7 @@
 """The two ends of a wire, each in a network namespace of its own: a veth pair, or two given interfaces. An edge: namespaces.
 
-A namespace lives as long as a process that sleeps in it, and that process dies with this one: whatever happens, the kernel
-removes the pair, or gives a real interface back to where it came from.
+A process that sleeps in it keeps a namespace alive, and that process dies with this one: however this process ends, the kernel
+removes the pair, or moves a real interface back to the namespace from which it came.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
-from emulation.fabric.inside import network_of
+from emulation.netns import network_of
 
 SENDER, RECEIVER = IPv4Address("10.9.0.1"), IPv4Address("10.9.0.2")
 FIRST_FLOW = IPv4Address("10.9.0.16")
@@ -26,7 +26,7 @@ OFFLOADS = ("tx", "tso", "gso", "gro")
 
 
 class EndsError(Exception):
-    """The wire cannot be set up; says what to do."""
+    """The wire cannot be set up, or a program at it failed; says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,11 @@ class End:
         return ["nsenter", "--target", str(self.pid), "--net", "--", *argv]
 
     def run(self, *argv: str, stdin: str = "") -> str:
-        """Runs a command at this end; its output. Raises EndsError with what the command said."""
+        """Runs a command at this end; its output. Raises EndsError with what the command printed."""
         return _run(*self.command(*argv), stdin=stdin)
 
     def entered(self) -> AbstractContextManager[None]:
-        """Sockets that this thread makes meanwhile belong to this end."""
+        """Sockets that this thread makes inside the block belong to this end."""
         return network_of(self.pid)
 
     @property
@@ -57,7 +57,8 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """A sender's and a receiver's end. Flow n goes to the nth of `targets`, which the receiver's kernel drops in silence."""
+    """A sender's and a receiver's end. Flow n goes to the nth of `targets`; the receiver's kernel silently drops its
+    packets."""
 
     sender: End
     receiver: End
@@ -76,7 +77,7 @@ ONE_QUEUE = ("numtxqueues", "1", "numrxqueues", "1")
 
 @contextmanager
 def veth_pair() -> Iterator[Ends]:
-    """A pair in two new namespaces."""
+    """Makes a veth pair in two new namespaces."""
     with ExitStack() as exits:
         sender, receiver = (End(exits.enter_context(_namespace()), "eth0") for _ in range(2))
         peer = ("peer", "name", "eth0", *ONE_QUEUE, "netns", str(receiver.pid))
@@ -86,10 +87,10 @@ def veth_pair() -> Iterator[Ends]:
 
 @contextmanager
 def given(first: str, second: str) -> Iterator[Ends]:
-    """Two interfaces of this machine that are joined by a wire; they come back as they were.
+    """Takes two interfaces of this machine that a wire joins, and gives them back as they were.
 
     Raises:
-        EndsError: one is missing, or in use. Nothing is changed then.
+        EndsError: one is missing, or in use; then nothing is changed.
     """
     if first == second:
         raise EndsError(f"interfaces {first},{second}: two different ones are needed")
@@ -115,7 +116,7 @@ def _unused(name: str) -> dict[str, Any]:
 
 
 def _give_back(end: End, *, up: bool) -> None:
-    # What it carries was put there here: an interface with a global address would have been refused.
+    # Its addresses were added here: `_unused` refuses an interface with a global address.
     for offload in OFFLOADS:
         subprocess.run(end.command("ethtool", "-K", end.interface, offload, "on"), check=False, capture_output=True)
     end.run("ip", "addr", "flush", "dev", end.interface)
@@ -126,9 +127,9 @@ def _give_back(end: End, *, up: bool) -> None:
 
 def _ready(ends: Ends) -> Ends:
     for end, address in ((ends.sender, SENDER), (ends.receiver, RECEIVER)):
-        # Its own chatter (router solicitations) would be measured as traffic.
+        # The kernel's own frames (router solicitations) would be measured as traffic.
         end.run("sysctl", "-qw", f"net.ipv6.conf.{end.interface}.disable_ipv6=1")
-        for offload in OFFLOADS:  # a packet that is 64 KB long in the kernel is no packet of the given size
+        for offload in OFFLOADS:  # or packets of the given size would cross the kernel as one of 64 KB
             subprocess.run(end.command("ethtool", "-K", end.interface, offload, "off"), check=False, capture_output=True)
         end.run("ip", "addr", "add", f"{address}/24", "dev", end.interface)
         end.run("ip", "link", "set", end.interface, "up")
@@ -147,7 +148,7 @@ def _namespace() -> Iterator[int]:
         deadline = time.monotonic() + 5
         while _identity(str(process.pid)) in (home, None):
             if process.poll() is not None or time.monotonic() > deadline:
-                raise EndsError("no network namespace could be made: run it as root; util-linux has setpriv and unshare")
+                raise EndsError("no network namespace could be made: run this as root; util-linux has setpriv and unshare")
             time.sleep(0.002)
         yield process.pid
     finally:
@@ -169,16 +170,6 @@ def _run(*argv: str, stdin: str = "") -> str:
     return done.stdout
 
 
-def stop(process: subprocess.Popen[Any], seconds: float = 5) -> None:
-    """Ends one of our programs, gently first."""
-    process.terminate()
-    try:
-        process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
 def affinity(cpu: int | None) -> Sequence[str]:
-    """What puts a command on one processor; nothing on a machine that has only one."""
+    """The command prefix that binds a program to one processor; empty for None."""
     return () if cpu is None else ("taskset", "--cpu-list", str(cpu))

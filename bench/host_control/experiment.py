@@ -1,15 +1,16 @@
 """`baton bench host-control`: off and on delays, residual packets, throughput, over one wire. An edge: runs them all.
 
 Method: one wire, a veth pair or two given interfaces, each end in a network namespace of its own. The sender's end has Baton's
-queues; the receiver's end has the kernel's timestamps of all that arrives (`capture`). Processors are kept from sleeping,
-the agent's by a program that gives way to everything (emulation/measuring/wakeful.py): how deep a processor sleeps is the
-hardware's and the operator's matter. Every run says whether the machine kept up (emulation/measuring/fidelity.py).
+queues; at the receiver's end the kernel timestamps every packet that arrives (`capture`). The benchmark keeps the processors
+from sleeping, the agent's by a program that gives way to every other (emulation/measuring/wakeful.py): how deep a processor
+sleeps depends on the hardware and its operator, not on Baton. Every run says whether the machine kept up
+(emulation/measuring/fidelity.py).
 
-* Delays (`cells`): every gate that the kernel offers, commanded directly; and an agent, blocking and polling, told by PFC
+* Delays (`cells`): every gate that the kernel offers, commanded directly; and an agent, blocking and polling, commanded by PFC
   frames and by Baton's own conditions. Packets of 64, 500 and 1000 bytes, 2 to 16 flows, each closed and opened in turn.
 * Days (`weeks`): 16 flows on days of 40 ms, 2 ms and 200 us, and 64 flows, by Baton's schedule and by PFC frames with classes
   remapped every week.
-* Throughput (`throughput`): TCP without control, with it idle, and with a neighbour closed and opened all the time.
+* Throughput (`throughput`): TCP without control, with idle control, and beside a flow that is closed and opened all the time.
 """
 
 from __future__ import annotations
@@ -29,18 +30,19 @@ from bench.host_control.controls import AgentOptions, ByAgent, ByCondition, ByPf
 from bench.host_control.days import Plan
 from bench.host_control.ends import MAX_FLOWS, Ends, given, veth_pair
 from bench.host_control.load import Commander, Processors, load
+from bench.host_control.partner import Partner
 from emulation.measuring.fidelity import environment
 from emulation.measuring.wakeful import occupied, wakeful
 from protocol.bodies.host_control import Transport
 
 Tell = Callable[[str, float], None]
-"""Called with what runs now, and the share of the benchmark that is done."""
+"""A progress callback: gets the name of the current step, and the share of the benchmark that is done."""
 DELAY_RATE_BPS = 10_000_000_000
 """The thesis's link. A veth pair is as fast as its sender, which is slower."""
 PAUSES, QUICK_PAUSES = 480, 96
 WARM_FLOWS, WARM_S, WARM_PPS = 16, 0.4, 20_000
 CLOCK_PINGS, CLOCK_S = 4 * AN_ANCHOR, 15.0
-"""Days are measured once the agent knows its clock's drift: four anchors."""
+"""The benchmark measures days once the agent knows its clock's drift: after four anchors."""
 TARGETS = {
     "blocking": {"p50_us": 50, "range_us": 150},
     "busy": {"p50_us": 20},
@@ -48,9 +50,28 @@ TARGETS = {
     "residual_after_close": {"tbf": 1, "plug": 0},
 }
 
+PUBLISHED_SOURCE = "Fine-Grained End-Host Traffic Control; delays of an Intel 82599 (PFC), of SDD on DPDK, and of an NFP"
+PUBLISHED_ROWS: tuple[dict[str, Any], ...] = (
+    {"mechanism": "PFC, 82599", "off_us": {"min": 1.0, "max": 2.2}, "on_us": {"min": 1.2, "max": 1.3}},
+    {"mechanism": "SDD, DPDK", "off_us": {"mean": 10.0, "range": 4.0}, "on_us": {"mean": 12.0, "range": 4.0}},
+    {"mechanism": "NFP, 16 queues, 64 B", "off_us": {"mean": 2.48, "std": 1.26}, "on_us": {"mean": 4.40, "std": 1.47}},
+)
+PUBLISHED_TABLES = {
+    "4.1 to 4.5": "the rows by packet size and number of flows are not at hand; only the means and ranges above",
+    "5.1": "the NFP's means and deviations above; its percentiles are not at hand",
+    "4.6, 4.7": "throughput with and without the control: numbers not at hand",
+}
+PUBLISHED_RESIDUAL = {
+    "2.4 to 2.7": "8 to 9 packets of the packet buffer after a remapping, then 1 to 2 in 500 to 800 of a rate-limited ring",
+}
+PUBLISHED_RESULT = (
+    "PFC (82599) off 1.0 to 2.2 us, on 1.2 to 1.3; SDD means 10 and 12, range about 4; NFP 2.48 +- 1.26 and 4.40 +- 1.47; "
+    "8 to 9 residual packets after a remapping"
+)
+
 
 class Options(NamedTuple):
-    """Of one run of the benchmark. `parts`: some of delays, days, throughput."""
+    """What one run of the benchmark measures. `parts`: some of delays, days, throughput."""
 
     quick: bool = False
     seed: int = 1
@@ -58,8 +79,8 @@ class Options(NamedTuple):
     parts: tuple[str, ...] = ("delays", "days", "throughput")
 
 
-class Found(NamedTuple):
-    """`record` is what --json writes; `stairs` the points of the staircase plots, by the number of the run in the record."""
+class Results(NamedTuple):
+    """`record` is what --json writes; `stairs` the points of the staircase plots, by the run's index in the record."""
 
     record: dict[str, Any]
     stairs: dict[int, list[tuple[float, int, bool]]]
@@ -67,7 +88,7 @@ class Found(NamedTuple):
 
 @cache
 def gates() -> tuple[str, ...]:
-    """The kinds of gate that this kernel offers."""
+    """The kinds of gate that this kernel has."""
     there = {feature.name for feature in probe() if feature.kind == "qdisc" and feature.present}
     return tuple(gate for gate in ("tbf", "plug") if gate in there)
 
@@ -79,7 +100,7 @@ def grid(quick: bool) -> list[Cell]:
 
 
 def plans(quick: bool) -> list[Plan]:
-    """The runs of the figures: name by flows and day; a night is longer than the agent's clock is uncertain."""
+    """The runs of the figures. A night is longer than the uncertainty of the agent's clock."""
     found = []
     for flows, day_ns, days, quick_days in (
         (16, 40_000_000, 48, 0), (16, 2_000_000, 480, 96), (16, 200_000, 1600, 160), (64, 2_000_000, 512, 128),
@@ -89,8 +110,8 @@ def plans(quick: bool) -> list[Plan]:
     return found
 
 
-def run(options: Options, tell: Tell) -> Found:
-    """Everything, or the `parts` of it. Raises EndsError, OSError, BuildError, BpfError."""
+def run(options: Options, tell: Tell) -> Results:
+    """Runs the parts that the options name. Raises EndsError, OSError, BuildError, BpfError."""
     steps = _Steps(options, tell)
     wire: AbstractContextManager[Ends] = given(*options.interfaces) if options.interfaces else veth_pair()
     processors = Processors.found()
@@ -116,7 +137,7 @@ def run(options: Options, tell: Tell) -> Found:
             wire=ends.name, awake=awake, occupied=processors.agent, gates=gates(),
             time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         )  # fmt: skip
-    return Found(
+    return Results(
         {
             "title": "Fine-grained host control: off and on delays, residual packets, throughput",
             "published": published(),
@@ -132,7 +153,7 @@ def run(options: Options, tell: Tell) -> Found:
 
 
 class _Steps:
-    """Counts what has been done of what is to be."""
+    """Tells the progress callback which step runs and how many are done."""
 
     def __init__(self, options: Options, tell: Tell) -> None:
         self._tell = tell
@@ -144,7 +165,7 @@ class _Steps:
         self._total = sum(weight[part] for part in options.parts)
 
     def next(self, what: str) -> None:
-        """One more begins."""
+        """Says that a step begins."""
         self._tell(what, self._done / self._total)
         self._done += 1
 
@@ -158,9 +179,7 @@ def _by_agent(
     ends: Ends, processors: Processors, how: AgentOptions, options: Options, steps: _Steps
 ) -> Iterator[dict[str, Any]]:
     with controls.agent(ends, processors, how, WARM_FLOWS) as partner:
-        # The agent makes a flow's queue at its first packet.
-        with load(ends, processors, Commander(processors.partner, 1), flows=WARM_FLOWS, size=64, seconds=WARM_S, pps=WARM_PPS):
-            partner.wait(lambda: False, WARM_S)
+        _warm_up(ends, processors, partner, WARM_FLOWS)
         ways: list[tuple[str, ByAgent]] = [
             ("condition", ByCondition(ends, partner, processors.partner)),
             ("pfc", ByPfc(ends, partner, processors.partner)),
@@ -168,6 +187,12 @@ def _by_agent(
         for transport, control in ways:
             kind = {"transport": transport, "gate": how.gate, "agent": "busy" if how.busy_poll else "blocking"}
             yield from _cells(ends, processors, control, kind, options, steps, busy=how.busy_poll)
+
+
+def _warm_up(ends: Ends, processors: Processors, partner: Partner, flows: int) -> None:
+    """Sends packets of every flow: the agent makes a flow's queue at its first packet."""
+    with load(ends, processors, Commander(processors.partner, 1), flows=flows, size=64, seconds=WARM_S, pps=WARM_PPS):
+        partner.wait(lambda: False, WARM_S)
 
 
 def _cells(
@@ -179,12 +204,11 @@ def _cells(
         yield {"kind": "delays", **kind, **cells.run(ends, processors, control, cell, busy=busy, seed=options.seed)}
 
 
-def _days(ends: Ends, processors: Processors, busy: bool, options: Options, steps: _Steps) -> Iterator[weeks.Found]:
+def _days(ends: Ends, processors: Processors, busy: bool, options: Options, steps: _Steps) -> Iterator[weeks.WeeksResult]:
     numbers = itertools.count(1)
     how = AgentOptions(weeks.RATE_BPS, busy_poll=busy)
     with controls.agent(ends, processors, how, MAX_FLOWS) as partner:
-        with load(ends, processors, Commander(processors.partner, 1), flows=MAX_FLOWS, size=64, seconds=WARM_S, pps=WARM_PPS):
-            partner.wait(lambda: False, WARM_S)
+        _warm_up(ends, processors, partner, MAX_FLOWS)
         partner.wait(lambda: partner.answered >= CLOCK_PINGS, CLOCK_S)
         for plan in plans(options.quick):
             steps.next(f"{plan.flows} flows, days of {plan.day_ns / 1e6:g} ms by {plan.transport.name.lower()}")
@@ -193,34 +217,12 @@ def _days(ends: Ends, processors: Processors, busy: bool, options: Options, step
             yield found._replace(record=record)
 
 
-SOURCE = "Fine-Grained End-Host Traffic Control; delays of an Intel 82599 (PFC), of SDD on DPDK, and of an NFP"
-
-
-ROWS: tuple[dict[str, Any], ...] = (
-    {"mechanism": "PFC, 82599", "off_us": {"min": 1.0, "max": 2.2}, "on_us": {"min": 1.2, "max": 1.3}},
-    {"mechanism": "SDD, DPDK", "off_us": {"mean": 10.0, "range": 4.0}, "on_us": {"mean": 12.0, "range": 4.0}},
-    {"mechanism": "NFP, 16 queues, 64 B", "off_us": {"mean": 2.48, "std": 1.26}, "on_us": {"mean": 4.40, "std": 1.47}},
-)
-
-
-TABLES = {
-    "4.1 to 4.5": "the rows by packet size and number of flows are not at hand; only the means and ranges above",
-    "5.1": "the NFP's means and deviations above; its percentiles are not at hand",
-    "4.6, 4.7": "throughput with and without the control: numbers not at hand",
-}
-
-
-RESIDUAL = {
-    "2.4 to 2.7": "8 to 9 packets of the packet buffer after a remapping, then 1 to 2 in 500 to 800 of a rate-limited ring",
-}
-
-
-RESULT = (
-    "PFC (82599) off 1.0 to 2.2 us, on 1.2 to 1.3; SDD means 10 and 12, range about 4; NFP 2.48 +- 1.26 and 4.40 +- 1.47; "
-    "8 to 9 residual packets after a remapping"
-)
-
-
 def published() -> dict[str, Any]:
-    """The thesis's published values, for a result's JSON."""
-    return {"source": SOURCE, "result": RESULT, "rows": list(ROWS), "tables": TABLES, "residual": RESIDUAL}
+    """The thesis's published values, for the JSON record."""
+    return {
+        "source": PUBLISHED_SOURCE,
+        "result": PUBLISHED_RESULT,
+        "rows": list(PUBLISHED_ROWS),
+        "tables": PUBLISHED_TABLES,
+        "residual": PUBLISHED_RESIDUAL,
+    }

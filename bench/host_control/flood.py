@@ -1,10 +1,10 @@
-"""Flows of UDP packets, in turn, as fast as the host sends them or at a rate. An edge: a socket, run as a program of its own.
+"""Sends flows of UDP packets in turn, as fast as the host can or at a rate. An edge: a socket, run as a program of its own.
 
     python -m bench.host_control.flood --flows 16 --size 1000 --seconds 2 [--pps 200000]
 
-Flow n goes to 10.9.0.(16 + n), port 9. A packet of `size` bytes counts its Ethernet header and check sequence, as the published
-tables do; its payload begins with the packet's number in its flow (32 bits, little-endian). Prints a line when it is
-ready, begins when it reads one, and prints what it sent as JSON at the end.
+Flow n goes to 10.9.0.(16 + n), port 9. The size of a packet includes its Ethernet header and check sequence, as in the
+published tables; its payload begins with the packet's number in its flow (32 bits, little-endian). The program prints a line
+when it is ready, begins when it reads one, and finally prints what it sent, as JSON.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ import numpy as np
 
 from bench.host_control.capture import UDP_PORT
 from bench.host_control.ends import Ends
-from bench.host_control.lateness import READY
+from emulation.traffic.workloads import READY
 
 HEADERS = 14 + 20 + 8 + 4
 """Ethernet, IPv4, UDP, and the check sequence."""
 SMALLEST = HEADERS + 4
 TURN = 32
-"""At least so many packets are handed to the kernel at once."""
+"""The program hands at least so many packets to the kernel at once."""
 _SO_SNDBUFFORCE = 32
 BUFFER_BYTES = 256 << 20
-"""What waits at closed gates never keeps the other flows' packets back."""
+"""So large that the packets that wait at closed gates never hold back those of the other flows."""
 
 
 class _Message(ctypes.Structure):
@@ -52,15 +52,15 @@ class _Message(ctypes.Structure):
 
 
 def prefer() -> None:
-    """Takes the processor before ordinary programs, by niceness: of the process, and of its group (autogroup of sched(7))."""
-    with suppress(PermissionError):  # measured without, then
+    """Runs before ordinary programs, by niceness: of the process, and of its group (autogroup of sched(7))."""
+    with suppress(PermissionError):  # without the right, at ordinary priority
         os.nice(-20)
-    with suppress(OSError):  # a kernel that shares by process
+    with suppress(OSError):  # a kernel without autogroups
         Path("/proc/self/autogroup").write_text("-20")
 
 
 def send(flows: int, size: int, seconds: float, pps: int) -> dict[str, float]:
-    """Sends for so long; what was sent. `pps` 0: as fast as it goes."""
+    """Sends for so many seconds; what was sent. `pps`: packets per second, 0 for as fast as the kernel takes them."""
     turns = max(1, TURN // flows) if not pps else 1
     count = turns * flows
     payloads = np.zeros((count, size - HEADERS), np.uint8)
@@ -91,7 +91,7 @@ def send(flows: int, size: int, seconds: float, pps: int) -> dict[str, float]:
         sent = 0
         while (now := now_ns()) < end:
             if now < due:
-                continue  # a timer would be later than the gap is long
+                continue  # a sleep would end later than the gap is long
             due = max(due + gap, now - 50 * gap)
             done = sendmmsg(fd, ctypes.byref(messages), count, 0)
             if done < 0:
@@ -102,7 +102,7 @@ def send(flows: int, size: int, seconds: float, pps: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """The program."""
+    """Parses the arguments, sends, prints the result."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--flows", type=int, required=True)
     parser.add_argument("--size", type=int, required=True)

@@ -1,9 +1,8 @@
-"""The flows of one measurement, what arrives of them, and whether the machine kept up meanwhile. An edge: processes.
+"""The flows of one measurement, the packets of them that arrive, and whether the machine kept up. An edge: processes.
 
-The sender has a processor of its own and nearly all of its time: it hardly ever stands still for other programs, and
-gives way to the agent's link partner and to the kernel's threads (at real-time priority it would hold up RCU, and with it
-every new socket).
-What hands frames to the wire on that processor also delivers them at the other end, so no third is used.
+The sender has a processor nearly to itself: other programs hardly ever interrupt it, and it gives way to the agent's link
+partner and to the kernel's threads (at real-time priority it would hold up RCU, and with it every new socket). The processor
+that hands a frame to the wire also delivers it at the other end, so no third one is used.
 """
 
 from __future__ import annotations
@@ -17,19 +16,20 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from bench.host_control import lateness
 from bench.host_control.capture import Capture, flows_at
-from bench.host_control.ends import Ends, EndsError, affinity, stop
+from bench.host_control.ends import Ends, EndsError, affinity
 from emulation.measuring.fidelity import MAX_LATE_P99_NS, MAX_STEAL, CpuTimes, Fidelity
 from emulation.measuring.measure import percentile
+from emulation.processes import end_process
+from emulation.traffic import workloads
 
 PARTNER_PRIORITY, AGENT_PRIORITY = 30, 20
-"""SCHED_FIFO. The partner is another machine in truth: nothing of this one may keep it waiting."""
+"""SCHED_FIFO. The partner stands for another machine: no program of this one may keep it waiting."""
 _ANYWHERE = ("taskset", "0xffffffff")
 
 
 class Processors(NamedTuple):
-    """Who runs where; None where there is one processor only."""
+    """Which processor each program runs on; None on a machine with one processor."""
 
     sender: int | None
     partner: int | None
@@ -37,13 +37,14 @@ class Processors(NamedTuple):
 
     @classmethod
     def found(cls) -> Processors:
-        """The agent alone on the last; the partner with the sender, or on one of its own where there are three."""
+        """Of this machine: the agent alone on the last, the partner with the sender, or on one of its own if there are
+        three."""
         there = sorted(os.sched_getaffinity(0))
         return cls(there[0], there[len(there) // 3], there[-1]) if len(there) > 1 else cls(None, None, None)
 
     @contextmanager
     def apart(self) -> Iterator[None]:
-        """Keeps this process off the agent's processor: an agent that polls leaves nothing of it to others."""
+        """Keeps this process off the agent's processor: an agent that polls uses all of it."""
         before = os.sched_getaffinity(0)
         if self.sender is not None:
             os.sched_setaffinity(0, {self.sender})
@@ -54,7 +55,7 @@ class Processors(NamedTuple):
 
 
 class Commander(NamedTuple):
-    """Where this process runs while it commands, and at which priority."""
+    """The processor on which this process runs while it commands, and its priority (SCHED_FIFO)."""
 
     processor: int | None
     priority: int
@@ -62,14 +63,14 @@ class Commander(NamedTuple):
 
 @dataclass(slots=True)
 class Load:
-    """Flows that are being sent; `trust` is there at the end."""
+    """Flows that are being sent; the counts and `fidelity` are known at the end."""
 
     capture: Capture
     sent_packets: int = 0
     fidelity: Fidelity | None = None
 
     def trust(self, *, busy: bool = False) -> dict[str, Any]:
-        """Whether what was measured can be believed. `busy`: a processor is never idle as it is polled on."""
+        """Whether the measurement is valid. `busy`: the agent polls, so its processor is never idle."""
         found = self.fidelity
         if found is None:
             return {"valid": False}
@@ -90,7 +91,7 @@ def load(
     pps: int = 0,
     megabytes: int = 48,
 ) -> Iterator[Load]:
-    """Sends while entered, for so many seconds, and waits for their end; this process is scheduled as a commander meanwhile.
+    """Sends flows for so many seconds, and waits for their end; meanwhile this process runs as the commander says.
 
     Raises:
         EndsError, OSError: the flows cannot be sent or captured.
@@ -99,39 +100,40 @@ def load(
     argv = ends.sender.command(sys.executable, "-m", "bench.host_control.flood", *_words(options))
     with ExitStack() as exits:
         made = Load(exits.enter_context(flows_at(ends.receiver, megabytes)))
-        # Both are up before the flows begin: beside the sender, at ordinary priority, the other might not run at all.
-        probe = _Program([*_ANYWHERE, sys.executable, "-IS", lateness.__file__, str(seconds)], exits)
-        sender = _Program([*affinity(processors.sender), *argv], exits)
+        # Both start before the flows begin: beside the sender the probe, at ordinary priority, might never get to run.
+        timer_probe = [*_ANYWHERE, *workloads.COMMAND, "timer-probe", "--seconds", str(seconds)]
+        probe = _HeldProgram("the timer probe", timer_probe, exits)
+        sender = _HeldProgram("the flows' sender", [*affinity(processors.sender), *argv], exits)
         with _scheduled(commander):
             before = CpuTimes.now()
             probe.go()
             sender.go()
             yield made
             made.sent_packets = sender.result()["packets"]
-            made.fidelity = Fidelity.between(before, CpuTimes.now(), probe.result())
+            made.fidelity = Fidelity.between(before, CpuTimes.now(), probe.result()["late_ns"])
 
 
-class _Program:
-    """A program that says when it is ready, and begins when told; killed when the stack unwinds before it has ended."""
+class _HeldProgram:
+    """A program that is ready and waits for a line to begin; ended when the stack unwinds."""
 
-    def __init__(self, argv: Sequence[str], exits: ExitStack) -> None:
-        self._name = argv[-1] if "-m" not in argv else argv[argv.index("-m") + 1]
+    def __init__(self, name: str, argv: Sequence[str], exits: ExitStack) -> None:
+        self._name = name
         self._process = subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            start_new_session=True,  # a group of its own, where the scheduler shares by groups (autogroup of sched(7))
+            start_new_session=True,  # a scheduling group of its own (autogroup of sched(7))
         )  # fmt: skip
-        exits.callback(stop, self._process)
+        exits.callback(end_process, self._process)
         assert self._process.stdin is not None and self._process.stdout is not None, "pipes"
         self._in, self._out = self._process.stdin, self._process.stdout
-        if (first := self._out.readline().strip()) != lateness.READY:
+        if (first := self._out.readline().strip()) != workloads.READY:
             raise EndsError(f"{self._name} did not begin: {first} {self._out.read().strip()[-200:]}")
 
     def go(self) -> None:
-        """Begins."""
+        """Lets the program begin."""
         print(file=self._in, flush=True)
 
     def result(self) -> Any:  # noqa: ANN401 -- JSON
-        """Waits for its end; what it printed."""
+        """Waits for the program's end; what it printed. Raises EndsError: it failed."""
         out = self._out.read()
         if self._process.wait():
             raise EndsError(f"{self._name} failed: {out.strip()[-200:]}")
@@ -147,7 +149,7 @@ def _scheduled(commander: Commander) -> Iterator[None]:
     before = os.sched_getaffinity(0)
     if commander.processor is not None:
         os.sched_setaffinity(0, {commander.processor})
-    with suppress(PermissionError):  # measured without, then
+    with suppress(PermissionError):  # without the right, at ordinary priority
         os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(commander.priority))
     try:
         yield

@@ -1,7 +1,8 @@
 """The other end of the wire: a leader of one member, and the link partner that sends PFC frames. An edge: a raw socket.
 
-It welcomes the host's agent, answers its pings and tells it where the flows' destinations live, as the coordinator does; beyond
-that it says only what an experiment tells it to, at the instant it is told. So delays are those of the host alone.
+It welcomes the host's agent, answers its pings and sends it the directory of the flows' destinations, as a coordinator does. It
+sends everything else only when the experiment says so, at the instant that the experiment chooses: the delays are those of the
+host alone.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ MEMBER, FIRST_NODE = 1000, 16
 HEARTBEAT_NS = 10_000_000
 FAIL_OPEN_NS = 2_000_000_000
 REPORT_NS = 500_000_000
-"""Seldom: reports are none of the delays."""
+"""Long, so that reports do not disturb the delays."""
 
 
 class Partner:
-    """Serves while it waits, in `until`."""
+    """Serves the agent while the experiment waits, in `serve_until`."""
 
     def __init__(self, end: End, key: Key, targets: list[IPv4Address]) -> None:
-        """At this end, with the destinations of the flows. Raises OSError."""
+        """Opens a socket at this end; `targets` are the flows' destinations. Raises OSError."""
         with end.entered():
             self._link = ControlSocket(end.interface)
         self.address = self._link.address
@@ -57,20 +58,20 @@ class Partner:
         self._heartbeat_ns = 0
         self.welcomed = False
         self.answered = 0
-        """PINGs, by which the agent knows our clock."""
-        self.heard: list[Message] = []
-        """What the agent said beside the exchange that keeps it a member; the experiment's to empty."""
+        """How many PINGs it has answered; the agent knows its clock from them."""
+        self.received: list[Message] = []
+        """The agent's messages, but for those that keep it a member; the experiment empties the list."""
 
     def close(self) -> None:
         """Closes the socket."""
         self._link.close()
 
-    def say(self, message: Message, destination: bytes | None = None) -> None:
-        """Sends to the agent."""
+    def send(self, message: Message, destination: bytes | None = None) -> None:
+        """Sends a message to the agent, or to another destination."""
         self._link.send(self.sealed(message, destination))
 
     def sealed(self, message: Message, destination: bytes | None = None) -> bytes:
-        """The frame that carries a message, to be sent soon."""
+        """The frame that carries a message; send it before any other message, whose sequence number is higher."""
         self._sequence += 1
         return encode(
             message,
@@ -82,27 +83,27 @@ class Partner:
             sequence=self._sequence,
         )
 
-    def frame(self, whole: bytes) -> None:
-        """Sends a frame as it is, such as PFC."""
+    def send_frame(self, whole: bytes) -> None:
+        """Sends a complete frame, such as PFC."""
         self._link.send(whole)
 
-    def until(self, instant_ns: int) -> None:
-        """Serves the agent until an instant of the monotonic clock, asleep: it may share a processor with the flows' sender."""
+    def serve_until(self, instant_ns: int) -> None:
+        """Serves the agent until an instant of the monotonic clock. It sleeps meanwhile: the sender may share its processor."""
         link = self._link.fileno()
         while (now := time.monotonic_ns()) < instant_ns:
             if now >= self._heartbeat_ns:
                 self._heartbeat_ns = now + HEARTBEAT_NS
-                self.say(Heartbeat(Override.COORDINATE, 1, 1), HEARTBEAT_MAC)
+                self.send(Heartbeat(Override.COORDINATE, 1, 1), HEARTBEAT_MAC)
             sleep_ns = min(instant_ns, self._heartbeat_ns) - now
             if select.select((link,), (), (), max(0, sleep_ns) / 1e9)[0]:
                 while (raw := self._link.receive()) is not None:
                     self._take(raw)
 
     def wait(self, what: Callable[[], bool], seconds: float) -> bool:
-        """Serves until something holds; whether it came to hold in so many seconds."""
+        """Serves until the condition holds; whether it did within so many seconds."""
         end_ns = time.monotonic_ns() + round(seconds * 1e9)
         while not (held := what()) and time.monotonic_ns() < end_ns:
-            self.until(time.monotonic_ns() + 5_000_000)
+            self.serve_until(time.monotonic_ns() + 5_000_000)
         return held
 
     def _take(self, raw: bytes) -> None:
@@ -116,15 +117,15 @@ class Partner:
                 self._link.send_stamped(lambda leaving_ns: self.sealed(Pong(sent, arrived_ns, leaving_ns)))
             case Register(nonce=nonce):
                 self._member_mac = frame.source
-                self.say(Welcome(nonce, MEMBER, HEARTBEAT_NS, FAIL_OPEN_NS, 300_000, 0, 0, REPORT_NS))
+                self.send(Welcome(nonce, MEMBER, HEARTBEAT_NS, FAIL_OPEN_NS, 300_000, 0, 0, REPORT_NS))
             case DirectoryRequest():
                 entries = tuple((FIRST_NODE + at, (target,)) for at, target in enumerate(self._targets))
                 for page in paginate(Directory(1, 0, 1, ((MEMBER, (SENDER,)), *entries))):
-                    self.say(page)
-                self.say(Regulate(1, 0, 1, ()))
+                    self.send(page)
+                self.send(Regulate(1, 0, 1, ()))
                 self.welcomed = True
             case Leave():
                 self.welcomed = False
             case message:
-                self.heard.append(message)
-                del self.heard[:-1000]
+                self.received.append(message)
+                del self.received[:-1000]

@@ -1,19 +1,19 @@
-"""The pictures: delays by size and number of flows, staircases, throughput. An edge: matplotlib."""
+"""Draws the results: delays by size and number of flows, staircases, throughput. An edge: matplotlib."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from bench.host_control.experiment import Found
+from bench.host_control.experiment import Results
 from bench.style import SPARE, Series, bars, panels
 
 OWN, WRONG = "#0072B2", "#D55E00"
 NAMES = {"none": "gate alone", "condition": "condition", "pfc": "PFC"}
 
 
-def draw(found: Found, directory: Path) -> list[Path]:
-    """Writes the pictures of what was measured into a directory; their paths."""
+def draw(found: Results, directory: Path) -> list[Path]:
+    """Writes the figures of the results into a directory; their paths."""
     directory.mkdir(parents=True, exist_ok=True)
     runs = found.record["runs"]
     made = []
@@ -40,7 +40,7 @@ def _label(run: dict[str, Any]) -> str:
 
 
 def _delays(runs: list[dict[str, Any]]) -> Any:  # noqa: ANN401 -- matplotlib's
-    """A row for off and one for on, a panel a size: p50 and the span from p1 to p99."""
+    """A row for off and one for on delays, a panel for each size: p50, and the span from p1 to p99."""
     sizes = sorted({run["size_bytes"] for run in runs})
     labels = list(dict.fromkeys(_label(run) for run in runs))
     figure, axes = panels(2, len(sizes), width=4.6, height=3.6)
@@ -75,7 +75,7 @@ def _delays(runs: list[dict[str, Any]]) -> Any:  # noqa: ANN401 -- matplotlib's
 
 
 def _staircases(runs: list[dict[str, Any]], stairs: dict[int, list[tuple[float, int, bool]]]) -> Any:  # noqa: ANN401
-    """A panel a run: each packet's flow over time; packets of another flow than the day's are marked."""
+    """A panel for each run: each packet's flow over time; packets of another flow than the day's are marked."""
     columns = 2
     figure, axes = panels(-(-len(stairs) // columns), columns, width=6.2, height=2.9)
     for axis in axes.flat[len(stairs) :]:

@@ -1,8 +1,8 @@
 """What control costs in throughput: the thesis's Figures 4.6 and 4.7. An edge: iperf3.
 
-One TCP flow across the wire, of which a veth pair has none of its own: without control a plain HTB class stands for it, with
-control Baton's tree does at the same rate. Idle: the agent is a member and every gate is open. Active: the flow's neighbour is
-closed and opened 500 times a second, by Baton's own message.
+One TCP flow across the wire. A veth pair has no rate of its own: without control a plain HTB class limits it, with control
+Baton's tree does, at the same rate. Idle: the agent is a member and every gate is open. Active: the partner closes and opens a
+second flow 500 times a second, by Baton's CONDITIONS.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from typing import Any
 
 from agents.queues.queues import BURST_NS
 from bench.host_control.controls import AgentOptions, ByCondition, agent
-from bench.host_control.ends import RECEIVER, End, Ends, EndsError, stop
+from bench.host_control.ends import RECEIVER, End, Ends, EndsError
 from bench.host_control.load import Processors
 from bench.host_control.partner import Partner
 from emulation.measuring.fidelity import CpuTimes, Fidelity
 from emulation.measuring.measure import mean, percentile
+from emulation.processes import end_process, wait_until
 
 RATE_BPS = 400_000_000
-"""What both ends of TCP, without offloads, carry on one machine of two processors with room to spare."""
+"""Both ends of TCP, without offloads, carry this on one machine of two processors with room to spare."""
 PORT = 5201
 CONTROL = "cubic"
-"""The kernel's default differs from one to the next."""
+"""Set, since the default differs between kernels."""
 TOGGLE_NS = 1_000_000
 CASES = ("without", "idle", "active")
 WARM_S = 0.5
@@ -36,7 +37,7 @@ WARM_S = 0.5
 def run(
     ends: Ends, processors: Processors, *, seconds: float, rounds: int, tell: Callable[[str], None], rate_bps: int = RATE_BPS
 ) -> dict[str, Any]:
-    """All cases in turn, so many rounds; medians, and each round's values."""
+    """Runs all cases in turn, so many rounds; the medians, and each round's values."""
     found: dict[str, list[float]] = {case: [] for case in CASES}
     trust = []
     for number in range(rounds):
@@ -69,7 +70,7 @@ def run(
 
 
 def _serve(ends: Ends, partner: Partner | None, active: bool, process: subprocess.Popen[str]) -> None:
-    """Until the flow has ended."""
+    """Serves the agent until the flow has ended, and commands the other flow if `active`."""
     if partner is None:
         process.wait()
         return
@@ -81,12 +82,12 @@ def _serve(ends: Ends, partner: Partner | None, active: bool, process: subproces
             control.command(1, opens=opens, at_ns=time.monotonic_ns() + TOGGLE_NS)
             control.issued.clear()
         else:
-            partner.until(time.monotonic_ns() + 20 * TOGGLE_NS)
+            partner.serve_until(time.monotonic_ns() + 20 * TOGGLE_NS)
 
 
 @contextmanager
 def _wire(end: End, rate_bps: int) -> Iterator[None]:
-    """A link of a rate, without anything of Baton's."""
+    """Gives the link a rate without Baton."""
     device = ("dev", end.interface)
     end.run("tc", "qdisc", "add", *device, "root", "handle", "1:", "htb", "default", "1")
     try:
@@ -98,7 +99,7 @@ def _wire(end: End, rate_bps: int) -> Iterator[None]:
 
 
 def _iperf(ends: Ends, seconds: float, serve: Callable[[subprocess.Popen[str]], None]) -> float:
-    """bit/s that the receiver got."""
+    """Runs one TCP flow; the bit/s that the receiver got. Raises EndsError: iperf3 failed."""
     listen = ("iperf3", "--server", "--one-off", "--bind", str(RECEIVER), "--port", str(PORT))
     server = subprocess.Popen(ends.receiver.command(*listen), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -110,17 +111,14 @@ def _iperf(ends: Ends, seconds: float, serve: Callable[[subprocess.Popen[str]], 
             serve(client)
             found = json.loads(client.communicate()[0])
         finally:
-            stop(client)
+            end_process(client)
     finally:
-        stop(server)
+        end_process(server)
     if "error" in found:
         raise EndsError(f"iperf3: {found['error']}")
     return float(found["end"]["sum_received"]["bits_per_second"])
 
 
 def _listening(end: End) -> None:
-    deadline = time.monotonic() + 5
-    while str(PORT) not in end.run("ss", "--listening", "--tcp", "--numeric", "--no-header"):
-        if time.monotonic() > deadline:
-            raise EndsError("iperf3 does not listen")
-        time.sleep(0.02)
+    if not wait_until(lambda: str(PORT) in end.run("ss", "--listening", "--tcp", "--numeric", "--no-header"), 5):
+        raise EndsError("iperf3 does not listen")

@@ -1,7 +1,7 @@
-"""Weeks carried out by an agent, told by its partner: Figures 2.4 to 2.7. An edge: runs them.
+"""Weeks that an agent carries out and its partner announces: the thesis's Figures 2.4 to 2.7. An edge: runs them.
 
-By Baton's own schedule the partner announces each week ahead, and the agent's clock does the rest. By PFC it announces which
-flow is of which class, and sends the frames itself when a day begins and ends, as a top-of-rack switch would.
+By Baton's own schedule the partner announces each week ahead, and the agent keeps it by its clock. By PFC the partner announces
+which flow is of which class, and itself sends the frames when a day begins and ends, as a top-of-rack switch would.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.host_control.controls import nobody, pfc_settings, realtime_ahead_ns
+from bench.host_control.controls import free_week, pfc_settings, realtime_ahead_ns
 from bench.host_control.days import Plan, days_of, residual
 from bench.host_control.delays import statistics
 from bench.host_control.ends import Ends
 from bench.host_control.load import PARTNER_PRIORITY, Commander, Processors, load
 from bench.host_control.partner import FIRST_NODE, Partner
 from emulation.measuring.measure import percentile
-from protocol.bodies.host_control import ClockReport, FlowKey, Transport, Week
+from protocol.bodies.host_control import ClockReport, Transport, Week, WeekKey
 from protocol.bodies.pfc import PfcSettings
-from protocol.pfc import CLASSES, MAX_QUANTA, Pfc, longest_ns
+from protocol.pfc import CLASSES, MAX_QUANTA, PfcFrame, longest_ns
 
 SIZE_BYTES = 1000
 RATE_BPS = 500_000_000
 OFFERED = 1.06
-"""Of what the link carries: a flow has always something to send, and hardly anything is dropped."""
+"""Offered load over the link's rate: a flow always has something to send, and hardly any packet is dropped."""
 AHEAD_NS = 20_000_000
-"""How long before its start a week is announced."""
+"""How long before its start the partner announces a week."""
 SETTLE_NS = 150_000_000
 STAIRCASE_WEEKS = 3
 STAIRCASE_PACKETS = 6_000
-"""At most so many are kept for a picture."""
+"""At most so many packets are drawn."""
 
 
-Said = bytes | Week | PfcSettings
-"""A frame as it is, or a message."""
+Announcement = bytes | Week | PfcSettings
+"""A complete frame, or a message."""
 
 
-class Found(NamedTuple):
+class WeeksResult(NamedTuple):
     """A run's record, and its staircase: time (us after the start), flow, whether it was that flow's day."""
 
     record: dict[str, Any]
@@ -50,8 +50,8 @@ class Found(NamedTuple):
 
 def run(
     ends: Ends, processors: Processors, partner: Partner, plan: Plan, numbers: Iterator[int], *, busy: bool = False
-) -> Found:
-    """Runs a plan, and frees every flow after it. `numbers`: those of weeks, that grow: an agent takes none twice."""
+) -> WeeksResult:
+    """Runs a plan, then frees every flow. `numbers`: of the weeks, rising, since an agent accepts each number once."""
     packets_a_second = round(OFFERED * RATE_BPS / 8 / SIZE_BYTES)
     seconds = (2 * SETTLE_NS + plan.length_ns) / 1e9 + 0.1
     commander = Commander(processors.partner, PARTNER_PRIORITY)
@@ -62,21 +62,21 @@ def run(
         to_realtime_ns = realtime_ahead_ns()
         late_ns = list[int]()
         for due_ns, said in _timetable(plan, partner, numbers, start_ns):
-            partner.until(due_ns)
+            partner.serve_until(due_ns)
             late_ns.append(time.monotonic_ns() - due_ns)
             if isinstance(said, bytes):
-                partner.frame(said)
+                partner.send_frame(said)
             else:
-                partner.say(said)
-        partner.until(start_ns + plan.length_ns)
-        partner.say(nobody(next(numbers)))
-        partner.frame(Pfc(partner.address, dict.fromkeys(range(CLASSES), 0)).encode())
-        partner.until(time.monotonic_ns() + SETTLE_NS // 2)
+                partner.send(said)
+        partner.serve_until(start_ns + plan.length_ns)
+        partner.send(free_week(next(numbers)))
+        partner.send_frame(PfcFrame(partner.address, dict.fromkeys(range(CLASSES), 0)).encode())
+        partner.serve_until(time.monotonic_ns() + SETTLE_NS // 2)
         arrivals = made.capture.arrivals()
     begin_ns = start_ns + to_realtime_ns
     found = residual(plan, begin_ns, arrivals)
     trust = made.trust(busy=busy)
-    # A partner that is later than a night is long has not done its part; by schedule it only announces, long before.
+    # A partner later than a night is long spoils a run by PFC; by schedule it only announces, long before.
     on_time = plan.transport is Transport.SCHEDULE or (percentile(late_ns, 99) or 0) < plan.night_ns
     trust["valid"] = bool(trust["valid"] and found.own_packets and not arrivals.lost and on_time)
     record = {
@@ -93,19 +93,19 @@ def run(
         "days_mbps": round(found.own_packets * SIZE_BYTES * 8e3 / plan.length_ns, 1),
         "trust": trust,
     }
-    return Found(record, _stairs(plan, begin_ns, arrivals.at_ns, arrivals.flow))
+    return WeeksResult(record, _stairs(plan, begin_ns, arrivals.at_ns, arrivals.flow))
 
 
 def _clock(partner: Partner) -> dict[str, float] | None:
-    """What the agent last said of its clock; in truth it is the partner's own."""
-    said = next((message for message in reversed(partner.heard) if isinstance(message, ClockReport)), None)
+    """What the agent last reported of its clock. The true offset is 0: both ends have the same clock."""
+    said = next((message for message in reversed(partner.received) if isinstance(message, ClockReport)), None)
     return None if said is None else {"offset_us": said.offset_ns / 1e3, "uncertainty_us": said.uncertainty_ns / 1e3}
 
 
-def _timetable(plan: Plan, partner: Partner, numbers: Iterator[int], start_ns: int) -> Iterator[tuple[int, Said]]:
-    """What is said when, in order."""
+def _timetable(plan: Plan, partner: Partner, numbers: Iterator[int], start_ns: int) -> Iterator[tuple[int, Announcement]]:
+    """What the partner sends, and when, in order of time."""
     weeks = [_week(plan, number, next(numbers), start_ns) for number in range(plan.weeks)]
-    said: list[Iterator[tuple[int, Said]]] = [
+    said: list[Iterator[tuple[int, Announcement]]] = [
         iter([(week.start_ns - max(AHEAD_NS, plan.week_ns), week) for week in weeks])
     ]
     if plan.transport is Transport.PFC:
@@ -114,28 +114,28 @@ def _timetable(plan: Plan, partner: Partner, numbers: Iterator[int], start_ns: i
 
 
 def _week(plan: Plan, at: int, number: int, start_ns: int) -> Week:
-    """All flows are of the week, so that those without a day in it are shut."""
+    """All flows are listed in the week, so that the agent closes those without a day in it."""
     flows = tuple(FIRST_NODE + flow for flow in range(plan.flows))
     masks = tuple(1 << flow for flow in plan.flows_of(at))
     begin_ns = start_ns + at * plan.week_ns
-    return Week(number, begin_ns, plan.day_ns, plan.night_ns, plan.week_ns + AHEAD_NS, FlowKey.DESTINATION, plan.transport,
+    return Week(number, begin_ns, plan.day_ns, plan.night_ns, plan.week_ns + AHEAD_NS, WeekKey.DESTINATION, plan.transport,
                 flows, masks)  # fmt: skip
 
 
 def _frames(plan: Plan, address: bytes, start_ns: int) -> Iterator[tuple[int, bytes]]:
-    """Every class paused, but the day's; pauses said again well before they end."""
+    """Frames that pause every class but the day's; each pause is renewed well before it ends."""
     renew_ns = longest_ns(RATE_BPS) // 3
     everyone = frozenset(range(plan.days_a_week))
     yield start_ns - plan.day_ns // 2, _pause(address, everyone)
     for number, begin, end in plan.turns():
-        yield start_ns + begin, Pfc(address, {number: 0}).encode()
+        yield start_ns + begin, PfcFrame(address, {number: 0}).encode()
         for again in range(begin + renew_ns, end, renew_ns):
             yield start_ns + again, _pause(address, everyone - {number})
         yield start_ns + end, _pause(address, everyone)
 
 
 def _pause(address: bytes, classes: frozenset[int]) -> bytes:
-    return Pfc(address, dict.fromkeys(sorted(classes), MAX_QUANTA)).encode()
+    return PfcFrame(address, dict.fromkeys(sorted(classes), MAX_QUANTA)).encode()
 
 
 def _stairs(

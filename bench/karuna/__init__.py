@@ -1,8 +1,8 @@
 """Karuna's experiments on an emulated star, one module a figure: `baton bench karuna FIGURE`.
 
-Every module has `run(options, tell)`, which measures and returns an `Experiment` (bench.karuna.record), and `draw(record,
-figure)`, which lays its record out as the published figure does. All times are as on links of ten times the rate with flows of
-ten times the size: 2 processors emulate 100 Mb/s faithfully, not 1 Gb/s.
+Every module has `run(options, tell)`, which measures and returns an `Experiment` (bench.karuna.record), and `draw(found,
+path)`, which draws its record like the published figure. All times are as on links of ten times the rate with flows of ten
+times the size: 2 processors emulate 100 Mb/s faithfully, not 1 Gb/s.
 """
 
 from __future__ import annotations

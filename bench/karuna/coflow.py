@@ -3,14 +3,14 @@
 Reference: Baraat (Dogar et al., SIGCOMM 2014): FIFO-LM improves the average and the tail of task completion over fair sharing.
 
 Method: coflows of four senders to one receiver on the emulated star, Poisson arrivals; DCTCP, eight strict priorities. The same
-coflows three times over: without any order (one queue, fair sharing), first in first out, and that with limited multiplexing.
-Nobody is told a size: heavy is who has been first for longer than the heaviest light one takes the link.
+coflows three times over: without an order (one queue, fair sharing), first in first out, and that with limited multiplexing.
+The controller knows no sizes: a coflow is heavy if it has been first for longer than the largest light one takes the link.
 
 Two workloads. Sizes alike (0.5 to 1.5 MB), where an order gains; and mixed (80 % of 0.2 to 1 MB, 20 % of 2 to 8 MB), where
-light ones wait behind heavy ones: limited multiplexing takes most of that back, but does not beat fair sharing.
+light coflows wait behind heavy ones: limited multiplexing takes most of that back, but does not beat fair sharing.
 
-Each queue is marked by its own length (20 packets), and the port has 400 packets: many coflows wait here, as many senders each,
-and where the port is marked by all that waits, the first coflow is held back by those that wait for it.
+The port marks each queue by its own length (20 packets) and holds 400 packets: many coflows wait at once, with several senders
+each, and a port that marks by the sum of its queues would hold back the first coflow for the packets of those behind it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from controller.priorities.coflows import CoflowOrder
 from controller.switch_queues.model import SwitchQueues
 from emulation.measuring.fidelity import CpuTimes, Fidelity
 from emulation.measuring.measure import mean, percentile
-from emulation.stack import karuna
+from emulation.stack import schemes
+from emulation.stack.star import RATE_BPS, RECEIVER, SENDERS
 from emulation.traffic import coflow_load
 from emulation.traffic.coflow_load import CoflowResult, ScheduledCoflow
 from protocol.units import FRAME_BYTES
@@ -37,7 +38,7 @@ MS = 1e6
 
 
 class Workload(NamedTuple):
-    """Sizes are uniform: a share of them light, the others heavy, from `heavy_bytes` on."""
+    """Uniform sizes: a share of the coflows is light, the others are heavy; a light one has at most `heavy_bytes`."""
 
     light: tuple[int, int]
     heavy: tuple[int, int]
@@ -46,8 +47,8 @@ class Workload(NamedTuple):
 
     @property
     def heavy_ns(self) -> int:
-        """What a coflow of `heavy_bytes` takes alone."""
-        return self.heavy_bytes * 8 * 10**9 // karuna.RATE_BPS
+        """How long a coflow of `heavy_bytes` takes alone."""
+        return self.heavy_bytes * 8 * 10**9 // RATE_BPS
 
 
 WORKLOADS = {
@@ -56,11 +57,11 @@ WORKLOADS = {
 }
 
 
-class DeepPort(karuna.Scheme):
-    """DCTCP on a port with room for many that wait, each queue marked by its own length."""
+class DeepPort(schemes.Scheme):
+    """DCTCP on a port with a deep buffer that marks each queue by its own length."""
 
     def queues(self) -> SwitchQueues:
-        threshold = karuna.MARKING_PACKETS * FRAME_BYTES
+        threshold = schemes.MARKING_PACKETS * FRAME_BYTES
         return SwitchQueues(buffer_packets=BUFFER_PACKETS, marking_threshold_bytes=threshold, per_queue=True)
 
 
@@ -82,18 +83,18 @@ def schedule(workload: Workload, duration_s: float, seed: int) -> list[Scheduled
     dice = random.Random(seed)
     share = workload.light_share
     mean_bytes = share * sum(workload.light) / 2 + (1 - share) * sum(workload.heavy) / 2
-    rate = LOAD * karuna.RATE_BPS / (8 * mean_bytes)
+    rate = LOAD * RATE_BPS / (8 * mean_bytes)
     found: list[ScheduledCoflow] = []
     at_s = 0.0
     while (at_s := at_s + dice.expovariate(rate)) < duration_s:
         size = dice.randint(*(workload.light if dice.random() < share else workload.heavy))
-        flows = [(source, karuna.RECEIVER, size // WIDTH) for source in dice.sample(karuna.SENDERS, WIDTH)]
+        flows = [(source, RECEIVER, size // WIDTH) for source in dice.sample(SENDERS, WIDTH)]
         found.append(ScheduledCoflow(len(found) + 1, round(at_s * 1e9), tuple(flows)))
     return found
 
 
 def _measure(coflows: Sequence[ScheduledCoflow], order: CoflowOrder | None, workload: Workload) -> dict[str, Any]:
-    with karuna.on_star(DeepPort("dctcp", DCTCP)) as laid:
+    with schemes.on_star(DeepPort("dctcp", DCTCP)) as laid:
         before = CpuTimes.now()
         if order is None:
             found = coflow_load.run(laid.emulated, coflows)

@@ -1,9 +1,9 @@
 """Deadline flows one after another before two long DCTCP flows: MCP, DCTCP in its place, and strict priority by deadline.
 
-Reference: Karuna (SIGCOMM 2016), sections 3.1 and 4: a deadline flow is to finish just before its deadline, and to leave the
-others all that it does not need for that; DCTCP does not know of deadlines, and EDF takes the whole link first. Method: each
-deadline flow starts when the one before is due; a flow's figure is its completion time over its deadline, the background's is
-what its receivers got over what the deadline flows leave of the link's payload.
+Reference: Karuna (SIGCOMM 2016), sections 3.1 and 4: a deadline flow should finish just before its deadline and leave the rest
+of the link to others; DCTCP ignores deadlines, and EDF takes the whole link first. Method: each deadline flow starts at the
+deadline of the one before; a flow's figure is its completion time over its deadline, the background's is what its receivers got
+over what the deadline flows leave of the link's payload.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any
 from agents.priorities.congestion_control import DCTCP, MCP
 from bench.karuna.record import Case, Experiment, Options, Tell, measure
 from bench.style import COLOURS, LABELS, panels, save
-from controller.priorities.bands import Thresholds
-from emulation.stack import karuna
+from controller.priorities.completion_model import Thresholds
+from emulation.stack import schemes
+from emulation.stack.star import RATE_BPS, RECEIVER
 from emulation.traffic.flow_run import FlowRun
 from emulation.traffic.flow_schedule import Schedule, ScheduledFlow
 from protocol.units import FRAME_BYTES
@@ -25,7 +26,7 @@ PUBLISHED = {
     "result": "MCP flows complete just before their deadlines, at the least cost to the others; no number is at hand",
 }
 DEADLINES = ((100_000, 50), (250_000, 100), (500_000, 200), (1_000_000, 400), (2_000_000, 800))
-"""Sizes in bytes and deadlines in ms: 16 to 20 Mb/s are needed."""
+"""Sizes in bytes and deadlines in ms; they require 16 to 20 Mb/s."""
 BACKGROUND_BYTES = 60_000_000
 WARM_UP_NS = 700_000_000
 GAP_NS = 100_000_000
@@ -39,9 +40,9 @@ CUTS = (1_000_000, 2_000_000, 4_000_000)
 def run(options: Options, tell: Tell) -> Experiment:
     """Four schemes with the same flows."""
     schedule = _schedule(1 if options.quick else 3)
-    mcp = karuna.Scheme("mcp", DCTCP, deadline_transport=MCP)
-    schemes = (mcp, karuna.karuna(THRESHOLDS), karuna.dctcp(), karuna.edf(CUTS))
-    cases = [Case({}, scheme, schedule) for scheme in schemes]
+    mcp = schemes.Scheme("mcp", DCTCP, deadline_transport=MCP)
+    compared = (mcp, schemes.karuna(THRESHOLDS), schemes.dctcp(), schemes.edf(CUTS))
+    cases = [Case({}, scheme, schedule) for scheme in compared]
     title, scale = "Deadline flows before two long DCTCP flows", "100 Mb/s, sizes and deadlines of our own"
     return measure(title, PUBLISHED, cases, options, tell, scale=scale, bucket_ns=BUCKET_NS, more=_shares)
 
@@ -49,15 +50,15 @@ def run(options: Options, tell: Tell) -> Experiment:
 def _schedule(rounds: int) -> Schedule:
     flows, at_ns = [], WARM_UP_NS
     for number, (size, deadline_ms) in enumerate(DEADLINES * rounds, start=2):
-        flows.append(ScheduledFlow(number, at_ns, f"h{1 + number % 3}", karuna.RECEIVER, size, 1, deadline_ms))
+        flows.append(ScheduledFlow(number, at_ns, f"h{1 + number % 3}", RECEIVER, size, 1, deadline_ms))
         at_ns += deadline_ms * 1_000_000 + GAP_NS
-    long = (ScheduledFlow(number, 0, f"h{4 + number}", karuna.RECEIVER, BACKGROUND_BYTES, 3) for number in (0, 1))
+    long = (ScheduledFlow(number, 0, f"h{4 + number}", RECEIVER, BACKGROUND_BYTES, 3) for number in (0, 1))
     return Schedule((*long, *flows), at_ns)
 
 
 def _shares(found: FlowRun) -> dict[str, Any]:
     due = [one for one in found.results if one.flow.deadline_ms is not None]
-    ratios = [None if one.fct_ns is None else round(one.fct_ns / one.flow.deadline_ms / 1e6, 3) for one in due]  # type: ignore[operator]  # those that are due
+    ratios = [None if one.fct_ns is None else round(one.fct_ns / one.flow.deadline_ms / 1e6, 3) for one in due]  # type: ignore[operator]  # `due` has deadlines
     until_ns = max(one.flow.start_ns + (one.fct_ns or 0) for one in due)
     got = sum(
         size
@@ -66,7 +67,7 @@ def _shares(found: FlowRun) -> dict[str, Any]:
         for at, size in one.buckets.items()
         if WARM_UP_NS <= int(at) * BUCKET_NS < until_ns
     )
-    payload = karuna.RATE_BPS / 8e9 * (until_ns - WARM_UP_NS) * SEGMENT_BYTES / FRAME_BYTES
+    payload = RATE_BPS / 8e9 * (until_ns - WARM_UP_NS) * SEGMENT_BYTES / FRAME_BYTES
     background = got / (payload - sum(one.received_bytes for one in due))
     done = [ratio for ratio in ratios if ratio is not None]
     return {
@@ -81,7 +82,7 @@ def _shares(found: FlowRun) -> dict[str, Any]:
 
 
 def draw(found: Experiment, path: Path) -> None:
-    """Left: completion over deadline by flow size, a series a scheme; right: the background's share."""
+    """Draws, left, completion over deadline by flow size for each scheme; right, the background's share."""
     runs = found.record["runs"]
     figure, axes = panels(1, 2)
     left, right = axes.flat

@@ -12,7 +12,7 @@ from typing import Any
 
 from bench.karuna.record import Case, Experiment, Options, Tell, arrivals, measure, sizes_of, thresholds_for
 from bench.style import COLOURS, LABELS, Series, bars, panels, save
-from emulation.stack import karuna
+from emulation.stack import schemes
 from emulation.traffic.flow_schedule import Mixture
 
 PUBLISHED = {
@@ -33,13 +33,13 @@ def run(options: Options, tell: Tell) -> Experiment:
         sizes = sizes_of(workload)
         flows = arrivals(sizes, load, 12 if options.quick else 40, mixture, options.seed)
         thresholds = thresholds_for(sizes, load, mixture.shares, BANDS)
-        for scheme in (karuna.dctcp(), karuna.karuna(thresholds)):
+        for scheme in (schemes.dctcp(), schemes.karuna(thresholds)):
             cases.append(Case({"workload": workload, "load": load}, scheme, flows))
     return measure("Completion times of types 2 and 3, Karuna and DCTCP", PUBLISHED, cases, options, tell)
 
 
 def draw(found: Experiment, path: Path) -> None:
-    """A row a workload and load: mean and p99 of each bin, and the deadlines missed."""
+    """Draws a row for each workload and load: mean and p99 of each bin, and the deadlines missed."""
     runs = found.record["runs"]
     shown = [row for row in ROWS if any((entry["workload"], entry["load"]) == row for entry in runs)]
     figure, axes = panels(len(shown), 3)

@@ -1,8 +1,8 @@
 """Two long flows into one receiver: the queue at the receiver's port under DCTCP and under CUBIC.
 
 Reference: Mininet-HiFi (CoNEXT 2012): 100 Mb/s, RED marking at 20 packets, queue occupancy over time and its CDF, in
-emulation within 2 packets of hardware. Method: the port's queue is read every millisecond over netlink after the flows have
-settled; goodput is what the receiving application got.
+emulation within 2 packets of hardware. Method: the benchmark reads the port's queue every millisecond over netlink after
+the warm-up; goodput is what the receiving application got.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 from bench.karuna.record import Experiment, Options, Tell, experiment
 from bench.style import COLOURS, LABELS, distribution, panels, save
 from emulation.measuring.measure import mean, percentile
-from emulation.stack import karuna
+from emulation.stack import schemes
+from emulation.stack.star import BOTTLENECK, BUFFER_PACKETS, RECEIVER, SENDERS
 from emulation.traffic.experiment import Flow
 from emulation.traffic.experiment import run as run_flows
 from topology.fabric import DirectedLink
@@ -31,23 +32,23 @@ OVERHEAD_S = 3.0
 def run(options: Options, tell: Tell) -> Experiment:
     """Both schemes, one after the other."""
     duration_s = 5.0 if options.quick else 20.0
-    schemes = (karuna.dctcp(), karuna.cubic())
+    compared = (schemes.dctcp(), schemes.cubic())
     each_s = WARMUP_S + duration_s + OVERHEAD_S
     runs, raw, environment = list[dict[str, Any]](), list[dict[str, Any]](), dict[str, Any]()
-    link = DirectedLink(*karuna.BOTTLENECK)
-    for number, scheme in enumerate(schemes):
+    link = DirectedLink(*BOTTLENECK)
+    for number, scheme in enumerate(compared):
 
         def progress(seconds: float, label: str = scheme.name, done: float = number * each_s) -> None:
-            tell(f"{label}, two long flows", (done + seconds) / (each_s * len(schemes)))
+            tell(f"{label}, two long flows", (done + seconds) / (each_s * len(compared)))
 
         progress(0)
-        with karuna.on_star(scheme) as (emulated, *_):
+        with schemes.on_star(scheme) as (emulated, *_):
             outcome = run_flows(
                 emulated,
-                [Flow("tcp", sender, karuna.RECEIVER) for sender in karuna.SENDERS[:2]],
+                [Flow("tcp", sender, RECEIVER) for sender in SENDERS[:2]],
                 duration_s=duration_s,
                 warmup_s=WARMUP_S,
-                bottlenecks=[karuna.BOTTLENECK],
+                bottlenecks=[BOTTLENECK],
                 sample_occupancy=True,
                 progress=progress,
             )
@@ -85,7 +86,7 @@ def run(options: Options, tell: Tell) -> Experiment:
 
 
 def draw(found: Experiment, path: Path) -> None:
-    """The queue over time, and its distribution."""
+    """Draws the queue over time, and its distribution."""
     figure, axes = panels(1, 2)
     over_time, shares = axes.flat
     for number, entry in enumerate(found.record["runs"]):
@@ -95,9 +96,9 @@ def draw(found: Experiment, path: Path) -> None:
         style = {"color": COLOURS[name], "linestyle": "-" if entry["trust"]["valid"] else ":"}
         over_time.plot([row["time_ns"] / 1e9 for row in rows], [row["packets"] for row in rows], linewidth=0.5, **style)
         shares.plot(*distribution([row["packets"] for row in rows]), label=label, **style)
-    over_time.set(xlabel="seconds", ylabel="packets in the queue", ylim=(0, karuna.BUFFER_PACKETS * 1.05))
-    shares.set(xlabel="packets in the queue", ylabel="share of samples", xlim=(0, karuna.BUFFER_PACKETS * 1.05), ylim=(0, 1))
+    over_time.set(xlabel="seconds", ylabel="packets in the queue", ylim=(0, BUFFER_PACKETS * 1.05))
+    shares.set(xlabel="packets in the queue", ylabel="share of samples", xlim=(0, BUFFER_PACKETS * 1.05), ylim=(0, 1))
     shares.legend(frameon=False, fontsize=7, loc="upper center")
     for line in (over_time.axhline, shares.axvline):
-        line(karuna.MARKING_PACKETS, color="grey", linewidth=0.8, linestyle="--")
+        line(schemes.MARKING_PACKETS, color="grey", linewidth=0.8, linestyle="--")
     save(figure, found.record, path)

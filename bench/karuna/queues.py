@@ -1,7 +1,7 @@
 """How many queues are needed: 2, 4 and 8, the first of them for type 1.
 
 Reference: Karuna (SIGCOMM 2016), figure 10. Method: web search sizes at load 0.8, thresholds computed for each number; the
-switch has eight queues always, and the taggers use so many.
+switch always has eight queues, of which the taggers use as many.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.karuna.record import Case, Experiment, Options, Tell, arrivals, measure, sizes_of, thresholds_for
 from bench.style import SPARE, Series, bars, panels, save
-from emulation.stack import karuna
+from emulation.stack import schemes
 from emulation.traffic.flow_schedule import Mixture
 
 PUBLISHED = {
@@ -28,13 +28,13 @@ def run(options: Options, tell: Tell) -> Experiment:
     cases = []
     for queues in QUEUES:
         thresholds = thresholds_for(sizes, LOAD, mixture.shares, queues - 1)
-        cases.append(Case({"queues": queues}, karuna.karuna(thresholds), flows))
+        cases.append(Case({"queues": queues}, schemes.karuna(thresholds), flows))
     title = "Completion times of types 2 and 3 by number of queues, web search, load 0.8"
     return measure(title, PUBLISHED, cases, options, tell)
 
 
 def draw(found: Experiment, path: Path) -> None:
-    """Mean and p99 of each bin, a bar a number of queues."""
+    """Draws mean and p99 of each bin, with a bar for each number of queues."""
     runs = found.record["runs"]
     groups = list(runs[0]["completion"])
     figure, axes = panels(1, 2, width=6)

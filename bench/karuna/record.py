@@ -1,4 +1,5 @@
-"""What every Karuna experiment writes: its cases run one after another, a record of figures, and the raw rows behind it."""
+"""Runs the cases of a Karuna experiment one after another, and writes the record and its raw rows. An edge: emulation,
+files."""
 
 from __future__ import annotations
 
@@ -8,38 +9,39 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from controller.priorities.bands import Thresholds, Traffic
+from controller.priorities.completion_model import Thresholds, Traffic
 from controller.priorities.flow_sizes import FlowSizes
 from controller.priorities.thresholds import optimise
 from emulation import cdfs
-from emulation.stack import karuna
-from emulation.stack.karuna import Scheme
+from emulation.stack import schemes
+from emulation.stack.schemes import Scheme
+from emulation.stack.star import BOTTLENECK, RATE_BPS
 from emulation.traffic import flow_run
 from emulation.traffic.flow_run import FlowRun
 from emulation.traffic.flow_schedule import Mixture, Schedule, poisson, scaled
 from emulation.traffic.flow_stats import summary
 
 SCALE = 0.1
-"""Of the published 1 Gb/s and of the published flow sizes: completion times stay what they are."""
+"""Of the published 1 Gb/s and of the published flow sizes: completion times stay the same."""
 EDGES = (10_000, 1_000_000)
 """The published bins (to 100 KB, to 10 MB, above) at that scale."""
 DRAIN_S = 3.0
 OVERHEAD_S = 3.5
-"""What a case takes beside its arrivals: the fabric, the programs, what is still on its way."""
+"""What a case takes beside its arrivals: to build the fabric, to start the programs, to finish the flows."""
 
 Tell = Callable[[str, float], None]
-"""Called with what runs now, and the share of the experiment that is done."""
+"""A progress callback: gets the name of the current step, and the share of the experiment that is done."""
 
 
 class Options(NamedTuple):
-    """Of one run of an experiment."""
+    """The options of one run of an experiment."""
 
     quick: bool = False
     seed: int = 1
 
 
 class Case(NamedTuple):
-    """One scheme under one list of flows; `at` are its coordinates in the figure."""
+    """One scheme under one list of flows; `at` is its place in the figure."""
 
     at: dict[str, Any]
     scheme: Scheme
@@ -65,7 +67,7 @@ def experiment(
     environment: dict[str, Any],
     scale: str,
 ) -> dict[str, Any]:
-    """The frame of a record."""
+    """A record without its figures: title, published values, scale, validity, environment."""
     return {
         "title": title,
         "published": published,
@@ -100,12 +102,12 @@ def measure(
             tell(label, (done + seconds) / sum(lengths))
 
         progress(0)
-        with karuna.on_star(case.scheme) as (emulated, given_up, taggers):
+        with schemes.on_star(case.scheme) as (emulated, given_up, taggers):
             choices = case.scheme.choices(case.schedule.flows)
             found = flow_run.run(
                 emulated,
                 case.schedule,
-                port=karuna.BOTTLENECK,
+                port=BOTTLENECK,
                 drain_s=DRAIN_S,
                 given_up=given_up,
                 bucket_ns=bucket_ns,
@@ -135,7 +137,7 @@ def measure(
 
 
 def sizes_of(workload: str) -> FlowSizes:
-    """A published workload at this scale; those above 3 MB (30 MB as published) are left out: runs are too short for them."""
+    """A published workload at this scale, without flows above 3 MB (30 MB as published): runs are too short for them."""
     return scaled(cdfs.load(workload), SCALE, 3_000_000)
 
 
@@ -144,9 +146,9 @@ def arrivals(sizes: FlowSizes, load: float, seconds: float, mixture: Mixture, se
     return poisson(
         sizes,
         load=load,
-        rate_bps=karuna.RATE_BPS,
+        rate_bps=RATE_BPS,
         duration_ns=round(seconds * 1e9),
-        pairs=karuna.PAIRS,
+        pairs=schemes.PAIRS,
         mixture=mixture,
         seed=seed,
     )
@@ -159,7 +161,7 @@ def thresholds_for(sizes: FlowSizes, load: float, shares: Sequence[float], bands
 
 
 def cuts_for(sizes: FlowSizes, load: float, bands: int) -> tuple[int, ...]:
-    """Sizes at which a shortest-job-first of so many bands is cut best."""
+    """The sizes at which shortest-job-first with so many bands is best divided."""
     return thresholds_for(sizes, load, (0.0, 1.0, 0.0), bands).beta
 
 

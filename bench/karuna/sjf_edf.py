@@ -1,8 +1,9 @@
 """Pure SJF hurts flows with deadlines, pure EDF hurts the rest.
 
 Reference: Karuna (SIGCOMM 2016), figures 1 and 2 (ns-2): deadlines missed under SJF, and 95th percentile of the other flows'
-completion times under EDF, as the share of flows with deadlines grows. Method: web search sizes at load 0.8; both approximated
-on eight fixed priorities (emulation.traffic.fixed_priorities); Karuna under the same flows beside them. Deadlines are tight.
+completion times under EDF, as the share of flows with deadlines grows. Method: web search sizes at load 0.8; SJF and EDF
+approximated on eight fixed priorities (emulation.traffic.fixed_priorities), and Karuna under the same flows. Deadlines are
+tight.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from bench.karuna.record import Case, Experiment, Options, Tell, arrivals, cuts_for, measure, sizes_of, thresholds_for
 from bench.style import COLOURS, LABELS, panels, save
-from emulation.stack import karuna
+from emulation.stack import schemes
 from emulation.traffic.flow_schedule import Mixture
 
 PUBLISHED = {
@@ -21,7 +22,7 @@ PUBLISHED = {
 LOAD = 0.8
 SHARES = (0.05, 0.15, 0.3)
 SLACK = 2.0
-"""Of deadlines, in times that the link takes for the flow alone."""
+"""The least deadline, over the time that the link takes for the flow alone."""
 MARKERS = {"sjf": "o", "edf": "s", "karuna": "^"}
 PANELS = (("deadlines missed, share", "missed"), ("95th percentile of the others, ms", "p95_ms"))
 
@@ -35,14 +36,14 @@ def run(options: Options, tell: Tell) -> Experiment:
         mixture = Mixture((share, rest, rest), slack=SLACK)
         flows = arrivals(sizes, LOAD, 5 if options.quick else 25, mixture, options.seed)
         thresholds = thresholds_for(sizes, LOAD, mixture.shares, 7)
-        schemes = karuna.sjf(cuts_for(sizes, LOAD, 8)), karuna.edf(cuts_for(sizes, LOAD, 4)), karuna.karuna(thresholds)
-        cases += [Case({"share_of_deadlines": share}, scheme, flows) for scheme in schemes]
+        compared = schemes.sjf(cuts_for(sizes, LOAD, 8)), schemes.edf(cuts_for(sizes, LOAD, 4)), schemes.karuna(thresholds)
+        cases += [Case({"share_of_deadlines": share}, scheme, flows) for scheme in compared]
     title = "SJF and EDF alone, and Karuna, over the share of flows with deadlines, load 0.8"
     return measure(title, PUBLISHED, cases, options, tell)
 
 
 def draw(found: Experiment, path: Path) -> None:
-    """Deadlines missed, and the tail of the others, over the share of flows with deadlines."""
+    """Draws the deadlines missed, and the tail of the other flows, over the share of flows with deadlines."""
     figure, axes = panels(1, 2)
     runs = found.record["runs"]
     for axis, (label, value) in zip(axes.flat, PANELS, strict=True):

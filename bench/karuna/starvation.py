@@ -1,10 +1,10 @@
 """Flows in the last queue below two that fill the link, with and without ageing, with and without ECN.
 
-Reference: Karuna (SIGCOMM 2016): flows of types 2 and 3 that timed out kappa times are promoted, kappa from 2 to
-10. Method: two long flows of known size in band 1 fill the link. Four flows of unknown size start beside them, are demoted
-after 100 KB, and starve until the long ones end; those that age get another 100 KB in band 1 at each promotion. Ageing off is a
-kappa that no flow reaches. Marking by the port's sum of queues already relieves them, for it holds back the long flows:
-therefore the same without marking, where those keep the buffer full.
+Reference: Karuna (SIGCOMM 2016): flows of types 2 and 3 that timed out kappa times are promoted, kappa from 2 to 10. Method:
+two long flows of known size in band 1 fill the link. Four flows of unknown size start beside them, are demoted after 100 KB,
+and starve until the long ones end; with ageing each promotion gives them another 100 KB in band 1. Without ageing kappa is a
+value that no flow reaches. A port that marks by the sum of its queues already relieves the starved flows, since it holds back
+the long ones; so the benchmark also runs without marking, where the long flows keep the buffer full.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import Any
 
 from bench.karuna.record import Case, Experiment, Options, Tell, measure
 from bench.style import SPARE, panels, save
-from controller.priorities.bands import Thresholds
-from emulation.stack import karuna
+from controller.priorities.completion_model import Thresholds
+from emulation.stack import schemes
+from emulation.stack.star import RATE_BPS, RECEIVER
 from emulation.traffic.flow_run import FlowRun
 from emulation.traffic.flow_schedule import Schedule, ScheduledFlow
 
@@ -34,17 +35,17 @@ AGEING = {True: (2, 10), False: (NEVER, NEVER)}
 def run(options: Options, tell: Tell) -> Experiment:
     """The same flows with ageing and without."""
     long_bytes = 25_000_000 if options.quick else 100_000_000
-    long = [ScheduledFlow(number, 0, f"h{number + 1}", karuna.RECEIVER, long_bytes, 2) for number in range(2)]
+    long = [ScheduledFlow(number, 0, f"h{number + 1}", RECEIVER, long_bytes, 2) for number in range(2)]
     starved = [
-        ScheduledFlow(2 + number, 300_000_000 + 50_000_000 * number, f"h{3 + number % 3}", karuna.RECEIVER, STARVED_BYTES, 3)
+        ScheduledFlow(2 + number, 300_000_000 + 50_000_000 * number, f"h{3 + number % 3}", RECEIVER, STARVED_BYTES, 3)
         for number in range(4)
     ]
-    flows = Schedule((*long, *starved), round(2 * long_bytes * 8e9 / (0.95 * karuna.RATE_BPS)))
+    flows = Schedule((*long, *starved), round(2 * long_bytes * 8e9 / (0.95 * RATE_BPS)))
     cases = []
-    for marking in (karuna.MARKING_PACKETS, None):
+    for marking in (schemes.MARKING_PACKETS, None):
         for ageing, (least, most) in AGEING.items():
-            settings = dataclasses.replace(karuna.TAGGER, kappa_min=least, kappa_max=most)
-            scheme = karuna.karuna(THRESHOLDS, tagger=settings, marking_packets=marking)
+            settings = dataclasses.replace(schemes.TAGGER, kappa_min=least, kappa_max=most)
+            scheme = schemes.karuna(THRESHOLDS, tagger=settings, marking_packets=marking)
             cases.append(Case({"ageing": ageing, "ecn": marking is not None}, scheme, flows))
     title = "Four flows of 500 KB and unknown size below two that fill the link"
     scale = "100 Mb/s, flows of our own"
@@ -66,7 +67,7 @@ def _starved(found: FlowRun) -> dict[str, Any]:
 
 
 def draw(found: Experiment, path: Path) -> None:
-    """What the starved flows have got together, and what the long ones send, over time."""
+    """Draws, over time, what the starved flows have received together and what the long ones send."""
     figure, axes = panels(1, 2)
     total_mb = 4 * STARVED_BYTES / 1e6
     for number, entry in enumerate(found.record["runs"]):

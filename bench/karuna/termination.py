@@ -1,4 +1,4 @@
-"""Flows that cannot meet their deadline any more, given up by schemes 1 and 2 or never (3).
+"""Flows that cannot meet their deadline any more: schemes 1 and 2 give them up, scheme 3 never does.
 
 Reference: Karuna (SIGCOMM 2016), section 3 and figure 8: scheme 1 aborts a flow that has fallen behind by more than the link
 carries, scheme 2 one that would need more than the link, scheme 3 none. Scheme 1 terminated more flows than scheme 2, but fewer
@@ -12,7 +12,7 @@ from pathlib import Path
 from agents.priorities.mcp_model import Termination
 from bench.karuna.record import Case, Experiment, Options, Tell, arrivals, measure, sizes_of, thresholds_for
 from bench.style import SPARE, Series, bars, panels, save
-from emulation.stack import karuna
+from emulation.stack import schemes
 from emulation.traffic.flow_schedule import Mixture
 
 PUBLISHED = {
@@ -32,13 +32,13 @@ def run(options: Options, tell: Tell) -> Experiment:
         flows = arrivals(sizes, load, 10 if options.quick else 25, MIXTURE, options.seed)
         thresholds = thresholds_for(sizes, load, MIXTURE.shares, 7)
         for number in Termination:
-            scheme = karuna.karuna(thresholds, termination=number)
+            scheme = schemes.karuna(thresholds, termination=number)
             cases.append(Case({"load": load, "termination": number.value}, scheme, flows))
     return measure("Deadlines missed and flows terminated, by termination scheme", PUBLISHED, cases, options, tell)
 
 
 def draw(found: Experiment, path: Path) -> None:
-    """A panel a load: missed and terminated, a group a scheme."""
+    """Draws a panel for each load: missed and terminated, a group for each scheme."""
     runs = found.record["runs"]
     loads = sorted({entry["load"] for entry in runs})
     figure, axes = panels(1, len(loads))

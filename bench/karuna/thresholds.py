@@ -1,9 +1,9 @@
 """One demotion threshold, right and wrong, with and without ECN.
 
-Reference: Karuna (SIGCOMM 2016), figure 9: flows of 30 KB and of 10 MB, two queues for them, thresholds of 20 KB,
-30 KB and 2 MB. Too low, and small flows end among the large; too high, and large flows start among the small: marking keeps the
-queues short, and so what a wrong threshold costs small. Method: 99 % of the flows are of 30 KB, all are of type 3, sizes are as
-published.
+Reference: Karuna (SIGCOMM 2016), figure 9: flows of 30 KB and of 10 MB, two queues for them, thresholds of 20 KB, 30 KB and 2
+MB. With a threshold too low small flows end among the large ones, with one too high large flows start among the small ones;
+marking keeps the queues short, so that a wrong threshold costs little. Method: 99 % of the flows are of 30 KB, all are of type
+3, sizes are as published.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pathlib import Path
 
 from bench.karuna.record import Case, Experiment, Options, Tell, arrivals, measure
 from bench.style import SPARE, Series, bars, panels, save
-from controller.priorities.bands import Thresholds
+from controller.priorities.completion_model import Thresholds
 from controller.priorities.flow_sizes import FlowSizes
-from emulation.stack import karuna
+from emulation.stack import schemes
 from emulation.traffic.flow_schedule import Mixture
 
 PUBLISHED = {
@@ -38,10 +38,10 @@ def run(options: Options, tell: Tell) -> Experiment:
     cases = [
         Case(
             {"threshold_bytes": cut, "ecn": marking is not None},
-            karuna.karuna(Thresholds((cut,), (cut,)), marking_packets=marking),
+            schemes.karuna(Thresholds((cut,), (cut,)), marking_packets=marking),
             flows,
         )
-        for marking in (karuna.MARKING_PACKETS, None)
+        for marking in (schemes.MARKING_PACKETS, None)
         for cut in THRESHOLDS
     ]
     title = "30 KB and 10 MB flows under three thresholds, with and without ECN, load 0.7"
@@ -49,7 +49,7 @@ def run(options: Options, tell: Tell) -> Experiment:
 
 
 def draw(found: Experiment, path: Path) -> None:
-    """Mean and p99 of the small flows, mean of the large, a group a threshold."""
+    """Draws mean and p99 of the small flows and the mean of the large ones, a group for each threshold."""
     runs = found.record["runs"]
     names = {True: "with ECN", False: "without ECN"}
     figure, axes = panels(1, len(SHOWN))

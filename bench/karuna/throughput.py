@@ -1,8 +1,8 @@
 """Four flows over time: two with deadlines, one of known size, one of unknown size.
 
 Reference: Karuna (SIGCOMM 2016), figure 6: under Karuna deadline flows take what they need to finish just in time and leave the
-rest; pFabric gives them the whole link first; under DCTCP all share alike and deadlines pass. The published sizes fit
-1 Gb/s only if they are read as megabits, so these are our own. Method: bytes received in buckets of 20 ms.
+rest; pFabric gives them the whole link first; under DCTCP all flows share alike and miss deadlines. The published sizes fit
+1 Gb/s only if they are read as megabits, so this benchmark has its own. Method: bytes received in buckets of 20 ms.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 from bench.karuna.record import Case, Experiment, Options, Tell, measure
 from bench.style import LABELS, SPARE, panels, save
-from controller.priorities.bands import Thresholds
-from emulation.stack import karuna
+from controller.priorities.completion_model import Thresholds
+from emulation.stack import schemes
 from emulation.traffic.flow_run import FlowRun
 from emulation.traffic.flow_schedule import Schedule, ScheduledFlow
 
@@ -34,8 +34,8 @@ CUTS = (1_000_000, 1_400_000, 2_000_000)
 
 def run(options: Options, tell: Tell) -> Experiment:
     """Three schemes with the same four flows."""
-    schemes = (karuna.karuna(THRESHOLDS), karuna.dctcp(), karuna.edf(CUTS))
-    cases = [Case({}, scheme, Schedule(FLOWS, 1_500_000_000)) for scheme in schemes]
+    compared = (schemes.karuna(THRESHOLDS), schemes.dctcp(), schemes.edf(CUTS))
+    cases = [Case({}, scheme, Schedule(FLOWS, 1_500_000_000)) for scheme in compared]
     title, scale = "Throughput of four flows over time", "100 Mb/s, sizes and deadlines of our own"
     return measure(title, PUBLISHED, cases, options, tell, scale=scale, bucket_ns=BUCKET_NS, more=_flows)
 
@@ -56,7 +56,7 @@ def _flows(found: FlowRun) -> dict[str, Any]:
 
 
 def draw(found: Experiment, path: Path) -> None:
-    """A panel a scheme, a line a flow, a mark at each deadline."""
+    """Draws a panel for each scheme, with a line for each flow and a mark at each deadline."""
     runs = found.record["runs"]
     figure, axes = panels(1, len(runs))
     for number, (axis, entry) in enumerate(zip(axes.flat, runs, strict=True)):

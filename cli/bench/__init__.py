@@ -1,1 +1,1 @@
-"""`baton bench` and its groups."""
+"""`baton bench`: one module for each group of benchmarks."""

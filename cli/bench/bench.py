@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
-import os
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,10 +12,11 @@ from cli.bench.dashboard import dashboard
 from cli.bench.fuzz import fuzz
 from cli.bench.host_control import host_control
 from cli.bench.karuna import both, karuna
+from cli.experiments import enter_box, print_json, require_root
 
 
 class Benchmark(NamedTuple):
-    """Where it is, whether it emulates a fabric, and what it measures."""
+    """A benchmark: the module that holds it, whether it emulates a fabric, and what it measures."""
 
     module: str
     emulated: bool
@@ -44,7 +42,7 @@ BENCHMARKS = {
 
 
 class _Benches(click.Group):
-    """`baton bench NAME`: one of the benchmarks above, each alike, or a group's command."""
+    """Finds `baton bench NAME` in the table of benchmarks, which all take the same options, or among the other commands."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*BENCHMARKS, *super().list_commands(ctx)]
@@ -58,24 +56,15 @@ _OTHERS = {"karuna": karuna, "both": both, "dashboard": dashboard, "fuzz": fuzz,
 
 @click.group(cls=_Benches, commands=_OTHERS)
 def bench() -> None:
-    """Measure one thing, and print JSON. Each method is told in its module's docstring (bench/NAME.py)."""
+    """Measure one thing, and print JSON. The docstring of each benchmark's module (in bench/) describes its method."""
 
 
 def _command(name: str, chosen: Benchmark) -> click.Command:
     def run(json_file: Path | None) -> None:
         if chosen.emulated:
-            from emulation import box
-
-            if os.geteuid() != 0:
-                raise click.ClickException("an emulated fabric needs root: run it with sudo")
-            if not box.inside():
-                box.enter([sys.executable, "-m", "cli.main", *sys.argv[1:]])
-        result = importlib.import_module(chosen.module).run()
-        text = json.dumps(result, indent=1)
-        click.echo(text)
-        if json_file is not None:
-            json_file.parent.mkdir(parents=True, exist_ok=True)
-            json_file.write_text(text + "\n")
+            require_root()
+            enter_box()
+        print_json(importlib.import_module(chosen.module).run(), json_file)
 
     file = click.Path(path_type=Path, dir_okay=False)
     option = click.Option(["--json", "json_file"], type=file, help="Write the result here, too.")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
+
+from cli.experiments import print_json
 
 
 @click.command()
@@ -13,11 +14,7 @@ import click
 @click.option("--flows", type=click.IntRange(12, 10_000), default=1_000, show_default=True, help="V2V flows between them.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the result here, too.")
 def dashboard(hosts: int, flows: int, json_file: Path | None) -> None:
-    """The dashboard under a large fabric: page load, processor time, frames."""
+    """Measure the dashboard on a large fabric: page load, processor time, frames."""
     from bench.dashboard.dashboard import run
 
-    text = json.dumps(run(hosts, flows), indent=1)
-    click.echo(text)
-    if json_file is not None:
-        json_file.parent.mkdir(parents=True, exist_ok=True)
-        json_file.write_text(text + "\n")
+    print_json(run(hosts, flows), json_file)

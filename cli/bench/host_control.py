@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
+
+from cli.experiments import enter_box, make_console, print_outcome, progress_bar, require_root, write_text
 
 PARTS = ("delays", "days", "throughput")
 
@@ -18,68 +18,49 @@ PARTS = ("delays", "days", "throughput")
 @click.option("--plot", type=click.Path(path_type=Path, file_okay=False), help="Draw the pictures into this directory (PNG).")
 @click.option("--interfaces", metavar="A,B", help="Use these two interfaces, joined by a wire, instead of a veth pair.")
 @click.option("--quick", is_flag=True, help="Fewer sizes and flows, fewer and shorter runs: about a minute.")
-@click.option("--part", type=click.Choice(PARTS), multiple=True, help="Only this part; may be given often.  [default: all]")
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the times at which flows are closed and opened.")
+@click.option("--part", type=click.Choice(PARTS), multiple=True, help="Only this part; may be repeated.  [default: all]")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the times at which flows are closed and opened.")
 def host_control(
     json_file: Path | None, plot: Path | None, interfaces: str | None, quick: bool, part: tuple[str, ...], seed: int
 ) -> None:
-    """Measure how soon a flow stops and starts when it is told to, and what still leaks, beside what was published.
+    """Measure how soon a flow stops and starts after a command, and how many packets still leak, beside published figures.
 
-    The sender's interface is A. Both are moved to network namespaces of their own meanwhile, and come back as they were.
+    A is the sender's interface. During the run each interface is in a network namespace of its own; afterwards both are
+    back in place, with their former settings.
     """
-    from emulation import box
-
-    if os.geteuid() != 0:
-        raise click.ClickException("network namespaces need root: run it with sudo")
+    require_root("network namespaces need root: run the command with sudo")
     pair: tuple[str, str] | None = None
     if interfaces is not None:
         names = interfaces.split(",")
         if len(names) != 2 or not all(names):
             raise click.BadParameter(f"{interfaces!r}: write two names, such as eth1,eth2", param_hint="--interfaces")
         pair = names[0], names[1]
-    elif not box.inside():
-        box.enter([sys.executable, "-m", "cli.main", *sys.argv[1:]])
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
+    else:
+        enter_box()
     from bench.host_control import experiment
     from bench.host_control.ends import EndsError
     from bench.host_control.plots import draw
     from ebpf.build import BuildError
     from ebpf.libbpf import BpfError
 
-    console = Console()
-    if not console.is_terminal:
-        console.width = 110
+    console = make_console()
     options = experiment.Options(quick, seed, pair, part or PARTS)
-    columns = (TextColumn("{task.description:45}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeRemainingColumn())
     try:
-        with Progress(*columns, console=console, transient=True) as progress:
-            task = progress.add_task("starting", total=1.0)
-
-            def tell(what: str, done: float) -> None:
-                progress.update(task, description=what, completed=min(done, 1.0))
-
+        with progress_bar(console) as (tell, _):
             found = experiment.run(options, tell)
     except (EndsError, BuildError, BpfError, OSError) as error:
         raise click.ClickException(str(error)) from None
     for line in table(found.record):
         console.print(line, highlight=False, soft_wrap=True)
-    written = list[Path]()
-    if json_file is not None:
-        json_file.parent.mkdir(parents=True, exist_ok=True)
-        json_file.write_text(json.dumps(found.record, indent=1) + "\n")
-        written.append(json_file)
+    write_text(json.dumps(found.record, indent=1), json_file)
+    written = [] if json_file is None else [json_file]
     if plot is not None:
         written += draw(found, plot)
-    for path in written:
-        console.print(f"written: {path}")
-    if not found.record["valid"]:
-        console.print("invalid: the machine did not keep up in at least one run; repeat on an idle machine")
+    print_outcome(console, written, valid=found.record["valid"])
 
 
 def table(record: dict[str, Any]) -> list[str]:
-    """What was measured, a line a run, then what was published."""
+    """The measured figures, one line for each run, then the published ones."""
     lines = []
     columns = "".join(f"   {name + ' p50':>8}{'p99':>8}{'range':>8}" for name in ("off", "on"))
     head = f"{'':22}{'agent':>9}{'B':>6}{'flows':>6}{columns}   residual"
@@ -98,7 +79,7 @@ def _delays(run: dict[str, Any]) -> str:
     name = f"{run['transport']}, {run['gate']}"
     return (
         f"{name:22}{run['agent']:>9}{run['size_bytes']:6}{run['flows']:6}   {three(run['off_us'])}   {three(run['on_us'])}"
-        f"   {leaked}{_doubt(run)}"
+        f"   {leaked}{_invalid_mark(run)}"
     )
 
 
@@ -107,16 +88,16 @@ def _days(run: dict[str, Any]) -> str:
     return (
         f"{run['flows']} flows, days of {run['day_us'] / 1e3:g} ms, {run['transport']}, {run['agent']}: "
         f"{run['residual_packets']} residual of {run['own_packets']} packets "
-        f"({off:.2f} a day, {remap:.2f} a remapping){_doubt(run)}"
+        f"({off:.2f} a day, {remap:.2f} a remapping){_invalid_mark(run)}"
     )
 
 
 def _throughput(run: dict[str, Any]) -> str:
     rates = ", ".join(f"{case} {rate:.1f}" for case, rate in run["mbps"].items())
-    return f"throughput in Mb/s: {rates} (idle {run['idle_change_percent']:+.1f} %){_doubt(run)}"
+    return f"throughput in Mb/s: {rates} (idle {run['idle_change_percent']:+.1f} %){_invalid_mark(run)}"
 
 
-def _doubt(run: dict[str, Any]) -> str:
+def _invalid_mark(run: dict[str, Any]) -> str:
     return "" if run["trust"]["valid"] else "  invalid"
 
 

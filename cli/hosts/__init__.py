@@ -1,1 +1,1 @@
-"""Commands that run on a host or speak of one: agent, queue, pfc, mark, coflow."""
+"""Commands that run on a host or control one: agent, queue, pfc, mark, coflow."""

@@ -14,31 +14,31 @@ from controller.processes.logs import log_to_stderr
 
 @click.command()
 @click.option("--interface", required=True, help="The interface towards the fabric.")
-@click.option("--rate", required=True, help="The rate of its link, such as 100mbit or 10gbit.")
+@click.option("--rate", required=True, help="The rate of the interface's link, such as 100mbit or 10gbit.")
 @click.option("--key", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The shared key's file.")
-@click.option("--address", multiple=True, help="An IP address of this host or of a VM on it; may be given often.")
-@click.option("--name", help="This host's name in the fabric.  [default: the host's name]")
+@click.option("--address", multiple=True, help="An IP address of this host or of a VM on it; may be repeated.")
+@click.option("--name", help="This host's name in the fabric.  [default: the hostname]")
 @click.option(
     "--gate",
     type=click.Choice(["tbf", "plug", "auto"]),
     default="auto",
     show_default=True,
-    help="Which gate to use.",
+    help="The queueing discipline that holds packets back.",
 )
 @click.option(
     "--run-dir",
     type=click.Path(path_type=Path),
     default=Path("/run/baton"),
     show_default=True,
-    help="For its records.",
+    help="The directory for the agent's records.",
 )
-@click.option("--take-over", is_flag=True, help="Replace queues that somebody else put on the interface.")
+@click.option("--take-over", is_flag=True, help="Replace queues that another program put on the interface.")
 @click.option(
     "--realtime",
     type=click.IntRange(0, 99),
     default=20,
     show_default=True,
-    help="SCHED_FIFO priority; 0 for none.",
+    help="SCHED_FIFO priority of the agent; 0 for none.",
 )
 @click.option(
     "--priorities/--no-priorities",
@@ -49,20 +49,20 @@ from controller.processes.logs import log_to_stderr
 @click.option(
     "--cgroup",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="With priorities: choose the congestion control of this cgroup's processes only.  [default: all]",
+    help="With --priorities: choose the congestion control of this cgroup's processes only.  [default: all]",
 )
 @click.option(
     "--pfc",
     type=click.Choice(["software", "nic", "off"]),
     default="off",
     show_default=True,
-    help="Who obeys pauses (IEEE 802.1Qbb, 802.3x) of the link partner: this agent, or the interface itself.",
+    help="What obeys the link partner's pauses (IEEE 802.1Qbb, 802.3x): this agent, or the interface itself.",
 )
-@click.option("--busy-poll", is_flag=True, help="Never sleep: gates change sooner, for the price of a processor.")
+@click.option("--busy-poll", is_flag=True, help="Never sleep: gates change sooner, but the agent occupies a processor.")
 @click.option(
     "--statistics",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write counts here as JSON at the end.",
+    help="Write the agent's counters to this file (JSON) at the end.",
 )
 def agent(
     interface: str,
@@ -80,9 +80,9 @@ def agent(
     busy_poll: bool,
     statistics: Path | None,
 ) -> None:
-    """Run this host's agent, until a signal ends it; the interface is then as it was before.
+    """Run this host's agent until a signal ends it, and then restore the interface.
 
-    Addresses not named are learned from the traffic.
+    The agent learns addresses that no option names from the traffic.
     """
     from agents.config import AgentConfig
     from agents.run import run

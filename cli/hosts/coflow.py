@@ -16,22 +16,21 @@ if TYPE_CHECKING:
     from controller.priorities.coflow_client import CoflowClient
 
 
-
 @click.group()
 def coflow() -> None:
-    """Coflows: flows of one application that are worth something only together.
+    """Coflows: groups of flows whose application needs all of them to finish.
 
-    One with a deadline goes before all; the others go in the order of their opening, a heavy one sharing with the next.
+    Coflows with a deadline go first. The others go in the order in which they were opened; a heavy one shares with the next.
     """
 
 
 @coflow.command("open")
 @store_options
-@click.option("--name", default="", help="For people: what it is.")
-@click.option("--deadline", help="In what time all of it is to be through, such as 200ms; at most 4094ms.")
-@click.option("--size", help="What all its flows send together, if that is known, such as 50MB.")
+@click.option("--name", default="", help="A description for people.")
+@click.option("--deadline", help="The time in which the whole coflow must finish, such as 200ms; at most 4094ms.")
+@click.option("--size", help="The total size of its flows, if it is known, such as 50MB.")
 def open_(run_dir: Path, store: str | None, name: str, deadline: str | None, size: str | None) -> None:
-    """Open a coflow and print its id. It is void after an hour if it is not closed."""
+    """Open a coflow and print its id. A coflow that is not closed expires after an hour."""
     from topology.units import parse_duration, parse_size
 
     with _client(run_dir, store) as client:
@@ -48,7 +47,7 @@ def open_(run_dir: Path, store: str | None, name: str, deadline: str | None, siz
 @store_options
 @click.argument("id_", metavar="ID", type=int)
 def close(run_dir: Path, store: str | None, id_: int) -> None:
-    """Close a coflow: the next in the order moves up, and what it still sends goes last."""
+    """Close a coflow: the next one moves up, and flows that the closed one still sends go last."""
     with _client(run_dir, store) as client:
         client.find(id_).close()
 
@@ -75,13 +74,13 @@ def list_(run_dir: Path, store: str | None) -> None:
 
 @coflow.command("run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @store_options
-@click.option("--size", help="How much each connection will send: for a coflow with a deadline, such as 5MB.")
+@click.option("--size", help="How much each connection will send, such as 5MB; for a coflow with a deadline.")
 @click.argument("id_", metavar="ID", type=int)
 @click.argument("command", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 def run_(run_dir: Path, store: str | None, size: str | None, id_: int, command: tuple[str, ...]) -> None:
-    """Run COMMAND as a part of the coflow: every connection that it makes belongs to it.
+    """Run COMMAND as a part of a coflow: every connection that it makes belongs to the coflow.
 
-    COMMAND is not changed: its sockets are marked as they are made. Ends with COMMAND's exit status.
+    COMMAND itself needs no change: Baton marks its sockets as they are made. Exits with COMMAND's exit status.
     """
     from cli.hosts.marked import run_marked
     from protocol.flowmark import CoflowMark, FlowMark

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import click
 
+from protocol.units import MILLISECOND_NS
+
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--size", help="How much a connection will send, such as 5MB; at most 1048575 KiB.")
-@click.option("--deadline", help="In what time it is to be through, such as 20ms; at most 4094ms.")
+@click.option("--deadline", help="The time in which a connection must finish, such as 20ms; at most 4094ms.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def mark(size: str | None, deadline: str | None, command: tuple[str, ...]) -> None:
     """Run COMMAND, and tell Baton the size and deadline of every connection that it makes.
 
-    COMMAND is not changed: its sockets are marked as they are made. Ends with COMMAND's exit status.
+    COMMAND itself needs no change: Baton marks its sockets as they are made. Exits with COMMAND's exit status.
     """
     from cli.hosts.marked import run_marked
     from protocol.flowmark import FlowMark
@@ -21,7 +23,7 @@ def mark(size: str | None, deadline: str | None, command: tuple[str, ...]) -> No
     if size is None and deadline is None:
         raise click.UsageError("nothing to mark; give --size, --deadline or both")
     try:
-        deadline_ms = None if deadline is None else -(-parse_duration(deadline) // 10**6)
+        deadline_ms = None if deadline is None else -(-parse_duration(deadline) // MILLISECOND_NS)
         flow = FlowMark(None if size is None else parse_size(size), deadline_ms)
     except ValueError as error:
         raise click.UsageError(str(error)) from None

@@ -1,4 +1,4 @@
-"""Running a command with marked sockets, for `baton mark` and `baton coflow run`."""
+"""Runs a command with marked sockets, for `baton mark` and `baton coflow run`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from protocol.flowmark import CoflowMark, FlowMark
 
 NOT_FOUND = 127
-"""The exit status of a command that there is not, as shells have it."""
+"""The exit status for a command that does not exist, as in shells."""
 
 
 def run_marked(
@@ -20,7 +20,7 @@ def run_marked(
     deadline_ns: int = 0,
     late: CoflowMark | None = None,
 ) -> NoReturn:
-    """Ends with the command's exit status; `deadline_ns` and `late` as in `agents.priorities.marked_run.run`."""
+    """Runs the command and exits with its status; `deadline_ns` and `late` are those of `agents.priorities.marked_run.run`."""
     from agents.priorities.marked_run import run
     from ebpf.build import BuildError
 

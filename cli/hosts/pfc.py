@@ -1,4 +1,4 @@
-"""`baton pfc`: pauses of IEEE 802.1Qbb that a host sends to its link partner, and what the hosts counted."""
+"""`baton pfc`: lets a host pause its link partner (IEEE 802.1Qbb), and shows the hosts' counters of pauses."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 ANSWER_S = 3.0
 ANSWERS = {
     "done": "",
-    "storm": "the agent left alone the classes that have a storm of pauses: wait until pfc.restoration is over",
+    "storm": "the agent skipped the classes that have a storm of pauses: wait until pfc.restoration is over",
     "unanswered": "the agent did not answer: see its log",
 }
 
 
 @click.group()
 def pfc() -> None:
-    """Pauses between a host and its link partner, in eight classes; hosts obey and send them with `baton agent --pfc`."""
+    """Pauses between a host and its link partner, in eight classes. Agents that run with --pfc obey and send them."""
 
 
 def _classes(_: click.Context, __: click.Parameter, text: str) -> int:
@@ -60,7 +60,7 @@ _which = click.option("--classes", callback=_classes, required=True, help="Class
 @click.option("--for", "duration_ns", callback=_duration, required=True, help="How long, such as 2ms.")
 @store_options
 def pause(host: str, classes: int, duration_ns: int, run_dir: Path, store: str | None) -> None:
-    """Have a host pause classes of its link partner. A pause that is longer than one frame can say is renewed."""
+    """Have a host pause classes of its link partner. The agent renews a pause that is longer than one frame allows."""
     _command(open_store(run_dir, store), host, classes, duration_ns)
     click.echo(f"{host} pauses {_named(classes)} of its link partner for {duration_ns / 1e6:g} ms")
 
@@ -79,7 +79,7 @@ def resume(host: str, classes: int, run_dir: Path, store: str | None) -> None:
 @store_options
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def status(run_dir: Path, store: str | None, as_json: bool) -> None:
-    """Show what each host counted: pauses received, sent and refused, paused time, storms."""
+    """Show each host's counters: pauses received, sent and refused, paused time, storms."""
     from controller.store.store import StoreUnavailable
 
     shared = open_store(run_dir, store)
@@ -98,15 +98,15 @@ def status(run_dir: Path, store: str | None, as_json: bool) -> None:
 
 
 def _command(store: Store, host: str, classes: int, duration_ns: int) -> None:
-    """Gives a command and waits for the answer. Ends the command of the operator when it cannot be obeyed."""
+    """Sends a command to a host's agent and waits for the result. Raises ClickException: it can't be carried out."""
     from controller.store.store import StoreUnavailable
 
     try:
         leader = store.status()
         if leader is None:
-            raise click.ClickException("no coordinator is running now: nobody can tell the host; `baton status` says more")
+            raise click.ClickException("no coordinator is running now, so the host can't be reached; see `baton status`")
         _check(leader, store.members(), host, classes, duration_ns)
-        number = store.publish_pfc_command({"host": host, "classes": classes, "duration_ns": duration_ns})
+        number = store.commands.publish_pfc_command({"host": host, "classes": classes, "duration_ns": duration_ns})
         what = f"pause {_named(classes)} for {duration_ns / 1e6:g} ms" if duration_ns else f"resume {_named(classes)}"
         store.publish_event("audit", "info", f"pfc: {host} is to {what}", by=getpass.getuser())
         answer = _answer(store, host, number)

@@ -1,4 +1,4 @@
-"""What `baton pfc status` found, for people, and the line of it in `baton status`."""
+"""Prints what `baton pfc status` found, and makes the line about pauses in `baton status`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ COLUMNS = ("host", "who pauses", "class", "received", "sent", "refused", "paused
 
 
 def show(settings: Mapping[str, Any] | None, hosts: Mapping[str, Mapping[str, Any]]) -> None:
-    """Prints settings, and a row for each class of each host to which anything happened."""
+    """Prints the settings, and a row for each class of each host with a counter above 0."""
     console = Console(highlight=False)
     if settings is None:
-        console.print("no coordinator speaks: hosts obey their link partners as they were told last")
+        console.print("no coordinator answers: hosts keep obeying pauses by their last settings")
     else:
         partners = ", ".join(settings["accept_from"]) or "any link partner"
         console.print(f"accepted from  {partners}")
@@ -40,7 +40,7 @@ def show(settings: Mapping[str, Any] | None, hosts: Mapping[str, Mapping[str, An
 
 
 def line(members: Mapping[str, Mapping[str, Any]]) -> str:
-    """One line for `baton status`; empty while no host obeys pauses."""
+    """One line for `baton status`; empty if no agent runs with --pfc."""
     known = [member for member in members.values() if member.get("pfc")]
     if not known:
         return ""
@@ -63,7 +63,10 @@ def _cells(name: str, state: Mapping[str, Any], row: Mapping[str, Any] | None) -
 def _not_taken(state: Mapping[str, Any]) -> str:
     found = [
         f"{count} frames {what}"
-        for count, what in ((state["strangers"], "of partners that are not authorised"), (state["bad"], "that are no pauses"))
+        for count, what in (
+            (state["strangers"], "of partners that are not authorised"),
+            (state["bad"], "that are no valid pauses"),
+        )
         if count
     ]
     return ", ".join(found)

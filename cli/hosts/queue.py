@@ -16,13 +16,12 @@ if TYPE_CHECKING:
     from controller.store.store import Store
 
 
-
 @click.group()
 def queue() -> None:
-    """Say when, and how fast, a host's queue may send.
+    """Set when, and how fast, a host's queue may send.
 
-    A queue is a host's traffic to one destination, or of one class. It sends while any of its conditions is met: one with
-    neither times nor rate frees it, and with no condition left it is paused.
+    A queue is a host's traffic to one destination, or of one class. It sends while any of its conditions is met. A condition
+    with neither times nor a rate frees the queue; a queue whose last condition was removed is paused.
     """
 
 
@@ -34,9 +33,9 @@ def _queue_options(command: Any) -> Any:  # noqa: ANN401 -- a command, as click 
 
 @queue.command()
 @_queue_options
-@click.option("--from", "begin", metavar="TIME", help="From so long from now on, such as 5ms.  [default: now]")
-@click.option("--until", "end", metavar="TIME", help="Until so long from now, such as 2s.  [default: for ever]")
-@click.option("--rate", metavar="RATE", help="At no more than this, such as 10mbit.  [default: the link's]")
+@click.option("--from", "begin", metavar="TIME", help="Start after this time, such as 5ms.  [default: now]")
+@click.option("--until", "end", metavar="TIME", help="End after this time, such as 2s.  [default: never]")
+@click.option("--rate", metavar="RATE", help="The highest rate, such as 10mbit.  [default: the link's]")
 @store_options
 def add(
     host: str,
@@ -48,7 +47,7 @@ def add(
     run_dir: Path,
     store: str | None,
 ) -> None:
-    """Add a condition. Without times and rate: free the queue."""
+    """Add a condition; without times and rate, free the queue."""
     from controller.store.store import StoreUnavailable
     from topology.units import parse_duration, parse_rate
 
@@ -65,7 +64,7 @@ def add(
     opened = open_store(run_dir, store)
     try:
         name = _checked(opened, host, destination, priority, rate_bps or 0)
-        hosts = opened.queues() or {}
+        hosts = opened.commands.queues() or {}
         queues = hosts.setdefault(host, {})
         if begin_ns is None and end_ns is None and rate_bps is None:
             queues.pop(name, None)
@@ -91,18 +90,18 @@ def add(
 
 @queue.command()
 @_queue_options
-@click.option("--number", type=int, help="Of the condition, as `baton queue list` shows it.  [default: all]")
+@click.option("--number", type=int, help="The condition's number in `baton queue list`.  [default: all]")
 @store_options
 def remove(
     host: str, destination: str | None, priority: int | None, number: int | None, run_dir: Path, store: str | None
 ) -> None:
-    """Remove a condition, or all. With none left the queue is paused."""
+    """Remove a condition, or all; a queue without conditions is paused."""
     from controller.store.store import StoreUnavailable
 
     opened = open_store(run_dir, store)
     try:
         name = _checked(opened, host, destination, priority, 0)
-        hosts = opened.queues() or {}
+        hosts = opened.commands.queues() or {}
         queues = hosts.setdefault(host, {})
         known = queues.get(name, [])
         if number is not None and all(condition["number"] != number for condition in known):
@@ -118,7 +117,7 @@ def remove(
 
 
 @queue.command(name="list")
-@click.option("--host", metavar="H", help="Of this host only.")
+@click.option("--host", metavar="H", help="Show only this host's queues.")
 @store_options
 def list_(host: str | None, run_dir: Path, store: str | None) -> None:
     """Show every queue that is not free, with its conditions."""
@@ -126,7 +125,7 @@ def list_(host: str | None, run_dir: Path, store: str | None) -> None:
 
     opened = open_store(run_dir, store)
     try:
-        hosts, now_ns = opened.queues() or {}, opened.time_ns()
+        hosts, now_ns = opened.commands.queues() or {}, opened.time_ns()
     except StoreUnavailable as error:
         raise click.ClickException(str(error)) from None
     for name, queues in sorted(hosts.items()):
@@ -148,12 +147,12 @@ def _shown(condition: Mapping[str, Any], now_ns: int) -> str:
 
 
 def _set(store: Store, hosts: dict[str, Any], done: str) -> None:
-    store.set_queues({host: queues for host, queues in hosts.items() if queues})
+    store.commands.set_queues({host: queues for host, queues in hosts.items() if queues})
     store.publish_event("queue", "warning", done, by=getpass.getuser())
 
 
 def _checked(store: Store, host: str, destination: str | None, priority: int | None, rate_bps: int) -> str:
-    """The queue's name in the store's document, once all that was said is seen to make sense."""
+    """Checks the options against the members; returns the queue's name in the store's document."""
     if (destination is None) == (priority is None):
         raise click.UsageError("write either --destination or --class")
     if priority is not None and not 0 <= priority < CLASSES:

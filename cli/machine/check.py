@@ -13,9 +13,9 @@ import click
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--json", "as_json", is_flag=True, help="Print the problems as JSON.")
 def check(file: Path, as_json: bool) -> None:
-    """Check FILE, a configuration of `baton up` or a fabric, without touching anything.
+    """Check FILE, a configuration of `baton up` or a fabric file, without changing anything.
 
-    Every mistake is shown with its line and what to do. Ends with 1 when there is one.
+    Prints every mistake with its line and its remedy. Exits with 1 when there is one.
     """
     from controller.config.reading import check_file
 
@@ -43,7 +43,7 @@ def _show(file: Path, rows: list[dict[str, object]]) -> None:
         "field",
         "what is wrong",
         "what to do",
-        title=f"{file}: {len(rows)} to mend",
+        title=f"{file}: {len(rows)} to correct",
         title_justify="left",
     )
     for row in rows:

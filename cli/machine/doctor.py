@@ -1,5 +1,5 @@
-"""`baton doctor`: what this machine offers, what is used instead of what it lacks, and what would be better; with --hosts,
-what differs between the hosts of the fabric."""
+"""`baton doctor`: the kernel features, programs and libraries of this machine, and what Baton uses instead of missing ones;
+with --hosts, what differs between the hosts of the fabric."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Row(NamedTuple):
-    """One thing that Baton can use: as agents.kernel.probe has it, and the same for programs and libraries."""
+    """A kernel feature (as in agents.kernel.probe), a program or a library that Baton can use."""
 
     name: str
     kind: str
@@ -33,7 +33,7 @@ class Row(NamedTuple):
 
 
 class Program(NamedTuple):
-    """A program, how it tells its version, what is done without it, and the Debian package that has it."""
+    """A program, the arguments that print its version, what replaces it if it is missing, and its Debian package."""
 
     name: str
     arguments: tuple[str, ...]
@@ -43,26 +43,26 @@ class Program(NamedTuple):
 
 PROGRAMS = (
     Program("ovs-vswitchd", ("--version",), "no OpenFlow switches on this machine", "openvswitch-switch"),
-    Program("redis-server", ("--version",), "a Redis elsewhere, by store in the configuration", "redis-server"),
-    Program("clang", ("--version",), "no eBPF programs can be built: flows are not told apart", "clang"),
+    Program("redis-server", ("--version",), "a Redis server on another machine (`store` in the configuration)", "redis-server"),
+    Program("clang", ("--version",), "no eBPF programs can be built: the agent can't tell flows apart", "clang"),
     Program("mn", ("--version",), "no emulated fabrics: no demo", "mininet"),
     Program("tc", ("-V",), "nothing: agents need it", "iproute2"),
 )
 DISTRIBUTIONS = {
-    "ryu": "os-ken, by openflow.framework: os-ken",
-    "os-ken": "Ryu, by openflow.framework: ryu",
+    "ryu": "os-ken, with openflow.framework: os-ken",
+    "os-ken": "Ryu, with openflow.framework: ryu",
 }
 PATIENCE_S = 5.0
 
 
 @click.command()
 @store_options
-@click.option("--hosts", is_flag=True, help="Compare the fabric's hosts instead; ends with 1 if something differs.")
+@click.option("--hosts", is_flag=True, help="Compare the fabric's hosts instead; exit with 1 if they differ.")
 @click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON.")
 def doctor(run_dir: Path, store: str | None, hosts: bool, as_json: bool) -> None:
-    """Say what was found, what is used instead of what is missing, and what to install for better.
+    """Show what this machine has, what Baton uses instead of what is missing, and what to install.
 
-    Changes nothing; as root it sees all of the kernel.
+    Changes nothing. Run it as root to see all kernel features.
     """
     if hosts:
         _compare_hosts(run_dir, store, as_json)
@@ -98,8 +98,7 @@ def _compare_hosts(run_dir: Path, store: str | None, as_json: bool) -> None:
 
 
 def collect(features: Iterable[Feature]) -> list[Row]:
-    """The kernel's rows, with those of programs and libraries; a program that the kernel's rows have gets
-    its version."""
+    """The rows of the kernel's features, programs and libraries; a program that is among the kernel's rows gets its version."""
     rows = {feature.name: Row(**asdict(feature)) for feature in features}
     for row in (*_programs(), *_libraries()):
         known = rows.get(row.name)

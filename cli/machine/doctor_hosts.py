@@ -1,4 +1,4 @@
-"""What differs between the hosts of a fabric, and what to do: for `baton doctor --hosts`. Pure; `show` prints."""
+"""Finds what differs between the hosts of a fabric, with remedies, for `baton doctor --hosts`. Pure, but for `show`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 OFFSET_US = 50_000
-"""How far wall clocks may be apart: what orders two hosts' log lines, and far within a certificate's or a token's validity."""
+"""How far wall clocks may be apart: close enough to order two hosts' log lines and to judge certificates and tokens."""
 UNCERTAINTY_US = 2_000
-"""An agent that knows the time no better than this opens its slots late or over others'."""
+"""An agent that is less certain of the leader's clock opens its gates late, or during other hosts' slots."""
 SILENT_MS = 1_000
 SAME = (
     ("kernel", "kernel", "install the same kernel: gates and timers differ between releases"),
@@ -17,13 +17,13 @@ SAME = (
     ("gate", "gate", "see `baton doctor` on that host for what its kernel lacks"),
     ("key", "key", "finish the change: `baton key rotate`, or put the fabric's key file there and restart its agent"),
 )
-"""What should be the same on all hosts: field, its name, the remedy."""
+"""What should be the same on all hosts: the field, its name for people, the remedy."""
 
 Member = Mapping[str, Any]
 
 
-class Finding(NamedTuple):
-    """Something to mend. `host` is empty when it is the fabric's."""
+class HostProblem(NamedTuple):
+    """A problem of one host, or of the whole fabric if `host` is empty, and its remedy."""
 
     host: str
     what: str
@@ -32,15 +32,15 @@ class Finding(NamedTuple):
 
 
 def rows(members: Mapping[int, Member]) -> list[dict[str, Any]]:
-    """What each host says of itself, by node id."""
+    """The state that each host reports, by node id."""
     fields = ("name", "kernel", "version", "gate", "key", "offset_us", "uncertainty_us", "put_back", "drift", "heard_ms_ago")
     return [{"node": node} | {name: member.get(name) for name in fields} for node, member in sorted(members.items())]
 
 
 def findings(
     members: Mapping[int, Member], status: Mapping[str, Any] | None, fabric: Mapping[str, Any] | None
-) -> list[Finding]:
-    """All that differs or is amiss, the fabric's first, then by host."""
+) -> list[HostProblem]:
+    """All problems and differences: those of the fabric first, then those of each host."""
     found = [*_of_fabric(members, status, fabric)]
     for member in sorted(members.values(), key=lambda one: str(one.get("name"))):
         found += _of_host(member)
@@ -51,59 +51,61 @@ def findings(
 
 def _of_fabric(
     members: Mapping[int, Member], status: Mapping[str, Any] | None, fabric: Mapping[str, Any] | None
-) -> Iterator[Finding]:
+) -> Iterator[HostProblem]:
     if status is None:
-        yield Finding("", "coordinator", "does not speak", "see `baton status` and coordinator.log; every gate is open")
+        yield HostProblem("", "coordinator", "does not answer", "see `baton status` and coordinator.log; every gate is open")
         return
     if strangers := status.get("refused", {}).get("tag", 0):
-        remedy = "a host below without an agent may have another key: compare its key file, `baton doctor` there"
-        yield Finding("", "frames of another key", f"{strangers} refused", remedy)
+        remedy = "a host without an agent in the rows below may have another key: compare its key file, `baton doctor` there"
+        yield HostProblem("", "frames of another key", f"{strangers} refused", remedy)
     for text in status.get("unplaced", ()):
-        yield Finding(str(text), "place", "not found in the fabric", "plug it into a switch of the fabric, or add it there")
+        yield HostProblem(str(text), "place", "not found in the fabric", "plug it into a switch of the fabric, or add it there")
     known = {str(address) for member in members.values() for address in member.get("addresses", ())}
     names = {str(member.get("name")) for member in members.values()}
     macs = {str(member.get("mac")) for member in members.values()} | {str(status.get("mac"))}
     for host in (fabric or {}).get("fabric", {}).get("hosts", ()):
         if host["name"] in names or host.get("mac") in macs or known.intersection(map(str, host.get("addresses", ()))):
             continue
-        remedy = "start its agent (`baton install-units --role agent`); with one that runs: same key? see its log"
-        yield Finding(host["name"], "agent", "not a member: it sends freely", remedy)
+        remedy = "start its agent (`baton install-units --role agent`); if it runs, compare its key and see its log"
+        yield HostProblem(host["name"], "agent", "not a member: it sends freely", remedy)
 
 
-def _of_host(member: Member) -> Iterator[Finding]:
+def _of_host(member: Member) -> Iterator[HostProblem]:
     name = str(member.get("name"))
     if (ago_ms := member.get("heard_ms_ago", 0)) > SILENT_MS:
-        yield Finding(name, "silence", f"last heard {ago_ms / 1000:.1f} s ago", "see that its agent runs and its link is up")
+        text = f"last heard {ago_ms / 1000:.1f} s ago"
+        yield HostProblem(name, "silence", text, "see that its agent runs and its link is up")
     offset, uncertainty = member.get("offset_us"), member.get("uncertainty_us") or 0
     if offset is not None and abs(offset) - uncertainty > OFFSET_US:
         text = f"{offset / 1000:+.0f} ms from the controller's"
-        yield Finding(name, "wall clock", text, "keep it by NTP (chrony) on both; slots are not concerned, logs are")
+        yield HostProblem(name, "wall clock", text, "synchronize both by NTP (chrony); this affects log times, not slots")
     if uncertainty > UNCERTAINTY_US:
-        remedy = "its control frames are slow: real-time priority, interrupts, a loaded switch"
-        yield Finding(name, "clock known to", f"{uncertainty / 1000:.1f} ms", remedy)
+        remedy = "its control frames are delayed: check real-time priority, interrupts, the load of the switch"
+        yield HostProblem(name, "clock uncertainty", f"{uncertainty / 1000:.1f} ms", remedy)
     for line in member.get("drift") or ():
-        remedy = "find what changes it (a network manager, another tool) and end that; it was put back"
-        yield Finding(name, "drift", str(line), remedy)
+        remedy = "the agent restored it; find the program that changes it (such as a network manager) and stop it"
+        yield HostProblem(name, "drift", str(line), remedy)
     for line in member.get("suspect") or ():
-        yield Finding(name, "suspect", str(line), "see docs/security.md: what stops it, and what to do")
+        yield HostProblem(name, "suspect", str(line), "see docs/security.md for the cause and the remedy")
     if refused := {cause: count for cause, count in (member.get("refused") or {}).items() if count}:
         text = ", ".join(f"{cause}: {count}" for cause, count in refused.items())
-        yield Finding(name, "frames it refused", text, "see the causes in protocol/PROTOCOL.md; who else sends control frames?")
+        remedy = "see the causes in protocol/PROTOCOL.md, and find out which machine sends these frames"
+        yield HostProblem(name, "frames it refused", text, remedy)
 
 
-def _odd_ones(members: Iterable[Member], field: str, what: str, remedy: str) -> Iterator[Finding]:
-    """Those that differ from most of the others."""
+def _odd_ones(members: Iterable[Member], field: str, what: str, remedy: str) -> Iterator[HostProblem]:
+    """The hosts whose value differs from that of most hosts."""
     values = {str(member.get("name")): str(member[field]) for member in members if member.get(field)}
     if len(set(values.values())) < 2:
         return
     usual, _ = min(Counter(values.values()).items(), key=lambda item: (-item[1], item[0]))
     for name, value in values.items():
         if value != usual:
-            yield Finding(name, what, f"{value}, most have {usual}", remedy)
+            yield HostProblem(name, what, f"{value}, most have {usual}", remedy)
 
 
-def show(hosts: list[dict[str, Any]], found: list[Finding]) -> None:
-    """Prints both as tables."""
+def show(hosts: list[dict[str, Any]], found: list[HostProblem]) -> None:
+    """Prints the hosts and their problems as tables."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

@@ -8,7 +8,7 @@ import click
 
 
 @click.command("switch-config")
-@click.option("--platform", type=click.Choice(["sonic", "generic"]), required=True, help="Whose words to use.")
+@click.option("--platform", type=click.Choice(["sonic", "generic"]), required=True, help="The switch's platform.")
 @click.option("--port", "ports", multiple=True, required=True, help="A port of the switch, such as Ethernet0; may be repeated.")
 @click.option("--rate", default="1Gbit", show_default=True, help="The rate of each port.")
 @click.option("--threshold", help="Mark above this size, such as 30KB, or none.")
@@ -17,7 +17,7 @@ import click
 @click.option(
     "--config",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Take from the switch_queues section of this file what is not given here.",
+    help="Read what the other options leave out from the section switch_queues of this file.",
 )
 def switch_config(
     platform: str,
@@ -28,10 +28,10 @@ def switch_config(
     buffer_packets: int | None,
     config: Path | None,
 ) -> None:
-    """Print what a hardware switch is to be told, so that it queues and marks as Baton's own ports do.
+    """Print the configuration with which a hardware switch queues and marks as Baton's own switch ports do.
 
-    Eight strict priorities by DSCP, one ECN threshold, a finite buffer. What the platform can't express is
-    said on standard error.
+    It has eight strict priorities by DSCP, one ECN threshold and a finite buffer. Notes on standard error name what the
+    platform can't express.
     """
     from dataclasses import replace
 

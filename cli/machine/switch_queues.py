@@ -20,11 +20,12 @@ from controller.processes.logs import log_to_stderr
     show_default=True,
     help="The YAML file; its section switch_queues names ports of this machine.",
 )
-@click.option("--store", help="The URL of the controller's store, for events; else the file's, if it names one.")
+@click.option("--store", help="The URL of the controller's store, for events.  [default: the file's store, if any]")
 def switch_queues(config: Path, store: str | None) -> None:
-    """Make and keep the queues of this machine's switch ports, until it is stopped.
+    """Set up the queues of this machine's switch ports, and keep them in place until the command is stopped.
 
-    For machines with switches and no controller: there `baton up` does the same. What was made is taken away at the end.
+    For machines with switches but no controller; on the controller, `baton up` does the same. At the end it removes the
+    queues that it set up.
     """
     from controller.config.reading import ConfigError, load
     from controller.store.store import Store, StoreUnavailable
@@ -39,6 +40,6 @@ def switch_queues(config: Path, store: str | None) -> None:
     except (ConfigError, StoreUnavailable) as error:
         raise click.ClickException(str(error)) from None
     if os.geteuid() != 0:
-        raise click.ClickException("queues need root: run it with sudo")
+        raise click.ClickException("queues need root: run the command with sudo")
     log_to_stderr()
     keep(Keeper(loaded.switch_queues.settings(), events, machine=socket.gethostname()))

@@ -1,9 +1,10 @@
-"""The systemd units of Baton as text: who runs as what, and what it may not touch. Pure.
+"""The text of Baton's systemd units: their commands and their sandboxes. Pure.
 
-Both run as root, since queues, raw frames and eBPF need it, but in a cage: systemd.exec(5) and systemd.resource-control(5)
-explain every line. What a unit may do is what its program needs while it is set up; an agent then gives up nearly all of it by
-itself (agents/kernel/capabilities.py). Left out, and why: MemoryDenyWriteExecute (callbacks of libbpf are made at run time),
-PrivateUsers and PrivateNetwork (it is the host's network that is ruled), ProcSubset=pid (the agent reads /proc/sys).
+Both units run as root, since queues, raw frames and eBPF need it, but in a sandbox; systemd.exec(5) and
+systemd.resource-control(5) explain every line. A unit allows what its program needs while it starts; the agent then drops
+nearly all of it by itself (agents/kernel/capabilities.py). Settings left out, with the reasons: MemoryDenyWriteExecute
+(libbpf's callbacks are made at run time), PrivateUsers and PrivateNetwork (Baton controls the host's own network),
+ProcSubset=pid (the agent reads /proc/sys).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ SANDBOX = (
 
 @dataclass(frozen=True, slots=True)
 class UnitFile:
-    """A unit: the name of its file, and its text."""
+    """A systemd unit: the name of its file, and its text."""
 
     name: str
     text: str
@@ -50,13 +51,13 @@ class UnitFile:
 def agent(
     program: Sequence[str], *, interface: str, arguments: Sequence[str], writable: Iterable[Path], priorities: bool = False
 ) -> UnitFile:
-    """A host's agent on one interface. It ends and starts with the interface.
+    """The unit of a host's agent on one interface; it starts and stops with the interface.
 
     Args:
-        program: the words of `baton`, an absolute path first.
-        arguments: of `baton agent`, all but --interface.
-        writable: directories that it writes to beside its run directory: the key's, and compiled eBPF programs'.
-        priorities: whether it registers congestion controls, which another agent may have done before it.
+        program: the command line of `baton`, an absolute path first.
+        arguments: all arguments of `baton agent` but --interface.
+        writable: directories that the agent writes to besides its run directory: for the key, and for compiled eBPF programs.
+        priorities: whether the agent registers congestion controls.
     """
     device = f"sys-subsystem-net-devices-{escaped(interface)}.device"
     capabilities = [*COMMON_CAPABILITIES, "CAP_SETPCAP"]
@@ -93,9 +94,13 @@ def agent(
 
 
 def controller(program: Sequence[str], *, config: Path, writable: Iterable[Path], netns: bool = False) -> UnitFile:
-    """The controller side: `baton up` in the foreground, and all that it starts. Arguments as `agent`'s.
+    """The unit of the controller side: `baton up` in the foreground, and all that it starts.
 
-    `netns`: the coordinator's interface is in a network namespace, which only CAP_SYS_ADMIN may enter.
+    Args:
+        program: the command line of `baton`, an absolute path first.
+        config: the configuration file.
+        writable: directories that the processes write to besides the run directory.
+        netns: the coordinator's interface is in a network namespace, which needs CAP_SYS_ADMIN.
     """
     capabilities = [*COMMON_CAPABILITIES, *(["CAP_SYS_ADMIN"] if netns else [])]
     lines = [
@@ -129,7 +134,7 @@ def controller(program: Sequence[str], *, config: Path, writable: Iterable[Path]
 
 
 def _directories(writable: Iterable[Path]) -> list[str]:
-    """The run directory outlives a stop: what a killed agent left there is what the next one puts back."""
+    """The lines about directories. The run directory survives a stop: from it the next agent undoes what a killed one did."""
     paths = " ".join(quoted(f"-{path}") for path in dict.fromkeys(writable))
     return [
         "RuntimeDirectory=baton",
@@ -140,12 +145,12 @@ def _directories(writable: Iterable[Path]) -> list[str]:
 
 
 def command(words: Iterable[str]) -> str:
-    """Words as ExecStart takes them: nothing in them is a specifier, a variable or a quote."""
+    """Words quoted for ExecStart, so that systemd expands no specifier or variable in them."""
     return " ".join(quoted(word.replace("$", "$$")) for word in words)
 
 
 def quoted(word: str) -> str:
-    """A word as systemd.syntax(7) takes it. Raises ValueError: it has control characters."""
+    """A word quoted by the rules of systemd.syntax(7). Raises ValueError: it has control characters."""
     if not word.isprintable():
         raise ValueError(f"{word!r} can't be in a unit; use a name without control characters")
     word = word.replace("%", "%%")
@@ -155,7 +160,7 @@ def quoted(word: str) -> str:
 
 
 def escaped(name: str) -> str:
-    """A name within a unit's, as systemd-escape(1) makes it."""
+    """A name escaped for a unit's name, as by systemd-escape(1)."""
 
     def one(match: re.Match[str]) -> str:
         return "".join(f"\\x{byte:02x}" for byte in match[0].encode())

@@ -21,10 +21,10 @@ KEY = Path("/etc/baton/key")
 
 @click.command()
 @click.option("--role", type=click.Choice(["agent", "controller", "both"]), default="both", show_default=True)
-@click.option("--interface", help="The agent's: towards the fabric.")
-@click.option("--rate", help="The agent's: the rate of its link, such as 10gbit.")
+@click.option("--interface", help="The agent's interface towards the fabric.")
+@click.option("--rate", help="The rate of the agent's link, such as 10gbit.")
 @click.option(
-    "--key", type=click.Path(path_type=Path, dir_okay=False), default=KEY, show_default=True, help="The agent's: its key file."
+    "--key", type=click.Path(path_type=Path, dir_okay=False), default=KEY, show_default=True, help="The agent's key file."
 )
 @click.option(
     "--config",
@@ -34,9 +34,13 @@ KEY = Path("/etc/baton/key")
     help="The controller's YAML file.",
 )
 @click.option(
-    "--directory", type=click.Path(path_type=Path, file_okay=False), default=UNITS, show_default=True, help="Where to put them."
+    "--directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=UNITS,
+    show_default=True,
+    help="The directory in which to write the units.",
 )
-@click.option("--dry-run", is_flag=True, help="Print the units, write nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the units and write nothing.")
 @click.argument("agent_arguments", nargs=-1, metavar="[-- MORE ARGUMENTS OF `baton agent`]")
 def install_units(
     role: str,
@@ -50,7 +54,7 @@ def install_units(
 ) -> None:
     """Write systemd units for the agent and the controller side, each in a sandbox.
 
-    Nothing is started: the commands that do are printed. Only a file that this command made before is replaced.
+    Starts nothing, but prints the commands that do. Replaces only files that this command wrote before.
     """
     if dry_run and role != "controller" and (interface is None or rate is None):
         click.echo("# To be read only: eth0 and 10gbit stand for the --interface and --rate that were not given.")
@@ -95,7 +99,7 @@ def _units(
 
 
 def _has_netns(config: Path) -> bool:
-    """Whether the file, if it is there and good, names a network namespace for the coordinator."""
+    """Whether the file is a valid configuration that names a network namespace for the coordinator."""
     from controller.config.reading import ConfigError, load
 
     try:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import getpass
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.reach import open_store, store_options
+from cli.reach import open_store, store_options, wait_until
 from protocol.key import Key, KeyFileError
 from protocol.key_files import name, new_beside
 
@@ -24,13 +22,13 @@ LEADER_S = 5.0
 
 @click.group()
 def key() -> None:
-    """The shared key, without which nobody can grant or take permission."""
+    """The shared key, with which controllers and agents authenticate every control frame."""
 
 
 @key.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 def generate(file: Path) -> None:
-    """Write a new random key to FILE (mode 0600); a file that is there is never overwritten.
+    """Write a new random key to FILE (mode 0600); an existing file is never overwritten.
 
     Copy it to the controller and to every host, readable by root only.
     """
@@ -46,15 +44,22 @@ def generate(file: Path) -> None:
 
 @key.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False), default=Path("/etc/baton/key"))
-@click.option("--wait", type=click.FloatRange(0, 86_400), default=10.0, show_default=True, help="For each step, in seconds.")
-@click.option("--force", is_flag=True, help="Leave behind the members that do not follow: they send freely until mended.")
-@click.option("--cancel", is_flag=True, help="Give the new key up and stay with the old one.")
+@click.option(
+    "--wait",
+    type=click.FloatRange(0, 86_400),
+    default=10.0,
+    show_default=True,
+    help="How long to wait for the members in each step, in seconds.",
+)
+@click.option("--force", is_flag=True, help="Go on without members that do not follow; they send freely until they have it.")
+@click.option("--cancel", is_flag=True, help="Cancel the change and keep the old key.")
 @store_options
 def rotate(file: Path, wait: float, force: bool, cancel: bool, run_dir: Path, store: str | None) -> None:
     """Change the key of a running fabric, without a gap. FILE is the key's file on this controller.
 
-    The first call writes FILE.new: copy it to every host and every other controller, beside its key and named likewise. Call
-    this again, and again if it says who is missing: members take both keys, then send with the new one, then drop the old one.
+    The first call writes FILE.new: copy it to every host and every other controller, beside the key's file there and with
+    .new at the end of its name. Then call this again, as often as it names members that are missing. Members first take both
+    keys, then send with the new key, then drop the old one.
     """
     from controller.store.store import StoreUnavailable
 
@@ -71,8 +76,8 @@ def rotate(file: Path, wait: float, force: bool, cancel: bool, run_dir: Path, st
 
 
 def _is_begun(store: Store, file: Path) -> bool:
-    """Whether a change is under way: to the key that is in FILE.new, or that has just taken FILE's place."""
-    known = store.rotation()
+    """Whether a change to the key in FILE.new is under way, or one to the key that has just replaced FILE."""
+    known = store.commands.rotation()
     if known is None or known["step"] == "cancel":
         return False
     if new_beside(file).exists():
@@ -90,11 +95,11 @@ def _begin(store: Store, file: Path) -> None:
 
 
 def _go_on(store: Store, file: Path, wait_s: float, force: bool) -> None:
-    known = store.rotation() or {}
+    known = store.commands.rotation() or {}
     old, new = known["old"], known["new"]
     steps = ("accept", "send", "drop")
     for step in steps[steps.index(known["step"]) if known["step"] in steps else 0 :]:
-        if (store.rotation() or {}).get("step") != step:
+        if (store.commands.rotation() or {}).get("step") != step:
             _step(store, step, old, new)
         _await(store, step, wait_s, force)
         click.echo({
@@ -105,27 +110,27 @@ def _go_on(store: Store, file: Path, wait_s: float, force: bool) -> None:
 
 
 def _cancel(store: Store, wait_s: float) -> None:
-    known = store.rotation()
+    known = store.commands.rotation()
     if known is None or known["step"] in FINISHED:
         raise click.ClickException("key: no change is under way, so there is nothing to cancel")
     _step(store, "accept", known["old"], known["new"])
-    _until(LEADER_S, lambda: _report(store).get("step") == "accept" and not _report(store)["sending_new"])
+    wait_until(lambda: _report(store).get("step") == "accept" and not _report(store)["sending_new"], seconds=LEADER_S)
     _step(store, "cancel", known["old"], known["new"])
     _await(store, "cancel", wait_s, force=False)
     click.echo("every member takes the old key only, and the new one is removed")
 
 
 def _step(store: Store, step: str, old: str, new: str) -> None:
-    store.set_rotation(step, old, new)
+    store.commands.set_rotation(step, old, new)
     who = getpass.getuser()
     store.publish_event("audit", "warning", f"{who}: change of the key to {new}: step {step}", by=who)
 
 
 def _await(store: Store, step: str, wait_s: float, force: bool) -> None:
-    """Returns when all members follow. Raises ClickException: nobody leads, or some do not (and not `force`)."""
-    if not _until(LEADER_S, lambda: _report(store).get("step") == step):
+    """Returns when all members follow. Raises ClickException: no coordinator leads, or members are missing without `force`."""
+    if not wait_until(lambda: _report(store).get("step") == step, seconds=LEADER_S):
         raise click.ClickException(f"key: no coordinator took up step {step}; see `baton status`, then run this again")
-    found = _until(wait_s, lambda: not _report(store).get("problem") and not _report(store)["waiting_for"])
+    found = wait_until(lambda: not _report(store).get("problem") and not _report(store)["waiting_for"], seconds=wait_s)
     report = _report(store)
     if report.get("problem"):
         raise click.ClickException(f"key: {report['problem']}; then run this again")
@@ -136,12 +141,3 @@ def _await(store: Store, step: str, wait_s: float, force: bool) -> None:
 
 def _report(store: Store) -> dict[str, Any]:
     return dict((store.status() or {}).get("key", {}))
-
-
-def _until(seconds: float, condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True

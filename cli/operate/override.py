@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import getpass
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import click
 
-from cli.reach import open_store, store_options
+from cli.reach import open_store, store_options, wait_until
 
 SEEN_S = 3.0
 
@@ -24,7 +22,7 @@ def free(run_dir: Path, store: str | None) -> None:
 @click.command()
 @store_options
 def coordinate(run_dir: Path, store: str | None) -> None:
-    """Let the policy decide again who may send, after `baton free`."""
+    """Let the policy decide again which host may send, after `baton free`."""
     _override("coordinate", run_dir, store)
 
 
@@ -36,23 +34,14 @@ def _override(word: str, run_dir: Path, url: str | None) -> None:
         store.set_override(word)
         store.publish_event("override", "warning", f"override: {word}", by=getpass.getuser())
         leads = store.status() is not None
-        taken = leads and _within(SEEN_S, lambda: (store.status() or {}).get("override") == word)
+        taken = leads and wait_until(lambda: (store.status() or {}).get("override") == word, seconds=SEEN_S)
     except StoreUnavailable as error:
         raise click.ClickException(str(error)) from None
     done = "every gate is open" if word == "free" else "the policy decides"
     if not leads:
-        done = f"set to {word}; no coordinator is running now, so every gate is open until one is"
+        done = f"set to {word}; no coordinator is running now, so every gate is open until one starts"
     elif not taken:
         raise click.ClickException(
-            f"override set to {word}, but the coordinator did not take it over in {SEEN_S:g} s: see its log"
+            f"override set to {word}, but the coordinator did not apply it within {SEEN_S:g} s: see its log"
         )
     click.echo(done)
-
-
-def _within(seconds: float, condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True

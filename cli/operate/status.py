@@ -16,14 +16,12 @@ from controller.supervision.runstate import NothingUp
 if TYPE_CHECKING:
     from controller.store.store import Store
 
-EVENTS = 8
-
 
 @click.command()
 @store_options
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def status(run_dir: Path, store: str | None, as_json: bool) -> None:
-    """Show processes, fabric, members, policy, slots and errors. Ends with 1 when nothing is up."""
+    """Show processes, fabric, members, policy, slots and errors. Exits with 1 when no coordinator runs."""
     from controller.store.store import StoreUnavailable
 
     shared = open_store(run_dir, store)
@@ -41,10 +39,10 @@ def status(run_dir: Path, store: str | None, as_json: bool) -> None:
 
 
 def collect(store: Store, run_dir: Path | None) -> dict[str, Any]:
-    """What the store and (if not None) the run directory say, as JSON values.
+    """What the store and, if given, the run directory hold, as JSON values.
 
     Raises:
-        StoreUnavailable: the store can't be asked.
+        StoreUnavailable: the store does not answer.
     """
     processes: dict[str, dict[str, Any]] = {}
     config, config_error = "", ""

@@ -1,4 +1,4 @@
-"""What `baton status` found, for people."""
+"""Prints what `baton status` found, as lines and tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLOURS = {"error": "red", "warning": "yellow", "info": "default", "debug": "dim
 
 
 def show(found: Mapping[str, Any]) -> None:
-    """Prints it, widest tables last."""
+    """Prints a summary, then the members, then the newest events."""
     console = Console(highlight=False)
     for line in _summary(found):
         console.print(line)
@@ -43,7 +43,7 @@ def _summary(found: Mapping[str, Any]) -> Iterable[Text]:
     coordinator = found["coordinator"]
     if coordinator is None:
         why = (
-            "no coordinator speaks: every gate is open"
+            "no coordinator answers: every gate is open"
             if "coordinator" in found["processes"]
             else "no coordinator is configured"
         )
@@ -54,7 +54,7 @@ def _summary(found: Mapping[str, Any]) -> Iterable[Text]:
     slice_ms = coordinator["slice_ns"] / 1e6
     yield _line("policy", f"{coordinator['policy']}, slices of {slice_ms:g} ms, epoch {coordinator['epoch']}")
     contended = ", ".join(" -> ".join(map(str, link)) for link in coordinator.get("contended", ()))
-    yield _line("contended", contended or "no link: nobody waits")
+    yield _line("contended", contended or "no link: no host waits")
     counts = " ".join(
         f"{coordinator[name]} {word}"
         for name, word in (
@@ -88,14 +88,14 @@ def _summary(found: Mapping[str, Any]) -> Iterable[Text]:
 
 
 def _controllers(controllers: Mapping[str, Mapping[str, Any]]) -> str:
-    """Who leads and who stands by; nothing of the only one that leads."""
+    """Which controller leads and which stand by; empty if there is only one, and it leads."""
     told = [f"{name} leads, epoch {one['epoch']}" for name, one in controllers.items() if one["leads"]]
     standing = [f"{name} stands by" for name, one in controllers.items() if not one["leads"]]
     return ", ".join(told + standing) if len(controllers) > 1 or standing else ""
 
 
 def _thresholds(version: int, document: Mapping[str, Any] | None, members: Mapping[str, Mapping[str, Any]]) -> str:
-    """The version in force, who has it, and its cuts."""
+    """The version in force, how many members have it, and the thresholds."""
     known = [member["thresholds_version"] for member in members.values() if member.get("thresholds_version") is not None]
     text = f"version {version}, in force at {known.count(version)} of {len(known)} members with priorities"
     cuts = (document or {}).get("thresholds")
@@ -105,7 +105,7 @@ def _thresholds(version: int, document: Mapping[str, Any] | None, members: Mappi
 
 
 def _key(key: Mapping[str, Any]) -> str:
-    """How far a change of the key is; nothing when none ever began, or the last one is over."""
+    """How far a change of the key has come; empty if none has begun, or the last one is complete."""
     step, waiting = key.get("step"), key.get("waiting_for", ())
     if step is None or (step in ("drop", "cancel") and not waiting and not key["problem"]):
         return ""
@@ -162,7 +162,7 @@ def _members(members: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def _clock(member: Mapping[str, Any]) -> str:
-    """By how much the host's clock differs from the leader's, and how wrong that may be."""
+    """The offset of the host's clock from the leader's, and its uncertainty."""
     offset_us, uncertainty_us = member.get("schedule_offset_us"), member.get("schedule_uncertainty_us")
     return "" if offset_us is None or uncertainty_us is None else f"{offset_us:,.0f} ±{uncertainty_us:,.0f} us"
 

@@ -14,7 +14,7 @@ from controller.supervision import runstate
 from controller.supervision.runstate import DEFAULT_RUN_DIR, NothingUp
 
 DEFAULT_CONFIG = Path("/etc/baton/baton.yaml")
-"""As controller.config.schema has it; that module is slow to import, so `baton up --help` does without."""
+"""The default of controller.config.schema, repeated here because that module is slow to import."""
 
 
 @click.command()
@@ -23,25 +23,25 @@ DEFAULT_CONFIG = Path("/etc/baton/baton.yaml")
     type=click.Path(path_type=Path, dir_okay=False),
     default=DEFAULT_CONFIG,
     show_default=True,
-    help="The YAML file; docs/operating.md explains every field, `baton check FILE` checks one.",
+    help="The YAML file; docs/operating.md explains every field, and `baton check FILE` finds mistakes.",
 )
-@click.option("--framework", type=click.Choice(["ryu", "os-ken"]), help="Instead of the file's openflow.framework.")
+@click.option("--framework", type=click.Choice(["ryu", "os-ken"]), help="Use it instead of the file's openflow.framework.")
 @click.option(
     "--foreground/--detach",
     default=False,
-    help="Stay in the foreground until a signal comes (for systemd); or return when up.",
+    help="Stay in the foreground until a signal comes (for systemd), or return once everything runs.",
 )
 @click.option(
     "--standby",
     is_flag=True,
-    help="Be the second of two controllers that share a store (`store:` is its URL), and lead when the first one is gone.",
+    help="Be the second of two controllers that share a store (`store:` is its URL), and lead when the first one fails.",
 )
 def up(config: Path, framework: str | None, foreground: bool, standby: bool) -> None:
     """Bring up the controller side: store, OpenFlow application, coordinator.
 
-    It is supervised: what ends is started again. A changed file, or SIGHUP, reloads the configuration; a
-    bad file keeps the last good one, and says so here (in the foreground), in `baton status` and in the
-    events.
+    A supervisor restarts every process that ends. It reloads the configuration when the file changes, or on SIGHUP. If the
+    new file has mistakes, the last good configuration stays in force, and the mistakes appear here (in the foreground), in
+    `baton status` and in the events.
     """
     if foreground:
         from controller.processes.logs import LOG_FORMAT
@@ -69,12 +69,12 @@ def up(config: Path, framework: str | None, foreground: bool, standby: bool) -> 
     with os.fdopen(ready) as pipe:
         word, _, text = pipe.readline().strip().partition(" ")
     if word != "ready":
-        raise click.ClickException(text or "the supervisor ended without a word")
+        raise click.ClickException(text or "the supervisor ended without a message; see its log in the run directory")
     click.echo("up; `baton status` shows what it does, `baton down` stops it")
 
 
 def _say(text: str) -> None:
-    """For the foreground: an error as every command shows one; readiness in the log."""
+    """Prints an error of the supervisor as every command prints one; readiness is in the log."""
     word, _, rest = text.partition(" ")
     if word == "error":
         click.echo(f"Error: {rest}", err=True)
@@ -86,13 +86,13 @@ def _say(text: str) -> None:
     type=click.Path(path_type=Path, file_okay=False),
     default=DEFAULT_RUN_DIR,
     show_default=True,
-    help="The run_dir of the configuration that is up.",
+    help="The run_dir of the configuration that runs.",
 )
-@click.option("--keep-logs", is_flag=True, help="Leave the log files in the run directory.")
+@click.option("--keep-logs", is_flag=True, help="Keep the log files in the run directory.")
 def down(run_dir: Path, keep_logs: bool) -> None:
-    """Stop what `baton up` started, and remove what it made. Nothing else is touched."""
+    """Stop the processes that `baton up` started, and remove what they made; touch nothing else."""
     try:
         stopped = runstate.take_down(run_dir, keep_logs=keep_logs)
     except NothingUp as error:
         raise click.ClickException(str(error)) from None
-    click.echo(f"stopped {', '.join(stopped)}" if stopped else "nothing ran any more; removed what was left")
+    click.echo(f"stopped {', '.join(stopped)}" if stopped else "nothing was running; removed what was left")

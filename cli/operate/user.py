@@ -1,4 +1,4 @@
-"""`baton user` and `baton token`: who may change something through the dashboard."""
+"""`baton user` and `baton token`: the accounts that may change settings through the dashboard and the REST interface."""
 
 from __future__ import annotations
 
@@ -12,32 +12,33 @@ from typing import TYPE_CHECKING
 
 import click
 
+from webui.settings import DEFAULT_USERS
+
 if TYPE_CHECKING:
     from webui.access.accounts import Accounts
 
 UNITS_S = {"h": 3_600, "d": 86_400, "w": 7 * 86_400, "y": 365 * 86_400}
-DEFAULT_FILE = Path("/etc/baton/users.json")
 
 _file: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
     "--file",
     type=click.Path(path_type=Path, dir_okay=False),
-    default=DEFAULT_FILE,
+    default=DEFAULT_USERS,
     show_default=True,
-    help="The users file (mode 0600), as the dashboard reads it.",
+    help="The users file (mode 0600) that the dashboard reads.",
 )
 
 
 @click.group()
 def user() -> None:
-    """People who may log in to the dashboard and change something; everybody else may look."""
+    """Users who may log in to the dashboard and change settings; visitors may only read."""
 
 
 @user.command("add")
 @click.argument("name")
-@click.option("--password-stdin", is_flag=True, help="Read the password from standard input, instead of asking for it.")
+@click.option("--password-stdin", is_flag=True, help="Read the password from standard input instead of a prompt.")
 @_file
 def add_user(name: str, password_stdin: bool, file: Path) -> None:
-    """Add NAME, or give NAME a new password; all sessions of NAME end."""
+    """Add the user NAME, or give NAME a new password; all sessions of NAME end."""
     if password_stdin:
         password = sys.stdin.readline().rstrip("\n")
     else:
@@ -51,7 +52,7 @@ def add_user(name: str, password_stdin: bool, file: Path) -> None:
 @click.argument("name")
 @_file
 def remove_user(name: str, file: Path) -> None:
-    """Remove NAME; all sessions of NAME end at once."""
+    """Remove the user NAME; all sessions of NAME end at once."""
     with _accounts(file) as accounts:
         accounts.remove_user(name)
     click.echo(f"{name} is removed")
@@ -60,7 +61,7 @@ def remove_user(name: str, file: Path) -> None:
 @user.command("list")
 @_file
 def list_users(file: Path) -> None:
-    """Name everybody who may log in."""
+    """List the users who may log in."""
     with _accounts(file) as accounts:
         for name, set_s in accounts.users().items():
             click.echo(f"{name}\tpassword set {_day(set_s)}")
@@ -73,10 +74,10 @@ def token() -> None:
 
 @token.command("create")
 @click.argument("name")
-@click.option("--expires", default="1y", show_default=True, help="After how long: 12h, 30d, 8w, 1y, or never.")
+@click.option("--expires", default="1y", show_default=True, help="Lifetime: 12h, 30d, 8w, 1y, or never.")
 @_file
 def create_token(name: str, expires: str, file: Path) -> None:
-    """Print a new token for NAME. It is shown now and never again: only its hash is kept."""
+    """Print a new token for NAME. This is the only time it is shown: only its hash is kept."""
     now_s = int(time.time())
     expires_s = 0 if expires == "never" else now_s + _seconds(expires)
     with _accounts(file) as accounts:
@@ -87,7 +88,7 @@ def create_token(name: str, expires: str, file: Path) -> None:
 @click.argument("name")
 @_file
 def revoke_token(name: str, file: Path) -> None:
-    """End the token NAME (or the token with this identifier) at once."""
+    """Revoke the token NAME (or the token with this identifier) at once."""
     with _accounts(file) as accounts:
         accounts.revoke_token(name)
     click.echo(f"{name} is revoked")
@@ -96,7 +97,7 @@ def revoke_token(name: str, file: Path) -> None:
 @token.command("list")
 @_file
 def list_tokens(file: Path) -> None:
-    """Name every token, without its secret."""
+    """List the tokens, without their secrets."""
     with _accounts(file) as accounts:
         for known in accounts.tokens():
             expires = f"expires {_day(known.expires_s)}" if known.expires_s else "never expires"
@@ -105,7 +106,7 @@ def list_tokens(file: Path) -> None:
 
 @contextmanager
 def _accounts(file: Path) -> Iterator[Accounts]:
-    """Those of a users file; what is wrong with them is an error of the command."""
+    """The accounts of a users file; an AccountsError in the block ends the command with its message."""
     from webui.access.accounts import Accounts, AccountsError
 
     try:

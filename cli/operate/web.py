@@ -7,26 +7,24 @@ from pathlib import Path
 import click
 
 from cli.reach import open_store, store_options
-
-USERS = Path("/etc/baton/users.json")
-"""As webui.settings has it; that package is slow to import, so `baton web --help` does without."""
+from webui.settings import DEFAULT_HOST, DEFAULT_PORT, DEFAULT_USERS, WebSettings
 
 
 @click.command()
 @store_options
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen; any but loopback needs TLS.")
-@click.option("--port", type=click.IntRange(1, 65535), default=8080, show_default=True)
-@click.option("--cert", type=click.Path(path_type=Path, dir_okay=False), help="The server's certificate, PEM.")
-@click.option("--key", type=click.Path(path_type=Path, dir_okay=False), help="Its private key, PEM, mode 0600.")
+@click.option("--host", default=DEFAULT_HOST, show_default=True, help="Address to listen on; any but loopback needs TLS.")
+@click.option("--port", type=click.IntRange(1, 65535), default=DEFAULT_PORT, show_default=True)
+@click.option("--cert", type=click.Path(path_type=Path, dir_okay=False), help="The server's certificate (PEM).")
+@click.option("--key", type=click.Path(path_type=Path, dir_okay=False), help="The certificate's private key (PEM, mode 0600).")
 @click.option(
     "--users",
     type=click.Path(path_type=Path, dir_okay=False),
-    default=USERS,
+    default=DEFAULT_USERS,
     show_default=True,
-    help="The file of `baton user` and `baton token`.",
+    help="The users file that `baton user` and `baton token` write.",
 )
-@click.option("--login-to-read", is_flag=True, help="Show nothing to who is not logged in.")
-@click.option("--name", "names", multiple=True, help="A host name by which browsers ask for it.")
+@click.option("--login-to-read", is_flag=True, help="Require a login for reading, too.")
+@click.option("--name", "names", multiple=True, help="A host name that browsers use for this server; may be repeated.")
 def web(
     run_dir: Path,
     store: str | None,
@@ -40,10 +38,9 @@ def web(
 ) -> None:
     """Serve the dashboard, the REST interface and the metrics, until a signal ends it.
 
-    `baton up` does this too (section `web` of the configuration); this is for another machine, or another port.
+    `baton up` serves them too, if the configuration has a section `web`; use this command on another machine or port.
     """
     from webui.serve import CannotServe, check, run, url
-    from webui.settings import WebSettings
 
     settings = WebSettings(
         host=host, port=port, cert=cert, key=key, users=users, login_to_read=login_to_read, names=names

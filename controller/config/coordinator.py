@@ -1,4 +1,4 @@
-"""The section `coordinator`."""
+"""The section `coordinator` of the configuration. Pure."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def _weights(value: object) -> tuple[Weight, ...]:
     return tuple(weights)
 
 
-class Coordinator(Section):
-    """Who grants, where it is attached, and how it decides."""
+class CoordinatorSection(Section):
+    """The coordinator: where it is attached, how it decides, when hosts stop waiting for it."""
 
     interface: str = Field(min_length=1, description="name the network interface towards the fabric, such as eth1")
     attachment: str = Field(

@@ -1,4 +1,4 @@
-"""The configuration's file: reading it, and seeing that it has changed. An edge: files."""
+"""The configuration file of one process: reads it, and sees when it has changed. An edge: files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from controller.config.schema import Config
 
 
 class ConfigFile:
-    """A file, or none at all (all defaults); `framework` is taken instead of the file's."""
+    """A file, or none (all defaults); `framework` overrides the file's."""
 
     def __init__(self, path: Path | None, framework: str | None = None) -> None:
         self.path = path
@@ -18,7 +18,7 @@ class ConfigFile:
         self._seen = self._stamp()
 
     def load(self) -> Config:
-        """What it says. Raises ConfigError."""
+        """Reads the configuration. Raises ConfigError."""
         self._seen = self._stamp()
         config = load(self.path) if self.path is not None else Config.model_validate({})
         if self._framework is not None:
@@ -27,7 +27,7 @@ class ConfigFile:
         return config
 
     def changed(self) -> bool:
-        """Whether it is another one than was last loaded."""
+        """Whether the file has changed since `load`."""
         return self._stamp() != self._seen
 
     def _stamp(self) -> tuple[int, ...]:
@@ -39,17 +39,17 @@ class ConfigFile:
 
 
 def uses_openflow(config: Config) -> bool:
-    """Whether the tree is read by OpenFlow, from switches that Baton controls."""
+    """Whether the fabric has switches that Baton controls by OpenFlow."""
     return not config.sources or any(source.kind == "openflow" for source in config.sources)
 
 
 def reads_tree(config: Config) -> bool:
-    """Whether the tree is read from switches of others, too."""
+    """Whether the fabric has switches whose spanning tree Baton only reads."""
     return any(source.kind != "openflow" for source in config.sources)
 
 
 def differences(before: Config, after: Config) -> Iterator[str]:
-    """The names of the fields that differ, as in the file."""
+    """The names of the fields that differ, as the file has them."""
     for name, info in type(after).model_fields.items():
         old, new = getattr(before, name), getattr(after, name)
         if old == new:

@@ -1,4 +1,5 @@
-"""The section `pfc`: whose pauses the agents obey, what is a storm of them, and which class a host's traffic is. Pure."""
+"""The section `pfc` of the configuration: which link partners' pauses agents obey, when pauses are a storm, and the class of
+each host's traffic. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}")
 
 
 def _times(value: object) -> tuple[int, ...]:
-    """A time for all classes, or {class: time}, the others as by default."""
+    """Times by class: one time for all, or {class: time} with the default for the others."""
     named: dict[object, Any] = value if isinstance(value, dict) else dict.fromkeys(range(CLASSES), value)
     times = dict.fromkeys(range(CLASSES), TIME_NS)
     for name, text in named.items():
@@ -49,7 +50,7 @@ def _hosts(value: object) -> tuple[tuple[str, int], ...]:
     return tuple((str(host), _class(priority)) for host, priority in value.items())
 
 
-class Pfc(Section):
+class PfcSection(Section):
     """Pauses by IEEE 802.1Qbb and IEEE 802.3x at the hosts, where their agents run with `--pfc`."""
 
     pfc_accept_from: Annotated[tuple[str, ...], BeforeValidator(_macs)] = Field(

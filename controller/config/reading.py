@@ -13,15 +13,10 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from controller.config.coordinator import Coordinator
-from controller.config.fields import Priorities, Section
-from controller.config.openflow import OpenFlow, Tls
-from controller.config.pfc import Pfc
-from controller.config.schema import Agents, Config
+from controller.config.fields import Section
+from controller.config.openflow import OpenFlowSection, TlsSection
+from controller.config.schema import SECTIONS, Config
 from controller.config.sources import joined
-from controller.config.switch_ports import SwitchPorts
-from controller.config.web import Web
-from controller.config.weekly import Weekly
 from protocol.units import MILLISECOND_NS as MS
 from topology import files, marked_yaml
 from topology.marked_yaml import Document
@@ -40,13 +35,12 @@ class ConfigError(Exception):
 
 
 def check(path: Path) -> list[Problem]:
-    """Everything that is wrong with a configuration file, by line; empty when it can be used."""
+    """All problems of a configuration file, by line; empty when it can be used."""
     return _read(path)[1]
 
 
 def check_file(path: Path) -> tuple[str, list[Problem]]:
-    """Whether a file is a "configuration" or a "fabric" by the names of its fields, and what is wrong with
-    it."""
+    """Whether a file is a "configuration" or a "fabric" by the names of its fields, and its problems."""
     text, problems = _text(path)
     value = marked_yaml.read(text).value
     if isinstance(value, dict) and value.keys() & set(files.SECTIONS) and not value.keys() & Config.model_fields.keys():
@@ -55,7 +49,7 @@ def check_file(path: Path) -> tuple[str, list[Problem]]:
 
 
 def load(path: Path) -> Config:
-    """The configuration in a file, relative file names in it taken from its directory. Raises ConfigError."""
+    """The configuration in a file; relative file names in it count from its directory. Raises ConfigError."""
     config, problems = _read(path)
     if config is None or problems:
         raise ConfigError(path, problems)
@@ -115,14 +109,13 @@ def _problem(details: ErrorDetails, document: Document) -> Problem:
 
 
 def _place(loc: tuple[str | int, ...]) -> tuple[type[Section], marked_yaml.Path, FieldInfo | None]:
-    """Of a validator's location: the section, the path in the file (pydantic adds names of its own), and
-    the field."""
+    """The section, the path in the file (pydantic adds names of its own) and the field of a validator's location."""
     section: type[Section] = Config
     inside: marked_yaml.Path = ()
     if loc and loc[0] in SECTIONS and len(loc) > 1:
         section, inside, loc = SECTIONS[str(loc[0])], loc[:1], loc[1:]
-        if section is OpenFlow and loc[0] == "tls" and len(loc) > 1:
-            section, inside, loc = Tls, (*inside, "tls"), loc[1:]
+        if section is OpenFlowSection and loc[0] == "tls" and len(loc) > 1:
+            section, inside, loc = TlsSection, (*inside, "tls"), loc[1:]
     if not loc:
         return section, inside, None
     field = {info.alias or name: info for name, info in section.model_fields.items()}.get(str(loc[0]))
@@ -130,20 +123,8 @@ def _place(loc: tuple[str | int, ...]) -> tuple[type[Section], marked_yaml.Path,
     return section, (*inside, loc[0], *item), field
 
 
-SECTIONS: dict[str, type[Section]] = {
-    "openflow": OpenFlow,
-    "coordinator": Coordinator,
-    "agents": Agents,
-    "priorities": Priorities,
-    "pfc": Pfc,
-    "weekly": Weekly,
-    "switch_queues": SwitchPorts,
-    "web": Web,
-}
-
-
 def _relations(config: Config, document: Document) -> Iterator[Problem]:
-    """What must hold between fields."""
+    """Problems between fields that are right by themselves."""
     where = config.coordinator
     if where is None:
         return
@@ -165,7 +146,7 @@ def _relations(config: Config, document: Document) -> Iterator[Problem]:
 
 
 def _fabric_problems(config: Config, document: Document) -> list[Problem]:
-    """What is wrong with a fabric that the file names or holds."""
+    """Problems of the fabric that the file names or holds."""
     if isinstance(config.fabric, str):
         text, problems = _text(Path(config.fabric))
         found = problems or files.check(text)
@@ -178,7 +159,7 @@ def _fabric_problems(config: Config, document: Document) -> list[Problem]:
 
 
 def _with_switch_sources(config: Config, directory: Path) -> Config:
-    """With the sources that the fabric has at its switches; these alone, if the file lists none."""
+    """The configuration with the sources that the fabric has at its switches; only with these, if the file lists none."""
     text = json.dumps(config.fabric)
     if isinstance(config.fabric, str):
         text, directory = _text(Path(config.fabric))[0], Path(config.fabric).parent
@@ -189,13 +170,13 @@ def _with_switch_sources(config: Config, directory: Path) -> Config:
 
 
 def _parts(field: str) -> Iterator[str | int]:
-    """The path that a dotted field stands for."""
+    """The path of a dotted field."""
     for name, index in re.findall(r"([^.\[\]]+)|\[(\d+)\]", field):
         yield name or int(index)
 
 
 def _anchored(config: Config, directory: Path) -> Config:
-    """With relative names of files taken from the configuration's directory."""
+    """The configuration with absolute names of files; relative ones count from the configuration's directory."""
     changes: dict[str, Any] = {"run_dir": (directory / config.run_dir).absolute()}
     if config.coordinator is not None:
         key_file = (directory / config.coordinator.key_file).absolute()

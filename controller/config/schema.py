@@ -1,9 +1,7 @@
-"""The one YAML file of `baton up`: its fields, what each may be, and a checker that names the line of every
-error.
+"""The YAML file of `baton up`: its fields and their values. Pure.
 
-`check` finds everything that is wrong with a file by itself; whether an interface or a key file exists is
-seen when the controller starts. `load` gives a Config, from which the light `settings` of each process are
-made. An edge: reads files.
+`controller.config.reading` makes a Config of a file. Config makes the settings of each process
+(`controller.config.settings`). Whether an interface or a key file exists shows when the controller starts.
 """
 
 from __future__ import annotations
@@ -13,21 +11,21 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from controller.config.coordinator import Coordinator
-from controller.config.fields import Duration, Priorities, Rate, Section, Size, or_none
-from controller.config.openflow import OpenFlow
-from controller.config.pfc import Pfc
+from controller.config.coordinator import CoordinatorSection
+from controller.config.fields import Duration, Rate, Section, Size, or_none
+from controller.config.openflow import OpenFlowSection
+from controller.config.pfc import PfcSection
 from controller.config.settings import CoordinatorSettings, OpenFlowSettings, TreeSource
 from controller.config.sources import listed
-from controller.config.switch_ports import SwitchPorts
-from controller.config.web import Web, section
-from controller.config.weekly import Weekly
+from controller.config.switch_queues import SwitchQueuesSection
+from controller.config.web import WebSection
+from controller.config.weekly import WeeklySection
 from controller.store import url
 from protocol.units import MILLISECOND_NS as MS
 
 
-class Agents(Section):
-    """What every host's agent is told when it registers."""
+class AgentsSection(Section):
+    """Settings that every host's agent gets when it registers."""
 
     mice_bytes: Size = Field(100_000, description="write a size, such as 100KB")
     mice_rate_bps: Rate = Field(1_000_000, alias="mice_rate", description="write a rate, such as 1mbit")
@@ -40,6 +38,15 @@ class Agents(Section):
     )
 
 
+class PrioritiesSection(Section):
+    """Priorities of flows: whether thresholds are computed, for how many bands, how often."""
+
+    priorities: bool = Field(False, alias="enabled", description="write true or false")
+    bands: int = Field(7, ge=1, le=7, description="write 1 to 7, the queues of a switch port below the first")
+    size_period_ns: Duration = Field(
+        10_000 * MS, alias="period", ge=100 * MS, le=3_600_000 * MS, description="write 100ms or more, such as 10s"
+    )
+    termination: int = Field(3, ge=1, le=3, description="write 1, 2 or 3 (never)")
 
 
 class Config(Section):
@@ -49,14 +56,16 @@ class Config(Section):
     store: Annotated[str | None, BeforeValidator(url.check), BeforeValidator(or_none)] = Field(
         None, description=url.EXPECTED
     )
-    openflow: OpenFlow = Field(OpenFlow.model_validate({}), description="write a mapping")
-    coordinator: Coordinator | None = Field(None, description="write a mapping; without it nobody is coordinated")
-    agents: Agents = Field(Agents.model_validate({}), description="write a mapping")
-    priorities: Priorities = Field(Priorities.model_validate({}), description="write a mapping")
-    pfc: Pfc = Field(Pfc.model_validate({}), description="write a mapping")
-    weekly: Weekly = Field(Weekly.model_validate({}), description="write a mapping")
-    switch_queues: SwitchPorts | None = Field(None, description="write a mapping; without it no port is touched")
-    web: Annotated[Web | None, BeforeValidator(section)] = Field(Web.model_validate({}), description="write a mapping, or none")
+    openflow: OpenFlowSection = Field(OpenFlowSection.model_validate({}), description="write a mapping")
+    coordinator: CoordinatorSection | None = Field(None, description="write a mapping; without it no host is coordinated")
+    agents: AgentsSection = Field(AgentsSection.model_validate({}), description="write a mapping")
+    priorities: PrioritiesSection = Field(PrioritiesSection.model_validate({}), description="write a mapping")
+    pfc: PfcSection = Field(PfcSection.model_validate({}), description="write a mapping")
+    weekly: WeeklySection = Field(WeeklySection.model_validate({}), description="write a mapping")
+    switch_queues: SwitchQueuesSection | None = Field(None, description="write a mapping; without it no port is touched")
+    web: Annotated[WebSection | None, BeforeValidator(or_none)] = Field(
+        WebSection.model_validate({}), description="write a mapping, or none"
+    )
     fabric: str | dict[str, Any] | None = Field(
         None, description="name a fabric file, or write the fabric itself; leave it out to learn it"
     )
@@ -66,19 +75,19 @@ class Config(Section):
     )
 
     def coordinator_settings(self, store: str) -> CoordinatorSettings | None:
-        """What the coordinator is told; None when there is no such section."""
+        """The settings of the coordinator; None when the file has no section for it."""
         if self.coordinator is None:
             return None
-        fields = {name: getattr(self.coordinator, name) for name in Coordinator.model_fields if name != "netns"}
+        fields = {name: getattr(self.coordinator, name) for name in CoordinatorSection.model_fields if name != "netns"}
         if self.store is None and "lease_ns" not in self.coordinator.model_fields_set:
-            fields["lease_ns"] = 1000 * MS  # in a private store nobody waits for its end, and machines do stand still
-        agents = {name: getattr(self.agents, name) for name in Agents.model_fields}
-        priorities = {name: getattr(self.priorities, name) for name in Priorities.model_fields}
-        pfc = {name: getattr(self.pfc, name) for name in Pfc.model_fields}
+            fields["lease_ns"] = 1000 * MS  # no other controller shares a private store, and machines do stand still
+        agents = {name: getattr(self.agents, name) for name in AgentsSection.model_fields}
+        priorities = {name: getattr(self.priorities, name) for name in PrioritiesSection.model_fields}
+        pfc = {name: getattr(self.pfc, name) for name in PfcSection.model_fields}
         return CoordinatorSettings(store=store, **fields, **agents, **priorities, **pfc, weekly=self.weekly.settings())
 
     def openflow_settings(self, fabric_file: Path | None) -> OpenFlowSettings:
-        """What the OpenFlow application is told."""
+        """The settings of the OpenFlow application."""
         address, port = self.openflow.listen
         return OpenFlowSettings(
             framework=self.openflow.framework,
@@ -91,27 +100,14 @@ class Config(Section):
         )
 
 
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
+SECTIONS: dict[str, type[Section]] = {
+    "openflow": OpenFlowSection,
+    "coordinator": CoordinatorSection,
+    "agents": AgentsSection,
+    "priorities": PrioritiesSection,
+    "pfc": PfcSection,
+    "weekly": WeeklySection,
+    "switch_queues": SwitchQueuesSection,
+    "web": WebSection,
+}
+"""The fields of `Config` that are sections."""

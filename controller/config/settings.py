@@ -1,9 +1,8 @@
-"""What the controller's processes are told when they start: frozen values, as JSON, with the standard
-library alone. Pure.
+"""The settings that the controller's processes read when they start: frozen values, as JSON. Pure.
 
-`config` (pydantic, slow to import) validates the operator's YAML and writes these; the coordinator and the
-OpenFlow application only read them, so that a killed coordinator is back at once. All times are integer
-nanoseconds, rates bit/s.
+`controller.config.schema` (pydantic, slow to import) validates the operator's YAML and writes these. The coordinator and the
+OpenFlow application only read them, with the standard library alone, so that a killed coordinator runs again at once. All times
+are integer nanoseconds, rates bit/s.
 """
 
 from __future__ import annotations
@@ -21,8 +20,7 @@ NO_WEEKS = WeeklySettings()
 
 
 class Weight(NamedTuple):
-    """Slices of the flow from one host to another (empty: to any) are `weight` times as long. Names are the
-    fabric's."""
+    """Slices of the flow from one host to another (empty: to any) are `weight` times as long. Names are the fabric's."""
 
     source: str
     destination: str
@@ -35,21 +33,21 @@ class CoordinatorSettings:
 
     interface: str
     attachment: str
-    """Where the coordinator's interface is plugged in: "switch:port"."""
+    """The switch port of the coordinator's interface: "switch:port"."""
     key_file: Path
     store: str
     """The URL of the store."""
     name: str = ""
-    """Of this controller, among those that share the store."""
+    """The name of this controller among those that share the store."""
     standby: bool = False
-    """Whether it leaves the first lease to another."""
+    """Whether it leaves the first lease to another controller."""
     lease_ns: int = 200 * MILLISECOND_NS
-    """How long a leader leads without being heard of by the store."""
+    """How long a leader leads without renewing its lease in the store."""
     policy: str = "timeslice"
     slice_ns: int = 2 * MILLISECOND_NS
     lead_ns: int = 1_500 * MICROSECOND_NS
     grace_ns: int = 1 * MILLISECOND_NS
-    """How long after the end of its slot unspent credit is still good, but at most a tenth of the slice."""
+    """How long after the end of its slot a flow may still use unspent credit, but at most a tenth of the slice."""
     headroom: float = 0.985
     minimum_active_ns: int = 1 * MILLISECOND_NS
     yield_hysteresis_ns: int = 300 * MICROSECOND_NS
@@ -68,19 +66,19 @@ class CoordinatorSettings:
     weekly: WeeklySettings = NO_WEEKS
     """For the policy of that name."""
     priorities: bool = False
-    """Whether thresholds are computed from the agents' size reports, and distributed."""
+    """Whether the coordinator computes thresholds from the agents' size reports, and distributes them."""
     bands: int = 7
     size_period_ns: int = 10_000 * MILLISECOND_NS
     termination: int = 3
     """The scheme for flows that will miss their deadline; 3 lets them go on."""
     pfc_accept_from: tuple[str, ...] = ()
-    """MAC addresses of link partners whose pauses agents obey; none for any."""
+    """MAC addresses of link partners whose pauses agents obey; empty: of any."""
     pfc_detection_ns: tuple[int, ...] = (200 * MILLISECOND_NS,) * 8
-    """Of each class: paused so long is a storm."""
+    """By class: how long a pause lasts before it counts as a storm."""
     pfc_restoration_ns: tuple[int, ...] = (200 * MILLISECOND_NS,) * 8
     pfc_action: str = "drop"
     pfc_classes: tuple[tuple[str, int], ...] = ()
-    """Hosts whose traffic is not of class 0."""
+    """Hosts whose traffic is of another class than 0, with that class."""
 
     def to_json(self) -> str:
         """The text that `from_json` reads."""
@@ -112,7 +110,7 @@ class CoordinatorSettings:
         return [name for name in names if getattr(self, name) != getattr(other, name)]
 
     def changed(self, changes: dict[str, Any]) -> Self:
-        """These settings with those of a policy document.
+        """These settings with the fields of a policy document.
 
         Raises:
             ValueError: a field that can't be changed while the coordinator runs, or a value of another type.
@@ -150,22 +148,21 @@ CHANGEABLE = (
 
 
 class TreeSource(NamedTuple):
-    """Where the active spanning tree is read: kind "openflow", "ovsdb", "bridge" or "snmp", and the address it is
-    asked at."""
+    """Where the active spanning tree is read: kind "openflow", "ovsdb", "bridge" or "snmp", and the address to ask."""
 
     kind: str
     where: str
     switch: str = ""
-    """The fabric's name of the one switch that is asked there; empty: switches name themselves."""
+    """The fabric's name of the one switch that answers there; empty: the answer names its switches."""
     credentials: str = ""
-    """The file that says who asks; what is in it is known to nobody but who reads it to ask."""
+    """The name of the file with the SNMP credentials; only the process that asks reads it."""
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.where}" if self.where else self.kind
 
 
 class TlsFiles(NamedTuple):
-    """Names of PEM files: our certificate, its private key, and the authority that the switches' are of."""
+    """Names of PEM files: our certificate, its private key, and the authority of the switches' certificates."""
 
     cert: str
     key: str
@@ -174,8 +171,7 @@ class TlsFiles(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenFlowSettings:
-    """How the OpenFlow application works; BATON_CONFIG names the file that holds it when the supervisor
-    starts it."""
+    """How the OpenFlow application works; the supervisor names the file with these settings in BATON_CONFIG."""
 
     framework: str = "ryu"
     address: str = "127.0.0.1"
@@ -185,7 +181,7 @@ class OpenFlowSettings:
     """A fabric known beforehand; None to learn it."""
     sources: tuple[TreeSource, ...] = (TreeSource("openflow", ""),)
     tls: TlsFiles | None = None
-    """None: switches call in the clear."""
+    """None: switches connect without TLS."""
 
     def to_json(self) -> str:
         """The text that `from_json` reads."""

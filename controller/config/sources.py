@@ -1,4 +1,4 @@
-"""Where the tree is read: what `sources` lists, joined with what a fabric file says at its switches. Pure."""
+"""Where the spanning tree is read: the entries of `sources`, joined with those at the switches of a fabric file. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from topology.sources import SwitchSource
 
 
 def listed(text: object) -> TreeSource:
-    """An entry of `sources`. Raises ValueError."""
+    """Reads an entry of `sources`. Raises ValueError."""
     kind, _, where = str(text).partition(":")
     if kind == "snmp":
         text = "snmp is not a source of several switches; write source, address and credentials at each in the fabric"
@@ -21,7 +21,7 @@ def listed(text: object) -> TreeSource:
 
 
 def joined(known: Iterable[TreeSource], switches: Iterable[SwitchSource], directory: Path) -> tuple[TreeSource, ...]:
-    """All sources, each once: an OVSDB server tells of all its switches. Names of files are taken from `directory`."""
+    """All sources, each once: an OVSDB server answers for all its switches. Names of files count from `directory`."""
     sources = dict.fromkeys(known)
     for switch, kind, address, credentials in switches:
         if kind in ("openflow", "ovsdb"):

@@ -1,23 +1,16 @@
-"""The section `web` of the configuration: where the dashboard listens, and who may use it. Pure."""
+"""The section `web` of the configuration: where the dashboard listens, its TLS and its users. Pure."""
 
 from __future__ import annotations
 
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from controller.config.fields import Section
+from controller.config.fields import Address, Section
 
 FILES = ("cert", "key", "users")
-
-
-def _listen(text: object) -> tuple[str, int]:
-    address, _, port = str(text).rpartition(":")
-    if not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ValueError(f"{text!r} is not an address and a port")
-    return address.strip("[]") or "127.0.0.1", int(port)
 
 
 def _is_loopback(address: str) -> bool:
@@ -27,10 +20,10 @@ def _is_loopback(address: str) -> bool:
         return address == "localhost"
 
 
-class Web(Section):
+class WebSection(Section):
     """The dashboard, its REST interface and its metrics."""
 
-    listen: Annotated[tuple[str, int], BeforeValidator(_listen)] = Field(
+    listen: Address = Field(
         ("127.0.0.1", 8080), description="write an address and a port, such as 127.0.0.1:8080"
     )
     cert: Path | None = Field(None, description="name the file with the server's certificate (PEM)")
@@ -48,11 +41,6 @@ class Web(Section):
         return self
 
     def anchored(self, directory: Path) -> Self:
-        """With relative names of files taken from `directory`."""
+        """The section with absolute names of files; relative ones count from `directory`."""
         named = {name: getattr(self, name) for name in FILES}
         return self.model_copy(update={name: (directory / path).absolute() for name, path in named.items() if path is not None})
-
-
-def section(value: object) -> object:
-    """`web: none` is no dashboard."""
-    return None if value == "none" else value

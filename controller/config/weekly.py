@@ -1,4 +1,4 @@
-"""The section `weekly`: how long days are, how many make a week, which flow has which. Pure."""
+"""The section `weekly` of the configuration: the length of days, the number of days in a week, each flow's days. Pure."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def _flow(name: str, days: object) -> WeeklyFlow:
     return WeeklyFlow(source, int(dscp) if kind == "dscp" and dscp.isdecimal() else flow, tuple(map(int, texts)))
 
 
-class Weekly(Section):
-    """For the policy of this name."""
+class WeeklySection(Section):
+    """Settings of the policy `weekly`."""
 
     day_ns: Duration = Field(
         2 * MS, alias="day", ge=DAY_NS_MIN, le=DAY_NS_MAX, description="write a duration from 200us to 40ms, such as 2ms"
@@ -49,5 +49,5 @@ class Weekly(Section):
     )
 
     def settings(self) -> WeeklySettings:
-        """What the policy is told."""
+        """The settings of the policy."""
         return WeeklySettings(**{name: getattr(self, name) for name in type(self).model_fields})

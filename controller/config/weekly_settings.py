@@ -1,4 +1,5 @@
-"""What the policy `weekly` is told: how long days are, how many make a week, which flow has which. Pure, light to import."""
+"""The settings of the policy `weekly`: the length of days, the number of days in a week, each flow's days. Pure, and light to
+import."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ DAYS_MAX = FLOWS_MAX = 64
 
 
 class WeeklyFlow(NamedTuple):
-    """A flow of host `source`, and the days of the week on which it is open. `flow` names the destination host, or a DSCP."""
+    """A flow of host `source`, and the days of the week on which its gate is open. `flow`: the destination host, or a DSCP."""
 
     source: str
     flow: str | int
@@ -27,14 +28,14 @@ class WeeklySettings:
     day_ns: int = 2_000_000
     """A day with its night."""
     night_ns: int = 0
-    """At the end of each day, in which nothing is open."""
+    """The end of each day, in which no flow's gate is open."""
     days: int = 8
     lease_ns: int = 2_000_000_000
-    """How long after a week's start hosts keep its flows shut when nothing more is heard."""
+    """How long after a week's start hosts keep the gates of its flows closed when no further message comes."""
     transport: str = "schedule"
     key: str = "destination"
     flows: tuple[WeeklyFlow, ...] = ()
-    """None: the flows that cross contended links take turns."""
+    """Empty: the flows that cross contended links take turns."""
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
@@ -43,7 +44,7 @@ class WeeklySettings:
         return cls(**{**fields, "flows": flows})
 
     def faults(self) -> list[tuple[str, str]]:
-        """What does not go together, as (field, what is wrong and the remedy)."""
+        """Contradictions, as (field, what is wrong and the remedy)."""
         found: list[tuple[str, str]] = []
         if not DAY_NS_MIN <= self.day_ns <= DAY_NS_MAX:
             found.append(("day", f"{self.day_ns} ns; write a duration from 200us to 40ms"))

@@ -1,6 +1,6 @@
-"""A coordinator that does not lead (yet): everything is loaded and known, and it waits for its turn. An edge: one loop.
+"""A coordinator that does not lead (yet): it has everything loaded, and waits for its lease. An edge: one loop.
 
-It listens on the fabric, where a leader's heartbeats say that it lives, and remembers what the courier tells, so that it can
+It listens on the fabric, where a leader's heartbeats say that it lives, and keeps what the store bridge tells, so that it can
 lead at once.
 """
 
@@ -25,27 +25,26 @@ log = logging.getLogger("baton.coordinator")
 ANNOUNCE_NS = 1_000_000_000
 
 
-class Knowledge(JsonLines):
-    """The lines of the courier, and the last of each kind, for a coordinator that begins later."""
+class CachedLines(JsonLines):
+    """The lines of the store bridge, and the last of each kind, for a coordinator that begins later."""
 
     def __init__(self, lines: JsonLines) -> None:
         super().__init__(lines.socket)
         self._latest: dict[str, dict[str, Any]] = {}
 
     def read(self) -> list[dict[str, Any]] | None:
-        """As JsonLines.read."""
         values = super().read()
         for value in values or ():
             self._latest[next(iter(value))] = value
         return values
 
     def latest(self) -> list[dict[str, Any]]:
-        """The last of each kind."""
+        """The last line of each kind."""
         return list(self._latest.values())
 
 
 def announcement(settings: CoordinatorSettings, link: ControlSocket, epoch: int) -> dict[str, Any]:
-    """What the store tells of this controller; `epoch` is 0 while it does not lead."""
+    """The line by which the store knows of this controller; `epoch` is 0 while it does not lead."""
     fields = {"attachment": settings.attachment, "mac": link.address.hex(":"), "pid": os.getpid()}
     return {"controller": [settings.name, {**fields, "leads": bool(epoch), "epoch": epoch}]}
 
@@ -54,11 +53,16 @@ class Candidate:
     """Stands by until it leads."""
 
     def __init__(
-        self, settings: CoordinatorSettings, key: Key | KeyRing, link: ControlSocket, courier: Knowledge, leadership: Leadership
+        self,
+        settings: CoordinatorSettings,
+        key: Key | KeyRing,
+        link: ControlSocket,
+        bridge: CachedLines,
+        leadership: Leadership,
     ) -> None:
         self.settings = settings
         self.link = link
-        self.courier = courier
+        self.bridge = bridge
         self.leadership = leadership
         self.guard = Guard(key, address=link.address)
         self._keys = KeyFiles(settings.key_file, self.guard.ring)
@@ -69,7 +73,7 @@ class Candidate:
         self._stopping = True
 
     def stand_by(self) -> bool:
-        """Returns whether we lead; False: stopped, or the courier or the elector is gone."""
+        """Returns True once we lead, False when `stop` was called or the store bridge or the elector is gone."""
         announced_ns = 0
         while not self._stopping:
             now = time.monotonic_ns()
@@ -77,15 +81,15 @@ class Candidate:
             if now - announced_ns >= ANNOUNCE_NS:
                 announced_ns = now
                 self._tell(self._keys.refresh())
-                self.courier.write(announcement(self.settings, self.link, 0))
+                self.bridge.write(announcement(self.settings, self.link, 0))
             due_ns = min(self.leadership.due_ns(), announced_ns + ANNOUNCE_NS)
-            sources: list[ControlSocket | JsonLines] = [self.link, self.courier, self.leadership.lines]
+            sources: list[ControlSocket | JsonLines] = [self.link, self.bridge, self.leadership.lines]
             readable, _, _ = select.select(sources, (), (), max(0, due_ns - now) / 1e9)
             now = time.monotonic_ns()
             if self.link in readable:
                 self._listen(now)
-            if self.courier in readable and self.courier.read() is None:
-                log.error("the courier is gone: stopping, to be started again")
+            if self.bridge in readable and self.bridge.read() is None:
+                log.error("the store bridge is gone: stopping, to be started again")
                 return False
             if self.leadership.lines in readable and not self.leadership.read(now):
                 return False
@@ -99,7 +103,7 @@ class Candidate:
             if frame is not None:
                 self.leadership.heard(frame.epoch, now_ns)
                 if isinstance(frame.message, KeyStep):
-                    self._tell(self._keys.obey(frame.message))
+                    self._tell(self._keys.apply(frame.message))
 
     def _tell(self, lines: list[str]) -> None:
         for line in lines:

@@ -1,8 +1,8 @@
 """The coordinator's process: `python -m controller.coordinator.process --config FILE`. An edge: processes, scheduling.
 
-It stands by until it is elected, leads until another is, and stands by again. A coordinator that died under load must be back
-within a second, on a machine that has no processor to spare. So its courier and its elector are started first, beside it, and
-all start, heavy imports included, at real-time priority; the courier then gives it up.
+It stands by until it is elected, leads until another controller is, and stands by again. A coordinator that died under load
+must be back within a second, on a machine that has no processor to spare. So it starts its store bridge and its elector first,
+and all three start, heavy imports included, at real-time priority; the store bridge then gives it up.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = logging.getLogger("baton.coordinator")
 
 
 class Helpers:
-    """The coordinator's courier and tuner, each a process at one end of a socket pair."""
+    """The coordinator's store bridge, elector and tuner, each a process at one end of a socket pair."""
 
     def __init__(self) -> None:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
@@ -86,12 +86,12 @@ def main(arguments: list[str] | None = None) -> int:
     settings = CoordinatorSettings.from_json(options.config.read_text())
     helpers = Helpers()
     try:
-        lines = helpers.start("controller.coordinator.courier", "--store", settings.store)
+        lines = helpers.start("controller.coordinator.store_bridge", "--store", settings.store)
         lease = ["--name", settings.name, "--lease-ns", str(settings.lease_ns)]
         lease += ["--priority", str(settings.realtime_priority)] if settings.realtime_priority is not None else []
         elector = helpers.start("controller.election.elector", "--store", settings.store, *lease)
-        from controller.coordinator.candidate import Candidate, Knowledge  # late: see the module's docstring
-        from controller.coordinator.coordinator import PATIENT, Coordinator
+        from controller.coordinator.candidate import CachedLines, Candidate  # late: see the module's docstring
+        from controller.coordinator.coordinator import DEFERRED, Coordinator
         from controller.election.leadership import Leadership
         from protocol.auth import Key, KeyRing
         from protocol.link import ControlSocket
@@ -100,20 +100,20 @@ def main(arguments: list[str] | None = None) -> int:
             enter_netns(options.netns)
         for connection in (lines.socket, elector.socket):
             connection.setblocking(False)
-        courier, leadership = Knowledge(lines), Leadership.begin(settings, elector)
-        keys, link = KeyRing(Key.load(settings.key_file)), ControlSocket(settings.interface, patient=PATIENT)
-        candidate = Candidate(settings, keys, link, courier, leadership)
+        bridge, leadership = CachedLines(lines), Leadership.begin(settings, elector)
+        keys, link = KeyRing(Key.load(settings.key_file)), ControlSocket(settings.interface, deferred=DEFERRED)
+        candidate = Candidate(settings, keys, link, bridge, leadership)
         if refused := become_realtime(settings.realtime_priority):
             log.warning("%s", refused)
         _stop_by(candidate.stop)
         while candidate.stand_by():
-            coordinator = Coordinator(settings, keys, link, courier, leadership, helpers.start_tuner)
+            coordinator = Coordinator(settings, keys, link, bridge, leadership, helpers.start_tuner)
             _stop_by(candidate.stop, coordinator.stop)
             log.info("leading: epoch %d, policy %s, on %s", leadership.epoch, settings.policy, settings.interface)
-            courier.write({"leads": leadership.epoch})
-            coordinator.take(courier.latest(), time.monotonic_ns())
+            bridge.write({"leads": leadership.epoch})
+            coordinator.take(bridge.latest(), time.monotonic_ns())
             coordinator.run()
-            leadership.end_term(courier)
+            leadership.end_term(bridge)
     finally:
         helpers.end()
     return 0

@@ -1,1 +1,1 @@
-"""Which controller leads: the rules, the lease in the store, and the process that renews it."""
+"""Elects the controller that leads: the rules, the lease in the store, and the process that renews it."""

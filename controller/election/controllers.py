@@ -1,4 +1,5 @@
-"""The controllers that share a store, as one of them sees them: who leads, and whether one is ready. An edge: the store."""
+"""What one controller reads in the store of all: which one leads, where the others are, whether ours is ready. An edge: the
+store."""
 
 from __future__ import annotations
 
@@ -13,12 +14,12 @@ FORGET_NS = 10_000_000_000
 
 
 def name_of(run_dir: Path) -> str:
-    """A controller's name among all: its machine's and its run directory's, which no other can have."""
+    """A controller's unique name: its machine's and its run directory's."""
     return f"{socket.gethostname()}:{run_dir}"
 
 
 class Controllers:
-    """As the controller `name` sees them."""
+    """The controllers that share a store, seen by the controller `name`."""
 
     def __init__(self, store: Store, name: str, *, standby: bool = False) -> None:
         self.name = name
@@ -28,7 +29,7 @@ class Controllers:
         self._others: dict[str, tuple[tuple[str, str], int]] = {}
 
     def other_leads(self) -> bool:
-        """Whether another leads, or is to lead; while nobody does, or the store can't say, who did last."""
+        """Whether another controller leads, or is expected to. The last answer holds while none leads or the store is away."""
         with contextlib.suppress(StoreUnavailable):
             leader = self._store.leader()
             if leader is not None:
@@ -36,21 +37,21 @@ class Controllers:
         return self._other_leads
 
     def leader(self) -> tuple[str, int] | None:
-        """Name and epoch of who leads; None when nobody does, or the store can't say."""
+        """Name and epoch of the leader; None when there is none, or the store does not answer."""
         with contextlib.suppress(StoreUnavailable):
             leader = self._store.leader()
             return None if leader is None else (leader["name"], leader["epoch"])
         return None
 
     def fabric(self) -> dict[str, Any] | None:
-        """The fabric as the leader before published it; None when there is none, or the store can't say."""
+        """The fabric as the last leader published it; None when there is none, or the store does not answer."""
         with contextlib.suppress(StoreUnavailable):
             return self._store.fabric()
         return None
 
     def others(self, now_ns: int) -> dict[str, tuple[str, str]]:
-        """Of every other controller: where it is attached ("switch:port") and its MAC address. One that is not heard of for
-        FORGET_NS is left out: a store that comes back empty takes some time to hear of them again."""
+        """Where every other controller is attached ("switch:port") and its MAC address. A controller stays in the answer for
+        FORGET_NS after the store named it last: in a store that has lost its data it appears again only after some time."""
         with contextlib.suppress(StoreUnavailable):
             for name, told in self._store.controllers().items():
                 if name != self.name:

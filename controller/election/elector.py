@@ -1,10 +1,10 @@
-"""Asks the store for the leader's lease on behalf of a coordinator, in a process of its own: the store may hang, a slice is not
-late, and a courier that reads a large fabric delays no renewal.
+"""Asks the store for the leader's lease on behalf of a coordinator, in a process of its own: so a store that hangs delays no
+slice, and a store bridge that reads a large fabric delays no renewal.
 
 JSON lines over a socket pair. From the coordinator: {"ask": "look" | "acquire" | "renew", "term": n, "epoch": n, "highest":
 n}. Towards it: {"term": n, "answer": [held, epoch, holder, left_ns]} or {"term": n, "away": why}; with a lease just taken
-"legacy", what the leader before left, so that its successor need not find it out again. When the coordinator ends, in whatever
-way, the lease is given back, so that nobody waits for its end. An edge: sockets, Redis.
+"legacy", what the last leader left, so that its successor need not find it out again. When the coordinator ends, in whatever
+way, the elector gives the lease back, so that no controller waits for its end. An edge: sockets, Redis.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logging.getLogger("baton.elector")
 
 
 class Elector:
-    """Serves one coordinator. Whatever the store does, an answer comes within a quarter of a lease."""
+    """Serves one coordinator. Whatever the store does, the coordinator gets an answer within a quarter of a lease."""
 
     def __init__(self, store: LeaseStore, lease_ns: int, connection: socket.socket) -> None:
         self._store = store
@@ -41,14 +41,14 @@ class Elector:
         self._away = ""
 
     def run(self) -> None:
-        """Serves until the coordinator is gone, then gives the lease back."""
+        """Serves until the coordinator has ended, then gives the lease back."""
         asking = ThreadPoolExecutor(max_workers=1)
         pending: Future[dict[str, Any]] | None = None
         try:
             while (values := self._lines.read()) is not None:
                 if not values:
                     continue
-                value = values[-1]  # what was asked before that counts no more
+                value = values[-1]  # it replaces what was asked before
                 answer = {"term": value["term"], "away": "it is still being asked"}
                 if pending is None or pending.done():
                     pending = asking.submit(self._ask, value)
@@ -96,7 +96,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     log_to_stderr()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    become_realtime(options.priority)  # a leader must not wait for its renewal; it is little work
+    become_realtime(options.priority)  # a leader must not wait for its renewal, which is little work
     store = LeaseStore(options.store, options.name, options.lease_ns)
     Elector(store, options.lease_ns, socket.socket(fileno=options.fd)).run()
     return 0

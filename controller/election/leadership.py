@@ -1,4 +1,4 @@
-"""A coordinator's leadership: the election's rules, with the elector that asks the store. An edge: a socket, the clock."""
+"""A coordinator's leadership: the election's rules, and the elector that asks the store. An edge: a socket, the clock."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ log = logging.getLogger("baton.coordinator")
 
 
 class Leadership:
-    """Whether we lead, at every instant. `turn` when `due_ns` has come, `read` when `lines` is readable."""
+    """Whether we lead, at every instant. The caller calls `turn` when `due_ns` has come, `read` when `lines` is readable."""
 
     def __init__(self, election: Election, lines: JsonLines) -> None:
         self.election = election
         self.lines = lines
         self.withheld = 0
-        """How many frames were not sent because we did not lead any more."""
+        """How many frames we did not send because we no longer led."""
         self.contended: list[tuple[str, ...]] = []
-        """The links that were contended under the leader before."""
+        """The links that were contended under the last leader."""
         self.nodes: dict[bytes, int] = {}
-        """The ids that hosts had under it, by MAC address."""
+        """The node ids that hosts had under the last leader, by MAC address."""
         self._without_store = False
 
     @classmethod
     def begin(cls, settings: CoordinatorSettings, lines: JsonLines) -> Self:
-        """As a coordinator's settings say."""
+        """Makes one from a coordinator's settings."""
         return cls(
             Election(
                 lease_ns=settings.lease_ns,
@@ -40,37 +40,37 @@ class Leadership:
             lines,
         )
 
-    def end_term(self, courier: JsonLines) -> None:
-        """Tells, when a leader's loop has ended, why we lead no more, if we don't; and begins to count anew."""
+    def end_term(self, bridge: JsonLines) -> None:
+        """Reports, when a leader's loop has ended, why we no longer lead (if we don't); then sets the count to 0."""
         if not self.epoch and self.election.why:
             text = f"stood down: {self.election.why}; {self.withheld} frames were not sent"
             log.warning("%s", text)
-            courier.write({"leads": 0})
-            courier.write({"event": ["leader", "warning", text]})
+            bridge.write({"leads": 0})
+            bridge.write({"event": ["leader", "warning", text]})
         self.withheld = 0
 
     @property
     def epoch(self) -> int:
-        """Ours, or 0."""
+        """Our epoch while we lead, else 0."""
         return self.election.epoch
 
     def may_speak(self) -> bool:
-        """To be asked right before a frame is sent: the process may have slept since it was built."""
+        """Whether we may send a frame. Call it right before sending: the process may have slept since it built the frame."""
         if self.election.leads(time.monotonic_ns()):
             return True
         self.withheld += 1
         return False
 
     def leads(self, now_ns: int) -> bool:
-        """Whether we lead."""
+        """Whether we lead at this instant."""
         return self.election.leads(now_ns)
 
     def heard(self, epoch: int, now_ns: int) -> None:
-        """An authentic frame of this epoch was heard on the fabric."""
+        """An authentic frame of this epoch has arrived from the fabric."""
         self.election.heard(epoch, now_ns)
 
     def serve(self, readable: bool) -> bool:
-        """A leader's part in each turn of its loop: what the elector said, what is due. False: it does not lead any more."""
+        """Serves the election in a turn of a leader's loop: takes answers, asks what is due. False: we lead no more."""
         now = time.monotonic_ns()
         if readable:
             self.read(now)
@@ -82,7 +82,7 @@ class Leadership:
         return self.election.due_ns()
 
     def turn(self, now_ns: int) -> None:
-        """Lets time pass, and asks what is due to be asked."""
+        """Applies the passing of time, and asks the elector if a question is due."""
         election = self.election
         if now_ns < election.due_ns():
             return
@@ -94,11 +94,11 @@ class Leadership:
             )
 
     def read(self, now_ns: int) -> bool:
-        """Takes what the elector says; False when it is gone."""
+        """Takes the elector's answers; False when the elector has ended."""
         values = self.lines.read()
         if values is None:
-            log.error("the elector is gone: stopping, to be started again")
-            self.election.resign("the elector is gone", now_ns)
+            log.error("the elector has ended: stopping, so that the supervisor starts both again")
+            self.election.resign("the elector has ended", now_ns)
             return False
         for value in values:
             if "legacy" in value:

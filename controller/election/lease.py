@@ -1,8 +1,8 @@
-"""The leader's lease in the store: taken, renewed and given back, each by one script. An edge: Redis.
+"""Takes, renews and gives back the leader's lease in the store, each by one script. An edge: Redis.
 
 `baton:leader` is a hash {name, token, epoch} that expires with the lease; `baton:epoch` is the last epoch given out. A token
-stands for one term of one process, so nobody takes a lease of before for its own. See `controller.election.rules` for the
-rules.
+stands for one term of one process, so no process takes an earlier lease for its own. The rules are in
+`controller.election.rules`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ redis.call('PEXPIRE', KEYS[1], ARGV[3])
 redis.call('PUBLISH', KEYS[3], 'leader')
 return {1, epoch, ARGV[2], 0}
 """
-# A lease that is gone (the store lost its data, or was away for too long) comes back to whoever led last, and to nobody else.
+# A lease that is gone (the store lost its data, or was away for too long) goes back to the last leader, and to no other.
 _RENEW = """
 local found = redis.call('HMGET', KEYS[1], 'token', 'epoch', 'name')
 if found[1] and found[1] ~= ARGV[1] then
@@ -61,11 +61,11 @@ return redis.call('DEL', KEYS[1])
 
 
 class LeaseAway(Exception):
-    """The store can't be asked just now; the text says why."""
+    """The store does not answer at the moment; the text says why."""
 
 
 class LeaseStore:
-    """One controller's hand on the lease. Nothing here waits longer than about half a lease."""
+    """One controller's access to the lease. No method waits longer than about half a lease."""
 
     def __init__(self, url: str, name: str, lease_ns: int) -> None:
         """Raises ValueError: not a URL of a store."""
@@ -75,11 +75,11 @@ class LeaseStore:
         self._client: Any = connect(url, timeout_s=lease_ns / 5e9)
 
     def look(self) -> Answer:
-        """Who holds it. This and the others raise LeaseAway."""
+        """The holder of the lease. This and the other methods raise LeaseAway."""
         return self._answer(_LOOK, ("leader",))
 
     def acquire(self, token: str, highest_epoch: int) -> Answer:
-        """Takes it if it is free, under an epoch above all that were given out or heard of, and at least the time in s."""
+        """Takes the lease if it is free. Its epoch is above all given out and `highest_epoch`, and at least the time in s."""
         arguments = (token, self._name, self._lease_ms, int(time.time()), highest_epoch)
         answer = self._answer(_ACQUIRE, ("leader", "epoch", "changed:leader"), *arguments)
         if answer.held and not self._replicated():
@@ -88,7 +88,7 @@ class LeaseStore:
         return answer
 
     def legacy(self) -> dict[str, Any]:
-        """What the leader before left, as far as it is there yet: {"contended": [[from, to]], "nodes": {MAC address: node}}."""
+        """What the last leader left and has not expired: {"contended": [[from, to]], "nodes": {MAC address: node}}."""
         try:
             status = self._client.hget(PREFIX + "status", "json")
             numbers = self._client.zrange(PREFIX + "members", 0, -1)
@@ -102,11 +102,11 @@ class LeaseStore:
         return {"contended": json.loads(status)["contended"] if status else [], "nodes": nodes}
 
     def renew(self, token: str, epoch: int) -> Answer:
-        """Lets it last; takes it back if it was lost and nobody has led since."""
+        """Prolongs the lease; takes it back if the store lost it and no other controller has led since."""
         return self._answer(_RENEW, ("leader", "epoch"), token, self._name, self._lease_ms, epoch)
 
     def release(self, token: str) -> None:
-        """Gives it back, if it is ours."""
+        """Gives the lease back, if it is ours."""
         self._run(_RELEASE, ("leader", "changed:leader"), token)
 
     def _answer(self, script: str, keys: tuple[str, ...], *arguments: object) -> Answer:
@@ -115,24 +115,24 @@ class LeaseStore:
 
     def _run(self, script: str, keys: tuple[str, ...], *arguments: object) -> Any:  # noqa: ANN401 -- of Redis
         names = [PREFIX + key for key in keys]
-        for attempt in (1, 2):  # a connection that Redis has closed meanwhile is found out by using it
+        for attempt in (1, 2):  # only using a connection shows that Redis has closed it
             try:
                 return self._client.eval(script, len(names), *names, *arguments)
             except RedisError as error:
                 self._client.connection_pool.disconnect()
-                if attempt == 2 or isinstance(error, TimeoutError):  # who did not answer in time will not now
+                if attempt == 2 or isinstance(error, TimeoutError):  # a second try would take as long
                     raise LeaseAway(f"{type(error).__name__}: {error}") from None
         raise AssertionError("not reached")
 
     def _replicated(self) -> bool:
-        """Whether a replica has the epoch just given out; with no replica there is nothing to wait for."""
+        """Whether a replica has the epoch just given out; True where there is no replica."""
         if not is_replicated(self._url):
             return True
         try:
             if not int(self._client.info("replication").get("connected_slaves", 0)):
                 return True
             with self._client.pipeline(transaction=False) as pipe:
-                pipe.hset(PREFIX + "leader", "replicated", 1)  # WAIT speaks of what its own connection has written
+                pipe.hset(PREFIX + "leader", "replicated", 1)  # WAIT counts only what its own connection has written
                 pipe.wait(1, REPLICATION_MS)
                 return bool(pipe.execute()[1])
         except RedisError as error:

@@ -1,22 +1,24 @@
-"""Who leads: a lease in the store, an epoch that fences, and the fabric as a second witness. Pure.
+"""Which controller leads: a lease in the store, an epoch that fences, and the heartbeats on the fabric as a check. Pure.
 
-The lease is a key in the store that lasts `lease_ns` unless it is renewed (Gray and Cheriton, "Leases", 1989). Whoever takes
-it gets an epoch greater than all before, in one script; frames carry the epoch, and hosts refuse those of a lower one. So an
-old leader does no harm whatever it believes; the rules here see to it that it is silent as well.
+The lease is a key in the store that lasts `lease_ns` unless it is renewed (Gray and Cheriton, "Leases", 1989). The script that
+takes it also gives out an epoch greater than all before. Frames carry the epoch, and hosts refuse frames of a lower one. So an
+old leader does no harm; the rules here make it silent as well.
 
-A leader *leads* until the end of its lease, counted by its own clock from before it asked for it: it has stopped by the time
-the store lets another take it. It renews four times a lease. Then:
+A leader *leads* until the end of its lease, counted by its own clock from before it asked for the lease: so it has stopped by
+the time the store gives the lease to another. It renews four times a lease. Then:
 
-* refused (another has it, or has had it since): it stands down at once;
-* it slept through the end (a stopped process): it stands down when it wakes, before it sends anything;
-* nothing is heard of the renewal: it stands down at the end;
-* the store is known to be away: it leads on from memory, one lease at a time, for as long as it stays awake. If it is only cut
-  off from the store, and another has been elected, it hears that one's heartbeats on the fabric, as every host does:
-* a higher epoch is heard on the fabric: it stands down at once.
+* the store refuses (another has the lease, or has had it since): the leader stands down at once;
+* the leader slept through the end (a stopped process): it stands down when it wakes, before it sends anything;
+* the store does not answer the renewal: the leader stands down at the end of the lease;
+* the elector reports that the store is away: the leader leads on from memory, one lease at a time, for as long as it stays
+  awake. If only this leader is cut off from the store, and another has been elected, it receives that one's heartbeats on the
+  fabric, as every host does, and the next rule applies:
+* a frame of a higher epoch arrives from the fabric: the leader stands down at once.
 
-A candidate takes the lease when the store says that it is free and no leader is heard on the fabric. A leader that is heard
-while the lease is free is about to take it back after a loss of the store: only if it hasn't after LEASES_OF_PATIENCE, it is
-superseded. A candidate that was itself cut off from the store for a whole lease gives others as long to come back first.
+A candidate takes the lease when the store says that it is free and no leader's heartbeats arrive from the fabric. A leader
+whose heartbeats arrive while the lease is free is about to take it back after the store lost it: the candidate supersedes it
+only after LEASES_OF_PATIENCE. A candidate that was itself cut off from the store for a whole lease waits as long again, so that
+others can come back first.
 """
 
 from __future__ import annotations
@@ -29,22 +31,22 @@ from protocol.units import MILLISECOND_NS
 ASKS_A_LEASE = 4
 LEASES_OF_PATIENCE = 25
 STANDBY_LEASES = 10
-"""How many leases a standby waits at its start for a leader that it is to stand by."""
+"""How many leases a standby waits at its start for a leader."""
 
 
 class Ask(Enum):
-    """What is to be asked of the store."""
+    """A question to the store."""
 
     LOOK = "look"
-    """Who holds the lease?"""
+    """Which controller holds the lease?"""
     ACQUIRE = "acquire"
-    """Take it, if it is free."""
+    """Give us the lease, if it is free."""
     RENEW = "renew"
-    """Ours shall last for another `lease_ns`."""
+    """Prolong our lease by `lease_ns`."""
 
 
 class Answer(NamedTuple):
-    """What the store said: whether the lease is ours, else of whom and for how long it is (epoch 0: of nobody)."""
+    """The store's answer: whether the lease is ours, else its holder and the time left (epoch 0: it is free)."""
 
     held: bool
     epoch: int
@@ -53,23 +55,23 @@ class Answer(NamedTuple):
 
 
 class Election:
-    """One controller's part in it: follows what is heard, says what to ask, and whether it leads.
+    """One controller in the election: takes answers and heartbeats, says what to ask the store, and whether we lead.
 
     Times are of one monotonic clock, which may run on while the process is stopped.
     """
 
     def __init__(self, *, lease_ns: int, heard_ns: int, standby: bool = False, now_ns: int = 0) -> None:
-        """`heard_ns`: a leader that was heard on the fabric so lately is alive. `standby`: leave the first lease to another."""
+        """`heard_ns`: a leader counts as alive for so long after a frame of it. `standby`: leave the first lease to another."""
         self.lease_ns = lease_ns
         self.epoch = 0
-        """Ours while we lead, else 0."""
+        """Our epoch while we lead, else 0."""
         self.term = 0
-        """Grows when we stand down; what was asked in an earlier term counts no more."""
+        """Grows when we stand down; answers to questions of an earlier term do not count."""
         self.why = ""
-        """Why we stood down last."""
+        """Why we last stood down."""
         self.holder = ""
         self.highest_epoch = 0
-        """The highest that was ever heard of."""
+        """The highest epoch in any answer or frame."""
         self.from_memory = False
         """Whether we lead without the store."""
         self._heard_for_ns = heard_ns
@@ -81,12 +83,12 @@ class Election:
         self._free_since_ns: int | None = None
         self._away_since_ns: int | None = None
         self._patient_until_ns = now_ns
-        """Until when others may come back first, after the store was away."""
+        """After the store was away: until when others may come back first."""
 
     # -- what happens ---------------------------------------------------------------------------------------------------
 
     def heard(self, epoch: int, now_ns: int) -> None:
-        """An authentic frame of a leader (or of a host that follows one), heard on the fabric."""
+        """An authentic frame of a leader, or of a host that follows one, has arrived from the fabric."""
         self.highest_epoch = max(self.highest_epoch, epoch)
         if not self.epoch:
             if epoch == self.highest_epoch:
@@ -96,7 +98,7 @@ class Election:
             self._stand_down(f"a leader of epoch {epoch} speaks on the fabric", now_ns)
 
     def answered(self, answer: Answer, term: int, now_ns: int) -> None:
-        """The store's answer to what was asked in this term."""
+        """The store has answered a question of this term."""
         asked_ns = self._asked_ns
         if term != self.term or asked_ns is None:
             return
@@ -113,7 +115,7 @@ class Election:
             self._refused(answer, now_ns)
 
     def away(self, term: int, now_ns: int) -> None:
-        """The store can't be asked."""
+        """The elector can't reach the store."""
         if term != self.term:
             return
         self._away_since_ns = now_ns if self._away_since_ns is None else self._away_since_ns
@@ -124,36 +126,36 @@ class Election:
             self.from_memory = True
             self._until_ns = now_ns + self.lease_ns
         else:
-            self.term += 1  # what was asked may yet be done, unseen: it shall not be taken for the next answer
+            self.term += 1  # the store may yet answer the last question: not to be taken for the next answer
 
     def tick(self, now_ns: int) -> None:
-        """Time has passed."""
+        """Stands down if the lease has run out by now."""
         if self.epoch and now_ns >= self._until_ns:
             self._stand_down("its lease ran out", now_ns)
 
     def resign(self, why: str, now_ns: int) -> None:
-        """We can't go on."""
+        """Stands down because this process can't go on."""
         if self.epoch:
             self._stand_down(why, now_ns)
 
     # -- what follows ---------------------------------------------------------------------------------------------------
 
     def leads(self, now_ns: int) -> bool:
-        """Whether we may speak as the leader at this instant."""
+        """Whether we may send frames as the leader at this instant."""
         return bool(self.epoch) and now_ns < self._until_ns
 
     def due_ns(self) -> int:
-        """When `tick` and `ask` are to be called next, whatever happens."""
+        """When to call `tick` and `ask` next, if nothing else happens."""
         if self.epoch:
             return self._until_ns if self._asked_ns is not None else min(self._due_ns, self._until_ns)
         return self._due_ns if self._asked_ns is None else self._asked_ns + self.lease_ns
 
     def ask(self, now_ns: int) -> Ask | None:
-        """What to ask of the store now; None while nothing is due or an answer is awaited."""
+        """The question for the store now; None while none is due, or while we wait for an answer."""
         if self._asked_ns is not None and (self.epoch or now_ns - self._asked_ns < self.lease_ns):
             return None
         if self._asked_ns is not None:
-            self.term += 1  # an answer as late as that would count from long ago
+            self.term += 1  # so late an answer would count from too long ago
         elif now_ns < self._due_ns:
             return None
         self._asked_ns = now_ns
@@ -175,7 +177,7 @@ class Election:
             self._stand_down(f"{answer.holder or 'another'} leads in epoch {answer.epoch}", now_ns)
             return
         self.from_memory = False
-        if now_ns < self._until_ns:  # an answer that comes after the end does not wake the dead
+        if now_ns < self._until_ns:  # an answer after the end does not make us lead again
             self._until_ns = max(self._until_ns, asked_ns + self.lease_ns)
         self.tick(now_ns)
 

@@ -1,7 +1,8 @@
-"""What hosts say of themselves, for operators: kernel, key, clock, and what had to be put back on them. Pure but for the clock.
+"""What hosts report of themselves, for operators: kernel, key, clock, and the settings that the agent had to put back. Pure but
+for the clock.
 
-The clock that is compared is the wall clock, which logs, certificates and operators go by; slots go by the monotonic one, of
-which each agent keeps an estimate of its own.
+HostHealth compares wall clocks, which logs, certificates and operators go by; slots go by the leader's monotonic clock, which
+each agent estimates.
 """
 
 from __future__ import annotations
@@ -17,14 +18,13 @@ from protocol.bodies.host_state import NEVER_MS, HostState
 from protocol.messages import ClockReport
 
 REMEMBERED_NS = 600_000_000_000
-"""How long what was put back is shown."""
+"""How long a member's document shows what was put back."""
 NEWS_MS = 5_000
 
 
 @dataclass(slots=True)
 class _Known:
     state: HostState
-    heard_ns: int
     offset_ns: int | None
 
 
@@ -36,27 +36,26 @@ class HostHealth(Part):
         write: Callable[[dict[str, Any]], object],
         wall_minus_monotonic_ns: Callable[[], int] = lambda: time.time_ns() - time.monotonic_ns(),
     ) -> None:
-        """`write`: to the courier."""
+        """`write` takes lines for the store bridge."""
         self.handlers = {HostState: self._on_state}
         self._write = write
         self._wall_minus_monotonic_ns = wall_minus_monotonic_ns
         self._known: dict[int, _Known] = {}
 
-    def _on_state(self, member: Member, message: HostState, now_ns: int) -> None:
+    def _on_state(self, member: Member, message: HostState, _: int) -> None:
         before = self._known.get(member.node)
         offset = None
         if message.leader_ns:
             offset = message.wall_ns - (message.leader_ns + self._wall_minus_monotonic_ns())
-        self._known[member.node] = _Known(message, now_ns, offset)
+        self._known[member.node] = _Known(message, offset)
         counted = before.state.put_back if before is not None else 0
         new = message.put_back - counted if message.put_back >= counted else message.put_back
         if before is None and message.ago_ms > NEWS_MS:
-            new = 0  # another leader has told of it
+            new = 0  # an earlier leader has reported it
         for line in message.lines[-new:] if new else ():
             self._write({"event": ["drift", "warning", f"{member.name}: put back: {line}"]})
 
-    def left(self, node: int) -> None:
-        """See Part."""
+    def left(self, node: int, now_ns: int) -> None:
         self._known.pop(node, None)
 
     def of_member(self, node: int) -> dict[str, Any]:
@@ -87,11 +86,7 @@ class Clocks(Part):
     def _on_report(self, member: Member, message: ClockReport, _: int) -> None:
         self._reports[member.node] = message
 
-    def advance(self, now_ns: int) -> None:
-        """Nothing is due: members report by themselves."""
-
-    def left(self, node: int) -> None:
-        """See Part."""
+    def left(self, node: int, now_ns: int) -> None:
         self._reports.pop(node, None)
 
     def of_member(self, node: int) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""The leader's part in a change of the fabric's key: says how far it is, shows who follows. Sends only by what it is given.
+"""The leader's part in a change of the fabric's key: it sends the step, and shows which members follow. Sends only through what
+it is given.
 
-The operator's command (`baton key rotate`) puts the steps into the store; each is told to all members, each second, for as long
-as the store holds it: a host that comes back weeks later finishes its change, too. The leader sends with the new key from the
-step SEND on, so that step must wait until every member takes both.
+The operator's command (`baton key rotate`) puts the steps into the store; the leader sends each to all members, every second,
+for as long as the store holds it: a host that comes back weeks later finishes its change, too. The leader sends with the new
+key from the step SEND on, so that step must wait until every member takes both.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from typing import Any
 
 from controller.members.part import Part
 from controller.members.registry import Member, Members
-from protocol.bodies.keys import KeyState, KeyStep, Step
+from protocol.bodies.keys import KeyState, KeyStep, RotationStep
 from protocol.key_files import KeyFiles, name
 from protocol.keyring import KeyRing
 from protocol.messages import HEARTBEAT_MAC, Message
+from protocol.timers import REFRESH_NS
 
 
 class KeyRotation(Part):
@@ -32,6 +34,7 @@ class KeyRotation(Part):
     ) -> None:
         self.handlers = {KeyState: self._on_state}
         self.documents = {"rotation": self.take}
+        self.periodic = ((REFRESH_NS, self.advance),)
         self._ring = ring
         self._files = KeyFiles(path, ring)
         self._members = members
@@ -42,9 +45,9 @@ class KeyRotation(Part):
         self._problem = ""
 
     def take(self, document: dict[str, str], now_ns: int) -> None:
-        """The operator's step: {"step": name, "old": fingerprint, "new": fingerprint}, in hexadecimal digits."""
+        """Takes the operator's step: {"step": name, "old": fingerprint, "new": fingerprint}, in hexadecimal digits."""
         try:
-            step = KeyStep(Step[document["step"].upper()], int(document["old"], 16), int(document["new"], 16))
+            step = KeyStep(RotationStep[document["step"].upper()], int(document["old"], 16), int(document["new"], 16))
         except (KeyError, ValueError, AttributeError):
             self._problem = "the store holds no step that this version knows"
             return
@@ -54,22 +57,21 @@ class KeyRotation(Part):
             self.advance(now_ns)
 
     def advance(self, now_ns: int) -> None:
-        """Looks at the key's files, and tells the step."""
+        """Looks at the key's files, and sends the step."""
         lines = self._files.refresh()
         step = self._step
         if step is not None:
-            wanted = step.new if step.step in (Step.SEND, Step.DROP) else step.old
+            wanted = step.new if step.step in (RotationStep.SEND, RotationStep.DROP) else step.old
             if not self._ring.send_with(wanted):
                 self._problem = f"this controller has no key {name(wanted)}: put its file beside {self._files.path}"
             else:
                 self._problem = ""
-                lines += self._files.obey(step)
+                lines += self._files.apply(step)
                 self._send(step, HEARTBEAT_MAC)
         for line in lines:
             self._event("warning" if ";" in line else "info", line)
 
-    def left(self, node: int) -> None:
-        """See Part."""
+    def left(self, node: int, now_ns: int) -> None:
         self._states.pop(node, None)
 
     def status(self) -> dict[str, Any]:
@@ -90,11 +92,11 @@ class KeyRotation(Part):
 
     def _follows(self, node: int, step: KeyStep) -> bool:
         state = self._states.get(node)
-        if step.step is Step.ACCEPT:
+        if step.step is RotationStep.ACCEPT:
             return state == (step.old, step.new)
-        if step.step is Step.SEND:
+        if step.step is RotationStep.SEND:
             return state == (step.new, step.old)
-        return state == (step.new if step.step is Step.DROP else step.old, 0)
+        return state == (step.new if step.step is RotationStep.DROP else step.old, 0)
 
     def _on_state(self, member: Member, message: KeyState, _: int) -> None:
         self._states[member.node] = message.sending, message.other

@@ -1,43 +1,110 @@
-"""What can be added to a coordinator: a part with messages, documents and times of its own. Pure: an interface."""
+"""A part of the coordinator, with messages, documents and periodic calls of its own and its share of the status. Pure.
+
+The coordinator is a list of parts: messages, documents, periodic calls and members that join or leave all go through the list.
+A part sends only through what it is given.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 from controller.members.registry import Member
-from protocol.timers import REFRESH_NS
+from protocol.timers import Timers
+from protocol.units import MILLISECOND_NS
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
+SWEEP_NS = 24 * MILLISECOND_NS
+"""As often as every second heartbeat, unless configured otherwise: calls that are due together wake the process once."""
 
 
-class Part(Protocol):
-    """What a coordinator calls of a part. A class that inherits from this need only say what it does differently."""
+class Part:
+    """What the coordinator asks of a part. A subclass states only what it does; all else does nothing."""
 
     handlers: Mapping[type, Callable[[Member, Any, int], None]] = NOTHING
-    """By type of message: of a member's, and verified; called with the time (ns)."""
+    """By type of message: called with the member that sent it, the verified message and the time (ns)."""
     documents: Mapping[str, Callable[[Any, int], None]] = NOTHING
-    """By name of what the courier tells (see there): called with it and the time (ns)."""
-    period_ns: int = REFRESH_NS
-    """How often `advance` is called."""
+    """By name of what the store bridge tells (see controller/coordinator/store_bridge.py): called with it and the time (ns)."""
+    periodic: Sequence[tuple[int, Callable[[int], None]]] = ()
+    """Calls with the period (ns) of each: made once when the coordinator begins to lead, and then once a period."""
 
-    def advance(self, now_ns: int) -> None:
-        """Does what is due."""
-        return
+    def joined(self, node: int) -> None:
+        """A member registered: for the first time, anew, or with other addresses."""
 
-    def reported(self, node: int, sent: Mapping[int, int]) -> None:
-        """What a member's large flows sent since its last report: bytes by destination."""
-        return
+    def left(self, node: int, now_ns: int) -> None:
+        """A member left, or fell silent. It is in the registry no more."""
 
-    def left(self, node: int) -> None:
-        """A member left, or fell silent."""
-        return
+    def reported(self, node: int, sent: Mapping[int, int], regulated: frozenset[int]) -> None:
+        """What a member's large flows sent since its last report, in bytes by destination, and the destinations that it needed
+        permission for."""
+
+    def tell(self, member: Member) -> None:
+        """Sends a member in full what it may have missed: it asked for that."""
 
     def status(self) -> dict[str, Any]:
-        """Fields for the coordinator's status, as JSON values."""
+        """This part's fields of the coordinator's status, as JSON values."""
         return {}
 
     def of_member(self, node: int) -> dict[str, Any]:
-        """Fields for a member's document, as JSON values."""
+        """This part's fields of a present member's document, as JSON values."""
         return {}
+
+
+class Parts:
+    """All parts of a coordinator: each event goes to every part, in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self.handlers: dict[type, Callable[[Member, Any, int], None]] = {}
+        self._parts: list[Part] = []
+
+    def add(self, *parts: Part) -> None:
+        """Appends parts; of two handlers of one type of message the later one counts."""
+        for part in parts:
+            self._parts.append(part)
+            self.handlers.update(part.handlers)
+
+    def __iter__(self) -> Iterator[Part]:
+        return iter(self._parts)
+
+    def begin(self, timers: Timers, now_ns: int) -> None:
+        """Has every periodic call made from now on."""
+        for part in self._parts:
+            for period_ns, call in part.periodic:
+                timers.every(now_ns, period_ns, call)
+
+    def take(self, line: Mapping[str, Any], now_ns: int) -> None:
+        """Gives a line of the store bridge, {name: document}, to all parts that know a document of that name."""
+        for part in self._parts:
+            for name in part.documents.keys() & line.keys():
+                part.documents[name](line[name], now_ns)
+
+    def joined(self, node: int) -> None:
+        for part in self._parts:
+            part.joined(node)
+
+    def left(self, node: int, now_ns: int) -> None:
+        for part in self._parts:
+            part.left(node, now_ns)
+
+    def reported(self, node: int, sent: Mapping[int, int], regulated: frozenset[int]) -> None:
+        for part in self._parts:
+            part.reported(node, sent, regulated)
+
+    def tell(self, member: Member) -> None:
+        for part in self._parts:
+            part.tell(member)
+
+    def status(self) -> dict[str, Any]:
+        """The fields of all parts."""
+        found: dict[str, Any] = {}
+        for part in self._parts:
+            found |= part.status()
+        return found
+
+    def of_member(self, node: int) -> dict[str, Any]:
+        """The fields of all parts for one member."""
+        found: dict[str, Any] = {}
+        for part in self._parts:
+            found |= part.of_member(node)
+        return found

@@ -1,8 +1,9 @@
-"""The operator's conditions of hosts' queues, told to the hosts. Sends only through what it is given.
+"""The operator's conditions of hosts' queues: CONDITIONS to the hosts. Sends only through what it is given.
 
 The store's document is {host: {queue: [condition]}}: a queue is a destination host's name or a class from "0" to "7", a
 condition {"number", "from_ns", "until_ns", "rate_bps"} by the store's clock (ns since 1970; null: always). A queue with an
-empty list is paused; one that is not mentioned is free. Members are told in full: when it changes, and every second.
+empty list is paused; one that is not mentioned is free. Each host is sent all of its conditions when the document changes, and
+every second.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ from protocol.bodies.host_control import FOREVER_NS, Conditions, QueueCondition
 from protocol.messages import Message
 from protocol.paging import paginate
 from protocol.pfc import CLASSES
-from protocol.timers import Timers
+from protocol.timers import REFRESH_NS, Timers
 
 
-class HostControl(Part):
-    """What the coordinator says of members' queues."""
+class QueueConditions(Part):
+    """The conditions in force."""
 
     def __init__(self, members: Members, timers: Timers, send: Callable[[Message, bytes], None]) -> None:
         self.documents = {"queues": self.take}
+        self.periodic = ((REFRESH_NS, self.advance),)
         self._members = members
         self._timers = timers
         self._send = send
@@ -32,18 +34,18 @@ class HostControl(Part):
         self._ahead_ns = 0
         self._version = time.time_ns()
         self._ruled: set[str] = set()
-        """Hosts that have been told conditions: they are told, too, when they have none any more."""
+        """Hosts that were sent conditions: when they have none any more they must be sent that, too."""
 
     # -- conditions -----------------------------------------------------------------------------------------------------
 
     def take(self, document: Mapping[str, Any], now_ns: int) -> None:
-        """The store's document, {"hosts": as above, "ahead_ns": the store's clock before ours}."""
+        """Takes {"hosts": the store's document, "ahead_ns": how far the store's clock is ahead of ours}."""
         self._document, self._ahead_ns = document["hosts"], int(document["ahead_ns"])
         self._version += 1
         self._timers.repeat(now_ns, self.advance)
 
     def advance(self, now_ns: int) -> None:
-        """Tells every host that has conditions, or had."""
+        """Sends them to every host that has conditions, or had some."""
         nodes = {member.name: member.node for member in self._members.present()}
         for member in self._members.present():
             queues = self._document.get(member.name, {})

@@ -1,6 +1,6 @@
-"""Who has registered: hosts with an agent, their node ids, addresses, and when each was last heard. Pure.
+"""The registered hosts: hosts with an agent, their node ids and addresses, and when each was last heard. Pure.
 
-Node ids are small and never given to another host while the coordinator lives: a directive names nodes.
+Node ids are small, and a host's id goes to no other host while the coordinator lives, since a directive names nodes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Member:
     addresses: tuple[Address, ...]
     gate: str
     version: str
-    heard_ns: int
+    last_heard_ns: int
     joined_ns: int
     present: bool = True
     slots: int = 0
@@ -38,10 +38,10 @@ class Member:
     backlog: dict[int, int] = field(default_factory=dict)
     refused: dict[int, int] = field(default_factory=dict)
     thresholds_version: int | None = None
-    """Of the thresholds that its tagger uses; None for a host without priorities."""
+    """The version of the thresholds that its tagger uses; None for a host without priorities."""
 
-    def record(self, regulated: Mapping[int, frozenset[int]], now_ns: int) -> dict[str, Any]:
-        """What the store tells of it, as JSON values."""
+    def record(self, now_ns: int) -> dict[str, Any]:
+        """Its document for the store, as JSON values, without what the parts add."""
         return {
             "name": self.name,
             "mac": self.mac.hex(":"),
@@ -49,7 +49,7 @@ class Member:
             "rate_bps": self.rate_bps,
             "gate": self.gate,
             "version": self.version,
-            "heard_ms_ago": (now_ns - self.heard_ns) // 1_000_000,
+            "heard_ms_ago": (now_ns - self.last_heard_ns) // 1_000_000,
             "slots": self.slots,
             "acknowledged": self.acknowledged,
             "late_slots": self.late,
@@ -57,7 +57,6 @@ class Member:
             "lateness_us": self.lateness_ns // 1000,
             "backlog_bytes": self.backlog,
             "sent_bps": self.sent_bps,
-            "regulated": sorted(regulated.get(self.node, ())),
             "refused": self.refused,
             "thresholds_version": self.thresholds_version,
         }
@@ -74,7 +73,7 @@ class Members:
         self._next = FIRST_NODE
 
     def reserve(self, nodes: Mapping[bytes, int]) -> None:
-        """The ids that hosts (by MAC address) had under the leader before: they get them again, and nobody else does."""
+        """Reserves the ids that hosts (by MAC address) had under the leader before: no other host gets one of them."""
         self._reserved.update(nodes)
         self._next = max(self._next, *(node + 1 for node in nodes.values())) if nodes else self._next
 
@@ -88,7 +87,7 @@ class Members:
         version: str,
         now_ns: int,
     ) -> Member:
-        """A host joins, comes back, or tells of a changed set of addresses. An address moves to whom claimed it last."""
+        """Takes a host that joins, comes back, or has other addresses. An address moves to the host that claimed it last."""
         member = self._by_mac.get(mac)
         if member is None:
             node = self._reserved.get(mac)
@@ -107,7 +106,7 @@ class Members:
             member.addresses = addresses
             self.version += 1
         member.name, member.rate_bps, member.gate, member.version = name, rate_bps, gate, version
-        member.heard_ns = now_ns
+        member.last_heard_ns = now_ns
         return member
 
     def get(self, node: int) -> Member | None:
@@ -116,7 +115,7 @@ class Members:
         return member if member is not None and member.present else None
 
     def leave(self, node: int) -> None:
-        """Forgets a member at once; its id stays its own, should it come back."""
+        """Forgets a member at once; its id stays reserved for it."""
         member = self.get(node)
         if member is not None:
             member.present = False
@@ -126,7 +125,7 @@ class Members:
 
     def silent(self, now_ns: int, silence_ns: int) -> list[Member]:
         """Present members not heard for `silence_ns`."""
-        return [m for m in self.present() if now_ns - m.heard_ns > silence_ns]
+        return [m for m in self.present() if now_ns - m.last_heard_ns > silence_ns]
 
     def present(self) -> list[Member]:
         """Members present, by node id."""

@@ -1,1 +1,1 @@
-"""The OpenFlow application: discovery, learned hosts, forwarding, roles and TLS."""
+"""The OpenFlow application's parts: discovery, forwarding, the switches and their roles, counters, and the framework below."""

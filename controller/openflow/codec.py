@@ -1,10 +1,9 @@
-"""Every OpenFlow 1.3 message that is sent or read, in one place: plain values on one side, the framework's
-on the other.
+"""Builds and reads every OpenFlow 1.3 message: plain values on one side, the framework's objects on the other.
 
 A datapath is the framework's object (Ryu or os-ken), reached only through its `ofproto` and
 `ofproto_parser`. A flow's cookie is 16 bits of magic, 32 bits of generation (one for each start of the
-controller) and 16 bits of cause; so a controller that starts again puts its flows over the old ones first,
-and removes what is left over after.
+controller) and 16 bits of cause; so a controller that starts again overwrites the old flows first, and
+removes the rest of them afterwards.
 """
 
 from __future__ import annotations
@@ -20,20 +19,18 @@ from controller.openflow.metering import Counters
 from controller.openflow.roles import Claim, Role
 
 MAGIC = 0xBA70
-COUNTED = 0x8000  # the bit of a cookie that every Cause which is polled has
+COUNTED = 0x8000  # the bit in the cookie of every Cause whose counters are polled
 WORTH_AN_EVENT = (Cause.FORGED_COORDINATOR, Cause.CONTROL_OFF_PATH)
 EVERY_PORT_MAX = 0xFFFFFF00  # OFPP_MAX: port numbers above are reserved
 
-Datapath = Any  # so are these: the frameworks publish no types
+Datapath = Any  # the frameworks publish no types
 Message = Any
 Description = Any
 Parser = Any
 
 
 class Codec:
-    """Builds and reads messages for one start of the controller. `generation`: 32 bits that differ from the
-    last start's.
-    """
+    """Builds and reads messages for one start of the controller. `generation`: 32 bits, other than at the last start."""
 
     def __init__(self, framework: Framework, generation: int) -> None:
         self._packet: Any = framework.packet
@@ -55,9 +52,8 @@ class Codec:
         ]
 
     def remove_foreign(self, datapath: Datapath, table: int | None = None) -> list[Message]:
-        """Messages that remove every flow which this start of the controller has not put, in one table or all: one
-        for each cookie bit.
-        """
+        """Messages that remove every flow that another start of the controller or another program has put, in one table or
+        in all: one message for each cookie bit."""
         ours = MAGIC << 48 | self._generation << 16
         ofproto, parser = datapath.ofproto, datapath.ofproto_parser
         return [
@@ -74,7 +70,7 @@ class Codec:
         ]
 
     def lldp(self, datapath: Datapath, number: int) -> list[Message]:
-        """LLDP sent out by a port now, as the framework's discovery sends it from time to time."""
+        """The message that sends LLDP out by a port now, as the framework's discovery does from time to time."""
         ofproto, parser = datapath.ofproto, datapath.ofproto_parser
         described = datapath.ports.get(number)
         address = described.hw_addr if described is not None else "02:00:00:00:00:00"
@@ -110,28 +106,28 @@ class Codec:
 
     # -- in --------------------------------------------------------------------------------------------------
 
-    def frame(self, message: Message) -> Seen | Heard | None:
-        """A packet-in: a source to learn, LLDP of ours, or nothing that can be read."""
+    def frame(self, message: Message) -> FrameReceived | LldpReceived | None:
+        """Reads a packet-in: a frame with its source, LLDP of ours, or None for a frame that can't be parsed."""
         number = message.match["in_port"]
         try:
             ethernet, _, rest = self._packet.ethernet.ethernet.parser(message.data)
             kind = ethernet.ethertype
             if kind == ETH_LLDP:
                 dpid, port = self._lldp.lldp_parse(message.data)
-                return Heard(number, dpid, port)
+                return LldpReceived(number, dpid, port)
             address = None
             if kind == ETH_ARP:
                 address = self._packet.arp.arp.parser(rest)[0].src_ip
             elif kind == self._packet.ether_types.ETH_TYPE_IP:
                 address = self._packet.ipv4.ipv4.parser(rest)[0].src
-        # The framework's parsers raise what they like on a frame that a host made up; it teaches nothing.
+        # The framework's parsers raise any exception on a frame that a host made up.
         except Exception:
             return None
-        return Seen(number, ethernet.src, address, kind == ETH_CONTROL)
+        return FrameReceived(number, ethernet.src, address, kind == ETH_CONTROL)
 
 
-class Seen(NamedTuple):
-    """A frame at port `number` from `mac`; `address` is its source by ARP or IPv4."""
+class FrameReceived(NamedTuple):
+    """A frame from `mac` came in by port `number`; `address` is its source in ARP or IPv4."""
 
     number: int
     mac: str
@@ -139,8 +135,8 @@ class Seen(NamedTuple):
     control: bool
 
 
-class Heard(NamedTuple):
-    """LLDP at port `number`, sent by port `source_number` of switch `source_dpid`."""
+class LldpReceived(NamedTuple):
+    """LLDP came in by port `number`; port `source_number` of switch `source_dpid` sent it."""
 
     number: int
     source_dpid: int
@@ -148,7 +144,7 @@ class Heard(NamedTuple):
 
 
 def batch(datapath: Datapath, messages: Iterable[Message]) -> bytes:
-    """The messages as one buffer for `datapath.send`: one write, and one place in its short queue."""
+    """The messages as one buffer for `datapath.send`: one write, and one place in the framework's short queue."""
     buffers = []
     for message in messages:
         datapath.set_xid(message)
@@ -158,19 +154,19 @@ def batch(datapath: Datapath, messages: Iterable[Message]) -> bytes:
 
 
 def barrier(datapath: Datapath) -> Message:
-    """Answered when all before it has been carried out."""
+    """A request that the switch answers when it has carried out all messages before."""
     return datapath.ofproto_parser.OFPBarrierRequest(datapath)
 
 
 def claim_role(datapath: Datapath, claim: Claim) -> Message:
-    """Claims a role under a generation; answered by a role reply, or an error if the generation is old."""
+    """A role request under a generation; the switch answers by a role reply, or an error if the generation is old."""
     ofproto = datapath.ofproto
     role = {Role.MASTER: ofproto.OFPCR_ROLE_MASTER, Role.SLAVE: ofproto.OFPCR_ROLE_SLAVE, Role.EQUAL: ofproto.OFPCR_ROLE_EQUAL}
     return datapath.ofproto_parser.OFPRoleRequest(datapath, role[claim.role], claim.generation)
 
 
 def confirmed_role(message: Message) -> Claim:
-    """A role reply."""
+    """Reads a role reply."""
     ofproto = message.datapath.ofproto
     role = {ofproto.OFPCR_ROLE_MASTER: Role.MASTER, ofproto.OFPCR_ROLE_SLAVE: Role.SLAVE}.get(message.role, Role.EQUAL)
     return Claim(role, message.generation_id)
@@ -183,7 +179,7 @@ def is_stale(message: Message) -> bool:
 
 
 def polls(datapath: Datapath) -> list[Message]:
-    """Asks for the counters of all ports, those of the rules that refuse, and how many flows there are."""
+    """Requests for the counters of all ports, the counters of the rules that drop by `Cause`, and the number of flows."""
     ofproto, parser = datapath.ofproto, datapath.ofproto_parser
     every = (ofproto.OFPTT_ALL, ofproto.OFPP_ANY, ofproto.OFPG_ANY)
     return [
@@ -213,7 +209,7 @@ def port(datapath: Datapath, described: Description) -> Port:
 
 
 def counters(message: Message) -> Iterator[Counters]:
-    """A reply to `port_counters_request`, reserved ports left out."""
+    """Reads a reply with the counters of ports; leaves out reserved ports."""
     for each in message.body:
         if each.port_no <= EVERY_PORT_MAX:
             at_ns = each.duration_sec * 1_000_000_000 + each.duration_nsec
@@ -229,7 +225,7 @@ def counters(message: Message) -> Iterator[Counters]:
 
 
 def refusals(message: Message) -> dict[Cause, int]:
-    """A reply to `refusals_request`: packets by cause."""
+    """Reads a reply with the counters of the rules that drop: packets by cause."""
     counts: dict[Cause, int] = {}
     for each in message.body:
         try:
@@ -241,8 +237,8 @@ def refusals(message: Message) -> dict[Cause, int]:
 
 
 def error(message: Message) -> str | None:
-    """An error of a switch in words; None for the refusal to add a group that is there (see `_group`), and for what a slave may
-    not do: the framework's discovery goes on sending LLDP there."""
+    """An error of a switch in words. None for two that are expected: the refusal to add a group that exists (see `_group`), and
+    the refusal of packet-outs of a slave, since the framework's discovery goes on sending LLDP there."""
     ofproto = message.datapath.ofproto
     exists = (ofproto.OFPET_GROUP_MOD_FAILED, ofproto.OFPGMFC_GROUP_EXISTS)
     slave = (ofproto.OFPET_BAD_REQUEST, ofproto.OFPBRC_IS_SLAVE)
@@ -276,9 +272,7 @@ def _remove(datapath: Datapath, key: FlowKey) -> Message:
 
 
 def _group(datapath: Datapath, number: int, members: Ports) -> Iterator[Message]:
-    """Add and modify: whichever state the switch is in, one of them applies and the other is refused
-    without harm.
-    """
+    """Adds and modifies: whether or not the switch has the group, one of the two applies and the switch refuses the other."""
     ofproto, parser = datapath.ofproto, datapath.ofproto_parser
     buckets = [parser.OFPBucket(actions=[parser.OFPActionOutput(member)]) for member in sorted(members)]
     for command in (ofproto.OFPGC_ADD, ofproto.OFPGC_MODIFY):

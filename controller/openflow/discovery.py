@@ -1,15 +1,15 @@
-"""What is known of the network: switches, ports, links heard by LLDP, hosts learned from their frames.
+"""Discovers the network: switches, ports, links by LLDP, and hosts by their frames.
 
-Pure: events and the time (`now_ns`, monotonic integer nanoseconds) go in, a frozen `View` comes out. The
-rules that keep a fabric with loops safe while it is only half known are here:
+Pure: events and the time (`now_ns`, monotonic integer nanoseconds) go in, a frozen `View` comes out. These rules keep a fabric
+with loops safe while it is only half known:
 
-* a port is an *edge* (hosts may be there) only after it has been up for PROBE_NS without any LLDP of ours
-  coming in by it: the listening state of IEEE 802.1D, made short by probing at once;
-* a port that has heard LLDP is a *trunk* until it goes down: when its neighbour falls silent or leaves the
+* a port is an *edge* (hosts may be there) only after it has been up for PROBE_NS and no LLDP of ours has come in by it: the
+  listening state of IEEE 802.1D, made short by probing at once;
+* a port that has received LLDP is a *trunk* until it goes down: when its neighbour falls silent or disconnects from the
   controller, the port is closed, not opened to hosts;
-* a link counts when each end has heard the other. It ends at once with its port or its switch; otherwise when
-  LLDP is missing and no other frame arrives either (a congested link loses LLDP like anything else), though it was
-  sent again and again for half of that time, and we were there to hear it;
+* a link counts when each end has received LLDP of the other. It ends at once with its port or its switch; otherwise when
+  neither LLDP nor any other frame arrives (a congested link loses LLDP, too), though we sent LLDP again and again for half of
+  that time, and this process was running to receive it;
 * a switch takes part once its ports have been probed; until then it keeps the flow table it came with.
 """
 
@@ -24,8 +24,8 @@ from protocol.units import MILLISECOND_NS
 
 PROBE_NS = 300 * MILLISECOND_NS
 LINK_SILENCE_NS = 3_000 * MILLISECOND_NS
-LINK_SILENCE_PER_PORT_NS = 20 * MILLISECOND_NS  # LLDP goes round all the ports: a large fabric is heard less often
-ABSENCE_NS = 500 * MILLISECOND_NS  # between two ticks: what came meanwhile is still to be read
+LINK_SILENCE_PER_PORT_NS = 20 * MILLISECOND_NS  # LLDP is sent port by port: less often in a large fabric
+ABSENCE_NS = 500 * MILLISECOND_NS  # between two ticks: this process was stopped, and has not read yet what came meanwhile
 MOVE_HOLD_NS = 1_000 * MILLISECOND_NS  # a MAC that is seen at two ports moves at most once in this time
 MAX_HOSTS_PER_PORT = 1024
 MAX_ADDRESSES_PER_HOST = 64
@@ -59,7 +59,7 @@ class Switch:
 
 
 class Link(NamedTuple):
-    """An inter-switch link, heard both ways; `a` is the lower end."""
+    """An inter-switch link on which LLDP passed both ways; `a` is the lower end."""
 
     a: PortRef
     b: PortRef
@@ -89,14 +89,14 @@ class View:
     hosts: Mapping[str, Host]
 
     def is_up(self, ref: PortRef) -> bool:
-        """Whether this port exists and carries."""
+        """Whether this port exists and its link is up."""
         switch = self.switches.get(ref.dpid)
         port = switch.ports.get(ref.number) if switch else None
         return port is not None and port.up
 
 
 class Note(NamedTuple):
-    """Something that an operator may want to read: kind, severity ("info" or "warning"), text, fields."""
+    """An event for operators: kind, severity ("info" or "warning"), text, fields."""
 
     kind: str
     severity: str
@@ -120,7 +120,7 @@ class _SwitchState:
     ports: dict[int, _PortState] = field(default_factory=dict)
 
 
-class _Heard(NamedTuple):
+class _Neighbour(NamedTuple):
     source: PortRef
     last_ns: int
 
@@ -131,12 +131,12 @@ class Discovery:
     def __init__(self) -> None:
         self.revision = 0
         self._switches: dict[int, _SwitchState] = {}
-        self._heard: dict[PortRef, _Heard] = {}  # by the port that heard
+        self._heard: dict[PortRef, _Neighbour] = {}  # by the port that received
         self._hosts: dict[str, Host] = {}
         self._notes: list[Note] = []
-        self._settling: deque[int] = deque()  # when what came up is probed, in order
+        self._settling: deque[int] = deque()  # when each port or switch that came up will have been probed, in order
         self._tick_ns: int | None = None
-        self._present_ns = 0  # since when we hear, without an absence
+        self._present_ns = 0  # since when we have received without an interruption
 
     # -- switches and ports ----------------------------------------------------------------------------------
 
@@ -201,7 +201,7 @@ class Discovery:
     def lldp_heard(self, source: PortRef, at: PortRef, now_ns: int) -> None:
         """LLDP that was sent from `source` came in by `at`.
 
-        A port has one neighbour: while that is heard, another on the same segment is ignored.
+        A port has one neighbour: while its LLDP comes, that of another port on the same segment is ignored.
         """
         sender, hearer = self._state(source), self._state(at)
         if sender is None or hearer is None or not (sender.port.up and hearer.port.up):
@@ -214,7 +214,7 @@ class Discovery:
         before = self._heard.get(at)
         if before is not None and before.source != source and now_ns - before.last_ns < self._silence_ns():
             return
-        self._heard[at] = _Heard(source, now_ns)
+        self._heard[at] = _Neighbour(source, now_ns)
         if before is None or before.source != source:
             self.revision += 1
             if self._is_link(source, at):
@@ -227,7 +227,7 @@ class Discovery:
             state.rx_packets, state.received_ns = rx_packets, now_ns
 
     def tick(self, now_ns: int) -> None:
-        """Time has passed: let probed ports and switches in, end the links that have fallen silent."""
+        """Lets the ports and switches in whose probing is over, and ends the links that have fallen silent."""
         while self._settling and now_ns >= self._settling[0]:
             self._settling.popleft()
             self.revision += 1
@@ -244,9 +244,9 @@ class Discovery:
                 self.revision += 1
 
     def probing(self, now_ns: int) -> list[PortRef]:
-        """Send LLDP by these ports now: they have come up and have no known neighbour, or were not heard for long.
+        """The ports by which to send LLDP now: ports that have come up without a known neighbour, and silent links.
 
-        The framework sends LLDP from time to time; but when it finds all ports due, as after a second without a processor, it
+        The framework sends LLDP from time to time; but when all ports are overdue, as after a second without a processor, it
         sleeps until something else happens (`lldp_loop` of Ryu 4.34 and os-ken 4).
         """
         silence_ns = self._silence_ns()
@@ -291,7 +291,7 @@ class Discovery:
             self.revision += 1
 
     def host_idle(self, at: PortRef, mac: str) -> None:
-        """Nothing came from this host for the ageing time: forget it, if it has not moved meanwhile."""
+        """Forgets a host that has sent nothing for the ageing time, if it has not moved meanwhile."""
         host = self._hosts.get(mac)
         if host is not None and host.at == at:
             self._forget_hosts([host])
@@ -299,7 +299,7 @@ class Discovery:
     # -- out -------------------------------------------------------------------------------------------------
 
     def view(self, now_ns: int) -> View:
-        """The network as it stands."""
+        """The network as it is known now."""
         switches = {
             dpid: Switch(dpid, state.name, {number: port.port for number, port in state.ports.items()})
             for dpid, state in self._switches.items()
@@ -327,7 +327,7 @@ class Discovery:
         return notes
 
     def switch_name(self, dpid: int) -> str:
-        """The bridge's name, or the datapath id of a switch that is not known."""
+        """The bridge's name, or the datapath id of an unknown switch."""
         switch = self._switches.get(dpid)
         return switch.name if switch else f"{dpid:016x}"
 
@@ -384,7 +384,7 @@ class Discovery:
             self.revision += 1
 
     def _take_address(self, address: str) -> None:
-        """An address belongs to the host that used it last."""
+        """Takes an address from the host that had it: it belongs to the host that used it last."""
         for mac, host in self._hosts.items():
             if address in host.addresses:
                 kept = tuple(other for other in host.addresses if other != address)

@@ -1,7 +1,5 @@
-"""For `ryu-manager controller/app.py` alone: the application starts what it needs beside it, and takes it
-down with it.
-
-An edge: processes, environment.
+"""The environment of the OpenFlow application: its settings, and a supervisor when `ryu-manager controller/app.py` is started
+alone. An edge: processes, environment.
 """
 
 from __future__ import annotations
@@ -19,21 +17,20 @@ from controller.processes.identity import with_owner
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-class SiblingsFailed(Exception):
-    """The store or the coordinator could not be started; the text says why."""
+class SupervisorFailed(Exception):
+    """The supervisor could not start the store or the coordinator; the text says why."""
 
 
-def ensure_siblings() -> None:
-    """Starts and supervises store and coordinator, unless `baton up` does (BATON_SUPERVISED) or BATON_REDIS
+def ensure_supervisor() -> None:
+    """Starts a supervisor with the store and the coordinator, unless `baton up` has done so (BATON_SUPERVISED) or BATON_REDIS
     names a store.
 
-    They are as BATON_CONFIG says, the file of `baton up` (default: /etc/baton/baton.yaml if it is there,
-    else a private store and no coordinator). When this returns, BATON_REDIS, BATON_CONFIG,
-    BATON_CONTROL_PORT and BATON_CONTROL_MAC are what the application shall read. What was started ends with
-    this process.
+    The supervisor reads the file of `baton up` that BATON_CONFIG names (default: /etc/baton/baton.yaml if it is there, else it
+    starts a private store and no coordinator). When this returns, BATON_REDIS, BATON_CONFIG, BATON_CONTROL_PORT and
+    BATON_CONTROL_MAC have the values for the application. The supervisor and its children end with this process.
 
     Raises:
-        SiblingsFailed: in one line, why.
+        SupervisorFailed: in one line, why.
     """
     if os.environ.get("BATON_SUPERVISED") or os.environ.get("BATON_REDIS"):
         return
@@ -48,7 +45,7 @@ def ensure_siblings() -> None:
     with os.fdopen(ready) as pipe:
         word, _, rest = pipe.readline().strip().partition(" ")
     if word != "ready":
-        raise SiblingsFailed(rest or "the supervisor ended without a word; see above")
+        raise SupervisorFailed(rest or "the supervisor ended without an error message; see the output above")
     for assignment in rest.split("\t"):
         name, _, value = assignment.partition("=")
         os.environ[name] = value
@@ -61,6 +58,6 @@ def settings_from(environment: Mapping[str, str]) -> OpenFlowSettings:
 
 
 def attachment_from(environment: Mapping[str, str]) -> ControlAttachment | None:
-    """Where the coordinator is, if BATON_CONTROL_PORT says."""
+    """The coordinator's switch port and address, if BATON_CONTROL_PORT gives the port."""
     place = environment.get("BATON_CONTROL_PORT")
     return ControlAttachment.parse(place, environment.get("BATON_CONTROL_MAC")) if place else None

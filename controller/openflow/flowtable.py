@@ -1,4 +1,4 @@
-"""OpenFlow tables as plain values, and what changes between two of them.
+"""OpenFlow tables as plain values, and the changes that make one of another.
 
 Pure: nothing here knows a datapath, a socket or a framework. `controller/openflow/codec.py` turns these values into
 OpenFlow 1.3 messages; `tests/unit/controller/openflow/fake_of_table.py` pushes packets through them.
@@ -16,7 +16,7 @@ NO_LIMIT = 0xFFFF  # OFPCML_NO_BUFFER: the whole frame goes to the controller
 
 
 class Cause(IntEnum):
-    """Why a rule drops; carried in the flow's cookie, so that its counters can be read back by cause.
+    """Why a rule drops a frame; the flow's cookie carries it, so that counters can be read by cause.
 
     The high bit marks the rules whose counters are polled.
     """
@@ -38,10 +38,9 @@ class Match(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """One flow entry. What it does, in this order: copy to the controller, output, group, go to a later
-    table.
+    """One flow entry. Its actions, in this order: copy to the controller, output, group, go to a later table.
 
-    `copy_bytes` is how much of the frame the controller gets (None: no copy). With nothing to do, it drops.
+    `copy_bytes` is how much of the frame the controller gets (None: no copy). An entry without actions drops the frame.
     """
 
     table: int
@@ -73,22 +72,20 @@ Ports = frozenset[int]
 
 @dataclass(slots=True)
 class Table:
-    """What one switch is to hold: its flow entries, and its groups of type ALL as sets of output ports."""
+    """The wanted content of one switch: its flow entries, and its groups of type ALL as sets of output ports."""
 
     flows: dict[FlowKey, Flow] = field(default_factory=dict)
     groups: dict[int, Ports] = field(default_factory=dict)
 
     def add(self, *flows: Flow) -> None:
-        """Put entries in; a later entry with the same key replaces the earlier one, as in a switch."""
+        """Adds entries; a later entry with the same key replaces the earlier one, as in a switch."""
         for flow in flows:
             self.flows[flow.key] = flow
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What to send to one switch: groups first (flows refer to them), then removals, then new or changed
-    entries.
-    """
+    """What to send to one switch: groups first (flows refer to them), then removals, then new or changed entries."""
 
     groups: Mapping[int, Ports]
     remove: tuple[FlowKey, ...]
@@ -99,11 +96,9 @@ class Change:
 
 
 def diff(old: Table, new: Table) -> Change:
-    """The smallest change that makes `new` of `old`. A changed entry is put over the old one, never removed
-    first.
+    """The smallest change that makes `new` of `old`. A changed entry overwrites the old one, which is never removed first.
 
-    A group that `new` lacks is left alone: nothing refers to it, and deleting it would delete what still
-    does.
+    A group that `new` lacks stays in the switch: deleting a group also deletes the flows that refer to it.
     """
     return Change(
         groups={number: ports for number, ports in new.groups.items() if old.groups.get(number) != ports},
@@ -113,9 +108,9 @@ def diff(old: Table, new: Table) -> Change:
 
 
 def without_ports(table: Table, ports: Iterable[int]) -> Table:
-    """`table` with these ports closed: nothing that enters by them is let in, and no flood leaves by them.
+    """`table` with these ports closed: it drops what enters by them, and does not flood by them.
 
-    Entries towards one destination stay as they are: the far end no longer lets their frames in.
+    Entries that send to one destination stay: the switch at the other end of the link drops their frames.
     """
     closed = frozenset(ports)
     return Table(

@@ -1,17 +1,16 @@
-"""Forwarding along the active tree, with strict rules for the control EtherType: a view in, flow tables out.
+"""Computes every switch's flow table from a view: forwarding along the active tree, strict rules for the control EtherType.
 
 Pure. Three tables on every switch:
 
-* CLASSIFY: who may enter. LLDP goes to the controller. Frames of the control EtherType (0x88B5, IEEE Std
-  802 local experimental) pass from a host port towards the coordinator and from the coordinator to hosts,
-  nothing else; frames with the coordinator's source MAC enter only by its port, or by the tree port towards
-  it. Frames on ports off the tree stop here.
-* LEARN: the sources at host ports. A known one passes; an unknown one passes too, with a copy of its first
-  bytes to the controller, as do ARP with a sender address that is not known for its MAC, and a source's
-  first control frame.
+* CLASSIFY: which frames may enter. LLDP goes to the controller. Frames of the control EtherType (0x88B5, IEEE Std 802 local
+  experimental) pass only from a host port towards the coordinator and from the coordinator to hosts; frames with the
+  coordinator's source MAC enter only by its port, or by the tree port towards it. Frames on ports off the tree stop here.
+* LEARN: the sources at host ports. Frames of a known source pass. Frames of an unknown source pass too, and the controller gets
+  a copy of their first bytes; likewise ARP with a sender address that is not known for its MAC, and a source's first control
+  frame.
 * DELIVER: a known destination leaves by the tree's port towards it, all others flood along the tree.
 
-Flooding is one group of type ALL per switch; OpenFlow does not send a frame back by the port it came in.
+Flooding is one group of type ALL per switch; OpenFlow does not send a frame back out of the port that it came in by.
 """
 
 from __future__ import annotations
@@ -46,12 +45,12 @@ LINK_LOCAL = "01:80:c2:00:00:00/ff:ff:ff:ff:ff:f0"  # never forwarded by a bridg
 GROUP_BIT = "01:00:00:00:00:00/01:00:00:00:00:00"
 
 LLDP_FLOW = Flow(CLASSIFY, 65000, Match(eth_type=ETH_LLDP, eth_dst=LLDP_MAC), copy_bytes=NO_LIMIT)
-"""The one entry that a switch needs before it takes part: without it, its links are not found."""
+"""The one entry that a switch needs before it takes part: without it, discovery finds none of its links."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControlAttachment:
-    """Where the coordinator is: configured, never learned.
+    """The switch port of the coordinator: configured, never learned.
 
     `switch` is a bridge name or a datapath id, `port` a port name or number (as text); `mac` may be None
     until the coordinator has announced it, and until then no control frame passes.
@@ -92,9 +91,7 @@ class Routes:
         self._towards: dict[int, dict[int, int]] = {}
 
     def towards(self, target: int) -> Mapping[int, int]:
-        """For every switch that reaches `target` on the tree: its port towards it. `target` itself is not
-        in it.
-        """
+        """For every switch that reaches `target` on the tree, except `target` itself: its port towards it."""
         known = self._towards.get(target)
         if known is None:
             known = self._towards[target] = {}
@@ -108,19 +105,19 @@ class Routes:
 
 
 @dataclass(frozen=True, slots=True)
-class Coordinator:
+class CoordinatorPort:
     """The coordinator's port and MAC, both known."""
 
     at: PortRef
     mac: str
 
 
-def coordinator_of(view: View, attachment: ControlAttachment | None) -> Coordinator | None:
+def coordinator_port(view: View, attachment: ControlAttachment | None) -> CoordinatorPort | None:
     """The coordinator, once its port is up in this view and its MAC is known."""
     if attachment is None or attachment.mac is None:
         return None
     at = attachment.locate(view)
-    return Coordinator(at, attachment.mac) if at in view.edges and at is not None else None
+    return CoordinatorPort(at, attachment.mac) if at in view.edges and at is not None else None
 
 
 def tables(
@@ -129,10 +126,10 @@ def tables(
     attachment: ControlAttachment | None = None,
     standbys: Iterable[ControlAttachment] = (),
 ) -> dict[int, Table]:
-    """The table of every switch in the view. `active`: the links of the tree, a subset of `view.links`. `standbys`: where other
-    controllers' coordinators are; whoever of them leads, its frames pass."""
+    """The table of every switch in the view. `active`: the links of the tree, a subset of `view.links`. `standbys`: the
+    switch ports of other controllers' coordinators: any of them may lead, so the frames of all of them pass."""
     routes = Routes(active)
-    attached = (coordinator_of(view, each) for each in (attachment, *standbys))
+    attached = (coordinator_port(view, each) for each in (attachment, *standbys))
     coordinators = {each.mac: each for each in attached if each is not None}
     places = {mac: host.at for mac, host in view.hosts.items()}
     places.update((mac, coordinator.at) for mac, coordinator in coordinators.items())
@@ -174,9 +171,9 @@ def _classify(table: Table, edges: set[int], trunks: set[int]) -> None:
 
 
 def _admit(
-    table: Table, dpid: int, edges: set[int], trunks: set[int], coordinator: Coordinator, routes: Routes
+    table: Table, dpid: int, edges: set[int], trunks: set[int], coordinator: CoordinatorPort, routes: Routes
 ) -> None:
-    """A coordinator's control frames, by its own port or the tree's towards it alone, and those that hosts send to it."""
+    """Admits a coordinator's control frames only by its own port or the tree port towards it, and those of hosts to it."""
     mac = coordinator.mac
     table.add(Flow(CLASSIFY, 200, Match(eth_src=mac), cause=Cause.FORGED_COORDINATOR))
     if coordinator.at.dpid == dpid:
@@ -226,7 +223,7 @@ def _deliver(table: Table, mac: str, port: int) -> None:
 class Transition:
     """How to get from the installed tables to new ones: send `close`, wait for barriers, then send `open`.
 
-    `close` is empty when no port that still carries leaves the tree: then nothing has to be waited for.
+    `close` is empty when no port with a working link leaves the tree: then there is nothing to wait for.
     """
 
     close: Mapping[int, Change]
@@ -234,9 +231,8 @@ class Transition:
 
 
 def transition(installed: Mapping[int, Table], wanted: Mapping[int, Table], view: View) -> Transition:
-    """Ports leave the tree on every switch before others join it, so that no loop exists even for a
-    moment.
-    """
+    """The changes from the installed tables to the wanted ones. Ports leave the tree on every switch before others join it, so
+    that no loop exists even for a moment."""
     close: dict[int, Change] = {}
     then: dict[int, Change] = {}
     for dpid, new in wanted.items():

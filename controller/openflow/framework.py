@@ -1,11 +1,11 @@
-"""Ryu or os-ken: the one place that chooses, and that starts either.
+"""Chooses between Ryu and os-ken, and starts either.
 
-Both have the same modules under another root, so what is chosen is a root: `load()` gives the modules that
+Both have the same modules under different roots: `load()` gives the modules of the chosen root that
 `controller/app.py` and `controller/openflow/codec.py` use. Run `ryu-manager controller/app.py` for Ryu 4.34, or
 `python -m controller.openflow.framework os-ken` for os-ken 4, which has no manager command of its own.
 
-os-ken 4 runs on native threads by default, but then it never notices that a switch has left (its threads
-cannot be ended, and Datapath.serve() waits for them); both frameworks are therefore run on eventlet.
+os-ken 4 runs on native threads by default, but then it never notices that a switch has left (its threads cannot be ended, and
+Datapath.serve() waits for them). Therefore both frameworks run on eventlet.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LLDP_GUARD_S = 0.002  # between two ports; the default of 50 ms makes 20 ports t
 
 @dataclass(frozen=True)
 class Framework:
-    """The modules of the chosen framework. They publish no types, so they are Any here."""
+    """The modules of the chosen framework. The frameworks publish no types, so the modules are Any."""
 
     root: str
     base: type
@@ -47,7 +47,7 @@ def chosen() -> str:
 
 
 def load() -> Framework:
-    """The chosen framework, set up for discovery: links observed, LLDP rules left to our own tables."""
+    """The chosen framework, set up for discovery: it observes links, and leaves LLDP rules to our own tables."""
     root = chosen()
     if root == RYU:
         _mend_eventlet()
@@ -76,15 +76,13 @@ def load() -> Framework:
 
 
 def listen_by_default(framework: Framework, host: str, port: int) -> None:
-    """Where to listen for switches, unless the command line says otherwise."""
+    """Sets where to listen for switches, unless the command line says otherwise."""
     framework.conf.set_default("ofp_listen_host", host)
     framework.conf.set_default("ofp_tcp_listen_port", port)
 
 
 def _mend_eventlet() -> None:
-    """Ryu's wsgi module imports a name that eventlet dropped in 0.30.3; without HTTP routes it is never
-    used.
-    """
+    """Adds the name that Ryu's wsgi module imports and eventlet dropped in 0.30.3; without HTTP routes Ryu never uses it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # eventlet warns of its own deprecation at import
         wsgi = importlib.import_module("eventlet.wsgi")
@@ -93,23 +91,20 @@ def _mend_eventlet() -> None:
 
 
 def _end_at_once() -> None:
-    """Ctrl-C ends the process as SIGTERM does: in their own way out both frameworks wait for ever for their
-    discovery's threads. Nothing is lost: switches keep their tables, and what runs beside us ends with us.
-    """
+    """Has Ctrl-C end the process as SIGTERM does: with their own handlers both frameworks wait without end for the threads of
+    their discovery. Nothing is lost: switches keep their tables, and child processes end with this one."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def ryu_manager() -> None:
-    """The `ryu-manager` command: Ryu's own, on current eventlet."""
+    """The `ryu-manager` command: Ryu's own, made to work with current eventlet."""
     _end_at_once()
     _mend_eventlet()
     importlib.import_module("ryu.cmd.manager").main()
 
 
 def run_os_ken(listen_host: str = "0.0.0.0", listen_port: int = 6653, app: str = APP) -> None:
-    """Run the application under os-ken until it is stopped. Call it first in its process: it patches the
-    library.
-    """
+    """Runs the application under os-ken until it is stopped. Call it first in the process: it patches the standard library."""
     _end_at_once()
     os.environ["OSKEN_HUB_TYPE"] = "eventlet"
     with warnings.catch_warnings():
@@ -119,7 +114,7 @@ def run_os_ken(listen_host: str = "0.0.0.0", listen_port: int = 6653, app: str =
     conf = importlib.import_module("os_ken.cfg").CONF
     app_manager = importlib.import_module("os_ken.base.app_manager")
     for name in ("controller.controller", "topology.switches"):
-        importlib.import_module(f"os_ken.{name}")  # registers options, which must be before they are parsed
+        importlib.import_module(f"os_ken.{name}")  # registers options, which must come before os-ken parses them
     log = importlib.import_module("os_ken.log")
     log.early_init_log()
     conf(args=[], project="os_ken", default_config_files=[])

@@ -1,7 +1,6 @@
-"""From what discovery saw to the fabric that the coordinator schedules: names, hosts, capacities, the
-active tree.
+"""Makes of a view the fabric that the coordinator schedules: names, hosts, capacities, the active tree.
 
-Pure, but for `Fabrics.from_settings`, which reads a file. A host of the fabric is an edge port with all the
+Pure, but for `FabricLearner.from_settings`, which reads a file. A host of the fabric is an edge port with all the
 MAC and IP addresses seen there: the machine and its VMs share that access link. Capacities and names come
 from a fabric known beforehand, where there is one (matched by port, then MAC, then IP address); else from
 the port's speed.
@@ -20,19 +19,19 @@ from controller.openflow.metering import Load
 from topology import fabric as topology
 from topology import spanning_tree
 
-DEFAULT_RATE_BPS = 1_000_000_000  # of a port that does not tell its speed
+DEFAULT_RATE_BPS = 1_000_000_000  # of a port whose switch does not tell its speed
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
-    """The links that forward, and the document for the store (see `Fabrics.learn`)."""
+class LearnedFabric:
+    """The links that forward, and the document for the store (see `FabricLearner.learn`)."""
 
     active: frozenset[Link]
     document: dict[str, Any]
 
 
-class Fabrics:
-    """Makes fabrics of views. `known`: a fabric that somebody wrote down, or None."""
+class FabricLearner:
+    """Makes fabrics of views. `known`: a fabric from a file, for names and capacities, or None."""
 
     def __init__(self, known: topology.Fabric | None = None) -> None:
         self._known = known
@@ -50,18 +49,18 @@ class Fabrics:
         self._tree: tuple[topology.Fabric, spanning_tree.Tree] | None = None
 
     @classmethod
-    def from_settings(cls, settings: OpenFlowSettings) -> Fabrics:
-        """With the fabric file of the settings, if they name one."""
+    def from_settings(cls, settings: OpenFlowSettings) -> FabricLearner:
+        """A learner with the fabric file of the settings, if they name one."""
         if settings.fabric_file is None:
             return cls()
         from topology import files  # pydantic and YAML take half a second to import; most have no such file
 
         return cls(files.load(settings.fabric_file))
 
-    def learn(self, view: View) -> Learned:
+    def learn(self, view: View) -> LearnedFabric:
         """The active links, and {"fabric": Fabric.to_dict(), "blocked": [[a, b]], "hosts": [...], "ports": {...}}.
 
-        Of several links between two switches one takes part, that of the highest rate, then the lowest ports.
+        Of several links between two switches one takes part: the one of the highest rate, then of the lowest ports.
         Each of "hosts" is {name, switch, port, macs, addresses}; "ports" has of each switch [number, name, MAC address].
         """
         best = self._best(view)
@@ -89,7 +88,7 @@ class Fabrics:
             for switch in view.switches.values()
         }
         document = {"fabric": builder.build().to_dict(), "blocked": sorted(blocked), "hosts": hosts, "ports": described}
-        return Learned(active, document)
+        return LearnedFabric(active, document)
 
     def ports_document(
         self, view: View, loads: Mapping[PortRef, Load], refused: Mapping[Cause, int]
@@ -159,7 +158,7 @@ class Fabrics:
         switch, port = view.switches[at.dpid].name, _port_name(view, at)
         name = self._host_name(view, at, found)
         if name in taken:
-            name = f"{switch}:{port}"  # a machine that is written down once is seen at two ports
+            name = f"{switch}:{port}"  # a machine that the file has once was seen at two ports
         taken.add(name)
         addresses = [address for host in found for address in host.addresses]
         builder.add_host(name, addresses, next((h.mac for h in found if h.speaks_control), found[0].mac))
@@ -195,7 +194,7 @@ def _direction(source: str, target: str, rate_bps: int, load_bps: int, dropped: 
 
 
 class Inherited(NamedTuple):
-    """A host at a port; the address is None where it can't be told which of several machines has it."""
+    """A host at a port; the address is None where several machines at the port share the known addresses."""
 
     at: PortRef
     mac: str
@@ -203,7 +202,8 @@ class Inherited(NamedTuple):
 
 
 def inherited_hosts(document: Mapping[str, Any] | None, view: View) -> Iterator[Inherited]:
-    """Of a fabric document's "hosts" (see `controller.openflow.learned.Fabrics.learn`), those at ports that this view has."""
+    """The hosts of a fabric document that an earlier application published (see `FabricLearner.learn`), at ports that this view
+    has."""
     ports = {
         (switch.name, port.name): PortRef(switch.dpid, port.number)
         for switch in view.switches.values()

@@ -1,4 +1,4 @@
-"""What switches counted between two readings: the load of ports, and frames refused by cause.
+"""Turns the switches' counters into the load of ports between two readings, and into dropped frames by cause.
 
 Pure: counters as OpenFlow 1.3 port statistics give them (7.3.5.6), rates in bit/s. The interval is taken
 from the switch's own clock (the port's duration) where it is given, so that a late reply does not look like
@@ -27,9 +27,7 @@ class Counters(NamedTuple):
 
 
 class Load(NamedTuple):
-    """What a port carried between two readings; `tx_dropped` and the others count packets in that
-    interval.
-    """
+    """What a port carried between two readings; `tx_dropped` and the others count packets in that interval."""
 
     rx_bps: int
     tx_bps: int
@@ -41,14 +39,14 @@ class Load(NamedTuple):
 
 
 class PortMeter:
-    """Remembers each port's last reading."""
+    """Computes loads from each port's last two readings."""
 
     def __init__(self) -> None:
         self._last: dict[PortRef, Counters] = {}
         self._load: dict[PortRef, Load] = {}
 
     def read(self, dpid: int, readings: Iterable[Counters]) -> None:
-        """New counters of some of a switch's ports."""
+        """Takes new counters of some of a switch's ports."""
         for now in readings:
             ref = PortRef(dpid, now.number)
             before = self._last.get(ref)
@@ -68,7 +66,7 @@ class PortMeter:
             )
 
     def forget(self, dpid: int) -> None:
-        """A switch has left."""
+        """Forgets a switch that has disconnected."""
         for ref in [ref for ref in self._last if ref.dpid == dpid]:
             del self._last[ref]
             self._load.pop(ref, None)
@@ -79,18 +77,14 @@ class PortMeter:
 
 
 class RefusalMeter:
-    """Adds up refused frames by cause over all switches, though a rule's counter starts again when it is
-    put again.
-    """
+    """Adds up dropped frames by cause over all switches, though a rule's counter starts at 0 whenever the rule is put again."""
 
     def __init__(self) -> None:
         self._last: dict[int, Mapping[Cause, int]] = {}
         self.totals: dict[Cause, int] = dict.fromkeys((cause for cause in Cause if cause), 0)
 
     def read(self, dpid: int, counts: Mapping[Cause, int]) -> dict[Cause, int]:
-        """New counters of a switch; returns how many frames were refused since the last reading, where any
-        were.
-        """
+        """Takes new counters of a switch; returns the frames dropped since the last reading, for causes with any."""
         before = self._last.get(dpid, {})
         self._last[dpid] = counts
         new: dict[Cause, int] = {}
@@ -102,5 +96,5 @@ class RefusalMeter:
         return new
 
     def forget(self, dpid: int) -> None:
-        """A switch has left; its counters start again with it."""
+        """Forgets a switch that has disconnected; its counters start at 0 when it connects again."""
         self._last.pop(dpid, None)

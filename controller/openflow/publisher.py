@@ -1,7 +1,7 @@
-"""What the OpenFlow application tells the store, kept until it could be told. An edge: the store.
+"""What the OpenFlow application publishes, kept until the store has taken it. An edge: the store.
 
-`fabric`, `ports` and `event` only take note; `flush` does the talking. So a store that is slow or gone
-never delays a switch, and what is published after it came back is the latest.
+`fabric`, `ports` and `event` only remember; `flush` writes to the store. So a store that is slow or gone never delays a switch,
+and when it comes back it gets the latest documents.
 """
 
 from __future__ import annotations
@@ -21,23 +21,17 @@ log = logging.getLogger("baton.openflow")
 class PublishingStore(Protocol):
     """The part of `controller.store.store.Store` that is used here."""
 
-    def publish_fabric(self, fabric: dict[str, Any]) -> None:
-        """See Store."""
+    def publish_fabric(self, fabric: dict[str, Any]) -> None: ...
 
-    def publish_ports(self, ports: dict[str, Any]) -> None:
-        """See Store."""
+    def publish_ports(self, ports: dict[str, Any]) -> None: ...
 
-    def publish_event(self, kind: str, severity: str, text: str, **fields: Any) -> None:  # noqa: ANN401 -- as Store
-        """See Store."""
+    def publish_event(self, kind: str, severity: str, text: str, **fields: Any) -> None: ...  # noqa: ANN401 -- as Store
 
-    def status(self) -> dict[str, Any] | None:
-        """See Store."""
+    def status(self) -> dict[str, Any] | None: ...
 
 
 class Publisher:
-    """Holds the latest documents and the last events for a store; with no store, only what `flush` would
-    send.
-    """
+    """Holds the latest documents and the last events for a store. Without a store it drops the events."""
 
     def __init__(self, store: PublishingStore | None) -> None:
         self._store = store
@@ -50,22 +44,22 @@ class Publisher:
         self._asked_ns: int | None = None
 
     def fabric(self, document: dict[str, Any]) -> None:
-        """The fabric; published, with a version that grows, when it differs from the last."""
+        """Has the fabric published, with a version that grows, when it differs from the last one."""
         if self._fabric is None or document != {k: v for k, v in self._fabric.items() if k != "version"}:
             self._version += 1
             self._fabric = {**document, "version": self._version}
             self._fabric_told = False
 
     def ports(self, document: dict[str, Any]) -> None:
-        """The load of the ports."""
+        """Has the load of the ports published."""
         self._ports = document
 
     def event(self, kind: str, severity: str, text: str, fields: dict[str, str]) -> None:
-        """Something an operator may want to read; the oldest are dropped if the store stays away."""
+        """Has an event published for operators; while the store is away, at most EVENTS_KEPT wait."""
         self._events.append((kind, severity, text, fields))
 
     def flush(self) -> None:
-        """Tell the store what is new. May wait for it; never raises because of it."""
+        """Writes everything new to the store. May wait for it; never raises because of it."""
         if self._store is None:
             self._events.clear()
             return
@@ -88,9 +82,8 @@ class Publisher:
             self._is_available(error)
 
     def coordinator_mac(self, now_ns: int) -> str | None:
-        """The address that the coordinator publishes with its status, asked once a second; None if not
-        known or not due.
-        """
+        """The address that the coordinator publishes with its status. Asks the store once a second; None in between, and
+        while the store has none."""
         if self._store is None or (self._asked_ns is not None and now_ns - self._asked_ns < STATUS_PERIOD_NS):
             return None
         self._asked_ns = now_ns

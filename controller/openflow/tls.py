@@ -1,9 +1,9 @@
-"""OpenFlow over TLS: switches are let in by their certificate, and see ours. An edge: sockets, certificates' files.
+"""OpenFlow over TLS: admits switches by their certificate, and shows them ours. An edge: sockets, certificates' files.
 
-Both frameworks have options for it (ctl-privkey, ctl-cert, ca-certs), which are set here; but Ryu's server forgets its
-certificate after the first switch that calls, and neither bounds a handshake. So their server is replaced by one that serves
-each switch alike, refuses with a line in the log, and reads the files again when they have changed: a certificate can be
-renewed without a restart.
+Both frameworks have options for TLS (ctl-privkey, ctl-cert, ca-certs), which are set here; but Ryu's server forgets its
+certificate after the first switch that connects, and neither server bounds a handshake. So we replace the server by one that
+serves each switch alike, logs each refusal, and reads the files again when they have changed: a certificate can be renewed
+without a restart.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class CertificateError(ValueError):
 
 
 def context(files: TlsFiles) -> ssl.SSLContext:
-    """What a server needs: TLS 1.2 or newer, our certificate, and none but switches of this authority.
+    """A server's TLS context: TLS 1.2 or newer, our certificate, and only clients with a certificate of this authority.
 
     Raises:
         CertificateError: a file is missing, or is not what it should be.
@@ -54,8 +54,8 @@ def context(files: TlsFiles) -> ssl.SSLContext:
 
 
 def demand(framework: Framework, files: TlsFiles, refused: Callable[[str], None]) -> None:
-    """Has the framework listen by TLS only, on the port where it would have listened in the clear; `refused` is told of every
-    switch that is not let in, once for each reason. Raises CertificateError."""
+    """Has the framework listen by TLS only, on the port where it would have listened without. Calls `refused` with a text for
+    every switch that it refuses, once for each reason. Raises CertificateError."""
     server = _Certificates(files)
     conf = framework.conf
     conf.set_override("ctl_privkey", files.key)
@@ -67,7 +67,7 @@ def demand(framework: Framework, files: TlsFiles, refused: Callable[[str], None]
 
 
 class _Certificates:
-    """The context of the files as they are now; of the last good ones, when they can't be used."""
+    """The TLS context of the files as they are now, or of their last usable content."""
 
     def __init__(self, files: TlsFiles) -> None:
         self._files = files
@@ -91,7 +91,7 @@ class _Certificates:
 
 
 class _Server:
-    """In place of the frameworks' StreamServer."""
+    """Takes the place of the frameworks' StreamServer."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class _Server:
                 secure = green.GreenSSLSocket(connection, server_side=True, _context=self._current())
         except OSError as error:  # of which SSLError is one
             reason = getattr(error, "verify_message", "") or getattr(error, "reason", None) or str(error)
-            if self._refused.get(address[0]) != reason:  # it will call again every few seconds
+            if self._refused.get(address[0]) != reason:  # it connects again every few seconds
                 self._refused[address[0]] = reason
                 text = f"a switch at {address[0]} is refused: {reason}; see docs/operating.md on certificates"
                 log.warning("%s", text)

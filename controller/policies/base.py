@@ -1,4 +1,4 @@
-"""What every policy has in common: who may send to whom, when, and how much. Pure.
+"""What every policy has in common: it decides which node may send to which destination, when, and how much. Pure.
 
 A policy hears events (backlog, yield, left, changed fabric) and says by `plan` which slots to grant. It holds no clock and
 sends nothing. Units: integer nanoseconds of the caller's clock, bytes, bit/s. Nodes are the coordinator's node ids.
@@ -10,15 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from protocol.bodies.host_control import Week
 
-"""A full Ethernet frame without its FCS: what a credit gate spends for one packet."""
-
 NOTHING: Mapping[int, int] = MappingProxyType({})
 Regulated = Mapping[int, frozenset[int]]
-"""Of every node the destinations it may not send large flows to without a slot."""
+"""By node: the destinations that it may not send large flows to without a slot."""
 
 
 class Network(Protocol):
@@ -56,27 +54,38 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to tell the hosts: first the revokes, then the grants, each in the order given."""
+    """What to send to the hosts: first the revokes, then the grants, each in the order given."""
 
     grants: list[Slot] = field(default_factory=list)
     revokes: list[Slot] = field(default_factory=list)
     weeks: list[tuple[int, Week]] = field(default_factory=list)
-    """Of nodes. They come in the place of slots."""
+    """By node: weeks, which take the place of slots."""
 
 
 class Policy(ABC):
-    """Decides who may send. Events change what is known; `plan` is to be called after them and at `next_event_ns`.
+    """Decides which nodes may send. Events change what it knows; call `plan` after them and at `next_event_ns`.
 
     `now_ns` never goes back. Unknown nodes, pairs and slots are no error: a message may be older than what is known.
     """
 
+    needs_permission: ClassVar[bool] = True
+    """Whether hosts hold large flows to regulated destinations back until a slot is granted."""
+    has_own_schedule: ClassVar[bool] = False
+    """Whether it schedules the pairs that cross contended links by weeks, although these need no permission."""
+    slots_can_be_late: ClassVar[bool] = True
+    """Whether a gate that opens after its slot's start costs link time. A renewed rate comes into force whenever it arrives."""
+
     @abstractmethod
     def set_network(self, network: Network, *, now_ns: int) -> None:
-        """A new fabric, tree or membership: every path may be another."""
+        """Takes a new fabric, tree or membership: every path may have changed."""
+
+    def set_hosts(self, nodes: Mapping[str, int]) -> None:
+        """Takes the node of every host, by the fabric's name of the host, for settings that name hosts."""
+        return
 
     @abstractmethod
     def set_regulated(self, pairs: Regulated, *, now_ns: int) -> None:
-        """The pairs that need permission, in full. Nobody else is ever granted anything."""
+        """Takes the pairs that need permission, in full. No other pair is ever granted anything."""
 
     @abstractmethod
     def set_weight(self, node: int | None, destination: int | None, weight: float) -> None:
@@ -89,12 +98,12 @@ class Policy(ABC):
     def backlog(
         self, node: int, backlog: Mapping[int, int], *, now_ns: int, deadline: Mapping[int, int] = NOTHING
     ) -> None:
-        """The bytes waiting at a node for each destination, in full. A destination that is missing (or has 0) waits no more.
-        `deadline` says how many of them are of flows with a deadline; where there are no turns they change nothing."""
+        """Takes the bytes waiting at a node for each destination, in full: 0 for a destination that is missing. `deadline` says
+        how many of them are of flows with a deadline; a policy without turns ignores it."""
 
     @abstractmethod
     def yielded(self, node: int, destination: int, slot: int, *, now_ns: int, backlog_bytes: int = 0) -> None:
-        """A node gives back the rest of a slot, with so much waiting now."""
+        """Takes back the rest of a slot from its node, where `backlog_bytes` wait for the destination now."""
 
     @abstractmethod
     def left(self, node: int, *, now_ns: int) -> None:
@@ -105,7 +114,7 @@ class Policy(ABC):
         """What to grant and revoke, with starts from `now_ns` on and every event until `horizon_ns` foreseen."""
 
     def retire(self, *, now_ns: int) -> Plan:
-        """Another policy comes into force: what to take back of what was granted and does not end soon by itself."""
+        """What to take back when another policy comes into force: all that was granted and does not end soon by itself."""
         return Plan()
 
     @abstractmethod
@@ -121,7 +130,7 @@ class Weights:
         self._weights: dict[tuple[int | None, int | None], float] = {}
 
     def set(self, node: int | None, destination: int | None, weight: float) -> None:
-        """See `Policy.set_weight`."""
+        """Sets the weight of a pair; None stands for any node. Raises ValueError: the weight is not a positive number."""
         if not 0 < weight < float("inf"):
             raise ValueError(f"weight must be a positive number, not {weight!r}")
         self._weights[node, destination] = weight
@@ -137,7 +146,7 @@ class Weights:
 
 
 class SlotNumbers:
-    """Numbers that grow, and start from the time: a policy that takes over from another gives out no number twice."""
+    """Growing slot numbers that start from the time, so that a policy never repeats a number of the policy before it."""
 
     def __init__(self) -> None:
         self._last = 0

@@ -1,4 +1,4 @@
-"""The baseline: nobody needs permission, so nothing is granted. Pure."""
+"""The baseline: no pair needs permission, so nothing is granted. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from controller.policies.base import NOTHING, Network, Plan, Policy, Regulated
 
 
 class Free(Policy):
-    """Grants nothing; the caller is to regulate nothing."""
+    """Grants nothing, and no pair needs permission."""
+
+    needs_permission = False
 
     def set_network(self, network: Network, *, now_ns: int) -> None:
         """Changes nothing."""

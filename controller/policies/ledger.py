@@ -1,4 +1,4 @@
-"""Who has which part of what until when: the bookings of links and hosts on a common timeline. Pure.
+"""The bookings of links and hosts on a common timeline: which slot has how much of each, and until when. Pure.
 
 A resource is a directed link (capacity and amounts in bit/s) or a host (capacity 1, every slot takes 1, as a node sends to one
 destination at a time). A booking takes an amount of several resources over [start, end).
@@ -63,19 +63,19 @@ class Booking(Generic[T]):
                 resource.reserved -= amount
 
     def fits(self, start_ns: int) -> bool:
-        """Whether it could be booked from `start_ns` on, as long as it is; not to be asked while it is booked."""
+        """Whether it could be booked from `start_ns` on, with its present length. Do not ask while it is booked."""
         end_ns = start_ns + self.end_ns - self.start_ns
         return all(
             resource.peak(start_ns, end_ns) + amount <= resource.capacity for resource, amount in self.takes
         )
 
     def opportunities(self, now_ns: int) -> list[int]:
-        """The times from `now_ns` on at which it may begin to fit: now, and when something that is in its way ends."""
+        """The times from `now_ns` on at which it may begin to fit: now, and whenever a booking in its way ends."""
         return opportunities((resource for resource, _ in self.takes), now_ns)
 
 
 class Resource(Generic[T]):
-    """A directed link or a host: what is booked of it, and the line of those who wait for it."""
+    """A directed link or a host: its bookings, and the line of the pairs that wait for it."""
 
     __slots__ = ("bookings", "capacity", "reserved", "settled_ns", "urgent", "waiting")
 
@@ -87,10 +87,10 @@ class Resource(Generic[T]):
         self.waiting: dict[int, list[Entry[T]]] = {}
         """Heaps of waiting pairs by the amount they need: when the first of a heap does not fit, none of it does."""
         self.urgent: dict[int, list[Entry[T]]] = {}
-        """Those of them with a deadline, once more."""
+        """The waiting pairs with a deadline, once more."""
 
     def load(self, start_ns: int, end_ns: int) -> int:
-        """As `peak`, and at once where it can be: for a start until the frontier."""
+        """The same as `peak`, without looking at the bookings where the start is at or after the frontier."""
         return self.reserved if start_ns >= self.settled_ns else self.peak(start_ns, end_ns)
 
     def peak(self, start_ns: int, end_ns: int) -> int:

@@ -1,8 +1,8 @@
-"""In which order those who wait for a resource are served. Pure.
+"""The order in which the pairs that wait for a resource are served. Pure.
 
 Least recently served first: a pair that was never served before all others; then the pair of the node served less recently;
 then the one known longer. A pair with a deadline is in its resource's `urgent` line as well, which is tried before the other.
-Entries are not looked for in a line: what is out of date is thrown away when it comes to the front.
+Nothing searches a line for an entry: an entry that is out of date is dropped when it comes to the front.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def park(pair: Pair, resource: Resource[Pair]) -> None:
 
 
 def hasten(pair: Pair) -> None:
-    """Takes notice of a deadline of a pair that waits in a line; where it waits does not change."""
+    """Puts a waiting pair that has a deadline in its resource's urgent line as well; its place in the other stays."""
     if pair.deadline_bytes and pair.entry is not None and pair.line is not None and not pair.hastened:
         pair.hastened = True
         _push(pair.line.urgent, pair)
@@ -47,7 +47,7 @@ def _push(lines: dict[int, list[Entry[Pair]]], pair: Pair) -> None:
 
 
 def lines(resource: Resource[Pair]) -> Iterator[tuple[int, int, list[Entry[Pair]]]]:
-    """(class, amount that each of it needs, heap) of every line of a resource."""
+    """(class, amount that each of its pairs needs, heap) of every line of a resource."""
     for need, line in resource.urgent.items():
         yield URGENT, need, line
     for need, line in resource.waiting.items():
@@ -55,7 +55,7 @@ def lines(resource: Resource[Pair]) -> Iterator[tuple[int, int, list[Entry[Pair]
 
 
 def head(line: list[Entry[Pair]], of: int) -> Entry[Pair] | None:
-    """The first of a line of a class that still waits in it."""
+    """The first entry of a line that is still valid there; None when there is none."""
     while line:
         entry = line[0]
         pair = entry[3]

@@ -1,4 +1,4 @@
-"""What the timeslice policies know: nodes, pairs, their links and rates, who waits, and what a slot of each holds. Pure."""
+"""What the timeslice policies know: nodes, pairs, their links and rates, which pairs wait, and what their slots hold. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Host:
     last: int = 0
     """Number of its last grant."""
     carry: int = 0
-    """What its last credits fell short of their due, in 1 / BYTE bytes; at least 0 and less than a packet."""
+    """How much less its last credits held than its share, in 1 / BYTE bytes; at least 0 and less than a packet."""
 
 
 @dataclass(slots=True, eq=False)
@@ -54,11 +54,11 @@ class Pair:
     entry: Entry[Pair] | None = None
     """Its place in a line, while it has one."""
     line: Resource[Pair] | None = None
-    """Where that is, or was."""
+    """The resource in whose line that place is, or was."""
     hastened: bool = False
-    """It has that place among those with a deadline too."""
+    """It has that place in the urgent line, too."""
     deadline_bytes: int = 0
-    """What waits of flows with a deadline, as last reported, less what was granted since."""
+    """Waiting bytes of flows with a deadline, as last reported, less what was granted since."""
 
     def takes(self, reserved_bps: int) -> tuple[tuple[Resource[Pair], int], ...]:
         """What a slot of this rate takes: the rate of every link, and its node."""
@@ -132,15 +132,15 @@ class Roster:
         self._numbers = 0
 
     def pairs(self) -> Iterator[Pair]:
-        """All of them."""
+        """All pairs."""
         return (pair for pairs in self._pairs.values() for pair in pairs.values())
 
     def pairs_of(self, node: int) -> Iterable[Pair]:
-        """Those of one node."""
+        """The pairs of one node."""
         return self._pairs.get(node, {}).values()
 
     def set_network(self, network: Network) -> None:
-        """Gives every pair its new place. All resources are new, with nothing booked and nobody waiting."""
+        """Gives every pair its new place. All resources are new, with no bookings and empty lines."""
         self._network = network
         self._links = {}
         for host in self.hosts.values():
@@ -150,12 +150,12 @@ class Roster:
             self._place(pair)
 
     def weigh(self) -> None:
-        """The weights have changed."""
+        """Takes changed weights into the lengths of slots."""
         for pair in self.pairs():
             self._measure(pair)
 
     def forget(self, node: int) -> list[Pair]:
-        """Forgets a node; returns its pairs and those towards it, that are gone."""
+        """Forgets a node; returns the pairs from it and towards it, which are gone."""
         gone = list(self._pairs.pop(node, {}).values())
         gone += [pairs.pop(node) for pairs in self._pairs.values() if node in pairs]
         for pair in gone:

@@ -1,16 +1,16 @@
-"""The rate limit: everybody who waits sends at once, at a max-min fair share of the links it crosses. Pure.
+"""The rate limit: all pairs that wait send at once, each at a max-min fair share of the links it crosses. Pure.
 
 XCo's simple version divides the bottleneck's capacity by the number of its senders: that is `fair_share` with one
 bottleneck. Shares are of capacity x headroom, and a node's own rate is a link that all its pairs cross.
 
 A rate is a lease, renewed when half of it is over. A pair is a *sender* from its first backlog until it had none for the
-length of a lease: one whose rate suffices has an empty queue most of the time. Then its lease runs out, and the others share
-what it had.
+length of a lease: a sender whose rate suffices has an empty queue most of the time. Then its lease runs out, and the others
+share what it had.
 
 When the senders change, shares are found anew, and only leases whose rate changes are granted again, each under a new
 number, in place of the one before. Rates that fall do so at once. If none falls the others rise at once, else they rise when
-the horizon of this `plan` is reached and the falls are heard of. So what is in force never adds up to more than a link
-carries: until then every rate is within the old shares, from then on within the new ones.
+the horizon of this `plan` is reached and the hosts have heard of the falls. So the rates in force never add up to more than a
+link carries: until then every rate is within the old shares, from then on within the new ones.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ NOWHERE: frozenset[int] = frozenset()
 
 
 class RateLimit(Policy):
-    """Leases of max-min fair rates. See the module's docstring."""
+    """Grants leases of max-min fair rates, and renews them."""
+
+    slots_can_be_late = False
 
     def __init__(self, *, lease_ns: int = 100_000_000, headroom: float = 0.98) -> None:
         """Raises ValueError: an argument out of its range, by name."""
@@ -44,12 +46,12 @@ class RateLimit(Policy):
         self._numbers = SlotNumbers()
         self._backlogs: dict[int, frozenset[int]] = {}
         self._senders: dict[int, dict[int, int | None]] = {}
-        """By node and destination: since when it has no backlog, None while it has."""
+        """By node and destination: since when (ns) it has no backlog, None while it has one."""
         self._leases: dict[Key, Slot] = {}
         self._rises: dict[Key, tuple[int, int]] = {}
-        """When a rate shall rise, and to what."""
+        """When a rate is to rise, and to how much."""
         self._heard_ns = 0
-        """When the falls that were granted last have been heard of."""
+        """When the hosts have heard of the falls that were granted last."""
         self._due: list[tuple[int, int, Key]] = []
         """(when to look at a lease, its number, its pair)."""
         self._revoked: list[Slot] = []
@@ -64,7 +66,7 @@ class RateLimit(Policy):
         self._stale = True
 
     def set_regulated(self, pairs: Regulated, *, now_ns: int) -> None:
-        """Leases of pairs that are no longer regulated are revoked."""
+        """Revokes leases of pairs that are no longer regulated."""
         self._regulated = pairs
         for node, destination in self._sender_keys():
             if destination not in pairs.get(node, NOWHERE):
@@ -73,19 +75,19 @@ class RateLimit(Policy):
             self._note(node, now_ns)
 
     def set_weight(self, node: int | None, destination: int | None, weight: float) -> None:
-        """Takes part in the shares from the next `plan` on."""
+        """Changes the shares from the next `plan` on."""
         self._weights.set(node, destination, weight)
         self._stale = True
 
     def backlog(
         self, node: int, backlog: Mapping[int, int], *, now_ns: int, deadline: Mapping[int, int] = NOTHING
     ) -> None:
-        """A destination that waits no more stays a sender for the length of a lease."""
+        """Keeps a pair whose backlog is gone a sender for the length of a lease."""
         self._backlogs[node] = frozenset(destination for destination, size in backlog.items() if size > 0)
         self._note(node, now_ns)
 
     def yielded(self, node: int, destination: int, slot: int, *, now_ns: int, backlog_bytes: int = 0) -> None:
-        """A rate given back is free at once."""
+        """Frees a rate that is given back at once."""
         waiting = self._backlogs.get(node, NOWHERE)
         self._backlogs[node] = waiting | {destination} if backlog_bytes > 0 else waiting - {destination}
         lease = self._leases.get((node, destination))
@@ -94,7 +96,7 @@ class RateLimit(Policy):
         self._note(node, now_ns)
 
     def left(self, node: int, *, now_ns: int) -> None:
-        """Rates of the node and towards it are revoked; the others share them."""
+        """Revokes the rates of the node and towards it; the others share them."""
         self._backlogs.pop(node, None)
         for other, waiting in self._backlogs.items():
             if node in waiting:
@@ -107,7 +109,7 @@ class RateLimit(Policy):
     # -- planning -----------------------------------------------------------------------------------------------------
 
     def plan(self, *, now_ns: int, horizon_ns: int) -> Plan:
-        """Grants the rates that change, those that fall first, and renews leases that are half over."""
+        """Grants the rates that change, first the ones that fall, and renews leases that are half over."""
         self._lead_ns = horizon_ns - now_ns
         renewed = self._take_due(now_ns)
         grants: dict[Key, Slot] = {}
@@ -132,7 +134,7 @@ class RateLimit(Policy):
         return min(events) + self._lead_ns if events else None
 
     def _take_due(self, now_ns: int) -> list[Key]:
-        """The senders to renew; those whose lease is over, and which are none any more, are forgotten."""
+        """The senders to renew; forgets pairs that are senders no more and whose lease is over."""
         renew: list[Key] = []
         while self._due and self._due[0][0] <= now_ns:
             due = heapq.heappop(self._due)
@@ -153,7 +155,7 @@ class RateLimit(Policy):
         return lease is not None and lease.slot == due[1]
 
     def _share_out(self, network: Network, now_ns: int, horizon_ns: int) -> dict[Key, Slot]:
-        """Grants the shares that fall, and notes those that rise, with their time."""
+        """Grants the shares that fall, and notes the shares that rise, with the time at which they may."""
         shares = self._fair_shares(network)
         for key in [key for key in self._leases if key not in shares]:
             self._revoked.append(self._leases.pop(key))
@@ -217,7 +219,7 @@ class RateLimit(Policy):
         return slot
 
     def _forget(self, key: Key, *, revoke: bool) -> None:
-        """The pair is no sender any more, and has no lease."""
+        """Makes a pair no sender any more, and ends its lease."""
         self._senders[key[0]].pop(key[1], None)
         self._rises.pop(key, None)
         lease = self._leases.pop(key, None)

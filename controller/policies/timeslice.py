@@ -4,17 +4,17 @@ Words of the design, and what they are here: the backlog group B_x of a node x i
 is in the contention group beta_ij of every link of its path (`Pair.links`); the active group alpha_ij is `Resource.bookings`.
 A pair is feasible when on every link the reserved rates of alpha_ij and its own stay within C_ij, and its node is idle.
 
-*Selection.* At every instant at which something ends, those who wait are tried, least recently served first (`order`), those
-with a deadline before the others. Whoever fits is granted one slice. Only pairs that wait *for what ended* are tried: a pair
-that does not fit is parked at one resource that is full for it (a link, or its busy node), and can't fit before that resource
-has room. So the work of an event does not grow with the number of nodes that wait at a full link.
+*Selection.* At every instant at which a slot ends, the policy tries the waiting pairs, least recently served first (`order`),
+pairs with a deadline before the others. A pair that fits is granted one slice. Only pairs that wait *for what ended* are tried:
+a pair that does not fit is parked at one resource that is full for it (a link, or its busy node), and can't fit before that
+resource has room. So the work of an event does not grow with the number of nodes that wait at a full link.
 
 *Deadlines.* A pair has one while bytes of flows with a deadline wait: as many as were reported, less what it was granted
-since; its host says anew what is left when a slot ends. They change the order in which those who wait are tried, and nothing
-else: no slot is cut short for them, and all that follows holds whatever is reported. A link whose deadlines never end is not
-theirs alone: the oldest of those who wait there, deadline or not, is passed over (below) `patience` times at most.
+since; its host reports anew what is left when a slot ends. Deadlines change the order in which waiting pairs are tried, and
+nothing else: no slot is cut short for them, and all that follows holds whatever is reported. Pairs with deadlines cannot keep a
+link for ever: the oldest pair that waits there, deadline or not, is passed over (below) `patience` times at most.
 
-*Convergence.* In one selection nobody is tried twice, and every selection of a `plan` is for a later end, of which there are
+*Convergence.* In one selection no pair is tried twice, and every selection of a `plan` is for a later end, of which there are
 finitely many before the horizon.
 
 *Rate.* A slot reserves min(node's rate, least capacity of its path): a node faster than its bottleneck takes all of the
@@ -33,7 +33,7 @@ a weight makes it shorter, is always kept.
 
 *Ahead.* `plan` works off every end until the horizon, so successors are granted before their predecessors end. When a slot
 ends early, those which wait to begin are brought forward where they fit: granted again under the same number, of the same
-length, with an earlier start. Then the rest of the room goes to those who wait.
+length, with an earlier start. Then the rest of the room goes to waiting pairs.
 
 *Maximality.* When `plan` returns, no wanted pair of an idle node would fit on all of its links from now on for one slice,
 unless the room is held by a slot booked ahead for a pair that was passed over (next paragraph).
@@ -43,9 +43,9 @@ has ever free at once. When something booked on a resource ends and the oldest p
 it was *passed over*; at the `patience`-th time it is booked ahead, at the earliest time at which it fits beside all that is
 booked. Others are granted only what fits beside that. The bound: let a pair X wait while N other pairs, all in all, are wanted
 (one whose node left and came back counts again), and the fabric stays as it is.
-1. A *turn* is an end of something booked on the resource at which X is parked (it is full for X, so there is one). Those
-   parked there are tried in their order while there is room, so if anybody gets a slot before X is tried it is the oldest,
-   or the oldest is passed over (for one with a deadline, too). Say Z is the oldest: X, or older than X. If Z gets a slot and
+1. A *turn* is the end of a booking of the resource at which X is parked (it is full for X, so there is one). The pairs that
+   are parked there are tried in their order while there is room, so if a pair gets a slot before X is tried it is the oldest,
+   or the oldest is passed over (for a pair with a deadline, too). Say Z is the oldest: X, or older than X. If Z gets a slot and
    is not X, it is younger than X from there on: at most N turns. If it does not it is passed over: at most `patience` turns
    for each of N + 1 pairs, then it is booked. So X is granted a slot within N + patience (N + 1) < (patience + 1)(N + 1)
    turns.
@@ -53,7 +53,7 @@ booked. Others are granted only what fits beside that. The bound: let a pair X w
    slots between were booked ahead, each for another pair. So with Q <= N pairs booked ahead the next turn comes, and a
    granted slot begins, within Q + 1 longest slots.
 So X begins within `turn_bound(N)` = ((patience + 1)(N + 1) + 1)(N + 1) longest slots. With equal rates, one bottleneck, one
-destination a node and no deadlines nobody is ever passed over, and X begins within N + 1 slots.
+destination a node and no deadlines no pair is ever passed over, and X begins within N + 1 slots.
 
 What a backlog amounts to is not used: TCP refills its queue from the acknowledgements of the slot itself, so a slot cut to
 the bytes last reported would be short. A pair stays wanted until a report or a yield says that its queue is empty.
@@ -73,7 +73,7 @@ from protocol.units import FRAME_BYTES, SECOND_NS
 
 
 class Timeslice(Policy):
-    """One destination a node, one slice at a time, as many nodes as the links carry. See the module's docstring."""
+    """Grants each node one destination at a time, for one slice, and as many nodes at once as the links carry."""
 
     def __init__(
         self,
@@ -100,30 +100,30 @@ class Timeslice(Policy):
         self._numbers = SlotNumbers()
         self._now_ns = 0
         self._turn = 0
-        """How many slots were granted: what `last` of nodes and pairs counts."""
+        """How many slots were granted; `last` of nodes and pairs are values of it."""
         self._slots: dict[int, tuple[Booking[Pair], Slot]] = {}
-        """What is not over, by number."""
+        """The slots that are not over, by number."""
         self._ends: list[tuple[int, int, Booking[Pair]]] = []
-        """(end, number, booking) of slots whose end is not foreseen; as in the next, what has changed since is skipped."""
+        """(end, number, booking) of slots whose end is not foreseen. Outdated entries are skipped, here and below."""
         self._running: list[tuple[int, int, Booking[Pair]]] = []
-        """The same of slots whose end is foreseen and not reached."""
+        """The same for slots whose end is foreseen and not reached."""
         self._freed: dict[Resource[Pair], None] = {}
-        """Where something ended since the last selection."""
+        """The resources of which a booking ended since the last selection."""
         self._loose: dict[Pair, None] = {}
         """Wanted pairs that have neither a slot nor a place in a line."""
         self._granted: dict[int, Slot] = {}
         self._revoked: list[Slot] = []
 
     def turn_bound(self, others: int) -> int:
-        """How many longest slots a wanted pair waits at most, when `others` are wanted beside it. Proof: in the module's
+        """How many longest slots a wanted pair waits at most, when `others` are wanted beside it; proof in the module's
         docstring."""
         return ((self.patience + 1) * (others + 1) + 1) * (others + 1)
 
     # -- events -------------------------------------------------------------------------------------------------------
 
     def set_network(self, network: Network, *, now_ns: int) -> None:
-        """Takes the new paths at once. A slot is kept, as it is, where its new path has room for it; others are revoked, those
-        that start last first."""
+        """Takes the new paths at once. Keeps a slot, as it is, where its new path has room for it; where there is no room for
+        all, revokes the slots that start last."""
         self._advance(now_ns)
         self._freed.clear()
         self._roster.set_network(network)
@@ -137,7 +137,7 @@ class Timeslice(Policy):
                 self._revoke(booking)
 
     def set_regulated(self, pairs: Regulated, *, now_ns: int) -> None:
-        """Slots of pairs that are no longer regulated are revoked."""
+        """Revokes slots of pairs that are no longer regulated."""
         self._advance(now_ns)
         self._roster.regulated = pairs
         for booking, slot in list(self._slots.values()):
@@ -224,7 +224,7 @@ class Timeslice(Policy):
         return ends[0][0] if ends else None
 
     def _foresee(self, instant_ns: int) -> None:
-        """Releases what ends until an instant, all together: what ends at once can be given away in any way."""
+        """Releases all slots that end until an instant together, so that their room can be given away in any way."""
         while (end_ns := self.next_event_ns()) is not None and end_ns <= instant_ns:
             _, number, booking = heapq.heappop(self._ends)
             booking.release()
@@ -233,7 +233,7 @@ class Timeslice(Policy):
             self._free(booking)
 
     def _select(self, instant_ns: int) -> None:
-        """Tries those who wait for what was freed, and those who are new, in their order."""
+        """Tries the pairs that wait for what was freed, and the new ones, in their order."""
         turn: list[tuple[int, Entry[Pair], Resource[Pair] | None, int, list[Entry[Pair]]]] = []
         oldest: dict[Pair, None] = {}
         for resource in self._freed:
@@ -271,7 +271,7 @@ class Timeslice(Policy):
                     self._book_ahead(pair, instant_ns)
 
     def _try(self, pair: Pair, instant_ns: int) -> None:
-        """Grants a slot from the instant on, or as soon as what was given away before ends; or parks the pair."""
+        """Grants a slot from the instant on, or from the end of a slot that was granted before; or parks the pair."""
         pair.entry = None
         blocker = self._blocker(pair, instant_ns)
         if blocker is None:
@@ -288,7 +288,7 @@ class Timeslice(Policy):
         park(pair, blocker)
 
     def _blocker(self, pair: Pair, start_ns: int) -> Resource[Pair] | None:
-        """The resource that has no room for the pair from a start on; not to be asked of starts beyond the frontier."""
+        """A resource that has no room for the pair from a start on; do not ask of starts beyond the frontier."""
         need, end_ns = pair.need_bps, start_ns + pair.length_ns
         for resource in pair.links:
             if resource.load(start_ns, end_ns) + need > resource.capacity:
@@ -324,7 +324,7 @@ class Timeslice(Policy):
         self._granted[slot.slot] = slot
 
     def _bring_forward(self, now_ns: int) -> None:
-        """Lets slots that have not begun begin earlier where something was freed, the first of them first."""
+        """Lets slots that have not begun begin earlier where room was freed, the earliest slot first."""
         ahead: list[tuple[int, int, Booking[Pair]]] = []
         seen: set[int] = set()
 
@@ -355,7 +355,7 @@ class Timeslice(Policy):
     # -- giving back --------------------------------------------------------------------------------------------------
 
     def _advance(self, now_ns: int) -> None:
-        """Releases and clears away what has ended by now."""
+        """Releases and clears away the slots that have ended by now."""
         self._now_ns = now_ns
         self._foresee(now_ns)
         while self._running and self._running[0][0] <= now_ns:
@@ -372,7 +372,7 @@ class Timeslice(Policy):
         self._free(booking)
 
     def _revoke(self, booking: Booking[Pair]) -> None:
-        """Drops a booking, and has its host told."""
+        """Drops a booking, and has its slot revoked at the host."""
         self._revoked.append(self._slots[booking.number][1])
         self._drop(booking)
 

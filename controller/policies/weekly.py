@@ -1,15 +1,15 @@
-"""Days within weeks: every host is told ahead, a week at a time, on which day which of its flows is open. Pure.
+"""Days within weeks: the coordinator sends each host, a week ahead, on which day which of its flows is open. Pure.
 
 Source: "Fine-Grained End-Host Traffic Control" and REACToR (Liu et al., NSDI 2014): a day is the time of one configuration of
-a circuit switch, a night the time of its change, a week a schedule. What is announced ahead may be late by any constant time:
-only the variance of that time matters.
+a circuit switch, a night the time of its change, a week a schedule. An announcement may take any constant time: only the
+variance of that time matters.
 
-Which flows there are: those of the configuration, on the days that it says; or, without any, all pairs that cross contended
-links, who take turns. Then on each day a host sends to one destination, every link of the open pairs' paths carries what their
-hosts send at, and pairs are taken in the order of their last days: so each of n pairs comes at least every n-th day.
+The flows are those of the configuration, on the days that it says; or, without any, all pairs that cross contended links take
+turns. Then on each day a host sends to one destination, every link of the open pairs' paths carries the rates at which their
+hosts send, and pairs are taken in the order of their last days: so each of n pairs comes at least every n-th day.
 
-A host's week is shorter than its lease; it is told when it is `horizon` ahead, and half as far ahead once more, for a frame may
-be lost. What was scheduled and is no more is told a week without flows.
+A host's week is shorter than its lease; it is sent when it is `horizon` ahead, and once more when it is half as far ahead,
+since a frame may be lost. A host that was scheduled and is no more is sent a week without flows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from controller.config.weekly_settings import FLOWS_MAX, WeeklySettings
 from controller.policies.base import NOTHING, Network, Plan, Policy, Regulated, SlotNumbers
 from protocol import pfc
-from protocol.bodies.host_control import FlowKey, Transport, Week
+from protocol.bodies.host_control import Transport, Week, WeekKey
 
 Pair = tuple[int, int]
 """A node and its flow: the destination node, or a DSCP."""
@@ -38,7 +38,7 @@ class Turn:
 def calendar(
     pairs: Iterable[Pair], network: Network, days: int, last_served: dict[Pair, int], served: int
 ) -> list[list[Pair]]:
-    """Who is open on each day: of each host one pair, together no more than any link carries.
+    """The pairs that are open on each day: one of each host, together no more than any link carries.
 
     Args:
         pairs: with a destination node each. Those without a known path are left out.
@@ -80,7 +80,7 @@ def turns(week: Week) -> list[Turn]:
 
 
 def by_nodes(settings: WeeklySettings, nodes: Mapping[str, int]) -> dict[Pair, tuple[int, ...]]:
-    """The configured flows by node ids, and their days; without those whose hosts are not there."""
+    """The configured flows by node ids, and their days; without flows of hosts that are not there."""
     found: dict[Pair, tuple[int, ...]] = {}
     for source, flow, days in settings.flows:
         number = flow if isinstance(flow, int) else nodes.get(flow)
@@ -90,7 +90,10 @@ def by_nodes(settings: WeeklySettings, nodes: Mapping[str, int]) -> dict[Pair, t
 
 
 class Weekly(Policy):
-    """Grants no slots: `Plan.weeks` are what hosts are told."""
+    """Grants no slots: hosts are sent `Plan.weeks`."""
+
+    needs_permission = False
+    has_own_schedule = True
 
     def __init__(self, settings: WeeklySettings) -> None:
         """Raises ValueError: settings that do not go together; says which."""
@@ -106,24 +109,28 @@ class Weekly(Policy):
         self._next_ns: int | None = None
         self._repeats: list[tuple[int, list[tuple[int, Week]]]] = []
         self._told: set[int] = set()
-        """The nodes with a schedule."""
+        """The nodes that have a schedule."""
 
-    # -- what is known --------------------------------------------------------------------------------------------------
+    # -- events ---------------------------------------------------------------------------------------------------------
 
     def set_network(self, network: Network, *, now_ns: int) -> None:
-        """See Policy."""
+        """Makes the weeks from the next one on for the new paths."""
         self._network = network
 
     def set_regulated(self, pairs: Regulated, *, now_ns: int) -> None:
-        """The pairs that take turns, where no flows are configured."""
+        """Takes the pairs that take turns, where no flows are configured."""
         self._pairs = frozenset((node, destination) for node, found in pairs.items() for destination in found)
 
+    def set_hosts(self, nodes: Mapping[str, int]) -> None:
+        """Appoints the configured flows of the hosts that are there."""
+        self.appoint(by_nodes(self._settings, nodes))
+
     def appoint(self, days: Mapping[Pair, tuple[int, ...]]) -> None:
-        """The configured flows and their days, in full, by node ids (see `WeeklySettings.flows`)."""
+        """Takes the configured flows and their days, in full, by node ids (see `WeeklySettings.flows`)."""
         self._appointed = dict(days)
 
     def set_weight(self, node: int | None, destination: int | None, weight: float) -> None:
-        """Changes nothing: who is to have more is given more days."""
+        """Changes nothing: a flow that needs more is configured with more days."""
 
     def backlog(
         self, node: int, backlog: Mapping[int, int], *, now_ns: int, deadline: Mapping[int, int] = NOTHING
@@ -134,16 +141,16 @@ class Weekly(Policy):
         """Changes nothing."""
 
     def left(self, node: int, *, now_ns: int) -> None:
-        """See Policy."""
+        """Takes the node's flows, and flows towards it, out of the weeks from the next one on."""
         self._pairs = frozenset(pair for pair in self._pairs if node not in pair)
         ends = 2 if self._settings.key == "destination" else 1  # the second of a pair may be a DSCP
         self._appointed = {pair: days for pair, days in self._appointed.items() if node not in pair[:ends]}
         self._told.discard(node)
 
-    # -- what is told ---------------------------------------------------------------------------------------------------
+    # -- weeks ----------------------------------------------------------------------------------------------------------
 
     def plan(self, *, now_ns: int, horizon_ns: int) -> Plan:
-        """See Policy: the weeks that begin until `horizon_ns`."""
+        """The weeks that begin until `horizon_ns`."""
         weeks = [week for due_ns, again in self._repeats if due_ns <= horizon_ns for week in again]
         self._repeats = [repeat for repeat in self._repeats if repeat[0] > horizon_ns]
         lead_ns = horizon_ns - now_ns
@@ -163,12 +170,12 @@ class Weekly(Policy):
         return Plan(weeks=weeks)
 
     def retire(self, *, now_ns: int) -> Plan:
-        """See Policy: frees all that is scheduled."""
+        """Frees all that is scheduled, by weeks without flows."""
         self._repeats.clear()
         return Plan(weeks=self._dismiss(self._told, now_ns))
 
     def next_event_ns(self) -> int | None:
-        """See Policy."""
+        """When the next week begins, or is to be sent once more."""
         times = [due_ns for due_ns, _ in self._repeats]
         return min(times if self._next_ns is None else [self._next_ns, *times], default=None)
 
@@ -185,7 +192,7 @@ class Weekly(Policy):
             pairs = sorted(self._pairs, key=lambda pair: (-self._last_served.get(pair, -1), pair))
         flows: defaultdict[int, list[int]] = defaultdict(list)
         for node, flow in pairs:
-            if len(flows[node]) < FLOWS_MAX:  # those that had no day for longest are left free
+            if len(flows[node]) < FLOWS_MAX:  # flows beyond that, which had no day for longest, stay free
                 flows[node].append(flow)
         weeks = self._dismiss(self._told - flows.keys(), now_ns)
         number = self._numbers.take(now_ns)
@@ -210,7 +217,7 @@ class Weekly(Policy):
             settings.day_ns,
             settings.night_ns,
             settings.lease_ns,
-            FlowKey[settings.key.upper()],
+            WeekKey[settings.key.upper()],
             Transport[settings.transport.upper()],
             flows,
             masks,

@@ -1,15 +1,15 @@
-"""For applications: opens a coflow, marks its sockets, closes it. An edge: the store, a socket option.
+"""For applications: opens a coflow, marks its sockets and closes it. An edge: the store, a socket option.
 
     client = CoflowClient("redis://controller:6379/0")
     with client.open("shuffle 7", deadline_ms=200) as coflow:
         coflow.mark(sock, size_bytes=5_000_000)    # before connect(), on any host: client.find(coflow.id)
 
 Its document in the store: {"name", "opened_ns", "expires_ns", "deadline_ns" or null, "size_bytes" or null}; instants are by
-the store's clock, so that all hosts mean the same, and the order of opening is the store's.
+the store's clock, so that all hosts mean the same, and coflows are in the order in which the store opened them.
 
 A socket of a coflow whose deadline is ahead has the mark of a flow with the time that is left: type 1, so that its rate is
-controlled as Karuna's deadline flows are (SIGCOMM 2016, section 4.1) and it has queue 0, without anything to be distributed.
-Any other, also one that comes after the deadline, has the coflow's own mark, and the queue that
+controlled as Karuna's deadline flows are (SIGCOMM 2016, section 4.1) and it has queue 0; the coordinator distributes nothing
+for it. Any other socket, also one that is opened after the deadline, has the coflow's own mark, and the queue that
 `controller.priorities.coflows` says.
 """
 
@@ -63,7 +63,7 @@ class OpenCoflow:
         set_mark(sock, self.marking(size_bytes))
 
     def close(self) -> None:
-        """Takes it out of the order; what its flows still send goes last. Raises StoreUnavailable."""
+        """Takes it out of the order; its flows still send, in the last queue. Raises StoreUnavailable."""
         self.store.forget_coflow(self.id)
 
     def __enter__(self) -> Self:
@@ -76,13 +76,13 @@ class OpenCoflow:
 
 
 class CoflowClient:
-    """One application's way to the coflows of a store, by its URL. Every method raises StoreUnavailable."""
+    """Opens and finds the coflows of a store, given the store or its URL. Every method raises StoreUnavailable."""
 
     def __init__(self, store: Store | str) -> None:
         self._store = Store(store) if isinstance(store, str) else store
 
     def open(self, name: str = "", *, deadline_ms: int | None = None, size_bytes: int | None = None) -> OpenCoflow:
-        """Opens a coflow, last in the order. It is void after an hour, so that one that is never closed goes, too.
+        """Opens a coflow, last in the order. It expires after an hour, so that a coflow that is never closed ends, too.
 
         Args:
             deadline_ms: after now; with it the coflow is of type 1 until then.
@@ -107,7 +107,7 @@ class CoflowClient:
         return OpenCoflow(self._store, number, None if after_ns is None else time.monotonic_ns() + after_ns)
 
     def find(self, coflow: int) -> OpenCoflow:
-        """The open coflow of this id, whoever opened it.
+        """The open coflow of this id, on whatever host it was opened.
 
         Raises:
             NotOpen: there is none.

@@ -6,13 +6,13 @@ alone, as long as it is light; once it is heavy, the next one shares with it. Qu
     queue 0      coflows whose deadline is still ahead, as flows of type 1
     queue 1      the first coflow, and after each heavy one in it the next
     queue 2 ...  one light coflow each (with the heavy ones before it), by their opening
-    queue 7      all the rest; and whatever is not known, so that these need not be told of
+    queue 7      all the rest, and coflows that a host does not know, so that the coordinator need not send these
 
-First in, first out is near the best for coflows of like size, for none waits half done; a heavy one at its head would keep
+First in, first out is near the best for coflows of like size, since none waits half done; a heavy one at its head would keep
 light ones waiting, hence the multiplexing. Baraat's switches see a task's bytes; here a coflow is heavy if it was opened
 with a size of more than `heavy_bytes`, or once it has been in queue 1 for `heavy_ns`: the same limit at the rate at which one
-link serves it, without a report from any host. No coflow waits for ever: n that are before it take at most n * `heavy_ns`
-to be heavy, and one whose program is gone holds the others up no longer than that.
+link serves it, without a report from any host. No coflow waits for ever: n coflows before it take at most n * `heavy_ns`
+to be heavy, and a coflow whose program is gone delays the others no longer than that.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ class CoflowOrder:
         self._open: tuple[Coflow, ...] = ()
         self._dated: tuple[Coflow, ...] = ()
         self._served_ns: dict[int, int] = {}
-        """By id: when it was first in queue 1."""
+        """By id: when it first came into queue 1."""
 
     def update(self, coflows: Iterable[Coflow]) -> None:
-        """Takes the coflows that are open now; of those that stay, it is remembered how long they have been served."""
+        """Takes the coflows that are open now; for a coflow that stays open, the time since it was first served stays."""
         self._open = tuple(sorted(coflows, key=lambda coflow: (coflow.opened_ns, coflow.coflow)))
         self._dated = tuple(coflow for coflow in self._open if coflow.deadline_ns is not None)
         known = {coflow.coflow for coflow in self._open}
         self._served_ns = {coflow: since for coflow, since in self._served_ns.items() if coflow in known}
 
     def queues(self, *, now_ns: int) -> dict[int, int]:
-        """The queue of every coflow that is not in the last one, by id. Who comes first into queue 1 is served from now on."""
+        """The queue of every coflow that is not in the last one, by id. A coflow new in queue 1 counts as served from now."""
         ahead = (coflow.coflow for coflow in self._dated if coflow.deadline_ns is not None and now_ns < coflow.deadline_ns)
         found = dict.fromkeys(ahead, DEADLINE_QUEUE)
         queue = FIRST_QUEUE

@@ -1,7 +1,7 @@
-"""Size reports to the tuner, thresholds from it to every member. Sends only through what it is given.
+"""Size reports go to the tuner, thresholds from it to every member. Sends only through what it is given.
 
-Thresholds that changed go out in one frame to the group address; HEARTBEAT tells their version from then on, and a member that
-missed them asks. Nothing is added up or solved here: this runs in the coordinator's loop.
+Thresholds that changed go out in one frame to the group address; HEARTBEAT carries their version from then on, and a member
+that missed them asks. This runs in the coordinator's loop, so the tuner does all adding up and solving.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from controller.config.settings import CoordinatorSettings
+from controller.members.part import Part
 from controller.members.registry import Member
 from controller.processes.jsonlines import JsonLines
-from controller.scheduling.congestion import Congestion
 from protocol.messages import HEARTBEAT_MAC, Message, SizeReport, Thresholds, ThresholdsRequest
 
 log = logging.getLogger("baton.coordinator")
@@ -21,33 +21,36 @@ log = logging.getLogger("baton.coordinator")
 VERSIONS = 1 << 32
 
 
-class Distribution:
+class Distribution(Part):
     """The thresholds in force and their version, which is 0 while flows have no priorities."""
 
     def __init__(
         self,
         settings: CoordinatorSettings,
         send: Callable[[Message, bytes], None],
-        tell: Callable[[dict[str, Any]], object],
+        write: Callable[[dict[str, Any]], object],
         start_tuner: Callable[[], JsonLines],
     ) -> None:
-        """`tell` takes lines for the courier; `start_tuner` is called once here, and again after a tuner's end."""
+        """`write` takes lines for the store bridge; `start_tuner` is called by `start`, and again after a tuner's end."""
+        self.handlers = {SizeReport: self.on_size_report, ThresholdsRequest: self.on_request}
+        self.documents = {"thresholds": self.resume}
+        self.periodic = ((settings.size_period_ns, self.start),)
         self.enabled = settings.priorities
         self.thresholds = Thresholds(
             int(self.enabled), settings.size_period_ns, settings.bands, settings.termination, (), ()
         )
         self._send = send
-        self._tell = tell
+        self._write = write
         self._start_tuner = start_tuner
         self.tuner: JsonLines | None = None
-        """Its lines, to wait for, while one runs."""
+        """Its lines while one runs: call `from_tuner` when they are readable."""
 
     @property
     def version(self) -> int:
-        """What HEARTBEAT tells."""
+        """The version in force, which HEARTBEAT carries."""
         return self.thresholds.version
 
-    def resume(self, document: dict[str, Any]) -> None:
+    def resume(self, document: dict[str, Any], _: int = 0) -> None:
         """Goes on with the thresholds that an earlier coordinator put into the store, if they are for as many bands."""
         found = document.get("thresholds")
         if self.enabled and found is not None and len(found["beta"]) == self.thresholds.bands - 1:
@@ -85,9 +88,9 @@ class Distribution:
             self._put_in_force(self.version % (VERSIONS - 1) + 1, tuned["thresholds"])
             self._send(self.thresholds, HEARTBEAT_MAC)
             log.info("thresholds version %d", self.version)
-            self._tell({"event": ["thresholds", "info", f"version {self.version}: {tuned['text']}"]})
+            self._write({"event": ["thresholds", "info", f"version {self.version}: {tuned['text']}"]})
         common = {"version": self.version, "bands": self.thresholds.bands, "period_ns": self.thresholds.period_ns}
-        self._tell({"thresholds": common | tuned})
+        self._write({"thresholds": common | tuned})
 
     def _put_in_force(self, version: int, found: dict[str, Any]) -> None:
         before = self.thresholds
@@ -95,18 +98,21 @@ class Distribution:
             version, before.period_ns, before.bands, before.termination, tuple(found["beta"]), tuple(found["alpha"])
         )
 
+    def status(self) -> dict[str, Any]:
+        return {"thresholds_version": self.version}
+
     # -- what is heard --------------------------------------------------------------------------------------------------
 
     def on_size_report(self, member: Member, message: SizeReport, _: int) -> None:
-        """Passes a report on."""
+        """Passes a member's report on to the tuner."""
         member.thresholds_version = message.version
         if self.tuner is not None:
             self.tuner.write({"sizes": (member.rate_bps, message.period_ns, message.rows.hex())})
 
-    def on_busiest(self, congestion: Congestion) -> None:
-        """Passes on the load of the busiest link, when the ports were read."""
+    def on_busiest(self, load: float) -> None:
+        """Passes the load of the busiest link, as a share of its capacity, on to the tuner."""
         if self.tuner is not None:
-            self.tuner.write({"busiest": congestion.busiest()})
+            self.tuner.write({"busiest": load})
 
     def on_request(self, member: Member, _: ThresholdsRequest, __: int) -> None:
         """Answers a member that missed a version."""

@@ -1,10 +1,10 @@
-"""Size reports of many hosts added up, and the traffic that thresholds are computed for. Pure.
+"""Adds the size reports of many hosts up to the traffic that thresholds are computed for. Pure.
 
 Counts add up over hosts and over time. Older periods fade: each counts `MEMORY` times as much as the one after it, so that one
-quiet period does not leave thresholds to a handful of flows, and a changed workload is what counts after a few.
+quiet period does not leave thresholds to a handful of flows, and a changed workload prevails after a few periods.
 
 *Load.* A type's share of the load is its bytes over what the reporting hosts' links could have carried in the periods that they
-report: a report that is lost takes both away with it. The thresholds are one set for the whole fabric, and a flow waits where
+report: a lost report takes both away. The thresholds are one set for the whole fabric, and a flow waits where
 the load is high, so the sum is raised to the load of the busiest link where the switches' counters say more.
 """
 
@@ -17,14 +17,14 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from controller.priorities.bands import Traffic
+from controller.priorities.completion_model import Traffic
 from controller.priorities.flow_sizes import Floats, FlowSizes
 from protocol.bodies.priorities import SIZE_ROW
 from protocol.bodies.size_bins import BINS, EDGES, TYPES
 
 MEMORY = 0.7
 MIN_FLOWS = 100
-"""Fewer flows of types 2 and 3 than this say nothing of a distribution."""
+"""Fewer flows of types 2 and 3 than this do not show a distribution."""
 MAX_LOAD = 0.95
 """A link that carries all it can has no mean completion time in the model; thresholds at this load serve it as well."""
 TOLERANCE = 0.003
@@ -34,7 +34,7 @@ _EDGES = tuple(map(float, EDGES))
 
 
 class Reported(NamedTuple):
-    """A SIZE_REPORT of a host whose link has this rate (bit/s); `rows` as on the wire."""
+    """A SIZE_REPORT of a host whose link has the rate `rate_bps`; `rows` as on the wire."""
 
     rate_bps: int
     period_ns: int
@@ -68,19 +68,18 @@ class FlowCounts:
         return FlowCounts(self.flows + other.flows, self.bytes + other.bytes, self.capacity_bytes + other.capacity_bytes)
 
     def faded(self) -> FlowCounts:
-        """As these count one period later."""
+        """The weights of these counts one period later."""
         return FlowCounts(self.flows * MEMORY, self.bytes * MEMORY, self.capacity_bytes * MEMORY)
 
     def loads(self) -> tuple[float, ...]:
-        """What each type sent, as a share of the hosts' links."""
+        """The bytes of each type, as a share of what the hosts' links could have carried."""
         if not self.capacity_bytes:
             return (0.0,) * TYPES
         return tuple(float(share) for share in self.bytes.sum(axis=1) / self.capacity_bytes)
 
     def traffic(self, busiest: float = 0.0) -> Traffic | None:
-        """For `controller.priorities.thresholds`; None while there are too few flows. `busiest`: the load of the busiest
-        link if known.
-        """
+        """The traffic for `controller.priorities.thresholds`, None while there are too few flows. `busiest` is the load of the
+        busiest link, 0 if unknown."""
         loads = self.loads()
         total = sum(loads)
         if self.flows[1:].sum() < MIN_FLOWS or not total:

@@ -1,4 +1,4 @@
-"""Distributions of flow sizes: what agents report and workloads state, and the moments that the model of bands needs. Pure.
+"""Distributions of flow sizes, from agents' reports or a stated workload, and the moments that the model needs. Pure.
 
 A distribution is a cumulative distribution function that is linear between its points, so sizes are continuous: a jump
 (an atom) has to be spread, over one packet for instance, before it comes here. A histogram becomes such a distribution by
@@ -84,8 +84,8 @@ class FlowSizes:
     def simplified(self, tolerance: float) -> FlowSizes:
         """The same distribution with as few points as do: each chord misses by at most `tolerance`, in flows and in bytes.
 
-        A histogram's points are the bins' edges, at nearly all of which the density changes a little; the bound of
-        `controller.priorities.sieving` is the looser the more such points there are.
+        A histogram's points are the bins' edges, and at nearly all of them the density changes a little; the more such points
+        there are, the looser is the bound of `controller.priorities.threshold_solver`.
         """
         sizes, cdf = np.array(self.sizes), np.array(self.cdf)
         below = self.partial(sizes).below

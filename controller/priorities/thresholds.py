@@ -1,20 +1,20 @@
 """Splitting thresholds beta and demotion thresholds alpha for the tagger, from reported flow sizes; with a certificate. Pure.
 
-`optimise` finds thresholds of least mean FCT in the model of `controller.priorities.bands` (M/G/1 with preemptive
-priorities), and a lower
-bound that no thresholds can pass (`controller.priorities.sieving`). `revise` does so each period: it starts from what is in
-force, and changes it only for a gain worth having, so that noise in the reports doesn't move flows between bands.
+`optimise` finds thresholds of least mean FCT in the model of `controller.priorities.completion_model` (M/G/1 with preemptive
+priorities), and a lower bound that no thresholds can pass (`controller.priorities.threshold_solver`). `revise` does so each
+period: it starts from the thresholds in force, and changes them only for a gain worth having, so that noise in the reports
+doesn't move flows between bands.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from controller.priorities import sieving
-from controller.priorities.bands import Thresholds, Traffic, equal_split, whole
+from controller.priorities import threshold_solver
+from controller.priorities.completion_model import Thresholds, Traffic, equal_split, whole
 
 MIN_GAIN = 0.02
-"""New thresholds are put in force from this share of the mean FCT on."""
+"""New thresholds must save at least this share of the mean FCT to be put in force."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,11 @@ class Solution:
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """What a period brought: for the log, and for whoever distributes thresholds.
+    """The result of a period, for the log and for the distribution of thresholds.
 
-    `in_force` is what to use now. `best` is the optimum of this period. `before` is the mean FCT of the thresholds before under
-    this period's traffic (None without any), `gain` the share of it that `best` saves. `moved` are the new ones that differ:
-    {"beta[0]": (old, new), ...}, all of them at first, none while the old stay.
+    `in_force` are the thresholds to use now, `best` is the optimum of this period. `before` is the mean FCT of the earlier
+    thresholds under this period's traffic (None without any), `gain` the share of it that `best` saves. `moved` are the new
+    thresholds that differ: {"beta[0]": (old, new), ...}, all of them at first, none while the old ones stay.
     """
 
     in_force: Thresholds
@@ -63,7 +63,7 @@ def optimise(traffic: Traffic, bands: int, start: Thresholds | None = None) -> S
         raise ValueError(f"bands is {bands}; a link has one or more")
     if start is not None and start.bands != bands:
         raise ValueError(f"start is for {start.bands} bands, not {bands}; leave it out after a change of bands")
-    found = sieving.solve(traffic, bands)
+    found = threshold_solver.solve(traffic, bands)
     beta = found.beta if traffic.flows_2() else found.alpha
     alpha = found.alpha if traffic.flows_3() else found.beta
     candidates = [whole(beta, alpha), equal_split(traffic, bands), *([] if start is None else [start])]
@@ -72,7 +72,7 @@ def optimise(traffic: Traffic, bands: int, start: Thresholds | None = None) -> S
 
 
 def revise(traffic: Traffic, in_force: Thresholds | None, bands: int, min_gain: float = MIN_GAIN) -> Revision:
-    """The thresholds for the next period: new ones if they are the first, are for another number of bands, or gain enough."""
+    """The thresholds for the next period: new ones if there were none, if `bands` has changed, or if they gain enough."""
     same = in_force is not None and in_force.bands == bands
     best = optimise(traffic, bands, in_force if same else None)
     before = None if in_force is None else traffic.mean_fct(in_force)

@@ -1,9 +1,9 @@
-"""Computes thresholds from size reports, in a process of its own: solving takes up to a second, a slice two milliseconds.
+"""Computes thresholds from size reports, in a process of its own: solving takes up to a second, a slice lasts two milliseconds.
 
 The coordinator and its tuner speak JSON lines over a socket pair. To the tuner, first {"bands": K, "period_ns": n, "in_force":
 thresholds or null}; then {"sizes": [rate in bit/s, period in ns, rows as hex]} as the reports come, and {"busiest": load of the
-busiest link} now and then. From it, once a period, {"tuned": ...} as `Tuning.period` returns. What is not taken while the tuner
-solves is lost like a frame; the loads are shares of what did come. An edge: sockets, clock.
+busiest link} after each reading of the ports. From it, once a period, {"tuned": ...} as `Tuning.period` returns. Reports that
+the tuner does not take while it solves are lost like frames; the loads are shares of what did come. An edge: sockets, clock.
 """
 
 from __future__ import annotations

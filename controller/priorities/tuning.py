@@ -1,11 +1,11 @@
-"""Thresholds, period after period: reports and loads go in, what to use from now on comes out, as JSON values. Pure."""
+"""Thresholds, period after period: reports and loads go in, the thresholds to use come out, as JSON values. Pure."""
 
 from __future__ import annotations
 
 from statistics import fmean
 from typing import Any
 
-from controller.priorities.bands import Thresholds
+from controller.priorities.completion_model import Thresholds
 from controller.priorities.flow_reports import FlowCounts, Reported
 from controller.priorities.thresholds import revise
 
@@ -14,7 +14,7 @@ class Tuning:
     """One fabric's thresholds, period after period."""
 
     def __init__(self, bands: int, in_force: dict[str, Any] | None = None) -> None:
-        """`in_force`: {"beta": [...], "alpha": [...]} to begin with, if they are for so many bands."""
+        """`in_force`: {"beta": [...], "alpha": [...]} to begin with; ignored if they are for another number of bands."""
         self.bands = bands
         self.in_force: Thresholds | None = None
         if in_force is not None and len(in_force["beta"]) == bands - 1:
@@ -24,7 +24,7 @@ class Tuning:
         self._busiest: list[float] = []
 
     def take(self, value: dict[str, Any]) -> None:
-        """A line from the coordinator."""
+        """Takes a line from the coordinator: {"sizes": ...} or {"busiest": ...} (see `tuner`)."""
         if "sizes" in value:
             rate_bps, period_ns, rows = value["sizes"]
             self._reports.append(Reported(rate_bps, period_ns, bytes.fromhex(rows)))
@@ -32,10 +32,10 @@ class Tuning:
             self._busiest.append(value["busiest"])
 
     def period(self) -> dict[str, Any]:
-        """Ends a period: what was reported, the thresholds from now on, and what they are expected to gain, as JSON values.
+        """Ends a period; returns what was reported, the thresholds from now on, and their expected gain, as JSON values.
 
-        "changed" says whether they are new. While there are too few flows nothing is said of gains, and "thresholds" are those
-        of before, or null.
+        "changed" says whether the thresholds are new. While there are too few flows the result has no gains, and "thresholds"
+        are the earlier ones, or null.
         """
         reports, self._reports = self._reports, []
         self._counts = self._counts.faded() + FlowCounts.of(reports)
@@ -74,7 +74,7 @@ def _ms(link_bytes: float, rate_bps: float) -> float | None:
 
 
 def explain(tuned: dict[str, Any]) -> str:
-    """What changed and what it is expected to gain, in a line for the log."""
+    """The change of a period and its expected gain, in a line for the log."""
     moved = ", ".join(
         f"{name} {'' if old is None else f'{old:,} -> '}{new:,}" for name, (old, new) in tuned["moved"].items()
     )

@@ -1,1 +1,1 @@
-"""Processes, services and the JSON lines that they exchange."""
+"""What all processes of Baton share: identity, supervised children, JSON lines between two processes, logging."""

@@ -1,6 +1,6 @@
-"""Processes told apart from strangers by pid and start time, and ended safely. An edge: processes.
+"""Identifies processes by pid and start time, and ends them safely. An edge: processes.
 
-A pid is given to another process once its own has ended, so a recorded pid alone must never be signalled.
+The kernel gives a pid to another process once its own has ended, so a signal must never go to a recorded pid alone.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ CLONE_NEWNET = 0x40000000  # linux/sched.h
 
 
 class Identity(NamedTuple):
-    """One process for all time: its pid, when it started (clock ticks since boot), and which boot that
-    was."""
+    """One process, never to be confused with another: its pid, when it started (clock ticks since boot), and the boot's id."""
 
     pid: int
     start: int
@@ -28,8 +27,7 @@ class Identity(NamedTuple):
 
 
 def identify(pid: int) -> Identity | None:
-    """The identity of the process that has this pid now; None if there is none, or it has ended already (a
-    zombie)."""
+    """The identity of the process that has this pid now; None if there is none, or it has ended already (a zombie)."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -59,17 +57,19 @@ def end(identity: Identity, patience_s: float) -> bool:
 
 
 def netns_path(netns: str) -> str:
-    """The file that stands for a network namespace given by name or path."""
+    """The file of a network namespace given by name or path."""
     return netns if netns.startswith("/") else f"/run/netns/{netns}"
 
 
 def in_netns(netns: str | None) -> list[str]:
-    """What to put before a command so that it runs in this network namespace."""
+    """The beginning of a command that runs it in this network namespace; empty for None."""
     return [] if netns is None else ["nsenter", f"--net={netns_path(netns)}", "--"]
 
 
 def enter_netns(netns: str) -> None:
-    """Puts the calling thread, and what it starts from now on, into a network namespace (setns(2)). Raises OSError."""
+    """Moves the calling thread, and the processes that it starts from now on, into a network namespace (setns(2)).
+
+    Raises OSError."""
     with Path(netns_path(netns)).open("rb") as namespace:
         if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), CLONE_NEWNET):
             error = ctypes.get_errno()
@@ -77,18 +77,17 @@ def enter_netns(netns: str) -> None:
 
 
 def with_owner(command: Sequence[str]) -> list[str]:
-    """The command, run so that the kernel ends it when the thread that starts it dies (prctl(2),
-    PR_SET_PDEATHSIG)."""
+    """The command, in a form that the kernel ends when the thread that starts it dies (prctl(2), PR_SET_PDEATHSIG)."""
     return ["setpriv", "--pdeathsig", "TERM", "--", *command]
 
 
 STARTING_PRIORITY = 1
-"""Of a coordinator while it loads: before every ordinary program, after every agent on the same machine, which may have to
-open its gates just then. It raises itself once it can serve."""
+"""The priority of a coordinator while it loads: above every ordinary program, below every agent on the same machine, which may
+have to open its gates at that moment. The coordinator raises its own priority once it can serve."""
 
 
 def at_priority(priority: int | None) -> list[str]:
-    """The beginning of a command that runs at real-time `priority`; nothing for None, or where that is not allowed."""
+    """The beginning of a command that runs it at real-time `priority`; empty for None, or where that is not allowed."""
     if priority is None or shutil.which("chrt") is None:
         return []
     try:

@@ -1,4 +1,4 @@
-"""JSON values, one a line, over a stream socket between two processes. An edge: sockets."""
+"""JSON values over a stream socket between two processes, one value a line. An edge: sockets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class JsonLines:
         return self.socket.fileno()
 
     def read(self) -> list[dict[str, Any]] | None:
-        """What has arrived whole; None when the other end is gone."""
+        """The values that have arrived completely; None when the other end is gone."""
         try:
             data = self.socket.recv(1 << 20)
         except (BlockingIOError, InterruptedError):
@@ -33,7 +33,7 @@ class JsonLines:
         return [json.loads(line) for line in lines]
 
     def write(self, value: dict[str, Any]) -> bool:
-        """Sends a value; False (nothing sent) while the other end doesn't keep up and this end does not block."""
+        """Sends a value; False, and nothing is sent, while the other end does not keep up and this end does not block."""
         if self._unsent and not self._flush():
             return False
         self._unsent = json.dumps(value, separators=(",", ":")).encode() + b"\n"

@@ -1,4 +1,4 @@
-"""How every process of Baton logs. An edge: the standard error stream."""
+"""The log format of all processes of Baton. An edge: the standard error stream."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ LOG_FORMAT = "%(asctime)s %(name)s %(levelname)s %(message)s"
 
 
 def log_to_stderr() -> None:
-    """Sends what is logged, from INFO on, to the standard error stream; the process's supervisor keeps it."""
+    """Logs to the standard error stream, from INFO on; the supervisor writes that stream to the process's log file."""
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)

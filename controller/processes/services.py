@@ -1,6 +1,6 @@
-"""Child processes that shall run: started, watched, started again when they end. An edge: processes.
+"""Starts child processes, and starts them again when they end. An edge: processes.
 
-A Service waits for nothing but a command's end: pidfds say within a millisecond that a child is gone.
+Only a child's end wakes this module up: a pidfd reports it within a millisecond.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ LOG_BYTES = 10_000_000
 
 
 class Backoff:
-    """How long to wait before a process that ended is started again. Pure: no delay at first, then more and
-    more."""
+    """How long to wait before a process that ended is started again: not at all at first, then longer and longer. Pure."""
 
     def __init__(self) -> None:
         self._failures = 0
@@ -46,8 +45,7 @@ class Backoff:
 
 @dataclass(slots=True)
 class Service:
-    """One child process that shall run: its command, environment and log; and how it
-    fares."""
+    """One child process: its command, environment and log, and its state."""
 
     name: str
     command: Sequence[str]
@@ -56,7 +54,7 @@ class Service:
     restarts: int = 0
     last_exit: str = ""
     start_at_ns: int | None = 0
-    """When it is to be started (monotonic); None while it runs or shall not run."""
+    """When to start it (monotonic); None while it runs, and after `stop`."""
     process: subprocess.Popen[bytes] | None = None
     identity: Identity | None = None
     _pidfd: int = -1
@@ -64,7 +62,7 @@ class Service:
     _backoff: Backoff = field(default_factory=Backoff)
 
     def start(self) -> None:
-        """Starts it; it ends when this process dies. A command that can't be run counts as one that ended."""
+        """Starts the process; the kernel ends it when this one dies. A command that can't be run counts as one that ended."""
         self.start_at_ns = None
         self._started_ns = time.monotonic_ns()
         with contextlib.suppress(OSError):
@@ -85,7 +83,7 @@ class Service:
 
     @property
     def running(self) -> bool:
-        """Whether it runs, as far as was noticed."""
+        """Whether it runs; an end that `reap` has not noted yet does not count."""
         return self.process is not None
 
     def fileno(self) -> int:
@@ -93,8 +91,7 @@ class Service:
         return self._pidfd
 
     def reap(self) -> None:
-        """Takes note that the process has ended and when it is to be started again. Blocks until it has
-        ended."""
+        """Waits for the process to end, then notes how it ended and when to start it again."""
         assert self.process is not None
         code = self.process.wait()
         os.close(self._pidfd)
@@ -109,8 +106,7 @@ class Service:
         log.warning("%s %s; starting it again in %.1f s", self.name, self.last_exit, delay / SECOND_NS)
 
     def stop(self, patience_s: float = 3.0) -> None:
-        """Terminates it and waits; kills it after `patience_s`. It is not started again until `start_at_ns`
-        is set."""
+        """Terminates the process and waits; kills it after `patience_s`. It stays stopped until `start_at_ns` is set."""
         if self.process is not None:
             self.process.terminate()
             try:
@@ -141,7 +137,7 @@ class Readable(Protocol):
 
 
 class ServiceFailed(Exception):
-    """A service ended while it was waited for; the text says how and names its log."""
+    """A service ended while `Services.wait` waited; the text says how, and names its log."""
 
 
 class Services:
@@ -160,24 +156,23 @@ class Services:
         return self._services[name]
 
     def run(self, service: Service) -> None:
-        """Starts a service and keeps it; one of this name that there was is stopped first."""
+        """Starts a service and keeps it running; first stops the earlier service of this name, if there is one."""
         self.stop(service.name)
         self._services[service.name] = service
         service.start()
 
     def stop(self, name: str) -> None:
-        """Stops a service, if there is one of this name, and forgets it."""
+        """Stops and forgets the service of this name, if there is one."""
         if (service := self._services.pop(name, None)) is not None:
             service.stop()
 
     def stop_all(self) -> None:
-        """Stops all, the last started first, and keeps them known."""
+        """Stops all services, the last started first, but keeps them in the list."""
         for service in reversed(self._services.values()):
             service.stop()
 
     def turn(self, patience_s: float, waker: Readable) -> tuple[list[Service], bool]:
-        """Waits for a child's end, for the waker, or until a start is due or patience ends; starts what is
-        due.
+        """Waits until a child ends, the waker is readable, a start is due or `patience_s` is over; then starts what is due.
 
         Returns the services that ended, and whether anything was started or ended.
         """
@@ -197,7 +192,7 @@ class Services:
         return ended, bool(ended or started)
 
     def wait(self, condition: Callable[[], bool], patience_s: float) -> bool:
-        """Waits until the condition holds; False when it does not in time.
+        """Waits until the condition holds; False if it does not within `patience_s`.
 
         Raises:
             ServiceFailed: a service ended meanwhile.

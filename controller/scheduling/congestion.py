@@ -1,8 +1,8 @@
 """Coordination on demand: which links are contended, and so which pairs need permission. Pure.
 
-What is heard: of every node what its large flows sent to each destination in the last period and what waits there
-(`report`), and of every link what it carried and dropped (`ports`). Rates are bit/s, times integer nanoseconds, links
-whatever the network names them by.
+Input: of every node what its large flows sent to each destination in the last period and what waits there (`report`), and of
+every link what it carried and dropped (`ports`). Rates are bit/s, times integer nanoseconds; links are named as the network
+names them.
 
 *Demand.* A pair wants what it sent plus what waits, as if that were to be sent within `drain_ns`. The demand of a link is the
 sum of the demands of the pairs across it, or what its port counted, if that is more. A pair is *large* from `large_bps` on, or
@@ -38,13 +38,13 @@ NOBODY: frozenset[int] = frozenset()
 
 
 class Change(NamedTuple):
-    """What an update changed."""
+    """The changes of an update."""
 
     contended: frozenset[Hashable]
     """Links that became contended."""
     released: frozenset[Hashable]
     regulated: dict[int, frozenset[int]]
-    """Of every node whose destinations changed, all of them that are regulated now."""
+    """By node whose regulated destinations changed: all of them now."""
 
 
 @dataclass(slots=True)
@@ -108,7 +108,7 @@ class Congestion:
 
     @classmethod
     def from_settings(cls, settings: CoordinatorSettings) -> Self:
-        """As the coordinator's settings say.
+        """Made from the coordinator's settings.
 
         Raises:
             ValueError: an unknown mode, or a number out of its range; names the field.
@@ -127,12 +127,12 @@ class Congestion:
     # -- events -------------------------------------------------------------------------------------------------------
 
     def assume(self, links: Iterable[Hashable]) -> None:
-        """Links that were contended under the leader before: they are, as soon as the network has them, until they were calm
-        for `quiet_ns`."""
+        """Takes the links that were contended under the leader before: each is contended as soon as the network has it, until
+        it was calm for `quiet_ns`."""
         self._assumed = frozenset(links)
 
     def set_network(self, network: Network, nodes: Iterable[int], *, now_ns: int) -> None:
-        """A new fabric, tree or membership. A link that is still there stays contended; what was reported is put on the new
+        """Takes a new fabric, tree or membership. A link that is still there stays contended; reported demands move to the new
         paths."""
         before = self._links
         self._network = network
@@ -155,20 +155,20 @@ class Congestion:
         self._stale = True
 
     def report(self, node: int, flows: Mapping[int, tuple[int, int]], *, now_ns: int) -> None:
-        """What a node's large flows do: {destination: (rate in bit/s, bytes waiting)}, in full."""
+        """Takes what a node's large flows do: {destination: (rate in bit/s, bytes waiting)}, in full."""
         self._reports[node] = dict(flows)
         self._put(node, flows)
 
     def ports(self, document: Mapping[str, Any], *, now_ns: int) -> None:
-        """Counters of the switches' ports: {"links": [{"source", "target", "load_bps", "dropped"}, ...]}, `dropped` since the
-        reading before. Links that are not known are passed over."""
+        """Takes counters of the switches' ports: {"links": [{"source", "target", "load_bps", "dropped"}, ...]}, `dropped` since
+        the reading before. Unknown links are ignored."""
         for reading in document.get("links", ()):
             self.counters(
                 (reading["source"], reading["target"]), int(reading["load_bps"]), int(reading["dropped"]), now_ns=now_ns
             )
 
     def counters(self, name: Hashable, load_bps: int, dropped: int, *, now_ns: int) -> None:
-        """What one link carried, and how many packets it dropped, since the reading before."""
+        """Takes what one link carried, and how many packets it dropped, since the reading before."""
         link = self._links.get(name)
         if link is not None:
             link.port_bps = load_bps
@@ -186,7 +186,7 @@ class Congestion:
     # -- conclusions --------------------------------------------------------------------------------------------------
 
     def update(self, *, now_ns: int) -> Change:
-        """Contends and releases links by what is known, and says what changed since the last time."""
+        """Contends and releases links by what is known, and returns what changed since the last call."""
         contended = {name for name in self._contended if name in self._links}
         due = {name for name in contended if self._is_due(self._links[name], now_ns)}
         for name in self._dirty | due:
@@ -219,7 +219,7 @@ class Congestion:
         return max((link.port_bps / link.capacity_bps for link in self._links.values()), default=0.0)
 
     def next_event_ns(self) -> int | None:
-        """When the next link is released, if nothing new is heard."""
+        """When the next link is released unless something new is heard; None while none is calm."""
         calm = (link.calm_ns for link in self._links.values() if link.contended and link.calm_ns is not None)
         return min((since_ns + self.quiet_ns for since_ns in calm), default=None)
 

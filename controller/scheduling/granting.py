@@ -1,21 +1,23 @@
 """The policy at work: what hosts say of their queues goes in, directives go out. Sends only through what it is given.
 
-Which slots there are is the policy's decision; what became of them is counted here.
+The policy decides which slots there are; this module tells all listeners (`slot_events`) what becomes of each.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from controller.config.settings import CoordinatorSettings
+from controller.members.part import SWEEP_NS, Part
 from controller.members.registry import Member, Members
 from controller.policies import make_policy
 from controller.policies.base import Plan, Policy, Slot
-from controller.policies.weekly import Weekly, by_nodes
 from controller.scheduling.network import FabricNetwork
 from controller.scheduling.permitted import Permitted
-from controller.scheduling.telemetry import Tallies, Telemetry
+from controller.scheduling.slot_events import SlotListener, Tallies
+from controller.scheduling.telemetry import Telemetry
 from protocol.bodies.host_control import Week
 from protocol.messages import Ack, Backlog, Directive, Grant, Message, Yield
 from protocol.paging import Reassembler
@@ -26,27 +28,38 @@ LATE_PART = 4
 """A slot whose gate opened later after its start than this part of a slice counts as late."""
 
 
-class Granting:
-    """Plans slots and directs hosts, from the moment there is a network, unless `suspended`."""
+class Granting(Part):
+    """Plans slots and directs hosts, from the moment there is a network, unless `suspended`.
+
+    Args:
+        on_week: called with every week that a member is sent, and the time (ns).
+    """
 
     def __init__(
-        self, settings: CoordinatorSettings, members: Members, send: Callable[[Message, bytes], None], telemetry: Telemetry
+        self,
+        settings: CoordinatorSettings,
+        members: Members,
+        send: Callable[[Message, bytes], None],
+        telemetry: Telemetry,
+        on_week: Callable[[Member, Week, int], None] = lambda *_: None,
     ) -> None:
+        self.handlers = {Backlog: self.on_backlog, Yield: self.on_yield, Ack: self.on_ack}
+        self.periodic = ((SWEEP_NS, self._forget_lost),)
         self.settings = settings
         self.policy: Policy = make_policy(settings)
         self.network: FabricNetwork | None = None
         self.tallies = Tallies()
-        self.telemetry = telemetry
         self.permitted = Permitted()
         self.suspended = False
         self.due_ns: int | None = None
-        """When to plan again, whatever happens; None while nothing waits for that."""
-        self.on_week: Callable[[Member, Week, int], None] = lambda *_: None
-        """Hears of every week that a member is told."""
+        """When to plan again even if no message comes; None while only a message can change anything."""
+        self._telemetry = telemetry
+        self._listeners: tuple[SlotListener, ...] = (self.tallies, telemetry, self.permitted)
+        self._on_week = on_week
         self._members = members
         self._send = send
         self._backlogs: dict[int, Reassembler[Backlog]] = defaultdict(Reassembler)
-        self._not_believed: frozenset[int] = frozenset()
+        self._distrusted: frozenset[int] = frozenset()
 
     # -- what hosts say of their queues ---------------------------------------------------------------------------------
 
@@ -57,8 +70,8 @@ class Granting:
             return
         entries = [entry for page in pages for entry in page.entries]
         member.backlog = {destination: size for destination, size, _ in entries}
-        self.telemetry.backlog(member.node, member.backlog, now_ns)
-        if member.node not in self._not_believed:
+        self._telemetry.backlog(member.node, member.backlog, now_ns)
+        if member.node not in self._distrusted:
             deadline = {destination: urgent for destination, _, urgent in entries if urgent}
             self.policy.backlog(member.node, member.backlog, now_ns=now_ns, deadline=deadline)
             self.plan(now_ns)
@@ -66,34 +79,32 @@ class Granting:
     def on_yield(self, member: Member, message: Yield, now_ns: int) -> None:
         """Takes back the rest of a slot."""
         member.yields += 1
-        self.tallies.yields += 1
-        self.telemetry.yielded(message.slot, message.backlog_bytes, now_ns)
-        self.permitted.yielded(message.slot, message.unspent_bytes)
+        for listener in self._listeners:
+            listener.yielded(message.slot, message.unspent_bytes, message.backlog_bytes, now_ns)
         if message.backlog_bytes:
             member.backlog[message.destination] = message.backlog_bytes
         else:
             member.backlog.pop(message.destination, None)
-        left_bytes = 0 if member.node in self._not_believed else message.backlog_bytes
+        left_bytes = 0 if member.node in self._distrusted else message.backlog_bytes
         self.policy.yielded(member.node, message.destination, message.slot, now_ns=now_ns, backlog_bytes=left_bytes)
         self.plan(now_ns)
 
     def on_ack(self, member: Member, message: Ack, _: int) -> None:
-        """Counts a slot that began, and how late."""
-        start_ns = self.tallies.acknowledged(message.slot)
+        """Counts a slot that began, and how late it began."""
+        start_ns = self.tallies.awaited(message.slot)
         if start_ns is None:
             return
         lateness = message.opened_ns - start_ns
         member.acknowledged += 1
         member.lateness_ns += (lateness - member.lateness_ns) // 8
-        # A rate that is renewed comes into force whenever it is heard of; only a slot can be late.
-        late = self.settings.policy != "rate_limit" and lateness > self.settings.slice_ns // LATE_PART
+        late = self.policy.slots_can_be_late and lateness > self.settings.slice_ns // LATE_PART
         member.late += late
-        self.tallies.late += late
-        self.telemetry.opened(message.slot, message.opened_ns, late=late)
+        for listener in self._listeners:
+            listener.opened(message.slot, message.opened_ns, late=late)
 
-    def believe_not(self, nodes: frozenset[int], now_ns: int) -> None:
-        """Takes what these nodes say to wait as nothing, until told otherwise."""
-        changed, self._not_believed = nodes ^ self._not_believed, nodes
+    def distrust(self, nodes: frozenset[int], now_ns: int) -> None:
+        """Ignores the backlogs that these nodes report, until the next call; believes all others."""
+        changed, self._distrusted = nodes ^ self._distrusted, nodes
         for node in changed:
             if (member := self._members.get(node)) is not None:
                 self.policy.backlog(node, {} if node in nodes else member.backlog, now_ns=now_ns)
@@ -103,47 +114,60 @@ class Granting:
     # -- what changes ---------------------------------------------------------------------------------------------------
 
     def joined(self, node: int) -> None:
-        """A member begins anew: pages of before are void."""
+        """Drops the pages of a backlog that the member sent before it registered anew."""
         self._backlogs[node].clear()
 
     def left(self, node: int, now_ns: int) -> None:
-        """Forgets a member."""
+        """Forgets a member, and gives its room on the links to others."""
         self.policy.left(node, now_ns=now_ns)
-        self.telemetry.left(node)
-
-    def forget_lost(self, now_ns: int) -> None:
-        """Counts the slots that nobody acknowledged in time."""
-        self.telemetry.lost(self.tallies.forget_before(now_ns - self.settings.silence_ns))
+        self.plan(now_ns)
 
     def set_network(self, network: FabricNetwork, now_ns: int) -> None:
-        """Takes a changed fabric or membership, and the weights between its hosts."""
+        """Takes a changed fabric or membership, and what the settings say of its hosts."""
         self.network = network
         self.policy.set_network(network, now_ns=now_ns)
         nodes = {name: node for node, name in network.hosts.items()}
-        if isinstance(self.policy, Weekly):
-            self.policy.appoint(by_nodes(self.settings.weekly, nodes))
+        self.policy.set_hosts(nodes)
         for weight in self.settings.weights:
             if weight.source in nodes and (not weight.destination or weight.destination in nodes):
                 self.policy.set_weight(nodes[weight.source], nodes.get(weight.destination), weight.weight)
 
     def renew(self, settings: CoordinatorSettings, now_ns: int) -> None:
-        """A fresh policy under these settings; it knows nothing before `set_network` and `inform`."""
+        """Puts a fresh policy under these settings in force; it knows nothing before `set_network` and `inform`."""
         self._carry_out(self.policy.retire(now_ns=now_ns), now_ns)
         self.settings = settings
         self.policy = make_policy(settings)
 
     def inform(self, regulated: Mapping[int, frozenset[int]], now_ns: int) -> None:
-        """Tells a fresh policy who is regulated and what waits, and plans."""
+        """Gives a fresh policy the regulated pairs and the backlogs, and plans."""
         self.policy.set_regulated(regulated, now_ns=now_ns)
         for member in self._members.present():
-            if member.node not in self._not_believed:
+            if member.node not in self._distrusted:
                 self.policy.backlog(member.node, member.backlog, now_ns=now_ns)
         self.plan(now_ns)
+
+    def status(self) -> dict[str, Any]:
+        """Counts of slots, and the members that have no place in the fabric."""
+        tallies = self.tallies
+        return {
+            "slots": tallies.slots,
+            "acknowledged": tallies.acks,
+            "late_slots": tallies.late,
+            "lost": tallies.lost_slots,
+            "yields": tallies.yields,
+            "unplaced": self.network.unplaced if self.network else [],
+        }
+
+    def _forget_lost(self, now_ns: int) -> None:
+        """Counts the slots that were not acknowledged in time as lost."""
+        if late := self.tallies.overdue(now_ns - self.settings.silence_ns):
+            for listener in self._listeners:
+                listener.lost(late)
 
     # -- granting -------------------------------------------------------------------------------------------------------
 
     def plan(self, now_ns: int) -> None:
-        """Directs hosts for what is due within `lead_ns`."""
+        """Directs hosts for all that begins within `lead_ns`."""
         if self.suspended or self.network is None:
             self.due_ns = None
             return
@@ -153,28 +177,29 @@ class Granting:
 
     def _carry_out(self, plan: Plan, now_ns: int) -> None:
         for slot in plan.revokes:
-            self._direct(slot, now_ns, revoked=True)
+            self._revoke(slot, now_ns)
         for slot in plan.grants:
-            self._direct(slot, now_ns)
+            self._grant(slot, now_ns)
         for node, week in plan.weeks:
             if (member := self._members.get(node)) is not None:
                 self._send(week, member.mac)
-                self.on_week(member, week, now_ns)
+                self._on_week(member, week, now_ns)
 
-    def _direct(self, slot: Slot, now_ns: int, revoked: bool = False) -> None:
+    def _revoke(self, slot: Slot, now_ns: int) -> None:
         member = self._members.get(slot.node)
         if member is None:
             return
-        if revoked:
-            grant = Grant(slot.destination, slot.slot, slot.start_ns, slot.end_ns, 0, 0)
-            self.tallies.revoked(slot.slot)
-            self.telemetry.revoked(slot.slot, now_ns)
-            self.permitted.revoked(slot.slot, now_ns)
-        else:
-            end_ns = slot.end_ns + (0 if slot.rate_bps else min(self.settings.grace_ns, self.settings.slice_ns // GRACE_PART))
-            grant = Grant(slot.destination, slot.slot, slot.start_ns, end_ns, slot.bytes, slot.rate_bps)
-            member.slots += 1
-            self.tallies.granted(slot.slot, slot.start_ns)
-            self.telemetry.granted(slot, end_ns, now_ns)
-            self.permitted.granted(slot, now_ns)
+        for listener in self._listeners:
+            listener.revoked(slot.slot, now_ns)
+        self._send(Directive((Grant(slot.destination, slot.slot, slot.start_ns, slot.end_ns, 0, 0),)), member.mac)
+
+    def _grant(self, slot: Slot, now_ns: int) -> None:
+        member = self._members.get(slot.node)
+        if member is None:
+            return
+        end_ns = slot.end_ns + (0 if slot.rate_bps else min(self.settings.grace_ns, self.settings.slice_ns // GRACE_PART))
+        member.slots += 1
+        for listener in self._listeners:
+            listener.granted(slot, end_ns, now_ns)
+        grant = Grant(slot.destination, slot.slot, slot.start_ns, end_ns, slot.bytes, slot.rate_bps)
         self._send(Directive((grant,)), member.mac)

@@ -1,6 +1,7 @@
 """The fabric as the policies see it: node ids and the links between them. Pure.
 
-Joins the fabric with its active tree (by host name) and the members (by MAC address, IP address or name).
+It joins the fabric and its active tree, which name hosts, with the members, which are matched to hosts by MAC address, IP
+address or name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How many bytes were permitted: the credits and rates of slots, by sender and destination, from one reading to the next. Pure.
 
-A credit counts when its slot begins, less what is yielded; a rate for as long as it is in force, which it is no more when the
-next one of its pair begins: a rate is renewed before it ends. Times are integer nanoseconds.
+A credit counts when its slot begins, less what is yielded. A rate counts while it is in force: until its end, or until the next
+rate of its pair begins, since a rate is renewed before it ends. Times are integer nanoseconds.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from controller.policies.base import Slot
+from controller.scheduling.slot_events import SlotListener
 from protocol.units import SECOND_NS
 
 KEPT_NS = 500_000_000
@@ -20,32 +21,31 @@ Pair = tuple[int, int]
 
 
 class Bytes(NamedTuple):
-    """What was permitted, by (sender, destination)."""
+    """Permitted bytes by (sender, destination)."""
 
     credits: dict[Pair, int]
     rates: dict[Pair, int]
-    """As much as the rates would have let pass."""
+    """As many as the rates would have let pass."""
 
 
 @dataclass(slots=True)
 class _Open:
     slot: Slot
     counted_ns: int
-    """Up to when its rate was counted; of a credit, not before its start once it was."""
+    """Of a rate: the time until which it was counted. Of a credit: after the slot's start once it was counted."""
 
 
-class Permitted:
+class Permitted(SlotListener):
     """Sums up slots; two dictionary operations a slot, the rest once a reading."""
 
     def __init__(self) -> None:
         self._open: dict[int, _Open] = {}
         self._rates: dict[Pair, int] = {}
-        """The slot of each pair that was granted a rate last."""
+        """The number of the slot by which each pair was granted a rate last."""
         self._credit_sums: dict[Pair, int] = defaultdict(int)
         self._rate_sums: dict[Pair, int] = defaultdict(int)
 
-    def granted(self, slot: Slot, now_ns: int) -> None:
-        """A directive goes out; the same number again replaces what was granted, from now on."""
+    def granted(self, slot: Slot, end_ns: int, now_ns: int) -> None:
         before = self._open.get(slot.slot)
         if before is not None:
             self._count(before, now_ns)
@@ -56,18 +56,16 @@ class Permitted:
         continued = before is not None and slot.rate_bps
         self._open[slot.slot] = _Open(slot, max(slot.start_ns, before.counted_ns) if before and continued else slot.start_ns)
 
-    def yielded(self, number: int, unspent_bytes: int) -> None:
-        """The rest of a slot was given back."""
-        if (held := self._open.pop(number, None)) is not None:
-            slot = held.slot
-            if not slot.rate_bps:
-                counted = held.counted_ns > slot.start_ns
-                unspent_bytes = min(unspent_bytes, slot.bytes)
-                self._credit_sums[slot.node, slot.destination] += -unspent_bytes if counted else slot.bytes - unspent_bytes
+    def yielded(self, slot: int, unspent_bytes: int, backlog_bytes: int, now_ns: int) -> None:
+        if (held := self._open.pop(slot, None)) is not None:
+            given = held.slot
+            if not given.rate_bps:
+                counted = held.counted_ns > given.start_ns
+                unspent_bytes = min(unspent_bytes, given.bytes)
+                self._credit_sums[given.node, given.destination] += -unspent_bytes if counted else given.bytes - unspent_bytes
 
-    def revoked(self, number: int, now_ns: int) -> None:
-        """A slot was taken back."""
-        if (held := self._open.pop(number, None)) is not None:
+    def revoked(self, slot: int, now_ns: int) -> None:
+        if (held := self._open.pop(slot, None)) is not None:
             self._count(held, now_ns)
 
     def left(self, node: int) -> None:
@@ -88,7 +86,7 @@ class Permitted:
         return Bytes({pair: max(0, size) for pair, size in credit_sums.items()}, dict(rate_sums))
 
     def _take_over(self, slot: Slot, now_ns: int) -> None:
-        """Another rate of the pair is in force until this one begins, and no longer."""
+        """Ends the rate of the pair that was in force before when this one begins."""
         pair = slot.node, slot.destination
         last, self._rates[pair] = self._rates.get(pair), slot.slot
         if last is not None and last != slot.slot and (held := self._open.get(last)) is not None:

@@ -1,46 +1,44 @@
-"""Puts what was permitted beside what the switches counted, and bounds what a suspect can take. Tells by what it is given.
+"""Compares what was permitted with what the switches counted, and bounds what a suspect can take. Sends only through what it is
+given.
 
-The counters are those of the OpenFlow application's port readings, so without OpenFlow switches nobody is judged. While the
-override is on, or the policy permits without slots, nobody is judged either.
+The counters are those of the OpenFlow application's port readings, so without OpenFlow switches no host is judged; nor is one
+while the override is on, or under a policy that needs no permission.
 
-A suspect's claims are believed for `OPEN_NS` of every `CYCLE_NS`: at most a fifth of its fair share, and enough to show that it
-has changed. This holds for every policy, since every policy grants to a backlog.
+The coordinator believes a suspect's backlog for `OPEN_NS` of every `CYCLE_NS`: so the suspect gets at most a fifth of its fair
+share, and enough to show that it has changed. This holds for every policy, since every policy grants to a backlog.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from controller.members.part import Part
 from controller.members.registry import Members
 from controller.scheduling.granting import Granting
-from controller.scheduling.suspicion import HostWindow, LinkWindow, Suspicion
+from controller.scheduling.misbehaviour import HostWindow, LinkWindow, Misbehaviour
+from controller.scheduling.regulation import Regulation
 from protocol.units import FRAME_BYTES
 from topology.fabric import DirectedLink
 
-if TYPE_CHECKING:
-    from controller.scheduling.regulation import Regulation
-
+PERIOD_NS = 50_000_000
 WINDOW_NS = 1_000_000_000
 OPEN_NS, CYCLE_NS = 100_000_000, 500_000_000
 LONGEST_NS = 5_000_000_000
 """Readings further apart than this say nothing of what was permitted meanwhile."""
-JUDGED = ("timeslice", "rate_limit", "hybrid")
 BYTE_NS = 8_000_000_000
 
 
-class Watch(Part):
-    """Windows of readings, their verdicts, and the turns of suspects."""
-
-    period_ns = 50_000_000
+class Policing(Part):
+    """Windows of readings, their verdicts, and the times at which suspects are believed."""
 
     def __init__(
         self, granting: Granting, members: Members, regulation: Regulation, write: Callable[[dict[str, Any]], object]
     ) -> None:
         self.documents = {"ports": self.on_ports}
-        self.suspicion = Suspicion()
+        self.periodic = ((PERIOD_NS, self.advance),)
+        self.misbehaviour = Misbehaviour()
         self._granting = granting
         self._members = members
         self._regulation = regulation
@@ -54,15 +52,13 @@ class Watch(Part):
         self._regulated: dict[int, frozenset[int]] = {}
         self._contended: frozenset[Hashable] = frozenset()
 
-    def reported(self, node: int, sent: Mapping[int, int]) -> None:
-        """See Part."""
+    def reported(self, node: int, sent: Mapping[int, int], regulated: frozenset[int]) -> None:
         for destination, size in sent.items():
             self._sent[node, destination] += size
 
     def on_ports(self, document: Mapping[str, Any], now_ns: int) -> None:
-        """A reading of the switches' ports (see controller/openflow/learned.py); rates are over the time since the one
-        before.
-        """
+        """Takes a reading of the switches' ports (see controller/openflow/learned.py); its rates are means over the time since
+        the reading before."""
         passed_ns, self._read_ns = now_ns - self._read_ns, now_ns
         if self._begun_ns is None or passed_ns > LONGEST_NS:
             self._begin(now_ns)
@@ -75,17 +71,16 @@ class Watch(Part):
             self._judge(now_ns)
 
     def advance(self, now_ns: int) -> None:
-        """See Part: believes suspects, or does not, as their turn is."""
-        suspects = self.suspicion.suspects()
-        self._granting.believe_not(suspects if now_ns % CYCLE_NS >= OPEN_NS else frozenset(), now_ns)
+        """Believes the suspects at the begin of a cycle, and no more after `OPEN_NS`."""
+        suspects = self.misbehaviour.suspects()
+        self._granting.distrust(suspects if now_ns % CYCLE_NS >= OPEN_NS else frozenset(), now_ns)
 
-    def left(self, node: int) -> None:
-        """See Part."""
-        self.suspicion.left(node)
+    def left(self, node: int, now_ns: int) -> None:
+        self.misbehaviour.left(node)
         self._granting.permitted.left(node)
 
     def status(self) -> dict[str, Any]:
-        """What crossed links while they were contended."""
+        """The bytes that crossed links while they were contended."""
         return {
             "bypass": [
                 {
@@ -95,19 +90,19 @@ class Watch(Part):
                     "uncoordinated_bytes": crossed.uncoordinated,
                     "alarm": crossed.alarm,
                 }
-                for link, crossed in self.suspicion.crossed.items()
+                for link, crossed in self.misbehaviour.crossed.items()
                 if isinstance(link, tuple)
             ]
         }
 
     def of_member(self, node: int) -> dict[str, Any]:
-        """What stands against it."""
-        return {"suspect": self.suspicion.lines(node)}
+        """The verdicts that stand against it, as lines."""
+        return {"suspect": self.misbehaviour.lines(node)}
 
     # -- a window -------------------------------------------------------------------------------------------------------
 
     def _begin(self, now_ns: int) -> None:
-        """A new window: what was regulated at its begin and at its end was so all the time."""
+        """Begins a window: pairs that are regulated at its begin and at its end were regulated all the time."""
         self._begun_ns = now_ns
         self._seen.clear()
         self._dropped.clear()
@@ -121,20 +116,20 @@ class Watch(Part):
         assert self._begun_ns is not None
         window_ns, network = now_ns - self._begun_ns, self._granting.network
         by_credit, by_rate = self._granting.permitted.take(now_ns)
-        if network is not None and not self._granting.suspended and self._granting.settings.policy in JUDGED:
+        if network is not None and not self._granting.suspended and self._granting.policy.needs_permission:
             contended = self._contended & self._regulation.congestion.contended()
-            self.suspicion.keep_links(contended)
+            self.misbehaviour.keep_links(contended)
             permitted = {pair: by_credit.get(pair, 0) + by_rate.get(pair, 0) for pair in by_credit.keys() | by_rate.keys()}
             hosts = dict(self._hosts(permitted, by_credit, window_ns))
             links = dict(self._links(contended, permitted, hosts, window_ns))
-            for finding in self.suspicion.window(hosts, links, window_ns):
+            for finding in self.misbehaviour.window(hosts, links, window_ns):
                 self._write({"event": ["suspect", finding.severity, finding.text]})
         self._begin(now_ns)
 
     def _hosts(
         self, permitted: Mapping[tuple[int, int], int], by_credit: Mapping[tuple[int, int], int], window_ns: int
     ) -> Iterable[tuple[int, HostWindow]]:
-        """Every member that had to have permission somewhere, and whose port was read."""
+        """Every member that needed permission for some destination, and whose port was read."""
         network = self._granting.network
         assert network is not None
         total, credited = _by_sender(permitted), _by_sender(by_credit)

@@ -1,21 +1,24 @@
-"""What became of every slot, and how long permission took: gathered beside the schedule, for those who watch it. Pure.
+"""What became of every slot, and how long hosts waited for permission: gathered beside the schedule, for the dashboard. Pure.
 
-A slot costs an append or two here; nothing is written before `flush`, and then only as much as `EVENTS_MAX`. What is too
-much, or what the courier has no room for, is dropped and counted: the schedule never waits for its picture.
+A slot costs an append or two here; nothing is written before `flush`, and then at most `EVENTS_MAX` rows. Rows beyond that, and
+rows that the store bridge has no room for, are dropped and counted: the schedule never waits for its picture.
 
 Events are rows [kind, slot, node, destination, start_us, end_us, bytes], times in microseconds of the coordinator's clock. A
-later row of a slot replaces what it says otherwise: SLOT when it is granted, LATE when its gate opened late (start_us is when),
-YIELD when it was given back (end_us is when) or revoked, LOST when it was never acknowledged.
+later row of a slot replaces the fields in which it differs from the earlier one: SLOT when the slot is granted, LATE when its
+gate opened late (start_us says when), YIELD when it was given back or revoked (end_us says when), LOST when it was never
+acknowledged.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from controller.members.part import Part
 from controller.policies.base import Slot
+from controller.scheduling.slot_events import SlotListener
+from controller.store.layout import FLUSH_NS
 
 EVENTS_MAX = 128
 """Rows of one batch, which takes 0.1 ms of the coordinator's loop: 5,120 rows a second."""
@@ -24,7 +27,7 @@ OVER_NS = 1_000_000_000
 """How long after its end a slot may still be acknowledged, yielded or lost."""
 SLOT, LATE, YIELD, LOST = "slot", "late", "yield", "lost"
 BOUNDS_US = (50, 100, 200, 300, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 500_000)
-"""Upper bounds of the histograms' buckets; one more is for all above."""
+"""Upper bounds of the histograms' buckets; one more bucket holds all longer durations."""
 
 
 class Histogram:
@@ -35,7 +38,7 @@ class Histogram:
         self.sum_ns = 0
 
     def add(self, duration_ns: int) -> None:
-        """One more; a negative one counts as none."""
+        """Counts a duration; a negative one counts as 0."""
         duration_ns = max(0, duration_ns)
         self.counts[bisect_left(BOUNDS_US, duration_ns / 1000)] += 1
         self.sum_ns += duration_ns
@@ -45,18 +48,19 @@ class Histogram:
         return {"bounds_us": BOUNDS_US, "counts": self.counts, "sum_us": self.sum_ns // 1000}
 
 
-class Telemetry:
-    """Of one coordinator. `tell` takes lines for the courier, and says whether it had room."""
+class Telemetry(Part, SlotListener):
+    """The rows and histograms of one coordinator. `write` takes lines for the store bridge, and says whether it had room."""
 
-    def __init__(self, tell: Callable[[dict[str, Any]], bool]) -> None:
-        self._tell = tell
+    def __init__(self, write: Callable[[dict[str, Any]], bool]) -> None:
+        self.periodic = ((FLUSH_NS, self.flush), (SUMMARY_NS, self.summary))
+        self._write = write
         self._rows: list[tuple[str, int, int, int, int, int, int]] = []
         self._open: dict[int, tuple[int, int, int, int, int, int]] = {}
         """Slots granted and not over: node, destination, start, end, bytes, and when the directive had to be in force."""
         self._since: dict[int, dict[int, int]] = {}
         """By node and destination: since when bytes wait there without a slot."""
         self.waiting_us: dict[int, dict[int, int]] = {}
-        """By node and destination: how long bytes waited for a slot of late, smoothed."""
+        """By node and destination: how long bytes waited for a slot lately, smoothed."""
         self.latency = Histogram()
         """From when a directive had to be in force (its slot's start, or its sending if later) until the gate opened."""
         self.waiting = Histogram()
@@ -68,17 +72,14 @@ class Telemetry:
     # -- what happens ---------------------------------------------------------------------------------------------------
 
     def granted(self, slot: Slot, end_ns: int, now_ns: int) -> None:
-        """A directive for a slot goes out; `end_ns` is its lease's."""
         node, destination = slot.node, slot.destination
         self._open[slot.slot] = node, destination, slot.start_ns, end_ns, slot.bytes, max(slot.start_ns, now_ns)
         self._row(SLOT, slot.slot, node, destination, slot.start_ns, end_ns, slot.bytes)
 
     def revoked(self, slot: int, now_ns: int) -> None:
-        """A slot was taken back."""
         self._ended(slot, now_ns)
 
-    def yielded(self, slot: int, backlog_bytes: int, now_ns: int) -> None:
-        """The rest of a slot was given back, with so many bytes left."""
+    def yielded(self, slot: int, unspent_bytes: int, backlog_bytes: int, now_ns: int) -> None:
         if (known := self._ended(slot, now_ns)) is None:
             return
         node, destination = known
@@ -89,7 +90,6 @@ class Telemetry:
             waits.pop(destination, None)
 
     def opened(self, slot: int, opened_ns: int, *, late: bool) -> None:
-        """A slot's gate opened."""
         if (known := self._open.get(slot)) is None:
             return
         node, destination, _, end_ns, size, from_ns = known
@@ -106,45 +106,45 @@ class Telemetry:
             before_us = of_node.get(destination, waited_ns // 1000)
             of_node[destination] = before_us + (waited_ns // 1000 - before_us) // 4
 
-    def lost(self, slots: Iterable[int]) -> None:
-        """Slots that were never acknowledged."""
+    def lost(self, slots: Sequence[int]) -> None:
         for slot in slots:
             if (known := self._open.pop(slot, None)) is not None:
                 self._row(LOST, slot, *known[:5])
 
     def backlog(self, node: int, waiting: Mapping[int, int], now_ns: int) -> None:
-        """What waits at a node, in full: {destination: bytes}."""
+        """Takes what waits at a node, in full: {destination: bytes}."""
         before = self._since.get(node, {})
         self._since[node] = {destination: before.get(destination, now_ns) for destination in waiting}
 
-    def reported(self, sent: Mapping[int, int], regulated: frozenset[int]) -> None:
-        """What a node's large flows sent in a period: {destination: bytes}."""
+    def reported(self, node: int, sent: Mapping[int, int], regulated: frozenset[int]) -> None:
         for destination, size in sent.items():
             if destination in regulated:
                 self.regulated_bytes += size
             else:
                 self.free_bytes += size
 
-    def left(self, node: int) -> None:
-        """Forgets a node."""
+    def left(self, node: int, now_ns: int) -> None:
         self._since.pop(node, None)
         self.waiting_us.pop(node, None)
 
-    # -- telling --------------------------------------------------------------------------------------------------------
+    # -- for the store --------------------------------------------------------------------------------------------------
+
+    def of_member(self, node: int) -> dict[str, Any]:
+        return {"waiting_us": self.waiting_us.get(node, {})}
 
     def flush(self, now_ns: int) -> None:
-        """Tells what happened since the last time: {"slots": {"now_us", "rows"}}; forgets slots that are over."""
+        """Writes the rows since the last call, {"slots": {"now_us", "rows"}}, and forgets slots that are over."""
         while self._open and self._open[first := next(iter(self._open))][3] <= now_ns - OVER_NS:
             del self._open[first]
         if not self._rows:
             return
         rows, self._rows = self._rows, []
-        if not self._tell({"slots": {"now_us": now_ns // 1000, "rows": rows}}):
+        if not self._write({"slots": {"now_us": now_ns // 1000, "rows": rows}}):
             self.dropped += len(rows)
 
     def summary(self, now_ns: int) -> None:
-        """Tells the histograms and counts: {"telemetry": ...}."""
-        self._tell(
+        """Writes the histograms and counts: {"telemetry": ...}."""
+        self._write(
             {
                 "telemetry": {
                     "directive_latency": self.latency.to_dict(),
@@ -157,7 +157,7 @@ class Telemetry:
         )
 
     def _ended(self, slot: int, now_ns: int) -> tuple[int, int] | None:
-        """Tells a slot's end before its lease's; returns whose it was."""
+        """Adds a row for a slot that ended before its lease; returns its node and destination, None for an unknown slot."""
         if (known := self._open.pop(slot, None)) is None:
             return None
         node, destination, start_ns, end_ns, size, _ = known
@@ -169,39 +169,3 @@ class Telemetry:
             self.dropped += 1
             return
         self._rows.append((kind, slot, node, destination, start_ns // 1000, end_ns // 1000, size))
-
-
-@dataclass(slots=True)
-class Tallies:
-    """Counts since the coordinator's start, and the slots that are not acknowledged yet."""
-
-    slots: int = 0
-    acks: int = 0
-    late: int = 0
-    lost: int = 0
-    yields: int = 0
-    _starts: dict[int, int] = field(default_factory=dict)
-
-    def granted(self, slot: int, start_ns: int) -> None:
-        """A directive for a slot goes out; a repeated one (an earlier start) is not counted twice."""
-        self.slots += slot not in self._starts
-        self._starts[slot] = start_ns
-
-    def acknowledged(self, slot: int) -> int | None:
-        """The slot's start when this is its first acknowledgement, else None."""
-        start_ns = self._starts.pop(slot, None)
-        self.acks += start_ns is not None
-        return start_ns
-
-    def revoked(self, slot: int) -> None:
-        """The slot was taken back before it began."""
-        if self._starts.pop(slot, None) is not None:
-            self.slots -= 1
-
-    def forget_before(self, then_ns: int) -> list[int]:
-        """Slots begun before `then_ns` and not acknowledged are lost; says which."""
-        late = [slot for slot, start_ns in self._starts.items() if start_ns < then_ns]
-        for slot in late:
-            del self._starts[slot]
-        self.lost += len(late)
-        return late

@@ -1,1 +1,1 @@
-"""Spanning trees that Baton does not control, read from Open vSwitch, Linux bridges or SNMP."""
+"""Reads the active spanning tree of switches that Baton does not control, by OVSDB, Linux bridges or SNMP, and publishes it."""

@@ -1,4 +1,4 @@
-"""What a source of the tree says of a switch's ports, and the error when it says nothing. Pure."""
+"""The state of a switch's port as a source of the tree reports it, and the error of a source. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ class TreeSourceError(RuntimeError):
 
 
 class Neighbour(NamedTuple):
-    """Who LLDP says is at the other end of a port: the name that system gives itself, and its port (IEEE 802.1AB)."""
+    """The system at the other end of a port by LLDP: the name that it gives itself, and its port (IEEE 802.1AB)."""
 
     system: str
     port: str
 
 
 class PortState(NamedTuple):
-    """Whether a switch's port forwards; where it is told, what the port is joined to."""
+    """Whether a switch's port forwards; and its neighbour, where the source reports it."""
 
     switch: str
     port: str

@@ -1,6 +1,6 @@
-"""Who a managed switch is asked as: a YAML file of its own, mode 0600, that nothing else ever holds. An edge: reads the file.
+"""The SNMP credentials for a managed switch: a YAML file of their own, mode 0600. An edge: reads the file.
 
-    version: 2c                  # or 3, which alone hides what it says
+    version: 2c                  # or 3, which alone encrypts
     community: fabric-readers
 
     version: 3
@@ -38,7 +38,7 @@ class _Entry(BaseModel):
 
 
 class Community(_Entry):
-    """SNMP version 2c (RFC 1901): a word that goes in the clear."""
+    """SNMP version 2c (RFC 1901): a community that is sent in clear text."""
 
     version: Annotated[Literal["2c"], BeforeValidator(str)] = Field(description="write 2c, or 3")
     community: SecretStr = Field(min_length=1, description="write the switch's community for reading")
@@ -71,7 +71,7 @@ def load(path: Path) -> Credentials:
 
 
 def parse(text: str, name: str) -> Credentials:
-    """The credentials in a text; `name` is what errors call it. Raises CredentialsError."""
+    """The credentials in a text; errors call it `name`. Raises CredentialsError."""
     try:
         content = yaml.safe_load(text)
     except yaml.YAMLError:  # whose text would show the line

@@ -1,10 +1,10 @@
-"""The ports of a managed switch, asked of its SNMP agent by pysnmp. An edge: UDP.
+"""Reads the ports of a managed switch from its SNMP agent, by pysnmp. An edge: UDP.
 
     switch = SnmpSwitch("s1", "10.0.0.11", load(Path("/etc/baton/snmp.yaml")))
     switch.read()        # frozenset[PortState], as every source of the tree has it
 
-What it asks and how it is read is in controller/spanning_tree/snmp_tables.py. States are asked for with every reading; names
-and neighbours, which are much more, every `NAMES_NS`, or when a port is new. No error ever shows a credential.
+controller/spanning_tree/snmp_tables.py has the tables and their meaning. Every reading asks for states; it asks for names and
+neighbours, which are much more data, every `NAMES_NS`, or when a port is new. No error ever shows a credential.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from controller.spanning_tree.snmp_tables import NAMES, STATES, STP_STATE, Colum
 PORT = 161
 TIMEOUT_S, RETRIES = 1, 2
 PATIENCE_S = 15
-"""For one whole reading."""
+"""How long one whole reading may take."""
 REPETITIONS = 24
 """Rows that one GETBULK asks for: with nine columns of names about as much as fits in a datagram."""
 ROWS_MAX = 20_000
@@ -62,7 +62,7 @@ logging.getLogger("pysnmp").setLevel(logging.WARNING)
 
 
 class SnmpSwitch:
-    """One switch. Not for two threads at once."""
+    """One switch. Two threads must not use it at once."""
 
     def __init__(self, name: str, address: str, credentials: Credentials) -> None:
         """`name` is the fabric's; `address` is HOST, HOST:PORT or [IPV6]:PORT."""
@@ -90,7 +90,7 @@ class SnmpSwitch:
             reason = self._silent.format(s=PATIENCE_S)
         except TreeSourceError as error:
             reason = str(error)
-        except Exception as error:  # whatever an agent's answer made pysnmp raise: its text might hold credentials
+        except Exception as error:  # whatever pysnmp raises at an agent's answer: its text might hold credentials
             reason = f"{type(error).__name__} in its answer; see that snmpwalk reads it"
         self._forget()
         raise TreeSourceError(f"tree source snmp:{self._address} ({self._name}) {reason}") from None
@@ -101,7 +101,7 @@ class SnmpSwitch:
         self._runner.close()
 
     def _forget(self) -> None:
-        """The next reading begins anew: an agent that was restarted has another engine and other clocks."""
+        """Has the next reading open a new session: an agent that was restarted has another engine and other clocks."""
         if self._engine is not None:
             self._engine.close_dispatcher()
         self._engine = self._target = None
@@ -142,7 +142,7 @@ class SnmpSwitch:
         return dict(found)
 
     async def _ask(self, after: Sequence[Oid]) -> list[tuple[Oid, int | bytes | None]]:
-        """The objects after these, row by row; None for the end of all that the agent has."""
+        """The objects after these, row by row; None at the end of the agent's tables."""
         wanted = [snmp.ObjectType(snmp.ObjectIdentity(oid)) for oid in after]
         problem, status, _, found = await snmp.bulk_cmd(
             self._engine, self._who, self._target, self._context, 0, REPETITIONS, *wanted, lookupMib=False

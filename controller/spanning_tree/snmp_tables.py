@@ -1,4 +1,4 @@
-"""From the tables of a managed switch's SNMP agent to the states of its ports. Pure.
+"""Turns the tables of a managed switch's SNMP agent into the states of its ports. Pure.
 
 | what                 | object                              | source                          |
 |----------------------|-------------------------------------|---------------------------------|
@@ -6,10 +6,10 @@
 | which interface it is| dot1dBasePortIfIndex                | BRIDGE-MIB, RFC 4188            |
 | is its link up       | ifOperStatus (1: up)                | IF-MIB, RFC 2863                |
 | what it is called    | ifName, else ifDescr                | IF-MIB, RFC 2863                |
-| who is at its end    | lldpRemSysName, lldpRemPortId, ...  | LLDP-MIB, IEEE 802.1AB-2005, 12 |
+| its neighbour        | lldpRemSysName, lldpRemPortId, ...  | LLDP-MIB, IEEE 802.1AB-2005, 12 |
 
-RSTP's discarding is told as blocking(2) (RFC 4318). A column is a mapping from the rest of the OID behind it, the index, to the
-value: int, or bytes for text and addresses.
+RSTP's state discarding appears as blocking(2) (RFC 4318). A column is a mapping from the rest of the OID behind it, the index,
+to the value: int, or bytes for text and addresses.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ LOCAL_SUBTYPE, LOCAL_ID = ((*_LLDP, 3, 7, 1, column) for column in (2, 3))
 REMOTE_SUBTYPE, REMOTE_ID, REMOTE_DESCR, REMOTE_NAME = ((*_LLDP, 4, 1, 1, column) for column in (6, 7, 8, 9))
 
 STATES = (STP_STATE, OPER_STATUS)
-"""What changes with the tree."""
+"""The columns that change with the tree."""
 NAMES = (BASE_IF_INDEX, IF_NAME, IF_DESCR, LOCAL_SUBTYPE, LOCAL_ID, REMOTE_SUBTYPE, REMOTE_ID, REMOTE_DESCR, REMOTE_NAME)
-"""What changes when somebody plugs a cable, or configures the switch."""
+"""The columns that change with a cable or with the switch's configuration."""
 
 FORWARDING, UP = 5, 1
 INTERFACE_NAME, MAC_ADDRESS = 5, 3  # LldpPortIdSubtype
@@ -44,7 +44,7 @@ def port_states(switch: str, columns: Mapping[Oid, Column]) -> frozenset[PortSta
     """The ports of the fabric's switch `switch`, from its columns of STATES and NAMES.
 
     Raises:
-        TreeSourceError: a table that is needed is empty; the text says which, and has no source's name before it.
+        TreeSourceError: a table that is needed is empty; the text says which one, and does not name the source.
     """
     states, interfaces = columns[STP_STATE], columns[BASE_IF_INDEX]
     names = {index: _text(name) for index, name in {**columns[IF_DESCR], **columns[IF_NAME]}.items() if name}
@@ -67,7 +67,7 @@ def port_states(switch: str, columns: Mapping[Oid, Column]) -> frozenset[PortSta
 
 
 def _neighbours(columns: Mapping[Oid, Column], port_names: Mapping[Oid, str]) -> dict[str, Neighbour]:
-    """By the name of our port. A port with several neighbours (a hub, a bridge that passes LLDP on) has none."""
+    """Neighbours by the name of our port. A port with several (a hub, a bridge that forwards LLDP) counts as one with none."""
     told: dict[str, set[Neighbour]] = {}
     for index, system in columns[REMOTE_NAME].items():
         local = index[1:2]  # lldpRemTimeMark, lldpRemLocalPortNum, lldpRemIndex
@@ -78,14 +78,14 @@ def _neighbours(columns: Mapping[Oid, Column], port_names: Mapping[Oid, str]) ->
 
 
 def _local_name(columns: Mapping[Oid, Column], number: Oid, port_names: Mapping[Oid, str]) -> str:
-    """What lldpLocPortTable calls a port, if that is an interface's name; else its number is dot1dBasePort's."""
+    """A port's name in lldpLocPortTable, if that is an interface's name; else the number is a dot1dBasePort."""
     if columns[LOCAL_SUBTYPE].get(number) == INTERFACE_NAME:
         return _text(columns[LOCAL_ID].get(number, b""))
     return port_names.get(number, "")
 
 
 def _remote_port(columns: Mapping[Oid, Column], index: Oid) -> str:
-    """The neighbour's own name of its port; a description where the identity is an address."""
+    """The neighbour's own name of its port; the port's description where its id is a MAC address."""
     if columns[REMOTE_SUBTYPE].get(index) == MAC_ADDRESS:
         return _text(columns[REMOTE_DESCR].get(index, b""))
     return _text(columns[REMOTE_ID].get(index, b""))

@@ -9,8 +9,9 @@
 | `bridge` | a bridge, `NAME` or `NAMESPACE/NAME`; `*` for all  | the state that `bridge link` shows         |
 | `snmp`   | a managed switch's agent, `HOST` or `HOST:PORT`    | BRIDGE-MIB, IF-MIB, LLDP-MIB: snmp_tables  |
 
-Ports have the names that the switches themselves give them; a fabric file must use the same. So have switches, but for a source
-that is written at one switch of the fabric file: what it says is of that switch.
+Ports have the names that the switches themselves give them; a fabric file must use the same. The same holds for switches,
+except for a source that is written at one switch of the fabric file: its report is about that switch.
+
 A port forwards when its spanning tree protocol says so, or has none, and its link is up. `parse_...` and
 `tree_from_port_states` are pure.
 """
@@ -40,17 +41,16 @@ OVSDB_QUERY = (
 
 
 def reader(source: TreeSource) -> Callable[[], frozenset[PortState]]:
-    """What reads one source again and again, as `read` does; it may keep what makes the next reading cheap."""
+    """A function that reads one source again and again, as `read` does; it may keep a session between two readings."""
     return _SnmpReader(source).read if source.kind == "snmp" else partial(read, source)
 
 
 class _SnmpReader:
-    """One switch by SNMP: its session, and credentials that are read anew until they can be used."""
+    """Reads one switch by SNMP; keeps the session, and reads the credentials' file again until it is usable."""
 
     def __init__(self, source: TreeSource) -> None:
-        from controller.spanning_tree.snmp_switch import (
-            SnmpSwitch,  # pysnmp takes half a second to import; most have no such switch
-        )
+        # pysnmp takes half a second to import, and most fabrics have no such switch
+        from controller.spanning_tree.snmp_switch import SnmpSwitch
 
         self._source = source
         self._make = SnmpSwitch
@@ -67,7 +67,7 @@ class _SnmpReader:
         except CredentialsError as error:
             raise TreeSourceError(f"tree source {self._source} can't be read: {error}") from None
         except TreeSourceError:
-            self.close()  # the file may have been mended
+            self.close()  # the next reading takes the credentials' file as it is then
             raise
 
     def close(self) -> None:
@@ -77,10 +77,10 @@ class _SnmpReader:
 
 
 def read(*sources: TreeSource) -> frozenset[PortState]:
-    """The states of all ports of the switches behind these sources; "openflow" has none. Blocks.
+    """The states of all ports of the switches of these sources; "openflow" has none. Blocks.
 
     Raises:
-        TreeSourceError: a source could not be read, or answered what can't be understood.
+        TreeSourceError: a source could not be read, or its answer could not be parsed.
     """
     states: set[PortState] = set()
     for source in sources:
@@ -111,12 +111,12 @@ def read(*sources: TreeSource) -> frozenset[PortState]:
 def tree_from_port_states(fabric: Fabric, states: Iterable[PortState]) -> Tree:
     """The tree of a fabric whose links forward where the ports at both ends do.
 
-    A port that a reporting switch does not have (any more) does not forward. Ends at hosts, at switches
-    that don't report, and without a known port name don't block a link.
+    A port that a reporting switch does not list does not forward. Ends at hosts, at switches that don't report, and without a
+    known port name don't block a link.
 
     Raises:
-        FabricError: what forwards has a loop, as it may seem while a tree converges: keep the last tree
-        and read again.
+        FabricError: the forwarding links have a loop, as it may seem while a tree converges: keep the last tree and read
+            again.
     """
     forwards = {(state.switch, state.port): state.forwarding for state in states}
     reporting = {switch for switch, _ in forwards}
@@ -129,8 +129,7 @@ def tree_from_port_states(fabric: Fabric, states: Iterable[PortState]) -> Tree:
 
 
 def parse_ovsdb(text: str) -> frozenset[PortState]:
-    """The states in the three tables of OVSDB_QUERY, one JSON object a line (RFC 7047, section 5.1, for
-    the values).
+    """The states in the three tables of OVSDB_QUERY, one JSON object a line (RFC 7047, section 5.1, for the values).
 
     Raises ValueError, KeyError or TypeError on anything else.
     """
@@ -168,8 +167,7 @@ def _rows(table: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401 -- JSON
 
 
 def _references(value: list[Any]) -> list[str]:
-    """The uuids of a column of references: ["uuid", x] for one, ["set", [["uuid", x], ...]] for any other
-    number."""
+    """The uuids of a column of references: ["uuid", x] for one, ["set", [["uuid", x], ...]] for any other number."""
     references = value[1] if value[0] == "set" else [value]
     return [uuid for _, uuid in references]
 

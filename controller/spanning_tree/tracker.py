@@ -1,4 +1,4 @@
-"""What is known of the tree, from all its sources. Pure."""
+"""Joins the reports of all sources into one tree, and keeps track of their problems. Pure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ from topology.fabric import Fabric, Link
 from topology.problems import FabricError
 
 LOOP_PATIENCE_NS = 3_000_000_000
-
-
+"""How long a loop may last before it is an event: the sources are not read at the same instant."""
 NOTES_KEPT = 256
-
 
 Document = dict[str, Any]
 
@@ -33,8 +31,7 @@ class Note(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OpenFlowPart:
-    """What the OpenFlow application says of the tree: its switches, and the links between them that
-    forward."""
+    """What the OpenFlow application reports of the tree: its switches, and the links between them that forward."""
 
     switches: frozenset[str]
     forwarding: frozenset[Link]
@@ -54,11 +51,11 @@ class OpenFlowPart:
         return cls(switches, frozenset(link for link in links - blocked if switches.issuperset(link)))
 
     def to_dict(self) -> Document:
-        """What a joined document carries."""
+        """This part as a joined document has it."""
         return {"switches": sorted(self.switches), "forwarding": _pairs(self.forwarding)}
 
     def port_states(self, fabric: Fabric) -> Iterator[PortState]:
-        """The same of every port with a name; one towards a host or a switch of others forwards."""
+        """The same by port, for ports with a name; a port towards a host or a switch of another source forwards."""
         for switch in self.switches.intersection(fabric.switches):
             for peer in fabric.neighbours(switch):
                 if (port := fabric.port((switch, peer))) is not None:
@@ -67,7 +64,7 @@ class OpenFlowPart:
 
 
 class Tracker:
-    """What every source said last, and the document that follows from it. Pure."""
+    """The last report of every source, and the document that follows from them."""
 
     def __init__(self, fabric: Fabric, sources: Iterable[TreeSource]) -> None:
         sources = list(sources)
@@ -86,11 +83,11 @@ class Tracker:
 
     @property
     def looping(self) -> bool:
-        """Whether what was last seen has a loop."""
+        """Whether the last reports have a loop."""
         return self._loop_since_ns is not None
 
     def heard(self, source: TreeSource, states: frozenset[PortState]) -> bool:
-        """Takes what a source said; returns whether that is new."""
+        """Takes the report of a source; returns whether it is new."""
         new = source in self._unheard or self._states.get(source) != states
         self._unheard.discard(source)
         self._states[source] = states
@@ -98,17 +95,16 @@ class Tracker:
         return new
 
     def failed(self, source: TreeSource, problem: str) -> bool:
-        """Takes note that a source could not be read; as `heard`. What it said before still counts."""
+        """Takes the problem of a source that could not be read; returns as `heard`. Its last report still counts."""
         new = source in self._unheard
         self._unheard.discard(source)
         self._problem(source, problem)
         return new
 
     def document(self, stored: Document | None, now_ns: int) -> Document | None:
-        """What shall replace the stored document; None when nothing shall: it is right, or the tree is not
-        known.
+        """The document to store in place of the stored one; None when that is right, or the tree is not known.
 
-        Can be called again with another document before `published`.
+        The caller may call it again with another document before `published`.
         """
         if stored is not None and self._joins_openflow:
             self._openflow = OpenFlowPart.of(stored) or self._openflow
@@ -139,7 +135,7 @@ class Tracker:
         return None if stored == {**wanted, "version": version} else {**wanted, "version": version + 1}
 
     def published(self, document: Document) -> None:
-        """Takes note that this is in the store now."""
+        """Takes note that this document is in the store now."""
         blocked = document["blocked"]
         if blocked != self._blocked:
             shown = ", ".join(f"{a} - {b}" for a, b in blocked) or "no link"
@@ -147,7 +143,7 @@ class Tracker:
         self._blocked = blocked
 
     def _port_states(self) -> list[PortState]:
-        """One of each port, which forwards if everybody says so."""
+        """One state for each port, which forwards if all sources that report it say so."""
         said = [state for states in self._states.values() for state in states]
         if self._openflow is not None:
             said += self._openflow.port_states(self._fabric)
@@ -159,7 +155,7 @@ class Tracker:
         return list(joined.values())
 
     def _learn_wiring(self, states: Iterable[PortState]) -> None:
-        """Takes from LLDP the ports that the file lacks, and notes where the two differ."""
+        """Adds ports that the file lacks from LLDP, and notes where the two differ."""
         if (fabric := with_ports(self._fabric, states)) is not self._fabric:
             self._fabric, self._described = fabric, fabric.to_dict()
         found = contradictions(self._fabric, states)

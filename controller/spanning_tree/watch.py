@@ -1,23 +1,23 @@
-"""Tells the coordinator the active tree of switches that run a spanning tree protocol of their own, as it
-changes. An edge, but for `OpenFlowPart` and `Tracker`, which are pure.
+"""Publishes the active tree of switches that run a spanning tree protocol of their own, as it changes. An edge: the store,
+threads.
 
     python -m controller.spanning_tree.watch --config OPENFLOW.json        (BATON_REDIS: URL of the store)
 
-The supervisor starts it when `sources` names anything but openflow. The fabric is the one written down; this
-process finds which of its links are blocked. Every source is read once a second by a thread of its own, so
-that one that doesn't answer delays no other. It publishes {"fabric": Fabric.to_dict(), "blocked": [[a, b]],
-"sources": [...], "version": n}, and an event when the blocked links changed.
+The supervisor starts it when `sources` names anything but openflow. The fabric comes from a file; this process finds which of
+its links are blocked. A thread for each source reads it once a second, so that a source that doesn't answer delays no other.
+The process publishes {"fabric": Fabric.to_dict(), "blocked": [[a, b]], "sources": [...], "version": n}, and an event when the
+blocked links have changed.
 
-What is not known counts as forwarding, and what forwards must be free of loops. So the tree is the real one
-or an error, never a wrong one: the links that really forward reach every switch, and one more makes a loop.
+A port of unknown state counts as forwarding, and the forwarding links must be free of loops. So the result is the real tree or
+an error, never a wrong tree: the links that really forward reach every switch, and one more makes a loop.
 
-Errors keep the last tree: of a source that can't be read its last states count; while there is a loop
-nothing is published. Each is an event once, and so is its end; a loop only after LOOP_PATIENCE_NS, since
-sources are not read at one instant.
+After an error the last tree stays: the last states of a source that can't be read still count; while there is a loop the
+process publishes no tree. It publishes one event for each error and one for its end; for a loop only after LOOP_PATIENCE_NS,
+since it does not read all sources at the same instant.
 
-With openflow among the sources, a port forwards when everybody who reports it says so. The application's
-word is on the links between two of its switches: those of its document that are not blocked there forward.
-Its document is read from the store and replaced by the joined one, in one transaction, with its word as
+With openflow among the sources, a port forwards when all sources that report it say so. The OpenFlow application reports the
+links between two of its switches: those of its document that are not blocked there forward. This process reads that document
+from the store and replaces it by the joined one, in one transaction. The joined document keeps the application's report as
 "openflow": {"switches": [name], "forwarding": [[a, b]]}, so that a restart of this process loses nothing.
 """
 
@@ -33,14 +33,14 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from controller.config.settings import OpenFlowSettings, TreeSource
 from controller.processes.logs import log_to_stderr
 from controller.spanning_tree.port_states import PortState, TreeSourceError
 from controller.spanning_tree.sources import reader
 from controller.spanning_tree.tracker import Document, Tracker
-from controller.store.layout import PREFIX, put
+from controller.store.layout import PREFIX, Client, Pipeline, put
 from controller.store.store import Store, StoreUnavailable
 from topology import files
 from topology.problems import FabricError
@@ -49,32 +49,25 @@ log = logging.getLogger("baton.tree")
 
 PERIOD_S = 1.0
 SETTLE_S = 0.02
-"""What comes within this time after a look is looked at together: no two watchers can flood a store."""
+"""Changes within this time are handled together, so that two watchers cannot flood a store."""
 RETRY_S = 0.25
 
 
-
-
-
-
-
-
-
 class FabricStore(Store):
-    """A store in which one writer can build upon what another has published."""
+    """A store in which one writer can build its fabric upon the one that another has published."""
 
     def replace_fabric(self, change: Callable[[Document | None], Document | None]) -> Document | None:
         """Publishes what `change` makes of the fabric document, unless it makes None; returns that.
 
-        Nobody publishes between: `change` is called again if somebody did. Unlike other documents, this one
-        is not published again by itself when the store has lost it: it might hide another's newer one.
+        If another process publishes a fabric meanwhile, `change` is called again with that one. Unlike other documents, this
+        one is not restored when the store has lost it: it might overwrite a newer one of another process.
 
         Raises:
             StoreUnavailable: as every operation.
         """
         key = f"{PREFIX}fabric"
 
-        def attempt(pipe: Any) -> Document | None:  # noqa: ANN401 -- see Store.__init__
+        def attempt(pipe: Pipeline) -> Document | None:
             text = pipe.hget(key, "json")
             document = change(None if text is None else json.loads(text))
             pipe.multi()
@@ -82,15 +75,15 @@ class FabricStore(Store):
                 put(pipe, "fabric", "", document)
             return document
 
-        def replace(client: Any) -> Document | None:  # noqa: ANN401 -- as above
+        def replace(client: Client) -> Document | None:
             document: Document | None = client.transaction(attempt, key, value_from_callable=True)
             return document
 
-        return self._call(replace)
+        return self.connection.call(replace)
 
 
-class Heard(NamedTuple):
-    """A source was read: its states, or the problem."""
+class Reading(NamedTuple):
+    """One reading of a source: its states, or the problem."""
 
     source: TreeSource
     states: frozenset[PortState] | None
@@ -98,12 +91,12 @@ class Heard(NamedTuple):
 
 
 class Watcher:
-    """Reads the sources and keeps the store's fabric right."""
+    """Reads the sources and keeps the store's fabric up to date."""
 
     def __init__(self, tracker: Tracker, store: FabricStore) -> None:
         self._tracker = tracker
         self._store = store
-        self._notices: queue.SimpleQueue[Heard | None] = queue.SimpleQueue()
+        self._notices: queue.SimpleQueue[Reading | None] = queue.SimpleQueue()
         self._due = False
         self._available = True
 
@@ -124,25 +117,25 @@ class Watcher:
         while True:
             began_s = time.monotonic()
             try:
-                self._notices.put(Heard(source, read()))
+                self._notices.put(Reading(source, read()))
             except TreeSourceError as error:
-                self._notices.put(Heard(source, None, str(error)))
-            except Exception as error:  # whatever its answer held, it may be better next time
+                self._notices.put(Reading(source, None, str(error)))
+            except Exception as error:  # whatever the answer held, the next one may be readable
                 log.exception("tree source %s", source)
                 problem = f"tree source {source}: {type(error).__name__}; see tree.log"
-                self._notices.put(Heard(source, None, problem))
+                self._notices.put(Reading(source, None, problem))
             time.sleep(max(0.0, began_s + PERIOD_S - time.monotonic()))
 
     def _listen(self) -> None:
-        """Gives notice, as None, when somebody has published a fabric, or the store has come back."""
+        """Puts None into the queue when another process has published a fabric, or the store has come back."""
         while True:
             try:
-                for _ in self._store.subscribe(("fabric",)):
+                for _ in self._store.connection.subscribe(("fabric",)):
                     self._notices.put(None)
             except StoreUnavailable:
                 time.sleep(RETRY_S)
 
-    def _take(self, notice: Heard | None) -> None:
+    def _take(self, notice: Reading | None) -> None:
         if notice is None:
             new = True
         elif notice.states is not None:
@@ -168,8 +161,6 @@ class Watcher:
             if self._available:
                 log.warning("%s", error)
             self._available = False
-
-
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,7 +1,7 @@
-"""What LLDP says of the cables, against what a fabric file says of them. Pure.
+"""Compares the cables that LLDP shows with those of a fabric file. Pure.
 
-A port's name that the file leaves out is taken from LLDP; where both speak and differ, an operator is told. A system's name may
-have a domain: `s2.example.net` is the fabric's `s2`.
+LLDP supplies the port names that the file leaves out. Where both have a cable and differ, the operator gets a warning. A
+system's name may have a domain: `s2.example.net` is the fabric's `s2`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from topology.fabric import Fabric
 
 
 def with_ports(fabric: Fabric, states: Iterable[PortState]) -> Fabric:
-    """The fabric with the ports that LLDP tells, at links between two switches for which it has none; never a port twice."""
+    """The fabric with port names from LLDP at links between two switches that have none in the file; no port stands twice."""
     learned = {(a, b): port for a, port, b, _ in _cables(fabric, states) if fabric.graph.has_edge(a, b)}
     missing = {ends: port for ends, port in learned.items() if fabric.port(ends) is None}
     taken = {(a, fabric.port((a, b))) for a, b in fabric.graph.edges}
@@ -28,7 +28,7 @@ def with_ports(fabric: Fabric, states: Iterable[PortState]) -> Fabric:
 
 
 def contradictions(fabric: Fabric, states: Iterable[PortState]) -> list[str]:
-    """Where LLDP sees another cable than the file has; a line each, with the remedy."""
+    """Where LLDP shows another cable than the file; a line each, with the remedy."""
     leads_to = {(a, port): b for a, b in fabric.graph.edges if (port := fabric.port((a, b))) is not None}
     lines = []
     for a, port, b, _ in _cables(fabric, states):

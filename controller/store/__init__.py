@@ -1,1 +1,1 @@
-"""Redis: what lies where, and reading and writing it."""
+"""The store in Redis: its keys, the connection, documents, feeds for observers, operators' commands, a private server."""

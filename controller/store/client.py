@@ -1,7 +1,7 @@
 """Clients of Redis by URL: one server, or the master that Sentinels name. An edge: Redis.
 
-A client by Sentinels asks them for the master whenever it connects, and lets go of a server that has become read-only; so it
-follows a failover by itself.
+A client by Sentinels asks them for the master whenever it connects, and drops the connection to a server that has become
+read-only; so it follows a failover by itself.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from redis.exceptions import AuthenticationError, ConnectionError, ReadOnlyError
 from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
 
+from controller.store.layout import Client
 from controller.store.url import SENTINEL, SentinelUrl, redacted
 
 
-def connect(url: str, *, timeout_s: float, connected: Callable[[Any], None] | None = None) -> Any:  # noqa: ANN401 -- untyped
-    """A client whose every wait ends after `timeout_s`; nothing is connected before its first use. `connected` is called with
-    every new connection, and has to call its `on_connect`. Raises ValueError: not a URL of Redis."""
+def connect(url: str, *, timeout_s: float, connected: Callable[[Any], None] | None = None) -> Client:
+    """A client that waits no longer than `timeout_s` for anything; it connects at its first use. It calls `connected` with
+    every new connection; that function has to call the connection's `on_connect`. Raises ValueError: not a URL of Redis."""
     options: dict[str, Any] = {
         "decode_responses": True,
         "retry": Retry(NoBackoff(), 0),
         "socket_timeout": timeout_s,
         "socket_connect_timeout": timeout_s,
-        "lib_name": None,  # or each connection would begin with two more questions
+        "lib_name": None,  # otherwise every new connection sends two more commands
         "lib_version": None,
     }
     if connected is not None:
@@ -40,12 +41,12 @@ def connect(url: str, *, timeout_s: float, connected: Callable[[Any], None] | No
 
 
 def is_replicated(url: str) -> bool:
-    """Whether Sentinels name the master."""
+    """Whether Sentinels name the master of the store at this URL."""
     return url.startswith(SENTINEL)
 
 
-def has_moved(client: Any, connection: Any) -> bool:  # noqa: ANN401 -- redis-py's
-    """Whether Sentinels name another master now than the one of this connection."""
+def has_moved(client: Client, connection: Any) -> bool:  # noqa: ANN401 -- redis-py's
+    """Whether the Sentinels name another server as master now than the one that this connection leads to."""
     pool: Any = client.connection_pool
     if not isinstance(pool, SentinelConnectionPool):
         return False
@@ -54,11 +55,11 @@ def has_moved(client: Any, connection: Any) -> bool:  # noqa: ANN401 -- redis-py
 
 
 def explained(url: str, error: RedisError, timeout_s: float) -> str:
-    """One line: which store, what happened and the remedy."""
+    """An error of redis-py in one line: which store, what happened and the remedy."""
     if isinstance(error, AuthenticationError):
         why, remedy = "refused the password", "put it into the store's URL"
     elif isinstance(error, MasterNotFoundError):
-        why, remedy = "has no master just now", "see that the Sentinels run, and that they watch a service of this name"
+        why, remedy = "has no master at the moment", "see that the Sentinels run, and that they watch a service of this name"
     elif isinstance(error, TimeoutError):
         why, remedy = f"did not answer in {timeout_s:g} s", "see whether its machine is overloaded or gone"
     elif isinstance(error, ReadOnlyError):

@@ -1,56 +1,47 @@
-"""The part of the store for operators' commands: said once, obeyed once, void soon after. And for conditions, which stay.
+"""The store for operators' commands. A command is carried out once and expires soon after; the conditions of queues and the
+steps of a key's change are documents that stay. An edge: Redis, by a `Connection`.
 
-An edge: Redis, by the client that `controller.store.store.Store` holds. What is where: `controller.store.layout`. Unlike a
-document a command is never put back when the store has lost it: who gave it waits for the answer, and gives it again.
+Which keys there are: `controller.store.layout`. Unlike a document, a command is not restored when the store has lost it: the
+operator's program waits for the answer, and gives the command again.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-from controller.store.layout import PREFIX, SETS, put
-
-T = TypeVar("T")
+from controller.store.connection import Connection
+from controller.store.layout import put
 
 
-class StoreCommands:
-    """Commands by number; `Store` inherits it, and has `_call` and `_write`."""
+class Commands:
+    """What `baton pfc`, `baton queue` and `baton key` tell the coordinator. Every method raises StoreUnavailable."""
 
-    def _call(self, work: Callable[[Any], T]) -> T:
-        raise NotImplementedError
-
-    def _write(self, fill: Callable[[Any], None]) -> None:
-        raise NotImplementedError
-
-    def _publish(self, name: str, item: str, value: dict[str, Any]) -> None:
-        raise NotImplementedError
-
-    def _document(self, name: str) -> dict[str, Any] | None:
-        raise NotImplementedError
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
 
     def set_queues(self, queues: dict[str, Any]) -> None:
         """Publishes the conditions of hosts' queues, in full: see controller/members/queue_conditions.py."""
-        self._publish("queues", "", queues)
+        self._connection.publish("queues", "", queues)
 
     def queues(self) -> dict[str, Any] | None:
-        """The conditions of hosts' queues, or None when nobody ever set any."""
-        return self._document("queues")
+        """The conditions of hosts' queues, or None when no operator ever set any."""
+        return self._connection.document("queues")
 
     def publish_pfc_command(self, command: dict[str, Any]) -> int:
-        """Gives the coordinator a command, {"host", "classes", "duration_ns"}, and returns its number: the store's clock."""
-        seconds, microseconds = self._call(lambda client: client.time())
+        """Gives the coordinator a command, {"host", "classes", "duration_ns"}; returns its number: the store's clock in us."""
+        seconds, microseconds = self._connection.call(lambda client: client.time())
         number = int(seconds) * 10**6 + int(microseconds)
-        self._write(lambda pipe: put(pipe, "pfc_command", str(number), command))
+        self._connection.write(lambda pipe: put(pipe, "pfc_command", str(number), command))
         return number
 
     def pfc_commands(self) -> dict[int, dict[str, Any]]:
-        """The commands of the last seconds, by number."""
+        """The commands of the last 10 s, by number."""
+        return self._connection.numbered("pfc_command")
 
-        def read(client: Any) -> dict[int, dict[str, Any]]:  # noqa: ANN401 -- see Store.__init__
-            items = sorted(client.zrange(PREFIX + SETS["pfc_command"], 0, -1), key=int)
-            texts = [client.hget(f"{PREFIX}pfc_command:{item}", "json") for item in items]
-            return {int(item): json.loads(text) for item, text in zip(items, texts, strict=True) if text is not None}
+    def set_rotation(self, step: str, old: str, new: str) -> None:
+        """Publishes the step that the change of the fabric's key has reached: see controller/members/key_rotation.py."""
+        self._connection.publish("rotation", "", {"step": step, "old": old, "new": new})
 
-        return self._call(read)
+    def rotation(self) -> dict[str, Any] | None:
+        """The last step of the last change of the key, or None when the key was never changed."""
+        return self._connection.document("rotation")

@@ -1,28 +1,27 @@
-"""The part of the store for those who watch: slots as they happen, who did what, and all that a dashboard needs in one go.
+"""The store for observers: the slots as they happen, the record of operators' changes, and all that a dashboard needs at once.
 
-An edge: Redis, by the client that `controller.store.store.Store` holds. What is where: `controller.store.layout`.
+An edge: Redis, by a `Connection`. Which keys there are: `controller.store.layout`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import orjson
 
-from controller.store.layout import EXPIRY_S, FLUSH_NS, PREFIX, put
-
-T = TypeVar("T")
+from controller.store.connection import Connection
+from controller.store.layout import EXPIRY_S, FLUSH_NS, PREFIX, Client, Pipeline, put
 
 
 def slot_batches(seconds: int) -> int:
-    """How many batches of slots hold so many seconds of the schedule."""
+    """How many batches hold so many seconds of the schedule, when the coordinator sends one every FLUSH_NS."""
     return -(-seconds * 10**9 // FLUSH_NS)
 
 
 SLOTS_KEPT = slot_batches(20)
-"""Batches that are kept."""
+"""How many batches the store keeps."""
 AUDIT, AUDIT_KEPT = "audit", 10_000
 DOCUMENTS = ("fabric", "ports", "status", "thresholds", "policy", "telemetry")
 MEMBERS = """
@@ -33,9 +32,9 @@ for _, node in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
 end
 return '{' .. table.concat(found, ',') .. '}'
 """
-"""All members' documents as one JSON object: one answer to take apart, and one text to parse, instead of hundreds."""
+"""All members' documents as one JSON object: Redis sends one answer instead of hundreds."""
 UNCHANGING = ("fabric", "thresholds")
-"""Documents that are large and seldom new: read again only when their version is another."""
+"""Large documents that seldom change: read again only when their version has changed."""
 
 
 class Snapshot(NamedTuple):
@@ -50,65 +49,62 @@ class Snapshot(NamedTuple):
     time_ns: int
 
 
-class StoreFeeds:
-    """Streams and reading in one go; `Store` inherits it, and has `_call` and `_write`."""
+class Feeds:
+    """Streams of slots and events, and reading everything in one round trip. Every method raises StoreUnavailable."""
 
-    def _call(self, work: Callable[[Any], T]) -> T:
-        raise NotImplementedError
-
-    def _write(self, fill: Callable[[Any], None]) -> None:
-        raise NotImplementedError
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
 
     def publish_slots(self, batch: dict[str, Any]) -> None:
-        """Adds a batch of what became of slots (see controller/scheduling/telemetry.py); the last 20 s are kept, void after
-        60 s.
-        """
+        """Adds a batch of what became of slots (see controller/scheduling/telemetry.py). The store keeps the last 20 s, and
+        drops them all 60 s after the last batch."""
 
-        def write(pipe: Any) -> None:  # noqa: ANN401 -- see Store.__init__
+        def write(pipe: Pipeline) -> None:
             pipe.xadd(PREFIX + "slots", {"json": json.dumps(batch, separators=(",", ":"))}, maxlen=SLOTS_KEPT)
             pipe.expire(PREFIX + "slots", EXPIRY_S["slots"])
 
-        self._write(write)
+        self._connection.write(write)
 
     def slots_after(self, last: str | None, count: int = SLOTS_KEPT) -> list[tuple[str, dict[str, Any]]]:
         """Batches with their ids, oldest first: those after the id `last`, or the last `count`."""
 
-        def read(client: Any) -> list[tuple[str, dict[str, Any]]]:  # noqa: ANN401 -- see Store.__init__
+        def read(client: Client) -> list[tuple[str, dict[str, Any]]]:
             if last is None:
                 found = reversed(client.xrevrange(PREFIX + "slots", count=count))
             else:
                 found = client.xrange(PREFIX + "slots", min=f"({last}", count=count)
             return [(number, orjson.loads(entry["json"])) for number, entry in found]
 
-        return self._call(read)
+        return self._connection.call(read)
 
     def events_after(self, last: str | None, count: int = 100) -> list[dict[str, Any]]:
-        """Events as `Store.events` gives them: those after the id `last`, or the last `count`."""
+        """Events, oldest first: those after the id `last`, or the last `count`. Each has id, at_ms (wall clock), kind,
+        severity, text and the event's own fields."""
 
-        def read(client: Any) -> list[tuple[str, dict[str, str]]]:  # noqa: ANN401 -- see Store.__init__
+        def read(client: Client) -> list[tuple[str, dict[str, str]]]:
             if last is None:
                 return list(reversed(client.xrevrange(PREFIX + "events", count=count)))
             return list(client.xrange(PREFIX + "events", min=f"({last}", count=count))
 
-        return [event_of(number, entry) for number, entry in self._call(read)]
+        return [event_of(number, entry) for number, entry in self._connection.call(read)]
 
     def publish_telemetry(self, telemetry: dict[str, Any]) -> None:
-        """Publishes histograms and counts of the coordinator; void after 5 s."""
-        self._write(lambda pipe: put(pipe, "telemetry", "", telemetry))
+        """Publishes the coordinator's histograms and counts; they expire after 5 s."""
+        self._connection.write(lambda pipe: put(pipe, "telemetry", "", telemetry))
 
     def audit(self, count: int = 100) -> list[dict[str, Any]]:
-        """The last events that say who did it (their field `by`), oldest first, as `Store.events` gives them. Of these
-        10,000 are kept, however many others there are."""
-        entries = self._call(lambda client: client.xrevrange(PREFIX + AUDIT, count=count))
+        """The last events that name the operator who caused them (their field `by`), oldest first, in the form of
+        `events_after`. The store keeps 10,000 of these, however many other events there are."""
+        entries = self._connection.call(lambda client: client.xrevrange(PREFIX + AUDIT, count=count))
         return [event_of(number, entry) for number, entry in reversed(entries)]
 
     def snapshot(self, before: Snapshot | None = None) -> Snapshot:
-        """All that is published, by one round trip; what is large is read, by one more, when it is not as `before`."""
-        return self._call(lambda client: _snapshot(client, before))
+        """Everything that is published, in one round trip; one more for each large document that differs from `before`."""
+        return self._connection.call(lambda client: _snapshot(client, before))
 
 
 def event_of(number: str, entry: Mapping[str, str]) -> dict[str, Any]:
-    """An entry of the stream of events, with its id and wall-clock time (ms)."""
+    """An entry of the stream of events as a dict, with its id and wall-clock time (ms)."""
     own: dict[str, Any] = json.loads(entry["fields"])
     return own | {
         "id": number,
@@ -119,7 +115,7 @@ def event_of(number: str, entry: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _snapshot(client: Any, before: Snapshot | None) -> Snapshot:  # noqa: ANN401 -- see Store.__init__
+def _snapshot(client: Client, before: Snapshot | None) -> Snapshot:
     with client.pipeline(transaction=False) as pipe:
         pipe.time()
         pipe.get(PREFIX + "override")

@@ -1,42 +1,43 @@
-"""What is where in the store, and how a document is written. An edge: Redis, by the pipeline that it is given.
+"""Which keys the store has, and how a document is written. An edge: Redis, by the pipeline that the caller gives.
 
-Schema 1. Every key begins with `baton:`. A *document* is a hash {json, version, at_ns}: its value, a count
-of its publications since it appeared, and the wall-clock time (ns) of the last one.
+Schema 1. Every key begins with `baton:`. A *document* is a hash {json, version, at_ns}: its value, how often it was published
+since it appeared, and the wall-clock time (ns) of the last publication. Each line below says who writes the key, and after how
+long it expires.
 
-* baton:schema: hash {version: "1", incarnation}; never expires. The incarnation ends when the data is lost.
+* baton:schema: hash {version: "1", incarnation}; never expires. A store that has lost its data gets another incarnation.
 * baton:fabric: document by the application; never expires: {"fabric": Fabric.to_dict(), "blocked": [[a, b]], ...}; see
   controller/openflow/learned.py.
 * baton:ports: document by the application; 30 s: load and counters of switch ports.
 * baton:status: document by the coordinator; 5 s: epoch, policy, counts of slots and refusals.
 * baton:member:NODE: document by the coordinator; 10 s: one host with an agent.
 * baton:members: sorted set by the coordinator: node ids, scored by when (s) they were last published.
-* baton:coflow:ID: document by who opened it; 1 h, or until it is closed: see controller/priorities/coflow_client.py.
+* baton:coflow:ID: document by the program that opened it; 1 h, or until it is closed: see
+  controller/priorities/coflow_client.py.
 * baton:coflows: sorted set: ids of open coflows, scored by when (s) they were published.
-* baton:coflow_count: string: an id's count, from when (s) the first was given out; never expires.
+* baton:coflow_count: string: a counter for ids; it starts at the time (s) of the first coflow; never expires.
 * baton:thresholds: document by the coordinator, each period; never expires: {"version", "bands", "period_ns", "thresholds":
   {"beta", "alpha"} in bytes or null, "sizes": {type: [[bytes from, flows, bytes]]}, "flows", "loads", "gain", ...}: see
   controller/priorities/tuning.py.
 * baton:pfc_command:NUMBER: document by `baton pfc`; 10 s: {"host", "classes": bit n for class n, "duration_ns": 0 resumes}.
 * baton:pfc_commands: sorted set: numbers of these commands, scored by when (s) they were given.
-* baton:slots: stream by the coordinator, in batches of 24 ms, the last 834; void after 60 s: {json: {"now_us", "rows"}}: see
+* baton:slots: stream by the coordinator, in batches of 24 ms, the last 834; 60 s: {json: {"now_us", "rows"}}: see
   controller/scheduling/telemetry.py.
 * baton:telemetry: document by the coordinator, twice a second; 5 s: histograms of directive latency and waiting time, bytes
   sent with and without permission.
 * baton:audit: stream: the last 10,000 events that say who changed something (field `by`); never expires.
 * baton:rotation: document by the operator; never expires: {"step", "old", "new"}: see controller/members/key_rotation.py.
-* baton:queues: document by `baton queue`; never expires: {host: {queue: [condition]}}, see
-controller/members/queue_conditions.py.
+* baton:queues: document by `baton queue`; never expires: {host: {queue: [condition]}}; see
+  controller/members/queue_conditions.py.
 * baton:policy: document by supervisor or operator; never expires: `CoordinatorSettings.changeable()`.
 * baton:override: string by the operator, "free" or "coordinate"; never expires.
 * baton:leader: hash {name, token, epoch} by the leader's elector; the length of its lease: see controller/election/lease.py.
-* baton:epoch: string by whoever takes the lease: the last leader epoch given out; never expires.
+* baton:epoch: string by the elector that takes the lease: the last leader epoch given out; never expires.
 * baton:controller:NAME: document by each controller; 5 s: {"attachment", "mac", "pid", "leads", "epoch"}.
 * baton:controllers: sorted set: names of controllers, scored by when (s) they were last published.
-* baton:events: stream by everybody, the last 1,000: {kind, severity, text, fields (JSON)}.
+* baton:events: stream by all processes, the last 1,000: {kind, severity, text, fields (JSON)}.
 
-A change of document or override NAME (of any member: "members"; of any coflow: "coflows") is told on the channel
-`baton:changed:NAME`; the message says only that: data is read from the keys, so a lost message costs time
-and never truth.
+A process that changes a document or the override NAME also publishes a message on the channel `baton:changed:NAME` (for any
+member: "members"; for any coflow: "coflows"). Subscribers then read the keys: a lost message delays them, no more.
 """
 
 from __future__ import annotations
@@ -45,16 +46,23 @@ import json
 import time
 from typing import Any
 
+Client = Any
+Pipeline = Any
+"""redis-py's. It types one class for its blocking and its asyncio client, so that every answer is also an awaitable: useless
+to a type checker."""
+
 SCHEMA = "1"
 PREFIX = "baton:"
 EXPIRY_S = {
     "ports": 30, "status": 5, "member": 10, "coflow": 3_600, "controller": 5, "slots": 60, "telemetry": 5, "pfc_command": 10
 }  # fmt: skip
+FLUSH_NS = 24_000_000
+"""How often the coordinator publishes a batch of slots; with it, `controller.store.feeds.SLOTS_KEPT` batches are 20 s."""
 SETS = {"member": "members", "coflow": "coflows", "controller": "controllers", "pfc_command": "pfc_commands"}
-"""Documents of which there are many, by number: the sorted set of the numbers, and the channel."""
+"""Names that stand for several documents, by number: the sorted set of the numbers, which also names the channel."""
 
 
-def put(pipe: Any, name: str, item: str, value: dict[str, Any]) -> None:  # noqa: ANN401 -- see controller.store.store.Store.__init__
+def put(pipe: Pipeline, name: str, item: str, value: dict[str, Any]) -> None:
     """Writes one document into a transaction: value, version, time, expiry, index and notification."""
     key = f"{PREFIX}{name}:{item}" if item else PREFIX + name
     now_ns = time.time_ns()
@@ -68,6 +76,3 @@ def put(pipe: Any, name: str, item: str, value: dict[str, Any]) -> None:  # noqa
         pipe.zadd(PREFIX + channel, {item: now_s})
         pipe.zremrangebyscore(PREFIX + channel, "-inf", now_s - EXPIRY_S[name])
     pipe.publish(f"{PREFIX}changed:{channel}", channel)
-
-
-FLUSH_NS = 24_000_000

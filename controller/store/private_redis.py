@@ -1,8 +1,6 @@
-"""A private redis-server on a Unix socket: the store of an installation that has no Redis of its own. An
-edge: processes.
+"""A private redis-server on a Unix socket: the store of an installation that has no Redis of its own. An edge: processes.
 
-Nothing of it is reachable by network. It keeps nothing on disk unless asked to, and ends with the process
-that started it.
+It cannot be reached by network. It keeps nothing on disk unless asked to, and ends with the process that started it.
 """
 
 from __future__ import annotations
@@ -15,14 +13,14 @@ from types import TracebackType
 from typing import Self
 
 from controller.processes.identity import with_owner
-from controller.store.store import Store, StoreUnavailable
+from controller.store.connection import Connection, StoreUnavailable
 
 START_S = 5.0
 STOP_S = 3.0
 
 
 class RedisMissing(Exception):
-    """The program redis-server is not installed; the text says how to get it."""
+    """The program redis-server is not installed; the text says how to install it."""
 
 
 def socket_path(run_dir: Path) -> Path:
@@ -36,8 +34,7 @@ def url(run_dir: Path) -> str:
 
 
 def configure(run_dir: Path, *, persist: bool = False) -> list[str]:
-    """Writes the server's configuration into `run_dir` and returns the command that runs it in the
-    foreground.
+    """Writes the server's configuration into `run_dir` and returns the command that runs it in the foreground.
 
     Raises:
         RedisMissing: redis-server is not installed.
@@ -64,13 +61,13 @@ def configure(run_dir: Path, *, persist: bool = False) -> list[str]:
 
 
 def forget(run_dir: Path) -> None:
-    """Removes what `configure` and a server that keeps nothing left in `run_dir`."""
+    """Removes what `configure` and a server without persistence left in `run_dir`."""
     for name in ("redis.conf", "redis.sock"):
         (run_dir / name).unlink(missing_ok=True)
 
 
 class PrivateRedis:
-    """One private server, for the time of a `with` block."""
+    """One private server, which runs during a `with` block."""
 
     def __init__(self, run_dir: Path, *, persist: bool = False) -> None:
         self.run_dir = run_dir
@@ -88,14 +85,14 @@ class PrivateRedis:
         command = with_owner(configure(self.run_dir, persist=self._persist))
         with (self.run_dir / "redis.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        store = Store(self.url)
+        connection = Connection(self.url)
         try:
-            store.wait(START_S)
+            connection.wait(START_S)
         except StoreUnavailable:
             self.stop()
             raise
         finally:
-            store.close()
+            connection.close()
 
     def stop(self) -> None:
         """Ends the server and removes its socket and configuration."""

@@ -22,7 +22,7 @@ EXPECTED = (
 
 @dataclass(frozen=True, slots=True)
 class SentinelUrl:
-    """Which Sentinels to ask, and for what."""
+    """The Sentinels to ask, and the service whose master they name."""
 
     sentinels: tuple[tuple[str, int], ...]
     service: str
@@ -31,7 +31,7 @@ class SentinelUrl:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises ValueError: not of this form; says what is wrong with it."""
+        """Reads a URL that begins with redis+sentinel://. Raises ValueError: it is not of this form; says what is wrong."""
         if not text.startswith(SENTINEL):
             raise ValueError(f"{redacted(text)!r} does not begin with {SENTINEL}")
         place, _, path = text.removeprefix(SENTINEL).partition("/")
@@ -47,7 +47,7 @@ class SentinelUrl:
 
 
 def check(value: object) -> object:
-    """A store's URL as the configuration has it (None: a private one). Raises ValueError: not one; says why."""
+    """A store's URL from the configuration, unchanged (None: a private store). Raises ValueError: it is none; says why."""
     if value is None or not isinstance(value, str):
         return value
     if value.startswith(SENTINEL):

@@ -1,1 +1,1 @@
-"""`baton up`: the supervisor, the processes that it starts, and what it checks before."""
+"""`baton up`: the supervisor, its child processes, the checks before it starts them, and what it records of them."""

@@ -1,5 +1,4 @@
-"""What must be so before the controller side is started: each check says in one line what is wrong and what
-to do.
+"""Checks before the controller side is started; each one says in one line what is wrong and what to do.
 
 An edge: files under /proc and /run, `ip` for an interface in another network namespace.
 """
@@ -8,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 from pathlib import Path
 
@@ -34,8 +34,7 @@ def own_identity() -> Identity:
 
 
 def claim_run_dir(run_dir: Path) -> bool:
-    """Makes the run directory if it isn't there; returns whether it was made by Baton (now or by a killed
-    run before).
+    """Makes the run directory if there is none; returns whether Baton made it (now, or in an earlier run that was killed).
 
     Raises:
         CannotStart: another controller side is up in it, or it can't be made.
@@ -58,14 +57,14 @@ def claim_run_dir(run_dir: Path) -> bool:
 
 
 def check_listen(config: Config, wanted: bool) -> None:
-    """Raises CannotStart: the port for switches is taken."""
+    """Raises CannotStart: the port for switches is in use."""
     _, port = config.openflow.listen
     if wanted and listening(port):
         raise CannotStart(f"openflow.listen: port {port} is in use; stop the other controller, or set another port")
 
 
 def check_secrets(config: Config) -> None:
-    """Raises CannotStart: a certificate, or the credentials of a switch that is asked by SNMP, can't be used."""
+    """Raises CannotStart: a certificate, or the SNMP credentials of a switch, can't be used."""
     if config.openflow.tls is not None:
         try:
             context(config.openflow.tls.files(Path()))
@@ -80,8 +79,7 @@ def check_secrets(config: Config) -> None:
 
 
 def listening(port: int) -> bool:
-    """Whether some process listens on this TCP port. Read from /proc, so that no switch seems to have
-    called."""
+    """Whether some process listens on this TCP port. Reads /proc: a test connection would look like a switch."""
     for table in ("tcp", "tcp6"):
         try:
             rows = Path(f"/proc/net/{table}").read_text().splitlines()[1:]
@@ -92,6 +90,18 @@ def listening(port: int) -> bool:
             if fields[3] == LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
                 return True
     return False
+
+
+def cannot_listen(host: str, port: int) -> str:
+    """Why no process can listen at this address now; empty if one can."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        with socket.socket(family, kind) as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tried.bind(address)
+    except OSError as error:
+        return f"{host}:{port}: {error.strerror}"
+    return ""
 
 
 def check_coordinator(config: Config) -> str:

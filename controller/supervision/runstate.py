@@ -1,6 +1,6 @@
-"""What `baton up` left in its run directory, for `baton status` and `baton down`: up.json. An edge: files.
+"""The record that `baton up` keeps in its run directory, up.json, for `baton status` and `baton down`. An edge: files.
 
-Written whole and renamed into place, so that a reader never sees half of it.
+It is written whole and renamed into place, so that a reader never sees half of it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OPENFLOW_FILE = "openflow.json"
 FABRIC_FILE = "fabric.json"
 QUEUES_FILE = "switch_queues.json"
 KEEP_LOGS = "keep-logs"
-"""Its presence tells the supervisor, when it stops, to leave the logs."""
+"""While this file exists, a supervisor that stops keeps the logs."""
 STOP_S = 15.0
 CHILD_STOP_S = 3.0
 
@@ -33,7 +33,7 @@ class NothingUp(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
-    """Who supervises, what runs, and where the store is."""
+    """The supervisor, its children, and where the store is."""
 
     supervisor: Identity
     config: str
@@ -45,7 +45,7 @@ class RunState:
     services: dict[str, Identity | None] = dataclasses.field(default_factory=dict)
     restarts: dict[str, int] = dataclasses.field(default_factory=dict)
     environment: dict[str, str] = dataclasses.field(default_factory=dict)
-    """What the OpenFlow application is given, for one that was started by hand."""
+    """The environment of the OpenFlow application, for one that was started by hand."""
 
     def alive(self) -> bool:
         """Whether the supervisor still runs."""
@@ -58,7 +58,7 @@ def save(run_dir: Path, state: RunState) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replaces a file at once, or not at all."""
+    """Replaces a file in one step, or not at all."""
     temporary = path.with_name(f".{path.name}.new")
     temporary.write_text(text)
     temporary.replace(path)
@@ -85,10 +85,10 @@ def load(run_dir: Path) -> RunState:
 
 
 def take_down(run_dir: Path, *, keep_logs: bool = False) -> list[str]:
-    """Stops what `baton up` started and removes what it made; returns the names of what was stopped.
+    """Stops what `baton up` started and removes its files; returns the names of the processes that it stopped.
 
-    The supervisor does it in good order when it lives; what it left behind when it was killed is ended one
-    by one. Only processes that are still the very ones recorded are signalled.
+    A supervisor that runs stops its children in order. Children of a killed supervisor are ended one by one. Only processes
+    with the recorded identity get a signal.
 
     Raises:
         NothingUp: nothing was started here.
@@ -100,7 +100,7 @@ def take_down(run_dir: Path, *, keep_logs: bool = False) -> list[str]:
         (run_dir / KEEP_LOGS).touch()
     end(state.supervisor, STOP_S)
     with contextlib.suppress(NothingUp):
-        state = load(run_dir)  # as the supervisor left it, should it not have come to the end
+        state = load(run_dir)  # as the supervisor left it, in case it did not finish
     for identity in state.services.values():
         if identity is not None:
             end(identity, CHILD_STOP_S)
@@ -109,7 +109,7 @@ def take_down(run_dir: Path, *, keep_logs: bool = False) -> list[str]:
 
 
 def remove(run_dir: Path, state: RunState, *, keep_logs: bool) -> None:
-    """Removes the files of this run, and the run directory if it was made for it and is empty now."""
+    """Removes the files of this run, and the run directory if Baton made it and it is empty now."""
     keep_logs = keep_logs or (run_dir / KEEP_LOGS).exists()
     for name in (STATE, COORDINATOR_FILE, OPENFLOW_FILE, FABRIC_FILE, QUEUES_FILE, KEEP_LOGS):
         (run_dir / name).unlink(missing_ok=True)

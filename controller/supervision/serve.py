@@ -1,5 +1,4 @@
-"""The process that supervises: `baton up --foreground` runs `serve`, everybody else starts this module. An
-edge."""
+"""The supervisor as a process: `baton up --foreground` calls `serve`; all others start this module. An edge."""
 
 from __future__ import annotations
 
@@ -27,9 +26,9 @@ def serve(
     log_to_file: bool = False,
     say: Callable[[str], None],
 ) -> int:
-    """Brings the controller side up and keeps it up until SIGTERM or SIGINT; the exit code. SIGHUP reloads.
+    """Starts the controller side and keeps it running until SIGTERM or SIGINT; returns the exit code. SIGHUP reloads.
 
-    `say` is told, once, "ready NAME=VALUE<tab>..." (what the OpenFlow application reads) or "error TEXT".
+    Calls `say` once, with "ready NAME=VALUE<tab>..." (the environment of the OpenFlow application) or "error TEXT".
     """
     try:
         supervisor = Supervisor(path, framework=framework, owner=owner, standby=standby)
@@ -49,7 +48,7 @@ def serve(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """`python -m controller.supervision.serve`: started by `baton up` and by `siblings.ensure_siblings`."""
+    """`python -m controller.supervision.serve`: `baton up` starts it, and so does an OpenFlow application without one."""
     parser = argparse.ArgumentParser(prog="serve")
     parser.add_argument("--config", type=Path)
     parser.add_argument("--framework", choices=("ryu", "os-ken"))

@@ -1,19 +1,17 @@
-"""Starts the controller side, keeps it running, and takes a changed configuration into use. An edge: processes, files.
+"""Starts the controller side, keeps it running, and applies a changed configuration. An edge: processes, files.
 
-One process supervises Redis (if private), the OpenFlow application, the watcher of trees that others make (each if `sources`
-asks for it), the keeper of this machine's switch ports (if `switch_queues` names any), the coordinator and the dashboard.
-It does nothing for a slice or a packet: it waits for a child's end, a signal, or a changed file. A child that is killed is back
-within milliseconds.
+One process supervises Redis (if private), the OpenFlow application and the watcher of spanning trees that Baton does not
+control (each if `sources` asks for it), the keeper of this machine's switch ports (if `switch_queues` names any), the
+coordinator and the dashboard. It takes no part in slices or packets: it waits for a child's end, a signal, or a changed file. A
+killed child runs again within milliseconds.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import socket
-import sys
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,37 +20,34 @@ from pathlib import Path
 from controller.config.file import ConfigFile, differences, reads_tree, uses_openflow
 from controller.config.reading import ConfigError
 from controller.config.schema import Config
-from controller.config.settings import CoordinatorSettings, OpenFlowSettings
+from controller.config.settings import CoordinatorSettings
 from controller.election.controllers import Controllers, name_of
-from controller.processes.identity import STARTING_PRIORITY, at_priority
 from controller.processes.logs import LOG_FORMAT
 from controller.processes.services import Service, ServiceFailed, Services
 from controller.store import private_redis
 from controller.store.store import EVENTS_KEPT, Store, StoreUnavailable
-from controller.supervision import children, preflight, runstate
+from controller.supervision import preflight, runstate
+from controller.supervision.children import COORDINATOR, OPENFLOW, QUEUES, REDIS, TREE, WEB, Children
 from controller.supervision.preflight import CannotStart
 from controller.supervision.runstate import RunState
 
 log = logging.getLogger("baton.supervisor")
 
 LOOK_S = 0.25
-"""How often the configuration file is looked at."""
+"""How often the supervisor looks at the configuration file."""
 START_S = 20.0
-REPOSITORY = Path(__file__).resolve().parents[2]
-
-REDIS, OPENFLOW, TREE, COORDINATOR, QUEUES = "redis", "openflow", "tree", "coordinator", "queues"
 
 
 class Supervisor:
-    """The controller side of one run directory: `start` brings it up, `run` keeps it up, `close` ends it."""
+    """The controller side of one run directory: `start` starts it, `run` keeps it running, `close` ends it."""
 
     def __init__(
         self, path: Path | None, *, framework: str | None = None, owner: int = 0, standby: bool = False
     ) -> None:
         """Reads the configuration (None: all defaults). Raises ConfigError, CannotStart.
 
-        `framework` is taken instead of the file's. `owner` is the OpenFlow application when it was started
-        by hand: none is started then, and everything ends with it. `standby`: the first lease is left to another controller.
+        `framework` overrides the file's. `owner` is the pid of an OpenFlow application that was started by hand: then the
+        supervisor starts none, and ends with it. `standby`: this controller leaves the first lease to another.
         """
         self.path = path
         self._file = ConfigFile(path, framework)
@@ -63,9 +58,12 @@ class Supervisor:
         self.store_url = config.store or private_redis.url(config.run_dir)
         self.store = Store(self.store_url)
         self.controllers = Controllers(self.store, name_of(config.run_dir), standby=standby)
+        self._children = Children(
+            run_dir=config.run_dir, store_url=self.store_url, name=self.controllers.name, standby=standby
+        )
         self._owner = owner
         self._services = Services()
-        self._untold: deque[tuple[str, str, str]] = deque(maxlen=EVENTS_KEPT)
+        self._unpublished: deque[tuple[str, str, str]] = deque(maxlen=EVENTS_KEPT)
         self._stopping = self._reload_asked = False
         self._state: RunState | None = None
         self._woken, self._wake = socket.socketpair()
@@ -75,10 +73,10 @@ class Supervisor:
     # -- up and down ---------------------------------------------------------------------------------------
 
     def start(self, *, log_to_file: bool = False) -> None:
-        """Returns when everything works. The log may go to a file in the run directory, too.
+        """Starts everything; returns when it works. The log may go to a file in the run directory, too.
 
         Raises:
-            CannotStart: something is missing, or a process ended at once; nothing is left running.
+            CannotStart: something is missing, or a process ended at once; no child is left running.
         """
         made = preflight.claim_run_dir(self.run_dir)
         if log_to_file:
@@ -105,25 +103,25 @@ class Supervisor:
         control_mac = preflight.check_coordinator(config)
         if config.store is None:
             try:
-                self._run(REDIS, private_redis.configure(self.run_dir), {})
+                self._run(self._children.redis())
             except private_redis.RedisMissing as error:
                 raise CannotStart(f"store: {error}") from None
         self._wait(self._store_answers, f"the store at {self.store_url} does not answer")
         self._write_settings()
-        environment = self._environment(control_mac)
+        environment = self._children.environment(config, control_mac)
         self._update(environment=environment)
         if config.switch_queues is not None:
-            self._run_queue_keeper(environment)
+            self._run(self._children.queues(environment))
         self._follow_leader()
         if self._runs_openflow(config):
-            self._run_openflow(environment)
+            self._run(self._children.openflow(config, environment))
             address, port = config.openflow.listen
             self._wait(lambda: preflight.listening(port), f"nothing listens on {address}:{port} for switches")
         if config.coordinator is not None:
-            self._run_coordinator(config.coordinator.netns)
+            self._run(self._children.coordinator(config))
             self._wait(self._coordinator_reports, "the coordinator does not report to the store")
         else:
-            log.warning("no coordinator section in the configuration: forwarding only, nobody is coordinated")
+            log.warning("no coordinator section in the configuration: forwarding only, no host is coordinated")
         self._run_web()
         self._update(ready=True)
         self._tell("up", "info", "the controller side is up")
@@ -146,7 +144,7 @@ class Supervisor:
                 self.stop()
 
     def stop(self) -> None:
-        """Ends `run` soon."""
+        """Has `run` return soon."""
         self._stopping = True
         self._poke()
 
@@ -164,7 +162,7 @@ class Supervisor:
             self._woken.recv(64)
 
     def close(self, *, keep_logs: bool = False) -> None:
-        """Stops the children, last started first, and removes what was made; logs as `baton down` decides."""
+        """Stops the children, last started first, and removes their files; keeps the logs if asked to, also by `baton down`."""
         self._services.stop_all()
         self.store.close()
         self._woken.close()
@@ -175,37 +173,23 @@ class Supervisor:
 
     # -- children ------------------------------------------------------------------------------------------
 
-    def _run(self, name: str, command: list[str], environment: dict[str, str]) -> None:
-        environment = {"PYTHONPATH": str(REPOSITORY), "PYTHONUNBUFFERED": "1", **environment}
-        self._services.run(Service(name, command, environment, self.run_dir / f"{name}.log"))
+    def _run(self, service: Service) -> None:
+        self._services.run(service)
         self._save()
 
-    def _run_openflow(self, environment: dict[str, str]) -> None:
-        address, port = self.config.openflow.listen
-        listen = ["--listen-host", address, "--listen-port", str(port)]
-        command = [sys.executable, "-m", "controller.openflow.framework", self.config.openflow.framework, *listen]
-        self._run(OPENFLOW, command, environment)
-
-    def _run_tree_watch(self, environment: dict[str, str]) -> None:
-        command = [sys.executable, "-m", "controller.spanning_tree.watch", "--config", str(self._openflow_file)]
-        self._run(TREE, command, environment)
-
     def _run_web(self) -> None:
-        if not self._owner:
-            children.restart(self.config, self.store_url, self._services, self._run, self._tell)
-
-    def _run_queue_keeper(self, environment: dict[str, str]) -> None:
-        config = self.run_dir / runstate.QUEUES_FILE
-        command = [sys.executable, "-m", "controller.switch_queues.keeper", "--config", str(config)]
-        self._run(QUEUES, command, environment)
-
-    def _run_coordinator(self, netns: str | None) -> None:
-        assert self.config.coordinator is not None, "the caller looked"
-        # From its first instruction: a dead coordinator's flood leaves no processor to others.
-        command = [*at_priority(STARTING_PRIORITY if self.config.coordinator.realtime_priority else None), sys.executable]
-        command += ["-m", "controller.coordinator.process", "--config", str(self._coordinator_file)]
-        command += ["--netns", netns] if netns is not None else []
-        self._run(COORDINATOR, command, {})
+        """Starts the dashboard as the configuration says, in place of the one that runs. Nothing waits for it: Baton
+        coordinates without a dashboard, too."""
+        if self._owner:
+            return
+        self._services.stop(WEB)
+        web = self.config.web
+        if web is None:
+            return
+        if reason := preflight.cannot_listen(*web.listen):
+            self._tell(WEB, "warning", f"no dashboard: {reason}; write another web.listen, or web: none")
+            return
+        self._run(self._children.web(web))
 
     def _wait(self, condition: Callable[[], bool], otherwise: str) -> None:
         try:
@@ -220,7 +204,7 @@ class Supervisor:
 
     def _store_answers(self) -> bool:
         try:
-            self.store.wait(0)
+            self.store.connection.wait(0)
         except StoreUnavailable as error:
             if REDIS in self._services:
                 return False
@@ -232,70 +216,35 @@ class Supervisor:
         return process is not None and self.controllers.ready(process.pid)
 
     def _follow_leader(self) -> None:
-        """The tree that others make is watched beside the leader only."""
+        """Runs the watcher of spanning trees while this controller leads, and stops it otherwise."""
         wanted = reads_tree(self.config) and not self.controllers.other_leads()
         if wanted and TREE not in self._services:
-            self._run_tree_watch(self._state.environment if self._state else {})
+            self._run(self._children.tree(self.environment))
         elif not wanted and TREE in self._services:
             self._services.stop(TREE)
             self._save()
 
-    # -- what the children are told ------------------------------------------------------------------------
-
-    @property
-    def _coordinator_file(self) -> Path:
-        return self.run_dir / runstate.COORDINATOR_FILE
-
-    @property
-    def _openflow_file(self) -> Path:
-        return self.run_dir / runstate.OPENFLOW_FILE
-
-    def _settings(self, config: Config) -> tuple[CoordinatorSettings | None, OpenFlowSettings]:
-        fabric = self.run_dir / runstate.FABRIC_FILE if isinstance(config.fabric, dict) else None
-        if isinstance(config.fabric, str):
-            fabric = Path(config.fabric)
-        coordinator = config.coordinator_settings(self.store_url)
-        if coordinator is not None:
-            coordinator = replace(coordinator, name=self.controllers.name, standby=self.controllers.standby)
-        return coordinator, config.openflow_settings(fabric)
+    # -- what the children read ----------------------------------------------------------------------------
 
     def _write_settings(self) -> None:
-        """Writes the settings' files and tells the store the policy."""
-        coordinator, openflow = self._settings(self.config)
-        if isinstance(self.config.fabric, dict):
-            runstate.write_whole(self.run_dir / runstate.FABRIC_FILE, json.dumps(self.config.fabric))
-        runstate.write_whole(self._openflow_file, openflow.to_json())
-        if self.config.switch_queues is not None:
-            runstate.write_whole(self.run_dir / runstate.QUEUES_FILE, self.config.switch_queues.settings().to_json())
+        """Writes the settings' files, and publishes the policy unless another controller leads."""
+        self._children.write_settings(self.config)
+        coordinator, _ = self._children.settings(self.config)
         if coordinator is not None:
-            runstate.write_whole(self._coordinator_file, coordinator.to_json())
             with contextlib.suppress(StoreUnavailable):
                 if not self.controllers.other_leads():
                     self.store.set_policy(coordinator.changeable())
-                    self.store.disown("policy")  # the courier keeps the newest, should the store lose it
+                    self.store.connection.disown("policy")  # the store bridge keeps the newest, should the store lose it
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the OpenFlow application reads, once `start` has returned."""
+        """The environment of the OpenFlow application, once `start` has returned."""
         return self._state.environment if self._state is not None else {}
-
-    def _environment(self, control_mac: str) -> dict[str, str]:
-        environment = {
-            "BATON_SUPERVISED": "1",
-            "BATON_CONFIG": str(self._openflow_file),
-            "BATON_REDIS": self.store_url,
-        }
-        if self.config.coordinator is not None:
-            environment["BATON_CONTROLLER"] = self.controllers.name
-            environment["BATON_STANDBY"] = "1" if self.controllers.standby else ""
-            environment["BATON_CONTROL_PORT"] = self.config.coordinator.attachment
-            environment["BATON_CONTROL_MAC"] = control_mac
-        return environment
 
     # -- reloading -----------------------------------------------------------------------------------------
 
     def _reload(self) -> None:
-        """Takes the file as it is now into use, or keeps what is in use and says why."""
+        """Applies the file as it is now, or keeps the last good configuration and reports why."""
         self._reload_asked = False
         if self.path is None:
             return
@@ -315,31 +264,31 @@ class Supervisor:
 
     def _take_over(self, config: Config, control_mac: str) -> None:
         before, self.config = self.config, config
-        old, new = self._settings(before), self._settings(config)
+        old, new = self._children.settings(before), self._children.settings(config)
         self._write_settings()
-        environment = self._environment(control_mac)
+        environment = self._children.environment(config, control_mac)
         self._update(config_error="", environment=environment)
         restarted = []
         fabric_changed = config.fabric != before.fabric
         if not self._runs_openflow(config):
             self._services.stop(OPENFLOW)
         elif new[1] != old[1] or fabric_changed or self._moved(before):
-            self._run_openflow(environment)
+            self._run(self._children.openflow(config, environment))
             restarted.append(OPENFLOW)
         if not reads_tree(config):
             self._services.stop(TREE)
         elif TREE in self._services and (config.sources != before.sources or fabric_changed):
-            self._run_tree_watch(environment)
+            self._run(self._children.tree(environment))
             restarted.append(TREE)
         if config.switch_queues is None:
             self._services.stop(QUEUES)
         elif config.switch_queues != before.switch_queues:
-            self._run_queue_keeper(environment)
+            self._run(self._children.queues(environment))
             restarted.append(QUEUES)
         if self._coordinator_needs_restart(before, old[0], new[0]):
             self._services.stop(COORDINATOR)
             if config.coordinator is not None:
-                self._run_coordinator(config.coordinator.netns)
+                self._run(self._children.coordinator(config))
                 restarted.append(COORDINATOR)
         if config.web != before.web:
             self._run_web()
@@ -352,7 +301,7 @@ class Supervisor:
         return not self._owner and uses_openflow(config)
 
     def _check_sources(self, config: Config) -> None:
-        """Raises CannotStart: the sources of the tree don't go with the rest."""
+        """Raises CannotStart: the sources of the tree do not fit the rest of the configuration."""
         if reads_tree(config) and config.fabric is None:
             raise CannotStart("fabric: is missing; sources other than openflow need its links and their ports")
         preflight.check_secrets(config)
@@ -360,7 +309,7 @@ class Supervisor:
             raise CannotStart("sources: openflow is missing; add it, or use `baton up` instead of ryu-manager")
 
     def _moved(self, before: Config) -> bool:
-        """Whether the coordinator is attached elsewhere now."""
+        """Whether the coordinator's switch port or interface has changed."""
         now, then = self.config.coordinator, before.coordinator
         return (now and (now.attachment, now.interface)) != (then and (then.attachment, then.interface))
 
@@ -376,20 +325,20 @@ class Supervisor:
 
     def _tell(self, kind: str, severity: str, text: str) -> None:
         log.log(logging.ERROR if severity == "error" else logging.INFO, "%s", text)
-        self._untold.append((kind, severity, text))
+        self._unpublished.append((kind, severity, text))
         self._tell_store()
 
     def _tell_store(self) -> None:
-        """Tells the store what it has not heard, and what it has lost; when it is away, another time."""
+        """Publishes events that the store has not got, and restores what it has lost; later, while the store is away."""
         with contextlib.suppress(StoreUnavailable):
-            self.store.republish()
-            while self._untold:
-                self.store.publish_event(*self._untold[0])
-                self._untold.popleft()
+            self.store.connection.republish()
+            while self._unpublished:
+                self.store.publish_event(*self._unpublished[0])
+                self._unpublished.popleft()
 
     def _update(self, **changes: object) -> None:
         assert self._state is not None
-        self._state = replace(self._state, **changes)  # type: ignore[arg-type]  # names are checked by replace itself
+        self._state = replace(self._state, **changes)  # type: ignore[arg-type]  # replace itself checks the names
         self._save()
 
     def _save(self) -> None:

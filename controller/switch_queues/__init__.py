@@ -1,1 +1,1 @@
-"""Queues, ECN and shared buffers of switch ports: the model, and the ports that it is applied to."""
+"""Queues, ECN and shared buffers of switch ports: the model, ports on this machine, and texts for hardware switches."""

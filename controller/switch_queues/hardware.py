@@ -1,8 +1,7 @@
-"""The same queues for a hardware switch: a fragment of SONiC's config_db.json, or words for any vendor's. Pure.
+"""Writes the configuration of the queues for a hardware switch: for SONiC, or in words for any vendor's. Pure.
 
 SONiC's tables (DSCP_TO_TC_MAP, TC_TO_QUEUE_MAP, SCHEDULER, WRED_PROFILE, PORT_QOS_MAP, QUEUE) are those of its
-Configuration.md; its queue 7 is served first, as on most switches. What a platform can't express is in the notes, for a
-person to read.
+Configuration.md; its queue 7 is served first, as on most switches. The notes say what a platform can't express.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ COLOURS = ("green", "yellow", "red")
 
 
 class SwitchText(NamedTuple):
-    """What to give to the switch, and what to know of it."""
+    """The configuration for the switch, and notes for the operator."""
 
     text: str
     notes: tuple[str, ...]
 
 
 def sonic(ports: Sequence[str], port: PortQueues) -> SwitchText:
-    """A fragment of config_db.json for some ports (such as Ethernet0), to be merged by `config load`."""
+    """A fragment of config_db.json for some ports (such as Ethernet0), which `config load` merges."""
     queues = port.queues
     threshold = queues.marking_threshold_bytes
     used = {str(LOWEST - queue) for queue in queues.used}
@@ -47,7 +46,7 @@ def sonic(ports: Sequence[str], port: PortQueues) -> SwitchText:
 
 
 def _wred(threshold_bytes: int) -> dict[str, str]:
-    """A step at the threshold for every colour: DCTCP marks all above it and nothing below."""
+    """A step at the threshold for every colour: DCTCP marks every packet above it and none below."""
     profile = {"ecn": "ecn_all"}
     for colour in COLOURS:
         profile[f"wred_{colour}_enable"] = "true"
@@ -82,7 +81,7 @@ def _sonic_notes(port: PortQueues) -> list[str]:
 
 
 def generic(ports: Sequence[str], port: PortQueues) -> SwitchText:
-    """The same in words that belong to no vendor."""
+    """The same in words, for the switch of any vendor."""
     queues, threshold = port.queues, port.queues.marking_threshold_bytes
     by_queue: dict[int, list[int]] = {}
     for dscp, queue in enumerate(queues.dscp_to_queue):
@@ -111,7 +110,7 @@ def generic(ports: Sequence[str], port: PortQueues) -> SwitchText:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """1, 2, 3, 7 as "1-3, 7"; rising."""
+    """Rising numbers as ranges: 1, 2, 3, 7 as "1-3, 7"."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and runs[-1][-1] == number - 1:

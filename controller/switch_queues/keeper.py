@@ -1,12 +1,12 @@
 """Makes and keeps the queues of this machine's switch ports: `python -m controller.switch_queues.keeper --config FILE`. An
-edge.
+edge: processes, netlink.
 
-`baton up` runs it when the configuration has a section `switch_queues`, `baton switch-queues` where only switches are. Once a
-second it looks at every interface that the section names: a new one gets its queues, one that something else has changed gets
-them again, and each of these is an event for the operator, once. What it made it takes away at SIGTERM; what it left when it
-was killed, the next one takes over.
+`baton up` runs it when the configuration has a section `switch_queues`, `baton switch-queues` on machines that are only
+switches. Once a second it checks every interface that the section names. It makes the queues of a new interface, and makes them
+again where another program has changed them; each of these is one event for the operator. At SIGTERM it removes its queues; the
+queues of a killed keeper stay, and the next one takes them over.
 
-A look costs about 10 ms of processor time a port (docs/operating.md).
+A check costs about 10 ms of processor time a port (docs/operating.md).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Keeper:
     """The ports of one configuration, in this process's network namespace."""
 
     def __init__(self, settings: KeeperSettings, store: Store | None = None, *, machine: str = "") -> None:
-        """`machine`: the name of this one, in events, where it is not the controller's."""
+        """`machine`: the name of this machine, for events, where it is not the controller's."""
         self._settings = settings
         self._store = store
         self._where = f"{machine}: " if machine else ""
@@ -50,8 +50,8 @@ class Keeper:
         self._kept: dict[str, QueuedPort] = {}
         self._troubles: dict[str, str] = {}
 
-    def look(self) -> None:
-        """Puts every port right once."""
+    def check(self) -> None:
+        """Checks every port once, and repairs it."""
         wanted = dict(self._wanted())
         for name, port in list(self._kept.items()):
             if name not in wanted or wanted[name][0] != port.index:
@@ -68,18 +68,18 @@ class Keeper:
                     self._tell("info", f"switch_queues: {name}: its queues are kept")
 
     def close(self) -> None:
-        """Takes away what was made."""
+        """Removes all queues that this keeper made."""
         for name in list(self._kept):
             try:
                 self._kept[name].remove()
             except OSError as error:
                 log.error("%s", error)
-            ovs.give_back(name)
+            ovs.clear_noop_qos(name)
             self._forget(name)
         self._netlink.close()
 
     def _wanted(self) -> Iterator[tuple[str, tuple[int, PortQueues]]]:
-        """Interfaces that are there and named, with index; the first pattern that fits an interface counts."""
+        """The existing interfaces that the settings name, with index; the first pattern that matches an interface counts."""
         for index, name in socket.if_nameindex():
             for pattern, rate_bps in self._settings.ports:
                 if fnmatch.fnmatchcase(name, pattern):
@@ -90,16 +90,16 @@ class Keeper:
         if (port := self._kept.get(name)) is None:
             port = QueuedPort(self._netlink, name, wanted)
             try:
-                ovs.leave_alone(name)
+                ovs.set_noop_qos(name)
                 port.apply()
             except BaseException:
                 port.close()
-                ovs.give_back(name)
+                ovs.clear_noop_qos(name)
                 raise
             self._kept[name] = port
             self._tell("info", f"switch_queues: {name}: eight priorities, {wanted.queues.buffer_packets} packets")
         elif drifts := port.drifts():
-            ovs.leave_alone(name)
+            ovs.set_noop_qos(name)
             port.verify()
             more = f" and {len(drifts) - 1} more" if len(drifts) > 1 else ""
             self._tell("warning", f"switch_queues: {drifts[0]}{more}; put right")
@@ -116,20 +116,20 @@ class Keeper:
 
 
 def keep(keeper: Keeper) -> None:
-    """Keeps the ports until SIGTERM or SIGINT, then takes away what was made. For the main thread."""
+    """Keeps the ports until SIGTERM or SIGINT, then removes the queues. For the main thread."""
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     try:
         while not stopping.is_set():
-            keeper.look()
+            keeper.check()
             stopping.wait(PERIOD_S)
     finally:
         keeper.close()
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """FILE is `KeeperSettings` as JSON, as `baton up` writes it; BATON_REDIS the URL of the store, if there is one."""
+    """`--config FILE`: `KeeperSettings` as JSON, as `baton up` writes it. BATON_REDIS: the URL of the store, if any."""
     parser = argparse.ArgumentParser(prog="queue_keeper")
     parser.add_argument("--config", type=Path, required=True)
     options = parser.parse_args(arguments)

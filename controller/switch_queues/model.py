@@ -1,16 +1,17 @@
-"""What every switch port is to be: eight strict priorities by DSCP, one marking threshold, a finite shared buffer. Pure.
+"""The queues of every switch port: eight strict priorities by DSCP, one marking threshold, a finite shared buffer. Pure.
 
 Queue 0 is served first (Karuna, SIGCOMM 2016, section 4): DSCP 7 is queue 0, DSCP 0 queue 7, as agents/priorities/tagger.py
 writes them; any other DSCP is queue 7. Above the data are ARP, ICMP, LLDP and spanning tree, and above those Baton's own frames
 (EtherType 0x88B5), each with a small buffer of its own.
 
-A packet that may be marked (ECT, RFC 3168) gets CE when what waits, itself included, is above the threshold: of the whole port,
-which leaves room in shallow buffers and lets a backlog of low priority hold back who starves it (Karuna, section 5); or of
-its own queue. A packet that may not be marked passes: it is dropped, like any other, only for want of buffer.
+A packet that may be marked (ECT, RFC 3168) gets CE when the waiting bytes, itself included, exceed the threshold: the bytes of
+the whole port, which leaves room in shallow buffers and lets a backlog of low priority slow down the senders that starve it
+(Karuna, section 5); or the bytes of its own queue. A packet that may not be marked passes: like any other, it is dropped only
+when the buffer has no room.
 
-A queue may hold `share` times what is free of the buffer (dynamic threshold: Choudhury and Hahne, IEEE/ACM ToN 6(2), 1998), as
-switches of shared memory have it: one queue alone gets share/(1 + share) of the buffer, and a backlog of low priority leaves
-room for what is served first.
+A queue may hold `share` times the free part of the buffer (dynamic threshold: Choudhury and Hahne, IEEE/ACM ToN 6(2), 1998), as
+switches with shared memory do: one queue alone gets share/(1 + share) of the buffer, and a backlog of low priority leaves
+room for the queues that are served first.
 """
 
 from __future__ import annotations
@@ -38,18 +39,18 @@ BY_PRIORITY = tuple(LOWEST - dscp if dscp < QUEUES else LOWEST for dscp in range
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchQueues:
-    """The same for every port of a fabric. Raises ValueError, naming the field and the remedy, for what can't be."""
+    """The same for every port of a fabric. Raises ValueError, with the field and the remedy, for impossible values."""
 
     buffer_packets: int = 100
-    """Of all data queues of a port together."""
+    """The buffer of all data queues of a port together."""
     share: float | None = 8.0
-    """Eight is what switches are shipped with (SONiC's dynamic_th 3). None: one queue may take all of the buffer."""
+    """Eight is the default of switches (SONiC's dynamic_th 3). None: one queue may take all of the buffer."""
     marking_threshold_bytes: int | None = 30_000
-    """Karuna's and DCTCP's 20 packets, for 1 Gb/s and less; 65 packets at 10 Gb/s. None: nothing is marked."""
+    """Karuna's and DCTCP's 20 packets, for 1 Gb/s and less; 65 packets at 10 Gb/s. None: no packet is marked."""
     per_queue: bool = False
-    """The threshold is each queue's own, not the port's."""
+    """Whether the threshold applies to each queue, not to the port."""
     dscp_to_queue: tuple[int, ...] = BY_PRIORITY
-    """64 queues, by DSCP."""
+    """The queue of each of the 64 DSCPs."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.buffer_packets <= MAX_PACKETS:
@@ -72,7 +73,7 @@ class SwitchQueues:
 
 
 def mapping(pairs: Iterable[tuple[int, int]]) -> tuple[int, ...]:
-    """A `dscp_to_queue` of some (DSCP, queue); every other DSCP leads to the lowest queue. Raises ValueError."""
+    """A `dscp_to_queue` from pairs (DSCP, queue); every other DSCP leads to the lowest queue. Raises ValueError."""
     queues = [LOWEST] * DSCPS
     for dscp, queue in pairs:
         if not 0 <= dscp < DSCPS:
@@ -83,7 +84,7 @@ def mapping(pairs: Iterable[tuple[int, int]]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PortQueues:
-    """One port: its rate, and what all ports have. Raises ValueError as `SwitchQueues`."""
+    """One port: its rate, and the queues that all ports have. Raises ValueError as `SwitchQueues`."""
 
     rate_bps: int
     queues: SwitchQueues = field(default_factory=SwitchQueues)
@@ -94,7 +95,7 @@ class PortQueues:
 
 
 class QueueCounters(NamedTuple):
-    """What one data queue has sent, dropped and marked, and what waits in it now."""
+    """The packets that one data queue has sent, dropped and marked, and those that wait in it now."""
 
     sent_packets: int
     sent_bytes: int
@@ -111,7 +112,7 @@ class NamedPort(NamedTuple):
 
 
 def named_ports(value: object) -> tuple[NamedPort, ...]:
-    """The ports of a mapping from interfaces or patterns to rates, as a configuration has it. Raises ValueError."""
+    """The ports of a configuration's mapping from interfaces or patterns to rates. Raises ValueError."""
     if not isinstance(value, dict) or not value:
         raise ValueError(f"{value!r} names no port")
     return tuple(NamedPort(str(pattern), PortQueues(parse_rate(rate)).rate_bps) for pattern, rate in value.items())
@@ -119,7 +120,7 @@ def named_ports(value: object) -> tuple[NamedPort, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperSettings:
-    """What the process that keeps this machine's switch ports is told."""
+    """The settings of the process that keeps this machine's switch ports."""
 
     ports: tuple[NamedPort, ...]
     queues: SwitchQueues

@@ -1,7 +1,7 @@
-"""Has Open vSwitch leave a port's queues alone, while Baton keeps them. An edge: runs ovs-vsctl.
+"""Keeps Open vSwitch from changing a port's queues while Baton keeps them. An edge: runs ovs-vsctl.
 
 Open vSwitch removes queues that it did not make, at any change of the port, unless the port's QoS has the type `linux-noop`
-(ovs-vswitchd.conf.db(5)). A port of no Open vSwitch needs nothing.
+(ovs-vswitchd.conf.db(5)). A port outside Open vSwitch needs nothing.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ class PortHasQos(Exception):
     """Open vSwitch has queues of its own for the port; the text says what to do."""
 
 
-def leave_alone(port: str) -> bool:
-    """Gives the port the QoS type linux-noop; False when it is no port of an Open vSwitch here.
+def set_noop_qos(port: str) -> bool:
+    """Gives the port the QoS type linux-noop; False when no Open vSwitch here has the port.
 
     Raises:
-        PortHasQos: it has a QoS that Baton did not make.
+        PortHasQos: the port has a QoS that Baton did not make.
     """
     found = _rows("Port", port)
     if not found:
@@ -36,20 +36,20 @@ def leave_alone(port: str) -> bool:
     return _vsctl(*qos, "--", "set", "Port", port, "qos=@q") is not None
 
 
-def give_back(port: str) -> None:
-    """Undoes `leave_alone`; does nothing where there is nothing to undo."""
+def clear_noop_qos(port: str) -> None:
+    """Undoes `set_noop_qos`, if Baton has called it for the port."""
     if _ours(port):
         _vsctl("--if-exists", "clear", "Port", port, "qos")
     _forget(port)
 
 
 def _ours(port: str) -> bool:
-    """Whether the port's QoS is one that Baton made for it."""
+    """Whether Baton made the port's QoS."""
     return any(found in _made(port) for found in _rows("Port", port))
 
 
 def _forget(port: str) -> None:
-    """Removes what Baton made for the port and no port uses any more."""
+    """Removes the QoS rows that Baton made for the port and that no port uses any more."""
     for row in _made(port):
         _vsctl("--if-exists", "destroy", "QoS", row[1])
 

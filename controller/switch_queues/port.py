@@ -1,17 +1,17 @@
-"""A switch port on this machine as `controller.switch_queues.model` says, applied and kept. An edge: netlink, eBPF.
+"""Makes and keeps the queues of `controller.switch_queues.model` at a switch port of this machine. An edge: netlink, eBPF.
 
     root htb ba70:                  the link's rate (ba70:1)
      |- ba70:2 prio 0               control: EtherType 0x88B5               -> pfifo ba71:
      |- ba70:4 prio 1               network: ARP, ICMP, LLDP, spanning tree -> pfifo ba72:
-     |- ba70:3 prio 2               data -> htb ba73:, whose classes are never short of tokens: strict priorities, no more
+     |- ba70:3 prio 2               data -> htb ba73:, whose classes never lack tokens: strict priorities only
          |- ba73:1 to 8 prio 0 to 7 queues 0 to 7                           -> pfifo ba80: to ba87:
 
-Two levels, since HTB has eight priorities; and so ba73: shows the backlog of all data. The classifier at the egress hook
-(bpf/switch_queues.bpf.c) chooses the class, keeps the shared buffer and marks. It reads what really waits, so a kernel with
-`red` has nothing to add: a `red` can't see the sum of several queues.
+There are two levels since HTB has only eight priorities; and ba73: shows the backlog of all data. The classifier at the egress
+hook (bpf/switch_queues.bpf.c) chooses the class, limits the shared buffer and marks. It reads the queues' real lengths; the
+kernel's `red` could not do that, since a `red` can't see the sum of several queues.
 
-Whether anything has changed is told by `drifts`; `verify` puts it right. Only what Baton made is ever removed, known by its
-handles and its classifier's name: another's queues are in the way until the operator removes them.
+`drifts` says what has changed; `verify` repairs it. Baton removes only what it made, and knows that by the handles and the
+classifier's name. Queues of another program stay, and Baton makes none until the operator has removed them.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ CLASSIFIER, PREFERENCE = "baton_queues", 0xBA7
 TC_H_ROOT, CLSACT, EGRESS, INGRESS = 0xFFFFFFFF, 0xFFFF0000, 0xFFFFFFF3, 0xFFFFFFF2
 ETH_P_ALL = 3
 NEVER = 0xFFFFFFFF
-UNLIMITED = 0xFFFFFFFF  # bytes/s: the most that HTB takes without 64-bit rates, above any link it is used for
-LEAF_BYTES_PER_S = 1000  # negligible: the classes below a link live on its bandwidth
+UNLIMITED = 0xFFFFFFFF  # bytes/s: the most that HTB takes without 64-bit rates, above any link here
+LEAF_BYTES_PER_S = 1000  # negligible: the classes below a link borrow its bandwidth
 SUPER_PACKET_BYTES = 64 << 10
 TIMER_S = 50e-6
-"""How late a timer may be without costing throughput: the bucket covers it."""
+"""How late a timer may fire without loss of throughput: the bucket covers so much time."""
 
 
 def fifo(queue: int) -> int:
@@ -53,11 +53,11 @@ def fifo(queue: int) -> int:
 
 
 class PortTaken(Exception):
-    """The port has queues that another has made; the text says which, and what to do."""
+    """The port has queues that another program made; the text says which, and what to do."""
 
 
 class QueuedPort:
-    """One port's egress, in the network namespace of the IPRoute it is given, which must be the calling thread's own."""
+    """One port's egress. The IPRoute must be in the calling thread's network namespace."""
 
     def __init__(self, netlink: IPRoute, name: str, port: PortQueues) -> None:
         """Loads the classifier; changes nothing yet. Raises OSError (no such interface), BuildError, BpfError."""
@@ -81,11 +81,11 @@ class QueuedPort:
     # Making and keeping
 
     def apply(self) -> None:
-        """Makes the queues; those of an earlier process that are as they should be go on.
+        """Makes the queues; keeps those of an earlier process if they are right.
 
         Raises:
-            PortTaken: the port has queues of another.
-            OSError: the kernel refuses; nothing is left half made.
+            PortTaken: the port has queues of another program.
+            OSError: the kernel refuses; no half-made queues stay.
         """
         root = next((queue for queue in self._qdiscs().values() if queue["parent"] == TC_H_ROOT), None)
         if root is not None and root["handle"] >> 16 and root["handle"] != ROOT:
@@ -94,20 +94,20 @@ class QueuedPort:
         self._make()
 
     def verify(self) -> list[str]:
-        """Puts right what has changed, whoever changed it; gives what had, one line each. Raises OSError."""
+        """Repairs whatever has changed; returns what had, one line each. Raises OSError."""
         if found := self.drifts():
             self._make()
         return found
 
     def drifts(self) -> list[str]:
-        """What is no longer as it was made, one line each; empty if all is. Raises OSError: the interface is gone."""
+        """What has changed since the queues were made, one line each. Raises OSError: the interface is gone."""
         found = [f"{self.name}: {drift}" for drift in self._queue_drifts()]
         if not self._has_classifier():
             found.append(f"{self.name}: the classifier that marks is gone")
         return found
 
     def remove(self) -> None:
-        """Takes away what is Baton's; what is not stays. The interface may be gone."""
+        """Removes Baton's queues and classifier, and nothing else. The interface may be gone."""
         try:
             queues = self._qdiscs()
             if ROOT in queues and queues[ROOT]["parent"] == TC_H_ROOT:
@@ -123,18 +123,18 @@ class QueuedPort:
                 raise OSError(error.code, f"{self.name}: {error}") from None
 
     def close(self) -> None:
-        """Frees what this process holds; queues and classifier go on."""
+        """Frees the resources of this process; queues and classifier stay."""
         self._object.close()
 
     # Reading
 
     def counters(self) -> tuple[QueueCounters, ...]:
-        """Of queues 0 to 7: sent since the queues were made, drops and marks since the classifier was loaded."""
+        """The counters of queues 0 to 7: sent since the queues were made, drops and marks since the classifier was loaded."""
         queues = self._qdiscs()
         return tuple(_counters(queues[fifo(queue)], *self._counted(queue)) for queue in range(QUEUES))
 
     def drops(self, *, data: bool) -> int:
-        """Frames that the data queues, or else the control and network bands, had no room for."""
+        """Frames dropped for lack of buffer: of the data queues, or else of the control and network bands."""
         return sum(self._counted(band)[0] for band in (range(QUEUES) if data else range(QUEUES, BANDS)))
 
     def _counted(self, band: int) -> tuple[int, int]:
@@ -177,7 +177,7 @@ class QueuedPort:
         return found
 
     def _wanted_qdiscs(self) -> list[tuple[int, str, int]]:
-        """Handle, kind, and packets of a pfifo: more than the buffer, which the classifier keeps."""
+        """Handle, kind, and limit of a pfifo in packets: above the buffer's, which the classifier enforces."""
         spare = 2 * self.port.queues.buffer_packets
         bands = [(handle, "pfifo", 2 * BAND_PACKETS) for handle in (CONTROL_FIFO, NETWORK_FIFO)]
         queues = [(fifo(queue), "pfifo", spare) for queue in range(QUEUES)]
@@ -212,7 +212,7 @@ class QueuedPort:
             if handle == DATA | 1:
                 netlink.tc("add", "htb", index, DATA, parent=DATA_CLASS, default=QUEUES)
             burst = SUPER_PACKET_BYTES if rate == UNLIMITED else link_burst
-            # What a class may send of its own rate goes before what borrows, whatever its priority: next to nothing.
+            # HTB serves a class's own rate before borrowers of any priority, so the own rate is next to nothing.
             own = 1 if rate == LEAF_BYTES_PER_S else burst
             sizes = {"burst": own, "cburst": burst, "quantum": FRAME_BYTES}
             netlink.tc("add-class", "htb", index, handle, parent=parent, rate=rate, ceil=ceil, prio=priority, **sizes)

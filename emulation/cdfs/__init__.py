@@ -1,8 +1,8 @@
 """Published distributions of flow sizes, as text files beside this one.
 
-A line is a size and P(flow size <= size); `#` begins a comment; `unit N` says that sizes are in N bytes (1 without). Two
-lines with the same size are a jump: flows of exactly so many units. A flow fills its last unit in part, so the jump is spread
-evenly over that unit.
+A line is a size and P(flow size <= size); `#` begins a comment; `unit N` says that sizes are in units of N bytes (default 1).
+Two lines with the same size are a jump: flows of exactly that many units. A flow may fill its last unit in part, so `parse`
+spreads the jump evenly over that unit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 
 
 def names() -> list[str]:
-    """The workloads there are."""
+    """The names of the workloads."""
     return sorted(path.stem for path in HERE.glob("*.txt"))
 
 
@@ -24,7 +24,7 @@ def load(name: str) -> FlowSizes:
     """The distribution of a workload, in bytes.
 
     Raises:
-        ValueError: an unknown name, or a line that can't be read; names the file and the line.
+        ValueError: the name is unknown, or a line is malformed; names the file and the line.
     """
     path = HERE / f"{name}.txt"
     if name not in names():
@@ -33,7 +33,7 @@ def load(name: str) -> FlowSizes:
 
 
 def parse(text: str, source: str) -> FlowSizes:
-    """The distribution that a file's text states; `source` is what errors call it."""
+    """The distribution in a file's text; errors name the file by `source`. Raises ValueError as `load` does."""
     unit, points = 1.0, list[tuple[float, float]]()
     for number, line in enumerate(text.splitlines(), 1):
         words = line.partition("#")[0].split()

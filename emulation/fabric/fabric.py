@@ -6,10 +6,10 @@
 Only inside a box (`emulation.box`), so that nothing can be left behind.
 
 Every host is a network namespace with an interface of the link's rate (a TBF, until an agent puts its own queues there).
-A host of several addresses is a machine with VMs: each address lives in a namespace of its own (h1v1, h1v2, ...) behind a
-Linux bridge in the host, whose interface to the fabric is what an agent manages. Switches are Open vSwitch bridges whose
-ports have the link's rate and a finite buffer (`emulation.fabric.ports`). One more namespace, `coord`, is attached to a port
-of its own without a rate, for the coordinator.
+A host with several addresses is a machine with VMs: each address is in a namespace of its own (h1v1, h1v2, ...) behind a Linux
+bridge in the host; an agent manages the host's interface to the fabric. Switches are Open vSwitch bridges whose ports have the
+link's rate and a finite buffer (`emulation.fabric.ports`). One more namespace, `coord`, is for the coordinator, at a port
+without a rate.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from controller.switch_queues.model import QueueCounters, SwitchQueues
 from emulation import box
 from emulation.fabric.host_port import HostPort
 from emulation.fabric.naming import NETWORK, interfaces, mac_address, port_number, with_prefix
-from emulation.fabric.naming import EmulationError as EmulationError  # its readers look for it here
+from emulation.fabric.naming import EmulationError as EmulationError  # with the fabric that raises it
 from emulation.fabric.ovs import STOP_TIMEOUT_S, OpenVSwitch
 from emulation.fabric.ports import PortCounters, SwitchPort, noop_qos
 from emulation.fabric.priority_ports import make_port
 from emulation.fabric.qdisc_stats import QdiscReader
-from emulation.fabric.staged import Staged
 from emulation.measuring.fidelity import SYSCTLS, environment
+from emulation.resource import Resource
 from topology.fabric import DirectedLink, Fabric, IPAddress
 
-COORDINATOR = "coord"
+COORDINATOR_NODE = "coord"
 COORDINATOR_MAC = "02:00:00:ff:ff:01"
 REASSEMBLY_BYTES = 256 << 20
 NO_IPV6 = {"net.ipv6.conf.all.disable_ipv6": 1, "net.ipv6.conf.default.disable_ipv6": 1}
@@ -52,14 +52,14 @@ OFFLOADS_OFF = ("tx", "off", "sg", "off", "tso", "off", "gso", "off", "gro", "of
 
 
 class _Switch(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
-    """A bridge whose ports' queues Open vSwitch leaves alone from the transaction on that adds them."""
+    """A bridge whose ports are added with the QoS by which Open vSwitch leaves their queues alone."""
 
     def intfOpts(self, intf: object) -> str:
         return f"{super().intfOpts(intf)} -- {' '.join(noop_qos(str(intf)))}"
 
     @classmethod
     def batchShutdown(cls, switches: list[OVSSwitch], run: Callable[[str], object] = errRun) -> list[OVSSwitch]:
-        """Mininet's own, which would wait for an Open vSwitch that has ended until it comes back."""
+        """Mininet's own, with a timeout: without one it would wait forever for an Open vSwitch that has ended."""
         shut: list[OVSSwitch] = super().batchShutdown(
             switches, run=lambda command: run(command.replace("ovs-vsctl ", f"ovs-vsctl --timeout={STOP_TIMEOUT_S} "))
         )
@@ -67,7 +67,7 @@ class _Switch(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
 
 
 class _Controller(RemoteController):  # type: ignore[misc]  # Mininet is untyped
-    """A controller that may come later: Mininet's own would probe for it with telnet."""
+    """A controller that may start later: Mininet's own would probe for it with telnet."""
 
     def checkListening(self) -> None:
         return
@@ -77,7 +77,7 @@ class _Controller(RemoteController):  # type: ignore[misc]  # Mininet is untyped
         self.terminate()
 
 
-class EmulatedFabric(Staged):
+class EmulatedFabric(Resource):
     """A running fabric; use as a context manager."""
 
     def __init__(
@@ -92,12 +92,12 @@ class EmulatedFabric(Staged):
         rstp: bool | None = None,
         queues: SwitchQueues | None = None,
     ) -> None:
-        """Checks the names; makes nothing yet.
+        """Checks the names; the fabric is made when the block is entered.
 
         Args:
-            buffer_packets: of every shaped switch port.
-            controller: address and TCP port; None for switches that learn by themselves.
-            coordinator_switch: where the coordinator is plugged in; the first switch unless given.
+            buffer_packets: the buffer of every shaped switch port.
+            controller: its address and TCP port; None for switches that learn MAC addresses by themselves.
+            coordinator_switch: the switch to which the coordinator is attached; the first one unless given.
             static_arp: every host knows every MAC address from the start.
             rstp: whether switches without a controller run 802.1w; None: if the fabric has a loop.
             queues: eight priorities, ECN and a buffer for every shaped switch port; None: one data queue.
@@ -106,7 +106,7 @@ class EmulatedFabric(Staged):
             EmulationError: not in a box, or a name is too long for an interface.
         """
         if not box.inside():
-            raise EmulationError("emulation: not in a box; run it by `python -m emulation.box -- COMMAND`")
+            raise EmulationError("emulation: not in a box; run this by `python -m emulation.box -- COMMAND`")
         self.fabric = fabric
         self.buffer_packets = buffer_packets if queues is None else queues.buffer_packets
         self.queues = queues
@@ -121,36 +121,36 @@ class EmulatedFabric(Staged):
         self.ports: dict[DirectedLink, SwitchPort] = {}
         self.host_ports: dict[str, HostPort] = {}
         self.interfaces = interfaces(fabric)
-        self.coordinator_interface = f"{COORDINATOR}-eth0"
+        self.coordinator_interface = f"{COORDINATOR_NODE}-eth0"
         self.coordinator_port = f"{self.coordinator_switch}-eth{self._free_port(self.coordinator_switch)}"
         self._reader: QdiscReader | None = None
 
-    # What is where
+    # Names and interfaces
 
     def node(self, name: str) -> Any:  # noqa: ANN401 -- Mininet is untyped
-        """Mininet's node: a host, a VM, a switch or the coordinator's."""
+        """Mininet's node of a host, a VM, a switch or the coordinator."""
         return self.net[name]
 
     def vms(self, host: str) -> tuple[str, ...]:
-        """The names of a host's VMs; empty if it has one address at most, which is then its own."""
+        """The names of a host's VMs; empty if the host has at most one address, which is then its own."""
         addresses = self.fabric.addresses(host)
         return tuple(f"{host}v{number}" for number in range(1, len(addresses) + 1)) if len(addresses) > 1 else ()
 
     def endpoints(self) -> dict[str, IPAddress]:
-        """Whatever traffic programs can run in: hosts without VMs, and VMs, each with its address."""
+        """The nodes in which traffic programs can run, with their addresses: hosts without VMs, and VMs."""
         found: dict[str, IPAddress] = {}
         for host in self.fabric.hosts:
             found.update(zip(self.vms(host) or (host,), self.fabric.addresses(host), strict=False))
         return found
 
     def interface(self, host: str) -> str:
-        """A host's interface to the fabric: the one that an agent manages."""
+        """A host's interface to the fabric, which an agent manages. Raises KeyError: the host has no link."""
         attached = self.fabric.attachment(host)
         if attached is None:
             raise KeyError(f"{host} has no link")
         return self.interfaces[DirectedLink(host, attached)]
 
-    # Doing things in it
+    # Running programs and changing links
 
     def popen(self, name: str, argv: Sequence[str], **options: Any) -> subprocess.Popen[Any]:  # noqa: ANN401
         """Starts a program in a node's namespaces; `options` are those of subprocess.Popen."""
@@ -158,10 +158,10 @@ class EmulatedFabric(Staged):
         return process
 
     def run_in(self, name: str, *argv: str) -> str:
-        """Runs a program in a node's namespaces; gives what it printed.
+        """Runs a program in a node's namespaces; what it printed.
 
         Raises:
-            EmulationError: it failed.
+            EmulationError: the program failed.
         """
         process = self.popen(name, argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         out, error = process.communicate()
@@ -172,17 +172,17 @@ class EmulatedFabric(Staged):
     def set_link(self, a: str, b: str, *, up: bool) -> None:
         """Plugs or unplugs the cable between two neighbours: both ends lose their carrier."""
         for link in (DirectedLink(a, b), DirectedLink(b, a)):
-            # Only the switches' ends: a host's interface would lose its routes, as no unplugged host does.
+            # Only the switches' ends: a host's interface would lose its routes, which an unplugged host keeps.
             if not self.fabric.is_host(link.source):
                 self.run_in(link.source, "ip", "link", "set", self.interfaces[link], "up" if up else "down")
 
     def connect_switches(self, timeout_s: float = 10) -> None:
-        """Has the switches call their controller, and returns when every one is connected to it.
+        """Makes the switches connect to their controller, and returns when all are connected.
 
-        One that called in vain would wait up to 8 s before it calls again (`max_backoff` holds from the first connection on).
+        A switch whose attempt failed would wait up to 8 s before the next (`max_backoff` holds from the first connection on).
 
         Raises:
-            EmulationError: not within `timeout_s`.
+            EmulationError: they are not connected within `timeout_s`.
         """
         deadline = time.monotonic() + timeout_s
         for switch in self.fabric.switches:
@@ -196,26 +196,26 @@ class EmulatedFabric(Staged):
             self.ovs.refresh()
 
     def prompt(self) -> None:
-        """An interactive Mininet prompt; returns when the user leaves it."""
+        """Runs an interactive Mininet prompt until the user leaves it."""
         setLogLevel("info")
         CLI(self.net)
 
-    # Measuring and keeping it true
+    # Counters and verification
 
     def counters(self, link: tuple[str, str]) -> PortCounters:
-        """The counters of the switch port that sends into a directed link."""
+        """Reads the counters of the switch port that sends into a directed link."""
         assert self._reader is not None, "entered"
         return self.ports[DirectedLink(*link)].counters(self._reader)
 
     def queue_counters(self, link: tuple[str, str]) -> tuple[QueueCounters, ...]:
-        """Of each data queue of the switch port that sends into a directed link; empty if it has but one."""
+        """Reads the counters of each data queue of that port; empty if the port has only one data queue."""
         return self.ports[DirectedLink(*link)].queue_counters()
 
     def verify(self, *, hosts: bool = True) -> list[str]:
-        """Puts right whatever has changed since the fabric was built; gives what had, one line each.
+        """Restores every port that has changed since the fabric was built; the changes, one line each.
 
         Args:
-            hosts: the hosts' interfaces too; False while agents have queues of their own there.
+            hosts: whether to check the hosts' interfaces too; False while agents have their queues there.
         """
         checked: list[SwitchPort | HostPort] = [*self.ports.values(), *(self.host_ports.values() if hosts else ())]
         drifts = [drift for port in checked for drift in port.verify()]
@@ -223,7 +223,7 @@ class EmulatedFabric(Staged):
         return drifts
 
     def environment(self) -> dict[str, Any]:
-        """What a result's reader must know: the machine, and of this fabric what the hosts and ports are set to."""
+        """The machine, and the settings of this fabric's hosts and ports, for the record of a result."""
         host, link = next(iter(self.host_ports)), next(iter(self.ports))
         settings = self.run_in(host, "sysctl", "-e", *(name.replace("/", ".") for name in SYSCTLS))
         queues = {
@@ -239,11 +239,11 @@ class EmulatedFabric(Staged):
             qdiscs={where: [queue["kind"] for queue in json.loads(shown)] for where, shown in queues.items()},
         )
 
-    # Building it
+    # Building the fabric
 
     def _start(self, stack: ExitStack) -> None:
         setLogLevel("warning")
-        # Its initialization would raise limits of the whole machine; ours are inherited.
+        # Mininet's initialization would raise limits of the whole machine; this process's limits are enough.
         Mininet.inited = True
         self.ovs = stack.enter_context(OpenVSwitch())
         _sysctl(None, NO_IPV6)
@@ -259,7 +259,7 @@ class EmulatedFabric(Staged):
         self._reader = QdiscReader()
         stack.callback(self._reader.close)
         self._shape_switches(netlink, stack)
-        for name in (*self.fabric.hosts, COORDINATOR):
+        for name in (*self.fabric.hosts, COORDINATOR_NODE):
             self._configure_host(name, stack)
         if self.static_arp:
             self._fill_neighbours()
@@ -285,17 +285,18 @@ class EmulatedFabric(Staged):
             self.net.addHost(name, cls=MininetHost, ip=with_prefix(own), mac=mac)
             for vm_number, (vm, address) in enumerate(zip(self.vms(name), addresses, strict=False), 1):
                 self.net.addHost(vm, cls=MininetHost, ip=with_prefix(address), mac=mac_address(vm_number, number))
-        self.net.addHost(COORDINATOR, cls=MininetHost, ip=None, mac=COORDINATOR_MAC)
+        self.net.addHost(COORDINATOR_NODE, cls=MininetHost, ip=None, mac=COORDINATOR_MAC)
         for host in self.net.hosts:
-            _sysctl(host.pid, NO_IPV6)  # before it has an interface, or its listener reports are in somebody's counters
+            # Before it has an interface, or its multicast listener reports would be counted as traffic.
+            _sysctl(host.pid, NO_IPV6)
 
     def _add_links(self) -> None:
         for a, b in self.fabric.links:
             self._veth(a, self.interfaces[DirectedLink(a, b)], b, self.interfaces[DirectedLink(b, a)])
-        self._veth(COORDINATOR, self.coordinator_interface, self.coordinator_switch, self.coordinator_port)
+        self._veth(COORDINATOR_NODE, self.coordinator_interface, self.coordinator_switch, self.coordinator_port)
         for host in self.fabric.hosts:
             for number, vm in enumerate(self.vms(host), 1):
-                # Beyond the ports of the fabric, which has one link a host.
+                # Port numbers above those of the fabric, which has one link for each host.
                 self._veth(vm, f"{vm}-eth0", host, f"{host}-v{number}", port=100 + number)
 
     def _veth(self, a: str, a_interface: str, b: str, b_interface: str, port: int | None = None) -> None:
@@ -325,16 +326,17 @@ class EmulatedFabric(Staged):
 
     def _configure_host(self, name: str, stack: ExitStack) -> None:
         node = self.node(name)
-        vms = self.vms(name) if name != COORDINATOR else ()
+        vms = self.vms(name) if name != COORDINATOR_NODE else ()
         for member in (name, *vms):
             self._configure_stack(member)
-        if name == COORDINATOR:
+        if name == COORDINATOR_NODE:
             self.run_in(name, "ethtool", "-K", self.coordinator_interface, *OFFLOADS_OFF)
             return
         interface = self.interface(name)
         if vms:
             self.run_in(name, "ip", "link", "add", "br0", "type", "bridge", "stp_state", "0", "mcast_snooping", "0")
-            # Or a datagram leaves its sender's account at the bridge, and no VM that floods is held back by the host's link.
+            # Or the bridge would free a datagram from its sender's socket buffer, and the host's link would not hold back a VM
+            # that floods.
             _sysctl(node.pid, {f"net.bridge.bridge-nf-call-{tables}": 0 for tables in ("iptables", "ip6tables", "arptables")})
             for bridged in (interface, *(f"{name}-v{number}" for number in range(1, len(vms) + 1))):
                 self.run_in(name, "ip", "link", "set", bridged, "master", "br0", "up")
@@ -353,9 +355,9 @@ class EmulatedFabric(Staged):
     def _configure_stack(self, name: str) -> None:
         address = self.endpoints().get(name)
         settings: dict[str, int | str] = {
-            "net.ipv4.tcp_no_metrics_save": 1,  # or a run would start with the last one's window
-            # A receiver keeps incomplete datagrams for 30 s and, once 4 MB are kept, takes no new ones: after a second of lost
-            # fragments it would be deaf, in the next run too. Here what is lost is what the fabric lost.
+            "net.ipv4.tcp_no_metrics_save": 1,  # or a run would start with the congestion window of the last one
+            # A receiver keeps incomplete datagrams for 30 s, and refuses new ones while it keeps 4 MB of them: after a second
+            # of lost fragments it would receive nothing, in the next run too. So that only the fabric's losses count:
             "net.ipv4.ipfrag_time": 1,
             "net.ipv4.ipfrag_high_thresh": REASSEMBLY_BYTES,
             "net.ipv6.conf.all.disable_ipv6": int(address is None or address.version == 4),
@@ -366,7 +368,7 @@ class EmulatedFabric(Staged):
         device = self._own_interface(name)
         if address.version == 6:
             self.run_in(name, "ip", "addr", "add", f"{address}/64", "dev", device, "nodad")
-        # By route: a namespace's sysctl takes only what the machine's tcp_allowed_congestion_control lists.
+        # By route: a namespace's sysctl accepts only what the machine's tcp_allowed_congestion_control lists.
         network = ip_interface(f"{address}/64").network if address.version == 6 else NETWORK
         route = (str(network), "dev", device, "src", str(address), "congctl", self.congestion_control)
         self.run_in(name, "ip", f"-{address.version}", "route", "replace", *route)
@@ -385,7 +387,7 @@ class EmulatedFabric(Staged):
                 raise EmulationError(f"{name}: static neighbours: {error.strip()}")
 
     def _warm_up(self) -> None:
-        # The userspace datapath makes its sending socket for its first frame; this one goes to nobody.
+        # The userspace datapath makes its sending socket for its first frame. No host receives this one.
         frame = "ffffffffffff" + COORDINATOR_MAC.replace(":", "") + "88b6" + "00" * 46
         target = f"in_port=controller packet={frame} actions=output:{port_number(self.coordinator_port)}"
         self.ovs.ofctl("packet-out", self.coordinator_switch, target)
@@ -400,7 +402,7 @@ class EmulatedFabric(Staged):
 def _sysctl(pid: int | None, settings: Mapping[str, int | str]) -> None:
     enter = [] if pid is None else ["nsenter", f"--net=/proc/{pid}/ns/net"]
     values = [f"{name}={value}" for name, value in settings.items()]
-    # -e: what this kernel does not have (br_netfilter) need not be set
+    # -e: ignores settings that this kernel does not have (br_netfilter)
     done = subprocess.run([*enter, "sysctl", "-qew", *values], capture_output=True, text=True, check=False)
     if done.returncode:
         raise EmulationError(f"sysctl: {done.stderr.strip()}")

@@ -1,7 +1,7 @@
 """A host's network card: its interface sends at the link's rate. An edge: netlink.
 
-A TBF as the root queue: a sender of UDP is held back by its socket's buffer, as by a real card's full ring, and loses nothing
-in its own host. An agent puts its own queues in its place; `verify` puts it back once the agent is gone.
+The root queue is a TBF: a full socket buffer holds back a sender of UDP, as a real card's full ring does, and the sender's own
+host drops nothing. An agent replaces the TBF with its own queues; `verify` restores it once the agent is gone.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pyroute2.netlink.exceptions import NetlinkError
 from emulation.fabric.ports import BURST_BYTES, ROOT
 from protocol.units import FRAME_BYTES
 
-# More than a few sockets' buffers of 208 KiB: the sockets block before the queue drops.
+# More than the buffers of a few sockets (208 KiB each): the sockets block before the queue drops.
 LIMIT_BYTES = 4000 * FRAME_BYTES
 
 
 class HostPort:
-    """One host's interface, through the IPRoute of that host's namespace."""
+    """One host's interface; `netlink` is an IPRoute in the host's namespace."""
 
     def __init__(self, netlink: IPRoute, name: str, rate_bps: int) -> None:
         self.name = name
@@ -28,13 +28,13 @@ class HostPort:
         self._netlink = netlink
 
     def shape(self) -> None:
-        """Replaces whatever root queue the interface has."""
+        """Replaces the root queue of the interface by a TBF of the link's rate."""
         with contextlib.suppress(NetlinkError):  # there was none to delete
             self._netlink.tc("del", index=self.index, parent=0xFFFFFFFF)
         self._netlink.tc("add", "tbf", self.index, ROOT, rate=self.rate_bps // 8, burst=BURST_BYTES, limit=LIMIT_BYTES)
 
     def drifts(self) -> list[str]:
-        """What is no longer as `shape` set it, one line each; empty if all is."""
+        """What is no longer as `shape` set it, one line each."""
         roots = {message["parent"]: message for message in self._netlink.get_qdiscs(self.index)}
         root = roots.get(0xFFFFFFFF)
         kind = root.get_attr("TCA_KIND") if root is not None else None
@@ -44,7 +44,7 @@ class HostPort:
         return [] if rate == self.rate_bps // 8 else [f"{self.name}: the rate is {rate * 8} bit/s, not {self.rate_bps}"]
 
     def verify(self) -> list[str]:
-        """Shapes the interface anew if it has drifted; gives the drifts found."""
+        """Shapes the interface again if it has drifted; the drifts found."""
         if found := self.drifts():
             self.shape()
         return found

@@ -12,11 +12,15 @@ MAX_INTERFACE_NAME = 15  # IFNAMSIZ and its closing zero
 
 
 class EmulationError(RuntimeError):
-    """The fabric can't be emulated; one line that names what is wrong and the remedy."""
+    """The fabric cannot be emulated, or a program in it failed; one line that names what is wrong and the remedy."""
 
 
 def interfaces(fabric: Fabric) -> Mapping[DirectedLink, str]:
-    """The interface by which each directed link leaves its source: as the fabric says, else as Mininet would name it."""
+    """The interface by which each directed link leaves its source: the fabric's name for it, else Mininet's.
+
+    Raises:
+        EmulationError: a name is too long, or does not end with a port number.
+    """
     found: dict[DirectedLink, str] = {}
     for name in (*fabric.switches, *fabric.hosts):
         first = 0 if fabric.is_host(name) else 1
@@ -24,7 +28,7 @@ def interfaces(fabric: Fabric) -> Mapping[DirectedLink, str]:
             interface = fabric.port((name, peer)) or f"{name}-eth{number}"
             if len(interface) > MAX_INTERFACE_NAME or not interface[-1].isdigit():
                 raise EmulationError(
-                    f"{name}: {interface!r} can't be an interface here; give it a name of at most {MAX_INTERFACE_NAME} "
+                    f"{name}: {interface!r} cannot be an interface here; give it a name of at most {MAX_INTERFACE_NAME} "
                     "characters that ends with its port number"
                 )
             found[DirectedLink(name, peer)] = interface
@@ -37,12 +41,16 @@ def port_number(interface: str) -> int:
 
 
 def mac_address(vm: int, host: int) -> str:
-    """The address of a host's interface (`vm` 0) or of one of its VMs', by their numbers."""
+    """The MAC address of a host's interface (`vm` 0), or of one of its VMs', by their numbers."""
     return f"02:00:{vm:02x}:00:{host >> 8:02x}:{host & 0xFF:02x}"
 
 
 def with_prefix(address: IPAddress | None) -> str | None:
-    """An IPv4 address as Mininet takes it; None for none, and for IPv6, of which it knows nothing."""
+    """An IPv4 address with its prefix length, as Mininet takes it; None for no address and for IPv6, which Mininet lacks.
+
+    Raises:
+        EmulationError: the address is outside `NETWORK`.
+    """
     if address is None or not isinstance(address, IPv4Address):
         return None
     if address not in NETWORK:

@@ -5,11 +5,11 @@
 
 While it runs, OVS_RUNDIR in the environment names its sockets, so ovs-vsctl, ovs-ofctl and Mininet's OVSSwitch reach it.
 
-The userspace datapath (`netdev`) sends all ports' frames through one AF_PACKET socket, whose default send buffer holds fewer
-frames (about 92) than one port's queue: frames are lost there, whichever port they are for, before any queue is full. It
-receives each port's through one more. `widen_packet_sockets` makes the send buffer so large that the queues of the ports, and
-only they, decide what is dropped, and the receive buffers large enough for a late wake-up but not for a second queue;
-`overruns` counts what they lost.
+The userspace datapath (`netdev`) sends the frames of all ports through one AF_PACKET socket. Its default send buffer holds
+fewer frames (about 92) than the queue of one port, so it would drop frames for any port before a queue is full. The datapath
+receives through one more socket for each port. `widen_packet_sockets` makes the send buffer so large that only the ports'
+queues drop, and the receive buffers large enough for a late wake-up but too small to act as a second queue; `overruns` counts
+their losses.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from emulation import box
-from emulation.fabric.staged import Staged
+from emulation.processes import end_process
+from emulation.resource import Resource
 
 SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
 START_TIMEOUT_S = 10
 STOP_TIMEOUT_S = 5
 SEND_BUFFER_BYTES = 16 << 20
-RECEIVE_BUFFER_BYTES = 256 << 10  # the kernel doubles it: about 220 frames, 27 ms at 100 Mb/s
+RECEIVE_BUFFER_BYTES = 256 << 10  # which the kernel doubles: about 220 frames, 27 ms at 100 Mb/s
 SWITCH_PRIORITY = 45
-"""Of ovs-vswitchd, SCHED_FIFO: above the coordinator's and the agents' (controller.config.settings, agents.agent)."""
+"""Of ovs-vswitchd, SCHED_FIFO: above the coordinator's and the agents'."""
 SWITCH_RUNTIME_NS, SWITCH_PERIOD_NS = 4_900_000, 5_000_000
 """Of its main thread, SCHED_DEADLINE (sched(7)). At a fixed priority the kernel's fair server takes the processor away for 50
-ms of each second; a deadline nearer than the server's goes before it, and what is left of the period is 0.1 ms."""
+ms of each second; a thread with an earlier deadline than the server's runs before it, and waits at most 0.1 ms a period."""
 _SYS_PIDFD_GETFD = 438  # the same on every architecture (asm-generic/unistd.h)
 _SO_SNDBUFFORCE = 32  # asm-generic/socket.h; not in Python 3.11's socket module
 _SO_RCVBUFFORCE = 33
@@ -49,11 +50,11 @@ _SOL_PACKET, _PACKET_STATISTICS = 263, 6  # packet(7)
 
 
 class OpenVSwitchError(RuntimeError):
-    """Open vSwitch can't be started or refused a command; the text is one line."""
+    """Open vSwitch cannot be started, or refused a command; one line."""
 
 
-class OpenVSwitch(Staged):
-    """A running Open vSwitch. Use as a context manager; everything is stopped and removed at its end."""
+class OpenVSwitch(Resource):
+    """A running Open vSwitch; its processes and files are gone at the end of the block."""
 
     def __init__(self) -> None:
         self.datapath_type = "netdev"
@@ -63,23 +64,23 @@ class OpenVSwitch(Staged):
         self._interval_ms = 5000
 
     def vsctl(self, *arguments: str) -> str:
-        """Runs ovs-vsctl, which waits until ovs-vswitchd has done it; gives what it printed.
+        """Runs ovs-vsctl, which waits until ovs-vswitchd has carried the command out; what it printed.
 
         Raises:
-            OpenVSwitchError: it failed.
+            OpenVSwitchError: the command failed.
         """
         return _tool("ovs-vsctl", "--timeout=10", *arguments)
 
     def refresh(self) -> None:
-        """Has the state of controllers' connections (`is_connected`, `role`) written into the database soon.
+        """Makes Open vSwitch write the state of the controllers' connections (`is_connected`, `role`) into its database soon.
 
-        Open vSwitch does so every `stats-update-interval`, which can't be less than 5 s, and when that interval is changed.
+        It does so every `stats-update-interval`, which cannot be less than 5 s, and when that interval changes.
         """
         self._interval_ms = 5001 if self._interval_ms == 5000 else 5000
         self.vsctl("set", "Open_vSwitch", ".", f"other_config:stats-update-interval={self._interval_ms}")
 
     def ofctl(self, *arguments: str) -> str:
-        """Runs ovs-ofctl, speaking any version of OpenFlow that the switch speaks."""
+        """Runs ovs-ofctl with any version of OpenFlow that the switch supports."""
         return _tool("ovs-ofctl", "-O", "OpenFlow10,OpenFlow13,OpenFlow14,OpenFlow15", *arguments)
 
     def appctl(self, *arguments: str) -> str:
@@ -87,9 +88,9 @@ class OpenVSwitch(Staged):
         return _tool("ovs-appctl", *arguments)
 
     def widen_packet_sockets(self) -> int:
-        """Gives every packet socket of ovs-vswitchd the buffers described above; returns how many there are.
+        """Gives every packet socket of ovs-vswitchd the buffers described above; how many sockets there are.
 
-        To be called after ports were added and a frame was sent: the sockets are made on first use.
+        Call it after ports were added and a frame was sent: Open vSwitch makes the sockets on first use.
         """
         count = 0
         for borrowed in self._packet_sockets():
@@ -99,27 +100,29 @@ class OpenVSwitch(Staged):
         return count
 
     def overruns(self) -> int:
-        """Frames that arrived at a port while ovs-vswitchd was late and its buffer full, since the last call."""
-        # struct tpacket_stats: packets, drops; reading resets both, and OVS does not read them.
+        """How many arriving frames were lost since the last call because ovs-vswitchd was late and a receive buffer was
+        full."""
+        # struct tpacket_stats: packets, drops. Reading resets both; OVS does not read them.
         return sum(
             struct.unpack("II", borrowed.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8))[1]
             for borrowed in self._packet_sockets()
         )
 
     def set_deadline(self) -> None:
-        """Puts the switch's main thread before all others; once its bridges stand, for such a thread can't start others."""
+        """Runs the switch's main thread before all others. Call it once the bridges exist: such a thread cannot start
+        others."""
         times = [f"--sched-runtime={SWITCH_RUNTIME_NS}"]
         times += [f"--sched-{what}={SWITCH_PERIOD_NS}" for what in ("deadline", "period")]
-        # Refused where others have reserved too much of the processors: it keeps its fixed priority then.
+        # The kernel refuses it if other threads have reserved too much; the switch then keeps its fixed priority.
         command = ["chrt", "--deadline", "--reset-on-fork", *times, "--pid", "0", str(self.switch_pid)]
         subprocess.run(command, capture_output=True, check=False)
 
     def waited_ns(self) -> int:
-        """How long the switch has waited for a processor since its start, ready to run (proc(5), schedstat)."""
+        """How long the switch, ready to run, has waited for a processor since its start (proc(5), schedstat)."""
         return int(Path(f"/proc/{self.switch_pid}/schedstat").read_text().split()[1])
 
     def _packet_sockets(self) -> Iterator[socket.socket]:
-        """Every packet socket of ovs-vswitchd in turn, each closed (here) after its turn."""
+        """A copy of each packet socket of ovs-vswitchd in turn, closed after its turn."""
         inodes = {line.split()[8] for line in Path("/proc/net/packet").read_text().splitlines()[1:]}
         for descriptor in Path(f"/proc/{self.switch_pid}/fd").iterdir():
             try:
@@ -140,7 +143,7 @@ class OpenVSwitch(Staged):
         _tool("ovsdb-tool", "create", str(database), str(SCHEMA))
         self._daemon(stack, "ovsdb-server", str(database), f"--remote=punix:{remote}", ready=remote)
         _tool("ovs-vsctl", "--no-wait", "--timeout=10", "init")
-        # The switch waits for no host's program, nor for an agent or the coordinator: on hardware they share no processor.
+        # At real-time priority: on hardware the switch shares no processor with hosts, agents and coordinator.
         command = ("chrt", "-f", str(SWITCH_PRIORITY), "ovs-vswitchd", f"unix:{remote}", "--pidfile")
         switch = self._daemon(stack, *command, ready=self.rundir / "ovs-vswitchd.pid")
         self.switch_pid = switch.pid
@@ -150,7 +153,7 @@ class OpenVSwitch(Staged):
             self.datapath_type = "system"
 
     def _clean_up(self, switch: subprocess.Popen[bytes]) -> None:
-        # Ended by a signal it would leave its bridges' interfaces behind.
+        # A switch that a signal ends leaves its bridges' interfaces behind.
         with contextlib.suppress(OpenVSwitchError, subprocess.TimeoutExpired):
             self.appctl("exit", "--cleanup")
             switch.wait(STOP_TIMEOUT_S)
@@ -158,27 +161,18 @@ class OpenVSwitch(Staged):
     def _daemon(self, stack: ExitStack, *argv: str, ready: Path) -> subprocess.Popen[bytes]:
         log = (self.rundir / f"{ready.stem}.log").open("wb")
         stack.enter_context(log)
-        # A session of its own: Ctrl-C on the terminal is for whoever stops it in order.
+        # A session of its own: Ctrl-C must not end it before the program that started it stops it in order.
         process = subprocess.Popen(
             [*argv, "-vconsole:warn", "-vsyslog:off"], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
-        stack.callback(_stop, process)
+        stack.callback(end_process, process, STOP_TIMEOUT_S)
         deadline = time.monotonic() + START_TIMEOUT_S
         while not ready.exists():
             if process.poll() is not None or time.monotonic() > deadline:
                 tail = Path(log.name).read_text(errors="replace").strip().splitlines()
-                raise OpenVSwitchError(f"{' '.join(argv)} did not start: {tail[-1] if tail else 'it said nothing'}")
+                raise OpenVSwitchError(f"{' '.join(argv)} did not start: {tail[-1] if tail else 'it printed nothing'}")
             time.sleep(0.01)
         return process
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(STOP_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 def _tool(*argv: str) -> str:
@@ -189,7 +183,7 @@ def _tool(*argv: str) -> str:
 
 
 def _run_directory() -> str | None:
-    # In a box /run is private and vanishes with it, even after kill -9.
+    # In a box /run is private, and vanishes with the box even after kill -9.
     return "/run" if box.inside() else None
 
 
@@ -200,7 +194,7 @@ def _set_environment(stack: ExitStack, name: str, value: str) -> None:
 
 
 def _borrowed_socket(pid: int, descriptor: int) -> socket.socket:
-    """Another process's socket, by pidfd_getfd(2)."""
+    """A copy of another process's socket, by pidfd_getfd(2)."""
     libc = ctypes.CDLL(None, use_errno=True)
     handle = os.pidfd_open(pid)
     try:

@@ -5,15 +5,15 @@
          |- 1:2 prio 0             control: EtherType 0x88B5          -> pfifo 12:
          |- 1:3 prio 1             everything else                    -> pfifo 13: `buffer_packets`, drop-tail
 
-Both children have a negligible rate of their own and borrow from 1:1: so its bucket alone shapes, and control goes first.
+Both children have a negligible rate of their own and borrow from 1:1: so only its bucket shapes, and control frames go first.
 
-Open vSwitch leaves the queues of a port alone if its QoS in OVSDB has the type `linux-noop` (`noop_qos`). `drifts` tells
-whether anything has changed.
+Open vSwitch leaves the queues of a port alone if its QoS in OVSDB has the type `linux-noop` (`noop_qos`). `drifts` finds what
+has changed all the same.
 
-With eight priorities and ECN instead of one data queue: `emulation.fabric.priority_ports`.
+`emulation.fabric.priority_ports` has ports with eight priorities and ECN instead of one data queue.
 
-Frames are dropped in 13: (or 12:) and nowhere else: see `emulation.fabric.ovs` (socket buffers) and
-`emulation.fabric.unheard` (batches).
+A port drops frames in 13: (or 12:) and nowhere else: see `emulation.fabric.ovs` (socket buffers) and
+`emulation.fabric.hidden_drops` (batches).
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
 from controller.switch_queues.model import QueueCounters
-from emulation.fabric import unheard
+from emulation.fabric import hidden_drops
 from emulation.fabric.qdisc_stats import QdiscReader, QdiscStats
 from protocol.units import FRAME_BYTES
 
 CONTROL_ETHERTYPE = 0x88B5
 CONTROL_PACKETS = 64
-# A timer that is late by less than burst / rate costs no throughput; a switch's port has no bucket at all.
+# A timer that is late by less than burst / rate costs no throughput. A real port has no bucket: so a small one.
 BURST_BYTES = 3 * FRAME_BYTES
 LEAF_BYTES_PER_S = 1000  # negligible
 ROOT, LINK, CONTROL, DATA = 0x10000, 0x10001, 0x10002, 0x10003
@@ -52,30 +52,30 @@ def noop_qos(port: str) -> tuple[str, ...]:
 
 
 class PortCounters(NamedTuple):
-    """What left a port and what it dropped, since it was shaped; `control_` counts the control band's share apart."""
+    """What a port has sent and dropped since it was shaped, apart for data and control frames."""
 
     data: QdiscStats
     control: QdiscStats
 
     @property
     def drops(self) -> int:
-        """Frames dropped, of both bands."""
+        """Frames that the port dropped, of both bands."""
         return self.data.drops + self.control.drops
 
     @property
     def sent_packets(self) -> int:
-        """Frames sent, of both bands."""
+        """Frames that the port sent, of both bands."""
         return self.data.sent_packets + self.control.sent_packets
 
 
 class SwitchPort:
-    """One port's egress, in the network namespace of the IPRoute it is given."""
+    """One port's egress, in the network namespace of `netlink`."""
 
     data_queue = DATA_QUEUE
     """The handle of the queue whose backlog is that of all data."""
 
     def __init__(self, netlink: IPRoute, name: str, rate_bps: int, buffer_packets: int, *, hide_drops: bool = True) -> None:
-        """`hide_drops`: for a userspace datapath, which must not be told (see `emulation.fabric.unheard`)."""
+        """`hide_drops`: hides drops from a userspace datapath (see `emulation.fabric.hidden_drops`)."""
         self.name = name
         self.rate_bps = rate_bps
         self.buffer_packets = buffer_packets
@@ -84,7 +84,7 @@ class SwitchPort:
         self._netlink = netlink
 
     def shape(self) -> None:
-        """Replaces whatever queues the port has by its own; counters start at zero."""
+        """Replaces the queues that the port has; counters start at zero."""
         netlink, index = self._netlink, self.index
         _ignoring_absent(netlink, "del", index=index, parent=0xFFFFFFFF)
         netlink.tc("add", "htb", index, ROOT, default=DATA & 0xFFFF)
@@ -107,14 +107,14 @@ class SwitchPort:
         return PortCounters(reader.read(self.index, DATA_QUEUE), reader.read(self.index, CONTROL_QUEUE))
 
     def queue_counters(self) -> tuple[QueueCounters, ...]:
-        """Of each data queue; empty while there is but one, which `counters` tells of."""
+        """The counters of each data queue; empty for a port with one data queue, whose counters `counters` has."""
         return ()
 
     def close(self) -> None:
-        """Frees what this process holds; the interface goes with its fabric."""
+        """Frees what this process holds for the port; the interface goes with its fabric."""
 
     def drifts(self) -> list[str]:
-        """What is no longer as `shape` set it, one line each; empty if all is."""
+        """What is no longer as `shape` set it, one line each."""
         found = []
         queues = {message["handle"]: message for message in self._netlink.get_qdiscs(self.index)}
         for handle, kind in ((ROOT, "htb"), (CONTROL_QUEUE, "pfifo"), (DATA_QUEUE, "pfifo")):
@@ -135,7 +135,7 @@ class SwitchPort:
         return found
 
     def verify(self) -> list[str]:
-        """Shapes the port anew if it has drifted; gives the drifts found."""
+        """Shapes the port again if it has drifted; the drifts found."""
         if found := self.drifts():
             self.shape()
         return found
@@ -143,7 +143,7 @@ class SwitchPort:
     def _hide_drops(self) -> None:
         _ignoring_absent(self._netlink, "del", index=self.index, kind="clsact")
         self._netlink.tc("add", "clsact", self.index)
-        descriptor = unheard.load_classifier()
+        descriptor = hidden_drops.load_classifier()
         try:
             self._netlink.tc(
                 "add-filter",
@@ -168,10 +168,10 @@ class Occupancy:
 
 
 class OccupancySampler:
-    """Samples the data queues of ports from a thread of its own, while it is entered.
+    """Samples the data queues of ports inside its block, from a thread of its own.
 
-    One reading costs about 10 microseconds. The thread sleeps `interval_ns` between rounds, so its clock drifts: each sample
-    has its time.
+    One reading costs about 10 microseconds. The thread sleeps `interval_ns` between rounds, so rounds drift: each sample has
+    its own time.
     """
 
     def __init__(self, ports: Iterable[SwitchPort], interval_ns: int = 1_000_000) -> None:
@@ -192,7 +192,7 @@ class OccupancySampler:
         self._thread.join()
 
     def occupancy(self, port: SwitchPort) -> Occupancy:
-        """What was sampled at a port, once the sampler has ended."""
+        """The samples of a port; call it once the block has ended."""
         samples = self._samples[port.name]
         return Occupancy(tuple(at for at, _ in samples), tuple(packets for _, packets in samples))
 
@@ -211,7 +211,7 @@ class OccupancySampler:
 def _ignoring_absent(netlink: IPRoute, command: str, **arguments: int | str) -> None:
     try:
         netlink.tc(command, **arguments)
-    except NetlinkError:  # ENOENT or EINVAL, by kind: there was none
+    except NetlinkError:  # ENOENT or EINVAL, depending on the kind: there was none
         return
 
 

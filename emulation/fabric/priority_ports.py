@@ -1,8 +1,8 @@
 """Switch ports with eight priorities, ECN and a shared buffer in an emulated fabric. An edge: see
 `controller.switch_queues.port`.
 
-What real ports have, `QueuedPort`, behind the interface of the port with one queue, so that whoever counts, samples or
-verifies need not know which he has.
+Gives `QueuedPort`, which is for real ports, the interface of a port with one queue, so that code that counts, samples or
+verifies treats both alike.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from emulation.fabric.qdisc_stats import QdiscReader, QdiscStats
 
 
 class PriorityPort(SwitchPort):
-    """One port's egress; its classifier hides drops from a userspace datapath as `emulation.fabric.unheard` does."""
+    """One port's egress; its classifier hides drops from a userspace datapath as `emulation.fabric.hidden_drops` does."""
 
     data_queue = DATA
 
     def __init__(self, netlink: IPRoute, name: str, rate_bps: int, queues: SwitchQueues) -> None:
-        """Raises OSError, BuildError: no such interface, or the classifier can't be built or loaded."""
+        """Raises OSError, BuildError: there is no such interface, or the classifier cannot be built or loaded."""
         super().__init__(netlink, name, rate_bps, queues.buffer_packets)
         self._queued = QueuedPort(netlink, name, PortQueues(rate_bps, queues))
 
     def shape(self) -> None:
-        """Makes the queues. Raises PortTaken: there are others."""
+        """Makes the queues. Raises PortTaken: the port has queues of another program."""
         self._queued.apply()
 
     def counters(self, reader: QdiscReader) -> PortCounters:
-        """The port's counters now; `control` has the network band (ARP, ICMP, LLDP) in it, too."""
+        """The port's counters now; `control` includes the network band (ARP, ICMP, LLDP)."""
         data = _with(reader.read(self.index, DATA), self._queued.drops(data=True))
         bands = (reader.read(self.index, handle) for handle in (CONTROL_FIFO, NETWORK_FIFO))
         above = QdiscStats(*map(sum, zip(*bands, strict=True)))
         return PortCounters(data, _with(above, self._queued.drops(data=False)))
 
     def queue_counters(self) -> tuple[QueueCounters, ...]:
-        """Of the data queues, the first served first."""
+        """The counters of the data queues, the highest priority first."""
         return self._queued.counters()
 
     def drifts(self) -> list[str]:
-        """What is no longer as `shape` set it, one line each; empty if all is."""
+        """What is no longer as `shape` set it, one line each."""
         return self._queued.drifts()
 
     def verify(self) -> list[str]:
-        """Shapes the port anew if it has drifted; gives the drifts found."""
+        """Shapes the port again if it has drifted; the drifts found."""
         return self._queued.verify()
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
-"""Counters and backlog of one queue discipline by one netlink message: a few microseconds. An edge: netlink.
+"""Reads counters and backlog of one queue discipline by one netlink message, in a few microseconds. An edge: netlink.
 
-pyroute2 sets queues up; this reads them a thousand times a second.
+pyroute2 sets queues up; it is too slow to read them a thousand times a second.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 _NLMSG_ERROR = 2
 _RTM_GETQDISC = 38
 _NLM_F_REQUEST = 1
-_NLM_F_ECHO = 8  # without it kernels answer to the RTNLGRP_TC group only
+_NLM_F_ECHO = 8  # without it the kernel answers the RTNLGRP_TC group only
 _TCA_STATS2 = 7
 _TCA_STATS_BASIC, _TCA_STATS_QUEUE = 1, 3
 _HEADER = struct.Struct("=IHHII")  # nlmsghdr
@@ -22,7 +22,7 @@ _ATTRIBUTE = struct.Struct("=HH")
 
 
 class QdiscStats(NamedTuple):
-    """What a queue discipline has sent and dropped since it was made, and what waits in it now."""
+    """What a queue discipline has sent and dropped since it was made, and its backlog now."""
 
     sent_bytes: int
     sent_packets: int
@@ -32,7 +32,7 @@ class QdiscStats(NamedTuple):
 
 
 class QdiscReader:
-    """Reads queue disciplines in the network namespace it was made in. Not for use by several threads at once."""
+    """Reads queue disciplines in the network namespace in which it was made. Not for several threads at once."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
@@ -53,13 +53,13 @@ class QdiscReader:
 
 
 def request(index: int, handle: int) -> bytes:
-    """An RTM_GETQDISC message for one queue discipline."""
+    """The RTM_GETQDISC message for one queue discipline."""
     header = _HEADER.pack(_HEADER.size + _TCMSG.size, _RTM_GETQDISC, _NLM_F_REQUEST | _NLM_F_ECHO, 1, 0)
     return header + _TCMSG.pack(0, index, handle, 0, 0)
 
 
 def parse(answer: bytes) -> QdiscStats:
-    """Reads an RTM_NEWQDISC message; OSError for an error message or one without counters."""
+    """The counters in an RTM_NEWQDISC message. Raises OSError: it is an error message, or has no counters."""
     length, kind, *_ = _HEADER.unpack_from(answer)
     if kind == _NLMSG_ERROR:
         number = -struct.unpack_from("=i", answer, _HEADER.size)[0]

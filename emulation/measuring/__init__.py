@@ -1,1 +1,1 @@
-"""What is measured of a run: how faithful the emulation was, ping, processors, pictures."""
+"""Measuring a run: how faithful the emulation was, percentiles and fairness, processors kept awake, the demo's figure."""

@@ -1,7 +1,7 @@
-"""Whether an emulation can be believed, and what it ran on. An edge: /proc and version commands.
+"""Whether an emulation was faithful, and what it ran on. An edge: /proc and version commands.
 
 Mininet-HiFi's question (section 3 of the paper): did anything wait for a processor that on real hardware would not have had to?
-Answered by two figures over a run: how idle the processors were, and how late a timer of real-time priority fired.
+Two figures over a run answer it: how idle the processors were, and how late a timer of real-time priority fired.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Any, Self
 
 from emulation.measuring.measure import percentile
 
-# Below this something has had to wait for a processor often enough to distort a 2 ms schedule.
+# With less idle time, programs wait for a processor often enough to distort a 2 ms schedule.
 MIN_IDLE = 0.05
 MAX_STEAL = 0.05
 MAX_LATE_P99_NS = 2_000_000
 MAX_SWITCH_WAIT = 0.01
-"""Of the time; a switch that waits for a processor longer is one that stands still. Where a processor has other work than the
-switch, the kernel takes it away for 50 ms of each second (the fair server of sched(7)), real-time priority or not."""
+"""The largest share of the time that a switch may wait for a processor. If a processor has other work than the switch, the
+kernel takes it away for 50 ms of each second (the fair server of sched(7)), in spite of real-time priority."""
 PACKAGES = ("ryu", "os-ken", "pyroute2", "redis", "networkx", "eventlet")
 SYSCTLS = (
     "net/ipv4/tcp_rmem",
@@ -47,24 +47,25 @@ class CpuTimes:
 
     @classmethod
     def now(cls) -> Self:
-        """Reads them."""
+        """Reads them now."""
         return cls.parse(Path("/proc/stat").read_text())
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Reads the first line: user nice system idle iowait irq softirq steal. What is nice gives way, and counts as idle."""
+        """From the first line: user nice system idle iowait irq softirq steal. Nice programs give way, so their time counts as
+        idle."""
         user, nice, system, idle, iowait, irq, softirq, steal = map(int, text.split("\n", 1)[0].split()[1:9])
         return cls(user + nice + system + idle + iowait + irq + softirq + steal, nice + idle + iowait, steal)
 
     def stolen_since(self, before: Self) -> float:
-        """Of the time in which something wanted a processor, the fraction that the host kept for others."""
+        """Of the time in which programs wanted a processor, the fraction that the machine's host gave to other machines."""
         wanted = self.total - before.total - (self.idle - before.idle)
         return (self.steal - before.steal) / wanted if wanted > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Fidelity:
-    """Over a run: the fractions of processor time idle and stolen by other machines, and sorted timer lateness."""
+    """Of a run: the fractions of processor time that were idle and that other machines took, and sorted timer lateness."""
 
     idle: float
     steal: float
@@ -72,13 +73,13 @@ class Fidelity:
 
     @classmethod
     def between(cls, before: CpuTimes, after: CpuTimes, late_ns: Sequence[int] = ()) -> Self:
-        """Of the time between two readings."""
+        """The fidelity of the time between two readings."""
         ticks = max(1, after.total - before.total)
         return cls((after.idle - before.idle) / ticks, (after.steal - before.steal) / ticks, tuple(late_ns))
 
     @property
     def saturated(self) -> bool:
-        """Whether results of this time are not to be shown."""
+        """Whether the machine was too busy for valid results."""
         late = percentile(self.late_ns, 99)
         return self.idle < MIN_IDLE or self.steal > MAX_STEAL or (late is not None and late > MAX_LATE_P99_NS)
 
@@ -101,7 +102,7 @@ class Fidelity:
 
 
 def environment(**more: object) -> dict[str, Any]:
-    """What a result's reader must know of the machine: kernel, processors, versions, settings, commit; `more` is added."""
+    """The machine, for the record of a result: kernel, processors, versions, settings, commit; and `more`."""
     return {
         "kernel": platform.release(),
         "machine": platform.machine(),

@@ -1,4 +1,4 @@
-"""The demo's results as a picture and a table, laid out like XCo's Figures 4 and 15. An edge: writes a PNG."""
+"""The demo's results as a figure, laid out like XCo's Figures 4 and 15, and as a sentence. An edge: writes a PNG."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 POLICIES = ("uncoordinated", "rate_limit", "timeslice")
 LABELS = {"uncoordinated": "uncoordinated", "rate_limit": "rate limit", "timeslice": "timeslice"}
-# Okabe and Ito's palette, and a marker each: told apart without colour too.
+# Okabe and Ito's palette, and a marker each: readable without colour vision.
 STYLES: dict[str, tuple[str, str]] = {
     "uncoordinated": ("#D55E00", "o"),
     "rate_limit": ("#0072B2", "s"),
@@ -29,7 +29,7 @@ def value(run: dict[str, Any], name: str) -> float | None:
 
 
 def demo_figure(runs: Sequence[dict[str, Any]], path: Path, *, rate_mbps: float, caption: str) -> None:
-    """Draws four panels over K, a line a policy. Runs marked invalid are drawn hollow and joined to nothing."""
+    """Draws four panels over K, a line for each policy. Invalid runs are hollow and not joined."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -42,7 +42,7 @@ def demo_figure(runs: Sequence[dict[str, Any]], path: Path, *, rate_mbps: float,
             points = [(run["k"], value(run, name), run["valid"]) for run in runs if run["policy"] == policy]
             good = [(k, y) for k, y, valid in points if valid and y is not None]
             bad = [(k, y) for k, y, valid in points if not valid and y is not None]
-            axis.plot([], [], color=colour, marker=marker, label=LABELS[policy], linewidth=1.8)  # named also if none is valid
+            axis.plot([], [], color=colour, marker=marker, label=LABELS[policy], linewidth=1.8)  # always in the legend
             if good:
                 axis.plot(*zip(*good, strict=True), color=colour, marker=marker, linewidth=1.8)
             if bad:
@@ -67,7 +67,7 @@ def demo_figure(runs: Sequence[dict[str, Any]], path: Path, *, rate_mbps: float,
 
 
 def gain(runs: Sequence[dict[str, Any]]) -> str:
-    """One sentence: what the timeslice schedule gained where the uncoordinated fabric did worst."""
+    """One sentence: what the timeslice schedule gained at the K where the uncoordinated fabric did worst."""
     valid = {(run["policy"], run["k"]): run for run in runs if run["valid"]}
     both = [k for policy, k in valid if policy == "timeslice" and ("uncoordinated", k) in valid]
     if not both:

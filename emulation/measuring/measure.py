@@ -1,4 +1,4 @@
-"""What measured values add up to. Pure."""
+"""Statistics of measured values: Jain's index, percentiles, rates, pings. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def jain(shares: Iterable[float]) -> float:
-    """Jain's fairness index: 1 if all shares are equal, 1/n if one of n has everything; 1 of nothing.
+    """Jain's fairness index: 1 if all shares are equal, 1/n if one of n has everything, 1 if there are none.
 
     R. Jain, D. Chiu, W. Hawe: A Quantitative Measure of Fairness, DEC-TR-301, 1984.
     """
@@ -19,7 +19,7 @@ def jain(shares: Iterable[float]) -> float:
 
 
 def percentile(values: Iterable[float], percent: float) -> float | None:
-    """The smallest value that at least `percent` % of the values don't exceed (nearest rank); None of no values."""
+    """The smallest value that at least `percent` % of the values do not exceed (nearest rank); None if there are none."""
     ordered = sorted(values)
     if not ordered:
         return None
@@ -27,7 +27,7 @@ def percentile(values: Iterable[float], percent: float) -> float | None:
 
 
 def mean(values: Sequence[float]) -> float | None:
-    """The arithmetic mean; None of no values."""
+    """The arithmetic mean; None if there are no values."""
     return math.fsum(values) / len(values) if values else None
 
 
@@ -38,7 +38,7 @@ def rate_mbps(size_bytes: int, duration_ns: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Pings:
-    """What a ping prober saw: round-trip times in ms in the order of the requests, and how many requests went unanswered."""
+    """Round-trip times in ms in the order of the requests, and how many requests got no reply."""
 
     rtt_ms: tuple[float, ...] = ()
     sent: int = 0
@@ -51,7 +51,7 @@ class Pings:
         return cls(tuple(rtt / 1e6 for _, rtt in replies), found["sent"], found["sent"] - len(replies))
 
     def summary(self) -> dict[str, float | None]:
-        """p50, p99 and max of the round-trip times, in ms; None for each if nothing came back."""
+        """p50, p99 and max of the round-trip times, in ms; None for each if there was no reply."""
         return {
             "p50": percentile(self.rtt_ms, 50),
             "p99": percentile(self.rtt_ms, 99),

@@ -1,10 +1,10 @@
-"""Keeps the processors from sleeping while something is measured. An edge: /dev/cpu_dma_latency, a process.
+"""Keeps the processors from sleeping during a measurement. An edge: /dev/cpu_dma_latency, a process.
 
-On a virtual machine a processor that went idle is given back to the host, and is late by up to milliseconds when a timer or a
-frame wakes it. An emulated host is late then as no real one would be. While the device is held open with 0 in it, the kernel
-polls instead of sleeping (Documentation/power/pm_qos_interface.rst); idle time is still counted as idle. Where the kernel has
-no driver for idling (/sys/devices/system/cpu/cpuidle/current_driver says none) that does little, and `occupied` does more:
-whoever a frame wakes runs 20 us sooner then.
+A virtual machine gives an idle processor back to its host, and gets it back up to milliseconds late when a timer or a frame
+wakes it. An emulated host is then late as no real one would be. While a process holds the device open with 0 in it, the kernel
+polls instead of sleeping (Documentation/power/pm_qos_interface.rst); it still counts idle time as idle. On a kernel without a
+driver for idling (/sys/devices/system/cpu/cpuidle/current_driver says none) that does little, and `occupied` does more: a
+program that a frame wakes then runs 20 us sooner.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ DEVICE = Path("/dev/cpu_dma_latency")
 
 @contextmanager
 def wakeful(device: Path = DEVICE) -> Iterator[bool]:
-    """While entered no processor sleeps; gives whether that could be asked for."""
+    """No processor sleeps inside the block; yields whether the kernel offers that."""
     try:
         descriptor = os.open(device, os.O_WRONLY)
-    except OSError:  # a kernel without PM QoS, or no right to it: measured as it is
+    except OSError:  # a kernel without PM QoS, or no right to use it: measures without
         yield False
         return
     try:
@@ -36,20 +36,20 @@ def wakeful(device: Path = DEVICE) -> Iterator[bool]:
 
 
 SPIN = f"import os; os.sched_setscheduler(0, {os.SCHED_IDLE}, os.sched_param(0)); print(flush=True)\nwhile True: pass"
-"""What it runs there."""
+"""The program of `occupied`."""
 
 
 @contextmanager
 def occupied(processor: int | None) -> Iterator[None]:
-    """While entered a processor is never idle: a program runs there that gives way to everything else (sched(7), SCHED_IDLE).
+    """Keeps a processor from idling inside the block, by a program that gives way to every other (sched(7), SCHED_IDLE).
 
-    What it runs is counted as nice, not as user (proc(5)), and by `fidelity.CpuTimes` as idle. None: nothing is done.
+    The kernel counts that program's time as nice, not as user (proc(5)), and `fidelity.CpuTimes` as idle. None: does nothing.
     """
     if processor is None:
         yield
         return
     argv = ["taskset", "--cpu-list", str(processor), "nice", "-n", "19", "setpriv", "--pdeathsig", "KILL", sys.executable]
-    # A session of its own, or it would share its processor as an equal of its maker's other programs: sched(7), autogroup.
+    # A session of its own: in this process's autogroup (sched(7)) it would get as much of the processor as the other programs.
     process = subprocess.Popen([*argv, "-ISc", SPIN], stdout=subprocess.PIPE, start_new_session=True)
     try:
         assert process.stdout is not None, "a pipe"

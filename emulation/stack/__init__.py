@@ -1,1 +1,1 @@
-"""The whole of Baton on an emulated fabric: controllers, agents, stores, and the demo."""
+"""All of Baton over an emulated fabric: controllers, agents, stores, flow-scheduling schemes, and the demo."""

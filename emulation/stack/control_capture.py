@@ -1,6 +1,6 @@
-"""The control frames that reach each host, as tcpdump saw them, and which of them its agent accepts. An edge: processes, files.
+"""The control frames that reach each host, captured by tcpdump, and which of them its agent accepts. An edge: processes, files.
 
-What an agent accepts follows from the frames alone: `protocol.auth.Guard` is run over them again, in their order.
+What an agent accepts follows from the frames alone: the capture gives them to a `protocol.auth.Guard` again, in their order.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from emulation.fabric.fabric import EmulatedFabric
-from emulation.fabric.staged import Staged
+from emulation.processes import end_process, wait_until
+from emulation.resource import Resource
 from protocol.auth import Guard, Key
 from protocol.messages import COORDINATOR, ETHERTYPE, Cause, Refused, decode
 
 FILE_HEADER, RECORD_HEADER = 24, 16
 NANOSECOND_MAGIC = 0xA1B23C4D  # pcap-savefile(5)
-STOP_S = 5.0
+START_S = 5.0
 
 
-class Heard(NamedTuple):
-    """A frame of a leader at a host: when it came (monotonic ns), from where, its epoch, what it says, and why it is refused
-    (None: accepted)."""
+class CapturedFrame(NamedTuple):
+    """A leader's frame at a host: arrival (monotonic ns), source address, epoch, message, and why the agent refuses it (None:
+    it accepts the frame)."""
 
     host: str
     at_ns: int
@@ -35,8 +36,8 @@ class Heard(NamedTuple):
     refused: Cause | None
 
 
-class ControlCapture(Staged):
-    """Captures at the hosts while it is entered; `heard` afterwards."""
+class ControlCapture(Resource):
+    """Captures the control frames at the hosts inside the block; `frames` reads them afterwards."""
 
     def __init__(self, emulated: EmulatedFabric, hosts: Iterable[str], directory: Path, key: Key) -> None:
         self._emulated = emulated
@@ -51,13 +52,11 @@ class ControlCapture(Staged):
             process = self._emulated.popen(
                 host, [*command, f"ether proto {ETHERTYPE}"], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
             )
-            stack.callback(_end, process)
-        deadline = time.monotonic() + STOP_S
-        while not all(self._file(host).exists() for host in self._hosts) and time.monotonic() < deadline:
-            time.sleep(0.02)
+            stack.callback(end_process, process)
+        wait_until(lambda: all(self._file(host).exists() for host in self._hosts), START_S)
 
-    def heard(self) -> list[Heard]:
-        """The leaders' frames at all hosts, in the order of time."""
+    def frames(self) -> list[CapturedFrame]:
+        """The leaders' frames at all hosts, in the order of their arrival."""
         ahead_ns = time.time_ns() - time.monotonic_ns()
         found = []
         for host in self._hosts:
@@ -71,15 +70,15 @@ class ControlCapture(Staged):
                     continue
                 if frame.sender == COORDINATOR:
                     cause = next(iter(guard.refused - before), None)
-                    found.append(Heard(host, at_ns - ahead_ns, frame.source, frame.epoch, frame.message, cause))
-        return sorted(found, key=lambda heard: heard.at_ns)
+                    found.append(CapturedFrame(host, at_ns - ahead_ns, frame.source, frame.epoch, frame.message, cause))
+        return sorted(found, key=lambda frame: frame.at_ns)
 
     def _file(self, host: str) -> Path:
         return self._directory / f"{host}.pcap"
 
 
 def _records(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Wall-clock time (ns) and frame of each record of a capture file, written on this machine."""
+    """Wall-clock time (ns) and frame of each record of a capture file that was written on this machine."""
     if len(data) < FILE_HEADER or struct.unpack_from("=I", data)[0] != NANOSECOND_MAGIC:
         return
     at = FILE_HEADER
@@ -88,12 +87,3 @@ def _records(data: bytes) -> Iterator[tuple[int, bytes]]:
         at += RECORD_HEADER
         yield seconds * 1_000_000_000 + nanoseconds, data[at : at + kept]
         at += kept
-
-
-def _end(process: subprocess.Popen[Any]) -> None:
-    process.terminate()
-    try:
-        process.wait(STOP_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

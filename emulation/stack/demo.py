@@ -1,4 +1,4 @@
-"""XCo's Figure 1(a) on an emulated star: five senders, one receiver, K of the senders UDP, under each policy. An edge.
+"""XCo's Figure 1(a) on an emulated star: five senders, K of them UDP, and one receiver, under each policy. An edge.
 
 Reference: XCo (HPDC 2010), Figures 4 and 15: total goodput and mean goodput of a TCP flow over K.
 """
@@ -14,22 +14,22 @@ from typing import Any
 
 from emulation.fabric.fabric import EmulatedFabric
 from emulation.measuring.fidelity import environment
+from emulation.measuring.figures import POLICIES
 from emulation.stack.stack import Stack
 from emulation.stack.star import BOTTLENECK, BUFFER_PACKETS, RATE_BPS, RECEIVER, SENDERS, mixed_flows, star
 from emulation.traffic import experiment
 from emulation.traffic.experiment import Outcome
 
-POLICIES = ("uncoordinated", "rate_limit", "timeslice")
 OVERHEAD_S = 1.6
-"""What a run takes beside its warm-up and its measurement: programs start, results are collected."""
+"""What a run takes beside its warm-up and its measurement: to start programs and to collect results."""
 BRING_UP_S = 8.0
 MAX_LATE_FRACTION = 0.05
-"""More late slots than this, and a run says more of this machine than of the schedule."""
+"""With more late slots than this, a run is invalid: it shows this machine rather than the schedule."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """What to run, and how long."""
+    """Which runs the demo makes, and how long they are."""
 
     ks: tuple[int, ...] = (0, 1, 2, 3, 4, 5)
     policies: tuple[str, ...] = POLICIES
@@ -42,23 +42,23 @@ class DemoOptions:
 
     @property
     def seconds(self) -> float:
-        """About how long it takes in all."""
+        """About how long the demo takes in all."""
         return BRING_UP_S + len(self.ks) * len(self.policies) * (self.warmup_s + self.duration_s + OVERHEAD_S)
 
 
 QUICK = DemoOptions(ks=(0, 3, 5), duration_s=4.0, warmup_s=1.5)
 
 Tell = Callable[[str, float], None]
-"""Called with what runs now, and the seconds done so far of `DemoOptions.seconds`."""
+"""A progress callback: gets the name of the current step, and the seconds done so far of `DemoOptions.seconds`."""
 Finished = Callable[[dict[str, Any], EmulatedFabric], None]
-"""Called with the record, while the fabric and Baton on it are still up."""
+"""Gets the record while the fabric, and Baton over it, are still up."""
 
 
 def run_demo(options: DemoOptions, tell: Tell, finished: Finished = lambda record, emulated: None) -> dict[str, Any]:
-    """Runs everything; the record that `baton demo --json` writes.
+    """Runs the demo; the record that `baton demo --json` writes.
 
     Raises:
-        EmulationError, StackError: the fabric or Baton on it did not come up, or a program failed.
+        EmulationError, StackError: the fabric, or Baton over it, did not come up, or a program failed.
     """
     records: list[dict[str, Any]] = []
     tell("building the fabric, starting the controller", 0)
@@ -127,7 +127,7 @@ def _record(
         "k": k,
         "slice_ms": options.slice_ns / 1e6 if policy == "timeslice" else None,
         **outcome.to_dict(),
-        "jain": round(outcome.jain, 4) if outcome.goodput_mbps > 0.05 else None,  # nothing cannot be shared
+        "jain": round(outcome.jain, 4) if outcome.goodput_mbps > 0.05 else None,  # flows that get nothing share nothing
         "slots": slots,
         "late_slots": late,
         "valid": outcome.valid and timely,
@@ -147,7 +147,7 @@ def _environment(emulated: EmulatedFabric, options: DemoOptions) -> dict[str, An
 
 
 def write_json(record: dict[str, Any], path: Path) -> None:
-    """Writes a record, whole or not at all."""
+    """Writes a record by renaming a complete file, so that no reader sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_suffix(path.suffix + ".new")
     fresh.write_text(json.dumps(record, indent=1) + "\n")

@@ -1,6 +1,6 @@
 """Three real Redis servers, one of them the master, and three Sentinels that watch it, on loopback. An edge: processes.
 
-Each in a folder of its own. They end with the process that started them.
+Each has a folder of its own. They end with the process that started them.
 """
 
 from __future__ import annotations
@@ -8,8 +8,7 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -18,21 +17,22 @@ import redis
 from redis.exceptions import RedisError
 
 from controller.processes.identity import with_owner
-from emulation.fabric.staged import Staged
+from emulation.processes import end_process, wait_until
+from emulation.resource import Resource
 
 SERVICE = "baton"
 COUNT = 3
 QUORUM = 2
 DOWN_AFTER_MS = 1_000
-"""A shorter one takes servers of a busy machine for dead, one after the other."""
+"""With a shorter time the Sentinels take the servers of a busy machine for dead, one after the other."""
 FAILOVER_TIMEOUT_MS = 10_000
-"""A shorter one lets a failover be given up halfway on a busy machine, with two masters for some seconds."""
+"""With a shorter time the Sentinels of a busy machine give a fail-over up halfway, with two masters for some seconds."""
 START_S = 15.0
 STOP_S = 3.0
 
 
-class Sentinels(Staged):
-    """Running servers; use as a context manager. `first_port`: of six that are free on 127.0.0.1."""
+class Sentinels(Resource):
+    """Running servers; use as a context manager. Ports `first_port` to + 2 and + 10 to + 12 must be free on 127.0.0.1."""
 
     def __init__(self, directory: Path, first_port: int = 17000) -> None:
         self.directory = directory
@@ -46,33 +46,35 @@ class Sentinels(Staged):
         for port in self.servers:
             self.start(port)
         self.wait(lambda: all(map(self.follows, self.servers[1:])), "two replicas of the master")
-        for port in self.sentinels:  # they ask a master for its replicas once in 10 s
+        for port in self.sentinels:  # after the replicas: a Sentinel asks a master for its replicas only every 10 s
             self._run(port, "--sentinel")
         self.wait(self._settled, "three servers and three Sentinels that know each other")
 
     def client(self, port: int) -> Any:  # noqa: ANN401 -- redis-py types one class for two kinds of client
-        """Of one server or Sentinel."""
+        """A client of one server or Sentinel."""
         return redis.Redis(port=port, socket_timeout=1, decode_responses=True)
 
     def master(self) -> int | None:
-        """The port that a majority of the Sentinels names; None while they differ."""
+        """The port of the master by a majority of the Sentinels; None while they disagree."""
         named = [self._named(port) for port in self.sentinels]
         return next((port for port in named if port is not None and named.count(port) >= QUORUM), None)
 
     def kill(self, port: int) -> None:
-        """SIGKILL."""
+        """Kills a server with SIGKILL."""
         process = self._processes.pop(port)
         process.send_signal(signal.SIGKILL)
         process.wait()
 
     def start(self, port: int) -> None:
-        """Starts a server; the first one as the master, another as a replica of whichever is."""
+        """Starts a server: the first one as the master, any other as a replica of the present master."""
         master = self.servers[0] if len(self._processes) < COUNT else self.master()
         self._run(port, *(() if master in (port, None) else ("--replicaof", "127.0.0.1", str(master))))
 
     def hand_over(self, port: int) -> None:
-        """Makes another server the master without a Sentinel's doing: clients of the old one keep their connections, and the
-        server is read-only from then on. Then the Sentinels are told."""
+        """Makes another server the master by command, then tells the Sentinels.
+
+        Sentinels would cut the connections to the old master; so its clients keep them, and find it read-only from then on.
+        """
         before = self.master()
         assert before is not None and before != port
         self.client(port).execute_command("REPLICAOF", "NO", "ONE")
@@ -81,21 +83,17 @@ class Sentinels(Staged):
             sentinel.execute_command("SENTINEL", "REMOVE", SERVICE)
             sentinel.execute_command("SENTINEL", "MONITOR", SERVICE, "127.0.0.1", port, QUORUM)
 
-    def wait(self, condition: Any, what: str, timeout_s: float = START_S) -> float:  # noqa: ANN401 -- a call without arguments
-        """Returns after how many seconds the condition held. Raises TimeoutError: not within `timeout_s`."""
-        begun = time.monotonic()
-        while not condition():
-            if time.monotonic() - begun > timeout_s:
-                raise TimeoutError(f"waited {timeout_s:g} s for {what}; the logs are in {self.directory}")
-            time.sleep(0.01)
-        return time.monotonic() - begun
+    def wait(self, condition: Callable[[], object], what: str, timeout_s: float = START_S) -> None:
+        """Returns when the condition holds. Raises TimeoutError: it does not within `timeout_s`."""
+        if not wait_until(condition, timeout_s, interval_s=0.01):
+            raise TimeoutError(f"waited {timeout_s:g} s for {what}; the logs are in {self.directory}")
 
     def pids(self) -> list[int]:
-        """Of the servers and Sentinels that run."""
+        """The process ids of the running servers and Sentinels."""
         return [process.pid for process in self._processes.values()]
 
     def follows(self, port: int) -> bool:
-        """Whether a server is the replica of a master, and up to date."""
+        """Whether a server is an up-to-date replica of a master."""
         try:
             found: bool = self.client(port).info("replication").get("master_link_status") == "up"
         except RedisError:
@@ -117,7 +115,7 @@ class Sentinels(Staged):
 
     def _run(self, port: int, *options: str) -> None:
         program = shutil.which("redis-server")
-        assert program is not None, "the caller has looked"
+        assert program is not None, "the caller has checked"
         folder = self.directory / str(port)
         folder.mkdir(exist_ok=True)
         path = folder / "redis.conf"
@@ -139,8 +137,4 @@ class Sentinels(Staged):
         for process in self._processes.values():
             process.terminate()
         for process in self._processes.values():
-            try:
-                process.wait(STOP_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end_process(process, STOP_S)

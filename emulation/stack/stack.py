@@ -1,6 +1,6 @@
 """Baton itself over an emulated fabric: `baton up` for the controller side, `baton agent` on every host. An edge: processes.
 
-The same commands that an operator gives, with the same files: a key, a fabric, a configuration.
+It runs the commands that an operator runs, with the same files: a key, a fabric, a configuration.
 
     with EmulatedFabric(fabric, controller=stack.OPENFLOW) as emulated, Stack(emulated) as baton:
         baton.start_agents()
@@ -14,7 +14,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,22 +22,22 @@ from typing import Any
 import yaml
 
 from controller.store.store import Store
-from emulation.fabric.fabric import COORDINATOR, EmulatedFabric
-from emulation.fabric.staged import Staged
+from emulation.fabric.fabric import COORDINATOR_NODE, EmulatedFabric
+from emulation.processes import end_process, wait_until
+from emulation.resource import Resource
 from protocol.auth import Key
 from topology import files
 
 OPENFLOW = ("127.0.0.1", 6653)
 START_S = 20.0
-STOP_S = 5.0
 
 
 class StackError(RuntimeError):
-    """Baton did not come up as it should; the text has what its log says."""
+    """Baton did not come up as it should; the text includes the logs."""
 
 
-class Stack(Staged):
-    """The controller side, and agents that come and go."""
+class Stack(Resource):
+    """The controller side over a fabric, and agents that may be started and ended."""
 
     def __init__(
         self,
@@ -50,9 +49,12 @@ class Stack(Staged):
         framework: str = "ryu",
         store: str | None = None,
     ) -> None:
-        """`store`: the URL of one that is there already.
+        """Starts when the block is entered.
 
-        `coordinator`, `agents`, `priorities`: more fields of the configuration's sections of these names."""
+        Args:
+            coordinator, agents, priorities: more fields of the configuration's sections of these names.
+            store: the URL of a store that runs already; None: Baton starts its own.
+        """
         self.emulated = emulated
         self._coordinator = dict(coordinator or {})
         self._agents_section = dict(agents or {})
@@ -77,7 +79,7 @@ class Stack(Staged):
 
     @property
     def key_file(self) -> Path:
-        """The fabric's shared key."""
+        """The file of the fabric's shared key."""
         return self.directory / "key"
 
     def _write_files(self) -> None:
@@ -92,12 +94,12 @@ class Stack(Staged):
             "coordinator": {
                 "interface": emulated.coordinator_interface,
                 "attachment": f"{emulated.coordinator_switch}:{emulated.coordinator_port}",
-                "netns": f"/proc/{emulated.node(COORDINATOR).pid}/ns/net",
+                "netns": f"/proc/{emulated.node(COORDINATOR_NODE).pid}/ns/net",
                 "key_file": "key",
                 **self._coordinator,
             },
             "agents": self._agents_section,
-            "web": "none",  # what is measured has the machine for itself
+            "web": "none",  # the web server would take processor time from what is measured
             "priorities": self._priorities,
         }
         (self.directory / "baton.yaml").write_text(yaml.safe_dump(config))
@@ -113,10 +115,10 @@ class Stack(Staged):
         try:
             self._baton("down", "--run-dir", str(self.directory / "run"))
         except (StackError, subprocess.TimeoutExpired):
-            return  # it did not come up, or is down already
+            return  # Baton did not come up, or is down already
 
     def logs(self) -> str:
-        """The last lines of every log."""
+        """The last 8 lines of every log."""
         found = []
         for path in sorted((self.directory / "run").glob("*.log")):
             found += [f"{path.stem}: {line}" for line in path.read_text(errors="replace").splitlines()[-8:]]
@@ -125,7 +127,7 @@ class Stack(Staged):
     # -- agents ---------------------------------------------------------------------------------------------------------
 
     def start_agents(self, *hosts: str, options: tuple[str, ...] = ()) -> None:
-        """Starts agents (on all hosts unless named) and waits until they are members with a known place."""
+        """Starts agents, on all hosts unless some are named, and waits until they are members at known switch ports."""
         fabric = self.emulated.fabric
         for host in hosts or fabric.hosts:
             attached = fabric.attachment(host)
@@ -156,16 +158,12 @@ class Stack(Staged):
         return status is not None and status["members"] >= len(self.agents) and not status["unplaced"]
 
     def stop_agents(self) -> dict[str, dict[str, Any]]:
-        """Ends the agents; what each measured, by host. Their interfaces are as they were before."""
+        """Ends the agents, which restore their interfaces; what each agent measured, by host."""
         for process in self.agents.values():
             process.terminate()
         found = {}
         for host, process in self.agents.items():
-            try:
-                process.wait(STOP_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end_process(process)
             statistics = self.directory / f"{host}.json"
             if statistics.exists():
                 found[host] = json.loads(statistics.read_text())
@@ -175,7 +173,7 @@ class Stack(Staged):
     # -- steering -------------------------------------------------------------------------------------------------------
 
     def set_policy(self, policy: str, **changes: Any) -> None:  # noqa: ANN401 -- any field of the policy document
-        """Changes the running coordinator's policy, and waits until it says so."""
+        """Changes the running coordinator's policy, and waits until its status shows the change."""
         self.store.set_policy({"policy": policy, **changes})
         self.wait(lambda: (self.store.status() or {}).get("policy") == policy, f"the policy {policy}")
 
@@ -185,8 +183,5 @@ class Stack(Staged):
 
     def wait(self, condition: Callable[[], bool], what: str, timeout_s: float = START_S) -> None:
         """Returns when the condition holds. Raises StackError with the logs if it does not within `timeout_s`."""
-        deadline = time.monotonic() + timeout_s
-        while not condition():
-            if time.monotonic() > deadline:
-                raise StackError(f"waited {timeout_s:.0f} s for {what}\n{self.logs()}")
-            time.sleep(0.02)
+        if not wait_until(condition, timeout_s):
+            raise StackError(f"waited {timeout_s:.0f} s for {what}\n{self.logs()}")

@@ -1,8 +1,8 @@
-"""A second controller over an emulated fabric: `baton up --standby`, with its own run directory, port for switches and port of
-the fabric. An edge: namespaces, processes.
+"""A second controller over an emulated fabric: `baton up --standby`, with its own run directory, OpenFlow port and attachment
+to the fabric. An edge: namespaces, processes.
 
     with PrivateRedis(directory) as redis, star(store=redis.url) as (emulated, baton), Standby(baton) as standby:
-        kill_all(baton.directory / "run")
+        signal_all(baton.directory / "run", signal.SIGKILL)
         baton.wait(standby.leads, "the standby to lead")
 """
 
@@ -25,16 +25,16 @@ from controller.election.controllers import name_of
 from controller.supervision import runstate
 from emulation.fabric.naming import port_number
 from emulation.fabric.ports import noop_qos
-from emulation.fabric.staged import Staged
+from emulation.resource import Resource
 from emulation.stack.stack import OPENFLOW, START_S, Stack, StackError
 
-NODE = "coord2"
+STANDBY_NODE = "coord2"
 MAC = "02:00:00:ff:ff:02"
 LISTEN = ("127.0.0.1", OPENFLOW[1] + 1)
 
 
-class Standby(Staged):
-    """Beside a Stack that has a store of others, so that it can lose its leader."""
+class Standby(Resource):
+    """A standby controller beside a Stack whose store runs apart from it, so that it survives the leader."""
 
     def __init__(self, baton: Stack) -> None:
         self.baton = baton
@@ -50,7 +50,7 @@ class Standby(Staged):
         self._connect_switches()
 
     def leads(self) -> bool:
-        """Whether the lease is its own."""
+        """Whether this controller holds the lease."""
         leader = self.baton.store.leader()
         return leader is not None and leader["name"] == self.name
 
@@ -58,13 +58,13 @@ class Standby(Staged):
         emulated = self.baton.emulated
         switch, first = emulated.coordinator_switch, emulated.coordinator_port
         self.port = f"{switch}-eth{port_number(first) + 1}"
-        self.interface = f"{NODE}-eth0"
-        emulated.net.addHost(NODE, cls=MininetHost, ip=None, mac=MAC)
+        self.interface = f"{STANDBY_NODE}-eth0"
+        emulated.net.addHost(STANDBY_NODE, cls=MininetHost, ip=None, mac=MAC)
         ends = {"intfName1": self.interface, "intfName2": self.port, "port1": 0, "port2": port_number(self.port)}
-        emulated.net.addLink(NODE, switch, cls=VethLink, addr1=MAC, **ends)
+        emulated.net.addLink(STANDBY_NODE, switch, cls=VethLink, addr1=MAC, **ends)
         number = ("set", "Interface", self.port, f"ofport_request={port_number(self.port)}")
         emulated.ovs.vsctl("add-port", switch, self.port, "--", *number, "--", *noop_qos(self.port))
-        emulated.run_in(NODE, "ip", "link", "set", self.interface, "up")
+        emulated.run_in(STANDBY_NODE, "ip", "link", "set", self.interface, "up")
         emulated.run_in(switch, "ip", "link", "set", self.port, "up")
         emulated.ovs.widen_packet_sockets()
 
@@ -77,7 +77,7 @@ class Standby(Staged):
         config["coordinator"] |= {
             "interface": self.interface,
             "attachment": f"{emulated.coordinator_switch}:{self.port}",
-            "netns": f"/proc/{emulated.node(NODE).pid}/ns/net",
+            "netns": f"/proc/{emulated.node(STANDBY_NODE).pid}/ns/net",
         }
         path = baton.directory / "standby.yaml"
         path.write_text(yaml.safe_dump(config))
@@ -99,8 +99,8 @@ class Standby(Staged):
 
 
 def processes_of(run_dir: Path) -> list[int]:
-    """The pids of a controller side, in the order in which they must end to look like a dead machine: first who would start
-    others again, or tell of their end."""
+    """The pids of a controller side, in the order in which they must be killed to look like a dead machine: before a process
+    those that would restart it or report its end."""
     state = runstate.load(run_dir)
     found = [state.supervisor.pid]
     for identity in state.services.values():
@@ -110,7 +110,8 @@ def processes_of(run_dir: Path) -> list[int]:
 
 
 def signal_all(run_dir: Path, number: signal.Signals) -> int:
-    """Sends a signal to every process of a controller side, at once as far as that goes; when it began (monotonic ns)."""
+    """Sends a signal to every process of a controller side, one right after the other; when the first was sent (monotonic
+    ns)."""
     pids = processes_of(run_dir)
     at_ns = time.monotonic_ns()
     for pid in pids:

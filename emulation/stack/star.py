@@ -1,4 +1,4 @@
-"""The fabric of most experiments, XCo's Figure 1(a): five senders and a receiver at one switch. An edge: emulation."""
+"""The fabric of most experiments, XCo's Figure 1(a): five senders and a receiver at one switch. An edge: processes."""
 
 from __future__ import annotations
 
@@ -39,15 +39,16 @@ def star(
     rate_bps: int = RATE_BPS,
     buffer_packets: int = BUFFER_PACKETS,
 ) -> Iterator[Star]:
-    """Builds it, brings the controller side up, and returns when every host has been reached (and has its agent).
+    """Builds the star and starts the controller side; enters the block when every host was reached and, if wanted, has its
+    agent.
 
     Args:
-        agents: whether the hosts' agents are started.
-        store: the URL of one that is there already.
+        agents: whether to start the hosts' agents.
+        store: the URL of a store that runs already; None: Baton starts its own.
         coordinator, agent_settings, priorities: fields of the configuration's sections `coordinator`, `agents`, `priorities`.
 
     Raises:
-        EmulationError, StackError: something did not come up; says what.
+        EmulationError, StackError: the fabric or Baton did not come up; says what failed.
     """
     fabric = shapes.build("star", hosts=len(SENDERS) + 1, rate_bps=rate_bps)
     with (
@@ -63,7 +64,7 @@ def star(
 
 
 def reach(emulated: EmulatedFabric, baton: Stack) -> None:
-    """Has every host send a packet, so that the switches know where it is before anything is measured."""
+    """Makes every host send a packet, so that the switches know where it is before a measurement."""
     target = str(emulated.endpoints()[next(reversed(emulated.endpoints()))])
 
     def answered() -> bool:
@@ -78,5 +79,5 @@ def reach(emulated: EmulatedFabric, baton: Stack) -> None:
 
 
 def mixed_flows(k: int) -> list[Flow]:
-    """K senders of 60 KB datagrams at full speed, the others long TCP flows."""
+    """K senders of 60 KB UDP datagrams at full speed; the other senders have long TCP flows."""
     return [Flow("udp" if number < k else "tcp", host, RECEIVER) for number, host in enumerate(SENDERS)]

@@ -1,1 +1,1 @@
-"""Traffic on an emulated fabric: workloads, flow schedules, coflows, and a single experiment's run."""
+"""Traffic on an emulated fabric: traffic programs, lists of flows and coflows, and runs that measure them."""

@@ -1,11 +1,10 @@
-"""Runs coflows over an emulated fabric, and closes each when its last byte has come, as their application would. An edge.
+"""Runs coflows over an emulated fabric, and closes each when its last byte has arrived, as its application would. An edge.
 
-Applications and controller are in this process, so that the order can follow what completes: sockets are made in the hosts'
-namespaces, and the queues that `controller.priorities.coflows` works out are put into the hosts' taggers `CONTROL_NS` later,
-which the way
-by store, coordinator and agents takes; a coflow's application waits so long before it sends, for until then its packets go
-last, and those that still wait there when it moves up hold all of it back. Open loop: a coflow is opened at its time, whatever
-has become of the others.
+Applications and controller are in this process, so that the order can follow what completes. It opens sockets in the hosts'
+namespaces, and gives the queues that `controller.priorities.coflows` computes to the hosts' taggers `CONTROL_NS` later, which
+is what the way through store, coordinator and agents takes. A coflow's application waits that long before it sends: until then
+its packets go to the last queue, and those still there when the coflow moves up would hold all of it back. Open loop: a coflow
+is opened at its time, whether or not others have completed.
 """
 
 from __future__ import annotations
@@ -23,21 +22,21 @@ from typing import Any
 from agents.priorities.tagger import Tagger
 from controller.priorities.coflows import Coflow, CoflowOrder
 from emulation.fabric.fabric import EmulatedFabric
-from emulation.fabric.inside import network_of
 from emulation.measuring.wakeful import wakeful
+from emulation.netns import network_of
 from emulation.traffic.flow_load import PRIORITY, Receiving, Sending
 from protocol.flowmark import CoflowMark
 
 PORT = 6000
 CONTROL_NS = 5_000_000
 SWEEP_NS = 20_000_000
-"""How often the coordinator works the order out again."""
+"""How often the coordinator computes the order again."""
 NEVER_NS = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduledCoflow:
-    """A coflow: opened `start_ns` after the beginning; its flows as (source, destination, bytes). Numbers are from 1."""
+    """A coflow: opened `start_ns` after the beginning; its flows as (source, destination, bytes). Numbers begin at 1."""
 
     number: int
     start_ns: int
@@ -45,13 +44,13 @@ class ScheduledCoflow:
 
     @property
     def size_bytes(self) -> int:
-        """Of all its flows."""
+        """The bytes of all its flows."""
         return sum(size for _, _, size in self.flows)
 
 
 @dataclass(frozen=True, slots=True)
 class CoflowResult:
-    """`cct_ns`: from its opening to its last byte at its last receiver; None if that did not come."""
+    """`cct_ns`: from its opening to its last byte at its last receiver; None if that did not arrive."""
 
     coflow: ScheduledCoflow
     late_ns: int
@@ -78,10 +77,10 @@ def run(
     taggers: Mapping[str, Tagger] | None = None,
     drain_s: float = 5.0,
 ) -> tuple[CoflowResult, ...]:
-    """Runs the coflows, and waits up to `drain_s` after the last arrival for what is still on its way.
+    """Runs the coflows, and waits up to `drain_s` after the last one opens for those still under way.
 
     Args:
-        order, taggers: the controller's order and where it is put; without, the coflows' flows are not marked.
+        order, taggers: the controller's order, and the taggers that get it; without them flows are not marked.
     """
     emulated.verify()
     with _Run(emulated, order, taggers or {}) as running, wakeful(), _urgent():
@@ -90,7 +89,7 @@ def run(
 
 @contextmanager
 def _urgent() -> Iterator[None]:
-    """The traffic programs' real-time priority, where it is allowed."""
+    """Runs this process at the traffic programs' real-time priority, if allowed."""
     before = os.sched_getscheduler(0), os.sched_getparam(0)
     with suppress(PermissionError):
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(PRIORITY))
@@ -164,7 +163,7 @@ class _Run:
         lost = {number: CoflowResult(one.coflow, 0, None) for number, one in self._open.items()}
         return tuple(result for _, result in sorted({**lost, **self._results}.items()))
 
-    # -- the controller's part ------------------------------------------------------------------------------------------
+    # -- the controller ------------------------------------------------------------------------------------------
 
     def _control(self, now_ns: int) -> None:
         if self._order is None:
@@ -195,7 +194,7 @@ class _Run:
             self._order.update(Coflow(number, one.opened_ns, NEVER_NS) for number, one in self._open.items())
             self._reorder(now_ns)
 
-    # -- the applications' part -----------------------------------------------------------------------------------------
+    # -- the applications -----------------------------------------------------------------------------------------
 
     def _listen(self, name: str) -> None:
         with network_of(self._emulated.node(name).pid):

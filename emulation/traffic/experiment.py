@@ -2,13 +2,11 @@
 
     outcome = run(emulated, [Flow("udp", "h1", "h6"), Flow("tcp", "h2", "h6")], duration_s=5, bottlenecks=[("s1", "h6")])
 
-It knows nothing of policies: whoever wants the fabric coordinated has the coordinator and the agents running by then.
+It knows nothing of policies: to measure a coordinated fabric, start coordinator and agents first.
 """
 
 from __future__ import annotations
 
-import json
-import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -22,13 +20,12 @@ from emulation.measuring.fidelity import MAX_SWITCH_WAIT, CpuTimes, Fidelity
 from emulation.measuring.measure import Pings, jain, rate_mbps
 from emulation.measuring.wakeful import wakeful
 from emulation.traffic import workloads
+from emulation.traffic.programs import Program, sleep_until
 from topology.fabric import DirectedLink
 
 FIRST_PORT = 5001
-START_NS = 600_000_000  # for every program to be up and every connection made
-END_TIMEOUT_S = 10
+START_NS = 600_000_000  # until every program has started and every connection is made
 MAX_OVERRUN_FRACTION = 0.001
-_PIPES: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +44,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class FlowOutcome:
-    """What the receiving application got of a flow in the measured time, and what the sender said."""
+    """What the receiving application got of a flow in the measured time, and what the sender reported."""
 
     flow: Flow
     received_bytes: int
@@ -67,7 +64,7 @@ class PortOutcome:
 
     @property
     def drop_fraction(self) -> float:
-        """Of the packets that were to be sent."""
+        """Drops over the packets that reached the port."""
         return self.drops / (self.sent + self.drops) if self.sent + self.drops else 0.0
 
 
@@ -82,24 +79,24 @@ class Outcome:
     pings: Pings
     fidelity: Fidelity
     occupancy: Mapping[DirectedLink, Occupancy]
-    overruns: int = 0  # frames the emulation lost where a real switch would not: it was late
+    overruns: int = 0  # frames that the emulated switch lost because it was late, as no real one does
     switch_wait_ns: int = 0  # how long the switch was ready to run and had no processor
 
     @property
     def valid(self) -> bool:
-        """Whether the machine kept up, so that these are results."""
+        """Whether the machine kept up."""
         frames = sum(port.sent + port.drops for port in self.ports.values())
         moving = self.switch_wait_ns <= self.duration_ns * MAX_SWITCH_WAIT
         return not self.fidelity.saturated and moving and self.overruns <= frames * MAX_OVERRUN_FRACTION
 
     @property
     def goodput_mbps(self) -> float:
-        """All flows together, as received by applications."""
+        """Of all flows together, as received by applications."""
         return sum(flow.goodput_mbps for flow in self.flows)
 
     @property
     def tcp_mean_mbps(self) -> float | None:
-        """The mean over the TCP flows; None without any."""
+        """The mean goodput of the TCP flows; None if there are none."""
         rates = [flow.goodput_mbps for flow in self.flows if flow.flow.kind == "tcp"]
         return sum(rates) / len(rates) if rates else None
 
@@ -110,11 +107,11 @@ class Outcome:
 
     @property
     def drops(self) -> int:
-        """Packets dropped at all the observed ports."""
+        """Packets that the observed ports dropped."""
         return sum(port.drops + port.control_drops for port in self.ports.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """For a result's record."""
+        """The outcome in the record of a result."""
         return {
             "duration_s": self.duration_ns / 1e9,
             "goodput_mbps": round(self.goodput_mbps, 2),
@@ -159,15 +156,15 @@ def run(
 
     Args:
         bottlenecks: the directed links (switch, neighbour) whose ports are observed.
-        ping: (from, to), endpoints; a request every 10 ms during the measurement.
+        ping: two endpoints (from, to); sends a request every 10 ms during the measurement.
         bucket_ns: if not 0, each flow's received bytes are counted in buckets of this length too.
-        sample_occupancy: the queues of the observed ports are sampled every millisecond.
+        sample_occupancy: whether to sample the queues of the observed ports every millisecond.
         events: (seconds after the measurement's begin, what to do then), in order of time.
         host_queues: False while agents have queues of their own at the hosts' interfaces.
         progress: called about ten times a second with the seconds since the start.
 
     Raises:
-        EmulationError: a program failed; its last words are in the text.
+        EmulationError: a program failed, or two flows are the same, or an endpoint is unknown.
     """
     addresses = emulated.endpoints()
     for flow in flows:
@@ -187,16 +184,16 @@ def run(
         window = ("--from-ns", str(from_ns), "--until-ns", str(until_ns), "--bucket-ns", str(bucket_ns))
         receivers = _start_receivers(emulated, ports, window, stack)
         senders = {
-            flow: _Program(emulated, flow.source, _sender_options(flow, port, addresses, begin_ns, until_ns), stack)
+            flow: Program(emulated, flow.source, _sender_command(flow, port, addresses, begin_ns, until_ns), stack)
             for flow, port in ports.items()
         }
         times = ("--begin-ns", str(from_ns), "--end-ns", str(until_ns))
-        timer = _Program(emulated, None, ("timer-probe", *times), stack)
+        timer = Program(emulated, None, (*workloads.COMMAND, "timer-probe", *times), stack)
         prober = None
         if ping is not None:
-            prober = _Program(emulated, ping[0], ("echo", "--to", str(addresses[ping[1]]), *times), stack)
-        clock = _Clock(begin_ns, progress)
-        clock.sleep_until(from_ns)
+            echo = (*workloads.COMMAND, "echo", "--to", str(addresses[ping[1]]), *times)
+            prober = Program(emulated, ping[0], echo, stack)
+        sleep_until(from_ns, begin_ns, progress)
         before = {link: emulated.counters(link) for link in links}
         emulated.ovs.overruns()
         cpu_before, waited_ns = CpuTimes.now(), emulated.ovs.waited_ns()
@@ -205,9 +202,9 @@ def run(
             if sample_occupancy:
                 sampling.enter_context(sampler)
             for after_s, action in events:
-                clock.sleep_until(from_ns + round(after_s * 1e9))
+                sleep_until(from_ns + round(after_s * 1e9), begin_ns, progress)
                 action()
-            clock.sleep_until(until_ns)
+            sleep_until(until_ns, begin_ns, progress)
             cpu_after, waited_ns = CpuTimes.now(), emulated.ovs.waited_ns() - waited_ns
             after = {link: emulated.counters(link) for link in links}
             overruns = emulated.ovs.overruns()
@@ -231,45 +228,9 @@ def run(
     )
 
 
-class _Program:
-    """A traffic program in a node (or beside them all), killed when the stack unwinds before it has ended."""
-
-    def __init__(self, emulated: EmulatedFabric, node: str | None, options: Sequence[str], stack: ExitStack) -> None:
-        self.name = f"{node or 'beside'}: {options[0]}"
-        argv = [*workloads.COMMAND, *options]
-        self.process = subprocess.Popen(argv, **_PIPES) if node is None else emulated.popen(node, argv, **_PIPES)
-        stack.callback(_end, self.process)
-
-    def wait_ready(self) -> None:
-        """Returns when the program has said that it is ready."""
-        assert self.process.stdout is not None, "a pipe"
-        if self.process.stdout.readline().strip() != workloads.READY:
-            _output(self.process, self.name)
-            raise EmulationError(f"{self.name} did not get ready")
-
-    def result(self) -> dict[str, Any]:
-        """Waits for its end; what it printed."""
-        found: dict[str, Any] = json.loads(_output(self.process, self.name))
-        return found
-
-
-class _Clock:
-    """Sleeps, telling how far it is."""
-
-    def __init__(self, begin_ns: int, progress: Callable[[float], None] | None) -> None:
-        self._begin_ns = begin_ns
-        self._progress = progress
-
-    def sleep_until(self, instant_ns: int) -> None:
-        while (left_ns := instant_ns - time.monotonic_ns()) > 0:
-            if self._progress is not None:
-                self._progress(max(0.0, (time.monotonic_ns() - self._begin_ns) / 1e9))
-            time.sleep(min(left_ns / 1e9, 0.1))
-
-
 def _start_receivers(
     emulated: EmulatedFabric, ports: Mapping[Flow, int], window: Sequence[str], stack: ExitStack
-) -> dict[str, _Program]:
+) -> dict[str, Program]:
     wanted: defaultdict[str, dict[str, list[str]]] = defaultdict(lambda: {"udp": [], "tcp": []})
     for flow, port in ports.items():
         wanted[flow.destination][flow.kind].append(str(port))
@@ -278,13 +239,13 @@ def _start_receivers(
     for name, kinds in wanted.items():
         family = ("--ipv6",) if addresses[name].version == 6 else ()
         listen = ("--udp", *kinds["udp"], "--tcp", *kinds["tcp"])
-        receivers[name] = _Program(emulated, name, ("receive", *listen, *family, *window), stack)
+        receivers[name] = Program(emulated, name, (*workloads.COMMAND, "receive", *listen, *family, *window), stack)
     for receiver in receivers.values():
         receiver.wait_ready()
     return receivers
 
 
-def _sender_options(flow: Flow, port: int, addresses: Mapping[str, Any], begin_ns: int, end_ns: int) -> list[str]:
+def _sender_command(flow: Flow, port: int, addresses: Mapping[str, Any], begin_ns: int, end_ns: int) -> list[str]:
     options = {
         "to": addresses[flow.destination],
         "port": port,
@@ -296,24 +257,8 @@ def _sender_options(flow: Flow, port: int, addresses: Mapping[str, Any], begin_n
         "off-ns": flow.off_ns,
         "phase-ns": flow.phase_ns,
     }
-    return [f"{flow.kind}-send", *(word for name, value in options.items() for word in (f"--{name}", str(value)))]
-
-
-def _output(process: subprocess.Popen[str], name: str) -> str:
-    try:
-        out, error = process.communicate(timeout=END_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        raise EmulationError(f"{name} did not end within {END_TIMEOUT_S} s after the measurement") from None
-    if process.returncode:
-        lines = error.strip().splitlines()
-        raise EmulationError(f"{name} failed: {lines[-1] if lines else process.returncode}")
-    return out
-
-
-def _end(process: subprocess.Popen[Any]) -> None:
-    if process.poll() is None:
-        process.kill()
-    process.communicate()
+    words = (word for name, value in options.items() for word in (f"--{name}", str(value)))
+    return [*workloads.COMMAND, f"{flow.kind}-send", *words]
 
 
 def _flow_outcome(

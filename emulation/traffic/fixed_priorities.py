@@ -2,7 +2,8 @@
 
 pFabric's switches serve the packet of the flow with the least left to send (SJF) or with the earliest deadline (EDF). Commodity
 switches have eight queues, so Karuna's authors compare with fixed priorities, and so does this: `sjf` by a flow's size, `edf`
-by its deadline and, after all flows that have one, by size. Every size is known to it, whatever an application would have said.
+by its deadline and, for flows without a deadline, below all others by size. It uses every flow's true size, which an
+application may not know.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from collections.abc import Mapping, Sequence
 from emulation.traffic.flow_schedule import ScheduledFlow
 
 DSCP = (7, 6, 5, 4, 3, 2, 1, 0)
-"""Of queues 0 (first) to 7."""
+"""The DSCPs of queues 0 (highest priority) to 7."""
 
 
 def sjf(flows: Sequence[ScheduledFlow], cuts: Sequence[int]) -> Mapping[int, int]:
-    """The codepoint of each flow, by number: the smallest first, whatever their deadlines.
+    """The DSCP of each flow, by its number: the smallest first, without regard to deadlines.
 
     Args:
         cuts: up to seven sizes at which a band ends, rising; the flows of exactly a cut's size are above it.
@@ -26,7 +27,8 @@ def sjf(flows: Sequence[ScheduledFlow], cuts: Sequence[int]) -> Mapping[int, int
 
 
 def edf(flows: Sequence[ScheduledFlow], cuts: Sequence[int]) -> Mapping[int, int]:
-    """The codepoint of each flow, by number: deadlines in four queues with equal numbers of flows, the earliest first.
+    """The DSCP of each flow, by its number: flows with deadlines in the first four queues, equally many in each, earliest
+    first.
 
     Args:
         cuts: up to three sizes at which a band of the flows without deadlines ends, in the four queues below.

@@ -3,13 +3,13 @@
     python -IS emulation/traffic/flow_load.py serve --port 6000 --flows 20 --until-ns T --control baton_dctcp
     python -IS emulation/traffic/flow_load.py send --until-ns T < flows.jsonl
 
-Like emulation/traffic/workloads.py this file imports the standard library only, is run by its path, and keeps
-CLOCK_MONOTONIC. `send`
-is open loop: a flow starts at its time, whatever has become of the others. It reads one JSON object a line:
+Like emulation/traffic/workloads.py this file imports only the standard library, is run by its path, and takes instants of
+CLOCK_MONOTONIC. `send` is open loop: a flow starts at its time, whether or not others have completed. It reads one JSON object
+a line:
 
     {"flow": 7, "start_ns": T, "to": "10.0.0.6", "port": 6000, "size": 30000, "mark": 0, "dscp": null, "control": "baton_mcp"}
 
-Both print one JSON object a flow, sorted by its number, when all is done or at `--until-ns`.
+Both print one JSON object a flow, sorted by its number, when all flows are over or at `--until-ns`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ COMMAND = (sys.executable, "-IS", __file__)
 READY = "ready"
 HEADER = struct.Struct("!IQ")  # a flow begins with its number and its size, which counts the header
 BLOCK = memoryview(bytes(1 << 18))
-WAKE_BYTES = 1 << 14  # fewer wake-ups than a packet each, but none too few at a flow's end
+WAKE_BYTES = 1 << 14  # fewer wake-ups than one a packet
 RETRANSMITS = 100  # tcpi_total_retrans in struct tcp_info
 PRIORITY = 1  # SCHED_FIFO: below the emulated switch and every agent
 
@@ -60,15 +60,15 @@ class Sending:
         self.row["source_port"] = self.sock.getsockname()[1]
 
     def write(self) -> bool:
-        """Sends what the socket takes; whether that was the last. Raises OSError: the connection is broken."""
+        """Sends what the socket takes; whether everything is sent. Raises OSError: the connection is broken."""
         if self._sent == 0:
             if self._control is not None:
-                # After connect: a route's own congestion control replaces what was chosen before it.
+                # After connect: at connect the route's congestion control replaces an earlier choice.
                 self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, self._control.encode())
             first = self._header + bytes(min(self._size, 1 << 16) - HEADER.size)
             self._sent = self.sock.send(first)
             if self._sent < HEADER.size:
-                raise OSError(errno.EIO, "not even the header was taken")
+                raise OSError(errno.EIO, "the socket did not take even the header")
         while self._sent < self._size:
             try:
                 self._sent += self.sock.send(BLOCK[: self._size - self._sent])
@@ -77,8 +77,8 @@ class Sending:
         return True
 
     def finish(self, end: str) -> None:
-        """Notes how it ended and closes."""
-        with contextlib.suppress(OSError):  # a connection that was reset may have nothing to tell
+        """Records how the flow ended, and closes its socket."""
+        with contextlib.suppress(OSError):  # a connection that was reset may have no such values
             information = self.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)
             self.row["retransmits"] = struct.unpack_from("I", information, RETRANSMITS)[0]
             self.row["control"] = self.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0").decode()
@@ -87,7 +87,7 @@ class Sending:
 
 
 def send(arguments: argparse.Namespace) -> Iterable[dict[str, Any]]:
-    """Runs the list on standard input. A row: when it started, how late, its port, retransmits, congestion control, its end.
+    """Runs the list on standard input. A row: the flow's start, lateness, port, retransmits, congestion control and end.
 
     `end` is "complete" (the receiver has closed after the last byte), "aborted" (the connection broke), or "unfinished".
     """
@@ -130,7 +130,7 @@ def _advance(flow: Sending, events: int, poll: select.epoll) -> str | None:
 
 
 class Receiving:
-    """One flow at its receiver; `sock` does not block."""
+    """One flow at its receiver; `sock` must not block."""
 
     def __init__(self, sock: socket.socket, bucket_ns: int, from_ns: int) -> None:
         self.sock = sock
@@ -140,7 +140,7 @@ class Receiving:
         self._bucket_ns, self._from_ns = bucket_ns, from_ns
 
     def read(self, buffer: bytearray) -> bool:
-        """Takes what is there; whether the flow is over."""
+        """Reads what has arrived; whether the flow is over."""
         try:
             size = self.sock.recv_into(buffer)
         except BlockingIOError:
@@ -217,7 +217,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     command.add_argument("--bucket-ns", type=int, default=0)
     command.add_argument("--from-ns", type=int, default=0)
     arguments = parser.parse_args(argv)
-    with contextlib.suppress(PermissionError):  # measured without, then
+    with contextlib.suppress(PermissionError):  # without the right, at ordinary priority
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(PRIORITY))
     rows = arguments.function(arguments)
     for row in sorted(rows, key=lambda row: int(row["flow"])):

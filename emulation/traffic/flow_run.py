@@ -1,50 +1,48 @@
-"""Runs a list of flows over an emulated fabric: starts the traffic programs, joins what both ends saw. An edge.
+"""Runs a list of flows over an emulated fabric: starts the traffic programs, joins the results of both ends. An edge.
 
     found = run(emulated, schedule, port=("s1", "h6"))
 
-It knows nothing of schemes; `emulation.stack.karuna` puts them on the fabric.
+It knows nothing of flow-scheduling schemes; `emulation.stack.schemes` has those.
 """
 
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
 from controller.switch_queues.model import QueueCounters
-from emulation.fabric.fabric import EmulatedFabric, EmulationError
+from emulation.fabric.fabric import EmulatedFabric
 from emulation.measuring.fidelity import MAX_SWITCH_WAIT, CpuTimes, Fidelity
 from emulation.measuring.measure import percentile
 from emulation.measuring.wakeful import wakeful
 from emulation.traffic import flow_load, workloads
 from emulation.traffic.flow_schedule import Schedule, ScheduledFlow
+from emulation.traffic.programs import Program, sleep_until
 
 PORT = 6000
 GIVEN_UP = ("aborted", "given up")
-"""Ends of flows that their senders have terminated."""
-START_NS = 700_000_000  # for every program to be up
-END_TIMEOUT_S = 10
+"""The ends of flows that their senders terminated."""
+START_NS = 700_000_000  # until every program has started
 MAX_LATE_P99_NS = 5_000_000
-"""A list that starts later than this was not open loop."""
+"""A run whose flows start later than this was not open loop."""
 MAX_STALL_NS = 10_000_000
-"""A timer of real-time priority that was once later than this: the machine stood still, and completion times say so."""
-_PIPES: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+"""If a timer of real-time priority was ever later than this, the machine stood still, which distorts completion times."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlowResult:
-    """What became of a flow. `fct_ns`: from its application's connect to the last byte at its receiver; None if not all came.
+    """How a flow fared. `fct_ns`: from its application's connect to the last byte at its receiver; None if not all arrived.
 
-    `end`: "complete", "aborted" or "unfinished" (the run was over first) as the sender saw it, or "given up" by MCP.
+    `end`, by the sender: "complete", "aborted" or "unfinished" (the run ended first); or "given up" by MCP.
     """
 
     flow: ScheduledFlow
-    start_ns: int  # after the beginning, as it really was
+    start_ns: int  # the actual start, after the beginning
     fct_ns: int | None
     received_bytes: int
     retransmits: int
@@ -54,13 +52,13 @@ class FlowResult:
 
     @property
     def met(self) -> bool:
-        """Whether a flow with a deadline finished by it. One that was given up has not, as in the paper."""
+        """Whether the flow has a deadline and met it. A flow that was given up did not, as in the paper."""
         if self.fct_ns is None or self.flow.deadline_ms is None or self.end in GIVEN_UP:
             return False
         return self.fct_ns <= self.flow.deadline_ms * 1e6
 
     def row(self) -> dict[str, Any]:
-        """Its line in the raw data."""
+        """The flow's line in the raw data."""
         flow = self.flow
         return {
             "flow": flow.number,
@@ -82,7 +80,7 @@ class FlowResult:
 
 @dataclass(frozen=True, slots=True)
 class FlowRun:
-    """One run: every flow's result, by number; what the observed port and its queues did; how far to trust it."""
+    """One run: every flow's result, by number; counters of the observed port and its queues; whether the machine kept up."""
 
     results: tuple[FlowResult, ...]
     length_ns: int
@@ -103,7 +101,7 @@ class FlowRun:
         return not self.fidelity.saturated and on_time and moving and self.overruns <= self.sent_packets / 1000
 
     def trust(self) -> dict[str, Any]:
-        """For a result's record."""
+        """How far to trust the run, for the record of a result."""
         return {
             "valid": self.valid,
             "cpu": self.fidelity.to_dict(),
@@ -128,19 +126,19 @@ def run(
     host_queues: bool = True,
     progress: Callable[[float], None] | None = None,
 ) -> FlowRun:
-    """Runs the list, and waits up to `drain_s` after its last arrival for what is still on its way.
+    """Runs the list, and waits up to `drain_s` after its last arrival for flows still under way.
 
     Args:
         port: the directed link (switch, neighbour) whose drops are counted.
-        dscp: the codepoint that each flow's own application writes, by number; without, none does.
+        dscp: the DSCP that each flow's application sets, by the flow's number; None: no application sets one.
         control: the congestion control that each flow's application chooses; None: what the host gives it.
-        given_up: the sender's address and port of each connection that was given up, asked for at the end and now and then.
+        given_up: gives the sender's address and port of each connection that MCP gave up; called now and then, and at the end.
         bucket_ns: if not 0, each flow's received bytes are counted in buckets of this length too.
         host_queues: False while agents have queues of their own at the hosts' interfaces.
         progress: called about ten times a second with the seconds since the beginning.
 
     Raises:
-        EmulationError: a program failed; its last words are in the text.
+        EmulationError: a program failed; says how.
     """
     addresses = {name: str(address) for name, address in emulated.endpoints().items()}
     to_receive: defaultdict[str, int] = defaultdict(int)
@@ -155,23 +153,14 @@ def run(
         end_ns = begin_ns + schedule.length_ns
         until_ns = end_ns + round(drain_s * 1e9)
 
-        def start(node: str | None, argv: Sequence[str], text: str = "") -> subprocess.Popen[str]:
-            process = subprocess.Popen(argv, **_PIPES) if node is None else emulated.popen(node, argv, **_PIPES)
-            stack.callback(_end, process)
-            assert process.stdin is not None, "a pipe"
-            process.stdin.write(text)
-            process.stdin.close()
-            process.stdin = None  # communicate() would flush it
-            return process
-
         limits = ("--until-ns", str(until_ns))
         buckets = ("--bucket-ns", str(bucket_ns), "--from-ns", str(begin_ns))
         receivers = {}
         for name, count in to_receive.items():
             own = ("--control", emulated.congestion_control, "--port", str(PORT), "--flows", str(count))
-            receivers[name] = start(name, [*flow_load.COMMAND, "serve", *limits, *own, *buckets])
-        for name, process in receivers.items():
-            _wait_ready(process, name)
+            receivers[name] = Program(emulated, name, [*flow_load.COMMAND, "serve", *limits, *own, *buckets], stack)
+        for program in receivers.values():
+            program.wait_ready()
         senders = {}
         for name, flows in to_send.items():
             lines = (
@@ -188,25 +177,25 @@ def run(
                 for flow in flows
             )
             wanted = "".join(f"{json.dumps(line)}\n" for line in lines)
-            senders[name] = start(name, [*flow_load.COMMAND, "send", *limits], wanted)
+            senders[name] = Program(emulated, name, [*flow_load.COMMAND, "send", *limits], stack, wanted)
         times = ("--begin-ns", str(begin_ns), "--end-ns", str(end_ns))
-        timer = start(None, [*workloads.COMMAND, "timer-probe", *times])
-        _sleep_until(begin_ns, begin_ns, progress)
+        timer = Program(emulated, None, [*workloads.COMMAND, "timer-probe", *times], stack)
+        sleep_until(begin_ns, begin_ns, progress)
         counters, cpu = emulated.counters(port), CpuTimes.now()
         emulated.ovs.overruns()
         waited_ns = emulated.ovs.waited_ns()
 
         def tell(seconds: float) -> None:
             if given_up is not None:
-                given_up()  # or the kernel's ring would be full in a long run
+                given_up()  # or the kernel's ring would fill up in a long run
             if progress is not None:
                 progress(seconds)
 
-        _sleep_until(end_ns, begin_ns, tell)
+        sleep_until(end_ns, begin_ns, tell)
         fidelity_until, waited_ns = CpuTimes.now(), emulated.ovs.waited_ns() - waited_ns
         sent = _rows(senders, until_ns)
         received = _rows(receivers, until_ns)
-        late_ns = json.loads(_output(timer, "timer probe", until_ns))["late_ns"]
+        late_ns = timer.result(until_ns)["late_ns"]
         after = emulated.counters(port)
         overruns = emulated.ovs.overruns()
         queues = emulated.queue_counters(port)
@@ -244,37 +233,6 @@ def _result(flow: ScheduledFlow, sent: Mapping[str, Any] | None, got: Mapping[st
     )
 
 
-def _rows(programs: Mapping[str, subprocess.Popen[str]], until_ns: int) -> dict[int, dict[str, Any]]:
-    rows = [json.loads(line) for name, process in programs.items() for line in _output(process, name, until_ns).splitlines()]
+def _rows(programs: Mapping[str, Program], until_ns: int) -> dict[int, dict[str, Any]]:
+    rows = [json.loads(line) for program in programs.values() for line in program.output(until_ns).splitlines()]
     return {row["flow"]: row for row in rows if "flow" in row}
-
-
-def _wait_ready(process: subprocess.Popen[str], name: str) -> None:
-    assert process.stdout is not None, "a pipe"
-    if process.stdout.readline().strip() != flow_load.READY:
-        _output(process, name, time.monotonic_ns())
-        raise EmulationError(f"{name}: the receiving program did not get ready")
-
-
-def _output(process: subprocess.Popen[str], name: str, until_ns: int) -> str:
-    try:
-        out, error = process.communicate(timeout=max(0.0, (until_ns - time.monotonic_ns()) / 1e9) + END_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        raise EmulationError(f"{name}: a traffic program did not end within {END_TIMEOUT_S} s after the run") from None
-    if process.returncode:
-        lines = error.strip().splitlines()
-        raise EmulationError(f"{name}: a traffic program failed: {lines[-1] if lines else process.returncode}")
-    return out.removeprefix(f"{flow_load.READY}\n")
-
-
-def _sleep_until(instant_ns: int, begin_ns: int, progress: Callable[[float], None] | None) -> None:
-    while (left_ns := instant_ns - time.monotonic_ns()) > 0:
-        if progress is not None:
-            progress(max(0.0, (time.monotonic_ns() - begin_ns) / 1e9))
-        time.sleep(min(left_ns / 1e9, 0.1))
-
-
-def _end(process: subprocess.Popen[Any]) -> None:
-    if process.poll() is None:
-        process.kill()
-    process.communicate()

@@ -1,12 +1,12 @@
-"""Lists of flows to run: open loop, Poisson arrivals, sizes of a published workload, a load set exactly. Pure.
+"""Lists of flows: open loop, Poisson arrivals, sizes of a published workload, an exact load. Pure.
 
-*Load.* Sizes are drawn until they fill `duration_ns` at the wanted load, and the list is then made longer by the last flow's
-excess, so that bytes * 8 = load * rate * length holds exactly, whatever the seed. Given how many arrive, the instants of a
-Poisson process are independent and uniform (Ross, Introduction to Probability Models, theorem 5.2): so are they drawn. The load
-counts payload; a full frame's headers add 4.6 %.
+*Load.* Sizes are drawn until they fill `duration_ns` at the wanted load; the list is then made longer by the last flow's
+excess, so that bytes * 8 = load * rate * length holds exactly for every seed. The instants are drawn independently and
+uniformly, as those of a Poisson process are once the number of arrivals is given (Ross, Introduction to Probability Models,
+theorem 5.2). The load counts payload; a full frame's headers add 4.6 %.
 
-*Deadlines* are exponential around a mean, and never less than `slack` times what the link takes for the flow alone, as in
-pFabric's experiments (SIGCOMM 2013); nor less than `deadline_least_ms`, for no scheme can beat a queue's length.
+*Deadlines* are exponential around a mean, and at least `slack` times what the link takes for the flow alone, as in pFabric's
+experiments (SIGCOMM 2013); and at least `deadline_least_ms`, since no scheme can beat the delay of a queue.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from controller.priorities.flow_sizes import FlowSizes
 from protocol.flowmark import DEADLINE_MAX_MS, SIZE_MAX_BYTES, FlowMark
 
 HEADER_BYTES = 12
-"""A flow begins with its number and size (emulation.traffic.flow_load), so it has as many bytes at the least."""
+"""A flow begins with its number and size (emulation.traffic.flow_load), so it has at least so many bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduledFlow:
-    """One flow: `start_ns` after the beginning; type 1 has a deadline, type 2 a size that is told, type 3 neither."""
+    """One flow, starting `start_ns` after the beginning; type 1 has a deadline, type 2 a known size, type 3 neither."""
 
     number: int
     start_ns: int
@@ -36,7 +36,7 @@ class ScheduledFlow:
     deadline_ms: int | None = None
 
     def mark(self) -> FlowMark:
-        """What its application says of it."""
+        """The mark by which its application states deadline and size."""
         return FlowMark(None if self.flow_type == 3 else self.size_bytes, self.deadline_ms)
 
 
@@ -54,10 +54,10 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """What kinds of flows: shares of types 1, 2 and 3 (by number of flows), and the deadlines of type 1.
+    """The types of flows: shares of types 1, 2 and 3 (by number of flows), and the deadlines of type 1.
 
     Raises:
-        ValueError: shares that don't sum to 1, a mean or a slack that is not above 0; names the field.
+        ValueError: the shares do not sum to 1, or a mean or the slack is not above 0; names the field.
     """
 
     shares: tuple[float, float, float] = (1 / 3, 1 / 3, 1 / 3)
@@ -74,10 +74,10 @@ class Mixture:
 
 
 def scaled(sizes: FlowSizes, factor: float, cap_bytes: float = math.inf) -> FlowSizes:
-    """The distribution of factor * S for the flows of at most `cap_bytes` after that; larger ones are left out.
+    """The distribution of factor * S, of those flows whose scaled size is at most `cap_bytes`.
 
     Raises:
-        ValueError: a cap that leaves nothing.
+        ValueError: no flow is that small.
     """
     small = sizes.scaled(factor)
     if cap_bytes >= small.sizes[-1]:
@@ -102,7 +102,7 @@ def poisson(
     """Flows of `sizes` between (source, destination) pairs that share one link of `rate_bps`, for about `duration_ns`.
 
     Raises:
-        ValueError: no pair, or a load, rate or duration that is not above 0; names the field.
+        ValueError: there is no pair, or load, rate or duration is not above 0; names the field.
     """
     for name, value in (("load", load), ("rate_bps", rate_bps), ("duration_ns", duration_ns)):
         if value <= 0:

@@ -1,7 +1,7 @@
-"""What the flows of a run add up to: completion times by size, deadlines met. Pure.
+"""Statistics of the flows of a run: completion times by size, deadlines met. Pure.
 
-A flow that never completed has no completion time: it is counted apart, and a bin that has one says so, because its mean and
-its percentiles are then of the others only.
+A flow that never completed has no completion time. Each bin counts such flows, since its mean and its percentiles are of the
+other flows only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PERCENTILES = (5, 25, 50, 75, 95, 99)
 
 
 def completion(results: Iterable[FlowResult]) -> dict[str, Any]:
-    """Flows, how many did not complete, mean, median, p95 and p99 of the completion times in ms (None of none)."""
+    """How many flows there are and how many did not complete; mean, p50, p95 and p99 of the completion times in ms, or None."""
     results = list(results)
     times = [result.fct_ns / 1e6 for result in results if result.fct_ns is not None]
     return {
@@ -28,7 +28,8 @@ def completion(results: Iterable[FlowResult]) -> dict[str, Any]:
 
 
 def by_size(results: Iterable[FlowResult], edges: Sequence[int]) -> dict[str, dict[str, Any]]:
-    """`completion` of all flows, and of those between each two of the edges, bytes; a flow of an edge's size is below it."""
+    """`completion` of all flows, and of those between each two of the edges, bytes; a flow of an edge's size belongs to the bin
+    below."""
     results = list(results)
     found = {"all": completion(results)}
     for low, high in zip((0, *edges), (*edges, None), strict=True):
@@ -38,9 +39,9 @@ def by_size(results: Iterable[FlowResult], edges: Sequence[int]) -> dict[str, di
 
 
 def deadlines(results: Iterable[FlowResult]) -> dict[str, Any]:
-    """Of the flows with deadlines: the shares met, missed and terminated; of those not terminated, completion / deadline.
+    """Of the flows with deadlines: the shares that met it, missed it and were terminated; and completion over deadline.
 
-    A terminated flow has missed its deadline, as in the paper; so has one that was not complete when the run was over.
+    A terminated flow has missed its deadline, as in the paper; so has one that had not completed when the run ended.
     """
     due = [result for result in results if result.flow.deadline_ms is not None]
     kept = [result for result in due if result.end not in GIVEN_UP]

@@ -3,9 +3,9 @@
     python -IS emulation/traffic/workloads.py receive --udp 5001 --tcp 5002 --from-ns T0 --until-ns T1
     python -IS emulation/traffic/workloads.py udp-send --to 10.0.0.6 --port 5001 --begin-ns T --end-ns T1
 
-This file imports the standard library only, and is run by its path without site packages, so that a program is up in about
-30 ms. Instants are CLOCK_MONOTONIC nanoseconds, which all namespaces of a machine share: that is the start barrier. Every
-program blocks in the kernel while it has nothing to do, and ends with one line of JSON on standard output.
+This file imports only the standard library, and is run by its path without site packages, so that a program starts in about
+30 ms. Instants are CLOCK_MONOTONIC nanoseconds, which all namespaces of a machine share: programs start together at an instant.
+Every program blocks in the kernel while it has nothing to do, and ends with one line of JSON on standard output.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ COMMAND = (sys.executable, "-IS", __file__)
 READY = "ready"
 DATAGRAM_BYTES = 60_000  # XCo's UDP senders send messages of about this size
 BLOCK_BYTES = 1 << 16
-CATCH_UP_NS = 20_000_000  # late wake-ups don't lower the rate; a longer stop is no reason for a burst
-RECEIVE_BUFFER_BYTES = 8 << 20  # the receiving program is never what loses a datagram
-SEND_TIMEOUT = struct.pack("ll", 0, 250_000)  # struct timeval; a blocked sender sees so late that its time is over
+CATCH_UP_NS = 20_000_000  # so late wake-ups do not lower the rate, and a longer stop causes no burst
+RECEIVE_BUFFER_BYTES = 8 << 20  # so large that the receiving program loses no datagram
+SEND_TIMEOUT = struct.pack("ll", 0, 250_000)  # struct timeval: how late a blocked sender notices its end
 CONNECT_TIMEOUT_S = 1.0
 TCP_INFO_TOTAL_RETRANS = 100  # offset in struct tcp_info
 _SO_RCVBUFFORCE = 33
@@ -39,10 +39,10 @@ ECHO_REMEMBERED = 64  # a duplicate reply comes soon after the first
 
 
 class Rhythm:
-    """When a sender may send: paced at a rate, in on-phases only, or whenever the socket takes it."""
+    """When a sender may send: paced at a rate, in on-phases only, or as fast as the socket takes it."""
 
     def __init__(self, begin_ns: int, end_ns: int, rate_bps: int, on_ns: int, off_ns: int, phase_ns: int) -> None:
-        """`rate_bps` 0: as fast as the socket takes it; `off_ns` 0: always on; `phase_ns`: it starts so much later."""
+        """`rate_bps` 0: as fast as the socket takes it; `off_ns` 0: always on; `phase_ns`: how much later it starts."""
         self.end_ns = end_ns
         self.rate_bps = rate_bps
         self.on_ns = on_ns
@@ -61,13 +61,13 @@ class Rhythm:
         return due_ns
 
     def sent(self, at_ns: int, size: int) -> None:
-        """Accounts for a block that was sent at `at_ns`; a sender that was held back catches up `CATCH_UP_NS` at most."""
+        """Records that a block was sent at `at_ns`; a sender that was held back catches up at most `CATCH_UP_NS`."""
         if self.rate_bps:
             gap_ns = size * 8 * 10**9 // self.rate_bps
             self._due_ns = max(self._due_ns + gap_ns, at_ns - CATCH_UP_NS)
 
     def wait(self) -> bool:
-        """Sleeps until the next block may be sent; False when the time is over."""
+        """Sleeps until the next block may be sent; False when the end has come."""
         now_ns = time.monotonic_ns()
         due_ns = self.next_ns(now_ns)
         if due_ns >= self.end_ns:
@@ -89,10 +89,10 @@ def udp_send(arguments: argparse.Namespace) -> dict[str, Any]:
             try:
                 sender.send(payload)
             except BlockingIOError:
-                refused += 1  # the queue stood still so long
+                refused += 1  # the queue did not move for SEND_TIMEOUT
                 continue
             except OSError:
-                refused += 1  # nobody listens (yet), or there is no way for the moment
+                refused += 1  # no program listens yet, or there is no route at the moment
                 time.sleep(0.005)
                 continue
             sent += 1
@@ -101,7 +101,7 @@ def udp_send(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def tcp_send(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Connects at once, sends from the beginning until the end, and aborts the connection with what is unsent."""
+    """Connects at once, sends from the beginning until the end, then aborts the connection, unsent data included."""
     rhythm = _rhythm(arguments)
     block = memoryview(bytes(min(arguments.size, BLOCK_BYTES)))
     sent = 0
@@ -117,7 +117,7 @@ def tcp_send(arguments: argparse.Namespace) -> dict[str, Any]:
                 sent += count
                 rhythm.sent(time.monotonic_ns(), count)
         except ConnectionError:
-            pass  # the receiver has ended first
+            pass  # the receiver ended first
         information = sender.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)
         retransmits = struct.unpack_from("I", information, TCP_INFO_TOTAL_RETRANS)[0]
         control = sender.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0").decode()
@@ -148,7 +148,7 @@ def receive(arguments: argparse.Namespace) -> dict[str, Any]:
             assert isinstance(source, socket.socket)
             if listening:
                 accepted, _ = source.accept()
-                # Fewer wake-ups: at 100 Mb/s a packet every 120 microseconds would be one each.
+                # Fewer wake-ups: at 100 Mb/s every packet would cause one, each 120 microseconds.
                 accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1 << 14)
                 selector.register(accepted, selectors.EVENT_READ, (port, False))
                 continue
@@ -168,15 +168,24 @@ def receive(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def timer_probe(arguments: argparse.Namespace) -> dict[str, Any]:
-    """How late a sleeping process is woken: what any timed program of this machine can expect at best.
+    """Measures how late the kernel wakes a sleeping process: the best that any timed program of this machine can expect.
 
-    Real-time priority, if allowed; sorted lateness in nanoseconds as "late_ns".
+    Runs at real-time priority, if allowed. With `--seconds` it says that it is ready, and begins when it reads a line, so that
+    its own start is no lateness of a timer.
+
+    Returns:
+        "late_ns": the sorted lateness of every wake-up, nanoseconds.
     """
-    with contextlib.suppress(PermissionError):  # measured without, then
+    with contextlib.suppress(PermissionError):  # without the right, at ordinary priority
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50))
     late = []
-    due_ns = arguments.begin_ns
-    while due_ns < arguments.end_ns:
+    due_ns, end_ns = arguments.begin_ns, arguments.end_ns
+    if arguments.seconds:
+        print(READY, flush=True)
+        input()
+        begin_ns = time.monotonic_ns()
+        due_ns, end_ns = begin_ns + arguments.interval_ns, begin_ns + round(arguments.seconds * 1e9)
+    while due_ns < end_ns:
         _sleep_until(due_ns)
         late.append(time.monotonic_ns() - due_ns)
         due_ns = max(due_ns + arguments.interval_ns, time.monotonic_ns())
@@ -184,10 +193,10 @@ def timer_probe(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def echo(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Sends ICMP echo requests at an interval, and tells the round-trip times, as ping does but without its busy waiting.
+    """Sends ICMP echo requests at an interval and measures round-trip times, as ping does but without its busy waiting.
 
-    A reply's time is the kernel's (SO_TIMESTAMPNS). Real-time priority, if allowed, so that the prober is not preempted
-    between reading the clock and sending: the network is measured, not the machine's scheduler.
+    A reply's time is the kernel's (SO_TIMESTAMPNS). The program runs at real-time priority, if allowed, so that nothing
+    preempts it between reading the clock and sending: it measures the network, not the machine's scheduler.
 
     Returns:
         "sent": requests; "rtt_ns": [sequence number, nanoseconds] of every first reply, in the order of the replies.
@@ -209,7 +218,7 @@ def echo(arguments: argparse.Namespace) -> dict[str, Any]:
                 number = len(sent_ns) + 1
                 request = echo_request(kind, identifier, number)
                 sent_ns[number] = time.time_ns()
-                with contextlib.suppress(OSError):  # no way at the moment: it stays unanswered
+                with contextlib.suppress(OSError):  # no route at the moment: the request stays unanswered
                     prober.send(request)
                 due_ns += arguments.interval_ns
             until_ns = due_ns if due_ns < arguments.end_ns else last_ns
@@ -238,7 +247,7 @@ def _echo_reply(prober: socket.socket, ipv6: bool, identifier: int) -> tuple[int
         except BlockingIOError:
             return None
         except OSError:
-            continue  # an ICMP error was received: unreachable, for the moment
+            continue  # an ICMP error: unreachable at the moment
         message = packet if ipv6 else packet[(packet[0] & 15) * 4 :]
         kind, _, _, echoed, number = struct.unpack_from("!BBHHH", message)
         if kind == (129 if ipv6 else 0) and echoed == identifier:
@@ -270,8 +279,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     command.add_argument("--bucket-ns", type=int, default=0)
     command = commands.add_parser("timer-probe")
     command.set_defaults(function=timer_probe)
-    command.add_argument("--begin-ns", type=int, required=True)
-    command.add_argument("--end-ns", type=int, required=True)
+    command.add_argument("--begin-ns", type=int, default=0)
+    command.add_argument("--end-ns", type=int, default=0)
+    command.add_argument("--seconds", type=float, default=0.0, help="in place of begin and end: after a line on standard input")
     command.add_argument("--interval-ns", type=int, default=5_000_000)
     command = commands.add_parser("echo")
     command.set_defaults(function=echo)

@@ -1,1 +1,1 @@
-"""The bodies of messages, by concern."""
+"""The bodies of messages, one module for each concern."""

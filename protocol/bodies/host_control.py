@@ -1,4 +1,4 @@
-"""CONDITIONS, WEEK and CLOCK_REPORT: fine-grained control of a host's queues. The messages, their layouts and codecs. Pure.
+"""CONDITIONS, WEEK and CLOCK_REPORT: the messages for fine-grained control of a host's queues, with layouts and codecs. Pure.
 
 The source is "Fine-Grained End-Host Traffic Control": dequeue conditions (SDD), and days within weeks (REACToR's schedules).
 Times are integer nanoseconds of the leader's clock, rates bit/s.
@@ -23,8 +23,8 @@ FLOW = Layout(flow="I")
 DAY = Layout(mask="Q")
 CLOCK_REPORT = Layout(offset_ns="Q", uncertainty_ns="Q")
 
-"""Of IEEE 802.1Qbb. Queues 0 to 7 are classes, 16 and up destination nodes."""
 FIRST_NODE = 16
+"""Queue numbers from here on are destination nodes; 0 to 7 are classes of IEEE 802.1Qbb."""
 FLOWS_MAX = 64
 DAYS_MAX = 64
 DAY_NS_MIN, DAY_NS_MAX = 200_000, 40_000_000
@@ -37,8 +37,8 @@ _SIGN = 1 << 63
 class QueueCondition:
     """A queue may send from `open_from_ns` until before `open_until_ns`, at `rate_bps` (0: as fast as the link).
 
-    `queue` is a class (0 to 7) or a destination node. A queue of which all conditions were removed is paused, and is there
-    with one that is never met: from and until are 0.
+    `queue` is a class (0 to 7) or a destination node. A queue whose conditions were all removed is paused: it is listed with
+    one condition that is never met, whose from and until are 0.
     """
 
     queue: int
@@ -50,7 +50,7 @@ class QueueCondition:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Leader to member: the conditions of all its queues that have any; full state, in pages. Queues not there are free."""
+    """Leader to member: the conditions of all its queues that have any; full state, in pages. Queues not listed are free."""
 
     version: int
     page: int
@@ -59,8 +59,8 @@ class Conditions:
 
 
 @unique
-class FlowKey(IntEnum):
-    """By what a week's flows are told apart."""
+class WeekKey(IntEnum):
+    """The property that distinguishes a week's flows."""
 
     DESTINATION = 0
     """The destination's node id."""
@@ -70,12 +70,12 @@ class FlowKey(IntEnum):
 
 @unique
 class Transport(IntEnum):
-    """Who opens and closes a week's days."""
+    """What opens and closes a week's days."""
 
     SCHEDULE = 0
     """The agent, by its own clock."""
     PFC = 1
-    """PFC frames. The flows that have a day are of classes 0, 1 ... in their order; all others stay shut all week."""
+    """PFC frames. The flows that have a day get classes 0, 1 ... in their order; all others stay closed all week."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +83,9 @@ class Week:
     """Leader to member, ahead of `start_ns`: the member's flows of one week, and which of them are open on which day.
 
     Day d lasts from start + d * day until `night_ns` before the next begins; its mask has bit f set if flow f of `flows` is
-    open then. All others are shut, also in the nights, and after the last day until the next week or until `lease_ns` after
-    the start: then all are free. A week without flows frees them at its start. The same number again replaces one that has
-    not begun.
+    open then. The other flows are closed. All flows are closed in the nights, and from the last day until the next week or
+    until `lease_ns` after the start: then all are free. A week without flows frees all flows at its start. A week with the
+    number of one that has not begun replaces it.
     """
 
     week: int
@@ -93,14 +93,14 @@ class Week:
     day_ns: int
     night_ns: int
     lease_ns: int
-    key: FlowKey
+    key: WeekKey
     transport: Transport
     flows: tuple[int, ...]
     days: tuple[int, ...]
 
     @property
     def end_ns(self) -> int:
-        """When the last day's night is over."""
+        """The end of the last day's night."""
         return self.start_ns + len(self.days) * self.day_ns
 
     @property
@@ -111,14 +111,14 @@ class Week:
 
 @dataclass(frozen=True, slots=True)
 class ClockReport:
-    """Member to leader: the leader's clock minus its own, and how far from that the truth may be (`agents/loop/clock.py`)."""
+    """Member to leader: the leader's clock minus its own, and the uncertainty of that (`agents/loop/clock.py`)."""
 
     offset_ns: int
     uncertainty_ns: int
 
 
 def check_week(week: Week) -> None:
-    """What must hold between a week's fields, at both ends of the wire. Raises ValueError naming the field and the remedy."""
+    """Checks a week's fields against each other; both ends call it. Raises ValueError naming the field and the remedy."""
     flows, days = week.flows, week.days
     if len(flows) > FLOWS_MAX:
         raise ValueError(f"Week.flows: {len(flows)} flows, at most {FLOWS_MAX}; spread them over several weeks")
@@ -126,9 +126,9 @@ def check_week(week: Week) -> None:
         raise ValueError(f"Week.days: {len(days)} days, at most {DAYS_MAX}; write several weeks")
     if len(set(flows)) != len(flows):
         raise ValueError(f"Week.flows: {flows} names a flow twice")
-    if week.key is FlowKey.TOS and any(flow >= 1 << 6 for flow in flows):
+    if week.key is WeekKey.TOS and any(flow >= 1 << 6 for flow in flows):
         raise ValueError(f"Week.flows: {flows}; a DSCP is from 0 to 63")
-    if week.key is FlowKey.DESTINATION and any(flow < FIRST_NODE for flow in flows):
+    if week.key is WeekKey.DESTINATION and any(flow < FIRST_NODE for flow in flows):
         raise ValueError(f"Week.flows: {flows}; a destination node is {FIRST_NODE} or more")
     if week.transport is Transport.PFC and (count := week.active.bit_count()) > CLASSES:
         raise ValueError(f"Week.days: {count} flows have a day; by PFC at most {CLASSES}, one for each class")
@@ -161,7 +161,7 @@ def unpack_week(body: bytes) -> Week:
         raise ValueError("week")
     flows = tuple([flow for (flow,) in FLOW.struct.iter_unpack(body[WEEK.size : middle])])
     days = tuple([mask for (mask,) in DAY.struct.iter_unpack(body[middle:])])
-    week = Week(number, start_ns, day_ns, night_ns, lease_ns, FlowKey(key), Transport(transport), flows, days)
+    week = Week(number, start_ns, day_ns, night_ns, lease_ns, WeekKey(key), Transport(transport), flows, days)
     check_week(week)
     return week
 
@@ -196,7 +196,7 @@ def unpack_conditions(body: bytes) -> Conditions:
 
 
 def pack_clock_report(message: ClockReport) -> bytes:
-    """The offset is signed: its two's complement. Raises ValueError naming the field that does not fit."""
+    """Encodes the signed offset as two's complement. Raises ValueError naming the field that does not fit."""
     if not -_SIGN <= message.offset_ns < _SIGN:
         raise ValueError(f"ClockReport.offset_ns: {message.offset_ns} must fit 64 bits with a sign")
     return CLOCK_REPORT.pack("ClockReport", message.offset_ns % (2 * _SIGN), message.uncertainty_ns)

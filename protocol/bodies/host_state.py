@@ -1,6 +1,7 @@
-"""The body of HOST_STATE: what a host is, and what was put back on it; for operators, who compare hosts. Pure.
+"""The body of HOST_STATE: the properties of a host, and the settings that its agent restored; operators compare hosts by it.
+Pure.
 
-Which gate and version it has is said with REGISTER; here is what can drift apart on a fabric that works.
+REGISTER holds the host's gate and version; this message holds what can drift apart while the fabric works.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ LINE = Layout(line_bytes="B")
 
 TEXT_BYTES_MAX = 160
 LINES_MAX = 4
-"""The newest of what was put back: with the longest texts they fit in a frame."""
+"""How many restored settings a message names: with the longest texts they fit in a frame."""
 NEVER_MS = (1 << 32) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class HostState:
-    """Member to leader, every few seconds and when something was put back.
+    """Member to leader, every few seconds and when the agent restored a setting.
 
     `wall_ns` is the host's CLOCK_REALTIME when the leader's clock showed `leader_ns` (0: not known), by its estimate, which may
-    be wrong by `uncertainty_ns`. `put_back` counts how often something was put back that somebody else had changed, since the
-    agent's start; the last time was `ago_ms` ago (NEVER_MS: never), and `lines` tell of the newest, the last one last.
+    be wrong by `uncertainty_ns`. `put_back` counts how often, since its start, the agent restored a setting that another
+    program had changed; the last time was `ago_ms` ago (NEVER_MS: never), and `lines` describe the newest ones in order.
     """
 
     fingerprint: int
@@ -40,7 +41,7 @@ class HostState:
 
 
 def shortened(text: str) -> str:
-    """The text, cut to what fits, without splitting a character."""
+    """The text, cut to the length that fits, without splitting a character."""
     return text.encode(errors="replace")[:TEXT_BYTES_MAX].decode(errors="ignore")
 
 

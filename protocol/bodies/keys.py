@@ -15,31 +15,31 @@ KEY_STATE = Layout(sending="Q", other="Q")
 
 
 @unique
-class Step(IntEnum):
-    """How far the change of the key is."""
+class RotationStep(IntEnum):
+    """A step in the change of the key."""
 
     ACCEPT = 1
-    """Take both keys, and send with the old one."""
+    """Accept both keys, and send with the old one."""
     SEND = 2
-    """Take both, and send with the new one."""
+    """Accept both, and send with the new one."""
     DROP = 3
-    """Take the new one only."""
+    """Accept the new one only."""
     CANCEL = 4
-    """Take the old one only: the new one is given up."""
+    """Accept the old one only: the change is cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyStep:
-    """Leader to all, each second from the first change of a key on: how far it is, and which keys it is about."""
+    """Leader to all, each second after the first change of a key began: the present step, and the old and the new key."""
 
-    step: Step
+    step: RotationStep
     old: int
     new: int
 
 
 @dataclass(frozen=True, slots=True)
 class KeyState:
-    """Member to leader, in answer: the key that it sends with, and the other one that it takes; 0 for none."""
+    """Member to leader, in answer: the key that it sends with, and the other one that it accepts (0 for none)."""
 
     sending: int
     other: int
@@ -47,12 +47,12 @@ class KeyState:
 
 def pack_key_step(message: KeyStep) -> bytes:
     """Raises ValueError naming the field that does not fit."""
-    if message.step not in Step:
-        raise ValueError(f"KeyStep.step: {message.step!r} must be one of {', '.join(step.name for step in Step)}")
+    if message.step not in RotationStep:
+        raise ValueError(f"KeyStep.step: {message.step!r} must be one of {', '.join(step.name for step in RotationStep)}")
     return KEY_STEP.pack("KeyStep", *KEY_STEP.values(message))
 
 
 def unpack_key_step(body: bytes) -> KeyStep:
     """Raises ValueError or struct.error: not such a body."""
     step, old, new = KEY_STEP.struct.unpack(body)
-    return KeyStep(Step(step), old, new)
+    return KeyStep(RotationStep(step), old, new)

@@ -1,5 +1,5 @@
-"""PFC_SETTINGS, PFC_PAUSE and PFC_REPORT: how members obey pauses of their link partner, originate some, and what they count.
-The messages, their layouts and codecs. Pure.
+"""PFC_SETTINGS, PFC_PAUSE and PFC_REPORT: the messages by which the leader sets how members obey and send pauses, and members
+report their counters; with layouts and codecs. Pure.
 
 Pauses themselves are frames of IEEE 802.1Qbb and IEEE 802.3x (`protocol/pfc.py`) on one link, without authentication; these
 are Baton's own messages about them.
@@ -24,12 +24,12 @@ PFC_REPORT = Layout(command="Q", answer="B", mode="B", paused="B", storming="B",
 PFC_CLASS = Layout(received="Q", sent="Q", refused="Q", paused_ns="Q", storms="Q")
 
 PARTNERS_MAX, NODES_MAX = 110, 130
-"""Together they fit in a frame."""
+"""Both at their maximum fit in a frame."""
 
 
 @unique
 class Action(IntEnum):
-    """What is done about a storm of pauses: `agents/host_control/pause_watchdog.py` says what each means."""
+    """The reaction to a storm of pauses; `agents/host_control/pause_watchdog.py` explains each."""
 
     DROP = 0
     FORWARD = 1
@@ -38,7 +38,7 @@ class Action(IntEnum):
 
 @unique
 class Mode(IntEnum):
-    """Who pauses a host's queues."""
+    """What pauses a host's queues."""
 
     SOFTWARE = 1
     """The agent."""
@@ -47,19 +47,22 @@ class Mode(IntEnum):
 
 
 @unique
-class Answer(IntEnum):
-    """What became of a PFC_PAUSE."""
+class PauseResult(IntEnum):
+    """The result of a PFC_PAUSE."""
 
     DONE = 0
     STORM = 1
-    """Some of the classes have a storm of pauses sent: those were left alone."""
+    """The agent skipped some of the classes, since they have a storm of sent pauses."""
 
 
 @dataclass(frozen=True, slots=True)
 class PfcSettings:
-    """Leader to all: whose pauses are obeyed (MAC addresses; none: whoever is at the link's end); for each class how long it
-    is paused before that is a storm, and how long after the last pause the storm is over; and (destination node, class) of
-    what is not of class 0."""
+    """Leader to all: the settings of PFC.
+
+    `accept_from` are the MAC addresses whose pauses members obey (none: any link partner). A class that is paused for
+    `detection_ns` has a storm, which is over `restoration_ns` after the last pause. `nodes` are (destination node, class) of
+    the traffic that is not of class 0.
+    """
 
     action: Action
     detection_ns: tuple[int, ...]
@@ -70,9 +73,9 @@ class PfcSettings:
 
 @dataclass(frozen=True, slots=True)
 class PfcPause:
-    """Leader to member: pause these classes of your link partner (bit n: class n) for so long from now; 0: resume them.
+    """Leader to member: pause these classes of your link partner (bit n: class n) for `duration_ns` from now; 0: resume them.
 
-    `command` is told again until a report names it; a member obeys each number once.
+    The leader repeats `command` until a report names it; a member carries out each number once.
     """
 
     command: int
@@ -81,7 +84,7 @@ class PfcPause:
 
 
 class PfcClass(NamedTuple):
-    """Of one class since the agent's start: pauses received, sent and not obeyed; how long it was paused; storms."""
+    """Counters of one class since the agent's start: pauses received, sent and refused; time paused; storms."""
 
     received: int
     sent: int
@@ -92,11 +95,12 @@ class PfcClass(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PfcReport:
-    """Member to leader: the last PFC_PAUSE obeyed and what became of it, who pauses, which classes are paused and have a storm
-    now (bit n: class n), frames that were not taken, and those of partners that are not authorised; the eight classes."""
+    """Member to leader: the last PFC_PAUSE and its result, what pauses the queues, the classes that are paused and that have a
+    storm now (bit n: class n), the numbers of bad frames and of frames from unauthorised partners, and the counters of the
+    eight classes."""
 
     command: int
-    answer: Answer
+    answer: PauseResult
     mode: Mode
     paused: int
     storming: int
@@ -106,7 +110,7 @@ class PfcReport:
 
 
 def class_mask(classes: Iterable[int]) -> int:
-    """Bit n for class n. Raises ValueError: one that is not from 0 to 7."""
+    """A mask with bit n for class n. Raises ValueError: a class is not from 0 to 7."""
     mask = 0
     for priority in classes:
         if not 0 <= priority < CLASSES:
@@ -188,4 +192,4 @@ def unpack_report(body: bytes) -> PfcReport:
     command, answer, mode, paused, storming, bad, strangers = PFC_REPORT.struct.unpack_from(body)
     rows: list[tuple[Any, ...]] = list(PFC_CLASS.struct.iter_unpack(body[PFC_REPORT.size :]))
     classes = tuple([PfcClass(*row) for row in rows])
-    return PfcReport(command, Answer(answer), Mode(mode), paused, storming, bad, strangers, classes)
+    return PfcReport(command, PauseResult(answer), Mode(mode), paused, storming, bad, strangers, classes)

@@ -1,6 +1,6 @@
-"""The bodies of SIZE_REPORT and THRESHOLDS: their layouts, and from counted flow sizes to reports. Pure.
+"""The bodies of SIZE_REPORT and THRESHOLDS, with their layouts, and making reports from counted flow sizes. Pure.
 
-A report's rows stay as they are on the wire: the coordinator's side adds up thousands of reports without taking one apart.
+A report's rows stay as they are on the wire, so that the coordinator's side adds up thousands of reports without decoding them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ THRESHOLDS_REQUEST = Layout(version="I")
 
 ROWS_MAX = (BODY_MAX - SIZE_REPORT.size) // SIZE_ROW.size
 BANDS_MAX = 7
-"""Queue 0 is type 1's; a switch has eight."""
+"""A switch has eight queues, and queue 0 is for type 1."""
 TERMINATIONS = (1, 2, 3)
 
 
 class SizeCount(NamedTuple):
-    """How many flows of a type and bin ended, and their bytes."""
+    """The number of flows of a type and bin that ended, and their bytes."""
 
     type: int
     bin: int
@@ -35,7 +35,7 @@ class SizeCount(NamedTuple):
 
 
 def size_reports(version: int, period_ns: int, counts: Iterable[SizeCount]) -> list[SizeReport]:
-    """A period's counts in as many reports as they need; the period is in the first. Raises ValueError naming a field."""
+    """A period's counts as SizeReports, the first of which holds the period. Raises ValueError naming a field."""
     rows = [SIZE_ROW.pack("SizeReport.rows", *count) for count in counts]
     parts = [b"".join(rows[at : at + ROWS_MAX]) for at in range(0, len(rows), ROWS_MAX)] or [b""]
     return [SizeReport(version, 0 if at else period_ns, part) for at, part in enumerate(parts)]

@@ -1,4 +1,4 @@
-"""Flow sizes counted in bins that grow with the size: four to an octave, the same everywhere, so that counts add up. Pure.
+"""Bins for counting flow sizes: four to each power of two, the same on all hosts, so that counts add up. Pure.
 
 Bins 0 to 3 hold one size each; from 4 bytes on, each power of two is cut into four equal parts, so that a bin is at most a
 quarter as wide as its sizes. All sizes of 64 bits have a bin.
@@ -22,10 +22,10 @@ def bin_of(size_bytes: int) -> int:
 
 
 def edge(at: int) -> int:
-    """The least size in a bin; of the one after the last, 2**64."""
+    """The smallest size in a bin; 2**64 for the bin after the last."""
     octave, part = divmod(at, PARTS)
     return part if octave == 0 else (PARTS + part) << (octave - 1)
 
 
 EDGES = tuple(edge(at) for at in range(BINS + 1))
-"""Bin n has the sizes from EDGES[n] to below EDGES[n + 1], bytes."""
+"""Bin n holds the sizes from EDGES[n] to below EDGES[n + 1], in bytes."""

@@ -1,7 +1,7 @@
-"""What leader and members say to each other: a class for each message, and what its fields mean. Pure.
+"""The messages between leader and members: a class for each, with the meaning of its fields. Pure.
 
 Times are integer nanoseconds, sizes bytes, rates bit/s; clocks are the coordinator's unless a field says
-otherwise. How they look on the wire is in `messages` and PROTOCOL.md.
+otherwise. Their encoding is in `messages` and PROTOCOL.md.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from protocol.bodies.pfc import PfcPause, PfcReport, PfcSettings
 
 HEARTBEAT_MAC = bytes.fromhex("034241544f4e")
 """The group address that every agent listens to: locally administered, "BATON" in its last five bytes."""
-NOBODY, COORDINATOR = 0, 1
-"""Node ids: of a host not yet welcomed, and of the leader. Members have 16 and up."""
+UNREGISTERED, COORDINATOR = 0, 1
+"""Node ids: of a host that is not yet a member, and of the leader. Members have 16 and up."""
 
 IPAddress = IPv4Address | IPv6Address
 
@@ -58,7 +58,7 @@ class Kind(IntEnum):
     HOST_STATE = 40
 
 
-class Gates(IntFlag):
+class GateKind(IntFlag):
     """The gates that a host can put before a destination, named as the kernel names them."""
 
     TBF = 1
@@ -67,7 +67,7 @@ class Gates(IntFlag):
 
 @unique
 class Override(IntEnum):
-    """What the operator says of the whole fabric: the schedule rules, or every gate is open."""
+    """The operator's setting for the whole fabric: the policy decides, or every gate is open."""
 
     COORDINATE = 0
     FREE = 1
@@ -75,31 +75,31 @@ class Override(IntEnum):
 
 @unique
 class ErrorCode(IntEnum):
-    """Why the coordinator did not do what it was asked."""
+    """Why the coordinator refused a host's message."""
 
     UNKNOWN_SENDER = 1
     """Register first."""
     REFUSED = 2
-    """The text says which field of the message, and the remedy."""
+    """The text names the field of the message and the remedy."""
     BUSY = 3
     """Ask again later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """Host to leader: take me in, or know my new addresses. The Welcome repeats the fresh `nonce`."""
+    """Host to leader: make me a member, or note my new addresses. The Welcome repeats the fresh `nonce`."""
 
     name: str
     nonce: int
     rate_bps: int
     addresses: tuple[IPAddress, ...]
-    gates: Gates
+    gates: GateKind
     version: str
 
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """Leader to host: you are `node`; how to behave."""
+    """Leader to host: you are `node`; with the settings of your agent."""
 
     nonce: int
     node: int
@@ -140,8 +140,8 @@ class Regulate:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """Member to leader: (destination node, bytes that wait at its gate, how many of them are of flows with a
-    deadline); full state of regulated destinations, in pages.
+    """Member to leader: (destination node, bytes that wait at its gate, how many of these belong to flows with a deadline);
+    full state of regulated destinations, in pages.
     """
 
     report: int
@@ -152,7 +152,7 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A lease. `bytes` alone: so many bytes; `rate_bps` alone: at that rate; neither: the slot is revoked.
+    """A lease: with `bytes`, to send that many; with `rate_bps`, to send at that rate; with neither, the slot is revoked.
     Never both.
     """
 
@@ -173,7 +173,7 @@ class Directive:
 
 @dataclass(frozen=True, slots=True)
 class Yield:
-    """Member to leader: the rest of this slot will not be used."""
+    """Member to leader: I will not use the rest of this slot."""
 
     destination: int
     slot: int
@@ -183,8 +183,8 @@ class Yield:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """Member to leader: when the slot's directive came and when its gate opened. Sent through the queues it
-    wakes them.
+    """Member to leader: when the slot's directive arrived and when its gate opened. Since it passes the interface's queues, it
+    also wakes them.
     """
 
     slot: int
@@ -195,7 +195,7 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class FlowReport:
-    """What large flows sent to a destination node in the period, and what waits for it now."""
+    """The bytes that large flows sent to a destination node in the period, and those that wait for it now."""
 
     destination: int
     bytes: int
@@ -204,10 +204,9 @@ class FlowReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Member to leader, periodic, in pages: traffic, and (Cause, count) of refused frames since the agent's
-    start.
+    """Member to leader, periodic, in pages: traffic, and (Cause, count) of refused frames since the agent's start.
 
-    `report` numbers the reports, so that pages of two of them are never taken for one.
+    `report` numbers the reports, so that pages of different reports are never mixed.
     """
 
     period_ns: int
@@ -220,7 +219,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """Leader to all: I live; what the operator says; the newest versions of what you should have."""
+    """Leader to all: I am alive; the operator's override; the newest versions of the documents that you should have."""
 
     override: Override
     directory_version: int
@@ -247,14 +246,14 @@ class Pong:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Member to leader: forget me at once."""
+    """Member to leader: remove me from the members at once."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """Leader to host: the frame with this sequence was not obeyed; `text` names the field and the remedy."""
+    """Leader to host: I refused your frame with this sequence number; `text` names the field and the remedy."""
 
     code: ErrorCode
     sequence: int
@@ -265,8 +264,9 @@ class Error:
 class SizeReport:
     """Member to leader, once a period: the flows that ended in it, counted by type and bin of size (`size_bins`).
 
-    Reports add up, row by row, and each stands for itself: a lost one loses its own counts and its own time. `version` is of
-    the thresholds in use. A period with more rows than a frame holds comes in several, all but the first with `period_ns` 0.
+    Reports add up, row by row, and each is complete: a lost report loses only its own counts and time. `version` is that of
+    the thresholds in use. If a period has more rows than a frame holds, it comes in several reports, and only the first has
+    a `period_ns` above 0.
     """
 
     version: int
@@ -276,7 +276,7 @@ class SizeReport:
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Leader to all, or to one who asked: the splitting thresholds beta and the demotion thresholds alpha in bytes.
+    """Leader to all, or to a member that asked: the splitting thresholds beta and the demotion thresholds alpha in bytes.
 
     One fewer of each than there are `bands`, or none while none are known: all flows of types 2 and 3 are in the first band
     then. `period_ns` is how often to send a SizeReport, `termination` the scheme for flows that will miss their deadline.

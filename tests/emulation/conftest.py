@@ -1,4 +1,4 @@
-"""What tests on a real kernel need: root for all; for whole fabrics a box, where nothing can be left behind; and processors."""
+"""What tests on a real kernel need: root for all; for whole fabrics a box, which leaves nothing behind; and processors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.emulation.inconclusive import pytest_runtest_makereport, pytest_runte
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Without root, every test here is skipped, and says why."""
+    """Skips every test here without root, and says why."""
     if os.geteuid() == 0:
         return
     here = os.path.dirname(__file__)  # noqa: PTH120 -- compared as text
@@ -22,6 +22,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def in_a_box() -> None:
-    """Emulated fabrics are only made in a box."""
+    """Skips a test of emulated fabrics outside a box."""
     if not box.inside():
         pytest.skip("needs a box: run `make emulation-tests`, or `python -m emulation.box -- pytest tests/emulation`")

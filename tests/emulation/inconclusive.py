@@ -1,8 +1,8 @@
-"""Failures of a machine whose host gives its processors to others ("steal", proc(5)): they say nothing about traffic on it.
+"""Skips failures on a machine whose host gives its processors to other machines ("steal", proc(5)): they show nothing.
 
-A test that fails while the host takes more than `MOST_STOLEN` of what this machine wanted is inconclusive: skipped, with how
-much was taken and what failed. One that passes has passed. On such a machine everything takes longer, too: `BUDGET_S` after
-`make test` began, what is left is skipped, and says so. The hooks are conftest.py's.
+A test that fails while the host takes more than `MOST_STOLEN` of the processor time that this machine wanted is inconclusive:
+it is skipped, with the share taken and the failure. A test that passes has passed. On such a machine everything takes longer,
+too: tests that have not begun `BUDGET_S` after `make test` began are skipped, with that reason. conftest.py installs the hooks.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import pytest
 from emulation.measuring.fidelity import CpuTimes
 
 MOST_STOLEN = 0.1
-BUDGET_S = 22 * 60  # of the 25 minutes that all may take; 16 to 18 on a machine that has its processors for itself
-BEGAN_S = int(os.environ.get("BATON_TESTS_BEGAN", time.time()))  # by the Makefile, seconds since 1970
+BUDGET_S = 22 * 60  # of the 25 minutes that all tests may take; they take 16 to 18 on a machine with its processors to itself
+BEGAN_S = int(os.environ.get("BATON_TESTS_BEGAN", time.time()))  # set by the Makefile, seconds since 1970
 _begun = pytest.StashKey[CpuTimes]()
 _before = CpuTimes.now()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
-    """Notes when a test began, if it is to."""
+    """Records when a test began; skips it after the time budget."""
     if _begun not in item.stash:
         item.stash[_begun] = CpuTimes.now()
     if time.time() - BEGAN_S > BUDGET_S:
@@ -37,7 +37,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Makes a failure of a robbed machine a skip that says so."""
+    """Turns a failure into a skip if the host took too much processor time."""
     report = yield
     if report.failed and (stolen := CpuTimes.now().stolen_since(item.stash[_begun])) > MOST_STOLEN:
         error = call.excinfo.exconly().splitlines()[0][:200] if call.excinfo else ""

@@ -1,7 +1,6 @@
 """A private Open vSwitch and hosts, each in a network namespace of its own, for root tests.
 
-Everything carries a unique tag in its name, and `close()` removes it all; processes are ended by their own
-handles.
+Every name has a unique tag, and `close()` removes everything; it ends processes by their handles.
 """
 
 from __future__ import annotations
@@ -14,19 +13,19 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pyroute2 import netns
-
 from emulation.fabric.ovs import SCHEMA, OpenVSwitch
+from emulation.processes import end_process
+from tests.emulation.namespaces import inside
 
 CONTROL_ETHERTYPE = 0x88B5
 
 
 def missing() -> str | None:
-    """Why such a test can't run here, or None."""
+    """Why such a test cannot run here, or None."""
     if os.geteuid() != 0:
         return "needs root"
     for tool in ("ovsdb-server", "ovs-vswitchd", "ovs-vsctl", "ip", "ethtool"):
@@ -36,18 +35,8 @@ def missing() -> str | None:
 
 
 def run(*command: str) -> str:
-    """Run a command to its end; its standard output, or CalledProcessError."""
+    """Runs a command; its standard output. Raises CalledProcessError."""
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-
-@contextlib.contextmanager
-def inside(namespace: str) -> Iterator[None]:
-    """This thread is in the namespace meanwhile; sockets and processes made there stay there."""
-    netns.pushns(namespace)
-    try:
-        yield
-    finally:
-        netns.popns()
 
 
 class PrivateNetwork:
@@ -63,7 +52,7 @@ class PrivateNetwork:
     def __enter__(self) -> PrivateNetwork:
         try:
             self._namespace(self.fabric)
-            with inside(self.fabric):  # its daemons stay in the namespace that they were started in
+            with inside(self.fabric):  # its daemons stay in the namespace in which they started
                 self._stack.enter_context(self.ovs)
         except BaseException:
             self.close()
@@ -74,7 +63,7 @@ class PrivateNetwork:
         self.close()
 
     def close(self) -> None:
-        """End what was started and remove what was made, the last first."""
+        """Ends and removes everything, the last first."""
         self._stack.close()
 
     def host_namespace(self, host: str) -> str:
@@ -82,9 +71,7 @@ class PrivateNetwork:
         return f"{self.tag}-{host}"
 
     def spawn(self, name: str, *command: str, env: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
-        """Start a process in the fabric's namespace; it is ended by `close` if it still runs. Output:
-        NAME.log.
-        """
+        """Starts a process in the fabric's namespace, with its output in NAME.log; `close` ends it."""
         log = (self.directory / f"{name}.log").open("ab")
         process = subprocess.Popen(
             ("ip", "netns", "exec", self.fabric, *command),
@@ -97,11 +84,11 @@ class PrivateNetwork:
         return process
 
     def log(self, name: str) -> str:
-        """What a spawned process has written."""
+        """The output of a spawned process."""
         return (self.directory / f"{name}.log").read_text(errors="replace")
 
     def add_switch(self, name: str, dpid: int, controller: str) -> None:
-        """A userspace bridge that forwards nothing without its controller, and looks for it every second."""
+        """Adds a userspace bridge that forwards nothing without its controller, to which it tries to connect every second."""
         self.ovs.vsctl(
             *("add-br", name, "--", "set", "bridge", name, "datapath_type=netdev"),
             *("fail_mode=secure", "protocols=OpenFlow13", f"other-config:datapath-id={dpid:016x}"),
@@ -110,14 +97,14 @@ class PrivateNetwork:
         )
 
     def add_link(self, switch: str, port: str, other: str, other_port: str) -> None:
-        """A cable between two switches."""
+        """Joins two switches by a cable."""
         self.ip("link", "add", port, "type", "veth", "peer", "name", other_port)
         for name, bridge in ((port, switch), (other_port, other)):
             self.ip("link", "set", name, "up")
             self.ovs.vsctl("add-port", bridge, name)
 
     def add_host(self, host: str, switch: str, port: str, mac: str, address: str) -> None:
-        """A host (interface eth0, `address` with prefix length) at a switch port."""
+        """Adds a host (interface eth0, `address` with prefix length) at a switch port."""
         namespace = self.host_namespace(host)
         self._namespace(namespace)
         self.ip(
@@ -130,7 +117,7 @@ class PrivateNetwork:
         self.ovs.vsctl("add-port", switch, port)
 
     def ip(self, *arguments: str) -> str:
-        """Run ip in the fabric's namespace."""
+        """Runs ip in the fabric's namespace."""
         return run("ip", "-n", self.fabric, *arguments)
 
     def raw_socket(self, host: str, kind: int) -> socket.socket:
@@ -157,14 +144,9 @@ class PrivateNetwork:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End one process of ours, gently first."""
+    """Ends a process, unless it has ended."""
     if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(5)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end_process(process)
 
 
 def until(condition: Callable[[], Any], seconds: float, what: str) -> Any:  # noqa: ANN401 -- what the condition gives

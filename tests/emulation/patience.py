@@ -1,4 +1,4 @@
-"""For tests of what happens when: a machine with other work to do may spoil one try, not each of three."""
+"""Retries for tests of timing: a machine with other work to do may spoil one try, but not each of three."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TRIES = 3
 
 
 def timed(test: Callable[..., None]) -> Callable[..., None]:
-    """The test, again where it failed, at most `TRIES` times, each in a directory of its own; processors are kept awake."""
+    """Runs the test up to `TRIES` times until it passes, each in a directory of its own; keeps the processors awake."""
 
     @wraps(test)
     def patient(*args: Any, **kwargs: Any) -> None:  # noqa: ANN401 -- a test's fixtures

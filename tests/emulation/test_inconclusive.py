@@ -1,4 +1,4 @@
-"""A failure counts unless the host took the processors; what passes passes either way."""
+"""A failure counts unless the host took the processors; a test that passes has passed either way."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_passes():
 
 
 def run(directory: Path, **constants: float) -> subprocess.CompletedProcess[str]:
-    """These tests with the hooks, of which some constants are others."""
+    """Runs `TESTS` with the hooks, some of whose constants are changed."""
     (directory / "test_it.py").write_text(TESTS)
     lines = [
         "from tests.emulation import inconclusive",

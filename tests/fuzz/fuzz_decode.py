@@ -1,8 +1,8 @@
-"""Fuzz target: no bytes make `decode` do anything but return or refuse, not even behind a valid tag.
+"""Fuzz target: whatever the bytes, `decode` returns or refuses, even with a valid tag.
 
-The input is taken twice: as a frame as received; and as a type (its first byte) and a body (the rest) of a
-frame with a valid tag. What is decoded of the latter must be encoded to the same bytes. With libFuzzer's
-arguments: `python tests/fuzz/fuzz_decode.py [CORPUS] -max_total_time=60`, from the project's directory.
+The target uses its input twice: as a received frame; and as type (its first byte) and body (the rest) of a frame with a valid
+tag. A message decoded from the latter must encode to the same bytes. With libFuzzer's arguments:
+`python tests/fuzz/fuzz_decode.py [CORPUS] -max_total_time=60`, from the project's directory.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ENVELOPE = {
 
 
 def one_input(data: bytes) -> None:
-    """What libFuzzer calls; an exception is a finding."""
+    """libFuzzer calls this; an exception is a finding."""
     try:
         decode(data, KEY)
     except Refused:

@@ -18,7 +18,7 @@ SECONDS = 4.0
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """A log line for each refusal would be most of the work."""
+    """A log line for each refusal would take most of the time."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
@@ -38,7 +38,7 @@ def test_no_control_frame_crashes_a_receiver_and_no_forgery_is_accepted() -> Non
 
 
 def test_hostile_frames_with_the_key_reach_the_handlers() -> None:
-    """Else the run above would show nothing."""
+    """Otherwise the run above would show nothing."""
     found = frames.fuzz(1.5, seed=8)["by_target"]
     assert all(target["accepted"] > 0.02 * target["runs"] for target in found.values()), found
 

@@ -1,7 +1,8 @@
 """Boots Debian's own kernel in QEMU and runs the kernel's tests there: `make test-stock-kernel`. An edge: processes, files.
 
-The machine's own kernel may lack sch_plug, prio, red, fq, netem, DCTCP and the OVS datapath; this one has them all as modules.
-The guest's root is the machine's, read-only (9p); what the tests read and start is on a disk image, for 9p is slow without KVM.
+The machine's own kernel may lack sch_plug, prio, red, fq, netem, DCTCP and the OVS datapath; Debian's has them all as modules.
+The guest's root is the machine's, read-only (9p); the files that the tests use are on a disk image, since 9p is slow without
+KVM.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ TESTS = (
 
 
 def tools(root: Path) -> None:
-    """Puts the programs that the tests start, with their libraries, into `bin` and `lib`."""
+    """Copies the programs that the tests start, with their libraries, into `bin` and `lib`."""
     for name in ("bin", "lib"):
         (root / name).mkdir(parents=True)
     for tool in TOOLS:
@@ -47,7 +48,7 @@ def tools(root: Path) -> None:
 
 
 def disk(directory: Path) -> Path:
-    """An ext4 image of what the guest's tests read and start."""
+    """Makes an ext4 image of the files that the tests in the guest use."""
     root, image = directory / "root", directory / "disk.img"
     ignore = shutil.ignore_patterns("build", "test", "idlelib", "ensurepip", "lib2to3", "config-3.11-*")
     tools(root)
@@ -63,7 +64,7 @@ def disk(directory: Path) -> Path:
 
 
 def follow(guest: subprocess.Popen[bytes], log: Path) -> None:
-    """Prints what the log gains until the guest ends, or has had its time."""
+    """Prints the log as it grows until the guest ends, or its time is over."""
     log.touch()
     end = time.monotonic() + SECONDS
     with log.open(errors="replace") as lines:
@@ -72,7 +73,7 @@ def follow(guest: subprocess.Popen[bytes], log: Path) -> None:
             time.sleep(0.5)
         print(lines.read(), end="", flush=True)
     if running:
-        print(f"\nstock kernel: did not end within {SECONDS} s")
+        print(f"\nstock kernel: the guest did not end within {SECONDS} s")
 
 
 def boot(kernel: Path, directory: Path, arguments: list[str]) -> int:
@@ -105,7 +106,7 @@ def boot(kernel: Path, directory: Path, arguments: list[str]) -> int:
 
 
 def main() -> int:
-    """`boot.py [PYTEST OPTION...]`"""
+    """`boot.py [PYTEST OPTION...]`: runs the tests; their exit status."""
     kernels = sorted((STOCK / "kernel/boot").glob("vmlinuz-*"))
     if not kernels:
         raise SystemExit("stock kernel: none unpacked; run `make test-stock-kernel`")

@@ -1,7 +1,7 @@
 #!/bin/sh
 # guest.sh BUILT RESULTS PYTEST-ARGUMENT...   Runs in the guest, as root.
-# /dev/vda has Python, pytest, tools and Baton (through the 9p root `import pytest` alone takes a minute). BUILT keeps what eBPF
-# programs were compiled; in RESULTS, a directory of the machine outside, it leaves a log and, last, the exit status.
+# /dev/vda has Python, pytest, tools and Baton (through the 9p root `import pytest` alone takes a minute). BUILT caches the compiled
+# eBPF programs; RESULTS, a directory of the machine outside, gets a log and, last, the exit status.
 set -eu
 BUILT=$1 RESULTS=$2
 shift 2

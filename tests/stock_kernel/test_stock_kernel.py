@@ -44,7 +44,7 @@ QDISCS = {
 @pytest.fixture(scope="module")
 def features() -> dict[tuple[str, str], Feature]:
     with pytest.MonkeyPatch.context() as patch:
-        # Without KVM everything is slow, and clang too slow to ask after.
+        # Without KVM everything is slow, and clang too slow to look for.
         patch.setattr("agents.kernel.probe.TRIAL_SECONDS", 30.0)
         find = shutil.which
         patch.setattr("agents.kernel.probe.shutil.which", lambda name: None if name == "clang" else find(name))
@@ -77,7 +77,7 @@ def test_either_gate_may_be_wished_for(features: dict[tuple[str, str], Feature])
 
 
 def test_the_congestion_controls_register_carry_data_and_go() -> None:
-    """On a kernel before 6.4, too, which knows no links of struct_ops."""
+    """Also on a kernel before 6.4, which has no links of struct_ops."""
     assert not {DCTCP, MCP} & available()
     made = CongestionControl()
     try:

@@ -1,43 +1,79 @@
-"""Who may import whom, and what the pure packages may not touch; read from the sources, so that nothing need be imported.
+"""Imports point down, and no two modules import each other; read from the sources, so that nothing need be imported.
 
-Imports point down: cli, mininet, bench -> emulation, webui -> controller, agents -> protocol, topology, ebpf.
+`ORDER` says it all: a line may import from the lines below it, and from no other; a name stands for a module, or for a folder
+with all that is in it. What is in one folder may import from its own folder, as long as there is no circle.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-BELOW: dict[str, frozenset[str]] = {
-    "protocol": frozenset(),
-    "topology": frozenset(),
-    "ebpf": frozenset(),
-    "controller": frozenset({"protocol", "topology", "ebpf"}),
-    "agents": frozenset({"protocol", "topology", "ebpf"}),
-    "webui": frozenset({"controller.store", "protocol", "topology"}),
-    "emulation": frozenset({"controller", "agents", "protocol", "topology", "ebpf"}),
-    "bench": frozenset({"emulation", "webui", "controller", "agents", "protocol", "topology", "ebpf"}),
-    "mininet": frozenset({"emulation", "controller", "agents", "protocol", "topology", "ebpf"}),
-    # `baton bench` and `baton up` start what bench and webui hold
-    "cli": frozenset({"bench", "emulation", "webui", "controller", "agents", "protocol", "topology", "ebpf"}),
+ORDER: Mapping[str, str] = {
+    ".": """
+        cli mininet
+        bench
+        emulation webui
+        agents controller
+        ebpf protocol topology
+    """,
+    "agents": """
+        run
+        agent host_control
+        membership priorities reflex
+        loop queues
+        bpf config kernel permission
+    """,
+    "controller": """
+        coordinator
+        app priorities scheduling supervision
+        election members openflow policies spanning_tree
+        config
+        switch_queues
+        store
+        processes
+    """,
+    "webui": """
+        serve
+        app
+        http
+        access
+        settings state
+    """,
+    "bench": """
+        host_control karuna
+        computing coordination dashboard fuzz style
+    """,
+    "emulation": """
+        stack
+        traffic
+        fabric
+        measuring
+        box cdfs netns processes resource virtual
+    """,
 }
+LESS: Mapping[str, frozenset[str]] = {"webui": frozenset({"controller.store", "protocol", "topology"})}
+"""Of what is below, a package may import only this."""
+MODULES_MAX = 15
+"""In one folder; beside it there may be an `__init__.py`, programs in C, and data."""
 
 PURE = (
     "protocol",
     "topology",
     "controller/policies",
-    "controller/priorities/bands.py",
+    "controller/priorities/completion_model.py",
     "controller/priorities/coflows.py",
     "controller/priorities/flow_reports.py",
     "controller/priorities/flow_sizes.py",
     "controller/scheduling/permitted.py",
-    "controller/priorities/sieving.py",
-    "controller/scheduling/suspicion.py",
+    "controller/priorities/threshold_solver.py",
+    "controller/scheduling/misbehaviour.py",
     "controller/switch_queues/model.py",
     "controller/switch_queues/hardware.py",
     "controller/priorities/thresholds.py",
@@ -79,8 +115,23 @@ EDGES = frozenset({"protocol/link.py", "protocol/mark_socket.py", "protocol/real
 MAY_OPEN_FILES = EDGES | {"topology/files.py", "protocol/key.py"}  # a fabric; the key
 
 
+def rows(package: str) -> list[list[str]]:
+    """The lines of a package's order, top first."""
+    return [line.split() for line in ORDER[package].strip().splitlines()]
+
+
+PACKAGES = tuple(name for row in rows(".") for name in row)
+
+
+def below(package: str, name: str) -> set[str]:
+    """What a name of a package's order may import, itself included; a name that is not there stands above all."""
+    order = rows(package)
+    level = next((number for number, row in enumerate(order) if name in row), -1)
+    return {name, *(lower for row in order[level + 1 :] for lower in row)}
+
+
 def sources() -> list[Path]:
-    return sorted(path for package in BELOW for path in (ROOT / package).rglob("*.py"))
+    return sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
 
 def imports(path: str, text: str) -> Iterator[tuple[int, str]]:
@@ -100,19 +151,56 @@ def covers(allowed: str, name: str) -> bool:
 
 
 def upward(path: str, text: str, scripts: frozenset[str] = frozenset()) -> list[str]:
-    """Imports of a module that are not of its own package nor of what is below. `scripts`: modules in mininet/."""
-    home = path.split("/")[0]
+    """Imports of a module that do not point down. `scripts`: the modules in our mininet/."""
+    home, *rest = path.removesuffix(".py").split("/")
+    allowed = LESS.get(home, frozenset(below(".", home))) | {home}
+    inner = below(home, rest[0]) if home in ORDER and rest[0] != "__init__" else None
     found = []
     for line, name in imports(path, text):
-        package = name.split(".")[0]
+        package, _, inside = name.partition(".")
         if package == "mininet":  # Mininet's own package, but for our scripts
             wrong = any(covers(f"mininet.{script}", name) for script in scripts)
+        elif package == home and inner is not None:
+            wrong = inside.partition(".")[0] not in inner
         else:
-            below = package == home or any(covers(allowed, name) for allowed in BELOW[home])
-            wrong = (package in BELOW or package == "tests") and not below
+            wrong = (package in PACKAGES or package == "tests") and not any(covers(part, name) for part in allowed)
         if wrong:
             found.append(f"{path}:{line} imports {name}")
     return found
+
+
+def module_of(name: str, modules: Mapping[str, str]) -> str | None:
+    """The module that an imported name is, or is in."""
+    while name and name not in modules:
+        name = name.rpartition(".")[0]
+    return name or None
+
+
+def circles(texts: Mapping[str, str]) -> list[str]:
+    """Modules that import each other, of any length, those under TYPE_CHECKING included. `texts`: {path: source}."""
+    modules = {path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): path for path in texts}
+    graph = nx.DiGraph()
+    for module, path in modules.items():
+        for _, name in imports(path, texts[path]):
+            target = module_of(name, modules)
+            if target is not None and target != module and not module.startswith(f"{target}."):
+                graph.add_edge(module, target)
+    return [
+        " -> ".join(modules[module] for module in [*circle, circle[0]])
+        for component in nx.strongly_connected_components(graph)
+        if len(component) > 1
+        for circle in [[edge[0] for edge in nx.find_cycle(graph.subgraph(component))]]
+    ]
+
+
+def crowded(paths: Iterable[Path]) -> list[str]:
+    """Folders with more modules than `MODULES_MAX`."""
+    counts: dict[str, int] = {}
+    for path in paths:
+        if path.name != "__init__.py":
+            folder = path.parent.relative_to(ROOT).as_posix()
+            counts[folder] = counts.get(folder, 0) + 1
+    return [f"{folder}: {count} modules" for folder, count in sorted(counts.items()) if count > MODULES_MAX]
 
 
 def impure(path: str, text: str) -> list[str]:
@@ -159,9 +247,26 @@ class TestTheSources:
             if (ROOT / name).exists():
                 assert "edge" in (ast.get_docstring(ast.parse((ROOT / name).read_text())) or "").lower(), name
 
-    def test_every_package_is_known_here(self) -> None:
+    def test_no_modules_import_each_other(self) -> None:
+        found = circles({path.relative_to(ROOT).as_posix(): path.read_text() for path in sources()})
+        assert not found, "\n".join(found)
+
+    def test_every_package_and_every_folder_of_the_order_is_known_here(self) -> None:
         packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
-        assert packages <= set(BELOW) | {"tests"}
+        assert packages <= {*PACKAGES, "tests"}
+        for package in ORDER.keys() - {"."}:
+            there = {path.stem for path in (ROOT / package).glob("*.py")}
+            there |= {path.parent.name for path in (ROOT / package).glob("*/__init__.py")}
+            assert there - {"__init__"} == {name for row in rows(package) for name in row}, package
+
+    def test_no_folder_is_crowded(self) -> None:
+        assert not crowded([*sources(), *(ROOT / "tests").rglob("*.py"), *(ROOT / "webui").rglob("*.js")])
+
+    def test_every_folder_says_what_it_holds(self) -> None:
+        folders = {path.parent for path in [*sources(), *(ROOT / "tests").rglob("*.py")]} - {ROOT / "mininet"}
+        for folder in sorted(folders):
+            made = folder / "__init__.py"
+            assert made.exists() and ast.get_docstring(ast.parse(made.read_text())), folder.relative_to(ROOT)
 
     def test_our_mininet_folder_does_not_shadow_mininet(self) -> None:
         assert not list((ROOT / "mininet").rglob("__init__.py"))
@@ -186,6 +291,9 @@ class TestTheRules:
             ("bench/x.py", "import cli"),
             ("emulation/x.py", "from mininet.figure4 import run"),
             ("controller/policies/x.py", "from tests.unit import oracle"),
+            ("controller/store/x.py", "from controller.config.settings import Settings"),
+            ("agents/queues/x.py", "from agents.membership import keys"),
+            ("agents/membership/x.py", "if TYPE_CHECKING:\n    from agents.agent import Agent"),
         ],
     )
     def test_an_import_upward_or_sideways_is_found(self, path: str, text: str) -> None:
@@ -204,6 +312,20 @@ class TestTheRules:
     )
     def test_an_import_downward_is_allowed(self, path: str, text: str) -> None:
         assert not upward(path, text, frozenset({"figure4"}))
+
+    def test_a_circle_of_any_length_is_found_with_its_files(self) -> None:
+        texts = {
+            "agents/a.py": "from agents import b",
+            "agents/b.py": "if TYPE_CHECKING:\n    from agents.c import C",
+            "agents/c.py": "def f():\n    import agents.a",
+            "agents/d.py": "from agents.a import A",
+        }
+        (found,) = circles(texts)
+        assert all(name in found for name in ("agents/a.py", "agents/b.py", "agents/c.py")) and "d.py" not in found
+
+    def test_a_crowded_folder_is_found(self) -> None:
+        paths = [ROOT / "agents" / f"m{number}.py" for number in range(MODULES_MAX + 1)]
+        assert crowded(paths) == [f"agents: {MODULES_MAX + 1} modules"] and not crowded(paths[1:])
 
     @pytest.mark.parametrize(
         "text",

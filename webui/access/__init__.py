@@ -1,1 +1,1 @@
-"""Who may do what: accounts, sessions, rate limits."""
+"""Access control: accounts, sessions, rate limits of logins."""

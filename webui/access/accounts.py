@@ -1,8 +1,8 @@
-"""Who may change something: users with passwords and API tokens, in one file of mode 0600. An edge: that file.
+"""The accounts that may change settings: users with passwords, and API tokens, in one file (mode 0600). An edge: that file.
 
-Passwords are kept as werkzeug's scrypt hashes (RFC 7914). A token's secret is 32 random bytes, so its plain SHA-256 is kept: it
-can't be guessed, and there is nothing to slow down. The file is written beside itself and renamed, under a lock, and is read
-again when it changed: whom an operator removed is out with the next request.
+The file holds passwords as werkzeug's scrypt hashes (RFC 7914). A token's secret is 32 random bytes, which can't be guessed, so
+a plain SHA-256 of it is enough. A change is written to a temporary file, which is then renamed, under a lock. The server reads
+the file again when it has changed: a user whom an operator removed has no access from the next request on.
 """
 
 from __future__ import annotations
@@ -22,17 +22,16 @@ from typing import Any, NamedTuple
 
 from werkzeug.security import check_password_hash, generate_password_hash
 
-DEFAULT_FILE = Path("/etc/baton/users.json")
 SHORTEST = 10
 LONGEST = 1024
-"""Of a password: scrypt hashes any length, but nobody types more, and a request must stay cheap."""
+"""Of a password: scrypt hashes any length, but a request must stay cheap."""
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,31}")
 _NOBODY = generate_password_hash(secrets.token_urlsafe(), method="scrypt")
-"""What a password is compared with when there is no such user: the answer takes as long."""
+"""The hash to compare a password with when the user does not exist, so that the answer takes equally long."""
 
 
 class AccountsError(ValueError):
-    """What was asked of the accounts can't be done; the text is one line with the remedy."""
+    """An operation on the accounts that can't be done; the text is one line with the remedy."""
 
 
 class Token(NamedTuple):
@@ -45,7 +44,7 @@ class Token(NamedTuple):
 
 
 class Accounts:
-    """The users and tokens of one file. A file that is not there holds none."""
+    """The users and tokens of one file. A missing file holds none."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -53,48 +52,48 @@ class Accounts:
         self._content = _empty()
         self._unsaved_secret = secrets.token_hex()
 
-    # -- asked by the web -----------------------------------------------------------------------------------------------
+    # -- for the web server ---------------------------------------------------------------------------------------------
 
     def session_secret(self) -> str:
-        """What sessions are signed with: kept in the file, so that they outlive a restart; without a file, of this process."""
+        """The secret that signs sessions; it is in the file, so that sessions outlive a restart (but for a missing file)."""
         return str(self._load()["secret"] or self._unsaved_secret)
 
     def generation(self, name: str) -> str | None:
-        """A word that changes with a user's password, and None when there is no such user: old sessions end with it."""
+        """A word that changes with the user's password, so that older sessions end; None if there is no such user."""
         user = self._load()["users"].get(name)
         return None if user is None else hashlib.sha256(user["password"].encode()).hexdigest()[:16]
 
     def is_password(self, name: str, password: str) -> bool:
-        """Whether this is the user's password. Takes as long whether there is such a user or not."""
+        """Whether this is the user's password. Takes equally long whether the user exists or not."""
         user = self._load()["users"].get(name)
         right = check_password_hash(_NOBODY if user is None else user["password"], password[:LONGEST])
         return right and user is not None
 
     def token(self, text: str, *, now_s: int) -> Token | None:
-        """The token that this text is, if there is such a one and it has not expired."""
+        """The token with this text, or None if there is none or it has expired."""
         kind, _, rest = text.partition("_")
         identifier, _, secret = rest.partition("_")
         known = self._load()["tokens"].get(identifier, {})
-        # Compared even when there is no such token, so that its absence does not show in the time.
+        # Compares even when there is no such token, so that the time does not show its absence.
         same = hmac.compare_digest(_digest(secret), known.get("secret", _digest("")))
         if kind != "baton" or not secret or not known or not same:
             return None
         token = _token(identifier, known)
         return None if 0 < token.expires_s <= now_s else token
 
-    # -- asked by the operator's commands -------------------------------------------------------------------------------
+    # -- for the operator's commands ------------------------------------------------------------------------------------
 
     def users(self) -> dict[str, int]:
-        """Every user, and when the password was set (seconds since 1970)."""
+        """Every user, with the time at which the password was set (seconds since 1970)."""
         return {name: int(user["set_s"]) for name, user in sorted(self._load()["users"].items())}
 
     def tokens(self) -> list[Token]:
-        """Every token, in the order of their names."""
+        """Every token, ordered by name."""
         known = self._load()["tokens"].items()
         return sorted((_token(identifier, fields) for identifier, fields in known), key=lambda token: token.name)
 
     def set_user(self, name: str, password: str, *, now_s: int) -> None:
-        """A new user, or a new password for one. Raises AccountsError: the name or the password won't do; the file won't."""
+        """Adds a user, or sets a user's password. Raises AccountsError: the name, the password or the file is not usable."""
         _check_name(name)
         if not SHORTEST <= len(password) <= LONGEST:
             raise AccountsError(f"password: {len(password)} characters; use {SHORTEST} to {LONGEST}")
@@ -103,13 +102,13 @@ class Accounts:
             content["users"][name] = {"password": hashed, "set_s": now_s}
 
     def remove_user(self, name: str) -> None:
-        """Ends a user and all sessions of that name. Raises AccountsError: there is none."""
+        """Removes a user and ends all sessions of that name. Raises AccountsError: there is none."""
         with self._changing() as content:
             if content["users"].pop(name, None) is None:
-                raise AccountsError(f"user {name}: not there; `baton user list` names those that are")
+                raise AccountsError(f"user {name}: does not exist; `baton user list` shows the users")
 
     def create_token(self, name: str, *, now_s: int, expires_s: int = 0) -> str:
-        """A new token; the only time its text is seen. Raises AccountsError: the name is taken or won't do; the file won't."""
+        """Makes a token and returns its text, which is not kept. Raises AccountsError: the name or the file is not usable."""
         _check_name(name)
         identifier, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
         with self._changing() as content:
@@ -120,19 +119,19 @@ class Accounts:
         return f"baton_{identifier}_{secret}"
 
     def revoke_token(self, name: str) -> None:
-        """Ends a token, named by its name or its identifier. Raises AccountsError: there is none."""
+        """Revokes the token with this name or identifier. Raises AccountsError: there is none."""
         with self._changing() as content:
             tokens = content["tokens"]
             chosen = [key for key, fields in tokens.items() if name in (key, fields["name"])]
             if not chosen:
-                raise AccountsError(f"token {name}: not there; `baton token list` names those that are")
+                raise AccountsError(f"token {name}: does not exist; `baton token list` shows the tokens")
             for key in chosen:
                 del tokens[key]
 
     # -- the file -------------------------------------------------------------------------------------------------------
 
     def _load(self) -> dict[str, Any]:
-        """The content; read again if the file is another than the one last read. Raises AccountsError."""
+        """The content, read again if the file has changed. Raises AccountsError: the file is not usable."""
         try:
             status = self.path.stat()
         except FileNotFoundError:
@@ -151,13 +150,13 @@ class Accounts:
             except OSError as error:
                 raise AccountsError(f"users file {self.path}: {error.strerror}; run this as its owner") from None
             except (ValueError, KeyError, TypeError):
-                raise AccountsError(f"users file {self.path}: not one of Baton's; put back a copy, or remove it") from None
+                raise AccountsError(f"users file {self.path}: not one of Baton's; restore a copy, or remove it") from None
             self._read = seen
         return self._content
 
     @contextmanager
     def _changing(self) -> Iterator[dict[str, Any]]:
-        """The content, to be changed; written when the block ends without an error."""
+        """Gives the content to the block to change, and writes it when the block ends without an error."""
         try:
             self.path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
             lock = os.open(self.path.with_name(self.path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -174,7 +173,7 @@ class Accounts:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Puts a file of mode 0600 in the place of another: at no moment is there half a file, or none."""
+    """Replaces a file by one of mode 0600 in a single step: no reader finds half a file, or none."""
     fresh = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:

@@ -1,11 +1,12 @@
-"""Who is asking, and what they may change: the blueprint `auth`. An edge: Flask, the clock, the users file, the audit stream.
+"""Authentication and authorization of requests: the blueprint `auth`. An edge: Flask, the clock, the users file, the audit
+stream.
 
 Reading needs no login (unless `login_to_read`), changing does. A person logs in by a form and holds a session: a signed cookie
 that scripts can't read and other sites can't send. Each change that comes with a session must carry its CSRF token, in the
 header X-CSRF-Token or the form field csrf_token. A program sends `Authorization: Bearer TOKEN` instead; it needs no cookie
 and no CSRF token, since no browser adds that header by itself.
 
-For the other blueprints: `login_required`, `csrf_token` and `current_user` (both also in templates), `audit`. Registering the
+Other blueprints use `login_required`, `csrf_token` and `current_user` (both also in templates), and `audit`. Registering the
 blueprint is all the set-up: it takes the store and the settings from the application's extensions.
 
     @api.post("/api/control")
@@ -14,8 +15,8 @@ blueprint is all the set-up: it takes the store and the settings from the applic
         ...
         audit("policy set to rate_limit", policy="rate_limit")     # else the method and the path are recorded
 
-Every answer forbids scripts, styles and frames of other origins (Content-Security-Policy): scripts and styles are files of this
-server, never inline but for two of the dashboard's page, which its policy names by their digests (webui/http/pages.py); an
+Every answer forbids scripts, styles and frames of other origins (Content-Security-Policy). Scripts and styles are files of this
+server; only the dashboard's page holds one of each inline, which its policy names by their digests (webui/http/pages.py). An
 element's style attribute is allowed.
 """
 
@@ -50,9 +51,11 @@ from flask import (
 from flask.sansio.blueprints import BlueprintSetupState
 from flask.sessions import SecureCookieSessionInterface
 from flask.typing import ResponseReturnValue
+from werkzeug.datastructures import WWWAuthenticate
 from werkzeug.exceptions import HTTPException, TooManyRequests, Unauthorized
 
 from controller.store.store import StoreUnavailable
+from protocol.units import SECOND_NS
 from webui.access.accounts import LONGEST, Accounts, AccountsError
 from webui.access.limiter import Limiter
 from webui.settings import SETTINGS, STORE
@@ -62,76 +65,75 @@ P = ParamSpec("P")
 
 IDLE_S = 3_600
 LIFETIME_S = 12 * 3_600
-SECOND = 1_000_000_000
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 POLICY = (
     "default-src 'self'; style-src-attr 'unsafe-inline'; img-src 'self' data:; "
     "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 LOOPBACK_NAMES = ["localhost", "127.0.0.1", "[::1]"]
-"""By which a server on loopback is asked. Another is refused: a page elsewhere must not read this one by a name it owns."""
+"""The host names that a server on loopback accepts; it refuses others against DNS rebinding by a foreign page."""
 LARGEST_BODY = 1 << 20
 AUTH = "baton.auth"
-"""Where `Flask.extensions` holds `Auth`."""
+"""The name of `Auth` in `Flask.extensions`."""
 
-auth = Blueprint("auth", __name__, template_folder="templates")
+auth = Blueprint("auth", __name__)
 
 
 class AuditStore(Protocol):
-    """The part of `controller.store.store.Store` that is used here."""
+    """The part of `controller.store.store.Store` that this module uses."""
 
     def publish_event(self, kind: str, severity: str, text: str, **fields: Any) -> None:  # noqa: ANN401 -- as Store
-        """See Store."""
+        """Adds an event to the store's stream of events."""
 
 
 class Auth:
-    """What the blueprint holds for one application."""
+    """The blueprint's state for one application."""
 
     def __init__(self, store: AuditStore, accounts: Accounts, *, login_to_read: bool) -> None:
         self.store = store
         self.accounts = accounts
         self.login_to_read = login_to_read
         self.clock: Callable[[], int] = time.time_ns
-        self.by_address = Limiter(burst=20, refill_ns=15 * SECOND)
-        self.by_user = Limiter(burst=8, refill_ns=60 * SECOND)
-        self.by_all = Limiter(burst=30, refill_ns=SECOND // 2)
-        """Of everybody together: a hash takes 50 ms and 32 MiB, and the dashboard must go on."""
+        self.by_address = Limiter(burst=20, refill_ns=15 * SECOND_NS)
+        self.by_user = Limiter(burst=8, refill_ns=60 * SECOND_NS)
+        self.by_all = Limiter(burst=30, refill_ns=SECOND_NS // 2)
+        """Limits all logins together: a hash takes 50 ms and 32 MiB, and the dashboard must stay responsive."""
         self.ended: dict[str, int] = {}
-        """Sessions that were logged out, and when (s) they would have expired."""
+        """Sessions that were logged out, and the times (s) at which they would have expired."""
         self.lock = threading.Lock()
 
     def now_s(self) -> int:
         """Wall clock, seconds since 1970."""
-        return self.clock() // SECOND
+        return self.clock() // SECOND_NS
 
     def wait_ns(self, user: str, address: str) -> int:
-        """Takes a login's try; how long to wait if there is none left."""
+        """Counts an attempt to log in; returns how long to wait (ns) if there were too many, else 0."""
         now_ns = self.clock()
         with self.lock:
             tried = ((self.by_address, address), (self.by_user, user), (self.by_all, ""))
             return next((wait for limiter, name in tried if (wait := limiter.wait_ns(name, now_ns=now_ns))), 0)
 
     def end(self, identifier: str, until_s: int) -> None:
-        """Ends a session for good, whoever kept its cookie."""
+        """Ends a session for good, also for anyone who copied its cookie."""
         with self.lock:
             now_s = self.now_s()
             self.ended = {known: at for known, at in self.ended.items() if at > now_s} | {identifier: until_s}
 
 
 class _Sessions(SecureCookieSessionInterface):
-    """Flask's signed cookies, under the secret of the users file as it is now."""
+    """Flask's signed cookies, with the present secret of the users file."""
 
     def get_signing_serializer(self, app: Flask) -> Any:  # noqa: ANN401 -- itsdangerous' class, or None
         try:
             app.secret_key = _of(app).accounts.session_secret()
         except AccountsError as error:
-            log.error("%s; nobody can log in", error)
+            log.error("%s; logins are impossible", error)
         return super().get_signing_serializer(app)
 
 
 @auth.record_once
 def _begin(setup: BlueprintSetupState) -> None:
-    """Makes the application's sessions ours."""
+    """Sets up the application's sessions and the `Auth` state."""
     app, settings = setup.app, setup.app.extensions[SETTINGS]
     assert isinstance(app, Flask)
     app.extensions[AUTH] = Auth(app.extensions[STORE], Accounts(settings.users), login_to_read=settings.login_to_read)
@@ -151,21 +153,21 @@ def _begin(setup: BlueprintSetupState) -> None:
 
 
 def bind_error(address: str, *, tls: bool) -> str | None:
-    """Why the dashboard must not listen there, in one line with the remedy; None if it may."""
+    """Why the dashboard must not listen on this address, in one line with the remedy; None if it may."""
     try:
         loopback = ip_address(address).is_loopback
     except ValueError:
         loopback = address == "localhost"
     if loopback or tls:
         return None
-    return f"listen: {address} can be reached from elsewhere, so passwords need TLS; give a certificate, or listen on 127.0.0.1"
+    return f"listen: other machines can reach {address}, so passwords need TLS; give a certificate, or listen on 127.0.0.1"
 
 
 # -- for the other blueprints -------------------------------------------------------------------------------------------
 
 
 def current_user() -> str | None:
-    """Who asks: a user's name, "token NAME", or None for a visitor. Raises Unauthorized: a token that is not one of ours."""
+    """The sender of the request: a user's name, "token NAME", or None for a visitor. Raises Unauthorized: an unknown token."""
     if "baton_user" not in g:
         g.baton_user = _by_token() if "Authorization" in request.headers else _by_session()
     user: str | None = g.baton_user
@@ -173,14 +175,14 @@ def current_user() -> str | None:
 
 
 def csrf_token() -> str:
-    """The token that a change by this browser must carry; begins a session if there is none."""
+    """The CSRF token that this browser must send with each change; begins a session if there is none."""
     if "csrf" not in session:
         session["csrf"] = secrets.token_urlsafe()
     return str(session["csrf"])
 
 
 def login_required(view: Callable[P, ResponseReturnValue]) -> Callable[P, ResponseReturnValue]:
-    """Only for who is logged in; a change also needs the CSRF token, and is recorded: by the view's `audit`, or by its path."""
+    """Makes a view require a login, and the CSRF token for a change; records each change, by its path if not by `audit`."""
 
     @functools.wraps(view)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> ResponseReturnValue:
@@ -202,7 +204,7 @@ def login_required(view: Callable[P, ResponseReturnValue]) -> Callable[P, Respon
 
 
 def audit(text: str, *, severity: str = "info", **fields: str | int | float | bool | None) -> None:
-    """Records who did what: an event of kind `audit` in the store, and a line in the log. Never fails the request."""
+    """Records the user and the action as an event of kind `audit` and a line in the log. Never fails the request."""
     who = fields.pop("by", None) or current_user() or "visitor"
     g.baton_audited = True
     log.info("audit: %s from %s: %s", who, request.remote_addr, text)
@@ -217,25 +219,25 @@ def audit(text: str, *, severity: str = "info", **fields: str | int | float | bo
 
 @auth.get("/login")
 def login() -> ResponseReturnValue:
-    """The form."""
+    """Shows the login form."""
     return _form("", 200)
 
 
 @auth.post("/login")
 def log_in() -> ResponseReturnValue:
-    """Takes the form: to the page that was asked for, or the form again with what was wrong."""
+    """Checks the login form: redirects to the page that was asked for, or shows the form again with the error."""
     _check_csrf()
     state = _of(current_app)
     name, password = request.form.get("user", "")[:64].lower(), request.form.get("password", "")[: LONGEST + 1]
     if wait_ns := state.wait_ns(name, _origin()):
-        audit("login refused: too many tries", severity="warning", by=name or "visitor")
-        raise TooManyRequests("too many tries; wait and try again", retry_after=-(-wait_ns // SECOND))
+        audit("login refused: too many attempts", severity="warning", by=name or "visitor")
+        raise TooManyRequests("too many attempts; wait and try again", retry_after=-(-wait_ns // SECOND_NS))
     if not state.accounts.is_password(name, password):
         audit("login failed", severity="warning", by=name or "visitor")
         return _form("wrong name or password", 401)
     with state.lock:
         state.by_user.forgive(name)
-    session.clear()  # nothing of the visitor's session lives on: its cookie may have been put there by somebody else
+    session.clear()  # against session fixation: an attacker may have set the visitor's cookie
     session.permanent = True
     session["user"], session["generation"] = name, state.accounts.generation(name)
     session["id"], session["since_s"] = secrets.token_hex(16), state.now_s()
@@ -258,7 +260,7 @@ def logout() -> ResponseReturnValue:
 
 @auth.get("/api/session")
 def who() -> ResponseReturnValue:
-    """Who is logged in, and the CSRF token for the changes: {"user": name or null, "csrf": text}."""
+    """The user who is logged in, and the CSRF token for changes: {"user": name or null, "csrf": text}."""
     answer = jsonify(user=current_user(), csrf=csrf_token())
     answer.headers["Cache-Control"] = "no-store"
     return answer
@@ -267,7 +269,7 @@ def who() -> ResponseReturnValue:
 @auth.app_errorhandler(AccountsError)
 def _no_accounts(error: AccountsError) -> ResponseReturnValue:
     log.error("%s", error)
-    return jsonify(error="the users file can't be read; the web server's log says why"), 503
+    return jsonify(error="the users file can't be read; see the web server's log for the cause"), 503
 
 
 # -- inside -------------------------------------------------------------------------------------------------------------
@@ -310,7 +312,7 @@ def _check_csrf() -> None:
 
 @auth.before_app_request
 def _reading() -> ResponseReturnValue | None:
-    """Where reading needs a login, too: everything but the login itself and what its page is made of."""
+    """With `login_to_read`, refuses visitors everything but the login page and its files."""
     if not _of(current_app).login_to_read or request.endpoint in (None, "static") or request.blueprint == "auth":
         return None
     return None if current_user() is not None else _refuse_visitor()
@@ -323,9 +325,7 @@ def _refuse_visitor() -> ResponseReturnValue:
     raise Unauthorized("log in, or send Authorization: Bearer TOKEN", www_authenticate=_challenge())
 
 
-def _challenge() -> Any:  # noqa: ANN401 -- werkzeug's WWWAuthenticate, which its own signature leaves open
-    from werkzeug.datastructures import WWWAuthenticate
-
+def _challenge() -> WWWAuthenticate:
     return WWWAuthenticate("bearer", {"realm": "baton"})
 
 
@@ -335,7 +335,7 @@ def _audit_path(status: int) -> None:
 
 
 def _origin() -> str:
-    """Whose tries are counted together: an IPv4 address, or the /64 that one IPv6 host has for itself."""
+    """The origin whose attempts are counted together: an IPv4 address, or the /64 that one IPv6 host has for itself."""
     try:
         address = ip_address(request.remote_addr or "")
     except ValueError:
@@ -344,7 +344,7 @@ def _origin() -> str:
 
 
 def _local(path: str) -> str:
-    """Where to go after the login: a path of this server, never another one."""
+    """The path to go to after the login: always one of this server."""
     fine = path.startswith("/") and not path.startswith("//") and "\\" not in path and path.isprintable()
     return path if fine else "/"
 

@@ -1,7 +1,8 @@
-"""How often something may be tried: token buckets by name, in bounded memory. Pure.
+"""Limits how often something may be tried: token buckets by name, in bounded memory. Pure.
 
-A bucket holds `burst` tries and gains one each `refill_ns`. When more than `kept` names are known the fullest bucket that is
-looked at first goes: it says the least. So somebody who tries with many names never frees the name that is being guessed at.
+A bucket holds `burst` attempts and gains one each `refill_ns`. When there are more than `kept` buckets, the limiter drops the
+fullest of the oldest 32, which limits least. So an attacker who tries many names never frees the name whose password is being
+guessed.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ LOOKED_AT = 32
 
 
 class Limiter:
-    """Tries left, by name (an address, a user)."""
+    """The attempts left for each name (an address, a user)."""
 
     def __init__(self, *, burst: int, refill_ns: int, kept: int = 4096) -> None:
         """Raises ValueError: an argument that is not positive, by name."""
@@ -21,10 +22,10 @@ class Limiter:
         self._refill_ns = refill_ns
         self._kept = kept
         self._full_at_ns: dict[str, int] = {}
-        """When each bucket is full again. A name that is not here has a full one."""
+        """The time at which each bucket is full again. A name that is not here has a full bucket."""
 
     def wait_ns(self, name: str, *, now_ns: int) -> int:
-        """Takes a try, and returns 0; or takes none, and returns how long to wait for one."""
+        """Takes an attempt and returns 0; or, if none is left, returns how long to wait for one."""
         full_at_ns = max(self._full_at_ns.pop(name, now_ns), now_ns)
         wait_ns = full_at_ns + self._refill_ns - now_ns - self._full_ns
         if wait_ns > 0:
@@ -37,7 +38,7 @@ class Limiter:
         return 0
 
     def forgive(self, name: str) -> None:
-        """The name has all its tries again: it proved to be who it said."""
+        """Gives the name all its attempts back, after a correct login."""
         self._full_at_ns.pop(name, None)
 
     def __len__(self) -> int:

@@ -1,1 +1,1 @@
-"""What is served: pages, REST, the event stream, metrics."""
+"""The HTTP side: the dashboard's page, the REST interface, the event stream, the metrics."""

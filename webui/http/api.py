@@ -1,4 +1,4 @@
-"""What the dashboard shows, by GET: the shapes of `webui.state.model`. An edge: HTTP."""
+"""The data that the dashboard shows, by GET: the documents of `webui.state.model`. An edge: HTTP."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from flask import Blueprint, current_app, jsonify, request
 from flask.typing import ResponseReturnValue
 
 from controller.store.feeds import SLOTS_KEPT
-from webui.http.errors import Refused
+from webui.http.errors import RequestRefused
 from webui.settings import POLLER
 from webui.state.poller import Poller
 
@@ -24,42 +24,42 @@ def poller() -> Poller:
 
 
 def number(name: str, default: int, most: int) -> int:
-    """A whole number from 1 to `most` in the query. Raises Refused."""
+    """A whole number from 1 to `most` in the query string. Raises RequestRefused: it is another value."""
     text = request.args.get(name, str(default))
     if not (text.isascii() and text.isdecimal() and len(text) < 10 and 1 <= int(text) <= most):
-        raise Refused(f"{name}: {text[:40]!r} is not a number from 1 to {most}", f"write {name}={default}")
+        raise RequestRefused(f"{name}: {text[:40]!r} is not a number from 1 to {most}", f"write {name}={default}")
     return int(text)
 
 
 @api.get("/fabric")
 def fabric() -> ResponseReturnValue:
-    """Nodes with their places, and links."""
+    """The fabric's nodes with their positions, and its links."""
     return jsonify(poller().read().picture.shape)
 
 
 @api.get("/state")
 def state() -> ResponseReturnValue:
-    """Everything that changes all the time but the schedule."""
+    """The current state of everything but the fabric and the schedule."""
     return jsonify(poller().read().state)
 
 
 @api.get("/schedule")
 def schedule() -> ResponseReturnValue:
-    """What became of slots in the last two seconds, or in the last `batches` times 24 ms: rows, as the stream has them."""
+    """The outcome of the slots of the last two seconds, or of the last `batches` times 24 ms: rows as in the event stream."""
     return jsonify(poller().schedule(number("batches", 80, BATCHES_MAX)))
 
 
 @api.get("/events")
 def events() -> ResponseReturnValue:
-    """The last `count` events; of these the ones with `severity` or a higher one."""
+    """Those of the last `count` events that have `severity` or a higher one."""
     least = request.args.get("severity", "debug")
     if least not in SEVERITIES:
-        raise Refused(f"severity: {least[:40]!r} is not one of {', '.join(SEVERITIES)}", "write severity=warning")
+        raise RequestRefused(f"severity: {least[:40]!r} is not one of {', '.join(SEVERITIES)}", "write severity=warning")
     wanted = SEVERITIES[SEVERITIES.index(least) :]
     return jsonify([event for event in poller().events(number("count", 100, COUNT_MAX)) if event["severity"] in wanted])
 
 
 @api.get("/audit")
 def audit() -> ResponseReturnValue:
-    """Who did what: the last `count` actions."""
+    """The last `count` actions, each with its user."""
     return jsonify(poller().audit(number("count", 100, COUNT_MAX)))

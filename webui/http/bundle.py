@@ -1,12 +1,12 @@
-"""The dashboard's modules as one script: a browser that has none of them asks once, not thirty times. Pure.
+"""Joins the dashboard's modules into one script, so that a browser sends one request instead of thirty. Pure.
 
-The modules use two forms of the language's import and export only, each on a line of its own:
+The modules may use only these forms of import and export, each on a line of its own:
 
     import { a, b } from "./other.js";      or "../folder/other.js"
     export const|class|function|async function NAME
 
-So each module becomes a function that returns what it exports, called after those that it imports from. Anything else is an
-error when the server starts, not in somebody's browser.
+Each module becomes a function that returns its exports, and runs after the modules that it imports. Any other form is an error
+when the server starts, not later in a browser.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _OTHER = re.compile(r"^\s*(?:import|export)\b.*$", re.MULTILINE)
 
 
 def bundle(modules: Mapping[str, str], entry: str) -> str:
-    """One classic script that does what the module `entry` does.
+    """One classic script that does the same as the module `entry` with its imports.
 
     Args:
-        modules: {path below static/: text}; those that `entry` needs, and others, which are left out.
+        modules: {path below static/: text}; modules that `entry` does not need are left out.
 
     Raises:
-        ValueError: a form that is not known here, an import of what is not exported, or a circle; names the module.
+        ValueError: a module uses another form, imports a name that is not exported, or is part of a circle; names the module.
     """
     exported = {name: _EXPORT.findall(text) for name, text in modules.items()}
     needs: dict[str, set[str]] = {}

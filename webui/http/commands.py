@@ -1,6 +1,6 @@
-"""What an operator may change, done and seen to have been done. An edge: the store, the clock.
+"""Applies an operator's change of the policy, and waits until the coordinator has taken it over. An edge: the store, the clock.
 
-A change goes into the store, the courier carries it to the coordinator, whose status then says that it was taken over.
+A change goes into the store; the store bridge carries it to the coordinator, whose status then shows it.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from controller.store.store import Store
-from webui.http.errors import Refused
-from webui.http.schema import Control, PolicyChange, Weight
+from webui.http.errors import RequestRefused
+from webui.http.schema import ControlRequest, PolicyChange, Weight
 from webui.state.poller import Poller, Reading
 
 SEEN_S = 3.0
 LOOK_S = 0.05
 POLICIES = ("timeslice", "hybrid", "rate_limit", "weekly", "free")
-"""What is offered while no coordinator says what it has."""
+"""The policies to offer while no coordinator publishes its own list."""
 OPERATIONS = {"policy": "policy", "slice": "slice_ns", "override": "override"}
-"""Actions of the dashboard that change one field, and that field."""
+"""The dashboard's actions that change a single field of the policy, and that field."""
 
 _changing = threading.Lock()
-"""One change is read, made and written before the next: all come through this process."""
+"""Lets one change at a time read the policy, modify it and write it; all changes come through this process."""
 
 
 def in_force(reading: Reading) -> dict[str, Any]:
-    """The policy as `schema.Policy` has it."""
+    """The policy in force, in the form of `schema.Policy`."""
     told = reading.state["coordinator"]
     settings = reading.snapshot.documents["policy"] or {}
     status = reading.snapshot.documents["status"] or {}
@@ -44,8 +44,8 @@ def in_force(reading: Reading) -> dict[str, Any]:
     }
 
 
-def change_of(control: Control, weights: list[Weight]) -> PolicyChange:
-    """The change that an action stands for; `weights` are those of now. Raises ValueError: a field is missing."""
+def change_of(control: ControlRequest, weights: list[Weight]) -> PolicyChange:
+    """The change that an action asks for; `weights` are the ones in force. Raises ValueError: a field is missing."""
     if control.action == "weight":
         if not control.source or control.weight is None:
             raise ValueError("weight: needs source (a host), weight, and destination (a host, or empty for all)")
@@ -73,11 +73,11 @@ def describe(change: PolicyChange) -> str:
 
 
 def apply(store: Store, poller: Poller, change: PolicyChange) -> dict[str, Any]:
-    """Makes the change, and waits until the coordinator has taken it over: the shape `schema.Done`.
+    """Makes the change, waits until the coordinator has taken it over, and returns the fields of `schema.Done`.
 
     Raises:
-        Refused: a value that can't be; nothing is changed.
-        StoreUnavailable: the store can't be asked.
+        RequestRefused: a value is not allowed; nothing is changed.
+        StoreUnavailable: the store does not answer.
     """
     with _changing:
         reading = poller.read(fresh_ns=0)
@@ -85,7 +85,8 @@ def apply(store: Store, poller: Poller, change: PolicyChange) -> dict[str, Any]:
         wanted = _checked(change, reading)
         if wanted:
             if settings is None:
-                raise Refused("no policy is published", "put a coordinator section into the configuration, and `baton up`", 409)
+                remedy = "put a coordinator section into the configuration, and run `baton up`"
+                raise RequestRefused("no policy is published", remedy, 409)
             store.set_policy({**settings, **wanted})
         if change.override is not None:
             store.set_override(change.override)
@@ -94,38 +95,38 @@ def apply(store: Store, poller: Poller, change: PolicyChange) -> dict[str, Any]:
     if taken:
         text = f"in force: {describe(change)}"
     elif reading.alive:
-        text = f"set, but the coordinator did not take it over in {SEEN_S:g} s: see its log"
+        text = f"set, but the coordinator did not apply it within {SEEN_S:g} s: see its log"
     else:
-        text = "set; no coordinator is running now: every gate is open until one takes it over"
+        text = "set; no coordinator is running now: every gate is open until one starts"
     return {"taken": taken, "text": text, "policy": in_force(after)}
 
 
 def _checked(change: PolicyChange, reading: Reading) -> dict[str, Any]:
-    """The fields of the policy document that change. Raises Refused (409: what could be, but not as things are)."""
+    """The fields of the policy document that change. Raises RequestRefused: a value conflicts with the current state (409)."""
     now = in_force(reading)
     wanted: dict[str, Any] = {}
     if change.policy is not None:
         if change.policy not in now["policies"]:
-            raise Refused(f"policy: there is no {change.policy!r}", f"choose one of {', '.join(now['policies'])}", 409)
+            raise RequestRefused(f"policy: there is no {change.policy!r}", f"choose one of {', '.join(now['policies'])}", 409)
         wanted["policy"] = change.policy
     if change.slice_ns is not None:
         least_ns = now["settings"].get("minimum_active_ns", 0)
         if change.slice_ns < least_ns:
             text = f"slice_ns: {change.slice_ns} is shorter than minimum_active"
-            raise Refused(text, f"write {least_ns} or more, or change that first", 409)
+            raise RequestRefused(text, f"write {least_ns} or more, or lower minimum_active first", 409)
         wanted["slice_ns"] = change.slice_ns
     if change.weights is not None:
         fabric = reading.picture.fabric
         for weight in change.weights:
             for name in filter(None, (weight.source, weight.destination)):
                 if name not in fabric.hosts:
-                    raise Refused(f"weights: no host is named {name!r}", "name hosts as /v1.0/tree does", 409)
+                    raise RequestRefused(f"weights: no host is named {name!r}", "name hosts as /v1.0/tree does", 409)
         wanted["weights"] = [[weight.source, weight.destination, weight.weight] for weight in change.weights]
     return wanted
 
 
 def _seen(status: Mapping[str, Any], change: PolicyChange) -> bool:
-    """Whether the coordinator says that it has taken the change over."""
+    """Whether the coordinator's status shows the change."""
     weights = None if change.weights is None else [[w.source, w.destination, w.weight] for w in change.weights]
     wanted = {"policy": change.policy, "slice_ns": change.slice_ns, "override": change.override, "weights": weights}
     return all(status.get(name) == value for name, value in wanted.items() if value is not None)

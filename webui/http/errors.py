@@ -1,4 +1,4 @@
-"""What is wrong, as JSON {"error", "remedy"}: for programs, and for the dashboard's script. An edge: HTTP."""
+"""Error answers as JSON {"error", "remedy"}, for programs and for the dashboard's script. An edge: HTTP."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from webui.state.poller import problem
 
 JSON_PATHS = ("/api/", "/v1.0/")
 REMEDIES = {
-    400: "see /openapi.json for what the path takes",
+    400: "see /openapi.json for the fields of this path",
     401: "log in, or send Authorization: Bearer TOKEN (`baton token create`)",
     403: "reload the page and try again",
-    404: "see /openapi.json for what there is",
-    405: "see /openapi.json for what the path takes",
-    413: "send less",
+    404: "see /openapi.json for the paths",
+    405: "see /openapi.json for the methods of this path",
+    413: "send a shorter body",
     415: "send application/json",
-    422: "see /openapi.json for what the path takes",
+    422: "see /openapi.json for the fields of this path",
     429: "wait, and try again",
-    500: "the web server's log says why",
+    500: "see the web server's log for the cause",
 }
 
 errors = Blueprint("errors", __name__)
 
 
-class Refused(Exception):
-    """A request that can't be done; the text says which field and why, `remedy` what to do."""
+class RequestRefused(Exception):
+    """A request that can't be carried out: the text names the field and the reason, `remedy` what to do."""
 
     def __init__(self, text: str, remedy: str, status: int = 422) -> None:
         super().__init__(text)
@@ -35,8 +35,8 @@ class Refused(Exception):
         self.status = status
 
 
-@errors.app_errorhandler(Refused)
-def _refused(error: Refused) -> ResponseReturnValue:
+@errors.app_errorhandler(RequestRefused)
+def _refused(error: RequestRefused) -> ResponseReturnValue:
     return jsonify(error=str(error), remedy=error.remedy), error.status
 
 

@@ -1,6 +1,6 @@
-"""Prometheus metrics at /metrics, read from the store when they are asked for. An edge: HTTP.
+"""Prometheus metrics at /metrics, read from the store at each request. An edge: HTTP.
 
-Counters count since the coordinator's start, and begin anew with each leader, as Prometheus' `rate` expects of a restart.
+Counters start at 0 with each coordinator; Prometheus' `rate` handles that as a restart.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ COUNTS = (
     ("baton_slots_yielded", "yields", "Slots that were given back before their end."),
 )
 BYTES = (
-    ("baton_regulated_bytes", "regulated_bytes", "Bytes that large flows sent with permission, as agents report."),
-    ("baton_free_bytes", "free_bytes", "Bytes that large flows sent where no permission is needed, as agents report."),
-    ("baton_telemetry_dropped_events", "dropped_events", "Events of slots that were not told, so as not to delay slots."),
+    ("baton_regulated_bytes", "regulated_bytes", "Bytes that large flows sent with permission, as reported by agents."),
+    ("baton_free_bytes", "free_bytes", "Bytes that large flows sent where no permission is needed, as reported by agents."),
+    ("baton_telemetry_dropped_events", "dropped_events", "Slot events that the coordinator dropped so as not to delay slots."),
 )
 
 
 @metrics.get("/metrics")
 def exposition() -> ResponseReturnValue:
-    """The text format that Prometheus reads."""
+    """Serves the metrics in Prometheus' text format."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(StoreCollector(poller()))
     return Response(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
 
 
 class StoreCollector(Collector):
-    """All metrics, of one reading of the store; of a store that can't be asked, only that."""
+    """Collects all metrics from one reading of the store, or only `baton_store_up` 0 if the store does not answer."""
 
     def __init__(self, reader: Poller) -> None:
         self._reader = reader
 
     def collect(self) -> Iterable[Metric]:
-        """The families."""
+        """Yields the metric families."""
         try:
             reading = self._reader.read()
         except StoreUnavailable:
@@ -70,16 +70,16 @@ class StoreCollector(Collector):
 
 
 def families(reading: Reading) -> Iterator[Metric]:
-    """The metrics of one reading."""
+    """The metric families of one reading of the store."""
     state, documents = reading.state, reading.snapshot.documents
     leader = state["coordinator"]
-    yield _gauge("baton_coordinator_up", "Whether a coordinator speaks.", int(leader["alive"]))
+    yield _gauge("baton_coordinator_up", "Whether a coordinator is alive.", int(leader["alive"]))
     yield InfoMetricFamily(
-        "baton_leader", "Who leads, and by which policy.", {"leader": leader["leader"], "policy": leader["policy"]}
+        "baton_leader", "The leading coordinator and its policy.", {"leader": leader["leader"], "policy": leader["policy"]}
     )
     yield _gauge("baton_leader_epoch", "The leader's epoch.", leader["epoch"])
     yield InfoMetricFamily(
-        "baton_config", "A hash of the policy's settings that are published.", {"hash": config_hash(documents["policy"])}
+        "baton_config", "A hash of the published policy settings.", {"hash": config_hash(documents["policy"])}
     )
     yield _gauge("baton_override_free", "Whether the operator opened every gate.", int(leader["override"] == "free"))
     yield _gauge("baton_slice_seconds", "How long a slot lasts.", leader["slice_ns"] / 1e9)
@@ -120,9 +120,9 @@ def _histogram(name: str, text: str, histogram: Mapping[str, Any]) -> HistogramM
 
 def _links(links: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
     labels = ("source", "target")
-    load = GaugeMetricFamily("baton_link_load_ratio", "What a link carries of its capacity.", labels=labels)
-    rate = GaugeMetricFamily("baton_link_bits_per_second", "What a link carries.", labels=labels)
-    contended = GaugeMetricFamily("baton_link_contended", "Whether a link needs permission.", labels=labels)
+    load = GaugeMetricFamily("baton_link_load_ratio", "The load of a link as a part of its capacity.", labels=labels)
+    rate = GaugeMetricFamily("baton_link_bits_per_second", "The load of a link.", labels=labels)
+    contended = GaugeMetricFamily("baton_link_contended", "Whether hosts need permission to send across a link.", labels=labels)
     drops = GaugeMetricFamily("baton_link_drops", "Packets dropped between the last two readings of the port.", labels=labels)
     for name, link in links.items():
         ends = name.split(">", 1)
@@ -137,7 +137,7 @@ def _bypass(crossed: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
     labels = ("source", "target")
     text = "Bytes that crossed a link without permission while it was contended."
     without = CounterMetricFamily("baton_uncoordinated_bytes", text, labels=labels)
-    alarm = GaugeMetricFamily("baton_bypass_alarm", "Whether these are more than measuring explains.", labels=labels)
+    alarm = GaugeMetricFamily("baton_bypass_alarm", "Whether these bytes exceed what measuring explains.", labels=labels)
     for link in crossed:
         ends = [link["source"], link["target"]]
         without.add_metric(ends, link["uncoordinated_bytes"])
@@ -146,14 +146,14 @@ def _bypass(crossed: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
 
 
 def _members(members: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
-    heard = GaugeMetricFamily("baton_member_silent_seconds", "Since an agent was last heard.", labels=("host",))
+    heard = GaugeMetricFamily("baton_member_silent_seconds", "Time since an agent was last heard.", labels=("host",))
     offset = GaugeMetricFamily("baton_member_clock_offset_seconds", "The leader's clock minus the agent's.", labels=("host",))
-    unsure = GaugeMetricFamily("baton_member_clock_uncertainty_seconds", "How wrong that may be.", labels=("host",))
+    unsure = GaugeMetricFamily("baton_member_clock_uncertainty_seconds", "Uncertainty of the offset.", labels=("host",))
     late = CounterMetricFamily("baton_member_slots_late", "A host's slots whose gate opened late.", labels=("host",))
-    granted = CounterMetricFamily("baton_member_slots_granted", "A host's slots.", labels=("host",))
+    granted = CounterMetricFamily("baton_member_slots_granted", "A host's slots that were granted.", labels=("host",))
     version = GaugeMetricFamily("baton_member_info", "An agent's version and gate.", labels=("host", "version", "gate"))
-    drift = GaugeMetricFamily("baton_member_drift", "Things that somebody changed in a host's queues.", labels=("host",))
-    suspect = GaugeMetricFamily("baton_member_suspect", "What is suspicious about a host.", labels=("host",))
+    drift = GaugeMetricFamily("baton_member_drift", "Queue settings that another program changed.", labels=("host",))
+    suspect = GaugeMetricFamily("baton_member_suspect", "Suspicious facts about a host.", labels=("host",))
     for member in members:
         host = [member["name"]]
         heard.add_metric(host, member["last_heard_ms"] / 1000)
@@ -170,15 +170,15 @@ def _members(members: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
 
 
 def _flows(flows: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
-    """By host, since a series for each pair of hosts would be too many."""
+    """Totals for each host, since one series for each pair of hosts would be too many."""
     backlog: dict[str, int] = {}
     rate: dict[tuple[str, str], int] = {}
     for flow in flows:
         source, kind = flow["source"], "regulated" if flow["regulated"] else "free"
         backlog[source] = backlog.get(source, 0) + flow["backlog_bytes"]
         rate[source, kind] = rate.get((source, kind), 0) + flow["rate_bps"]
-    waits = GaugeMetricFamily("baton_backlog_bytes", "What waits at a host's gates.", labels=("host",))
-    sends = GaugeMetricFamily("baton_flow_bits_per_second", "What a host's large flows send.", labels=("host", "kind"))
+    waits = GaugeMetricFamily("baton_backlog_bytes", "Bytes that wait at a host's gates.", labels=("host",))
+    sends = GaugeMetricFamily("baton_flow_bits_per_second", "The rate of a host's large flows.", labels=("host", "kind"))
     for host, size in backlog.items():
         waits.add_metric([host], size)
     for (host, kind), rate_bps in rate.items():

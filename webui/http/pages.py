@@ -1,11 +1,11 @@
-"""The dashboard's page: one template, and the plain modules and styles under static/. An edge: HTTP, files.
+"""Serves the dashboard's page: one template, with the modules and styles under static/. An edge: HTTP, files.
 
-Nothing comes from elsewhere (no CDN), and nothing is compiled. The page holds its style, and the script that runs before the
-first paint, so that neither is waited for; its policy allows these two by their digests, and no other. What it shows comes by
-/api (webui/http/api.py) and /api/stream (webui/http/stream.py).
+The page loads nothing from other servers (no CDN), and nothing is compiled. It holds its style and the script that runs before
+the first paint inline, so that the browser does not wait for them; its content security policy allows these two by their
+digests, and nothing else inline. Its data come from /api (webui/http/api.py) and /api/stream (webui/http/stream.py).
 
-Modules and styles are read once, each kind made one (webui/http/bundle.py). The script is served under /assets/VERSION/, where
-VERSION is a digest of all: a browser keeps it for good, and asks for it anew when something has changed.
+The server reads the modules and styles once and joins them (webui/http/bundle.py). It serves the script under /assets/VERSION/,
+where VERSION is a digest of all files: a browser caches it for good, and fetches it again when a file has changed.
 """
 
 from __future__ import annotations
@@ -13,20 +13,19 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from flask import Blueprint, Response, abort, make_response, render_template, request, url_for
 from markupsafe import Markup
 
+from webui.access.auth import csrf_token, current_user
 from webui.http.bundle import bundle
 
 STATIC = Path(__file__).resolve().parents[1] / "static"
 SHEETS = ("base.css", "layout.css", "views.css")
 ENTRY, SCRIPT = "app.js", "baton.js"
-"""The module that uses the others, and all of them as one file. `early.js` is apart: it runs before the first paint."""
+"""The module that imports the others, and the file that joins them all. `early.js` is apart: it runs before the first paint."""
 EARLY = "lib/early.js"
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 YEAR_S = 31_536_000
@@ -34,7 +33,7 @@ pages = Blueprint("pages", __name__)
 
 
 class Asset(NamedTuple):
-    """A file as it is sent: as it is, and compressed."""
+    """A file in memory: its content, plain and gzipped, and its type."""
 
     content: bytes
     compressed: bytes
@@ -55,7 +54,7 @@ def _assets() -> dict[str, Asset]:
 
 
 def _inline(element: str, *names: str) -> Markup:
-    """Files as the content of an element of the page. Raises ValueError: one would end the element."""
+    """Joins files into the content of an inline element. Raises ValueError: a file holds the element's end tag."""
     text = "".join((STATIC / name).read_text(encoding="utf-8") for name in names)
     if f"</{element}" in text.lower():
         raise ValueError(f"{', '.join(names)}: has the end of a {element} element")
@@ -63,7 +62,7 @@ def _inline(element: str, *names: str) -> Markup:
 
 
 def _digest(text: str) -> str:
-    """As a content security policy names what it allows."""
+    """The digest of a text in the form of a content security policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
@@ -77,23 +76,17 @@ POLICY = (
 """The content security policy of the page."""
 
 
-def _account() -> dict[str, Any]:
-    """Who is logged in, and the token that changes need; both empty for somebody who may only look."""
-    if find_spec("webui.access.auth") is None:
-        return {"user": "", "csrf": ""}
-    auth = import_module("webui.access.auth")
-    return {"user": auth.current_user() or "", "csrf": auth.csrf_token()}
-
-
 @pages.get("/")
 def index() -> Response:
-    """The dashboard."""
+    """Serves the dashboard's page."""
 
     def asset(name: str) -> str:
         return url_for("pages.asset", version=VERSION, name=name)
 
-    content = render_template("index.html", asset=asset, style=STYLE_TEXT, script=SCRIPT, early=EARLY_TEXT, **_account())
-    page = make_response(content)
+    account = {"user": current_user() or "", "csrf": csrf_token()}  # `user` is empty for a visitor, who may only read
+    page = make_response(
+        render_template("index.html", asset=asset, style=STYLE_TEXT, script=SCRIPT, early=EARLY_TEXT, **account)
+    )
     page.headers["Content-Security-Policy"] = POLICY
     page.headers["X-Content-Type-Options"] = "nosniff"
     page.headers["Referrer-Policy"] = "same-origin"
@@ -103,9 +96,9 @@ def index() -> Response:
 
 @pages.get("/assets/<version>/<name>")
 def asset(version: str, name: str) -> Response:
-    """The script, the icon or a file of the login page.
+    """Serves the script, the icon or a file of the login page.
 
-    A page from before an upgrade asks for another version: it gets ours, not to keep.
+    A page from before an upgrade asks for another version: it gets the present files, but must not cache them.
     """
     found = ASSETS.get(name)
     if found is None:
@@ -121,5 +114,5 @@ def asset(version: str, name: str) -> Response:
 
 @pages.get("/favicon.ico")
 def icon() -> Response:
-    """What browsers ask for on pages that name no icon, such as the login."""
+    """Serves the icon where browsers look for it on pages that name none, such as the login."""
     return asset(VERSION, "icon.svg")

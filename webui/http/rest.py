@@ -15,7 +15,7 @@ from webui.access.auth import login_required
 from webui.http.api import number, poller
 from webui.http.commands import in_force
 from webui.http.control import body, changed
-from webui.http.errors import Refused
+from webui.http.errors import RequestRefused
 from webui.http.openapi import document
 from webui.http.ryu_topology import Topology, topology
 from webui.http.schema import PolicyChange
@@ -24,11 +24,11 @@ from webui.state import model
 rest = Blueprint("rest", __name__)
 
 
-# -- as Ryu did ---------------------------------------------------------------------------------------------------------
+# -- as in Ryu ----------------------------------------------------------------------------------------------------------
 
 
 def _ryu(chosen: Callable[[Topology, str | None], list[dict[str, Any]]], dpid: str | None) -> Response:
-    """As Ryu writes it, to the blanks: json.dumps as it is by default."""
+    """Answers as Ryu does, byte for byte: json.dumps with its defaults."""
     if dpid is not None and not re.fullmatch("[0-9a-f]{16}", dpid):
         abort(404, f"dpid: {dpid[:40]!r} is not 16 hexadecimal digits in lower case")
     picture = poller().read().picture
@@ -39,21 +39,21 @@ def _ryu(chosen: Callable[[Topology, str | None], list[dict[str, Any]]], dpid: s
 @rest.get("/v1.0/topology/switches", defaults={"dpid": None})
 @rest.get("/v1.0/topology/switches/<dpid>")
 def switches(dpid: str | None) -> ResponseReturnValue:
-    """The switches with their ports; of one dpid: a list of one, or of none."""
+    """The switches with their ports; with a dpid, a list with that switch, or an empty one."""
     return _ryu(lambda all_, one: [switch for switch in all_.switches if one in (None, switch["dpid"])], dpid)
 
 
 @rest.get("/v1.0/topology/links", defaults={"dpid": None})
 @rest.get("/v1.0/topology/links/<dpid>")
 def links(dpid: str | None) -> ResponseReturnValue:
-    """The links between switches, each direction for itself; of one dpid: those that leave it."""
+    """The links between switches, one entry for each direction; with a dpid, those that leave this switch."""
     return _ryu(lambda all_, one: [link for link in all_.links if one in (None, link["src"]["dpid"])], dpid)
 
 
 @rest.get("/v1.0/topology/hosts", defaults={"dpid": None})
 @rest.get("/v1.0/topology/hosts/<dpid>")
 def hosts(dpid: str | None) -> ResponseReturnValue:
-    """The hosts; of one dpid: those that are plugged in there."""
+    """The hosts; with a dpid, those that are attached to this switch."""
     return _ryu(lambda all_, one: [host for host in all_.hosts if one in (None, host["port"]["dpid"])], dpid)
 
 
@@ -78,7 +78,7 @@ def tree() -> ResponseReturnValue:
 
 @rest.get("/v1.0/schedule")
 def schedule() -> ResponseReturnValue:
-    """What became of the slots of the last `seconds`, 1 to 20."""
+    """The outcome of the slots of the last `seconds`, 1 to 20."""
     told = poller().schedule(slot_batches(number("seconds", 2, 20)))
     return jsonify({"now_us": told["now_us"], "slots": model.slots(told["rows"])})
 
@@ -91,7 +91,7 @@ def members() -> ResponseReturnValue:
 
 @rest.get("/v1.0/flows")
 def flows() -> ResponseReturnValue:
-    """What hosts send to each other."""
+    """The traffic between hosts."""
     return jsonify(poller().read().state["flows"])
 
 
@@ -110,7 +110,7 @@ def policy() -> ResponseReturnValue:
 @rest.put("/v1.0/policy")
 @login_required
 def set_policy() -> ResponseReturnValue:
-    """Changes it; 200 when the coordinator has taken it over, 202 when it has not yet."""
+    """Changes the policy; 200 when the coordinator has taken it over, 202 when it has not yet."""
     return changed(body(PolicyChange))
 
 
@@ -118,5 +118,5 @@ def set_policy() -> ResponseReturnValue:
 def openapi() -> ResponseReturnValue:
     """This interface's description, OpenAPI 3.1."""
     if request.args:
-        raise Refused("openapi.json takes nothing", "leave out the query", 400)
+        raise RequestRefused("openapi.json takes no parameters", "leave out the query", 400)
     return jsonify(document())

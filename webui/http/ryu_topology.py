@@ -1,8 +1,9 @@
-"""The fabric as Ryu's rest_topology told it, so that scripts written for that work. Pure.
+"""The fabric in the format of Ryu's rest_topology, so that scripts written for Ryu work. Pure.
 
-Ryu's fields in Ryu's order: a port is {dpid, port_no, hw_addr, name}, numbers in hexadecimal without 0x; a link is one
-direction between switches; hosts are told by MAC address. What is not known of a switch that Baton doesn't control is made up
-in the same way each time: datapath ids count from 1 in the order of the names, a port's number ends its name.
+Fields and their order are Ryu's: a port is {dpid, port_no, hw_addr, name}, with numbers in hexadecimal without 0x; a link is
+one direction between switches; each host is identified by its MAC address. For switches that Baton does not control, missing
+numbers are made up in a repeatable way: datapath ids count from 1 in the order of the names, and a port's number is the one at
+the end of its name.
 """
 
 from __future__ import annotations
@@ -26,8 +27,12 @@ class Topology(NamedTuple):
 
 
 def topology(fabric: Fabric, document: Mapping[str, Any]) -> Topology:
-    """`document`: the store's, for what the fabric itself does not hold: {"ports": {switch: [[number, name, hw_addr]]},
-    "hosts": [{"name", "macs"}]}, each of them if known."""
+    """The three lists for a fabric.
+
+    Args:
+        document: the store's document of the fabric, for facts that `fabric` does not hold: {"ports": {switch: [[number,
+            name, hw_addr]]}, "hosts": [{"name", "macs"}]}; each of them may be missing.
+    """
     dpids = _dpids(fabric)
     ports = {switch: _ports(fabric, switch, dpids[switch], document) for switch in fabric.switches}
     by_name = {switch: {port["name"]: port for port in found} for switch, found in ports.items()}

@@ -1,6 +1,7 @@
-"""What goes over REST, as pydantic models: they check what comes in, and are the schemas in /openapi.json. Pure.
+"""The requests and answers of the REST interface as pydantic models: they validate requests, and are the schemas in
+/openapi.json. Pure.
 
-The topology's are those of Ryu's rest_topology, to the order of the fields.
+The models of the topology have the fields of Ryu's rest_topology, in its order.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, RootModel, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-MS = 1_000_000
+from protocol.units import MILLISECOND_NS
 
 
 def _whole(value: object) -> object:
@@ -18,19 +19,19 @@ def _whole(value: object) -> object:
 
 
 WHOLE = BeforeValidator(_whole)
-"""A number without a fraction is an integer in JSON, however it is written."""
+"""Accepts a JSON number without a fraction as an integer, also when it is written as 1.0."""
 Dpid = Annotated[str, Field(pattern="^[0-9a-f]{16}$", description="a datapath id, 16 hexadecimal digits")]
 Name = Annotated[str, Field(max_length=64)]
 
 
-class Answer(BaseModel):
-    """Fields that come with what is documented are no error: later versions may add some."""
+class ResponseModel(BaseModel):
+    """The base of all answers; further fields are no error, since later versions may add some."""
 
     model_config = ConfigDict(extra="allow")
 
 
-class Problem(Answer):
-    """What is wrong, and what to do."""
+class Problem(ResponseModel):
+    """An error: what is wrong, and what to do."""
 
     error: str
     remedy: str
@@ -39,7 +40,7 @@ class Problem(Answer):
 # -- Ryu's topology -----------------------------------------------------------------------------------------------------
 
 
-class Port(Answer):
+class Port(ResponseModel):
     """A port of a switch."""
 
     dpid: Dpid
@@ -48,22 +49,22 @@ class Port(Answer):
     name: str
 
 
-class Switch(Answer):
+class Switch(ResponseModel):
     """A switch with its ports."""
 
     dpid: Dpid
     ports: list[Port]
 
 
-class Link(Answer):
+class Link(ResponseModel):
     """One direction of a link between switches."""
 
     src: Port
     dst: Port
 
 
-class Host(Answer):
-    """A host, by MAC address, and where it is plugged in."""
+class Host(ResponseModel):
+    """A host, by MAC address, and the switch port that it is attached to."""
 
     mac: str
     ipv4: list[str]
@@ -72,11 +73,11 @@ class Host(Answer):
 
 
 class Switches(RootModel[list[Switch]]):
-    """All switches, or those of one dpid."""
+    """All switches, or the one with a dpid."""
 
 
 class Links(RootModel[list[Link]]):
-    """Both directions of all links between switches, or those that leave one."""
+    """Both directions of all links between switches, or the links that leave one switch."""
 
 
 class Hosts(RootModel[list[Host]]):
@@ -86,16 +87,16 @@ class Hosts(RootModel[list[Host]]):
 # -- Baton's own --------------------------------------------------------------------------------------------------------
 
 
-class TreeLink(Answer):
-    """A link; names are the fabric's."""
+class TreeLink(ResponseModel):
+    """A link between two nodes, by their names in the fabric."""
 
     a: str
     b: str
     rate_bps: int
 
 
-class Tree(Answer):
-    """The active spanning tree: what forwards, and what is blocked or down."""
+class Tree(ResponseModel):
+    """The active spanning tree: the links that forward, and those that are blocked or down."""
 
     version: int
     switches: list[str]
@@ -104,8 +105,8 @@ class Tree(Answer):
     blocked: list[TreeLink]
 
 
-class Slot(Answer):
-    """What became of a slot; times in microseconds of the coordinator's clock."""
+class Slot(ResponseModel):
+    """A slot and its outcome; times in microseconds of the coordinator's clock."""
 
     slot: int
     node: int
@@ -116,14 +117,14 @@ class Slot(Answer):
     kind: Literal["slot", "yield", "late", "lost"]
 
 
-class Schedule(Answer):
-    """The slots of the last seconds; `now_us` is the coordinator's clock when it last told."""
+class Schedule(ResponseModel):
+    """The slots of the last seconds; `now_us` is the coordinator's clock when it last published."""
 
     now_us: int
     slots: list[Slot]
 
 
-class Member(Answer):
+class Member(ResponseModel):
     """A host with an agent."""
 
     node: int
@@ -139,11 +140,11 @@ class Member(Answer):
 
 
 class Members(RootModel[list[Member]]):
-    """The hosts with an agent that were heard lately."""
+    """The hosts whose agents the coordinator heard from lately."""
 
 
-class Flow(Answer):
-    """What one host sends to another: V2V flows between them together."""
+class Flow(ResponseModel):
+    """The traffic from one host to another: all V2V flows between them."""
 
     source: str
     destination: str
@@ -155,10 +156,10 @@ class Flow(Answer):
 
 
 class Flows(RootModel[list[Flow]]):
-    """At most the 2,000 busiest."""
+    """The 2,000 busiest flows at most."""
 
 
-class Thresholds(Answer):
+class Thresholds(ResponseModel):
     """The sieving thresholds in force; [upper bound of the size in bytes, flows]."""
 
     version: int
@@ -168,7 +169,7 @@ class Thresholds(Answer):
 
 
 class Weight(BaseModel):
-    """Slices from `source` to `destination` (empty: to anybody) are so many times as long."""
+    """A factor for the length of the slices from `source` to `destination` (empty: to all hosts)."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -178,12 +179,12 @@ class Weight(BaseModel):
 
 
 class PolicyChange(BaseModel):
-    """What is to be another from now on; what is left out stays."""
+    """The settings to change; settings that are left out stay as they are."""
 
     model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"minProperties": 1})
 
     policy: Annotated[str, Field(min_length=1, max_length=32)] | SkipJsonSchema[None] = None
-    slice_ns: Annotated[int, Field(ge=MS // 10, le=1_000 * MS), WHOLE] | SkipJsonSchema[None] = None
+    slice_ns: Annotated[int, Field(ge=MILLISECOND_NS // 10, le=1_000 * MILLISECOND_NS), WHOLE] | SkipJsonSchema[None] = None
     override: Literal["coordinate", "free"] | SkipJsonSchema[None] = None
     weights: Annotated[list[Weight], Field(max_length=1_000)] | SkipJsonSchema[None] = None
 
@@ -195,8 +196,8 @@ class PolicyChange(BaseModel):
         return self
 
 
-class Policy(Answer):
-    """The policy in force. `settings` are all that a running coordinator takes over."""
+class Policy(ResponseModel):
+    """The policy in force. `settings` holds every setting that a running coordinator takes over."""
 
     policy: str
     policies: list[str]
@@ -206,17 +207,17 @@ class Policy(Answer):
     settings: dict[str, Any]
 
 
-class Done(Answer):
-    """What a change did: `taken` says whether the coordinator has taken it over."""
+class Done(ResponseModel):
+    """The result of a change; `taken` is true when the coordinator has taken it over."""
 
     taken: bool
     text: str
     policy: Policy
 
 
-class Control(BaseModel):
+class ControlRequest(BaseModel):
     """One action of the dashboard: {"action": "policy", "policy": ...}, {"action": "slice", "slice_ns": ...},
-    {"action": "override", "override": ...}, {"action": "weight", "source", "destination", "weight"}: 1 takes it away."""
+    {"action": "override", "override": ...}, {"action": "weight", "source", "destination", "weight"}; weight 1 removes one."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 

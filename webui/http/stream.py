@@ -1,6 +1,7 @@
-"""What the dashboard shows, as it changes: server-sent events named fabric, state, schedule, event and audit. An edge: HTTP.
+"""The live stream for the dashboard: server-sent events named fabric, state, schedule, event and audit. An edge: HTTP.
 
-A message's id tells where a client was: with Last-Event-ID it gets the events and slots that it missed, if they are kept.
+A message's id marks a client's position: a client that sends it as Last-Event-ID gets the events and slots that it missed, if
+the store still has them.
 """
 
 from __future__ import annotations
@@ -11,22 +12,22 @@ from flask import Blueprint, Response, request
 from flask.typing import ResponseReturnValue
 
 from webui.http.api import poller
-from webui.http.errors import Refused
+from webui.http.errors import RequestRefused
 from webui.state.poller import Poller, Subscription
 
 HEARTBEAT_S = 1.0
 CLIENTS_MAX = 40
-"""Each holds one of the server's threads (webui/serve.py)."""
+"""Each client occupies one of the server's threads (webui/serve.py)."""
 
 stream = Blueprint("stream", __name__)
 
 
 @stream.get("/api/stream")
 def events() -> ResponseReturnValue:
-    """An endless answer; a comment each second says that the server lives."""
+    """Sends messages without end; a comment each second shows that the server is alive."""
     reader = poller()
     if reader.subscribers >= CLIENTS_MAX:
-        raise Refused(f"{CLIENTS_MAX} dashboards are open already", "close one, or read /api/state now and then", 503)
+        raise RequestRefused(f"{CLIENTS_MAX} dashboards are open already", "close one, or poll /api/state instead", 503)
     subscription = reader.subscribe(request.headers.get("Last-Event-ID"))
     answer = Response(_told(reader, subscription), mimetype="text/event-stream")
     answer.headers["Cache-Control"] = "no-store"

@@ -1,1 +1,1 @@
-"""What is shown: the store's reader, and the shapes that it makes of what it reads."""
+"""The reader of the store, and the JSON documents that it makes for the dashboard."""

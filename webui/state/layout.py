@@ -1,8 +1,8 @@
-"""Where each node of a fabric is drawn: hosts below, switches in tiers above them. Pure.
+"""Computes where to draw each node of a fabric: hosts below, switches in tiers above them. Pure.
 
-A switch's tier is how far it is from the nearest host. Within a tier, nodes are put in the order of their neighbours' mean
-place, up and down in turns, so that few links cross (K. Sugiyama et al., Methods for Visual Understanding of Hierarchical
-System Structures, IEEE Trans. SMC 11(2), 1981: the barycentre method).
+A switch's tier is its distance from the nearest host. Within a tier, nodes are ordered by the mean position of their
+neighbours, in alternating sweeps down and up, so that few links cross (K. Sugiyama et al., Methods for Visual Understanding of
+Hierarchical System Structures, IEEE Trans. SMC 11(2), 1981: the barycentre method).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def tiers(fabric: Fabric) -> list[list[str]]:
 
 
 def places(fabric: Fabric) -> dict[str, tuple[int, float, float]]:
-    """Each node's tier (0: hosts), and its place in a square of side 1, y from the top."""
+    """Each node's tier (0: hosts), and its position in a square of side 1, with y from the top."""
     levels = {number: level for number, level in enumerate(tiers(fabric)) if level}
     if not levels:
         return {}
@@ -49,7 +49,7 @@ def places(fabric: Fabric) -> dict[str, tuple[int, float, float]]:
 
 
 def _ordered(graph: nx.Graph[str], fixed: list[str], moved: list[str]) -> list[str]:
-    """The nodes `moved` in the order of the mean place of their neighbours among `fixed`; those without one stay in between."""
+    """The nodes `moved`, ordered by the mean position of their neighbours in `fixed`; nodes without one keep their position."""
     place = {node: (at + 0.5) / len(fixed) for at, node in enumerate(fixed)}
     keys = {}
     for at, node in enumerate(moved):

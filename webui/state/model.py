@@ -1,6 +1,7 @@
-"""What the store's documents mean to those who look: the shapes that /api serves. Pure: documents in, JSON values out.
+"""Turns the store's documents into the JSON documents that /api serves. Pure.
 
-`Picture` is what follows from the fabric alone, and is made anew only when that changes; `state` is the rest, twice a second.
+`Picture` is the part that depends on the fabric alone, made anew only when the fabric changes; `state` is the rest, made
+twice a second.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Document = Mapping[str, Any]
 FLOWS_MAX = 2_000
 CAUSES = {int(cause): cause.name.lower() for cause in Cause}
 NO_LEADER = {
-    "error": "no coordinator speaks: every gate is open, nobody is coordinated",
+    "error": "no coordinator is alive: every gate is open, no host is coordinated",
     "remedy": "see `baton status` and coordinator.log on the controller; `baton up` starts it",
 }
 NO_FABRIC = {
@@ -31,10 +32,10 @@ NO_FABRIC = {
 
 
 class Picture:
-    """One fabric: its shape, and who is where in it."""
+    """A fabric as the dashboard draws it, and the position of each member in it."""
 
     def __init__(self, document: Document | None, version: int) -> None:
-        """`document` is the store's; None, or one that can't be read, is an empty fabric."""
+        """`document` is the store's; None, or one that can't be read, makes an empty fabric."""
         document = document or {}
         self.version = version
         self.document = document
@@ -52,7 +53,7 @@ class Picture:
         self.shape = self._shape()
 
     def host(self, member: Document) -> str:
-        """The fabric's name for a member: by MAC address, IP address or name, as the coordinator does; else its own name."""
+        """A member's name in the fabric, found as the coordinator does by MAC address, IP address or name; or its own name."""
         found = self._by_mac.get(member.get("mac"))
         if found is None:
             addresses = member.get("addresses", ())
@@ -60,7 +61,7 @@ class Picture:
         return found or str(member.get("name", ""))
 
     def path(self, source: str, destination: str) -> Sequence[tuple[str, str]]:
-        """The directed links between two hosts on the active tree; empty when either has no known place."""
+        """The directed links between two hosts on the active tree; empty if the position of either is not known."""
         try:
             return self._routes.path(source, destination)
         except NoPathError:
@@ -95,7 +96,7 @@ def state(
     alive: bool,
     time_ms: int,
 ) -> dict[str, Any]:
-    """The shape `state`. `documents` are the store's by name; `alive`: whether the coordinator speaks."""
+    """The document `state`. `documents` are the store's by name; `alive`: whether the coordinator is alive."""
     status = documents.get("status") or {}
     policy = documents.get("policy") or {}
     names = {node: picture.host(member) for node, member in members.items()}
@@ -126,14 +127,14 @@ def state(
 
 
 def busiest(flows: list[dict[str, Any]], most: int = FLOWS_MAX) -> list[dict[str, Any]]:
-    """At most so many flows: those that send and wait most."""
+    """At most `most` flows: those with the highest rate and backlog."""
     if len(flows) <= most:
         return flows
     return heapq.nlargest(most, flows, key=lambda flow: flow["rate_bps"] + 8 * flow["backlog_bytes"])
 
 
 def thresholds(document: Document | None) -> dict[str, Any]:
-    """The thresholds in force, and how many flows of which size they come from: [[upper bound in bytes, flows]]."""
+    """The thresholds in force, and the flow sizes that they come from: [[upper bound in bytes, flows]]."""
     document = document or {}
     cuts = document.get("thresholds") or {}
     counts: dict[int, int] = {}
@@ -150,7 +151,7 @@ def thresholds(document: Document | None) -> dict[str, Any]:
 
 
 def slots(rows: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
-    """The coordinator's rows (controller/scheduling/telemetry.py) with their names, as /v1.0/schedule has them."""
+    """The coordinator's rows (controller/scheduling/telemetry.py) with named fields, as in /v1.0/schedule."""
     return [
         {
             "slot": slot,
@@ -166,7 +167,7 @@ def slots(rows: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
 
 
 def event(entry: Document) -> dict[str, Any]:
-    """The shape `event`; `who` is there when somebody's action is told."""
+    """The document `event`; it has `who` if the event is a user's action."""
     found = {name: entry[name] for name in ("id", "severity", "text", "kind")} | {"time_ms": entry["at_ms"]}
     return found | ({"who": entry["by"]} if "by" in entry else {})
 
@@ -175,7 +176,7 @@ def event(entry: Document) -> dict[str, Any]:
 
 
 def _links(picture: Picture, ports: Document | None, status: Document, flows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The load of each direction of each link: counted by switches; where none counts, what the hosts report."""
+    """The load of each direction of each link: from the switches' counters, or else from the hosts' reports."""
     contended = {tuple(link) for link in status.get("contended", ())}
     found = {}
     for reading in (ports or {}).get("links", ()):
@@ -222,7 +223,7 @@ def _member(node: int, host: str, member: Document) -> dict[str, Any]:
 def _flows(
     members: Mapping[int, Document], names: Mapping[int, str], weights: Iterable[Sequence[Any]]
 ) -> Iterator[dict[str, Any]]:
-    """The V2V flows between hosts that send, wait or are regulated."""
+    """The V2V flows between hosts that send or wait."""
     of_pair = {(source, destination): weight for source, destination, weight in weights}
     for node, member in members.items():
         source = names[node]

@@ -1,8 +1,8 @@
-"""The one reader of the store: what it finds is shared by all who look. An edge: the store, the clock, a thread.
+"""The only reader of the store, which all requests and streams share. An edge: the store, the clock, a thread.
 
-While anybody is subscribed a thread reads twice a second (a very large fabric once; the schedule and the events four times) and
-puts each message, made into bytes once, into every subscriber's queue. A subscriber that doesn't keep up loses what it has not
-read and gets the whole state again. While nobody is, nothing is read but what a request asks for.
+While a dashboard is subscribed, a thread reads the state twice a second (that of a very large fabric once), and the schedule
+and the events four times. It encodes each message once and puts it into every subscriber's queue. A subscriber that falls
+behind loses the messages in its queue and gets the whole state again. Without subscribers, only requests read the store.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from webui.state.model import Picture
 
 TICK_S = 0.25
 STATE_TICKS, STATE_TICKS_MAX = 2, 4
-"""The state of a fabric that takes long to tell is told less often: twice a second at most, once at least."""
+"""Ticks between two messages of the state: more of them if the fabric is so large that encoding it takes long."""
 STATE_PART = 0.01
-"""Of a processor: more than that the state should not take."""
+"""The part of a processor that the state may take."""
 FRESH_NS = 250_000_000
-"""How long an answer to a request may be used again."""
+"""How long a reading may be used again."""
 SILENT_NS = 750_000_000
-"""A coordinator that has published nothing for so long is gone; it does so four times a second."""
+"""A coordinator that has published nothing for this long is gone; it publishes four times a second."""
 PUBLISHED_NS = 2_000_000_000
-"""By the clocks of two machines, when nobody looked of late."""
+"""The same limit when this server has not looked lately, and must compare the clocks of two machines."""
 QUEUED_MAX = 64
 FIRST_EVENTS = 100
 FIRST_BATCHES = 80
@@ -39,7 +39,7 @@ _ID = re.compile(r"[0-9]{1,15}-[0-9]{1,9}")
 
 
 class Reading(NamedTuple):
-    """What the store held, and what that means."""
+    """A snapshot of the store, and the documents made from it."""
 
     snapshot: Snapshot
     picture: Picture
@@ -49,7 +49,7 @@ class Reading(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Subscription:
-    """One who looks: messages wait in `queue`, whose bound is kept by the poller."""
+    """A subscriber to the stream: messages wait in `queue`, whose length the poller limits."""
 
     last_id: str | None
     queue: deque[bytes] = field(default_factory=deque)
@@ -57,7 +57,7 @@ class Subscription:
     begun: bool = False
 
     def take(self, timeout_s: float) -> bytes:
-        """What waits, joined; empty when nothing came in time."""
+        """The waiting messages, joined; empty if none came in time."""
         if not self.ready.wait(timeout_s):
             return b""
         self.ready.clear()
@@ -68,14 +68,19 @@ class Subscription:
 
 
 class Liveness:
-    """Whether the coordinator speaks, by the version of its status. Pure."""
+    """Tells whether the coordinator is alive, by the version of its status. Pure."""
 
     def __init__(self) -> None:
         self._version = 0
         self._changed_ns = self._looked_ns = 0
 
     def alive(self, version: int, age_ns: int, *, now_ns: int) -> bool:
-        """`version` 0: there is no status. `age_ns`: since it was published, by the clocks of those who publish and store."""
+        """Whether the coordinator is alive.
+
+        Args:
+            version: the version of its status; 0 if there is none.
+            age_ns: the age of the status, by the clocks of the coordinator and of the store.
+        """
         unseen = self._version == 0 or now_ns - self._looked_ns > SILENT_NS
         self._looked_ns = now_ns
         if version != self._version:
@@ -85,7 +90,7 @@ class Liveness:
 
 
 class Poller:
-    """One for an application. Every method may be called by any thread."""
+    """Reads the store for one application. Any thread may call any method."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -101,12 +106,12 @@ class Poller:
         self._batch_id: str | None = None
         self._event_id: str | None = None
         self._clock_us = (0, 0)
-        """The coordinator's clock when last told, and ours then, in microseconds."""
+        """The coordinator's clock in its last message, and ours at that time, in microseconds."""
 
     # -- for requests -------------------------------------------------------------------------------------------------
 
     def read(self, fresh_ns: int = FRESH_NS) -> Reading:
-        """What the store holds, at most `fresh_ns` old. Raises StoreUnavailable, at once while it was so a moment ago."""
+        """A reading at most `fresh_ns` old. Raises StoreUnavailable, also if the last attempt failed within `fresh_ns`."""
         with self._lock:
             now_ns = time.monotonic_ns()
             if now_ns - self._read_ns < fresh_ns:
@@ -124,24 +129,22 @@ class Poller:
             return self._reading
 
     def schedule(self, batches: int = FIRST_BATCHES) -> dict[str, Any]:
-        """What became of slots of late, as the coordinator tells it (controller/scheduling/telemetry.py). Raises
-        StoreUnavailable.
-        """
-        found = self._store.slots_after(None, batches)
+        """The last slots and their outcomes, in rows of controller/scheduling/telemetry.py. Raises StoreUnavailable."""
+        found = self._store.feeds.slots_after(None, batches)
         rows = [row for _, batch in found for row in batch["rows"]]
         return {"now_us": found[-1][1]["now_us"] if found else 0, "rows": rows}
 
     def events(self, count: int) -> list[dict[str, Any]]:
-        """The last events in the shape `event`, oldest first. Raises StoreUnavailable."""
-        return [model.event(entry) for entry in self._store.events_after(None, count)]
+        """The last events as documents `event`, oldest first. Raises StoreUnavailable."""
+        return [model.event(entry) for entry in self._store.feeds.events_after(None, count)]
 
     def audit(self, count: int) -> list[dict[str, Any]]:
-        """The last actions of operators in the shape `event`, oldest first. Raises StoreUnavailable."""
-        return [model.event(entry) for entry in self._store.audit(count)]
+        """The last actions of operators as documents `event`, oldest first. Raises StoreUnavailable."""
+        return [model.event(entry) for entry in self._store.feeds.audit(count)]
 
     def _look(self) -> Reading:
         before = self._reading
-        snapshot = self._store.snapshot(None if before is None else before.snapshot)
+        snapshot = self._store.feeds.snapshot(None if before is None else before.snapshot)
         document = snapshot.documents["fabric"]
         same = before is not None and document is before.snapshot.documents["fabric"]
         picture = before.picture if before is not None and same else Picture(document, snapshot.versions["fabric"])
@@ -161,11 +164,11 @@ class Poller:
 
     @property
     def subscribers(self) -> int:
-        """How many look."""
+        """The number of subscribers."""
         return len(self._subscribers)
 
     def subscribe(self, last_id: str | None = None) -> Subscription:
-        """Begins to tell; from after `last_id`, the id of a message, if what came since is still there."""
+        """Adds a subscriber; it gets what came after the message with the id `last_id`, as far as the store still has it."""
         subscription = Subscription(last_id)
         with self._subscribing:
             self._subscribers.append(subscription)
@@ -176,7 +179,7 @@ class Poller:
         return subscription
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """Ends telling."""
+        """Removes a subscriber."""
         with self._subscribing:
             self._subscribers.remove(subscription)
 
@@ -203,11 +206,11 @@ class Poller:
                 self._welcome()
 
     def _welcome(self) -> None:
-        """Tells who came between two ticks at once: a page is empty until it has heard."""
+        """Serves subscribers that came between two ticks at once: a page is empty until its first message."""
         with self._subscribing:
             fresh = [one for one in self._subscribers if not one.begun]
         if not fresh or self._batch_id is None:
-            return  # the store could not be read yet: with the next tick
+            return  # the store could not be read yet; the next tick tries again
         try:
             self._begin(fresh)
         except StoreUnavailable as error:
@@ -215,7 +218,7 @@ class Poller:
                 self._put(one, [message("state", lost(error))])
 
     def _tell(self, subscribers: list[Subscription], told: Picture | None, *, with_state: bool) -> Picture | None:
-        """Reads, and puts what is new into the queues; returns the fabric that was told last."""
+        """Reads the store and puts new messages into the queues; returns the last fabric that was sent."""
         fresh = [one for one in subscribers if not one.begun]
         old = [one for one in subscribers if one.begun]
         messages: list[bytes] = []
@@ -232,7 +235,7 @@ class Poller:
         except StoreUnavailable as error:
             told = None
             if with_state or fresh:
-                messages.append(message("state", lost(error)))  # after the news, which is not read again
+                messages.append(message("state", lost(error)))  # after the news, which are not read again
                 for one in fresh:
                     self._put(one, messages[-1:])
         for one in old:
@@ -240,23 +243,23 @@ class Poller:
         return told
 
     def _begin(self, fresh: list[Subscription]) -> None:
-        """Tells who is new: the fabric, the state, and the last of the schedule and of the events that the others know."""
+        """Sends new subscribers the fabric, the state, and the schedule and events that the others already have."""
         reading = self.read()
         whole = [message("fabric", reading.picture.shape), message("state", reading.state)]
         for one in fresh:
             event_id, batch_id = ids(one.last_id)
-            events = self._store.events_after(event_id, FIRST_EVENTS)
-            batches = self._store.slots_after(batch_id, FIRST_BATCHES)
+            events = self._store.feeds.events_after(event_id, FIRST_EVENTS)
+            batches = self._store.feeds.slots_after(batch_id, FIRST_BATCHES)
             rows = [row for _, batch in batches for row in batch["rows"]]
             told = [self._event(entry) for entry in events if not _after(entry["id"], self._event_id)]
             self._put(one, [b"retry: 1000\n\n", *whole, self._schedule(rows), *told])
             one.begun = True
 
     def _news(self) -> list[bytes]:
-        """The schedule and the events since the last time."""
+        """Messages with the schedule and the events since the last call."""
         first = self._batch_id is None
-        batches = self._store.slots_after(self._batch_id, 1 if first else FIRST_BATCHES)
-        events = self._store.events_after(self._event_id, 1 if self._event_id is None else FIRST_EVENTS)
+        batches = self._store.feeds.slots_after(self._batch_id, 1 if first else FIRST_BATCHES)
+        events = self._store.feeds.events_after(self._event_id, 1 if self._event_id is None else FIRST_EVENTS)
         if batches:
             self._batch_id = batches[-1][0]
             self._clock_us = batches[-1][1]["now_us"], time.monotonic_ns() // 1000
@@ -286,7 +289,7 @@ class Poller:
         queue = subscription.queue
         if len(queue) + len(messages) > QUEUED_MAX and queue:
             queue.clear()
-            subscription.begun = False  # it gets the whole again
+            subscription.begun = False  # the next tick sends it the whole state
             return
         queue.extend(messages)
         if messages:
@@ -294,30 +297,30 @@ class Poller:
 
 
 def state_ticks(cost_s: float) -> int:
-    """After how many ticks to tell the state again, when telling it took so much of a processor's time."""
+    """The number of ticks until the next message of the state, when making the last one took `cost_s` of processor time."""
     return min(STATE_TICKS_MAX, max(STATE_TICKS, round(cost_s / STATE_PART / TICK_S)))
 
 
 def message(name: str, value: object, number: str | None = None) -> bytes:
-    """One message of a stream (WHATWG HTML, server-sent events)."""
+    """A message of the stream (WHATWG HTML, server-sent events)."""
     head = f"event: {name}\n" if number is None else f"id: {number}\nevent: {name}\n"
     return b"%bdata: %b\n\n" % (head.encode(), orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS))
 
 
 def lost(error: StoreUnavailable) -> dict[str, Any]:
-    """The shape `state` when the store can't be read: what is not known is empty."""
+    """The document `state` when the store can't be read: unknown parts are empty."""
     shape = model.state(Picture(None, 0), {}, {}, None, alive=False, time_ms=time.time_ns() // 1_000_000)
     return shape | {"problem": problem(error)}
 
 
 def problem(error: StoreUnavailable) -> dict[str, str]:
-    """What is wrong with the store, and the remedy."""
+    """The error and the remedy for a store that can't be read."""
     text, _, remedy = str(error).rpartition(": ")
-    return {"error": text or str(error), "remedy": remedy or "see that Redis runs, and the store's URL"}
+    return {"error": text or str(error), "remedy": remedy or "see that Redis runs, and that the store's URL is right"}
 
 
 def ids(text: str | None) -> tuple[str | None, str | None]:
-    """The ids of the last event and the last batch of slots in the id of a message; None for what is not one."""
+    """The ids of the last event and the last batch of slots in a message's id; None for a part that is not valid."""
     event_id, _, batch_id = (text or "").partition(",")
     return (event_id if _ID.fullmatch(event_id) else None), (batch_id if _ID.fullmatch(batch_id) else None)
 

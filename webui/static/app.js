@@ -1,4 +1,4 @@
-// Entry: wires the feed to the views, switches views by the address's hash, and keeps the page's header true.
+// The entry module: connects the feed to the views, and shows the view that the address's hash names.
 
 import { $, h, attribute, text } from "./lib/dom.js";
 import { Feed } from "./feed.js";
@@ -38,7 +38,7 @@ const tabs = new Map(
 );
 $("views").append(...tabs.values());
 
-/** A number (or nothing) beside a view's name. */
+/** Shows a number (or nothing) beside a view's name. */
 function badge(name, value, kind = "") {
   const element = tabs.get(name).lastElementChild;
   text(element, value || "");
@@ -62,7 +62,7 @@ function route() {
   for (const section of document.querySelectorAll("main > [data-views]")) {
     section.classList.toggle("shown", section.dataset.views.split(" ").includes(view));
   }
-  if (routed || view !== "overview") { // not at first: nothing is laid out yet, and nothing has been scrolled
+  if (routed || view !== "overview") { // not at first, when nothing is laid out or scrolled yet
     tabs.get(view).scrollIntoView({ block: "nearest", inline: "nearest" });
     scrollTo(0, 0);
   }
@@ -99,10 +99,10 @@ new Keys($("keys"), {
 });
 $("help").addEventListener("click", () => dispatchEvent(new CustomEvent("baton-help")));
 
-// For the tests, and for whoever looks at the page with the browser's tools.
+// For the tests, and for inspection with the browser's tools.
 window.baton = { feed, timeline, fabric };
 
-/** Makes the views that the overview has not: once that is there, or when one of them is asked for. */
+/** Makes the views that the overview does not show: after the page has loaded, or when the user opens one of them. */
 function complete() {
   if (window.baton.flows) return;
   Object.assign(window.baton, { flows: new FlowsView($("flows"), app), members: new MembersView($("members"), app) });

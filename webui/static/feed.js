@@ -1,5 +1,5 @@
-// The live feed: one EventSource for the page. Emits "fabric", "state", "schedule", "event" with `detail`, and "link" when
-// the connection to the server comes or goes. What was heard last is kept, for views that are opened later.
+// The live feed: one EventSource for the page. Emits "fabric", "state", "schedule", "event" and "audit" with `detail`, and
+// "link" when the connection to the server comes or goes. Keeps the last fabric and state for views that are opened later.
 
 const RETRY_MS = [250, 500, 1000, 2000];
 const SILENT_MS = 3000;
@@ -32,7 +32,7 @@ export class Feed extends EventTarget {
     source.onopen = () => this.heard();
     source.onerror = () => {
       this.lost();
-      // A refused connection is not tried again by the browser itself.
+      // The browser itself does not retry a refused connection.
       if (source.readyState === EventSource.CLOSED && source === this.source) {
         setTimeout(() => source === this.source && this.open(), RETRY_MS[Math.min(this.tries++, RETRY_MS.length - 1)]);
       }
@@ -45,17 +45,17 @@ export class Feed extends EventTarget {
     }
   }
 
-  /** What the stream will tell within half a second, at once. */
+  /** Fetches by GET what the stream would send within half a second. */
   async first(name) {
     try {
       const answer = await (window.batonEarly?.[name] ?? fetch(`/api/${name}`));
       if (answer.ok && !this.last[name]) this.take(name, await answer.json());
     } catch {
-      // the stream is tried again and again; the banner says that the server does not answer
+      // the feed keeps retrying the stream; the banner says that the server does not answer
     }
   }
 
-  /** A message, from the stream or from an answer to a GET. */
+  /** Handles a message from the stream, or the answer to a GET. */
   take(name, detail) {
     if (name in this.last) this.last[name] = detail;
     if (name === "state") this.stateAt = performance.now();
@@ -67,7 +67,7 @@ export class Feed extends EventTarget {
     if (this.last[name]) call(this.last[name]);
   }
 
-  /** Milliseconds since anything was heard from the server. */
+  /** Milliseconds since the last message from the server. */
   silentMs() {
     return performance.now() - this.heardAt;
   }
@@ -87,7 +87,7 @@ export class Feed extends EventTarget {
     this.dispatchEvent(new CustomEvent("link", { detail: connected }));
   }
 
-  /** A connection that stands and says nothing is as good as none: a proxy or a stopped server. */
+  /** Replaces a connection that is open but silent, as through a proxy or to a stopped server. */
   watch() {
     if (this.silentMs() < SILENT_MS || document.hidden) return;
     this.lost();

@@ -1,9 +1,9 @@
-/* A switch port's egress (clsact): which strict queue a frame waits in, whether the port's shared buffer still takes it, and
- * whether it is marked CE (RFC 3168), for DCTCP's step at a threshold (RFC 8257 section 3.1).
+/* A switch port's egress (clsact): decides in which strict queue a frame waits, whether the port's shared buffer has room for it,
+ * and whether it is marked CE (RFC 3168), for DCTCP's step at a threshold (RFC 8257 section 3.1).
  *
- * What waits is read from the port's own queues, by their handles: no estimate that could drift from the truth, and the sum over
- * queues that a `red` under each of them could not see. A frame that finds no queues of ours (they have just been taken away)
- * passes as it is. A drop is not told to the sender: a userspace switch would throw the rest of its batch away. */
+ * It reads the lengths of the port's own queues, by their handles: so no estimate can drift from the truth, and it sees the sum
+ * over queues, which a `red` under each of them could not. A frame for which there are no queues of ours (they have just been
+ * removed) passes unchanged. The sender does not learn of a drop: a userspace switch would discard the rest of its batch. */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
@@ -18,8 +18,8 @@
 #define ETH_P_BATON 0x88B5
 #define ETH_P_LLDP 0x88CC
 #define IPPROTO_ICMPV6 58
-#define TC_ACT_UNSPEC (-1) /* the next filter, then the queues */
-#define TC_ACT_STOLEN 4	   /* gone, and the sender is not told */
+#define TC_ACT_UNSPEC (-1) /* on to the next filter, then to the queues */
+#define TC_ACT_STOLEN 4	   /* drops without an error for the sender */
 #define ECN_MASK 3
 #define ECN_CE 3
 #define NOT_IP 0xff
@@ -68,14 +68,14 @@ static __always_inline struct Qdisc *find(struct net_device *device, __u32 handl
 	return NULL;
 }
 
-/* Reads what decides a frame's way; a header that is cut off or no IP's leaves it to the lowest queue. */
+/* Reads the fields that decide a frame's queue; a frame with a truncated header, or without IP, goes to the lowest queue. */
 static __always_inline void read_frame(struct __sk_buff *skb, struct frame *frame)
 {
 	__u8 head[sizeof(struct ipv6hdr)], address[6];
 	int tag;
 
 	frame->ethertype = bpf_ntohs(skb->protocol);
-	for (tag = 0; tag < 2; tag++) { /* 802.1Q inside 802.1ad; one that is not in the frame's bytes has been skipped already */
+	for (tag = 0; tag < 2; tag++) { /* 802.1Q inside 802.1ad; skb->protocol has skipped an offloaded tag */
 		__be16 inner;
 
 		if (frame->ethertype != ETH_P_8021Q && frame->ethertype != ETH_P_8021AD)
@@ -118,7 +118,7 @@ static __always_inline __u32 band_of(const struct frame *frame, const struct que
 }
 
 /* Whether a queue may take one more: dynamic threshold of Choudhury and Hahne (IEEE/ACM ToN 6(2), 1998). Without it, a backlog
- * of low priority that fills the buffer would have what is served first dropped. */
+ * of low priority that fills the buffer would cause drops in the queues that are served first. */
 static __always_inline bool admits(const struct queue_settings *set, struct net_device *device, __u32 band, __u32 total)
 {
 	struct Qdisc *own;
@@ -131,7 +131,7 @@ static __always_inline bool admits(const struct queue_settings *set, struct net_
 	return !own || (__u64)BPF_CORE_READ(own, q.qlen) * 256 < (__u64)set->share_256 * (set->buffer_packets - total);
 }
 
-/* Sets CE; keeps the DSCP, and mends the header checksum of IPv4 (RFC 1624, by the helper). */
+/* Sets CE; keeps the DSCP, and updates the header checksum of IPv4 (RFC 1624, by the helper). */
 static __always_inline void mark(struct __sk_buff *skb, const struct frame *frame)
 {
 	if (frame->version == 4) {

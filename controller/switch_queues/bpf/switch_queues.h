@@ -1,13 +1,14 @@
-/* What the classifier of a switch port and its loader share; controller/switch_queues/port.py has the same numbers and layouts. */
+/* Shared by the classifier of a switch port and its loader; controller/switch_queues/port.py has the same numbers and layouts. */
 #ifndef BATON_SWITCH_QUEUES_H
 #define BATON_SWITCH_QUEUES_H
 
 #define DATA_QUEUES 8
-#define NETWORK_BAND 8 /* ARP, ICMP, LLDP, spanning tree: above the data */
-#define CONTROL_BAND 9 /* Baton's own frames: above all */
+#define NETWORK_BAND 8 /* ARP, ICMP, LLDP, spanning tree: served before the data */
+#define CONTROL_BAND 9 /* Baton's own frames: served first */
 #define BANDS 10
 
-/* Handles and classes: the root shapes and has the bands, the queue below it has the data queues, each with its own fifo. */
+/* Handles and classes: the root shapes to the link's rate and has the bands; the qdisc below it has the data queues, each with its
+ * own fifo. */
 #define ROOT_QDISC 0xBA700000
 #define DATA_QDISC 0xBA730000
 #define CONTROL_FIFO 0xBA710000
@@ -20,9 +21,9 @@
 struct queue_settings {
 	__u32 buffer_packets;  /* of all data queues together */
 	__u32 band_packets;    /* of the control band, and of the network band */
-	__u32 share_256;       /* 256ths: a queue may hold so many times what is free (DT); 0: as much as there is */
-	__u32 threshold_bytes; /* CE above it; all ones: never */
-	__u32 per_queue;       /* the threshold is each queue's, not the port's */
+	__u32 share_256;       /* in 256ths: a queue may hold so many times the free buffer (DT); 0: no limit */
+	__u32 threshold_bytes; /* marks CE above it; all ones: never */
+	__u32 per_queue;       /* whether the threshold applies to each queue, not to the port */
 	__u8 queue[64];        /* by DSCP */
 };
 

@@ -1,4 +1,4 @@
-"""The benchmark of fine-grained host control, on a real wire: what it sees, and that order and generous bounds hold."""
+"""The benchmark of fine-grained host control on a real wire: what it captures, and generous bounds on its figures."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from bench.host_control.capture import flows_at
 from bench.host_control.days import Plan
 from bench.host_control.ends import Ends, EndsError
 from bench.host_control.load import Commander, Processors, load
+from bench.host_control.partner import Partner
 from cli.bench.host_control import host_control, table
 from protocol.bodies.host_control import Transport
 
@@ -53,14 +54,14 @@ def test_a_closed_gate_lets_nothing_pass_whatever_the_packets_size(wire: Ends, g
     with controls.direct(wire, PROCESSORS, gate, 10**10, CELL.flows) as control:
         found = cells.run(wire, PROCESSORS, control, CELL._replace(size=size))
     assert found["packets_after_close"]["samples"] > 10
-    assert found["packets_after_close"]["max"] <= 1  # what the wire held
+    assert found["packets_after_close"]["max"] <= 1  # a packet that was on the wire
     assert found["never_closed"] == 0
     assert found["on_us"]["p50"] < 5_000
 
 
 @pytest.fixture
-def partner(wire: Ends) -> Iterator[tuple[Ends, controls.Partner]]:
-    """An agent that knows its flows."""
+def partner(wire: Ends) -> Iterator[tuple[Ends, Partner]]:
+    """A wire and the partner of an agent that knows its flows."""
     with controls.agent(wire, PROCESSORS, controls.AgentOptions(weeks.RATE_BPS), 16) as made:
         with load(wire, PROCESSORS, Commander(PROCESSORS.partner, 1), flows=16, size=64, seconds=0.3, pps=10_000):
             made.wait(lambda: False, 0.3)
@@ -69,7 +70,7 @@ def partner(wire: Ends) -> Iterator[tuple[Ends, controls.Partner]]:
 
 @pytest.mark.parametrize("way", [controls.ByCondition, controls.ByPfc])
 def test_an_agent_closes_and_opens_a_flow_as_its_partner_says(
-    partner: tuple[Ends, controls.Partner], way: type[controls.ByAgent]
+    partner: tuple[Ends, Partner], way: type[controls.ByAgent]
 ) -> None:
     wire, there = partner
     found = cells.run(wire, PROCESSORS, way(wire, there, PROCESSORS.partner), CELL)
@@ -80,7 +81,7 @@ def test_an_agent_closes_and_opens_a_flow_as_its_partner_says(
     assert found["never_opened"] <= 0.2 * CELL.pauses
 
 
-def test_on_each_day_its_flow_sends_and_hardly_anyone_else(partner: tuple[Ends, controls.Partner]) -> None:
+def test_on_each_day_its_flow_sends_and_hardly_anyone_else(partner: tuple[Ends, Partner]) -> None:
     wire, there = partner
     plan = Plan(Transport.SCHEDULE, 16, 4_000_000, 500_000, 64)
     found = weeks.run(wire, PROCESSORS, there, plan, itertools.count(1)).record
@@ -89,7 +90,7 @@ def test_on_each_day_its_flow_sends_and_hardly_anyone_else(partner: tuple[Ends, 
 
 
 def test_classes_change_hands_every_week_and_hardly_a_packet_goes_under_anothers_name(
-    partner: tuple[Ends, controls.Partner],
+    partner: tuple[Ends, Partner],
 ) -> None:
     wire, there = partner
     plan = Plan(Transport.PFC, 16, 8_000_000, 2_000_000, 48)
@@ -132,7 +133,7 @@ def test_interfaces_are_two_names() -> None:
     assert "write two names" in done.output
 
 
-def test_the_table_has_a_line_for_every_run(partner: tuple[Ends, controls.Partner]) -> None:
+def test_the_table_has_a_line_for_every_run(partner: tuple[Ends, Partner]) -> None:
     wire, there = partner
     found = cells.run(wire, PROCESSORS, controls.ByCondition(wire, there, PROCESSORS.partner), CELL._replace(pauses=8))
     run = {"kind": "delays", "transport": "condition", "gate": "tbf", "agent": "blocking", **found}

@@ -12,7 +12,8 @@ from bench.karuna import deadlines, microbench, record, throughput
 from bench.karuna.record import Options, arrivals, thresholds_for
 from controller.priorities.flow_sizes import FlowSizes
 from emulation.fabric.ports import BURST_BYTES
-from emulation.stack import karuna
+from emulation.stack import schemes
+from emulation.stack.star import BOTTLENECK, RATE_BPS
 from emulation.traffic import flow_run
 from emulation.traffic.flow_schedule import Mixture
 from tests.emulation.patience import timed
@@ -30,16 +31,16 @@ def test_every_flow_of_a_list_arrives_whole_with_its_type_told_to_the_switch() -
     before = available()
     mixture = Mixture()
     flows = arrivals(SIZES, 0.3, 1.5, mixture, seed=2)
-    scheme = karuna.karuna(thresholds_for(SIZES, 0.3, mixture.shares, 7))
-    with karuna.on_star(scheme) as (emulated, given_up, _):
+    scheme = schemes.karuna(thresholds_for(SIZES, 0.3, mixture.shares, 7))
+    with schemes.on_star(scheme) as (emulated, given_up, _):
         assert {DCTCP, MCP} <= available()
-        found = flow_run.run(emulated, flows, port=karuna.BOTTLENECK, given_up=given_up, **scheme.choices(flows.flows))
+        found = flow_run.run(emulated, flows, port=BOTTLENECK, given_up=given_up, **scheme.choices(flows.flows))
     assert available() == before, "a congestion control was left registered"
     assert [result.end for result in found.results] == ["complete"] * len(flows.flows)
     for result in found.results:
         assert result.received_bytes == result.flow.size_bytes
         # Each of the two queues on the way lets a burst of three frames pass at once.
-        assert result.fct_ns is not None and result.fct_ns > (result.flow.size_bytes - 2 * BURST_BYTES) * 8e9 / karuna.RATE_BPS
+        assert result.fct_ns is not None and result.fct_ns > (result.flow.size_bytes - 2 * BURST_BYTES) * 8e9 / RATE_BPS
     chosen = {result.congestion_control for result in found.results if result.flow.flow_type != 1}
     assert chosen == {DCTCP}
     by_type = {kind: sum(one.flow.size_bytes for one in found.results if one.flow.flow_type == kind) for kind in (1, 2, 3)}

@@ -1,4 +1,4 @@
-"""A box contains what runs in it, and ends with it."""
+"""A box contains the processes and interfaces made in it, and removes them when it ends."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_two_boxes_can_use_the_same_names_and_none_shows_outside() -> None:
 
 @pytest.mark.parametrize("victim", ["the caller", "unshare"])
 def test_kill_9_of_what_holds_a_box_ends_every_process_in_it(mark: str, victim: str) -> None:
-    # Two of them in sessions of their own, as daemons are.
+    # Two processes in sessions of their own, like daemons.
     holder = subprocess.Popen([*SHELL, f"setsid sleep {mark} & setsid sleep {mark} & wait"])
     try:
         eventually("the box is up", mark=f"sleep\0{mark}", count=2)

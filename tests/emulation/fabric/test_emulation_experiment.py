@@ -1,4 +1,4 @@
-"""Experiments on an emulated star: what is measured is what happens, and agrees with an ideal switch."""
+"""Experiments on an emulated star: the results agree with an ideal switch."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_five_long_tcp_flows_share_the_link_and_fill_it(star: EmulatedFabric) ->
 
 
 def test_a_paced_flow_has_its_rate_and_an_on_off_flow_its_phases(star: EmulatedFabric) -> None:
-    paced = Flow("udp", "h1", "h5", rate_bps=5_000_000, size=1472)  # its own way
+    paced = Flow("udp", "h1", "h5", rate_bps=5_000_000, size=1472)  # another path
     alternating = Flow("udp", "h2", "h6", on_ns=500_000_000, off_ns=500_000_000)
     outcome = run(star, [paced, alternating], duration_s=2, warmup_s=1, bottlenecks=[BOTTLENECK], bucket_ns=100_000_000)
     assert outcome.flows[0].goodput_mbps == pytest.approx(5, rel=0.05)

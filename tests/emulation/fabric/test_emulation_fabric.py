@@ -55,7 +55,7 @@ def test_the_end_comes_even_when_the_switch_has_ended_before() -> None:
         os.kill(emulated.ovs.switch_pid, signal.SIGKILL)
         began = time.monotonic()
     assert time.monotonic() - began < 30
-    with EmulatedFabric(shapes.star(hosts=2)) as emulated:  # nothing of the first is in its way
+    with EmulatedFabric(shapes.star(hosts=2)) as emulated:  # the first left nothing in its way
         emulated.run_in("h1", "ping", "-c", "1", "-W", "2", "10.0.0.2")
 
 

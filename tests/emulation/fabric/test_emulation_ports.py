@@ -26,7 +26,7 @@ BOTTLENECK = DirectedLink("s1", "h3")
 
 pytestmark = pytest.mark.usefixtures("in_a_box")
 
-# Sends datagrams of 1000 bytes as fast as the host's link takes them; the receiver counts until nothing comes any more.
+# Sends datagrams of 1000 bytes as fast as the host's link takes them; the receiver counts until no more arrive.
 BURST = """
 import socket, sys
 to, count = sys.argv[1], int(sys.argv[2])
@@ -152,7 +152,7 @@ def test_what_is_changed_behind_our_back_is_found_named_and_put_right(star: Emul
 
 
 def shaping(port: str) -> str:
-    """What tc says is set, without counters and the ids the kernel gives anew."""
+    """The queues as tc shows them, without counters and the ids that the kernel chooses."""
     shown = [subprocess.run(["tc", *what], capture_output=True, text=True, check=True).stdout for what in (
         ("qdisc", "show", "dev", port), ("class", "show", "dev", port), ("filter", "show", "dev", port, "parent", "1:"),
     )]

@@ -1,7 +1,7 @@
-"""An agent that lies, with a valid key: `python liar.py phantom|outside agent OPTIONS`, with the options of `baton agent`.
+"""An agent with a valid key that lies: `python liar.py phantom|outside agent OPTIONS`, with the options of `baton agent`.
 
-`phantom` claims a large backlog to every regulated destination, never sends and never yields. `outside` never shuts a gate, and
-claims a backlog all the same.
+`phantom` claims a large backlog to every regulated destination, never sends and never yields. `outside` never closes a gate,
+and claims a backlog as well.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import agents.run
 from agents.agent import Agent
+from agents.reflex.reflex import Reflex
 from cli.main import main
 from protocol.messages import Backlog, Message, Report, Yield
 
@@ -19,7 +20,7 @@ CLAIM_BYTES = 10_000_000
 
 
 class Phantom(Agent):
-    """Wants everything and uses nothing."""
+    """Claims a large backlog, and never sends or yields."""
 
     def send(self, message: Message) -> None:
         if isinstance(message, Yield):
@@ -33,12 +34,12 @@ class Phantom(Agent):
 
 
 class Outside(Phantom):
-    """Sends whatever it has, whenever it likes."""
+    """Claims a large backlog, and sends at any time."""
 
-    def run(self) -> None:
-        self.keeper._shut = lambda _: None
+    def run(self, reflex: Reflex | None = None) -> None:
+        self.keeper._close_gates = lambda _: None
         self.keeper.directive = lambda *_: None
-        super().run()
+        super().run(reflex)
 
 
 if __name__ == "__main__":

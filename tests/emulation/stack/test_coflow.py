@@ -1,4 +1,4 @@
-"""Coflows for real: the command line and its store, the marks of an unmodified program, the tagger's queues."""
+"""Coflows end to end: the command line and its store, the marks of an unmodified program, the tagger's queues."""
 
 from __future__ import annotations
 
@@ -23,17 +23,13 @@ from controller.priorities.coflows import CoflowOrder
 from controller.store.private_redis import PrivateRedis
 from controller.store.store import Store
 from ebpf.build import BuildError
-from emulation.fabric.inside import network_of
-from emulation.stack import karuna
-from emulation.stack.star import star
+from emulation.netns import network_of
+from emulation.stack import schemes
+from emulation.stack.star import RECEIVER, SENDERS, star
 from emulation.traffic import coflow_load
 from emulation.traffic.coflow_load import ScheduledCoflow
 from protocol.flowmark import COFLOW_MAX, CoflowMark, FlowMark
-from tests.emulation.agents.priorities.test_tagger import DSCP, Bench, Flow, Wire, tagged_pair
-from tests.emulation.stack.test_priorities import (
-    cgroup as cgroup,  # fixtures: an agent's options where its congestion control meddles with nobody's
-)
-from tests.emulation.stack.test_priorities import options as options
+from tests.emulation.agents.priorities.tagged_wire import DSCP, Flow, ProgramTimer, Wire, tagged_pair
 
 SHOW = "import socket; print(socket.socket().getsockopt(1, socket.SO_MARK) & 0xffffffff)"
 LAST = DSCP[7]
@@ -47,7 +43,7 @@ def wire() -> Iterator[Wire]:
 
 
 class TestTagger:
-    """Which queue a coflow's packets go to."""
+    """The queue to which a coflow's packets go."""
 
     def test_a_packet_goes_to_the_queue_that_its_coflow_has_now_and_an_unknown_one_to_the_last(self, wire: Wire) -> None:
         flows = {number: Flow(next(wire.ports), version) for number, version in ((1, 4), (77, 6), (COFLOW_MAX, 4))}
@@ -80,7 +76,7 @@ class TestTagger:
 
     def test_a_packet_costs_well_under_a_microsecond(self, wire: Wire) -> None:
         wire.tagger.set_coflows({number: number % 7 for number in range(1, 1001)})
-        bench = Bench(wire)
+        bench = ProgramTimer(wire)
         cost = {}
         for version, transport in itertools.product((4, 6), ("tcp", "udp")):
             frame = bytes(Flow(next(wire.ports), version, transport).packet(1000))
@@ -177,7 +173,7 @@ class TestRun:
 
 
 class Probe:
-    """Datagrams from a host to another, whose kernel tells with which DSCP they came."""
+    """Datagrams from one host to another, whose kernel reports the DSCP of each."""
 
     def __init__(self, source_pid: int, target_pid: int, address: str) -> None:
         with network_of(source_pid):
@@ -194,7 +190,7 @@ class Probe:
         return ancillary[0][2][0] >> 2
 
     def wait_for(self, dscp: int) -> float:
-        """Seconds until datagrams come with a DSCP."""
+        """Waits until datagrams arrive with a DSCP; the seconds that took."""
         start = time.monotonic()
         while (found := self.dscp()) != dscp:
             assert time.monotonic() < start + 5, f"DSCP {found}, not {dscp}"
@@ -203,7 +199,7 @@ class Probe:
 
 
 def test_what_is_opened_at_the_store_is_the_dscp_of_packets_of_every_host(request: pytest.FixtureRequest) -> None:
-    agents = request.getfixturevalue("options")  # before the hosts are there, for they are to see its mount
+    agents = request.getfixturevalue("priority_options")  # before the hosts are made, so that they see the mount
     with star(agents=False, priorities={"enabled": True}) as (emulated, baton):
         baton.start_agents(options=agents)
         pids = {name: emulated.node(name).pid for name in emulated.endpoints()}
@@ -216,11 +212,11 @@ def test_what_is_opened_at_the_store_is_the_dscp_of_packets_of_every_host(reques
         second.mark(other.sender)
         one.wait_for(6)  # queue 1
         print(f"from open() to the tagged packet {(time.monotonic() - start) * 1e3:.1f} ms")
-        assert other.dscp() in (0, 5, 6), "it is being told; queue 2, or 1 already"
+        assert other.dscp() in (0, 5, 6), "the order is under way: queue 2, or 1 already"
         other.wait_for(6)  # the first is heavy after its time, and lets the second share
         third = client.open(deadline_ms=4000)
         third.mark(urgent.sender, size_bytes=5000)
-        assert urgent.dscp() == 7, "type 1 needs nobody to be told"
+        assert urgent.dscp() == 7, "a flow of type 1 needs no order"
         first.close()
         one.wait_for(0)
         assert other.dscp() == 6
@@ -232,13 +228,13 @@ def test_in_order_the_first_is_through_first_and_the_mean_is_less_than_when_all_
         ScheduledCoflow(
             burst * width + place + 1,
             burst * 500_000_000 + place * 5_000_000,
-            tuple((sender, karuna.RECEIVER, 125_000) for sender in karuna.SENDERS[:4]),
+            tuple((sender, RECEIVER, 125_000) for sender in SENDERS[:4]),
         )
         for burst, place in itertools.product(range(bursts), range(width))
     ]
     means, by_place = {}, {}
     for name, order in (("none", None), ("fifo", CoflowOrder(1 << 62, 1 << 62))):
-        with karuna.on_star(DeepPort("dctcp", DCTCP)) as laid, coflow_load.taggers_at(laid.emulated) as taggers:
+        with schemes.on_star(DeepPort("dctcp", DCTCP)) as laid, coflow_load.taggers_at(laid.emulated) as taggers:
             found = coflow_load.run(laid.emulated, coflows, order=order, taggers=taggers)
         times = [one.cct_ns / 1e6 for one in found if one.cct_ns is not None]
         assert len(times) == len(coflows)

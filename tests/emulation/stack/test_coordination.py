@@ -34,7 +34,7 @@ UNCOORDINATED: dict[int, Outcome] = {}
 
 @pytest.fixture(scope="module")
 def fabric() -> Iterator[Star]:
-    """With agents; what the same fabric does without them has been measured before, into UNCOORDINATED."""
+    """A fabric with agents; UNCOORDINATED has what the same fabric did without them."""
     with star(agents=False, coordinator={"slice": "10ms"}) as made:
         for k in (0, 3, 5):
             UNCOORDINATED[k] = experiment.run(
@@ -81,7 +81,7 @@ def test_pings_are_answered_sooner_than_uncoordinated(fabric: Star) -> None:
 
 def test_below_the_threshold_nobody_is_regulated(fabric: Star) -> None:
     fabric.baton.set_policy("timeslice")
-    time.sleep(2.5)  # the quiet time of whatever ran before
+    time.sleep(2.5)  # until the links of the last test are released
     slots = fabric.baton.status()["slots"]
     flows = [Flow("udp", host, RECEIVER, rate_bps=12_000_000, size=1400) for host in SENDERS]
     outcome = experiment.run(
@@ -105,7 +105,7 @@ def test_the_override_opens_every_gate_and_coordinate_shuts_them_again(fabric: S
 
 
 def test_no_control_frame_is_refused_for_what_it_says(fabric: Star) -> None:
-    """On a busy machine an agent may fall silent and be forgotten; nothing is ever damaged, replayed or misunderstood."""
+    """On a busy machine a coordinator may lose an agent; but no frame may be damaged, replayed or malformed."""
     assert set(fabric.baton.status()["refused"]) <= {"old_epoch", "unknown_sender"}
 
 

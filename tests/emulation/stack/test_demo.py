@@ -1,4 +1,4 @@
-"""`baton demo`'s run, as short as can be: what it hands over, and when."""
+"""A very short run of `baton demo`: what it passes to its callbacks, and when."""
 
 from __future__ import annotations
 

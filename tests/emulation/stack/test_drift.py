@@ -1,4 +1,4 @@
-"""What somebody else changes on a host is put back, and all who should know of it do: real agents and coordinator."""
+"""An agent restores what another program changes on its host, and status, store, events and doctor show it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A running fabric changes its key under traffic: with the real commands, an agent and a key file for every host."""
+"""A running fabric changes its key under traffic, with the real commands, and an agent and a key file for every host."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_no_member_is_lost_and_no_directive_refused_while_the_key_changes() -> N
         print(said, outcome.goodput_mbps, outcome.drops)
         status, members = baton.status(), baton.store.members()
         lost = [e["text"] for e in baton.store.events(1000) if e["kind"] == "member" and e["at_ms"] >= began_ms]
-        audit = [e["text"] for e in baton.store.audit()]
+        audit = [e["text"] for e in baton.store.feeds.audit()]
         assert "copy it to every host" in said[0]
         assert all(host in said[1] for host in hosts), said[1]
         assert "takes the new key only" in said[2], said

@@ -1,4 +1,4 @@
-"""Hosts that lie, in a fabric of honest ones: found by the switches' counters, shown, and kept from doing much harm."""
+"""Lying hosts in a fabric of honest ones: the coordinator detects them by the switches' counters, shows and restrains them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fabric() -> Iterator[Star]:
 
 @contextmanager
 def liar(made: Star, lie: str) -> Iterator[None]:
-    """The first host's agent lies in the block; afterwards it has none."""
+    """Runs a lying agent on the first host inside the block; afterwards that host has none."""
     emulated, baton = made
     log = (baton.directory / "run" / f"agent-{LIAR}.log").open("ab")
     options = ["--interface", emulated.interface(LIAR), "--rate", "100mbit", "--key", str(baton.key_file), "--name", LIAR]
@@ -83,7 +83,7 @@ def test_a_host_that_claims_what_it_has_not_is_found_and_takes_little(fabric: St
     print(found, [round(mbps, 1) for mbps in buckets], events[-3:])
     assert set(found[0]) == {LIAR} and "does not use its slots" in found[0][LIAR][0]
     assert any(text.startswith(f"{LIAR}: does not use its slots") for text in events)
-    # Before it is found it has a fifth of the link; then a fifth of that, at the most.
+    # Before it is detected the liar has a fifth of the link; then at most a fifth of that.
     assert sum(buckets[6:8]) / 2 > 80 and sum(buckets[6:8]) / 2 > sum(buckets[:2]) / 2
 
 

@@ -20,7 +20,7 @@ from bench.dashboard.page import WebServer, browser
 from emulation.fabric.fabric import EmulatedFabric
 from emulation.stack import stack
 from emulation.stack.stack import Stack
-from protocol.pfc import Pfc
+from protocol.pfc import PfcFrame
 from topology import shapes
 from topology.fabric import DirectedLink
 
@@ -45,7 +45,7 @@ def command(baton: Stack, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def host(baton: Stack, name: str = "h1") -> dict[str, Any]:
-    """What `baton pfc status --json` says of a host."""
+    """What `baton pfc status --json` shows of a host."""
     done = command(baton, "status", "--json")
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout)["hosts"].get(name, {}))
@@ -93,7 +93,7 @@ def test_what_cannot_be_done_is_an_error(baton: Stack, words: tuple[str, ...], p
 
 
 def test_pauses_of_the_authorised_partner_alone_are_obeyed_once_the_configuration_says_who_that_is(baton: Stack) -> None:
-    from_the_switch(baton, Pfc(STRANGER, {2: 0xFFFF}).encode())
+    from_the_switch(baton, PfcFrame(STRANGER, {2: 0xFFFF}).encode())
     until(baton, lambda found: found["classes"][2]["received"] == 1)
     path = baton.directory / "baton.yaml"
     config = yaml.safe_load(path.read_text())
@@ -102,9 +102,9 @@ def test_pauses_of_the_authorised_partner_alone_are_obeyed_once_the_configuratio
     changed.write_text(yaml.safe_dump(config))
     changed.replace(path)
     baton.wait(lambda: baton.status().get("pfc", {}).get("accept_from") == [PARTNER.hex(":")], "the new settings")
-    time.sleep(1.5)  # they are told each second
-    from_the_switch(baton, Pfc(STRANGER, {3: 0xFFFF}).encode())
-    from_the_switch(baton, Pfc(PARTNER, {4: 100}).encode())
+    time.sleep(1.5)  # agents report every second
+    from_the_switch(baton, PfcFrame(STRANGER, {3: 0xFFFF}).encode())
+    from_the_switch(baton, PfcFrame(PARTNER, {4: 100}).encode())
     found = until(baton, lambda found: found["classes"][4]["received"] == 1)
     assert (found["classes"][3]["received"], found["classes"][3]["refused"], found["strangers"]) == (0, 1, 1)
     shown = subprocess.run(
@@ -123,13 +123,13 @@ def test_the_dashboard_shows_pauses_and_a_storm_of_real_frames(baton: Stack, tmp
         expect(cells.nth(7)).to_have_text("·", timeout=15_000)
         before = host(baton)["classes"][6]["received"]
         for _ in range(5):
-            from_the_switch(baton, Pfc(PARTNER, {6: 100}).encode())
+            from_the_switch(baton, PfcFrame(PARTNER, {6: 100}).encode())
         expect(cells.nth(6)).to_contain_text(f"↓{before + 5}")
         storming = time.monotonic() + 10
         while not (storms := host(baton)["classes"][7]["storms"]):
             assert time.monotonic() < storming, "no storm was seen"
             for _ in range(20):
-                from_the_switch(baton, Pfc(PARTNER, {7: 0xFFFF}).encode())
+                from_the_switch(baton, PfcFrame(PARTNER, {7: 0xFFFF}).encode())
                 time.sleep(0.02)
         assert storms >= 1
         expect(cells.nth(7)).to_contain_text("▲")

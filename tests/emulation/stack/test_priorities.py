@@ -1,4 +1,4 @@
-"""Flow priorities end to end on real traffic: flows end, sizes are reported, thresholds come back to every host's tagger.
+"""Flow priorities end to end on real traffic: flows end, agents report sizes, thresholds reach every host's tagger.
 
 What is in a tagger is read with bpftool, what is at an interface with tc.
 """
@@ -48,36 +48,17 @@ for _ in range(times):
 
 
 @pytest.fixture(scope="module")
-def cgroup(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """An empty one, so that nobody's congestion control is meddled with; mounted where emulated hosts see it, too."""
-    root = tmp_path_factory.mktemp("cgroup")
-    run("mount", "-t", "cgroup2", "none", str(root))
-    try:
-        made = root / f"baton-test-{os.getpid()}"
-        made.mkdir()
-        yield made
-        made.rmdir()
-    finally:
-        run("umount", str(root))
-
-
-@pytest.fixture(scope="module")
-def options(cgroup: Path) -> tuple[str, ...]:
-    return ("--priorities", "--cgroup", str(cgroup))
-
-
-@pytest.fixture(scope="module")
-def fabric(options: tuple[str, ...]) -> Iterator[Star]:
+def fabric(priority_options: tuple[str, ...]) -> Iterator[Star]:
     with star(agents=False, priorities={"enabled": True, "bands": 4, "period": "500ms"}) as made:
         found = {host: at_interface(made, host) for host in HOSTS}
-        made.baton.start_agents(options=options)
+        made.baton.start_agents(options=priority_options)
         yield made
         made.baton.stop_agents()
         assert {host: at_interface(made, host) for host in HOSTS} == found
 
 
 def at_interface(made: Star, host: str) -> str:
-    """Everything tc knows of a host's interface, without counters."""
+    """Everything that tc shows of a host's interface, without counters."""
     interface = made.emulated.interface(host)
     what = (("qdisc", "show", "dev", interface), ("filter", "show", "dev", interface, "egress"))
     return "".join(made.emulated.run_in(host, "tc", *each) for each in what)
@@ -104,7 +85,7 @@ def thresholds(made: Star, host: str) -> dict[str, Any]:
 
 
 def send(made: Star, hosts: Sequence[str], times: int, deadline_ms: int = 0) -> None:
-    """Flows of all sizes from some hosts to the receiver, those of a host one after the other."""
+    """Sends flows of all sizes from some hosts to the receiver, those of each host one after the other."""
     target = str(made.emulated.endpoints()[RECEIVER])
     arguments = json.dumps((target, PORT, SIZES, times, deadline_ms))
     with ExitStack() as stack:
@@ -117,7 +98,7 @@ def send(made: Star, hosts: Sequence[str], times: int, deadline_ms: int = 0) -> 
 
 
 def document(made: Star) -> dict[str, Any]:
-    """What the store has of thresholds."""
+    """The thresholds' document in the store."""
     return made.baton.store.thresholds() or {}
 
 
@@ -165,7 +146,7 @@ def test_a_filter_that_somebody_took_away_is_put_back_with_its_thresholds(fabric
 
 
 def test_after_a_kill_the_next_start_takes_what_was_left_away_and_asks_for_what_it_missed(
-    fabric: Star, options: tuple[str, ...]
+    fabric: Star, priority_options: tuple[str, ...]
 ) -> None:
     host = SENDERS[2]
     process = fabric.baton.agents.pop(host)
@@ -178,9 +159,9 @@ def test_after_a_kill_the_next_start_takes_what_was_left_away_and_asks_for_what_
     process.terminate()
     process.wait()
     version = document(fabric)["version"]
-    fabric.baton.start_agents(host, options=options)
+    fabric.baton.start_agents(host, options=priority_options)
     fabric.baton.wait(lambda: len(filters(fabric, host)) == 1, "its tagger")
-    # Nobody is told thresholds that did not change; so it asked.
+    # The coordinator does not send unchanged thresholds again; so the agent asked for them.
     fabric.baton.wait(lambda: thresholds(fabric, host)["version"] == version, "it to have the thresholds in force")
     assert document(fabric)["version"] == version
 
@@ -196,7 +177,7 @@ def test_a_killed_tuner_is_started_again_and_thresholds_stay(fabric: Star) -> No
 
 
 def tuners(made: Star) -> list[int]:
-    """Children of the coordinator that tune."""
+    """The process ids of the coordinator's tuners."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:

@@ -1,4 +1,5 @@
-"""`baton queue` and the policy `weekly` end to end: command or configuration, store, coordinator, agents, gates as tc shows."""
+"""`baton queue` and the policy `weekly` end to end: command or configuration, store, coordinator, agents, gates as tc shows
+them."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ while time.time() < end:
 
 @pytest.fixture(scope="module")
 def baton() -> Iterator[Stack]:
-    """Three hosts at a switch; all that h1 sends is large."""
+    """Three hosts at a switch; every flow of h1 counts as large."""
     fabric = shapes.build("star", hosts=3, rate_bps=RATE_BPS)
     agents = {"mice_bytes": "2KB", "mice_rate": "1kbit"}
     with EmulatedFabric(fabric, controller=stack.OPENFLOW) as emulated, Stack(emulated, agents=agents) as made:
@@ -51,7 +52,7 @@ def node(baton: Stack, name: str) -> int:
 
 
 def gate_bps(baton: Stack, host: str, destination: str) -> int:
-    """The rate of a gate, by tc; -1 while there is none."""
+    """The rate of a gate, as tc shows it; -1 while there is none."""
     shown: list[dict[str, Any]] = json.loads(
         baton.emulated.run_in(host, "tc", "-j", "qdisc", "show", "dev", baton.emulated.interface(host))
     )
@@ -60,7 +61,7 @@ def gate_bps(baton: Stack, host: str, destination: str) -> int:
 
 
 def flood(baton: Stack, host: str, *destinations: str, seconds: float) -> list[subprocess.Popen[Any]]:
-    """Large traffic, so that there are gates."""
+    """Sends large flows, so that the agents make gates."""
     addresses = [str(baton.emulated.endpoints()[destination]) for destination in destinations]
     return [baton.emulated.popen(host, (sys.executable, "-c", FLOOD, address, str(seconds))) for address in addresses]
 
@@ -107,11 +108,11 @@ def test_conditions_come_and_go_by_command_and_survive_the_coordinator(baton: St
     ],
 )
 def test_what_makes_no_sense_is_an_error_and_changes_nothing(baton: Stack, words: tuple[str, ...], problem: str) -> None:
-    before = baton.store.queues()
+    before = baton.store.commands.queues()
     done = command(baton, *words)
     assert done.returncode == 2, done.stdout
     assert problem in done.stderr
-    assert baton.store.queues() == before
+    assert baton.store.commands.queues() == before
 
 
 def test_members_clocks_are_known_to_the_store_and_shown(baton: Stack) -> None:
@@ -141,7 +142,7 @@ def test_appointed_days_open_one_gate_at_a_time_and_the_end_of_the_policy_frees_
         end = time.monotonic() + 4
         while time.monotonic() < end:
             seen.add(tuple(gate_bps(baton, "h1", name) > SHUT_BPS for name in ("h2", "h3")))
-        # Both may be seen shut or open where a look at them is cut by the turn of a day, or before the first week.
+        # Both may look closed or open while a day turns, or before the first week.
         assert {(True, False), (False, True)} <= seen
         baton.set_policy("free")
         baton.wait(lambda: min(gate_bps(baton, "h1", name) for name in ("h2", "h3")) > RATE_BPS, "freedom")

@@ -1,4 +1,4 @@
-"""Two controllers at one store, on a real fabric with real traffic: the leader's machine dies, or sleeps and wakes."""
+"""Two controllers at one store, on a real fabric with real traffic: the leader's machine dies, or stops and goes on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bench.coordination import failover, fencing
-from bench.coordination.two_controllers import own_store
+from bench.coordination.two_controllers import dedicated_store
 from controller.election.lease import LeaseStore
 from controller.store.store import Store, StoreUnavailable
 from emulation.fabric.fabric import EmulatedFabric
@@ -28,7 +28,7 @@ LEASE_NS = 1_000_000_000
 
 
 class TestTwoControllers:
-    """The shortened runs of the benchmarks, with bounds that a busy machine keeps."""
+    """Shortened runs of the benchmarks, with bounds that hold on a busy machine."""
 
     pytestmark = pytest.mark.usefixtures("in_a_box")
 
@@ -55,7 +55,7 @@ class TestTwoControllers:
 @pytest.mark.parametrize("framework", ["ryu", "os-ken"])
 def test_of_several_switches_the_standby_commands_every_one_and_a_lost_link_is_no_matter(framework: str) -> None:
     with (
-        own_store() as redis,
+        dedicated_store() as redis,
         EmulatedFabric(shapes.ring(3), controller=OPENFLOW) as emulated,
         Stack(emulated, framework=framework, store=redis.url) as baton,
         Standby(baton) as standby,
@@ -74,14 +74,14 @@ def test_of_several_switches_the_standby_commands_every_one_and_a_lost_link_is_n
 
 
 def masters(emulated: EmulatedFabric) -> int:
-    """How many switches are commanded by the standby, as they see it themselves."""
+    """How many switches have the standby as their master, by their own state."""
     target = "tcp:{}:{}".format(*LISTEN)
     emulated.ovs.refresh()
     return emulated.ovs.vsctl("--columns=role", "find", "Controller", f'target="{target}"').count("master")
 
 
 class TestStandbyCommand:
-    """What `baton up --standby` says when it can't be one."""
+    """What `baton up --standby` prints if it cannot stand by."""
 
     def test_a_private_store_can_not_be_shared(self, tmp_path: Path) -> None:
         config = tmp_path / "baton.yaml"
@@ -117,7 +117,7 @@ class TestSentinels:
         sentinels.start(first)
         sentinels.wait(lambda: sentinels.follows(first), "the first server to follow")
         writes(store)
-        sentinels.hand_over(first)  # the client's connection stays, to what is a replica now
+        sentinels.hand_over(first)  # the client keeps its connection, to what is a replica now
         until(lambda: writes(store))
         assert sentinels.client(first).xrevrange("baton:events", count=1)[0][1]["text"] == "written"
 

@@ -1,4 +1,4 @@
-"""A real coordinator and real agents under traffic: what they tell arrives in the store, and the web server shows it."""
+"""A real coordinator and real agents under traffic: their reports arrive in the store, and the web server shows them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_slots_latency_clocks_and_bytes_of_real_traffic_are_shown(tmp_path: Path
         experiment.run(emulated, flows, duration_s=2, warmup_s=0.5, host_queues=False)
         state = client.get("/api/state").get_json()
         schedule = client.get("/v1.0/schedule?seconds=20").get_json()
-        time.sleep(0.6)  # the last summary
+        time.sleep(0.6)  # until the last summary is in the store
         metrics = client.get("/metrics").text
         topology = client.get("/v1.0/topology/switches").get_json()
     assert state["coordinator"]["alive"] and state["coordinator"]["slots"] > 100

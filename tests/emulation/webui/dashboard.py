@@ -1,4 +1,4 @@
-"""What the tests of the dashboard share: the real server over a real Redis, a generated feed, pages that must not complain."""
+"""Fixtures for the dashboard's tests: the real server over a real Redis, a generated feed, pages whose errors are collected."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VIEWS = ("overview", "fabric", "schedule", "flows", "sizes", "pfc", "members", "
 
 
 class Feeder:
-    """A feed at ten steps a second, in a thread that can be made to fall silent."""
+    """A feed at ten steps a second, in a thread that tests can silence."""
 
     def __init__(self, url: str, *, hosts: int = 18, flows: int = 40) -> None:
         self.feed = Feed(Store(url), hosts=hosts, flows=flows)
@@ -66,7 +66,7 @@ class Dashboard:
         scheme: Literal["dark", "light"] = "dark",
         user: bool = False,
     ) -> Iterator[Page]:
-        """A page in a context of its own; what it says on its console must be nothing."""
+        """A page in a context of its own; errors and warnings on its console go to `complaints`."""
         context = self.chromium.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
         page = context.new_page()
         said: list[str] = []
@@ -90,7 +90,7 @@ class Dashboard:
 
 @contextlib.contextmanager
 def dashboard(directory: Path, chromium: Browser, **feed: int) -> Iterator[Dashboard]:
-    """A whole one. Raises RedisMissing, RuntimeError: it can't be brought up."""
+    """A running dashboard. Raises RedisMissing, RuntimeError: it can't be started."""
     with PrivateRedis(directory) as redis:
         server = WebServer(redis.url, directory)
         Accounts(server.users).set_user(USER, PASSWORD, now_s=int(time.time()))

@@ -35,7 +35,7 @@ def shared(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture
 def small(shared: Dashboard) -> Iterator[Dashboard]:
-    """18 hosts with traffic, coordinated, as it was before; its pages may not have complained."""
+    """A coordinated fabric of 18 hosts with traffic; the test fails if a page logged an error."""
     shared.complaints.clear()
     yield shared
     shared.feeder.silent.clear()
@@ -51,13 +51,13 @@ def slots(page: Page) -> int:
 
 
 def pixels(page: Page) -> str:
-    """The timeline as it is painted."""
+    """The timeline's picture."""
     found: str = page.evaluate("document.querySelector('canvas.slots').toDataURL()")
     return found
 
 
 class TestThePictures:
-    """They change as the fabric does, without a reload."""
+    """They follow the fabric without a reload."""
 
     def test_a_link_is_coloured_and_marked_when_traffic_makes_it_contended(self, small: Dashboard) -> None:
         small.feeder.feed.traffic = False
@@ -72,9 +72,9 @@ class TestThePictures:
     def test_the_timeline_fills_when_traffic_starts_and_says_why_it_is_empty_before(self, small: Dashboard) -> None:
         small.feeder.feed.traffic = False
         time.sleep(0.3)
-        small.feeder.feed.store._call(lambda client: client.delete("baton:slots"))
+        small.feeder.feed.store.connection.call(lambda client: client.delete("baton:slots"))
         with small.page("schedule") as page:
-            expect(page.locator(".quiet")).to_contain_text("Nobody needs permission")
+            expect(page.locator(".quiet")).to_contain_text("No host needs permission")
             assert slots(page) == 0
             before = pixels(page)
             small.feeder.feed.traffic = True
@@ -107,7 +107,7 @@ class TestThePictures:
         with small.page("fabric") as page:
             page.evaluate("id => location.hash = '#fabric=' + id", f"{link.a}-{link.b}")
             details = page.locator("#details")
-            expect(details).to_contain_text(f"Flows across it ({len(across)})")
+            expect(details).to_contain_text(f"Flows across this link ({len(across)})")
             named = details.locator("tbody td:first-child").all_text_contents()
             assert named and {tuple(text.split(" → ")) for text in named} <= across
 
@@ -162,7 +162,7 @@ class TestTheSchedule:
 
 
 class TestFailing:
-    """What an operator sees when something is gone, and that it mends itself."""
+    """What an operator sees when a part fails, and that the page recovers by itself."""
 
     def test_a_lost_coordinator_is_shown_within_two_seconds_and_its_return_too(self, small: Dashboard) -> None:
         with small.page() as page:
@@ -193,12 +193,12 @@ class TestFailing:
             expect(page.locator("#banner")).to_be_hidden(timeout=15_000)
             wait_for(lambda: page.evaluate("window.baton.feed.silentMs()") < 700, "news")
             assert page.evaluate("window.here")
-        assert all("ERR_" in one for one in small.complaints)  # the browser's own, of connections that were refused
+        assert all("ERR_" in one for one in small.complaints)  # messages of the browser about refused connections
         small.complaints.clear()
 
 
 class TestControls:
-    """Only for who is logged in; what is asked is done, seen and recorded."""
+    """They need a login; each change is made, shown and recorded."""
 
     def test_a_visitor_may_look_and_change_nothing(self, small: Dashboard) -> None:
         with small.page("controls") as page:
@@ -235,7 +235,7 @@ class TestControls:
             page.click("#card-weight .set button")
             expect(page.locator("#card-weight .tag")).to_contain_text("h1 → all")
             page.click("#card-weight .tag button")
-            expect(page.locator("#card-weight .now")).to_have_text("all alike")
+            expect(page.locator("#card-weight .now")).to_have_text("all equal")
             page.select_option("#policy", "hybrid")
             page.click("#card-policy button")
             expect(page.locator("#card-policy .now")).to_contain_text("hybrid")
@@ -244,12 +244,12 @@ class TestControls:
             expect(page.locator("#card-slice .done")).to_contain_text("slice_ns")
             assert (store.policy() or {})["policy"] == "hybrid"
             store.set_policy({**(store.policy() or {}), "policy": "timeslice", "slice_ns": 5_000_000})
-        assert [one for one in small.complaints if "422" not in one] == []  # the browser's own, of the slice that was refused
+        assert [one for one in small.complaints if "422" not in one] == []  # messages of the browser about the refused slice
         small.complaints.clear()
 
 
 class TestKeysAndWidths:
-    """By keyboard alone, on a narrow screen, in the dark and in the light."""
+    """Keyboard, narrow screens, dark and light themes."""
 
     @pytest.mark.parametrize("key", ["?", "/"])
     def test_help_is_a_key_away_and_names_every_view(self, small: Dashboard, key: str) -> None:
@@ -257,7 +257,7 @@ class TestKeysAndWidths:
             page.keyboard.press(key)
             keys = page.locator("#keys")
             expect(keys).to_be_visible()
-            expect(keys).to_contain_text("pause, or go on")
+            expect(keys).to_contain_text("pause, or continue")
             assert keys.locator("section").first.locator("kbd").all_inner_texts() == [str(n) for n in range(1, len(VIEWS) + 1)]
             page.keyboard.press("Escape")
             expect(keys).to_be_hidden()

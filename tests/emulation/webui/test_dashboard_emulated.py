@@ -1,4 +1,4 @@
-"""The dashboard over Baton itself: Open vSwitch, agents, TCP and UDP, and an operator who acts in a real browser."""
+"""The dashboard of a running Baton with Open vSwitch, agents and traffic, operated in a real browser."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = [
 ]
 TRAFFIC_S = 12.0
 RATE_BPS = 20_000_000
-"""Of every link: slow enough to leave a busy machine time for a browser."""
+"""The rate of every link: slow enough to leave a busy machine time for a browser."""
 FLOWS = [Flow("udp", host, RECEIVER, rate_bps=RATE_BPS // 2, size=1400) for host in SENDERS]
 
 
@@ -53,7 +53,7 @@ def page(fabric: Star, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pag
 
 
 def gate_rates(fabric: Star) -> list[int]:
-    """Of the gates of every sender towards the receiver and the others, bytes/s, as tc tells."""
+    """The rates (bytes/s) of all gates of every sender, read with tc."""
     found = []
     for host in SENDERS:
         shown = fabric.emulated.run_in(host, "tc", "-j", "qdisc", "show", "dev", fabric.emulated.interface(host))

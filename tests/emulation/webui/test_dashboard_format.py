@@ -1,4 +1,4 @@
-"""The dashboard's own numbers, times and order of names, beside what the browser's Intl says of the same."""
+"""The dashboard's own formats of numbers and times and its order of names, compared with the browser's Intl."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def page() -> Iterator[Page]:
 
 
 def each(page: Page, function: str, values: list[Any]) -> list[Any]:
-    """What a function of the page says of each value."""
+    """The results of a function of the page for each value."""
     found: list[Any] = page.evaluate(f"values => values.map({function})", values)
     return found
 

@@ -1,4 +1,4 @@
-"""What the web server needs of a processor on a large fabric; a test that wants the machine for itself."""
+"""The processor time of the web server on a large fabric; this test needs an idle machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""REST over a real Redis: what it answers, what it refuses, what it changes; and that it is as /openapi.json says."""
+"""The REST interface over a real Redis: answers, refusals and changes, and that it matches /openapi.json."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EXAMPLES = 20
 
 
 class Site:
-    """The application over a filled store, and a token that may change something."""
+    """The application over a filled store, and a token for changes."""
 
     def __init__(self, directory: Path, redis: PrivateRedis) -> None:
         self.redis = redis
@@ -45,7 +45,7 @@ class Site:
         self._coordinator: threading.Thread | None = None
 
     def coordinate(self) -> None:
-        """A coordinator that takes over what the store says, ten times a second."""
+        """Simulates a coordinator that takes over the store's settings ten times a second."""
 
         def run() -> None:
             store = Store(self.redis.url)
@@ -81,7 +81,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 class TestReading:
-    """Everybody may look."""
+    """Visitors may read."""
 
     def test_ryus_topology_of_all_and_of_one_switch(self, site: Site) -> None:
         shapes = {"switches": ["dpid", "ports"], "links": ["src", "dst"], "hosts": ["mac", "ipv4", "ipv6", "port"]}
@@ -133,7 +133,7 @@ class TestReading:
 
 
 class TestChanging:
-    """Who is known may change, and is told whether it is in force."""
+    """Users and tokens may change settings, and learn whether a change is in force."""
 
     def test_visitors_may_not(self, site: Site) -> None:
         answers = [site.client.put("/v1.0/policy", json={"policy": "free"}), site.client.post("/api/control", json={})]
@@ -153,7 +153,7 @@ class TestChanging:
     def test_who_did_it_is_in_the_audit_stream(self, site: Site) -> None:
         site.coordinate()
         site.put(override="free")
-        entry = site.store.audit()[-1]
+        entry = site.store.feeds.audit()[-1]
         assert entry["by"] == "token test" and "every gate open" in entry["text"]
         assert site.get("/api/audit")[-1]["who"] == "token test"
 

@@ -1,4 +1,4 @@
-"""The web server as a process: its stream, its load, its priority, and what it refuses to start with."""
+"""The web server as a process: its stream, its priority, and the settings with which it refuses to start."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from tests.emulation.webui.web_process import Server, Stream, feeding, free_port
 
 pytestmark = pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
 
+
 @pytest.fixture(scope="module")
 def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateRedis]:
     with PrivateRedis(tmp_path_factory.mktemp("redis")) as running:
@@ -42,7 +43,7 @@ def server(redis: PrivateRedis, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 class TestTheStream:
-    """One reader of the store tells all who look."""
+    """One reader of the store serves all subscribers."""
 
     def test_first_the_fabric_and_the_state_then_what_is_new(self, server: Server, feed: Feed) -> None:
         stream = Stream(server.port)
@@ -118,7 +119,7 @@ def redis_cli(redis: PrivateRedis, *words: str) -> str:
 
 
 class TestTheProcess:
-    """It gets out of the way of slots, and says in one line why it can't start."""
+    """It leaves the processor to slots, and says in one line why it can't start."""
 
     def test_it_runs_at_low_priority_and_is_no_real_time_process(self, server: Server) -> None:
         pid = server.worker()

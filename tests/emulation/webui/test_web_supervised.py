@@ -1,4 +1,4 @@
-"""The web server as a part of `baton up`: started last, kept up, moved by a reload, and never a reason not to coordinate."""
+"""The web server under `baton up`: it starts last, is restarted, moves on a reload, and never keeps the rest from starting."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def free_port() -> int:
 
 
 def status(port: int, path: str = "/v1.0/tree") -> int:
-    """Of an answer; 0 when nobody answers."""
+    """The status of the answer; 0 if there is none."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
         connection.request("GET", path)
@@ -53,7 +53,7 @@ def wait_for(condition: Callable[[], object], seconds: float = 15.0) -> None:
 
 
 class Site:
-    """A configuration without switches and coordinator, so that it is up at once."""
+    """A configuration without switches and coordinator, so that it starts at once."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

@@ -51,9 +51,9 @@ class Feed:
 
     def _tell(self, line: dict[str, Any]) -> bool:
         if "slots" in line:
-            self.store.publish_slots(line["slots"])
+            self.store.feeds.publish_slots(line["slots"])
         if "telemetry" in line:
-            self.store.publish_telemetry(line["telemetry"])
+            self.store.feeds.publish_telemetry(line["telemetry"])
         return True
 
     def advance(self, step_ns: int = 100 * MS) -> None:
@@ -72,8 +72,8 @@ class Feed:
                 continue
             self.telemetry.opened(self.slot, start_ns + (600_000 if at % 7 == 0 else 60_000), late=at % 7 == 0)
             if at % 5 == 0:
-                self.telemetry.yielded(self.slot, 0, start_ns + MS)
-        self.telemetry.reported({1: 10_000, 2: 20_000}, frozenset({1}))
+                self.telemetry.yielded(self.slot, 0, 0, start_ns + MS)
+        self.telemetry.reported(1, {1: 10_000, 2: 20_000}, frozenset({1}))
         self.telemetry.flush(self.clock_ns)
         self.telemetry.summary(self.clock_ns)
         self.publish_status()

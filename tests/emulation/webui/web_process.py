@@ -1,4 +1,4 @@
-"""The web server as a process, a client of its stream, and a feed that goes on: for tests over a private Redis."""
+"""The web server as a process, a client of its stream, and a continuous feed: for tests over a private Redis."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def wait_for(condition: Callable[[], object], seconds: float = 5.0) -> None:
 
 @contextmanager
 def feeding(feed: Feed, period_s: float) -> Iterator[None]:
-    """Advances it in a thread."""
+    """Advances the feed in a thread."""
     ended = threading.Event()
 
     def run() -> None:

@@ -27,10 +27,10 @@ class Gate:
 
 @dataclass
 class FakeGates:
-    """The host's gates; nothing leaves before a kick, as with the kernel's token bucket."""
+    """The host's gates; nothing leaves before a wake-up, as with the kernel's token bucket."""
 
     gates: dict[int, Gate] = field(default_factory=dict)
-    kicks: int = 0
+    wakeups: int = 0
 
     def at(self, destination: int) -> Gate:
         return self.gates.setdefault(destination, Gate())
@@ -42,7 +42,7 @@ class FakeGates:
     def rate(self, destination: int, rate_bps: int) -> None:
         self.at(destination).credit = rate_bps
 
-    def open(self, destination: int) -> None:
+    def open_gate(self, destination: int) -> None:
         self.at(destination).credit = OPEN
 
     def close_gate(self, destination: int) -> None:
@@ -60,7 +60,7 @@ class FakeGates:
         else:
             self.at(destination).armed = True
 
-    def kick(self) -> None:
-        self.kicks += 1
+    def wake_queues(self) -> None:
+        self.wakeups += 1
         for gate in self.gates.values():
             gate.serve()

@@ -19,7 +19,7 @@ US, MS = 1_000, 1_000_000
 
 
 def arrivals(*packets_of: tuple[int, int]) -> Arrivals:
-    """Of (time in us, flow)."""
+    """Arrivals from pairs (time in us, flow)."""
     ordered = sorted(packets_of)
     times = np.array([at * US for at, _ in ordered], np.int64)
     flows = np.array([flow for _, flow in ordered], np.int64)
@@ -27,7 +27,7 @@ def arrivals(*packets_of: tuple[int, int]) -> Arrivals:
 
 
 def steady(until_us: int, flows: int, gap_us: int = 10) -> list[tuple[int, int]]:
-    """Flows in turn, a packet every `gap_us`."""
+    """Flows that send in turn, a packet every `gap_us`."""
     return [(at, at // gap_us % flows) for at in range(0, until_us, gap_us)]
 
 
@@ -37,7 +37,7 @@ def paused(until_us: int, closed_us: int, opened_us: int) -> list[tuple[int, int
 
 
 class TestDelays:
-    """What a command to close and one to open did."""
+    """The effect of a command to close and one to open."""
 
     def test_an_off_delay_is_from_the_command_to_the_last_packet_and_an_on_delay_to_the_first(self) -> None:
         commands = [Command(1000 * US, 0, False, 1005 * US), Command(2000 * US, 0, True)]
@@ -107,7 +107,7 @@ class TestStatistics:
 
 
 class TestDays:
-    """Whose day it was."""
+    """Which flow a day belongs to."""
 
     @given(st.sampled_from(list(Transport)), st.sampled_from([2, 8, 16, 64]), st.integers(1, 200))
     def test_every_flow_has_as_many_days_as_every_other_but_for_the_last_round(
@@ -138,12 +138,12 @@ class TestDays:
         assert found.own_packets == 5
         assert found.idle_days == 0
         assert found.on_ns == (100 * US, 100 * US, 100 * US, 50 * US)
-        assert found.off_ns[0] == 120 * US  # it was to end with the night, at 900
+        assert found.off_ns[0] == 120 * US  # the flow was to end with the night, at 900
 
     def test_the_next_days_flow_may_come_in_the_night_and_is_early_then(self) -> None:
         plan = Plan(Transport.SCHEDULE, 2, MS, 100 * US, 4)
         found = residual(plan, 0, arrivals((100, 0), (890, 1), (950, 0), (990, 1), (1100, 1), (2050, 0), (3100, 1), (3950, 0)))
-        assert found.after_off == (1, 0, 0, 1)  # at 890 it is no night yet, and after the last no day follows
+        assert found.after_off == (1, 0, 0, 1)  # at 890 the night has not begun, and no day follows the last
         assert found.on_ns == (100 * US, -10 * US, 50 * US, 100 * US)
         assert found.own_packets == 6
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from cli.demo import LEAST_SLICE_NS, MOST_SLICE_NS
 from cli.main import COMMANDS, main
-from controller.config.coordinator import Coordinator
+from controller.config.coordinator import CoordinatorSection
 
 
 def run(*words: str) -> tuple[int, str]:
@@ -141,7 +141,7 @@ class TestUp:
 
 
 class TestAgent:
-    """What the agent is told is checked before it touches an interface."""
+    """The agent's options are checked before it touches an interface."""
 
     @pytest.mark.parametrize(
         ("words", "says"),
@@ -161,5 +161,5 @@ def test_a_demo_with_an_impossible_slice_is_refused_before_anything_is_made(text
 
 
 def test_a_demos_slices_are_those_that_the_configuration_takes() -> None:
-    at_most = [rule.le for rule in Coordinator.model_fields["slice_ns"].metadata if hasattr(rule, "le")]
-    assert at_most == [MOST_SLICE_NS] and Coordinator.model_fields["minimum_active_ns"].default == LEAST_SLICE_NS
+    at_most = [rule.le for rule in CoordinatorSection.model_fields["slice_ns"].metadata if hasattr(rule, "le")]
+    assert at_most == [MOST_SLICE_NS] and CoordinatorSection.model_fields["minimum_active_ns"].default == LEAST_SLICE_NS

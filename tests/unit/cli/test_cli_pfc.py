@@ -1,4 +1,4 @@
-"""`baton pfc`: what is checked before anything is asked of a host."""
+"""`baton pfc`: the checks before a command goes to a host."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_status_has_a_row_for_each_class_to_which_anything_happened(
     shown = capsys.readouterr().out
     assert "any link partner" in shown and "200 ms" in shown
     assert "paused, storm" in shown and "1.5 ms" in shown
-    assert "h1: 2 frames of partners that are not authorised, 1 frames that are no pauses" in shown
+    assert "h1: 2 frames of partners that are not authorised, 1 frames that are no valid pauses" in shown
 
 
 def test_the_line_of_baton_status_adds_hosts_up_and_is_absent_without_any() -> None:

@@ -1,4 +1,4 @@
-"""The demo's picture, also of a machine on which no run was valid."""
+"""The demo's figure, also if no run was valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run's flows add up to."""
+"""Statistics of a run's flows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What measured values add up to, and when traffic programs send."""
+"""Statistics of measured values, and when traffic programs send."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_rate_is_in_megabits_of_a_million() -> None:
 
 
 class TestPings:
-    """What the prober saw."""
+    """Round-trip times of the prober."""
 
     def test_replies_are_in_the_order_of_the_requests(self) -> None:
         found = {"sent": 5, "rtt_ns": [[1, 500_000], [3, 12_500_000], [2, 1_013_000_000]]}
@@ -76,7 +76,7 @@ class TestPings:
 
 
 class TestFidelity:
-    """Whether a run may be shown."""
+    """Whether a run is valid."""
 
     def test_idle_and_stolen_time_are_fractions_of_the_window(self) -> None:
         before = CpuTimes.parse("cpu  100 7 100 793 0 0 0 0 0 0\ncpu0 ...")
@@ -84,7 +84,7 @@ class TestFidelity:
         found = Fidelity.between(before, after)
         assert (found.idle, found.steal) == (0.5, 0.1)
         assert found.saturated  # a tenth was stolen
-        assert after.stolen_since(before) == 0.2  # of the half in which somebody wanted a processor
+        assert after.stolen_since(before) == 0.2  # of the half in which a program wanted a processor
         assert before.stolen_since(before) == 0.0
 
     @pytest.mark.parametrize(

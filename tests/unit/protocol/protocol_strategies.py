@@ -70,8 +70,8 @@ def conditions(draw: st.DrawFn) -> host.QueueCondition:
 
 @st.composite
 def weeks(draw: st.DrawFn) -> host.Week:
-    key, transport = draw(st.sampled_from(host.FlowKey)), draw(st.sampled_from(host.Transport))
-    flow = st.integers(0, 63) if key is host.FlowKey.TOS else st.integers(16, (1 << 32) - 1)
+    key, transport = draw(st.sampled_from(host.WeekKey)), draw(st.sampled_from(host.Transport))
+    flow = st.integers(0, 63) if key is host.WeekKey.TOS else st.integers(16, (1 << 32) - 1)
     flows = tuple(draw(st.lists(flow, max_size=64, unique=True)))
     active = len(flows) if transport is host.Transport.SCHEDULE else min(8, len(flows))
     days = tuple(draw(st.lists(st.integers(0, (1 << active) - 1), max_size=64)))
@@ -82,7 +82,7 @@ def weeks(draw: st.DrawFn) -> host.Week:
 
 size_counts = st.builds(SizeCount, st.integers(1, 3), st.integers(0, BINS - 1), u32, u64)
 flow_reports = st.builds(m.FlowReport, u32, u64, u64)
-gates = st.sampled_from([m.Gates(bits) for bits in range(4)])
+gates = st.sampled_from([m.GateKind(bits) for bits in range(4)])
 storm_times = st.tuples(*(st.integers(1, (1 << 64) - 1),) * 8)
 partners = st.lists(st.binary(min_size=6, max_size=6), max_size=pfc.PARTNERS_MAX).map(tuple)
 mapped = st.lists(st.tuples(u32, st.integers(0, 7)), max_size=pfc.NODES_MAX).map(tuple)
@@ -119,7 +119,7 @@ BY_KIND: dict[m.Kind, st.SearchStrategy] = {
     m.Kind.CONDITIONS: paged(m.Conditions, rows(conditions(), 32)),
     m.Kind.WEEK: weeks(),
     m.Kind.CLOCK_REPORT: st.builds(m.ClockReport, st.integers(-(1 << 63), (1 << 63) - 1), u64),
-    m.Kind.KEY_STEP: st.builds(keys.KeyStep, st.sampled_from(keys.Step), u64, u64),
+    m.Kind.KEY_STEP: st.builds(keys.KeyStep, st.sampled_from(keys.RotationStep), u64, u64),
     m.Kind.KEY_STATE: st.builds(keys.KeyState, u64, u64),
     m.Kind.PFC_SETTINGS: st.builds(m.PfcSettings, st.sampled_from(pfc.Action), storm_times, storm_times, partners, mapped),
     m.Kind.HOST_STATE: st.builds(
@@ -127,7 +127,7 @@ BY_KIND: dict[m.Kind, st.SearchStrategy] = {
     ),
     m.Kind.PFC_PAUSE: st.builds(m.PfcPause, u64, u8, u64),
     m.Kind.PFC_REPORT: st.builds(
-        m.PfcReport, u64, st.sampled_from(pfc.Answer), st.sampled_from(pfc.Mode), u8, u8, u64, u64,
+        m.PfcReport, u64, st.sampled_from(pfc.PauseResult), st.sampled_from(pfc.Mode), u8, u8, u64, u64,
         st.tuples(*(st.builds(pfc.PfcClass, u64, u64, u64, u64, u64),) * 8),
     ),
 }
@@ -144,7 +144,7 @@ def frame_of(
     epoch: int = 1,
     sequence: int = 1,
 ) -> bytes:
-    """The message's frame, from the leader to a host unless told otherwise."""
+    """The message's frame, by default from the leader to a host."""
     return m.encode(
         message,
         key=key,

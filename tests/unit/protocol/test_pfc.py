@@ -1,4 +1,4 @@
-"""PFC and PAUSE frames: read back as built, dissected alike by tshark, and bad ones told apart."""
+"""PFC and PAUSE frames: they are read back as built, tshark dissects them alike, and bad ones are refused with their cause."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import pfc
-from protocol.pfc import BadFrame, BadFrameError, Pause, Pfc
+from protocol.pfc import BadFrame, BadFrameError, PauseFrame, PfcFrame
 
 SOURCE = bytes.fromhex("020000000001")
 times = st.integers(0, pfc.MAX_QUANTA)
-pfcs = st.builds(Pfc, st.binary(min_size=6, max_size=6), st.dictionaries(st.integers(0, 7), times))
-pauses = st.builds(Pause, st.binary(min_size=6, max_size=6), times)
+pfcs = st.builds(PfcFrame, st.binary(min_size=6, max_size=6), st.dictionaries(st.integers(0, 7), times))
+pauses = st.builds(PauseFrame, st.binary(min_size=6, max_size=6), times)
 
 
 @given(st.one_of(pfcs, pauses))
-def test_what_is_built_is_read_back(frame: Pfc | Pause) -> None:
+def test_what_is_built_is_read_back(frame: PfcFrame | PauseFrame) -> None:
     encoded = frame.encode()
     assert len(encoded) == 60
     assert pfc.decode(encoded) == frame
@@ -37,7 +37,7 @@ def test_no_bytes_crash_the_reader(data: bytes) -> None:
 
 
 @given(pfcs, st.integers(0, 59))
-def test_a_frame_that_is_cut_off_is_short(frame: Pfc, length: int) -> None:
+def test_a_frame_that_is_cut_off_is_short(frame: PfcFrame, length: int) -> None:
     with pytest.raises(BadFrameError) as raised:
         pfc.decode(frame.encode()[:length])
     assert raised.value.cause is BadFrame.SHORT
@@ -53,7 +53,7 @@ def test_a_frame_that_is_cut_off_is_short(frame: Pfc, length: int) -> None:
     ],
 )
 def test_a_bad_frame_is_told_by_its_cause(offset: int, value: bytes, cause: BadFrame) -> None:
-    frame = bytearray(Pfc(SOURCE, {3: 100}).encode())
+    frame = bytearray(PfcFrame(SOURCE, {3: 100}).encode())
     frame[offset : offset + len(value)] = value
     with pytest.raises(BadFrameError) as raised:
         pfc.decode(bytes(frame))
@@ -61,14 +61,14 @@ def test_a_bad_frame_is_told_by_its_cause(offset: int, value: bytes, cause: BadF
 
 
 def test_the_time_of_a_class_whose_bit_is_clear_is_ignored() -> None:
-    frame = bytearray(Pfc(SOURCE, {3: 100}).encode())
+    frame = bytearray(PfcFrame(SOURCE, {3: 100}).encode())
     struct.pack_into("!H", frame, 18 + 2 * 5, 999)
-    assert pfc.decode(bytes(frame)) == Pfc(SOURCE, {3: 100})
+    assert pfc.decode(bytes(frame)) == PfcFrame(SOURCE, {3: 100})
 
 
 def test_a_class_is_resumed_by_a_time_of_zero_and_not_by_absence() -> None:
-    assert pfc.decode(Pfc(SOURCE, {2: 0}).encode()) == Pfc(SOURCE, {2: 0})
-    assert pfc.decode(Pfc(SOURCE, {}).encode()) == Pfc(SOURCE, {})
+    assert pfc.decode(PfcFrame(SOURCE, {2: 0}).encode()) == PfcFrame(SOURCE, {2: 0})
+    assert pfc.decode(PfcFrame(SOURCE, {}).encode()) == PfcFrame(SOURCE, {})
 
 
 @given(st.integers(0, 3_000_000), st.sampled_from([10**8, 10**9, 10**10, 4 * 10**10]))
@@ -90,12 +90,12 @@ def test_the_longest_pause_of_ten_gigabits_is_3355_microseconds() -> None:
 @pytest.mark.parametrize("quanta", [{8: 1}, {-1: 1}, {0: 65_536}, {0: -1}])
 def test_what_a_frame_cannot_say_is_refused_with_its_class(quanta: dict[int, int]) -> None:
     with pytest.raises(ValueError, match="class"):
-        Pfc(SOURCE, quanta)
+        PfcFrame(SOURCE, quanta)
 
 
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 def test_tshark_reads_the_same(tmp_path: Path) -> None:
-    frames = [Pfc(SOURCE, {0: 1, 3: 0xFFFF, 7: 0}).encode(), Pause(SOURCE, 0x1234).encode()]
+    frames = [PfcFrame(SOURCE, {0: 1, 3: 0xFFFF, 7: 0}).encode(), PauseFrame(SOURCE, 0x1234).encode()]
     capture = tmp_path / "pfc.pcap"
     records = b"".join(struct.pack("<IIII", 0, 0, len(frame), len(frame)) + frame for frame in frames)
     capture.write_bytes(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1) + records)

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.bodies import pfc as bodies
-from protocol.bodies.pfc import Action, Answer, Mode, PfcClass, PfcReport, PfcSettings
+from protocol.bodies.pfc import Action, Mode, PauseResult, PfcClass, PfcReport, PfcSettings
 from protocol.wire import BODY_MAX
 
 TIMES = (1,) * 8
 SETTINGS = PfcSettings(Action.DROP, TIMES, TIMES, ())
-REPORT = PfcReport(1, Answer.DONE, Mode.SOFTWARE, 0, 0, 0, 0, (PfcClass(0, 0, 0, 0, 0),) * 8)
+REPORT = PfcReport(1, PauseResult.DONE, Mode.SOFTWARE, 0, 0, 0, 0, (PfcClass(0, 0, 0, 0, 0),) * 8)
 
 
 def test_the_longest_settings_fit_a_frame() -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.auth import WINDOW, Guard, Key, KeyFileError, ReplayWindow
-from protocol.messages import COORDINATOR, HEARTBEAT_MAC, NOBODY, Cause, Heartbeat, Override, Ping
+from protocol.messages import COORDINATOR, HEARTBEAT_MAC, UNREGISTERED, Cause, Heartbeat, Override, Ping
 from tests.unit.protocol.protocol_strategies import HOST, KEY, LEADER, OTHER_KEY, PROPERTY, frame_of, messages
 
 PING = Ping(1)
@@ -206,9 +206,9 @@ class TestLeader:
 
     def test_hosts_not_yet_welcomed_are_told_apart_by_their_address(self) -> None:
         guard = Guard(KEY, epoch=1, leader=True)
-        assert guard.accept(from_member(NOBODY, sequence=1_000_000, source=HOST)) is not None
-        assert guard.accept(from_member(NOBODY, sequence=5, source=LEADER)) is not None
-        assert guard.accept(from_member(NOBODY, sequence=5, source=LEADER)) is None
+        assert guard.accept(from_member(UNREGISTERED, sequence=1_000_000, source=HOST)) is not None
+        assert guard.accept(from_member(UNREGISTERED, sequence=5, source=LEADER)) is not None
+        assert guard.accept(from_member(UNREGISTERED, sequence=5, source=LEADER)) is None
 
     def test_members_have_windows_of_their_own(self) -> None:
         guard = Guard(KEY, epoch=1, leader=True)

@@ -1,4 +1,4 @@
-"""Messages on the wire: what is encoded is decoded, and nothing else is."""
+"""Messages on the wire: `decode` accepts what `encode` makes, and nothing else."""
 
 from __future__ import annotations
 
@@ -253,13 +253,13 @@ class TestEncodeErrors:
             (m.Directory(1, 0, 1, ((1, (SCOPED,)),)), "Directory.entries: .* scope"),
             (m.Directory(1, 0, 1, ((1, MANY * 3),)), "Directory.entries: 300 addresses"),
             (m.Directory(-1, 0, 1, ()), "Directory.version"),
-            (m.Register("h" * 256, 1, 1, (), m.Gates.TBF, "1"), "Register.name"),
-            (m.Register("\ud800", 1, 1, (), m.Gates.TBF, "1"), "Register.name"),
-            (m.Register("h", 1, 1, (), m.Gates.TBF, "1" * 256), "Register.version"),
-            (m.Register("h", -1, 1, (), m.Gates.TBF, "1"), "Register.nonce"),
-            (m.Register("h", 1, 1, ("10.0.0.1",), m.Gates.TBF, "1"), "Register.addresses"),
-            (m.Register("h", 1, 1, MANY, m.Gates.TBF, "1"), "Register.addresses"),
-            (m.Register("h", 1, 1, (), m.Gates(8), "1"), "Register.gates"),
+            (m.Register("h" * 256, 1, 1, (), m.GateKind.TBF, "1"), "Register.name"),
+            (m.Register("\ud800", 1, 1, (), m.GateKind.TBF, "1"), "Register.name"),
+            (m.Register("h", 1, 1, (), m.GateKind.TBF, "1" * 256), "Register.version"),
+            (m.Register("h", -1, 1, (), m.GateKind.TBF, "1"), "Register.nonce"),
+            (m.Register("h", 1, 1, ("10.0.0.1",), m.GateKind.TBF, "1"), "Register.addresses"),
+            (m.Register("h", 1, 1, MANY, m.GateKind.TBF, "1"), "Register.addresses"),
+            (m.Register("h", 1, 1, (), m.GateKind(8), "1"), "Register.gates"),
             (m.Heartbeat(2, 1, 1), "Heartbeat.override"),
             (m.Heartbeat(m.Override.FREE, 1, -1), "Heartbeat.regulate_version"),
             (m.Thresholds(1, 1, 8, 1, (), ()), "Thresholds.bands"),

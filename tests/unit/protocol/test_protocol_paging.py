@@ -48,7 +48,7 @@ Paged = Backlog | Regulate | Directory | Report
 
 
 def joined(pages: tuple[Paged, ...]) -> Paged:
-    """The message that the pages make, put together by hand."""
+    """The message that the pages make, joined without the code under test."""
     first = replace(pages[0], page=0, pages=1)
     if isinstance(first, Regulate):
         return replace(first, destinations=tuple(d for page in pages for d in page.destinations))

@@ -1,4 +1,4 @@
-"""Timers: what is due is called, in order, once."""
+"""Timers: each call is made once, at its time and in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fabric files: what is read, and what the checker says of what can't be."""
+"""Fabric files: reading them, and the checker's messages about mistakes."""
 
 import json
 import textwrap

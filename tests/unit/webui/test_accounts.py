@@ -70,7 +70,7 @@ class TestTheFile:
 
 
 class TestTokens:
-    """Shown once, kept hashed, ended by time or by hand."""
+    """A token is shown once and kept hashed; it ends when it expires or is revoked."""
 
     def test_the_text_that_was_shown_is_the_token(self, file: Path) -> None:
         accounts = Accounts(file)

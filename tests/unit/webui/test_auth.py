@@ -1,4 +1,4 @@
-"""Who may change something through the web: logins, sessions, CSRF, tokens, limits, audit. Flask's own client, no network."""
+"""Access control of the web server: logins, sessions, CSRF, tokens, limits, audit. With Flask's own client, no network."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ class TestLimits:
 
 
 class TestAudit:
-    """Who did what."""
+    """Each change is recorded with its user."""
 
     def test_logins_good_and_bad_and_changes_are_recorded(self, site: Site) -> None:
         client = site.client()

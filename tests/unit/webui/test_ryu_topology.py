@@ -67,7 +67,7 @@ class TestAsRyu:
 
 
 class TestWhatIsNotKnown:
-    """Of switches that Baton does not control, something that stays the same is told."""
+    """Numbers that are made up for switches that Baton does not control stay the same."""
 
     BARE = FabricBuilder().add_switch("a").add_switch("b", dpid=1).add_host("h1").add_link("a", "b", 9).add_link("a", "h1", 9)
 

@@ -1,4 +1,4 @@
-"""What the dashboard is told, from what the store holds; and where a fabric's nodes are drawn."""
+"""The dashboard's documents, made from the store's; and the positions of a fabric's nodes."""
 
 from __future__ import annotations
 

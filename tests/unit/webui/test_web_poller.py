@@ -7,25 +7,34 @@ from typing import Any
 
 import pytest
 
+from controller.store.feeds import Feeds
 from controller.store.store import Store, StoreUnavailable
 from webui.state.poller import Poller
 
 
-class HalfGone(Store):
+class StreamsOnly(Feeds):
     """A store whose streams can be read, and whose documents can't."""
 
-    def __init__(self) -> None:
-        super().__init__("unix:///nowhere.sock")
-        self.entries: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]]
 
-    def slots_after(self, last: str | None, count: int) -> list[tuple[str, Any]]:
+    def slots_after(self, last: str | None, count: int = 0) -> list[tuple[str, Any]]:
         return []
 
-    def events_after(self, last: str | None, count: int) -> list[dict[str, Any]]:
+    def events_after(self, last: str | None, count: int = 100) -> list[dict[str, Any]]:
         return [entry for entry in self.entries if last is None or entry["id"] > last][-count:]
 
     def snapshot(self, before: Any = None) -> Any:  # noqa: ANN401 -- as the store has it
         raise StoreUnavailable("store: gone: start it")
+
+
+class HalfGone(Store):
+    """The same, as a store."""
+
+    def __init__(self) -> None:
+        super().__init__("unix:///nowhere.sock")
+        self.entries: list[dict[str, Any]] = []
+        self.feeds = StreamsOnly(self.connection)
+        self.feeds.entries = self.entries
 
 
 @pytest.fixture

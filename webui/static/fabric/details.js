@@ -1,13 +1,12 @@
-// What is known of the selected node or link; with nothing selected, the links that carry most.
+// The details of the selected node or link; without a selection, the busiest links.
 
 import { attribute, h, visible } from "../lib/dom.js";
-import { bytes, count, ms, natural, offset, percent, rate } from "../lib/format.js";
+import { arrow, bytes, count, ms, natural, offset, percent, rate } from "../lib/format.js";
 import { loadColour } from "../lib/scale.js";
 
 const LISTED = 7;
-const arrow = (name) => name.replace(">", " → ");
 
-/** The flows that cross a link of the tree, the fastest first: those between its two sides. */
+/** The flows that cross a link of the tree, the fastest first: the flows between its two sides. */
 function crossing(link, fabric, flows) {
   const near = new Set([link.a]);
   const neighbours = new Map(fabric.nodes.map((node) => [node.id, []]));
@@ -61,12 +60,12 @@ export class Details {
     const most = Object.entries(links).sort((a, b) => b[1].load - a[1].load || natural(a[0], b[0])).slice(0, LISTED).filter(([, link]) => link.load > 0);
     return [
       h("header", {}, h("h3", { class: "of" }, "Busiest links")),
-      most.length ? this.loads(most) : h("p", { class: "dim" }, "No link carries anything measurable. Loads appear when traffic starts."),
+      most.length ? this.loads(most) : h("p", { class: "dim" }, "No link has a measurable load. Loads appear when traffic starts."),
       h("p", { class: "dim tip" }, "Select a host, a switch or a link for its details."),
     ];
   }
 
-  /** Rows of [name, {load, bps, contended, drops}] with a bar in the load's colour. */
+  /** Lists rows of [name, {load, bps, contended, drops}], each with a bar in the load's colour. */
   loads(rows) {
     return h("ul", { class: "loads" }, ...rows.map(([name, { load, bps, contended, drops }]) => {
       const bar = h("i", { style: { width: `${Math.min(100, Math.round(load * 100))}%`, background: loadColour(Math.min(load, 1)) } });
@@ -89,8 +88,8 @@ export class Details {
       this.list([["capacity", rate(link.rate_bps)], ["spanning tree", link.tree ? "in the tree" : "blocked", link.tree ? "" : "warn"]]),
       rows.length ? this.loads(rows) : h("p", { class: "dim" }, link.tree ? "No load measured yet." : "A blocked link carries no data."),
       ...(link.tree ? [
-        h("h3", {}, `Flows across it (${across.length})`),
-        across.length ? this.queues(across, "flow", (flow) => `${flow.source} → ${flow.destination}`) : h("p", { class: "dim" }, "No host sends anything large across it."),
+        h("h3", {}, `Flows across this link (${across.length})`),
+        across.length ? this.queues(across, "flow", (flow) => `${flow.source} → ${flow.destination}`) : h("p", { class: "dim" }, "No host sends large flows across it."),
       ] : []),
     ];
   }
@@ -105,7 +104,7 @@ export class Details {
     return [
       this.head(node.id, "switch"),
       this.list([["ports", own.length], ["blocked towards", blocked.join(", ") || "none"], ["dropped at egress", count(drops), drops ? "bad" : ""]]),
-      rows.length ? this.loads(rows.slice(0, 24)) : h("p", { class: "dim" }, "No load measured yet: port counters come with OpenFlow, once a second."),
+      rows.length ? this.loads(rows.slice(0, 24)) : h("p", { class: "dim" }, "No load measured yet. OpenFlow switches report their port counters once a second."),
     ];
   }
 
@@ -128,10 +127,10 @@ export class Details {
         member && ["last heard", `${ms(member.last_heard_ms)} ago`],
         member && ["refused", refused.length ? refused.map(([cause, n]) => `${count(n)} ${cause}`).join(", ") : "none", refused.length ? "warn" : ""],
       ]),
-      member ? null : h("p", { class: "dim" }, "It sends as if there were no Baton. Start `baton agent` on it to coordinate it.".replaceAll("`", "")),
+      member ? null : h("p", { class: "dim" }, "This host sends as if there were no Baton. Start baton agent on it to coordinate it."),
       this.loads(rows),
       h("h3", {}, `Queues (${queues.length})`),
-      queues.length ? this.queues(queues) : h("p", { class: "dim" }, "It sends nothing large."),
+      queues.length ? this.queues(queues) : h("p", { class: "dim" }, "This host sends no large flows."),
       incoming.length ? h("p", { class: "dim" }, `Receives ${incoming.length} V2V flows, ${rate(incoming.reduce((sum, flow) => sum + flow.rate_bps, 0))}.`) : null,
     ];
   }

@@ -1,4 +1,4 @@
-// The fabric as a picture (SVG): two lines a link, one for each direction, coloured and thickened by load.
+// Draws the fabric (SVG): two lines for each link, one for each direction, whose colour and width show the load.
 
 import { $, attribute, empty, h, s, text, visible } from "../lib/dom.js";
 import { rate } from "../lib/format.js";
@@ -22,7 +22,7 @@ export class FabricView {
     this.size = "";
     this.zoom = new PanZoom(stage);
     stage.dataset.arrows = "";
-    stage.append(empty("No fabric yet", "Switches appear when they have connected to the controller: see `baton status`, and that they point to its address.".replaceAll("`", "")));
+    stage.append(empty("No fabric yet", "Switches appear when they have connected to the controller: see baton status, and make sure that they have its address."));
     app.feed.on("fabric", (fabric) => this.show(fabric));
     app.feed.on("state", (state) => this.load(state));
     new ResizeObserver(() => this.draw()).observe(stage);
@@ -93,7 +93,7 @@ export class FabricView {
     return group;
   }
 
-  /** Where a direction's mark stands (clear of the nodes), and where it points. */
+  /** The position of a direction's mark (clear of the nodes), and its angle. */
   middle(from, to, ox, oy) {
     const angle = (Math.atan2(to.y - from.y, to.x - from.x) * 180) / Math.PI;
     return `translate(${from.x + (to.x - from.x) * 0.6 + ox} ${from.y + (to.y - from.y) * 0.6 + oy}) rotate(${angle})`;
@@ -108,7 +108,7 @@ export class FabricView {
     return group;
   }
 
-  /** A host in a block: the left half is what it sends, the right half what it receives. */
+  /** Draws a host in a block: the left half shows what it sends, the right half what it receives. */
   cell({ node, x, y, w, h: tall }) {
     const home = this.fabric.links.find((link) => link.a === node.id || link.b === node.id);
     const other = home.a === node.id ? home.b : home.a;
@@ -146,7 +146,7 @@ export class FabricView {
     this.people(state);
   }
 
-  /** An arrow head on a contended direction. */
+  /** Adds an arrow head to a contended direction, or removes it. */
   contend(name, contended) {
     const mark = this.marks.get(name);
     if (contended === Boolean(mark.shape)) return;
@@ -159,7 +159,7 @@ export class FabricView {
     }
   }
 
-  /** Hosts without an agent are hollow; those to look at have a mark. */
+  /** Draws hosts without an agent hollow, and marks hosts with problems. */
   people(state) {
     const members = new Map(state.members.map((member) => [member.name, member]));
     for (const node of this.fabric.nodes) {
@@ -187,9 +187,9 @@ export class FabricView {
       h("span", {}, icon(s("line", { class: "key-off", x1: 0, y1: 6, x2: 26, y2: 6 })), "blocked"),
       h("span", {}, icon(s("path", { class: "contended", d: ARROW, transform: "translate(12 6) scale(.85)" })), "contended, in the arrow's direction"),
       this.packed
-        ? h("span", {}, icon(s("rect", { class: "key-cell", x: 4, width: 8, height: 12 }), s("rect", { class: "key-cell", x: 13, width: 8, height: 12 })), "a host: what it sends, what it receives")
+        ? h("span", {}, icon(s("rect", { class: "key-cell", x: 4, width: 8, height: 12 }), s("rect", { class: "key-cell", x: 13, width: 8, height: 12 })), "a host: sent, received")
         : h("span", {}, icon(s("circle", { class: "key-member", cx: 6, cy: 6, r: 5 }), s("circle", { class: "key-stranger", cx: 20, cy: 6, r: 4.5 })), "host with, without an agent"),
-      h("span", {}, icon(s("circle", { class: "key-odd", cx: 12, cy: 6, r: 4.5 })), "to look at"),
+      h("span", {}, icon(s("circle", { class: "key-odd", cx: 12, cy: 6, r: 4.5 })), "with problems"),
     );
   }
 
@@ -221,7 +221,7 @@ export class FabricView {
     this.shapes.get(next).focus();
   }
 
-  /** The nearest node in a direction: along it counts once, aside of it three times. */
+  /** The nearest node in a direction; distance aside of the direction counts three times. */
   neighbour(from, [sx, sy]) {
     let best = null;
     let least = Infinity;

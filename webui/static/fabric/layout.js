@@ -1,14 +1,14 @@
-// Where the fabric's nodes stand, in pixels, from the server's layout (x and y from 0 to 1). Pure.
+// Computes the positions of the fabric's nodes in pixels from the server's layout (x and y from 0 to 1). Pure.
 //
-// Hosts that would stand closer than people can read or click become blocks of cells under their switch: a cell is the host
-// and its link in one. So 200 hosts are a picture, and not a comb of lines.
+// Hosts that would be too close to read or click become blocks of cells under their switch; a cell stands for the host and its
+// link. So a picture of 200 hosts stays readable.
 
 import { natural } from "../lib/format.js";
 
 const ROOM = 30;
 const MARGIN = { x: 30, top: 26, bottom: 34 };
 const GAP = 10;
-const LINE = 58; // between one line of blocks and the next: room for their switches
+const LINE = 58; // between two lines of blocks: room for their switches
 
 /**
  * {places: Map(id -> {x, y, w, h, node, cell}), links: [{link, a, b}], blocks: [...], packed}. `cell` is true for a host in
@@ -41,7 +41,7 @@ export function layOut(fabric, width, height) {
   return { places, links, blocks, packed };
 }
 
-/** Host -> {switch, link}. */
+/** A map from each host to {home, link}: its switch, and its link. */
 export function homesOf(fabric) {
   const kinds = new Map(fabric.nodes.map((node) => [node.id, node.kind]));
   const homes = new Map();
@@ -56,7 +56,7 @@ function range(values) {
   return [Math.min(...values), Math.max(...values)];
 }
 
-/** How blocks are sized: each switch with hosts gets an equal column; its hosts are cells in it, as large as fit. */
+/** Sizes the blocks: each switch with hosts gets a column of equal width, with its hosts as the largest cells that fit. */
 function blocksOf(hosts, homes, width, height) {
   const by = new Map();
   for (const host of hosts) {
@@ -74,7 +74,7 @@ function blocksOf(hosts, homes, width, height) {
   return { by, columns, wide, size, across, deep, tall: lines * deep + (lines - 1) * LINE };
 }
 
-/** Places the cells, and each switch above its own. */
+/** Places the cells, and each switch above its cells. */
 function pack({ by, columns, wide, size, across, deep, tall }, places, height) {
   const order = [...by.keys()].sort((a, b) => places.get(a).x - places.get(b).x || natural(a, b));
   return order.map((home, i) => {
@@ -95,14 +95,14 @@ function pack({ by, columns, wide, size, across, deep, tall }, places, height) {
   });
 }
 
-/** The largest cell with which so many fit into a box. */
+/** The size of the largest cells of which so many fit into a box. */
 function cellSize(many, width, height) {
   let any = 7;
   for (let size = 30; size > 7; size -= 1) {
     const across = Math.floor(width / size);
     if (across * Math.floor(height / size) < many) continue;
     any = Math.max(any, size);
-    if (across * size > 0.86 * width || across >= many) return size; // a column that is used to its edge looks best
+    if (across * size > 0.86 * width || across >= many) return size; // a column that is filled to its edge looks best
   }
   return any;
 }

@@ -1,4 +1,4 @@
-// Dark or light: the system's preference until somebody chooses. Views that paint by themselves listen to "baton-theme".
+// Dark or light: the system's preference until the user chooses. Views that paint on a canvas listen to "baton-theme".
 
 import { isDark } from "./scale.js";
 
@@ -8,14 +8,14 @@ export function toggleTheme() {
   try {
     localStorage.setItem("baton-theme", next);
   } catch {
-    // forbidden storage: the choice lasts as long as the page
+    // storage may be forbidden: then the choice lasts as long as the page
   }
   dispatchEvent(new CustomEvent("baton-theme"));
 }
 
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => dispatchEvent(new CustomEvent("baton-theme")));
 
-/** Calls now and whenever the theme changes. */
+/** Calls `call` now and whenever the theme changes. */
 export function onTheme(call) {
   addEventListener("baton-theme", call);
   call();

@@ -1,4 +1,4 @@
-// Small helpers for the DOM: making elements, and writing only what differs.
+// Small helpers for the DOM: make elements, and write only what differs.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -24,13 +24,13 @@ function fill(element, attributes, children) {
   return element;
 }
 
-/** Writes a text only if it is another: the browser lays nothing out for what stays. */
+/** Writes a text only if it differs, so that the browser need not lay out what stays. */
 export function text(element, value) {
   const written = String(value);
   if (element.textContent !== written) element.textContent = written;
 }
 
-/** Sets an attribute only if it is another; null removes it. */
+/** Sets an attribute only if it differs; null removes it. */
 export function attribute(element, name, value) {
   if (value === null || (value === false && !name.startsWith("aria-"))) {
     if (element.hasAttribute(name)) element.removeAttribute(name);
@@ -39,10 +39,10 @@ export function attribute(element, name, value) {
 
 export const $ = (id) => document.getElementById(id);
 
-/** Whether an element is in the view that is shown. Asked often, so by what is written, not by what is laid out. */
+/** Whether an element is in the view that is shown. Reads classes instead of the layout, since it is called often. */
 export const visible = (element) => !document.hidden && (element.closest("main > [data-views]")?.classList.contains("shown") ?? true);
 
-/** An empty or failed state: what is the matter, and what to do. */
+/** The message of a view without content: what is the case, and what to do. */
 export function empty(title, remedy) {
   return h("div", { class: "empty" }, h("strong", {}, title), h("p", {}, remedy));
 }

@@ -1,5 +1,5 @@
-// Numbers for people. Rates in bit/s, sizes in bytes, as everywhere in Baton. Without the browser's Intl: what it loads at its
-// first use took a quarter of the page's script.
+// Formats numbers for people. Rates are in bit/s, sizes in bytes, as everywhere in Baton. It does not use the browser's Intl,
+// whose first use took a quarter of the page's script time.
 
 const STEPS = [
   [1e12, "T"],
@@ -8,7 +8,7 @@ const STEPS = [
   [1e3, "k"],
 ];
 
-/** Three figures: 9.42, 94.2, 942. */
+/** Three significant digits: 9.42, 94.2, 942. */
 function figures(value) {
   const size = Math.abs(value);
   return size >= 100 ? value.toFixed(0) : size >= 10 ? value.toFixed(1).replace(/\.0$/, "") : value.toFixed(2).replace(/\.?0+$/, "");
@@ -35,13 +35,16 @@ export function ms(value) {
 /** Signed microseconds: +12 µs. */
 export const offset = (us) => (us === null || us === undefined ? "–" : `${us > 0 ? "+" : us < 0 ? "−" : ""}${figures(Math.abs(us))} µs`);
 
+/** A direction of a link, h1>s1, with an arrow. */
+export const arrow = (name) => name.replace(">", " → ");
+
 /** The wall clock, to the second. */
 export function clock(timeMs) {
   const time = new Date(timeMs);
   return [time.getHours(), time.getMinutes(), time.getSeconds()].map((part) => String(part).padStart(2, "0")).join(":");
 }
 
-/** 10k, 2.5M, 1G as a number; null when it is none. */
+/** Parses 10k, 2.5M or 1G; null if the word is not a number. */
 export function parseSize(word) {
   const match = /^(\d+(?:\.\d+)?)\s*([kmgt]?)/i.exec(word);
   if (!match) return null;
@@ -61,7 +64,7 @@ function key(name) {
   return found;
 }
 
-/** Names in the order that people expect: h2 before h10. */
+/** Compares names in natural order: h2 before h10. */
 export function natural(a, b) {
   const left = key(a);
   const right = key(b);

@@ -1,4 +1,4 @@
-// The keyboard: one table of keys is both what is done and what the help shows.
+// Keyboard commands: one table of keys defines both the actions and the help.
 
 import { h } from "./dom.js";
 
@@ -12,7 +12,7 @@ export class Keys {
     this.groups = [
       ["Views", [...views.map(([name, title], i) => [String(i + 1), title, () => show(name)])]],
       ["Schedule", [
-        [" ", "pause, or go on", go("schedule", () => timeline.togglePause())],
+        [" ", "pause, or continue", go("schedule", () => timeline.togglePause())],
         ["ArrowLeft", "earlier", go("schedule", () => timeline.pan(-0.25))],
         ["ArrowRight", "later", go("schedule", () => timeline.pan(0.25))],
         ["+", "a shorter window", go("schedule", () => timeline.zoom(0.5))],
@@ -56,7 +56,7 @@ export class Keys {
       h("div", { class: "keys" }, ...this.groups.map(([title, keys]) =>
         h("section", {}, h("h3", {}, title), h("dl", {}, ...keys.flatMap(([key, does]) =>
           [h("dt", {}, h("kbd", {}, names[key] ?? key)), h("dd", {}, does)]))))),
-      h("p", { class: "dim" }, "In the fabric, arrow keys go from node to node once one has the focus; Enter shows its details."),
+      h("p", { class: "dim" }, "In the fabric, arrow keys move between nodes once one has the focus; Enter shows its details."),
       h("form", { method: "dialog", class: "actions" }, h("button", { class: "primary" }, "Close")),
     );
     if (!this.dialog.open) this.dialog.showModal();

@@ -1,4 +1,4 @@
-// Zooming and dragging of an SVG group: wheel with ctrl (or pinch), buttons, drag. Plain wheel scrolls the page, as everywhere.
+// Zooms and drags an SVG group: wheel with ctrl (or pinch), buttons, drag. The plain wheel scrolls the page, as usual.
 
 export class PanZoom {
   constructor(stage) {
@@ -13,7 +13,7 @@ export class PanZoom {
     stage.addEventListener("dblclick", (event) => this.by(1.6, this.where(event)));
   }
 
-  /** A new drawing: `root` is what moves. */
+  /** Takes a new drawing, whose group `root` moves. */
   attach(svg, root) {
     this.svg = svg;
     this.root = root;
@@ -32,11 +32,11 @@ export class PanZoom {
     this.apply();
   }
 
-  /** Never so far that the picture leaves its stage. */
+  /** Applies the zoom and position; keeps the picture within its stage. */
   apply() {
     if (!this.root) return;
     const { k } = this.at;
-    // Its size is not asked for without need: a new drawing would be laid out for that, and again when it is coloured.
+    // Reads the size only if needed: reading it forces the layout of a new drawing, which is laid out again when coloured.
     const { clientWidth: width, clientHeight: height } = k > 1 ? this.stage : { clientWidth: 0, clientHeight: 0 };
     this.at.x = Math.min(0, Math.max(this.at.x, width * (1 - k)));
     this.at.y = Math.min(0, Math.max(this.at.y, height * (1 - k)));

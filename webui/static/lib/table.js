@@ -1,4 +1,4 @@
-// A table of thousands of rows of which only those on the screen exist: sorted by columns, filtered, written in place.
+// A table of thousands of rows that makes elements only for the visible ones; it sorts by columns, filters, and updates in place.
 
 import { attribute, empty, h, text, visible } from "./dom.js";
 import { natural } from "./format.js";
@@ -75,7 +75,7 @@ export class VirtualTable {
 
   paint() {
     const { scrollTop, clientHeight } = this.scroller;
-    const first = Math.max(0, Math.floor(scrollTop / this.rowHeight) - SPARE); // the head is above the rows: a spare covers it
+    const first = Math.max(0, Math.floor(scrollTop / this.rowHeight) - SPARE); // the head is above the rows: a spare row covers it
     const last = clientHeight ? Math.min(this.rows.length, Math.ceil((scrollTop + clientHeight) / this.rowHeight) + SPARE) : 0;
     const need = Math.max(0, last - first);
     while (this.pool.length < need) this.pool.push(this.make());
@@ -101,7 +101,7 @@ export class VirtualTable {
   }
 }
 
-/** Writes a number with a bar behind it, as long as its part of the largest. */
+/** Writes a number with a bar behind it, in proportion to the largest. */
 export function barred(cell, written, part) {
   if (!cell.firstElementChild) cell.append(h("i", { class: "behind" }), h("span", {}));
   const width = `${Math.round(100 * Math.min(1, part))}%`;

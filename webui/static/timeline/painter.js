@@ -1,4 +1,4 @@
-// Paints the schedule on a canvas: a row a node, a block a slot. Kinds differ by shape, destinations by colour.
+// Paints the schedule on a canvas: a row for each node, a block for each slot. Shapes show kinds, colours destinations.
 
 import { destinationColour, isDark } from "../lib/scale.js";
 import { Slots, BUCKET_US } from "./slots.js";
@@ -83,7 +83,7 @@ export class Painter {
     c.fillText(name.length > 9 ? `${name.slice(0, 8)}…` : name, 12, y + rowHeight / 2 + 0.5);
   }
 
-  /** One node's slots; returns how long (us) it held permission within the window. */
+  /** Paints one node's slots; returns how long (us) the node held permission within the window. */
   slots(c, row, box, hovered) {
     const { y, tall, gutter, right, fromUs, toUs, perUs } = box;
     const pad = tall >= 14 ? 3 : tall >= 6 ? 1 : 0;
@@ -97,7 +97,7 @@ export class Painter {
       if (x1 <= gutter) continue;
       if (slot.kind !== "lost") held += Math.min(slot.end_us, toUs) - Math.max(slot.start_us, fromUs);
       const wide = x1 - x0;
-      if (wide < 0.7 && x0 < drawnTo + 0.7 && (slot.kind === "slot" || slot.kind === "yield")) continue; // it would be the same pixel again
+      if (wide < 0.7 && x0 < drawnTo + 0.7 && (slot.kind === "slot" || slot.kind === "yield")) continue; // it would cover the same pixel
       drawnTo = x1;
       this.slot(c, slot, x0, Math.max(wide - (wide > 4 ? 1 : 0), 1), top, deep, slot === hovered);
     }
@@ -125,7 +125,7 @@ export class Painter {
     }
   }
 
-  /** Given back: the block ends in a slope. */
+  /** Paints a yielded slot: the block ends in a slope. */
   yielded(c, x, wide, top, deep) {
     const slope = Math.min(wide * 0.62, deep * 0.7);
     c.beginPath();
@@ -136,7 +136,7 @@ export class Painter {
     c.fill();
   }
 
-  /** Opened late: a wedge with a light edge at the slot's start. */
+  /** Marks a slot that opened late: a wedge at its start. */
   late(c, x, top, deep) {
     const size = Math.min(9, Math.max(4, deep));
     c.fillStyle = this.ink.hot;
@@ -151,7 +151,7 @@ export class Painter {
     c.fill();
   }
 
-  /** The directive never arrived: hollow, crossed out. */
+  /** Paints a slot whose directive was lost: hollow and crossed out. */
   lost(c, x, wide, top, deep) {
     if (wide >= 4 && deep >= 5) {
       c.setLineDash([3, 2]);
@@ -183,7 +183,7 @@ export class Painter {
     c.fillText(`${(100 * part).toFixed(part < 0.0995 ? 1 : 0)} %`, right + shares - 12, y + tall / 2 + 0.5);
   }
 
-  /** The whole of what is kept: how much was held, where slots were late or lost, and the window that is shown above. */
+  /** Paints the overview strip: how long permission was held, late and lost slots, and the window shown above. */
   strip(c, slots, { width, gutter, shares, fromUs, toUs }, startUs, endUs) {
     const right = width - shares;
     const perUs = (right - gutter) / (endUs - startUs);

@@ -1,6 +1,6 @@
-// The slots heard lately, by node. Pure: no clock, no drawing. Times in microseconds of the coordinator's clock.
+// The latest slots of each node. Pure: no clock, no drawing. Times are microseconds of the coordinator's clock.
 
-/** A row of the coordinator's, with names. */
+/** A row of the coordinator, as an object with named fields. */
 const named = ([kind, number, node, destination, startUs, endUs, bytes]) => ({ slot: number, node, destination, start_us: startUs, end_us: endUs, bytes, kind });
 
 export const BUCKET_US = 20_000;
@@ -18,7 +18,7 @@ export class Slots {
     this.newestUs = 0;
   }
 
-  /** Takes rows in; a slot that is known changes (it becomes late, yielded or lost after it was granted). */
+  /** Adds rows; a known slot is updated (it becomes late, yielded or lost after it was granted). */
   add(rows) {
     for (const one of rows) {
       const slot = named(one);
@@ -41,7 +41,7 @@ export class Slots {
     }
   }
 
-  /** Per 20 ms: how long permission was held (us), and how many slots were late or lost. For the overview. */
+  /** Counts for each 20 ms how long permission was held (us), and how many slots were late or lost, for the overview. */
   tally(slot, sign) {
     const bucket = Math.floor(slot.start_us / BUCKET_US);
     let sum = this.buckets.get(bucket);
@@ -51,7 +51,7 @@ export class Slots {
     else sum.held += sign * Math.max(0, slot.end_us - slot.start_us);
   }
 
-  /** Forgets what ended before a time; and the oldest when there are too many. */
+  /** Drops slots that ended before a time, and the oldest ones when there are too many. */
   prune(beforeUs) {
     const limit = this.known.size > MOST ? Math.max(beforeUs, this.newestUs - 4_000_000) : beforeUs;
     for (const [node, row] of this.rows) {
@@ -63,7 +63,7 @@ export class Slots {
     for (const bucket of this.buckets.keys()) if ((bucket + 1) * BUCKET_US < limit) this.buckets.delete(bucket);
   }
 
-  /** The index of a row's first slot that may reach into [fromUs, ...): starts are sorted, slots of a node hardly overlap. */
+  /** The index of a row's first slot that may end after fromUs: starts are sorted, and slots of a node hardly overlap. */
   static first(row, fromUs) {
     let [low, high] = [0, row.length];
     while (low < high) {
@@ -75,7 +75,7 @@ export class Slots {
     return low;
   }
 
-  /** The slot of a node at a time, or one nearer than `slackUs`. */
+  /** The slot of a node at a time, or the nearest one within `slackUs`. */
   at(node, timeUs, slackUs) {
     const row = this.rows.get(node) ?? [];
     let best = null;

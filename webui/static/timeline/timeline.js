@@ -1,4 +1,4 @@
-// The schedule as a timeline: live and a little behind (slots are heard four times a second), pausable, zoomable, dragged.
+// The schedule as a timeline: live with a small delay (slots arrive four times a second); the user can pause, zoom and drag it.
 
 import { $, attribute, h, s, text, visible } from "../lib/dom.js";
 import { bytes, ms, natural } from "../lib/format.js";
@@ -73,12 +73,12 @@ export class Timeline {
     $("schedule-rows").addEventListener("click", () => this.toggleFit());
   }
 
-  // -- what is heard ---------------------------------------------------------------------------------------------------
+  // -- receiving -------------------------------------------------------------------------------------------------------
 
   take({ now_us: nowUs, rows }) {
     const ahead = nowUs - performance.now() * 1000;
     if (this.aheadUs === null || Math.abs(ahead - this.aheadUs) > 2_000_000) {
-      // Another coordinator, with a clock of its own.
+      // Another coordinator leads, with a clock of its own.
       if (this.aheadUs !== null) this.slots.clear();
       this.aheadUs = ahead;
     }
@@ -89,7 +89,7 @@ export class Timeline {
     this.dirty = true;
   }
 
-  /** What fell between the stream's history and its first news, or was missed while the connection was lost. */
+  /** Fetches slots that were missed between the stream's history and its first message, or during a lost connection. */
   async mend() {
     try {
       const answer = await fetch("/api/schedule?batches=80");
@@ -98,7 +98,7 @@ export class Timeline {
       this.order();
       this.dirty = true;
     } catch {
-      // the next connection mends it
+      // the next connection fetches them
     }
   }
 
@@ -170,19 +170,19 @@ export class Timeline {
     const nothing = !this.rows.length;
     this.none.hidden = !nothing;
     if (!nothing) return;
-    text(this.none, leader && !leader.alive ? "No leader: nobody holds the permission, every gate is open."
-      : leader?.override === "free" ? "Override: nobody needs permission."
-        : leader ? "Nobody needs permission: no link is contended. Slots appear when two hosts send into one link."
+    text(this.none, leader && !leader.alive ? "No leader: every gate is open, so no host needs permission."
+      : leader?.override === "free" ? "Override: no host needs permission."
+        : leader ? "No host needs permission: no link is contended. Slots appear when two hosts send into one link."
           : "Waiting for the first slots.");
   }
 
   say() {
     text($("schedule-window"), ms(this.lengthUs / 1000));
     const button = $("schedule-pause");
-    text(button, this.paused ? "Go on" : "Pause");
+    text(button, this.paused ? "Continue" : "Pause");
     attribute(button, "aria-pressed", this.paused);
     attribute($("schedule-rows"), "aria-pressed", this.fitted);
-    text($("schedule-hint"), this.paused ? "paused; drag, or ← and →, to look around" : "who held the permission when");
+    text($("schedule-hint"), this.paused ? "paused; drag, or use ← and →, to move in time" : "which host held the permission, and when");
   }
 
   legend() {
@@ -217,12 +217,12 @@ export class Timeline {
     this.dirty = true;
   }
 
-  /** Moves by a part of the window; pauses. */
+  /** Pauses, and moves by a part of the window. */
   pan(part) {
     this.moveBy(part * this.lengthUs);
   }
 
-  /** Scales the window; live it keeps its right edge, paused the time at `anchor` (0 to 1). */
+  /** Scales the window; keeps its right edge when live, or the time at `anchor` (0 to 1) when paused. */
   zoom(factor, anchor = 0.5) {
     this.zoomed = true;
     const next = Math.min(KEPT_US, Math.max(SHORTEST_US, this.lengthUs * factor));
@@ -275,7 +275,7 @@ export class Timeline {
     if (!found) return;
     const { slot, row } = found;
     const name = this.names.get(slot.destination) ?? `node ${slot.destination}`;
-    const kinds = { slot: "", yield: "yielded early", late: "opened late", lost: "directive lost: a silent slice" };
+    const kinds = { slot: "", yield: "yielded early", late: "opened late", lost: "directive lost: the slice was not used" };
     this.tip.replaceChildren(h("strong", {}, `${row.name} → ${name}`), h("span", {}, `slot ${slot.slot}, ${ms((slot.end_us - slot.start_us) / 1000)}, ${bytes(slot.bytes)} granted`),
       ...(kinds[slot.kind] ? [h("span", { class: slot.kind === "yield" ? "dim" : "bad" }, kinds[slot.kind])] : []));
     const box = this.element.getBoundingClientRect();
@@ -293,7 +293,7 @@ export class Timeline {
   }
 }
 
-/** A canvas's context in CSS pixels, as sharp as the screen. */
+/** Sizes a canvas to CSS pixels at the screen's resolution; returns its context. */
 function sized(canvas, width, height) {
   const scale = devicePixelRatio || 1;
   if (canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(height * scale)) {

@@ -1,11 +1,11 @@
-// Who is logged in, and requests that change something: they carry the token the server gave this page.
+// The user who is logged in, and requests that change something: they carry the CSRF token of this page.
 
 import { h } from "../lib/dom.js";
 
 const meta = (name) => document.querySelector(`meta[name="${name}"]`)?.content ?? "";
 export const user = meta("user");
 
-/** What stands in the header: the user, or the way to log in. */
+/** Fills the header's place for the account: the user, or a link to the login. */
 export function account(element) {
   if (user) {
     element.append(
@@ -15,7 +15,7 @@ export function account(element) {
   } else element.append(h("a", { href: "/login?next=/%23controls" }, "Log in"));
 }
 
-/** POSTs a control; returns {ok, taken, message}: in words, with the remedy. */
+/** POSTs an action; returns {ok, taken, message}, where the message includes the remedy. */
 export async function control(body) {
   try {
     const answer = await fetch("/api/control", {
@@ -25,8 +25,8 @@ export async function control(body) {
     });
     const told = await answer.json().catch(() => ({}));
     if (answer.ok) return { ok: true, taken: told.taken !== false, message: told.text ?? "done" };
-    return { ok: false, taken: false, message: told.error ? `${told.error}: ${told.remedy ?? ""}` : `The server refused it (${answer.status}).` };
+    return { ok: false, taken: false, message: told.error ? `${told.error}: ${told.remedy ?? ""}` : `The server refused the change (${answer.status}).` };
   } catch {
-    return { ok: false, taken: false, message: "The dashboard's server does not answer, so nothing is known of the change. See that baton web runs, and look again." };
+    return { ok: false, taken: false, message: "The dashboard's server does not answer, so the result of the change is unknown. Make sure that baton web runs, and look again." };
   }
 }

@@ -1,13 +1,14 @@
-// What an operator may change. Each control says what is in force, asks before it opens every gate, and shows its effect.
+// The settings that an operator may change. Each control shows the value in force and the effect of a change; opening every
+// gate needs a confirmation.
 
 import { $, attribute, h, text, visible } from "../lib/dom.js";
 import { bytes, clock, count, ms, percent } from "../lib/format.js";
 import { control, user } from "./account.js";
 
-const POLICIES = { timeslice: "one after the other, a slice each", hybrid: "slices; a fast host gets what the bottleneck has left", rate_limit: "all at once, each with its share", weekly: "announced ahead, in days of a week", free: "nobody waits: the baseline" };
+const POLICIES = { timeslice: "hosts take turns, one slice each", hybrid: "slices; a fast host also gets the bottleneck's unused capacity", rate_limit: "all hosts at once, each with its share", weekly: "announced ahead, in the days of a week", free: "no host waits: the baseline" };
 const SHOWN_MS = 60_000;
 
-/** What a change can be seen by. */
+/** The figures that show the effect of a change. */
 function figures(state) {
   const loads = Object.values(state.links).map((link) => link.load);
   return {
@@ -36,13 +37,13 @@ export class Controls {
     this.override = h("button", { class: "danger", id: "override", disabled: off, onclick: () => this.ask() }, "Open every gate…");
     const apply = (card, make) => h("button", { class: "primary", disabled: off, onclick: () => this.act(card, make()) }, "Apply");
     element.append(
-      user ? "" : h("p", { class: "note warn login-first" }, "You are looking only. ", h("a", { href: "/login?next=/%23controls" }, "Log in"), " to change something."),
+      user ? "" : h("p", { class: "note warn login-first" }, "You may only look. ", h("a", { href: "/login?next=/%23controls" }, "Log in"), " to change settings."),
       h("div", { class: "cards" },
-        this.card("override", "Coordination", "The global override: with every gate open each host sends as if there were no Baton.", h("div", { class: "set" }, this.override)),
-        this.card("policy", "Policy", "Who may send when links are contended.", h("div", { class: "set" }, this.policy, apply("policy", () => ({ action: "policy", policy: this.policy.value })))),
-        this.card("slice", "Timeslice", "How long one permission lasts. Longer is nearer line rate, shorter is quicker to answer.",
+        this.card("override", "Coordination", "The global override: with every gate open, each host sends as if there were no Baton.", h("div", { class: "set" }, this.override)),
+        this.card("policy", "Policy", "Decides which host may send while links are contended.", h("div", { class: "set" }, this.policy, apply("policy", () => ({ action: "policy", policy: this.policy.value })))),
+        this.card("slice", "Timeslice", "How long one permission lasts. Longer slices come closer to line rate, shorter ones reduce waiting.",
           h("div", { class: "set" }, h("span", { class: "unit" }, this.slice, "ms"), apply("slice", () => ({ action: "slice", slice_ns: Math.round(this.slice.value * 1e6) })))),
-        this.card("weight", "Weights", "Slices so many times as long; 1 takes a weight away.",
+        this.card("weight", "Weights", "A factor for the length of a host's slices; 1 removes a weight.",
           h("div", { class: "set" }, h("span", { class: "pair" }, this.source, "→", this.destination, "×", this.weight), this.hosts,
             apply("weight", () => ({ action: "weight", source: this.source.value.trim(), destination: this.destination.value.trim(), weight: Number(this.weight.value) }))), this.weights)),
     );
@@ -53,7 +54,7 @@ export class Controls {
     app.onShow((view) => view === "controls" && this.offered());
   }
 
-  /** The hosts that can be chosen, once they are asked for. */
+  /** Lists the hosts to choose from, once the view is open. */
   list() {
     const { fabric } = this.feed.last;
     if (!fabric || fabric === this.listed || !visible(this.element)) return;
@@ -61,7 +62,7 @@ export class Controls {
     this.hosts.replaceChildren(...fabric.nodes.filter((node) => node.kind === "host").map((node) => h("option", { value: node.id })));
   }
 
-  /** The policies that the coordinator has, when the server says which. */
+  /** Offers the coordinator's own list of policies, if the server knows it. */
   async offered() {
     if (this.asked) return;
     this.asked = true;
@@ -73,7 +74,7 @@ export class Controls {
       this.policy.replaceChildren(...policies.map((name) => h("option", { value: name }, name.replace("_", " "))));
       this.policy.value = policies.includes(chosen) ? chosen : policies[0];
     } catch {
-      // the built-in list stays
+      // keep the built-in list
     }
   }
 
@@ -95,12 +96,12 @@ export class Controls {
     text(this.cards.policy.now, told.policy ? `${told.policy.replace("_", " ")}: ${POLICIES[told.policy] ?? "in force"}` : "not known");
     text(this.cards.slice.now, told.slice_ns ? ms(told.slice_ns / 1e6) : "not known");
     const weights = told.weights ?? [];
-    text(this.cards.weight.now, weights.length ? `${weights.length} set` : "all alike");
+    text(this.cards.weight.now, weights.length ? `${weights.length} set` : "all equal");
     const lines = weights.map(([from, to, weight]) => `${from} → ${to || "all"} × ${weight}`);
     if (this.weights.dataset.of !== lines.join()) {
       this.weights.dataset.of = lines.join();
       this.weights.replaceChildren(...weights.map(([from, to], i) => h("li", { class: "tag" }, lines[i],
-        user ? h("button", { "aria-label": `Take away ${lines[i]}`, onclick: () => this.act("weight", { action: "weight", source: from, destination: to, weight: 1 }) }, "×") : null)));
+        user ? h("button", { "aria-label": `Remove ${lines[i]}`, onclick: () => this.act("weight", { action: "weight", source: from, destination: to, weight: 1 }) }, "×") : null)));
     }
     if (!this.touched.has("policy") && told.policy) this.policy.value = told.policy;
     if (!this.touched.has("slice") && told.slice_ns) this.slice.value = told.slice_ns / 1e6;
@@ -114,7 +115,7 @@ export class Controls {
     const contended = state ? Object.values(state.links).filter((link) => link.contended).length : 0;
     this.dialog.replaceChildren(
       h("h2", { id: "confirm-title" }, "Open every gate?"),
-      h("p", {}, `Every host sends freely at once, and nobody is coordinated until you say so again. ${contended ? `${contended} contended link${contended > 1 ? "s" : ""} may drop packets.` : "No link is contended just now."}`),
+      h("p", {}, `Every host sends freely at once, and no host is coordinated until you choose “Coordinate again”. ${contended ? `${contended} contended link${contended > 1 ? "s" : ""} may drop packets.` : "No link is contended now."}`),
       h("form", { method: "dialog", class: "actions" }, h("button", { value: "no", autofocus: true }, "Cancel"),
         h("button", { class: "danger", value: "yes", id: "confirm-yes" }, "Open every gate")),
     );
@@ -128,7 +129,7 @@ export class Controls {
     const card = this.cards[name];
     const began = performance.now();
     const before = this.feed.last.state ? figures(this.feed.last.state) : null;
-    text(card.done, "asked…");
+    text(card.done, "sent…");
     attribute(card.done, "class", "done dim");
     const { ok, taken, message } = await control(body);
     const took = ms(performance.now() - began);
@@ -139,7 +140,7 @@ export class Controls {
     card.effect.hidden = !card.since;
   }
 
-  /** For a minute after a change: what was measured before it, and now. */
+  /** Shows, for a minute after a change, the figures before it and now. */
   effect(card, state) {
     if (!card.since) return;
     if (Date.now() - card.since.at > SHOWN_MS) {

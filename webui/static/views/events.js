@@ -1,4 +1,4 @@
-// Events by severity, and who did what.
+// Events by severity, and the changes that users made.
 
 import { $, attribute, empty, h, text } from "../lib/dom.js";
 import { clock } from "../lib/format.js";
@@ -36,7 +36,7 @@ export class EventsView {
     });
   }
 
-  /** What happened before this page was opened, and is more than the stream tells at first. */
+  /** Fetches older events than the stream sends at its start. */
   async older() {
     if (this.asked) return;
     this.asked = true;
@@ -45,7 +45,7 @@ export class EventsView {
         const answer = await fetch(path);
         if (answer.ok) for (const event of await answer.json()) into.set(event.id, event);
       } catch {
-        // the stream tells what is new, and the banner that the server does not answer
+        // new events still come by the stream; the banner says that the server does not answer
       }
     }
     this.soon();
@@ -80,10 +80,10 @@ export class EventsView {
     this.app.badge("events", error || warning, error ? "bad" : "warn");
     const few = document.body.dataset.view === "overview";
     const least = LEVELS.indexOf(this.least);
-    // who did what has its own list; the few lines of the overview are for what happened
+    // users' changes have a list of their own; the overview's few lines are for other events
     const chosen = sorted(this.events).filter((event) => !(few && event.kind === "audit") && LEVELS.indexOf(event.severity) >= least && (!this.query || `${event.kind ?? ""} ${event.text}`.toLowerCase().includes(this.query)));
-    this.fill(this.list, chosen.slice(0, few ? FEW : LISTED), this.events.size ? ["No such event", "Choose a lower severity, or clear the search."] : ["No events", "What hosts, switches and operators do is told here."]);
-    this.fill($("audit"), sorted(this.audit).slice(0, LISTED), ["Nobody has changed anything yet", "Every log-in and every change is recorded here, with who did it."]);
+    this.fill(this.list, chosen.slice(0, few ? FEW : LISTED), this.events.size ? ["No such event", "Choose a lower severity, or clear the search."] : ["No events", "Events of hosts, switches and operators appear here."]);
+    this.fill($("audit"), sorted(this.audit).slice(0, LISTED), ["No changes yet", "Every login and every change appears here with its user."]);
   }
 
   fill(list, events, nothing) {

@@ -1,4 +1,4 @@
-// The V2V flows: who sends how much to whom, what waits and for how long, and whether it needs permission.
+// The V2V flows: for each pair of hosts the rate, the backlog, the waiting time, and whether it needs permission.
 
 import { $, attribute, text } from "../lib/dom.js";
 import { bytes, count, ms, parseSize, rate } from "../lib/format.js";
@@ -26,13 +26,13 @@ export class FlowsView {
     this.feed = app.feed;
     this.table = new VirtualTable(element, {
       label: "V2V flows", sort: "rate",
-      nothing: () => ["No V2V flow is large enough to be listed", "Flows below the mice allowance never wait and are not reported. Start traffic, or see that agents are members."],
+      nothing: () => ["No V2V flow is large enough to be listed", "Flows below the mice allowance never wait and are not reported. Start traffic, or make sure that agents are members."],
       columns: [
         { key: "source", title: "from", wide: "minmax(44px, 1fr)", value: (f) => f.source, write: (c, f) => text(c, f.source) },
         { key: "destination", title: "to", wide: "minmax(44px, 1fr)", value: (f) => f.destination, write: (c, f) => text(c, f.destination) },
         { key: "rate", title: "rate", kind: "num", wide: "minmax(84px, 1.3fr)", value: (f) => f.rate_bps, write: (c, f, most) => barred(c, rate(f.rate_bps), most && f.rate_bps / most) },
         { key: "backlog", title: "backlog", kind: "num", wide: "minmax(76px, 1.3fr)", value: (f) => f.backlog_bytes, write: (c, f, most) => barred(c, bytes(f.backlog_bytes), most && f.backlog_bytes / most) },
-        { key: "waiting", title: "waits", hint: "How long it waits for a slot, smoothed", kind: "num", narrow: false, wide: "minmax(70px, .8fr)", value: (f) => f.waiting_ms ?? 0, write: (c, f) => text(c, f.waiting_ms ? ms(f.waiting_ms) : "–") },
+        { key: "waiting", title: "waits", hint: "How long the flow waits for a slot, smoothed", kind: "num", narrow: false, wide: "minmax(70px, .8fr)", value: (f) => f.waiting_ms ?? 0, write: (c, f) => text(c, f.waiting_ms ? ms(f.waiting_ms) : "–") },
         { key: "weight", title: "weight", hint: "Slices are so many times as long", kind: "num", narrow: false, wide: "minmax(58px, .6fr)", value: (f) => f.weight ?? 1, write: (c, f) => text(c, f.weight ?? 1) },
         {
           key: "gate", title: "gate", hint: "Free flows never wait; regulated ones need permission", wide: "minmax(92px, .9fr)", value: (f) => (f.regulated ? "regulated" : "free"),

@@ -1,4 +1,4 @@
-// Whether somebody leads and whether what is shown is new: the header's line, the banner, and a page that fades when it is old.
+// The state of the leader and the age of the data: the header's line, the banner, and a page that fades when its data are old.
 
 import { $, h, s, text } from "../lib/dom.js";
 import { count, ms, percent } from "../lib/format.js";
@@ -10,7 +10,7 @@ const SHAPES = {
   bad: "M0 2 2 0l3 3 3-3 2 2-3 3 3 3-2 2-3-3-3 3-2-2 3-3z",
 };
 
-/** A state's shape: circle, triangle or cross, so that it is not told by colour alone. */
+/** The symbol of a state: circle, triangle or cross, so that it does not depend on colour alone. */
 export function mark(kind) {
   return s("svg", { class: `dot ${kind}`, viewBox: "0 0 10 10", "aria-hidden": "true" }, s("path", { d: SHAPES[kind] }));
 }
@@ -37,27 +37,27 @@ export class Health {
     document.documentElement.classList.toggle("stale", old && feed.stateAt !== null);
   }
 
-  /** The banner's kind, title and remedy; none when all is well. */
+  /** The banner's kind, title and remedy; empty if there is no trouble. */
   trouble(leader, old, now) {
     const feed = this.feed;
     if (old && feed.stateAt === null) {
-      return feed.silentMs() > OLD_MS ? ["bad", "Nothing heard from the dashboard's server yet.", "It is tried again by itself. See that `baton web` runs."] : [];
+      return feed.silentMs() > OLD_MS ? ["bad", "The dashboard's server has not answered yet.", "The page keeps trying. Make sure that `baton web` runs."] : [];
     }
     if (old) {
-      return ["bad", `No news for ${Math.round(Math.max(feed.silentMs(), now - feed.stateAt) / 1000)} s: what is shown is old.`,
-        "The dashboard's server does not answer; the connection is tried again by itself. Coordination does not depend on it."];
+      return ["bad", `No news for ${Math.round(Math.max(feed.silentMs(), now - feed.stateAt) / 1000)} s: the page shows old data.`,
+        "The dashboard's server does not answer; the page keeps trying. Coordination does not depend on it."];
     }
     if (leader && !leader.alive) {
       const why = feed.last.state.problem;
-      if (why?.error.startsWith("store")) return ["bad", `The store can't be read: ${why.error}.`, `${why.remedy}. Coordination goes on from memory.`];
+      if (why?.error.startsWith("store")) return ["bad", `The store can't be read: ${why.error}.`, `${why.remedy}. Coordination continues from memory.`];
       const since = this.aliveAt === null ? "" : ` since ${Math.max(1, Math.round((now - this.aliveAt) / 1000))} s`;
       return ["bad", `No leader${since}: every gate is open, hosts send freely.`,
-        "The supervisor starts another; if none comes, see `baton status` and coordinator.log."];
+        "The supervisor starts another coordinator; if none comes, see `baton status` and coordinator.log."];
     }
     const problem = feed.last.state?.problem;
     if (problem) return ["warn", `${problem.error[0].toUpperCase()}${problem.error.slice(1)}.`, `${problem.remedy}.`];
     if (leader?.override === "free") {
-      return ["warn", "Override: free. Every gate is open and nobody waits.", "Coordinate again under Controls, or with `baton coordinate`."];
+      return ["warn", "Override: free. Every gate is open and no host waits.", "To coordinate again, use Controls or `baton coordinate`."];
     }
     return [];
   }
@@ -74,7 +74,7 @@ export class Health {
   }
 
   header(leader, old) {
-    const parts = leader ? this.leading(leader) : [["warn", "waiting for the first news"]];
+    const parts = leader ? this.leading(leader) : [["warn", "waiting for the first data"]];
     const written = JSON.stringify([parts, old]);
     if (written === this.shown) return;
     this.shown = written;

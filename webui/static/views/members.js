@@ -1,4 +1,4 @@
-// The members: hosts with an agent, their versions and clocks, when each was heard, and what each refused.
+// The members (hosts with an agent): versions, clocks, time of the last message, and refused frames.
 
 import { $, attribute, h, s, text } from "../lib/dom.js";
 import { count, ms, offset } from "../lib/format.js";
@@ -9,7 +9,7 @@ const SILENT_MS = 250;
 const refusals = (member) => Object.values(member.refused ?? {}).reduce((sum, n) => sum + n, 0);
 const odd = (member) => [...(member.suspect ?? []), ...(member.drift ?? [])];
 
-/** The clock's offset as a dot with its uncertainty, on a common scale: what does not reach the middle line is off. */
+/** Draws a clock's offset as a dot with its uncertainty, on a common scale; a clock whose bar misses the middle line is off. */
 function whisker(cell, member, most) {
   if (!cell.firstElementChild) {
     cell.append(h("span", {}), s("svg", { viewBox: "-50 -8 100 16", "aria-hidden": "true" }, s("line", { class: "zero", x1: 0, x2: 0, y1: -7, y2: 7 }), s("line", { class: "reach" }), s("circle", { r: 3 })));
@@ -38,11 +38,11 @@ export class MembersView {
         { key: "node", title: "node", kind: "num", narrow: false, wide: "56px", value: (m) => m.node, write: (c, m) => text(c, m.node) },
         { key: "version", title: "version", narrow: false, wide: "minmax(64px, .7fr)", value: (m) => m.version, write: (c, m) => (text(c, m.version), attribute(c, "class", `td text wide-only ${m.version === this.usual ? "" : "warn"}`)) },
         { key: "gate", title: "gate", wide: "minmax(48px, .5fr)", value: (m) => m.gate, write: (c, m) => text(c, m.gate) },
-        { key: "offset", plotted: true, title: "clock offset", hint: "Against the coordinator's, with its uncertainty", narrow: false, kind: "num", wide: "minmax(190px, 1.6fr)", value: (m) => Math.abs(m.offset_us ?? 0), write: (c, m) => (attribute(c, "class", "td clock wide-only"), whisker(c, m, spread())) },
+        { key: "offset", plotted: true, title: "clock offset", hint: "Offset from the coordinator's clock, with its uncertainty", narrow: false, kind: "num", wide: "minmax(190px, 1.6fr)", value: (m) => Math.abs(m.offset_us ?? 0), write: (c, m) => (attribute(c, "class", "td clock wide-only"), whisker(c, m, spread())) },
         { key: "heard", title: "heard ago", kind: "num", wide: "minmax(76px, .8fr)", value: (m) => m.last_heard_ms, write: (c, m) => (text(c, ms(m.last_heard_ms)), attribute(c, "class", `td num ${m.last_heard_ms > SILENT_MS ? "bad" : ""}`)) },
         { key: "late", title: "late slots", kind: "num", narrow: false, wide: "minmax(76px, .7fr)", value: (m) => m.late_slots ?? 0, write: (c, m) => text(c, m.slots ? `${count(m.late_slots ?? 0)} of ${count(m.slots)}` : "–") },
-        { key: "refused", title: "refused", hint: "Control frames that it refused, by cause", kind: "num", wide: "minmax(64px, 1fr)", value: refusals, write: (c, m) => this.refused(c, m) },
-        { key: "odd", title: "to look at", wide: "minmax(70px, 1.7fr)", value: (m) => (odd(m).length ? `0${odd(m).join()}` : "1"), write: (c, m) => this.odd(c, m) },
+        { key: "refused", title: "refused", hint: "Control frames that the agent refused, by cause", kind: "num", wide: "minmax(64px, 1fr)", value: refusals, write: (c, m) => this.refused(c, m) },
+        { key: "odd", title: "problems", wide: "minmax(70px, 1.7fr)", value: (m) => (odd(m).length ? `0${odd(m).join()}` : "1"), write: (c, m) => this.odd(c, m) },
       ],
       picked: (member) => {
         app.show("fabric");
@@ -80,7 +80,7 @@ export class MembersView {
     const looked = members.filter((member) => odd(member).length).length;
     this.table.set(members);
     const others = versions.size > 1 ? `, ${versions.size} versions` : "";
-    text($("members-hint"), `${count(members.length)} hosts with an agent${others}${looked ? `, ${looked} to look at` : ""}`);
+    text($("members-hint"), `${count(members.length)} hosts with an agent${others}${looked ? `, ${looked} with problems` : ""}`);
     this.app.badge("members", looked, "bad");
   }
 }

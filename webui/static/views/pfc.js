@@ -1,4 +1,4 @@
-// Priority flow control: pauses and storms by host and class, as a grid whose cells fill with the time that a class was paused.
+// Priority flow control: pauses and storms by host and class, in a grid whose cells show how long a class was paused.
 
 import { $, attribute, empty, h, text, visible } from "../lib/dom.js";
 import { count, ms, natural } from "../lib/format.js";
@@ -25,7 +25,7 @@ export class PfcView {
     if (!visible(this.element)) return;
     if (!names.length) {
       this.names = "";
-      this.element.replaceChildren(empty("No host reports priority flow control", "Start agents with --pfc on hosts whose switches send 802.1Qbb pauses; see `baton pfc`.".replaceAll("`", "")));
+      this.element.replaceChildren(empty("No host reports priority flow control", "Start agents with --pfc on hosts whose switches send 802.1Qbb pauses; see baton pfc."));
       return;
     }
     if (names.join() !== this.names) this.build(names);
@@ -46,7 +46,7 @@ export class PfcView {
     })));
     this.element.replaceChildren(
       h("div", { class: "grid-scroll" }, h("table", { class: "pfc" }, h("thead", {}, h("tr", {}, h("th", {}, "host"), ...CLASSES.map((n) => h("th", { scope: "col" }, h("span", { class: "wide-only" }, "class "), n)))), h("tbody", {}, ...rows))),
-      h("p", { class: "legend" }, h("span", {}, "In each cell: how long the class was paused; pauses received ↓ and sent ↑; the bar is that time against the longest."), h("span", { class: "bad" }, "▲ storms")),
+      h("p", { class: "legend" }, h("span", {}, "In each cell: how long the class was paused; pauses received ↓ and sent ↑; the bar compares that time with the longest."), h("span", { class: "bad" }, "▲ storms")),
     );
   }
 

@@ -1,4 +1,4 @@
-// How large flows were in the last period, and where the thresholds cut: a histogram over logarithmic sizes.
+// The flow sizes of the last period with the thresholds: a histogram over logarithmic sizes.
 
 import { $, empty, h, s, text, visible } from "../lib/dom.js";
 import { bytes, count } from "../lib/format.js";
@@ -27,7 +27,7 @@ export class SizesView {
     const total = thresholds.sizes.reduce((sum, [, n]) => sum + n, 0);
     text($("sizes-hint"), total ? `${count(total)} flows in the last period, version ${thresholds.version}` : "");
     if (!total) {
-      this.element.replaceChildren(empty("No flow sizes reported yet", "Thresholds come with the first period in which a hundred flows ended: set priorities.enabled in the configuration, and start agents with --priorities."));
+      this.element.replaceChildren(empty("No flow sizes reported yet", "Thresholds come after the first period in which a hundred flows ended. Set priorities.enabled in the configuration, and start agents with --priorities."));
       return;
     }
     this.element.replaceChildren(this.chart(thresholds, width), this.tables(thresholds));
@@ -59,7 +59,7 @@ export class SizesView {
       before = upper;
     }
     for (const [name, cuts, row] of [["β", beta, 0], ["α", alpha, 1]]) {
-      let free = -Infinity; // β's label stands right of its line, α's left: α is the smaller
+      let free = -Infinity; // β's label is right of its line, α's left, since α is the smaller one
       cuts.forEach((cut, i) => {
         const at = x(cut);
         const label = `${name}${i + 1}`;

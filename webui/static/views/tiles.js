@@ -1,9 +1,9 @@
-// At a glance: six figures, each with a remark and, where it moves, its last minute.
+// The tiles of the overview: six figures, each with a remark and, if it varies, a line of its last minute.
 
 import { attribute, h, s, text, visible } from "../lib/dom.js";
-import { bytes, count, percent, rate } from "../lib/format.js";
+import { arrow, bytes, count, percent, rate } from "../lib/format.js";
 
-const KEPT = 120; // a minute; a page that is younger shows all it knows
+const KEPT = 120; // samples of one minute
 
 export class Tiles {
   constructor(element, app) {
@@ -22,7 +22,7 @@ export class Tiles {
     const hot = links.filter(([, link]) => link.contended);
     const [busiest, most] = links.reduce((a, b) => (b[1].load > a[1].load ? b : a), ["", { load: 0, bps: 0 }]);
     this.set("load", percent(most.load), busiest ? `${arrow(busiest)}, ${rate(most.bps)}` : "no load measured yet", "", most.load);
-    this.set("contended", hot.length, hot.length ? hot.slice(0, 3).map(([name]) => arrow(name)).join(", ") : "nobody waits", hot.length ? "warn" : "", hot.length);
+    this.set("contended", hot.length, hot.length ? hot.slice(0, 3).map(([name]) => arrow(name)).join(", ") : "no host waits", hot.length ? "warn" : "", hot.length);
     const regulated = state.flows.filter((flow) => flow.regulated);
     this.set("regulated", count(regulated.length), `of ${count(state.flows.length)} V2V flows`, "", regulated.length);
     const backlog = state.flows.reduce((sum, flow) => sum + flow.backlog_bytes, 0);
@@ -30,10 +30,10 @@ export class Tiles {
     this.set("backlog", bytes(backlog), worst ? `waits up to ${worst.toFixed(1)} ms` : "nothing waits", "", backlog);
     this.late(state.coordinator);
     const odd = state.members.filter((member) => member.suspect?.length || member.drift?.length);
-    this.set("members", count(state.members.length), odd.length ? `${odd.length} to look at` : "all as they should be", odd.length ? "bad" : "");
+    this.set("members", count(state.members.length), odd.length ? `${odd.length} with problems` : "no problems", odd.length ? "bad" : "");
   }
 
-  /** Late slots of the last half minute: a total since the start hides what happens now. */
+  /** The late slots of the last half minute, since a total since the start would hide the present state. */
   late({ slots, late_slots: late, epoch, alive }) {
     if (!this.before || this.before[0].epoch !== epoch) this.before = [];
     this.before.push({ slots, late, epoch });
@@ -76,5 +76,3 @@ class Tile {
     attribute(this.line, "points", this.samples.map((v, i) => `${(i * step).toFixed(1)},${(25 - (24 * v) / top).toFixed(1)}`).join(" "));
   }
 }
-
-const arrow = (name) => name.replace(">", " → ");

@@ -1,4 +1,4 @@
-"""A host that obeys pauses at one end of a real link, its link partner at the other; frames are made by scapy."""
+"""A host that honours pauses at one end of a real link, and its link partner at the other; scapy builds the frames."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ KEY, EPOCH = Key(b"k" * 32), 5
 
 
 def pfc(quanta: dict[int, int], source: str = PARTNER, destination: str = "01:80:c2:00:00:01", opcode: int = 0x0101) -> Packet:
-    """A PFC frame as scapy builds it, without any code of ours."""
+    """A PFC frame as scapy builds it, without any code of Baton."""
     enabled = sum(1 << priority for priority in quanta)
     times = b"".join(quanta.get(priority, 0).to_bytes(2) for priority in range(8))
     body = opcode.to_bytes(2) + enabled.to_bytes(2) + times
@@ -52,14 +52,14 @@ def pfc(quanta: dict[int, int], source: str = PARTNER, destination: str = "01:80
 
 @dataclass
 class Surroundings:
-    """An agent as far as its part sees it, around a real interface."""
+    """What a part uses of an agent, around a real interface."""
 
     rules: Rules
     link: ControlSocket
     guard: Guard
     leader_mac: bytes = bytes(6)
     nodes: Container[int] = frozenset({16, 17})
-    obeying: bool = True
+    enforcing: bool = True
     clock: Clock = field(default_factory=Clock)
     member: bool = True
     idle: bool = True
@@ -74,7 +74,7 @@ class Surroundings:
 
 @dataclass
 class Wire:
-    """A host that obeys pauses at the left, its link partner at the right."""
+    """A host that honours pauses at the left, its link partner at the right."""
 
     pair: Pair
     host: Host
@@ -100,10 +100,10 @@ class Wire:
             for descriptor in readable:
                 self.part.descriptors[descriptor](time.monotonic_ns())
             self.part.advance(time.monotonic_ns())
-            self.agent.rules.settle()
+            self.agent.rules.reconcile()
 
     def frame(self, packet: Packet) -> None:
-        """The partner sends it, and the host takes it."""
+        """The partner sends a frame, and the host handles it."""
         self.partner.send(packet)
         self.serve(0.02)
 
@@ -121,7 +121,7 @@ class Wire:
             self.sender.sendto(bytes(PAYLOAD), (str(to), 7))
 
     def received(self, wait_s: float = 0.1) -> int:
-        """Datagrams that arrive, with the part served, until none has for `wait_s`."""
+        """The number of datagrams that arrive, with turns of the part, until none has arrived for `wait_s`."""
         self.receiver.setblocking(False)
         count, end = 0, time.monotonic() + wait_s
         while time.monotonic() < end:
@@ -135,12 +135,12 @@ class Wire:
         return count
 
     def waiting(self, node: int) -> int:
-        """Packets at a node's gate, by tc's own account."""
+        """Packets that wait at a node's gate, as tc shows."""
         gates = [qdisc for qdisc in self.pair.tc("qdisc", "show", "dev", "eth0") if qdisc["handle"] == f"{node:x}:"]
         return int(gates[0]["qlen"])
 
     def report(self) -> PfcReport:
-        """The next one."""
+        """The part's next report."""
         self.agent.sent.clear()
         while not self.agent.sent:
             self.serve(0.05)
@@ -151,7 +151,7 @@ class Wire:
 
 @contextmanager
 def wired(run_dir: Path, *, reflex: bool) -> Iterator[Wire]:
-    """The two ends, the host with two destinations known; afterwards its interface is as it was."""
+    """The two ends, with two known destinations at the host; restores the host's interface afterwards."""
     with pair() as ends:
         before = ends.found()
         with inside(ends.right):
@@ -162,18 +162,23 @@ def wired(run_dir: Path, *, reflex: bool) -> Iterator[Wire]:
         with inside(ends.left):
             sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             sender.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 1 << 24)
-            host = Host("eth0", RATE, gate="tbf", run_dir=run_dir)
+            host = Host("eth0", RATE, gate_kind="tbf", run_dir=run_dir)
             guard = Guard(KEY, epoch=EPOCH, address=host.link.address)
-            agent = Surroundings(Rules(host, known=host.queues.destinations), host.link, guard)
+            rules = Rules(host, known=host.queues.destinations, on_freed=lambda destination: keeper.resume(destination))
+            agent = Surroundings(rules, host.link, guard)
             keeper = Gatekeeper(
-                agent.rules, lambda _: host.kick(), to_local=int, to_coordinator=int, clock=time.monotonic_ns, link_bps=RATE
+                agent.rules,
+                lambda _: host.wake_queues(),
+                to_local=int,
+                to_coordinator=int,
+                clock=time.monotonic_ns,
+                link_bps=RATE,
             )
-            agent.rules.on_freed = keeper.resume
-            obeying = Reflex(host, agent.rules, keeper, agent) if reflex else None
-            part = PfcPart(agent, "eth0", RATE, time.monotonic_ns, reflex=obeying)
+            made_reflex = Reflex(host, agent.rules, keeper, agent) if reflex else None
+            part = PfcPart(agent, "eth0", RATE, time.monotonic_ns, reflex=made_reflex)
         try:
             host.flows.set_directory({16: [RIGHT], 17: [OTHER]})
-            made = Wire(ends, host, agent, keeper, obeying, part, sender, receiver, partner)
+            made = Wire(ends, host, agent, keeper, made_reflex, part, sender, receiver, partner)
             made.settings()
             made.send(2)
             made.send(2, OTHER)
@@ -184,10 +189,10 @@ def wired(run_dir: Path, *, reflex: bool) -> Iterator[Wire]:
             made.received()
             yield made
         finally:
-            with inside(ends.left):  # what is put back is found by its name
+            with inside(ends.left):  # the snapshot finds the interface by its name
                 part.close()
-                if obeying is not None:
-                    obeying.close()
+                if made_reflex is not None:
+                    made_reflex.close()
                 host.close()
             for opened in (sender, receiver, partner):
                 opened.close()

@@ -1,4 +1,4 @@
-"""Pauses on a real link: frames made by scapy arrive, gates close and open; ours are dissected by tshark at the other end.
+"""Pauses on a real link: gates close and open for frames built by scapy; tshark dissects the agent's frames at the other end.
 
 All of it by the rules alone, and with a reflex before them.
 """
@@ -17,7 +17,7 @@ import pytest
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
-from protocol.bodies.pfc import Answer
+from protocol.bodies.pfc import PauseResult
 from protocol.messages import Directive, Grant
 from tests.emulation.agents.host_control.pause_wire import (
     FRAME,
@@ -92,7 +92,7 @@ def test_an_802_3x_pause_holds_all_classes(wire: Wire) -> None:
 def test_a_slot_that_meets_a_pause_passes_its_bytes_after_it_and_no_more(wire: Wire, granted_first: bool) -> None:
     keeper = wire.keeper
     now = time.monotonic_ns()
-    keeper.obey(now)
+    keeper.enforce(now)
     keeper.regulate(frozenset({16}), now)
     wire.send(30)
     assert wire.received(0.05) <= 1
@@ -197,7 +197,7 @@ def test_a_pause_that_we_originate_is_renewed_and_ended_as_tshark_sees_it(wire: 
     assert [enabled for _, enabled, _ in seen[-2:]] == [1, 1]
     assert int(frames[-1]["macc"]["CBFC Class Pause Times"]["macc.cbfc.pause_time.c0"]) == 0
     report = wire.report()
-    assert (report.command, report.answer) == (3, Answer.DONE)
+    assert (report.command, report.answer) == (3, PauseResult.DONE)
     assert report.classes[3].sent == len(both)
 
 
@@ -208,7 +208,7 @@ def test_a_storm_of_our_own_pauses_ends(wire: Wire) -> None:
     report = wire.report()
     assert report.storming >> 4 & 1
     wire.directive(2, (4,), 0.01)
-    assert wire.report().answer is Answer.STORM
+    assert wire.report().answer is PauseResult.STORM
     wire.serve(0.5)
     wire.directive(3, (4,), 0.01)
-    assert wire.report().answer is Answer.DONE
+    assert wire.report().answer is PauseResult.DONE

@@ -1,4 +1,4 @@
-"""Where the interface obeys PFC by itself: packets take the priority of their destination, and still wait at its gate."""
+"""On an interface that does PFC itself, packets take the priority of their destination, and still wait at its gate."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_packets_have_their_destinations_priority_and_its_queue(tmp_path: Path) 
     with pair() as ends:
         before = ends.found()
         with inside(ends.left):
-            host = Host("eth0", 100_000_000, gate="tbf", run_dir=tmp_path)
+            host = Host("eth0", 100_000_000, gate_kind="tbf", run_dir=tmp_path)
             classes = NicClasses("eth0", (3, 5, 7))
             counter = BpfObject(object_path("count_priority", Path(__file__).parent))
             sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

@@ -119,7 +119,7 @@ def connection(link: Pair, control: CongestionControl) -> Iterator[Connection]:
 
 
 class TestRegistration:
-    """The name is there while it is held, and gone afterwards."""
+    """The name is registered while it is in use, and gone afterwards."""
 
     def test_the_name_is_known_while_it_is_held_and_unknown_after(self, control: CongestionControl) -> None:
         if not control.owner:
@@ -238,7 +238,7 @@ class TestTheWindow:
 
 
 class TestTheOtherEnd:
-    """What does not speak ECN is spoken to without it."""
+    """A connection to a host without ECN does not use it."""
 
     def test_a_peer_without_ecn_gets_reno(self, link: Pair, control: CongestionControl) -> None:
         sender, receiver = connect(link, DCTCP, "cubic")

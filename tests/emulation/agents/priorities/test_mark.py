@@ -1,4 +1,4 @@
-"""`baton mark` run for real: what the command's sockets carry, its exit status, and that nothing is left."""
+"""`baton mark` run for real: the mark of the command's sockets, its exit status, and that it leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class TestDeadlines:
     """Flows with deadlines against two long DCTCP flows."""
 
     def finished(self, port: EcnPort, control: str) -> tuple[list[float], float]:
-        """(completion times as parts of the deadlines, the background's part of what is left in theory)."""
+        """(completion times as parts of the deadlines, the background's part of the remaining capacity in theory)."""
         ended: list[tuple[int, float, int]] = []
 
         def one(size: int, deadline_ms: int, after: float) -> None:
@@ -136,7 +136,8 @@ class TestDeadlines:
     def test_the_last_gap_of_a_flow_of_few_segments_does_not_reach_to_the_deadline(
         self, control: CongestionControl, port: EcnPort
     ) -> None:
-        """Ten segments leave at once, four at their time: 0.75 of it with a segment more than is left, else 0.81 and more."""
+        """Ten segments leave at once, four at their time: 0.75 of it with one segment added to the remaining ones, else 0.81
+        and more."""
         size, deadline_ms, ratios = 19_197, 161, []
         for _ in range(5):
             with Sink(port, DCTCP) as sink:
@@ -147,7 +148,7 @@ class TestDeadlines:
 
 
 class TestWhatMcpDoesNotDo:
-    """Marks without a size, deadlines that have passed, flows that are hopeless."""
+    """Marks without a size, deadlines that have passed, flows that cannot be in time."""
 
     def test_without_a_size_it_is_dctcps(self, control: CongestionControl, port: EcnPort) -> None:
         with Sink(port, DCTCP) as sink, connect(sink, MCP, mark_of(None, 50)) as sock:
@@ -208,7 +209,7 @@ class TestWhatMcpDoesNotDo:
 
 @contextmanager
 def own_group() -> Iterator[Path]:
-    """This process in a cgroup of its own, so that no other's connections are chosen for."""
+    """This process in a cgroup of its own, so that the choice applies to no other connections."""
     try:
         root = cgroup_root()
     except NoCgroup as error:
@@ -247,7 +248,7 @@ def chosen(port: EcnPort, mark: int) -> tuple[str, str, bool]:
 
 
 class TestTheChoice:
-    """By the mark, for the processes of a cgroup."""
+    """The choice by mark, for the processes of a cgroup."""
 
     @pytest.fixture(autouse=True)
     def plain(self, port: EcnPort) -> None:

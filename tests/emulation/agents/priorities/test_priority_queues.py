@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from agents.priorities.tagger import Tagger
+from agents.priorities.tagger import Tagger, TaggerSettings
 from agents.queues.classifier import Backlogged, NewFlow
 from agents.queues.host import Host
 from protocol.mark_socket import mark_socket
@@ -29,7 +29,7 @@ NODE = 16
 LEFT, RIGHT = IPv4Address("10.9.0.1"), IPv4Address("10.9.0.2")
 INNER = f"{0x4000 | NODE:x}:"
 SHUT = 1
-"""A packet that a gate had taken from its queues when it was shut is the first to leave, whatever its priority."""
+"""The one packet that a gate had taken from its queues before it closed leaves first, whatever its priority."""
 
 
 class Class(NamedTuple):
@@ -92,7 +92,7 @@ class Wire:
             return found
 
     def settle(self) -> list[Backlogged]:
-        """Makes the queues of what was seen so far, as the agent's loop does; what else was told."""
+        """Creates the queues of new flows, as the agent's loop does; returns the other events."""
         time.sleep(0.02)
         told = []
         for event in self.host.flows.events():
@@ -111,7 +111,7 @@ class Wire:
 
 
 def lasting(ends: Pair) -> list[str]:
-    """All that tc shows, but for the handles that the kernel chooses."""
+    """The whole output of tc, except the handles that the kernel chooses."""
     return sorted(re.sub(r"(leaf|pfifo) \w+:", r"\1", ends.found()).splitlines())
 
 
@@ -125,7 +125,7 @@ def wire(tmp_path: Path) -> Iterator[Wire]:
             deaf = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)  # or every datagram is answered with an ICMP error
             deaf.bind(("", 7))
         with inside(ends.left):
-            host = Host("eth0", RATE, gate="tbf", run_dir=tmp_path, priorities=True)
+            host = Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path, dscp=TaggerSettings().dscp)
         made = Wire(ends, host, capture)
         try:
             host.flows.set_directory({NODE: [RIGHT]})
@@ -146,8 +146,8 @@ def test_behind_a_gate_that_was_shut_the_highest_priority_leaves_first(wire: Wir
         wire.send(dscp, 10)
         wire.settle()
     wire.arrivals()
-    wire.host.open(NODE)
-    wire.host.kick()
+    wire.host.open_gate(NODE)
+    wire.host.wake_queues()
     left = [dscp for dscp, _ in wire.arrivals()][SHUT:]
     assert left == sorted(left, reverse=True)
     assert len(left) >= 80 - 1 - SHUT
@@ -164,10 +164,10 @@ def test_a_grant_is_spent_on_the_highest_priority(wire: Wire) -> None:
     wire.send(7, 10)
     wire.arrivals()
     wire.host.grant(NODE, 8 * FRAME + 90)
-    wire.host.kick()
+    wire.host.wake_queues()
     assert [dscp for dscp, _ in wire.arrivals()][SHUT:] == [7] * (8 - SHUT)
     wire.host.grant(NODE, 8 * FRAME + 90)
-    wire.host.kick()
+    wire.host.wake_queues()
     assert sorted((dscp for dscp, _ in wire.arrivals()), reverse=True) == [7] * 3 + [0] * 5
 
 
@@ -177,8 +177,8 @@ def test_priorities_hold_before_a_queue_of_the_flow_is_made(wire: Wire) -> None:
         wire.send(dscp, 10)
     assert len(wire.classes()) == 8 + 1
     wire.arrivals()
-    wire.host.open(NODE)
-    wire.host.kick()
+    wire.host.open_gate(NODE)
+    wire.host.wake_queues()
     left = [dscp for dscp, _ in wire.arrivals()][SHUT:]
     assert left == sorted(left, reverse=True)
 
@@ -194,7 +194,7 @@ def test_flows_of_one_priority_are_served_in_turn(wire: Wire) -> None:
         wire.send(dscp, 40, source)
     wire.arrivals()
     wire.host.grant(NODE, 40 * FRAME + 90)
-    wire.host.kick()
+    wire.host.wake_queues()
     left = wire.arrivals()[SHUT:]
     assert {dscp for dscp, _ in left} == {6}
     assert 15 <= [source for _, source in left].count(second) <= 25
@@ -215,8 +215,8 @@ def test_a_codepoint_of_no_priority_has_the_lowest(wire: Wire) -> None:
     wire.send(1, 10)
     wire.settle()
     wire.arrivals()
-    wire.host.open(NODE)
-    wire.host.kick()
+    wire.host.open_gate(NODE)
+    wire.host.wake_queues()
     assert [dscp for dscp, _ in wire.arrivals()][SHUT:] in ([1] * 10 + [46] * 9, [1] * 10 + [46] * 8)
 
 
@@ -292,8 +292,8 @@ def test_the_tagger_writes_the_priority_before_the_queues_read_it(wire: Wire) ->
             wire.settle()
         assert wire.host.urgent(NODE) >= 9 * FRAME
         wire.arrivals()
-        wire.host.open(NODE)
-        wire.host.kick()
+        wire.host.open_gate(NODE)
+        wire.host.wake_queues()
         left = [dscp for dscp, _ in wire.arrivals()][SHUT:]
         assert left[:9] == [7] * 9 and set(left[10:]) == {6}
     finally:
@@ -305,7 +305,7 @@ def test_the_tagger_writes_the_priority_before_the_queues_read_it(wire: Wire) ->
 
 def test_without_priorities_the_queues_are_as_they_were(tmp_path: Path) -> None:
     with pair() as ends, inside(ends.left):
-        host = Host("eth0", RATE, gate="tbf", run_dir=tmp_path)
+        host = Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path)
         host.queues.ensure_flow(LEFT, RIGHT, NODE)
         assert [row.priority for row in shown_classes(ends).values()] == [0, 0]
         assert host.urgent(NODE) == 0

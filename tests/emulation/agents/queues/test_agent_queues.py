@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import socket
-import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
 
@@ -15,119 +12,32 @@ import pytest
 
 from agents.kernel.netlink import Netlink
 from agents.kernel.snapshot import ForeignQdisc
-from agents.queues.classifier import Backlogged, FlowTable, NewFlow
+from agents.queues.classifier import Backlogged, FlowTable
 from agents.queues.host import Host
 from agents.queues.queues import finished
 from protocol.messages import ETHERTYPE
-from tests.emulation.namespaces import Pair, inside, pair, run
+from tests.emulation.agents.queues.gated_wire import LEFT, OTHER, PAYLOAD, QDISCS, RATE, RIGHT, Wire, gated_wire, needs
+from tests.emulation.namespaces import inside, pair, run
 
-SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33  # asm-generic/socket.h
-PAYLOAD = 1472
 FRAME = 1514
-RATE = 100_000_000
-LEFT, RIGHT, OTHER = IPv4Address("10.9.0.1"), IPv4Address("10.9.0.2"), IPv4Address("10.9.0.3")
-
-
-@dataclass
-class Wire:
-    """A host under test at the left, sockets at both ends."""
-
-    pair: Pair
-    host: Host
-    sender: socket.socket
-    receiver: socket.socket
-
-    def send(self, count: int, to: IPv4Address = RIGHT, size: int = PAYLOAD) -> None:
-        for _ in range(count):
-            self.sender.sendto(bytes(size), (str(to), 7))
-
-    def received(self, wait_s: float = 0.15) -> int:
-        """Datagrams that arrive until none has for `wait_s`."""
-        self.receiver.settimeout(wait_s)
-        count = 0
-        try:
-            while True:
-                self.receiver.recv(65536)
-                count += 1
-        except TimeoutError:
-            return count
-
-    def settle(self) -> None:
-        """Makes the queues of the flows seen so far, as the agent's loop does."""
-        time.sleep(0.02)
-        for event in self.host.flows.events():
-            if isinstance(event, NewFlow):
-                self.host.queues.ensure_flow(event.source, event.target, event.destination)
-
-
-QDISCS = {
-    "pfifo": ("limit", "77"),
-    "tbf": ("rate", "100mbit", "burst", "3000", "limit", "90000"),
-    "fq_codel": ("limit", "777", "target", "3ms", "noecn"),
-    "fq": ("flow_limit", "77"),
-    "sfq": ("perturb", "9"),
-    "netem": ("delay", "3ms", "loss", "1%"),
-    "prio": ("bands", "5"),
-    "htb": (),
-    "plug": ("limit", "9000"),
-}
-"""Qdiscs that an interface may be found with, with options other than the kernel's own."""
-
-
-@functools.cache
-def _kernel_has(kind: str) -> bool:
-    command = ("unshare", "--net", "tc", "qdisc", "add", "dev", "lo", "root", kind, *QDISCS[kind])
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
-
-
-def needs(kind: str) -> None:
-    """Skips the test where the kernel lacks the qdisc."""
-    if not _kernel_has(kind):
-        pytest.skip(f"kernel has no sch_{kind} (`make test-stock-kernel` has)")
 
 
 @pytest.fixture
 def wire(tmp_path: Path) -> Iterator[Wire]:
     """Behind credit gates."""
-    yield from _wire("tbf", tmp_path)
+    yield from gated_wire("tbf", tmp_path)
 
 
 @pytest.fixture(params=["tbf", "plug"])
 def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Wire]:
     """Behind gates of either kind, for what both promise."""
-    yield from _wire(request.param, tmp_path)
+    yield from gated_wire(request.param, tmp_path)
 
 
 @pytest.fixture
 def plugged(tmp_path: Path) -> Iterator[Wire]:
     """Behind time gates."""
-    yield from _wire("plug", tmp_path)
-
-
-def _wire(gate: str, tmp_path: Path) -> Iterator[Wire]:
-    needs(gate)
-    with pair() as ends:
-        with inside(ends.right):
-            receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            receiver.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 24)
-            receiver.bind(("", 7))
-        with inside(ends.left):
-            sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            sender.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 1 << 24)
-            host = Host("eth0", RATE, gate=gate, run_dir=tmp_path)
-        try:
-            host.flows.set_directory({16: [RIGHT], 17: [OTHER]})
-            made = Wire(ends, host, sender, receiver)
-            made.send(2)
-            made.send(2, OTHER)
-            made.settle()
-            made.received()
-            yield made
-        finally:
-            with inside(ends.left):  # what is put back is found by its name
-                host.close()
-            sender.close()
-            receiver.close()
+    yield from gated_wire("plug", tmp_path)
 
 
 def test_an_open_gate_lets_everything_pass(either: Wire) -> None:
@@ -148,7 +58,7 @@ def test_a_grant_lets_exactly_its_bytes_pass(wire: Wire, packets: int) -> None:
     wire.send(60)
     wire.received()
     wire.host.grant(16, packets * FRAME + 90)
-    wire.host.kick()
+    wire.host.wake_queues()
     assert wire.received() == packets
 
 
@@ -159,7 +69,7 @@ def test_one_gate_does_not_move_another(wire: Wire) -> None:
     wire.send(20, OTHER)
     wire.received()
     wire.host.grant(17, 10 * FRAME)
-    wire.host.kick()
+    wire.host.wake_queues()
     assert wire.received() == 10
     assert wire.host.state(16)[1] >= 19 * FRAME
 
@@ -168,8 +78,8 @@ def test_opening_wakes_the_queue_with_one_kick(either: Wire) -> None:
     either.host.close_gate(16)
     either.send(30)
     before = either.received()
-    either.host.open(16)
-    either.host.kick()
+    either.host.open_gate(16)
+    either.host.wake_queues()
     assert before + either.received() == 30
 
 
@@ -179,12 +89,12 @@ def test_a_kick_leaves_the_host_by_no_way_and_is_counted_nowhere(either: Wire) -
     with wire:
         before = root_counts(either)
         for _ in range(50):
-            either.host.kick()
+            either.host.wake_queues()
         time.sleep(0.05)
         assert root_counts(either) == before
-        either.host.link.send(either.host.kick_frame)  # the same frame, but sent to be transmitted
+        either.host.link.send(either.host.wakeup_frame)  # the same frame, but sent to be transmitted
         wire.settimeout(1)
-        assert wire.recv(2048)[:60] == either.host.kick_frame
+        assert wire.recv(2048)[:60] == either.host.wakeup_frame
         wire.setblocking(False)
         with pytest.raises(BlockingIOError):
             wire.recv(2048)
@@ -208,7 +118,7 @@ def test_a_plug_lets_about_what_the_link_carries_in_the_granted_time_pass(plugge
     assert plugged.received() == 0
     hold_ns = plugged.host.grant(16, 50 * FRAME)
     assert hold_ns == 50 * FRAME * 8 * 10**9 // RATE
-    plugged.host.kick()
+    plugged.host.wake_queues()
     time.sleep(hold_ns / 1e9)
     plugged.host.close_gate(16)
     assert 40 <= plugged.received() < 300  # late by the test's own sleep, never the whole queue
@@ -221,7 +131,7 @@ def test_a_plug_closes_again_after_any_number_of_grants(plugged: Wire) -> None:
         plugged.send(20)
         assert plugged.received() == 0
         plugged.host.grant(16, 20 * FRAME)
-        plugged.host.kick()
+        plugged.host.wake_queues()
         assert plugged.received() == 20
 
 
@@ -230,8 +140,8 @@ def test_one_plug_does_not_move_another(plugged: Wire) -> None:
     plugged.host.close_gate(17)
     plugged.send(20)
     plugged.send(20, OTHER)
-    plugged.host.open(17)
-    plugged.host.kick()
+    plugged.host.open_gate(17)
+    plugged.host.wake_queues()
     assert plugged.received() == 20
     assert plugged.host.state(16)[1] == 20 * FRAME
 
@@ -240,7 +150,7 @@ def test_a_plug_given_a_rate_lets_everything_pass(plugged: Wire) -> None:
     plugged.host.close_gate(16)
     plugged.send(20)
     plugged.host.rate(16, 8_000_000)
-    plugged.host.kick()
+    plugged.host.wake_queues()
     assert plugged.received() == 20
 
 
@@ -266,7 +176,7 @@ def test_two_flows_to_one_destination_are_served_in_turn(wire: Wire) -> None:
         second.sendto(bytes(PAYLOAD), (str(RIGHT), 7))
     wire.received()
     wire.host.grant(16, 20 * FRAME)
-    wire.host.kick()
+    wire.host.wake_queues()
     wire.receiver.settimeout(0.2)
     sources = [wire.receiver.recvfrom(65536)[1][0] for _ in range(20)]
     assert 8 <= sources.count("10.9.0.11") <= 12
@@ -296,8 +206,8 @@ def test_a_flow_is_large_once_its_allowance_is_spent_and_small_again_when_it_is_
     either.send(9, target)
     first = either.received()
     assert 5 <= first <= 8  # the allowance came back a little meanwhile, and a closed bucket holds one packet
-    either.host.open(19)
-    either.host.kick()
+    either.host.open_gate(19)
+    either.host.wake_queues()
     either.received()
     either.host.close_gate(19)
     time.sleep(0.2)
@@ -340,18 +250,18 @@ def test_what_somebody_else_changed_is_found_and_put_back(either: Wire) -> None:
 
 
 def test_a_look_that_takes_many_steps_finds_what_one_finds_and_nothing_wrong_in_what_was_made_meanwhile(wire: Wire) -> None:
-    look = wire.host.queues.looking()
+    look = wire.host.queues.drift_steps()
     next(look)
     next(look)
     wire.host.queues.ensure_destination(40)
     assert finished(look) == []
-    look = wire.host.queues.looking()
+    look = wire.host.queues.drift_steps()
     next(look)
     assert wire.host.queues.drift() == []  # one at once, while the other is not at its end
     run("ip", "netns", "exec", wire.pair.left, "tc", "class", "del", "dev", "eth0", "classid", f"1:{40:x}")
-    steps = list(wire.host.queues.looking())
+    steps = list(wire.host.queues.drift_steps())
     assert len(steps) > 5
-    assert any("class 1:28 is missing" in line for line in finished(wire.host.queues.looking()))
+    assert any("class 1:28 is missing" in line for line in finished(wire.host.queues.drift_steps()))
     wire.host.queues.repair()
 
 
@@ -379,7 +289,7 @@ def test_the_interface_is_as_it_was_found(before: str, gate: str, tmp_path: Path
             run(*tc, "qdisc", "add", "dev", "eth0", "root", "handle", "7:", before, *QDISCS[before])
         found = ends.found()
         with inside(ends.left):
-            host = Host("eth0", RATE, gate=gate, run_dir=tmp_path)
+            host = Host("eth0", RATE, gate_kind=gate, run_dir=tmp_path)
             assert ends.found() != found
             host.close()
         assert ends.found() == found
@@ -392,9 +302,9 @@ def test_after_a_crash_the_next_start_puts_back_what_the_first_found(tmp_path: P
         run(*tc, "qdisc", "add", "dev", "eth0", "root", "handle", "7:", "pfifo", "limit", "77")
         found = ends.found()
         with inside(ends.left):
-            crashed = Host("eth0", RATE, gate="tbf", run_dir=tmp_path)
+            crashed = Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path)
             crashed.link.close()  # and nothing else: as after kill -9
-            Host("eth0", RATE, gate="tbf", run_dir=tmp_path).close()
+            Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path).close()
         assert ends.found() == found
 
 
@@ -405,7 +315,7 @@ def test_a_foreign_filter_at_the_same_hook_stays(tmp_path: Path) -> None:
         run(*tc, "filter", "add", "dev", "eth0", "egress", "pref", "9", "protocol", "ip", "u32", "match", "u32", "0", "0")
         found = ends.found()
         with inside(ends.left):
-            Host("eth0", RATE, gate="tbf", run_dir=tmp_path).close()
+            Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path).close()
         assert ends.found() == found
 
 
@@ -417,7 +327,7 @@ def test_a_foreign_classful_qdisc_is_refused_and_untouched(kind: str, tmp_path: 
         run(*tc, "qdisc", "add", "dev", "eth0", "root", "handle", "9:", kind, *QDISCS[kind])
         found = ends.found()
         with inside(ends.left), pytest.raises(ForeignQdisc, match=f"root qdisc is {kind} 9:"):
-            Host("eth0", RATE, gate="tbf", run_dir=tmp_path)
+            Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path)
         assert ends.found() == found
 
 

@@ -10,7 +10,7 @@ from statistics import median
 import pytest
 
 from agents.queues.host import HEARTBEATS
-from controller.coordinator.coordinator import PATIENT
+from controller.coordinator.coordinator import DEFERRED
 from protocol.auth import Key
 from protocol.link import ControlSocket
 from protocol.messages import COORDINATOR, HEARTBEAT_MAC, Ack, Heartbeat, Message, Override, Ping, Report, Yield, decode, encode
@@ -46,13 +46,13 @@ class Wire:
         return bool(select.select([self.receiver], (), (), seconds)[0])
 
 
-@pytest.fixture(params=[HEARTBEATS, PATIENT], ids=["agent", "coordinator"])
+@pytest.fixture(params=[HEARTBEATS, DEFERRED], ids=["agent", "coordinator"])
 def wire(request: pytest.FixtureRequest) -> Iterator[Wire]:
     with pair() as ends:
         with inside(ends.left):
             sender = ControlSocket("eth0")
         with inside(ends.right):
-            receiver = ControlSocket("eth0", patient=request.param)
+            receiver = ControlSocket("eth0", deferred=request.param)
         time.sleep(0.1)  # the kernel stamps what comes soon after it was asked to
         try:
             yield Wire(sender, receiver)
@@ -66,23 +66,23 @@ def test_a_heartbeat_waits_until_it_is_looked_for_and_its_age_is_known(wire: Wir
     wire.send(Heartbeat(Override.COORDINATE, 1, 1), HEARTBEAT_MAC)
     assert not wire.wakes() and wire.receiver.receive() is None
     time.sleep(AGE_NS / 1e9)
-    (frame, age_ns), *more = wire.receiver.patient()
+    (frame, age_ns), *more = wire.receiver.deferred_frames()
     assert not more and frame[:6] == HEARTBEAT_MAC and AGE_NS < age_ns < 100 * AGE_NS
-    assert wire.receiver.patient() == []
+    assert wire.receiver.deferred_frames() == []
 
 
 @pytest.mark.parametrize("wire", [HEARTBEATS], indirect=True)
 def test_that_every_gate_is_to_be_opened_wakes_at_once(wire: Wire) -> None:
     wire.send(Heartbeat(Override.FREE, 1, 1), HEARTBEAT_MAC)
-    assert wire.wakes(1) and wire.receiver.receive() is not None and wire.receiver.patient() == []
+    assert wire.wakes(1) and wire.receiver.receive() is not None and wire.receiver.deferred_frames() == []
 
 
-@pytest.mark.parametrize("wire", [PATIENT], indirect=True)
+@pytest.mark.parametrize("wire", [DEFERRED], indirect=True)
 def test_acknowledgements_and_reports_wait_in_their_order(wire: Wire) -> None:
     for message in (Ack(7, 1, 2, 3), Report(1, 0, 1, (), ())):
         wire.send(message)
     assert not wire.wakes()
-    found = [decode(frame, KEY).message for frame, _ in wire.receiver.patient()]
+    found = [decode(frame, KEY).message for frame, _ in wire.receiver.deferred_frames()]
     assert [type(message) for message in found] == [Ack, Report]
 
 
@@ -90,13 +90,13 @@ def test_everything_else_wakes(wire: Wire) -> None:
     for message in (Yield(1, 2, 3, 4), Ping(5)):
         wire.send(message)
         assert wire.wakes(1) and wire.receiver.receive() is not None
-    assert wire.receiver.patient() == []
+    assert wire.receiver.deferred_frames() == []
 
 
 def test_frames_of_other_kinds_are_nobodys(wire: Wire) -> None:
     foreign = wire.receiver.address + wire.sender.address + b"\x08\x00" + bytes(46)
     assert wire.sender.send(foreign) and wire.sender.send(foreign[:14])
-    assert not wire.wakes() and wire.receiver.receive() is None and wire.receiver.patient() == []
+    assert not wire.wakes() and wire.receiver.receive() is None and wire.receiver.deferred_frames() == []
 
 
 def test_a_frame_arrived_when_the_kernel_had_it_and_not_when_it_was_read(wire: Wire) -> None:
@@ -131,7 +131,7 @@ def test_a_stamped_frame_says_when_it_left_however_long_it_took_to_make(wire: Wi
     assert abs(median(ways[1:])) < making_ns / 10  # a way of some microseconds
 
 
-def test_without_patient_kinds_all_wake() -> None:
+def test_without_deferred_kinds_all_wake() -> None:
     with pair() as ends:
         with inside(ends.left):
             sender = ControlSocket("eth0")
@@ -139,8 +139,8 @@ def test_without_patient_kinds_all_wake() -> None:
             receiver = ControlSocket("eth0")
         wire = Wire(sender, receiver)
         wire.send(Heartbeat(Override.COORDINATE, 1, 1), HEARTBEAT_MAC)
-        assert wire.wakes(1) and receiver.receive() is not None and receiver.patient() == []
-        with pytest.raises(ValueError, match="patient"):
-            receiver.patient_fileno()
+        assert wire.wakes(1) and receiver.receive() is not None and receiver.deferred_frames() == []
+        with pytest.raises(ValueError, match="defers no kind"):
+            receiver.deferred_fileno()
         sender.close()
         receiver.close()

@@ -73,7 +73,7 @@ def test_a_dump_that_nobody_took_to_its_end_does_not_mix_with_the_next() -> None
                 for minor in range(16, 316)
             ]
             netlink.batch(classes)
-            begun = netlink.dumped(RTM_GETTCLASS, index)
+            begun = netlink.dump_steps(RTM_GETTCLASS, index)
             assert len(next(begun)) == ENTRIES
             for _ in range(2):
                 assert len(netlink.dump(RTM_GETTCLASS, index)) == len(classes)

@@ -1,4 +1,5 @@
-"""An agent that polls at real-time priority, beside a program that wants the same processor: the kernel does not stop it."""
+"""An agent that polls at real-time priority, beside a program that wants the same processor: the kernel does not stop the
+agent."""
 
 from __future__ import annotations
 
@@ -19,13 +20,13 @@ now = time.monotonic_ns()
 end = now + {POLL_S} * 10**9
 longest = 0
 while now < end:
-    waiting.until(end, poll=True, patient=False)
+    waiting.until(end, poll=True, deferred=False)
     before, now = now, time.monotonic_ns()
     longest = max(longest, now - before)
 print(longest)
 """
 FAIR_SERVER_NS = 50_000_000
-"""What the kernel gives the others at once, each second, when they got nothing by themselves."""
+"""The time that the kernel gives other programs at once, each second, if they got none otherwise."""
 
 
 def test_it_rests_so_often_that_the_fair_server_never_takes_its_processor() -> None:

@@ -1,4 +1,4 @@
-"""The reflex by itself, on a real link: no rule is asked meanwhile, and the kernel's gates are what they should be."""
+"""The reflex alone, on a real link: it sets the kernel's gates correctly before any rule runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agents import run
 from agents.agent import Agent
 from agents.config import AgentConfig
 from agents.host_control.queue_conditions import QueueConditions
-from agents.host_control.weekly import Weekly
+from agents.host_control.week_schedule import WeekSchedule
 from agents.kernel.netlink import NetlinkError
 from agents.loop.waiting import Waiting
 from agents.permission.conditions import Step
@@ -28,7 +28,7 @@ from agents.reflex.state import read
 from ebpf.build import BuildError
 from protocol import pfc as frames
 from protocol.key import Key
-from protocol.pfc import BadFrameError, Pause, Pfc
+from protocol.pfc import BadFrameError, PauseFrame, PfcFrame
 from tests.emulation.agents.host_control.pause_wire import OTHER, PARTNER, RATE, STRANGER, S, Wire, pfc, wired
 from tests.emulation.namespaces import inside, pair
 
@@ -42,13 +42,13 @@ def wire(tmp_path: Path) -> Iterator[Wire]:
 
 
 def once(wire: Wire, descriptors: tuple[int, ...] = (), ns: int = LONG_NS, *, poll: bool = False) -> list[int]:
-    """One wait, of which the part hears nothing."""
+    """One wait, without a turn of the part."""
     assert wire.reflex is not None
     return wire.reflex.wait(descriptors, time.monotonic_ns() + ns, poll=poll)
 
 
 def arrived(wire: Wire, seconds: float = 0.1) -> int:
-    """What arrives, with nobody served."""
+    """The number of datagrams that arrive, without a turn of the part."""
     time.sleep(seconds)
     wire.receiver.setblocking(False)
     count = 0
@@ -74,34 +74,34 @@ def test_a_pause_shuts_and_a_resume_opens_before_any_rule_is_asked(wire: Wire, p
     assert once(wire, poll=poll) == [pauses]
     assert arrived(wire) == 20
     assert wire.reflex is not None and wire.reflex._state.commanded_ns > before_ns  # it rehearses for a while after it
-    wire.agent.rules.settle()
+    wire.agent.rules.reconcile()
 
 
 def test_frames_are_handed_on_as_they_came_once(wire: Wire) -> None:
     wire.partner.send(pfc({3: 0xFFFF, 5: 7}))
     once(wire)
     assert wire.reflex is not None
-    (frame,) = wire.reflex.frames()
+    (frame,) = wire.reflex.take_frames()
     assert frames.read(frame)[2] == {3: 0xFFFF, 5: 7}
-    assert wire.reflex.frames() == []
-    wire.agent.rules.settle()
+    assert wire.reflex.take_frames() == []
+    wire.agent.rules.reconcile()
 
 
 def test_a_resume_opens_nothing_that_another_rule_holds(wire: Wire) -> None:
     wire.frame(pfc({3: 0xFFFF}))
-    wire.agent.rules.shut(Rule.QUEUE, [16])
+    wire.agent.rules.block(Rule.QUEUE, [16])
     wire.partner.send(pfc({3: 0}))
     once(wire)
     wire.send(20)
     assert arrived(wire) == 0
     wire.serve(0.02)  # the frame has waited for the part
     assert arrived(wire) == 0
-    wire.agent.rules.free(Rule.QUEUE, [16])
+    wire.agent.rules.unblock(Rule.QUEUE, [16])
     assert arrived(wire) == 20
 
 
 def test_a_resume_opens_nothing_that_needs_permission(wire: Wire) -> None:
-    wire.keeper.obey(time.monotonic_ns())
+    wire.keeper.enforce(time.monotonic_ns())
     wire.keeper.regulate(frozenset({16}), time.monotonic_ns())
     wire.frame(pfc({3: 0xFFFF}))
     wire.send(20)
@@ -122,17 +122,17 @@ def test_a_strangers_pause_shuts_nothing(wire: Wire) -> None:
 def test_a_step_is_made_at_its_instant(wire: Wire) -> None:
     assert wire.reflex is not None
     at_ns = time.monotonic_ns() + 50_000_000
-    wire.agent.rules.shut(Rule.WEEK, [17])
+    wire.agent.rules.block(Rule.WEEK, [17])
     wire.send(10, OTHER)
     wire.reflex.steps = lambda: (Step(at_ns, frozenset({16}), frozenset({17})),)
     assert wire.reflex.plan()
     assert once(wire) == []
-    assert at_ns - LONGEST_LEAD_NS <= wire.agent.rules.acted_ns < at_ns + 20_000_000
+    assert at_ns - LONGEST_LEAD_NS <= wire.agent.rules.step_done_ns < at_ns + 20_000_000
     wire.reflex.steps = tuple
     wire.send(20)
     assert arrived(wire) == 10  # those to the other
-    wire.agent.rules.free(Rule.WEEK, [17])
-    wire.agent.rules.settle()  # that 16 is shut, no rule says
+    wire.agent.rules.unblock(Rule.WEEK, [17])
+    wire.agent.rules.reconcile()  # that 16 is shut, no rule says
     assert arrived(wire) == 20
 
 
@@ -145,7 +145,7 @@ def test_a_step_is_begun_as_much_earlier_as_its_messages_take_and_the_wait_ends_
         assert wire.reflex.plan() and once(wire) == []
         assert time.monotonic_ns() >= at_ns
         leads.append(wire.reflex._state.lead_ns)
-        wire.agent.rules.settle()
+        wire.agent.rules.reconcile()
     assert all(0 < lead <= LONGEST_LEAD_NS for lead in leads)
     assert max(after - before for before, after in pairwise(leads)) < 100  # one that took long says little
 
@@ -154,7 +154,7 @@ def test_a_step_is_begun_as_much_earlier_as_its_messages_take_and_the_wait_ends_
 def test_what_it_rehearses_changes_nothing(wire: Wire, when: str, caplog: pytest.LogCaptureFixture) -> None:
     assert wire.reflex is not None
     wire.frame(pfc({3: 0xFFFF}))
-    wire.agent.rules.shut(Rule.QUEUE, [16])
+    wire.agent.rules.block(Rule.QUEUE, [16])
     wire.frame(pfc({3: 0}))
     wire.send(20)
     before, rehearsed, state = gates(wire), set[int](), wire.reflex._state
@@ -174,7 +174,7 @@ def test_what_it_rehearses_changes_nothing(wire: Wire, when: str, caplog: pytest
 
 
 def gates(wire: Wire) -> dict[str, object]:
-    """What tc says of each TBF."""
+    """The output of tc for each TBF."""
     found = wire.pair.tc("qdisc", "show", "dev", "eth0")
     return {qdisc["handle"]: qdisc["options"] for qdisc in found if qdisc["kind"] == "tbf"}
 
@@ -199,13 +199,13 @@ def test_a_gate_that_is_gone_is_told_by_the_rules_own_try(wire: Wire, caplog: py
         wire.host.queues._netlink.request(deletion(wire))
     wire.partner.send(pfc({3: 0xFFFF}))
     once(wire)
-    assert "a gate was not changed" in caplog.text
+    assert "the kernel refused to change a gate" in caplog.text
     with pytest.raises(NetlinkError):
-        wire.agent.rules.shut(Rule.PAUSE, [3])
+        wire.agent.rules.block(Rule.PAUSE, [3])
         wire.host.state(16)
     assert wire.host.queues.repair()
-    wire.agent.rules.enforce()
-    wire.agent.rules.settle()
+    wire.agent.rules.reapply()
+    wire.agent.rules.reconcile()
 
 
 def deletion(wire: Wire) -> bytes:
@@ -224,7 +224,8 @@ def test_an_agent_does_without_where_it_cannot_be_built(
 
     monkeypatch.setattr(reflex, "library", fail)
     agent = SimpleNamespace(rules=wire.agent.rules, keeper=wire.keeper, link=wire.host.link)
-    assert run._reflex(agent, wire.host) is None  # type: ignore[arg-type]  # what it uses of an agent
+    weeks, conditions = SimpleNamespace(next_steps=tuple), SimpleNamespace(has_conditions=bool)
+    assert run._reflex(agent, wire.host, weeks, conditions) is None  # type: ignore[arg-type]  # what it uses of each
     assert "without a reflex: clang is missing" in caplog.text
 
 
@@ -237,14 +238,15 @@ def test_an_agent_waits_in_it_and_hands_it_its_pauses_and_its_weeks(
     seen: list[tuple[object, object, bool]] = []
 
     class Seen(Waiting):
-        def __init__(self, descriptors: Sequence[int], patient: int, used: Reflex | None = None) -> None:
-            super().__init__(descriptors, patient, used)
+        def __init__(self, descriptors: Sequence[int], deferred: int, used: Reflex | None = None) -> None:
+            super().__init__(descriptors, deferred, used)
             assert used is not None
             seen.append((used, used.steps, used.plan()))
 
     def once_only(agent: Agent, *_: object) -> None:
-        assert agent.reflex is not None and agent.pace.hurried == agent.reflex.plan
-        assert isinstance(agent.pace.next_instant_ns, MethodType) and agent.pace.next_instant_ns.__func__ is Weekly.next_due_ns
+        busy, next_instant_ns = agent.throttle.busy, agent.throttle.next_instant_ns
+        assert isinstance(busy, MethodType) and busy.__func__ is Reflex.busy
+        assert isinstance(next_instant_ns, MethodType) and next_instant_ns.__func__ is WeekSchedule.next_due_ns
         agent.stop()
 
     monkeypatch.setattr("agents.agent.Waiting", Seen)
@@ -256,16 +258,17 @@ def test_an_agent_waits_in_it_and_hands_it_its_pauses_and_its_weeks(
         assert run.run(config) == 0
     ((used, steps, wanted),) = seen
     assert isinstance(used, Reflex) and isinstance(steps, MethodType)
-    assert isinstance(steps.__self__, Weekly) and steps.__func__ is Weekly.next_changes
+    assert isinstance(steps.__self__, WeekSchedule) and steps.__func__ is WeekSchedule.next_steps
     assert wanted is obeys
-    assert isinstance(used.conditions.ruled, MethodType) and isinstance(used.conditions.ruled.__self__, QueueConditions)
+    has_conditions = used.conditions.has_conditions
+    assert isinstance(has_conditions, MethodType) and isinstance(has_conditions.__self__, QueueConditions)
 
 
 SOURCES = st.sampled_from([bytes.fromhex("02000000000a"), bytes.fromhex("02000000000b")])
 QUANTA = st.integers(0, 0xFFFF)
 WELL_FORMED = st.one_of(
-    st.builds(lambda source, quanta: Pfc(source, quanta).encode(), SOURCES, st.dictionaries(st.integers(0, 7), QUANTA)),
-    st.builds(lambda source, quanta: Pause(source, quanta).encode(), SOURCES, QUANTA),
+    st.builds(lambda source, quanta: PfcFrame(source, quanta).encode(), SOURCES, st.dictionaries(st.integers(0, 7), QUANTA)),
+    st.builds(lambda source, quanta: PauseFrame(source, quanta).encode(), SOURCES, QUANTA),
 )
 DAMAGED = st.builds(
     lambda whole, at, by, length: (whole[:at] + bytes([whole[at] ^ by]) + whole[at + 1 :])[:length],
@@ -274,7 +277,7 @@ DAMAGED = st.builds(
 
 
 @given(st.one_of(WELL_FORMED, DAMAGED), st.integers(0, 255), st.lists(SOURCES, max_size=2))
-def test_it_reads_a_frame_as_the_rules_do(frame: bytes, muted: int, partners: list[bytes]) -> None:
+def test_it_reads_a_frame_as_the_rules_do(frame: bytes, ignored: int, partners: list[bytes]) -> None:
     shut = opened = 0
     try:
         _, source, quanta = frames.read(frame)
@@ -283,7 +286,7 @@ def test_it_reads_a_frame_as_the_rules_do(frame: bytes, muted: int, partners: li
     else:
         quanta = quanta if not partners or source in partners else {}
     for priority, time_ in quanta.items():
-        if not muted >> priority & 1:
+        if not ignored >> priority & 1:
             shut |= bool(time_) << priority
             opened |= (not time_) << priority
-    assert read(frame, muted=muted, partners=partners) == (shut, opened)
+    assert read(frame, ignored=ignored, partners=partners) == (shut, opened)

@@ -1,4 +1,4 @@
-"""The leader's conditions in the reflex, on a real link: a queue is shut and opened before any rule is asked, or it is left."""
+"""The leader's conditions in the reflex, on a real link: it closes and opens a queue before any rule runs, or leaves it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.host_control.queue_conditions import QueueConditions
-from agents.permission.conditions import SHUT, Condition, ConditionSet
+from agents.permission.conditions import BLOCKED, Condition, ConditionSet
 from agents.reflex.state import State, library, read_conditions
 from protocol.auth import Guard, Key
 from protocol.bodies.host_control import FOREVER_NS, Conditions, QueueCondition
@@ -28,13 +28,13 @@ ELSEWHERE = bytes.fromhex("0200000000ee")
 
 
 class Led:
-    """A host with a leader at the other end, which has said conditions before."""
+    """A host with a leader at the other end that has sent conditions before."""
 
     def __init__(self, wire: Wire, leader: ControlSocket) -> None:
         assert wire.reflex is not None
         self.wire, self.leader, self.reflex = wire, leader, wire.reflex
         self.part = QueueConditions(wire.agent, RATE)
-        self.reflex.conditions.ruled = self.part.ruled
+        self.reflex.conditions.has_conditions = self.part.has_conditions
         wire.agent.leader_mac = leader.address
         self.sequence, self.version = 100, 1
         self.say()
@@ -55,19 +55,19 @@ class Led:
         self.leader.send(self.frame(*entries))
 
     def once(self, ns: int = 2 * S, *, poll: bool = False) -> list[int]:
-        """One wait, of which no rule hears."""
+        """One wait, without a turn of the rules."""
         self.reflex.plan()
         return self.reflex.wait((self.wire.host.link.fileno(),), time.monotonic_ns() + ns, poll=poll)
 
     def take(self) -> None:
-        """What an agent's turn does with what came."""
+        """Handles the received frames as an agent's turn does."""
         while (raw := self.wire.host.link.receive()) is not None:
             if (frame := self.wire.agent.guard.accept(raw)) is not None:
                 self.part.handlers[Conditions](frame.message, time.monotonic_ns())
-        self.wire.agent.rules.settle()
+        self.wire.agent.rules.reconcile()
 
     def arrived(self, seconds: float = 0.1) -> int:
-        """What arrives, with nobody served."""
+        """The number of datagrams that arrive, without a turn of the part."""
         time.sleep(seconds)
         self.wire.receiver.setblocking(False)
         count = 0
@@ -99,14 +99,14 @@ def test_a_queue_is_shut_and_opened_before_any_rule_is_asked(led: Led, poll: boo
     assert led.arrived() == 20
     assert led.reflex._state.commanded_ns > led.said_ns  # it rehearses for a while after it
     led.take()  # the frame has waited for the rules, which agree
-    assert led.wire.agent.rules.restrained == {16: SHUT}
+    assert led.wire.agent.rules.restricted == {16: BLOCKED}
     assert led.arrived() == 0
     assert led.wire.waiting(16) >= 19
     led.say()
     assert led.once(poll=poll) == [led.wire.host.link.fileno()]
     assert led.arrived() == 20
     led.take()
-    assert led.wire.agent.rules.restrained == {}
+    assert led.wire.agent.rules.restricted == {}
 
 
 def test_a_queue_changes_hands_in_one_message(led: Led) -> None:
@@ -173,7 +173,7 @@ def test_nothing_is_opened_that_another_rule_holds_or_that_needs_permission(led:
     led.say(HELD, HELD_TOO)
     led.take()
     led.wire.frame(pfc({3: 0xFFFF}))  # the class of 16
-    led.wire.keeper.obey(time.monotonic_ns())
+    led.wire.keeper.enforce(time.monotonic_ns())
     led.wire.keeper.regulate(frozenset({17}), time.monotonic_ns())
     led.wire.send(20)
     led.wire.send(20, OTHER)
@@ -192,7 +192,7 @@ def test_what_the_rules_do_not_take_is_undone_in_the_same_turn(led: Led) -> None
     led.once()
     led.wire.send(20)
     assert led.arrived() == 0
-    led.wire.agent.obeying = False  # the operator's override came with it
+    led.wire.agent.enforcing = False  # the operator's override came with it
     led.take()
     assert led.arrived() == 20
 
@@ -231,8 +231,8 @@ ENTRIES = st.builds(
 
 
 def state() -> State:
-    found = State(epoch=7, sequence=40, offset_ns=-4, queues=len(KNOWN))
-    found.own[:], found.leader[:] = US, LEADER
+    found = State(epoch=7, sequence=40, offset_ns=-4, queue_count=len(KNOWN))
+    found.own_address[:], found.leader_address[:] = US, LEADER
     for at, queue in enumerate(KNOWN):
         found.queue[at].number = queue
     library().reflex_key(ctypes.byref(found), SECRET, PERSON)
@@ -240,7 +240,7 @@ def state() -> State:
 
 
 def wanted(frame: bytes) -> list[int] | None:
-    """What the rules make of it at 10 by our clock, 6 by the leader's."""
+    """The destinations that the rules block at 10 by the host's clock, 6 by the leader's."""
     guard = Guard(Key(SECRET), epoch=7, address=US)
     taken = guard.accept(frame)
     if taken is None or taken.epoch != 7 or taken.sequence <= 40 or taken.source != LEADER or taken.destination != US:
@@ -252,7 +252,7 @@ def wanted(frame: bytes) -> list[int] | None:
         return None
     conditions = ConditionSet()
     conditions.replace(Condition(e.queue, e.number, e.open_from_ns, e.open_until_ns) for e in message.entries)
-    return sorted(queue for queue, rate in conditions.limits(6).items() if rate == SHUT)
+    return sorted(queue for queue, rate in conditions.limits(6).items() if rate == BLOCKED)
 
 
 @given(

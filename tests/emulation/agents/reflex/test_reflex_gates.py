@@ -1,4 +1,4 @@
-"""The reflex before each kind of gate: what it shuts lets no packet more pass, and what it opens lets all pass."""
+"""The reflex with each kind of gate: a gate that it closes lets no more packets pass, and one that it opens lets all pass."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import pytest
 from agents.permission.conditions import Step
 from agents.permission.rules import Rule, Rules
 from agents.reflex.reflex import Reflex
-from tests.emulation.agents.queues import test_agent_queues
-from tests.emulation.agents.queues.test_agent_queues import OTHER, Wire
+from tests.emulation.agents.queues.gated_wire import OTHER, Wire, gated_wire
 from tests.emulation.namespaces import inside
 
 SOON_NS = 20_000_000
@@ -21,18 +20,18 @@ SOON_NS = 20_000_000
 
 @pytest.fixture(params=["tbf", "plug"])
 def wire(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Wire]:
-    yield from test_agent_queues._wire(request.param, tmp_path)
+    yield from gated_wire(request.param, tmp_path)
 
 
 def test_a_night_and_the_day_after_it_are_made_in_one_wait(wire: Wire) -> None:
     host = wire.host
     rules = Rules(host, known=host.queues.destinations)
     with inside(wire.pair.left):
-        nobody = SimpleNamespace(link=host.link, obeying=False)
-        keeper = SimpleNamespace(obeying=False, regulated=frozenset())
+        nobody = SimpleNamespace(link=host.link, enforcing=False)
+        keeper = SimpleNamespace(enforcing=False, regulated=frozenset())
         reflex = Reflex(host, rules, keeper, nobody)  # type: ignore[arg-type]
     try:
-        rules.shut(Rule.WEEK, [17])
+        rules.block(Rule.WEEK, [17])
         wire.send(5, OTHER)
         assert wire.received() == 0
         night_ns = time.monotonic_ns() + SOON_NS
@@ -40,15 +39,15 @@ def test_a_night_and_the_day_after_it_are_made_in_one_wait(wire: Wire) -> None:
         reflex.steps = lambda: (Step(night_ns, frozenset({16}), frozenset()), Step(day_ns, frozenset(), frozenset({17})))
         assert reflex.plan()
         assert reflex.wait((), day_ns + SOON_NS, poll=False) == []
-        assert rules.acted_ns >= day_ns
-        rules.shut(Rule.WEEK, [16])
-        rules.free(Rule.WEEK, [17])
-        rules.settle()
+        assert rules.step_done_ns >= day_ns
+        rules.block(Rule.WEEK, [16])
+        rules.unblock(Rule.WEEK, [17])
+        rules.reconcile()
         assert wire.received() == 5
         wire.send(20)
         wire.send(5, OTHER)
         assert wire.received() == 5
-        rules.free(Rule.WEEK, [16])
+        rules.unblock(Rule.WEEK, [16])
         assert wire.received() == 20
     finally:
         reflex.close()

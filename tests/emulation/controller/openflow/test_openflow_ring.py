@@ -48,7 +48,7 @@ def ring(request: pytest.FixtureRequest) -> Iterator[Ring]:
             str(network.directory),
         )
         store = Store(f"unix://{path}?db=0")
-        store.wait(5)
+        store.connection.wait(5)
         ring = Ring(network, request.param, store)
         for dpid, name in enumerate(SWITCHES, 1):
             network.add_switch(name, dpid, f"tcp:127.0.0.1:{PORT}")

@@ -143,7 +143,7 @@ def leases(server: PrivateRedis, *names: str) -> list[LeaseStore]:
 
 
 class TestTheLease:
-    """One holds it at a time; its epochs only grow, whoever asks and whatever was lost."""
+    """One controller holds it at a time; its epochs only grow, also after a loss of data."""
 
     def test_only_one_of_two_gets_it(self, server: PrivateRedis) -> None:
         one, two = leases(server, "one", "two")
@@ -221,7 +221,7 @@ class TestChanges:
     """A subscriber hears of every name once at the start, and then when it changes; never of the data."""
 
     def test_each_name_comes_at_the_start_and_then_on_change(self, server: PrivateRedis, store: Store) -> None:
-        changes = Store(server.url).subscribe(("policy", "override", "members"))
+        changes = Store(server.url).connection.subscribe(("policy", "override", "members"))
         assert sorted(next(changes) for _ in range(3)) == ["members", "override", "policy"]
         store.publish_fabric({})  # not subscribed to
         store.set_override("free")
@@ -231,7 +231,7 @@ class TestChanges:
         changes.close()  # type: ignore[attr-defined]  # a generator
 
     def test_a_lost_redis_ends_the_subscription_with_the_reason(self, server: PrivateRedis, store: Store) -> None:
-        changes = store.subscribe(("policy",))
+        changes = store.connection.subscribe(("policy",))
         next(changes)
         threading.Timer(0.1, kill, (server,)).start()
         with pytest.raises(StoreUnavailable, match="can't be reached"):
@@ -282,14 +282,14 @@ class TestRedisGoesAndComes:
         store.set_policy({"slice_ns": 1})
         kill(server)
         server.start()
-        store.republish()
+        store.connection.republish()
         assert Store(server.url).policy() == {"slice_ns": 1}
 
     def test_data_that_survived_is_not_overwritten_by_an_older_publication(self, server: PrivateRedis, store: Store) -> None:
         store.set_policy({"from": "supervisor"})
         Store(server.url).set_policy({"from": "operator"})
         redis_cli(server, "client", "kill", "type", "normal")  # the connection is lost, the data isn't
-        store.republish()
+        store.connection.republish()
         assert store.policy() == {"from": "operator"}
 
     def test_two_threads_can_share_a_store_while_redis_restarts(self, server: PrivateRedis, store: Store) -> None:

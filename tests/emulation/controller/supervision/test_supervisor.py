@@ -50,7 +50,7 @@ def free_port() -> int:
 
 @pytest.fixture
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that nobody may end."""
+    """A process that Baton must not end."""
     process = subprocess.Popen(["sleep", "120"])
     yield process
     process.kill()
@@ -290,7 +290,7 @@ class TestRestart:
 
 
 class TestReload:
-    """A changed file or SIGHUP is taken over; a bad one is told and changes nothing."""
+    """A changed file or SIGHUP is applied; a bad file is reported and changes nothing."""
 
     def test_a_bad_file_keeps_the_last_good_one_and_says_so(self, coordinated: Site) -> None:
         before, policy = coordinated.state, coordinated.store.policy()

@@ -156,7 +156,7 @@ def number(packet: Packet) -> int:
 
 
 class TestOrder:
-    """Who leaves first."""
+    """Which frames leave first."""
 
     def test_a_higher_priority_leaves_before_any_lower_whatever_came_first(self, cable: Cable) -> None:
         dscps = [0, 1, 2, 3, 4, 5, 6, 7, 46]

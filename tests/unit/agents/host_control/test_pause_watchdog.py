@@ -1,4 +1,4 @@
-"""The watchdog: what is a storm, what ends it, and what is no XON."""
+"""The watchdog: what is a storm, and what ends it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def watchdog(action: Action = Action.DROP) -> PauseWatchdog:
 
 
 def in_storm(action: Action = Action.DROP) -> PauseWatchdog:
-    """Class 3 has one since 1000."""
+    """A watchdog in which class 3 has a storm since 1000."""
     dog = watchdog(action)
     dog.paused(3, True, 0)
     dog.advance(DETECTION)
-    if dog.muted(3):
+    if dog.ignored(3):
         dog.paused(3, False, DETECTION)
     assert dog.storming(3)
     return dog
@@ -34,7 +34,7 @@ def test_a_class_paused_for_the_detection_time_has_a_storm() -> None:
     assert dog.next_due_ns() == 100 + DETECTION
     assert dog.advance(99 + DETECTION) == []
     assert dog.advance(100 + DETECTION) == [(3, True, 100 + DETECTION)]
-    assert dog.muted(3)
+    assert dog.ignored(3)
     assert not dog.storming(4)
     assert dog.storms[3] == 1
 
@@ -73,21 +73,21 @@ def test_drop_ends_when_no_pause_has_come_for_the_restoration_time() -> None:
     dog.xoff(3, 1400)
     assert dog.advance(1500) == []
     assert dog.advance(1400 + RESTORATION) == [(3, False, 1900)]
-    assert not dog.muted(3)
+    assert not dog.ignored(3)
     assert dog.next_due_ns() is None
 
 
 def test_forward_ends_after_the_restoration_time_though_pauses_go_on() -> None:
     dog = in_storm(Action.FORWARD)
     dog.xoff(3, 1499)
-    assert dog.muted(3)
+    assert dog.ignored(3)
     assert dog.advance(1500) == [(3, False, 1500)]
-    assert not dog.muted(3)
+    assert not dog.ignored(3)
 
 
 def test_alert_mutes_nothing() -> None:
     dog = in_storm(Action.ALERT)
-    assert not dog.muted(3)
+    assert not dog.ignored(3)
     assert dog.advance(1000 + RESTORATION) == [(3, False, 1500)]
 
 
@@ -110,7 +110,7 @@ def test_nothing_is_muted_for_longer_than_restoration_after_the_last_pause(
             dog.xoff(3, now)
             last = now
     dog.advance(max(now, last + RESTORATION))
-    assert not dog.muted(3)
+    assert not dog.ignored(3)
 
 
 @pytest.mark.parametrize("times", [(), (1,) * 7, (1,) * 7 + (0,)])

@@ -1,4 +1,4 @@
-"""What `dcb pfc show` says of an interface, and what it is when it says nothing."""
+"""Reading `dcb pfc show`, and the errors when it prints nothing useful."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_an_interface_without_an_enabled_priority_is_an_error_with_the_command(m
 
 
 def test_settings_that_somebody_changed_are_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pfc_nic, "LOOK_NS", 0)
+    monkeypatch.setattr(pfc_nic, "CHECK_NS", 0)
     monkeypatch.setattr(pfc_nic, "read", lambda _: PfcSetting(8, (3,)))
     # It needs a real interface: tests/emulation/agents/host_control/test_pfc_nic.py
     monkeypatch.setattr(pfc_nic, "NicClasses", lambda *_: None)

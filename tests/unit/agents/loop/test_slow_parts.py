@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from agents.loop.pace import Pace
+from agents.loop.throttle import Throttle
 from agents.membership.reporting import FIRST_PERIOD_NS, Reporting
-from agents.membership.upkeep import VERIFY_NS, Upkeep
+from agents.membership.upkeep import CHECK_NS, Upkeep
 from protocol.messages import Report
 
 STEP_NS, NODES = 30_000, range(16, 80)
@@ -20,20 +20,22 @@ LATE_NS = 3 * FIRST_PERIOD_NS
 class Host:
     """An agent as these parts see it, on a clock that goes on with every step."""
 
-    def __init__(self, *, hurried: bool) -> None:
+    def __init__(self, *, busy: bool) -> None:
         self.now, self.steps, self.repaired, self.differs = 1_000_000, 0, 0, list[str]()
-        self.pace = Pace(lambda: self.now)
-        self.pace.hurried = lambda: hurried
+        self.throttle = Throttle(lambda: self.now, lambda: busy)
         self.member, self.sent = True, list[Report]()
         self.send = self.sent.append
         self.refreshed = list[int]()
         self.flows = SimpleNamespace(sent_bytes=self.counts, forget=None)
         self.queues = SimpleNamespace(
-            backlog=lambda node: (0, node), looking=self.looking, collecting=lambda now_ns: self.looking(), repair=self.repair
+            backlog=lambda node: (0, node),
+            drift_steps=self.steps_of_a_check,
+            collect_steps=lambda now_ns: self.steps_of_a_check(),
+            repair=self.repair,
         )
         self.keeper = SimpleNamespace(refresh=self.refreshed.append, rebuilt=lambda now_ns: None)
         self.guard = SimpleNamespace(refused={})
-        self.rules = SimpleNamespace(enforce=lambda: None)
+        self.rules = SimpleNamespace(reapply=lambda: None)
         self.parts = SimpleNamespace(repair=list)
 
     def counts(self) -> Iterator[tuple[int, int]]:
@@ -41,7 +43,7 @@ class Host:
             self.now += STEP_NS
             yield node, 1000
 
-    def looking(self) -> Generator[None, None, list[Any]]:
+    def steps_of_a_check(self) -> Generator[None, None, list[Any]]:
         for _ in NODES:
             self.now += STEP_NS
             self.steps += 1
@@ -54,39 +56,39 @@ class Host:
         return ["eth0: qdisc tbf 10: is missing"]
 
 
-@pytest.mark.parametrize("hurried", [False, True])
-def test_a_report_tells_of_all_the_time_since_the_last_one_however_long_it_took(hurried: bool) -> None:
-    host = Host(hurried=hurried)
-    part = Reporting(host)  # type: ignore[arg-type]  # what it uses of an agent
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_report_tells_of_all_the_time_since_the_last_one_however_long_it_took(busy: bool) -> None:
+    host = Host(busy=busy)
+    part = Reporting(host, host, host.keeper, host.guard, host.throttle)  # type: ignore[arg-type]  # what it uses of each
     host.now += LATE_NS
     turns = 0
     while not host.sent:
         before = host.now
         part.advance(host.now)
-        assert not hurried or host.now - before < 10 * STEP_NS
+        assert not busy or host.now - before < 10 * STEP_NS
         turns += 1
         host.now = max(host.now, part.next_due_ns())
-    assert turns == 1 if not hurried else turns > 10
+    assert turns == 1 if not busy else turns > 10
     assert [entry.destination for entry in host.sent[0].entries] == list(NODES)
     assert host.sent[0].period_ns == LATE_NS
     part.advance(host.now)
     assert host.refreshed
 
 
-@pytest.mark.parametrize("hurried", [False, True])
-def test_a_look_takes_turns_and_what_differs_is_put_back(hurried: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    host = Host(hurried=hurried)
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_look_takes_turns_and_what_differs_is_put_back(busy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(busy=busy)
     monkeypatch.setattr("agents.membership.upkeep.time", SimpleNamespace(monotonic_ns=lambda: host.now))
     host.member = False
-    part = Upkeep(host)  # type: ignore[arg-type]  # what it uses of an agent
+    part = Upkeep(host, host, host.keeper, host.parts, host.guard, host.throttle)  # type: ignore[arg-type]  # what it uses of each
     host.differs = ["eth0: qdisc tbf 10: is missing"]
-    host.now += VERIFY_NS
+    host.now += CHECK_NS
     turns = 0
     while host.steps < 2 * len(NODES):
         before = host.now
         part.advance(host.now)
-        assert not hurried or host.now - before < 10 * STEP_NS
+        assert not busy or host.now - before < 10 * STEP_NS
         turns += 1
         host.now = max(host.now, part.next_due_ns())
-    assert turns == 1 if not hurried else turns > 20
+    assert turns == 1 if not busy else turns > 20
     assert host.repaired == 1

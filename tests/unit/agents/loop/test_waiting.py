@@ -16,22 +16,22 @@ LONG_NS, SHORT_NS = 5_000_000_000, 20_000_000
 
 
 class Pipes:
-    """Three descriptors, of which the last is the patient one."""
+    """Three descriptors, of which the last is that of deferred frames."""
 
     def __init__(self) -> None:
         self.ends = [os.pipe() for _ in range(3)]
-        self.first, self.second, self.patient = (reading for reading, _ in self.ends)
-        self.waiting = Waiting([self.first, self.second], self.patient)
+        self.first, self.second, self.deferred = (reading for reading, _ in self.ends)
+        self.waiting = Waiting([self.first, self.second], self.deferred)
 
     def fill(self, reading: int) -> None:
         os.write(dict(self.ends)[reading], b"!")
 
-    def until(self, ns: int, *, poll: bool, patient: bool = False) -> tuple[list[int], int]:
+    def until(self, ns: int, *, poll: bool, deferred: bool = False) -> tuple[list[int], int]:
         """What became readable, in as many looks as it takes, and how long that took."""
         begin = now = time.monotonic_ns()
         found: list[int] = []
         while not found and now < begin + ns:
-            found = self.waiting.until(begin + ns, poll=poll, patient=patient)
+            found = self.waiting.until(begin + ns, poll=poll, deferred=deferred)
             now = time.monotonic_ns()
         return sorted(found), now - begin
 
@@ -62,14 +62,14 @@ class TestBoth:
         assert found == [] and SHORT_NS <= took < LONG_NS
 
     def test_what_is_patient_is_waited_for_only_when_asked(self, pipes: Pipes, poll: bool) -> None:
-        pipes.fill(pipes.patient)
+        pipes.fill(pipes.deferred)
         assert pipes.until(SHORT_NS, poll=poll)[0] == []
-        found, took = pipes.until(LONG_NS, poll=poll, patient=True)
-        assert found == [pipes.patient] and took < LONG_NS / 2
+        found, took = pipes.until(LONG_NS, poll=poll, deferred=True)
+        assert found == [pipes.deferred] and took < LONG_NS / 2
 
     def test_what_is_due_already_waits_for_nothing_but_sees_what_is_there(self, pipes: Pipes, poll: bool) -> None:
         pipes.fill(pipes.first)
-        assert pipes.waiting.until(time.monotonic_ns() - 1, poll=poll, patient=False) == [pipes.first]
+        assert pipes.waiting.until(time.monotonic_ns() - 1, poll=poll, deferred=False) == [pipes.first]
 
 
 class Sleeps:
@@ -86,8 +86,8 @@ class Sleeps:
 
 def test_polling_looks_once_and_comes_back(pipes: Pipes) -> None:
     begin = time.monotonic_ns()
-    pipes.waiting.until(begin + POLLED_NS, poll=False, patient=False)
-    assert pipes.waiting.until(begin + LONG_NS, poll=True, patient=False) == []
+    pipes.waiting.until(begin + POLLED_NS, poll=False, deferred=False)
+    assert pipes.waiting.until(begin + LONG_NS, poll=True, deferred=False) == []
     assert time.monotonic_ns() - begin < LONG_NS / 2
 
 
@@ -103,7 +103,7 @@ def test_who_polls_rests_now_and_then(pipes: Pipes, monkeypatch: pytest.MonkeyPa
 def test_but_not_right_before_something_is_due(pipes: Pipes, monkeypatch: pytest.MonkeyPatch) -> None:
     sleeps = Sleeps(monkeypatch)
     for _ in range(1000):
-        pipes.waiting.until(time.monotonic_ns() + 2 * REST_NS, poll=True, patient=False)
+        pipes.waiting.until(time.monotonic_ns() + 2 * REST_NS, poll=True, deferred=False)
     assert sleeps.asked == []
 
 
@@ -133,9 +133,9 @@ class Obeys:
 
 def test_a_reflex_waits_in_its_place_while_it_has_something_to_do(pipes: Pipes) -> None:
     obeys = Obeys()
-    waiting = Waiting([pipes.first], pipes.patient, obeys)
-    assert waiting.until(0, poll=False, patient=False) == []
+    waiting = Waiting([pipes.first], pipes.deferred, obeys)
+    assert waiting.until(0, poll=False, deferred=False) == []
     obeys.busy = True
-    assert waiting.until(5, poll=False, patient=False) == waiting.until(6, poll=True, patient=True) == [7]
-    assert obeys.waits == [([pipes.first], 5, False), ([pipes.first, pipes.patient], 6, True)]
+    assert waiting.until(5, poll=False, deferred=False) == waiting.until(6, poll=True, deferred=True) == [7]
+    assert obeys.waits == [([pipes.first], 5, False), ([pipes.first, pipes.deferred], 6, True)]
     waiting.close()

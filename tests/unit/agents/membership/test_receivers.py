@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from agents.membership.keys import LOOK_NS, Keys
-from bench.fuzz.worlds import EPOCH, LEADER_MAC, agent, coordinator, frame, mac
+from bench.fuzz.receivers import EPOCH, LEADER_MAC, agent, coordinator, frame, mac
 from protocol.auth import Guard
-from protocol.bodies.keys import KeyState, KeyStep, Step
+from protocol.bodies.keys import KeyState, KeyStep, RotationStep
 from protocol.key import Key
 from protocol.key_files import new_beside
 from protocol.keyring import KeyRing
@@ -69,5 +69,5 @@ class TestKeysOfAnAgent:
         for member in (False, True):
             around = Surroundings(member=member)
             keys = Keys(around, KeyRing(old), file)  # type: ignore[arg-type]
-            keys.handlers[KeyStep](KeyStep(Step.ACCEPT, old.fingerprint, new.fingerprint), 1)
+            keys.handlers[KeyStep](KeyStep(RotationStep.ACCEPT, old.fingerprint, new.fingerprint), 1)
             assert around.sent == ([KeyState(old.fingerprint, new.fingerprint)] if member else [])

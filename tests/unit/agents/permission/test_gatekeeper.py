@@ -1,4 +1,4 @@
-"""What the gatekeeper does to gates, against gates that count bytes as a token bucket does."""
+"""The gatekeeper against fake gates that count bytes as a token bucket does."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +12,7 @@ MS = 1_000_000
 
 
 class Bench:
-    """A gatekeeper with fake gates and what it sent."""
+    """A gatekeeper with fake gates, and the messages that it sent."""
 
     def __init__(self, *regulated: int) -> None:
         self.now = 0
@@ -26,12 +26,12 @@ class Bench:
             clock=lambda: self.now,
             link_bps=100_000_000,
         )
-        self.keeper.obey(0)
+        self.keeper.enforce(0)
         self.keeper.regulate(frozenset(regulated), 0)
 
     def send(self, message: Ack | Backlog | Yield) -> None:
         self.sent.append(message)
-        self.gates.kick()  # a frame through the interface
+        self.gates.wake_queues()  # a frame through the interface
 
     def grant(self, destination: int, slot: int, start: int, end: int, size: int, rate: int = 0) -> None:
         self.keeper.directive(Directive((Grant(destination, slot, start, end, size, rate),)), self.now)
@@ -62,7 +62,7 @@ def test_backlog_at_a_closing_gate_is_reported_at_once() -> None:
 
 
 class TestDeadlines:
-    """What waits of flows with a deadline is told in time for the next slot, and not told again and again."""
+    """The gatekeeper reports the backlog of flows with a deadline in time for the next slot, and does not repeat itself."""
 
     def test_what_waits_is_reported_with_how_much_of_it_has_a_deadline(self) -> None:
         bench = Bench(16)
@@ -123,7 +123,7 @@ class TestDeadlines:
 
 
 class TestPolling:
-    """The agent polls for the answer to a report, and goes its way beforehand."""
+    """The agent polls for the answer to a report, and rehearses handling it."""
 
     def test_only_a_destination_that_awaits_a_directive_is_worth_polling_for(self) -> None:
         bench = Bench(16)
@@ -175,7 +175,7 @@ def test_credit_that_was_not_spent_is_void_at_the_end_of_the_lease() -> None:
     bench.grant(16, 1, 0, 2 * MS, 24_000)
     bench.to(2 * MS)
     bench.gates.at(16).queue = 9000
-    bench.gates.kick()
+    bench.gates.wake_queues()
     assert bench.gates.at(16).passed == 3000
 
 
@@ -249,7 +249,7 @@ def test_after_a_release_directives_are_not_obeyed_until_membership_returns() ->
     bench.keeper.release()
     bench.grant(16, 1, 0, 2 * MS, 24_000)
     assert bench.gates.at(16).credit == OPEN
-    bench.keeper.obey(1)
+    bench.keeper.enforce(1)
     assert bench.gates.at(16).credit == 0
 
 
@@ -280,7 +280,7 @@ def test_a_renewed_rate_lease_does_not_touch_the_gate() -> None:
 def test_never_more_leaves_than_was_granted(
     grants: list[tuple[int, int, int, bool]], arrivals: list[tuple[int, int]]
 ) -> None:
-    """Whatever is granted, lost, repeated or late: the bytes that pass are at most the bytes granted."""
+    """For any grants, lost, repeated or late: the bytes that pass are at most the bytes granted."""
     bench = Bench(16)
     waiting = sorted(arrivals)
     total = 0
@@ -297,10 +297,10 @@ def test_never_more_leaves_than_was_granted(
 
 
 class TestLooks:
-    """How often an open slot is looked at: each look is a turn of the agent's loop."""
+    """How often the gatekeeper checks an open slot: each check is a turn of the agent's loop."""
 
     class Counting(FakeGates):
-        """Counts the questions."""
+        """Counts the reads of the state."""
 
         asked = 0
 
@@ -365,7 +365,7 @@ class TestLooks:
         bench.grant(16, 2, 2 * MS, 4 * MS, 20_000)
         bench.to(4 * MS)
         bench.gates.at(16).queue = 9000
-        bench.gates.kick()
+        bench.gates.wake_queues()
         assert bench.gates.at(16).queue == 9000 and bench.keeper.counters.voided_bytes == 15_000
 
     def test_what_passed_is_asked_again_when_gates_were_made_anew(self) -> None:
@@ -387,7 +387,7 @@ class TestLooks:
 
 
 def test_a_rate_that_takes_the_place_of_a_slot_is_not_given_back_when_the_queue_is_idle() -> None:
-    """Else its gate is shut, and the renewal of the same rate does not open it again."""
+    """Otherwise its gate is closed, and a renewal of the same rate does not open it again."""
     bench = Bench(16)
     bench.gates.at(16).queue = 1000
     bench.grant(16, 1, 0, 10 * MS, 9000)

@@ -7,7 +7,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from agents.priorities.mcp_model import US_PER_S, McpFlow, McpSettings, McpWindow, expected_rate, hopeless, left, start, step
+from agents.priorities.mcp_model import (
+    US_PER_S,
+    McpFlow,
+    McpSettings,
+    McpWindow,
+    expected_rate,
+    gives_up,
+    start,
+    step,
+    time_left,
+)
 
 MSS = 1448
 GAIN = 1 / 16
@@ -15,7 +25,7 @@ GAIN = 1 / 16
 
 @dataclass
 class Deadline:
-    """A flow with a size and a deadline; when it is done or given up, in us after its start."""
+    """A flow with a size and a deadline; its end, or when it was given up, in us after its start."""
 
     size: int
     deadline_us: int
@@ -26,7 +36,7 @@ class Deadline:
 
 @dataclass
 class Outcome:
-    """What a run came to: bytes of all DCTCP flows together, the longest queue in bytes, rates in use of each update."""
+    """The result of a run: bytes of all DCTCP flows together, the longest queue in bytes, the rates after each update."""
 
     background: float = 0.0
     longest: float = 0.0
@@ -66,7 +76,7 @@ def run(
 
 
 class _Window:
-    """What is counted over one round trip."""
+    """The counts of one round trip."""
 
     def __init__(self) -> None:
         self.began, self.bytes, self.marked = 0.0, 0.0, 0.0
@@ -87,7 +97,7 @@ class _Mcp:
         return now >= self.flow.start_us and self.flow.done_us is None and not self.flow.given_up
 
     def _window(self, now: float, rtt: float) -> McpWindow:
-        left_us = left(self.settings, self.flow.deadline_us, int(now - self.flow.start_us), int(rtt))
+        left_us = time_left(self.settings, self.flow.deadline_us, int(now - self.flow.start_us), int(rtt))
         expected = expected_rate(int(self.left), left_us, int(rtt))
         counts = (int(self.window.bytes), int(self.window.marked))
         return McpWindow(expected, int(now - self.window.began), counts[0], int(rtt), *counts, MSS)
@@ -110,7 +120,7 @@ class _Mcp:
             self.window = _Window()
             self.window.began = now
             to_deadline = int(self.flow.deadline_us - (now - self.flow.start_us))
-            self.flow.given_up = hopeless(self.settings, self.state, window, int(self.left), max(to_deadline, 0))
+            self.flow.given_up = gives_up(self.settings, self.state, window, int(self.left), max(to_deadline, 0))
 
 
 class _Dctcp:

@@ -25,7 +25,7 @@ MESSAGE = Thresholds(5, SECOND, 3, 3, (10, 20), (5, 9))
 
 @dataclass
 class FakeTagger:
-    """Remembers what it is told."""
+    """A tagger that records its calls."""
 
     interface: str
     told: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)
@@ -71,34 +71,34 @@ def tagger(made: Priorities) -> FakeTagger:
 
 
 class TestAsking:
-    """Who has another version than the heartbeat tells asks, again and again but not at every heartbeat."""
+    """An agent with another version than the heartbeat's requests thresholds, repeatedly but not at every heartbeat."""
 
     def test_a_version_that_is_not_ours_is_asked_for_until_it_comes(self, made: Priorities) -> None:
-        assert made.heard(5, SECOND) == ThresholdsRequest(0)
-        assert made.heard(5, SECOND + 1) is None
-        assert made.heard(5, SECOND + ASK_AGAIN_NS) == ThresholdsRequest(0)
-        made.take(MESSAGE, 2 * SECOND)
-        assert made.heard(5, 3 * SECOND) is None
-        assert made.heard(6, 3 * SECOND) == ThresholdsRequest(5)
+        assert made.on_version(5, SECOND) == ThresholdsRequest(0)
+        assert made.on_version(5, SECOND + 1) is None
+        assert made.on_version(5, SECOND + ASK_AGAIN_NS) == ThresholdsRequest(0)
+        made.on_thresholds(MESSAGE, 2 * SECOND)
+        assert made.on_version(5, 3 * SECOND) is None
+        assert made.on_version(6, 3 * SECOND) == ThresholdsRequest(5)
         assert tagger(made).told == [(5, (10, 20), (5, 9))]
 
     def test_version_0_is_never_asked_for(self, made: Priorities) -> None:
-        assert made.heard(0, SECOND) is None
+        assert made.on_version(0, SECOND) is None
 
     def test_a_new_leaders_version_is_asked_for_though_it_has_the_same_number(self, made: Priorities) -> None:
-        made.take(MESSAGE, 0)
+        made.on_thresholds(MESSAGE, 0)
         made.new_leader(1)
-        assert made.heard(5, SECOND) == ThresholdsRequest(0)
+        assert made.on_version(5, SECOND) == ThresholdsRequest(0)
 
 
 class TestReports:
-    """Once a period, of the flows that ended in it."""
+    """Reports once a period, of the flows that ended in it."""
 
     def test_nothing_is_reported_before_the_coordinator_wants_it(self, made: Priorities) -> None:
         assert made.reports(100 * SECOND, idle=True) == []
 
     def test_every_flow_is_in_one_report_and_the_periods_are_the_time_that_passed(self, made: Priorities) -> None:
-        made.take(MESSAGE, 0)
+        made.on_thresholds(MESSAGE, 0)
         reports = []
         for at_ns in range(0, 10 * SECOND, SECOND * 3 // 10):
             tagger(made).ends.append(SimpleNamespace(flow_type=3, size_bytes=1000))
@@ -109,7 +109,7 @@ class TestReports:
         assert len(reports) == 8  # the first is due after 1.2 s, the time of the fourth look
 
     def test_the_table_is_swept_when_there_are_no_slots_and_seldom_otherwise(self, made: Priorities) -> None:
-        made.take(MESSAGE, 0)
+        made.on_thresholds(MESSAGE, 0)
         for at in range(1, MOST_POSTPONED + 1):
             made.reports(at * SECOND, idle=False)
         assert tagger(made).sweeps == 0
@@ -119,15 +119,15 @@ class TestReports:
         assert tagger(made).sweeps == 2
 
     def test_it_stops_when_the_coordinator_wants_no_more(self, made: Priorities) -> None:
-        made.take(MESSAGE, 0)
-        made.heard(0, SECOND)
+        made.on_thresholds(MESSAGE, 0)
+        made.on_version(0, SECOND)
         assert made.reports(9 * SECOND, idle=True) == []
 
 
 def test_the_coflows_order_is_taken_when_all_its_pages_are_there(made: Priorities) -> None:
-    made.take_coflows(Coflows(1, 1, 2, ((2, 1),)), 0)
+    made.on_coflows(Coflows(1, 1, 2, ((2, 1),)), 0)
     assert tagger(made).coflows == {}
-    made.take_coflows(Coflows(1, 0, 2, ((1, 0),)), 0)
+    made.on_coflows(Coflows(1, 0, 2, ((1, 0),)), 0)
     assert tagger(made).coflows == {1: 0, 2: 1}
 
 
@@ -145,7 +145,7 @@ def test_where_there_can_be_no_tagger_the_agent_says_why_and_goes_on_without(
 
 
 class FakeChooser:
-    """Remembers who is said to be behind a gate."""
+    """A chooser that records the addresses behind a gate."""
 
     gated: tuple[IPv4Address, ...] = ()
 
@@ -157,15 +157,15 @@ class FakeChooser:
 
 
 class TestGates:
-    """A flow with a deadline is not promised a rate where a gate waits for permission."""
+    """A flow with a deadline gets no MCP behind a gate that waits for permission."""
 
-    @pytest.mark.parametrize("obeying", [True, False])
-    def test_the_addresses_of_regulated_nodes_are_told_until_all_is_released(self, made: Priorities, obeying: bool) -> None:
+    @pytest.mark.parametrize("enforcing", [True, False])
+    def test_the_addresses_of_regulated_nodes_are_told_until_all_is_released(self, made: Priorities, enforcing: bool) -> None:
         chooser, at = FakeChooser(), {node: IPv4Address(f"10.0.0.{node}") for node in (6, 7)}
         made._chooser = chooser  # type: ignore[assignment]  # the kernel's is not there
-        made._agent.obeying = obeying  # type: ignore[misc]  # of the fixture
+        made._agent.enforcing = enforcing  # type: ignore[misc]  # of the fixture
         made.handlers[Directory](Directory(1, 0, 1, tuple((node, (address,)) for node, address in at.items())), 0)
         made.handlers[Regulate](Regulate(1, 0, 1, (6,)), 0)
-        assert chooser.gated == ((at[6],) if obeying else ())
+        assert chooser.gated == ((at[6],) if enforcing else ())
         made.released(1)
         assert chooser.gated == ()

@@ -1,4 +1,4 @@
-"""MCP's arithmetic: the eBPF's and the model's are one; the rate keeps its bounds; flows are in time on a link like a fluid."""
+"""MCP's arithmetic: eBPF and model compute the same; the rate keeps its bounds; flows are in time on a fluid link."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from agents.priorities.mcp_model import (
     Termination,
     expected_rate,
     floor_rate,
-    hopeless,
-    left,
+    gives_up,
     segments,
     start,
     step,
+    time_left,
 )
 from tests.unit.agents.priorities.fluid_link import MSS, Deadline, run
 
@@ -47,27 +47,27 @@ class _Window(ctypes.Structure):
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    """agents/bpf/mcp.h for this machine's processor."""
+    """agents/bpf/mcp.h compiled for this machine's processor."""
     if shutil.which("cc") is None:
         pytest.skip("needs a C compiler (the package gcc)")
     directory = tmp_path_factory.mktemp("mcp")
     source = directory / "mcp.c"
     # Its functions are static: what a test calls gets a name of its own.
-    names = {"start": "void", "step": "void", "expected": "__u64", "left": "__u64", "segments": "__u32", "hopeless": "int"}
+    names = {"start": "void", "step": "void", "expected": "__u64", "time_left": "__u64", "segments": "__u32", "gives_up": "int"}
     pointers = "const struct mcp_settings *s"
     arguments = {
         "start": (f"{pointers}, struct mcp_flow *f, const struct mcp_window *w", "s, f, w"),
         "step": (f"{pointers}, struct mcp_flow *f, const struct mcp_window *w", "s, f, w"),
         "expected": ("__u64 a, __u64 b, __u64 c", "a, b, c"),
-        "left": (f"{pointers}, __u64 a, __u64 b, __u64 c", "s, a, b, c"),
+        "time_left": (f"{pointers}, __u64 a, __u64 b, __u64 c", "s, a, b, c"),
         "segments": ("__u64 a, __u64 b, __u32 c", "a, b, c"),
-        "hopeless": (f"{pointers}, const struct mcp_flow *f, const struct mcp_window *w, __u64 a, __u64 b", "s, f, w, a, b"),
+        "gives_up": (f"{pointers}, const struct mcp_flow *f, const struct mcp_window *w, __u64 a, __u64 b", "s, f, w, a, b"),
     }
     body = [f"{names[name]} t_{name}({takes}) {{ return mcp_{name}({gives}); }}" for name, (takes, gives) in arguments.items()]
     source.write_text(f'#include <linux/types.h>\n#include "{HEADER}"\n' + "\n".join(body))
     subprocess.run(("cc", "-O1", "-w", "-shared", "-fPIC", "-o", directory / "mcp.so", source), check=True)
     library = ctypes.CDLL(str(directory / "mcp.so"))
-    library.t_expected.restype = library.t_left.restype = U64
+    library.t_expected.restype = library.t_time_left.restype = U64
     library.t_segments.restype = U32
     return library
 
@@ -102,7 +102,7 @@ def in_c(window: McpWindow) -> _Window:
 
 
 class TestTheSameInC:
-    """What the kernel computes is what these tests test."""
+    """The kernel's code computes the same as the model that these tests use."""
 
     @given(mcp_settings, windows, behind_bytes, st.data())
     def test_a_step_and_a_start_are_number_for_number_the_same(
@@ -121,12 +121,13 @@ class TestTheSameInC:
     ) -> None:
         raw, rate = chosen.encode(), window.expected % (chosen.link_rate + 1)
         assert compiled.t_expected(U64(size), U64(us), U64(window.rtt_us)) == expected_rate(size, us, window.rtt_us)
-        assert compiled.t_left(raw, U64(us), U64(elapsed), U64(window.rtt_us)) == left(chosen, us, elapsed, window.rtt_us)
+        until_aim = time_left(chosen, us, elapsed, window.rtt_us)
+        assert compiled.t_time_left(raw, U64(us), U64(elapsed), U64(window.rtt_us)) == until_aim
         in_flight = compiled.t_segments(U64(rate), U64(window.rtt_us), U32(window.mss))
         assert in_flight == segments(rate, window.rtt_us, window.mss)
         pointers = (ctypes.byref(_Flow(rate, behind)), ctypes.byref(in_c(window)))
-        given_up = compiled.t_hopeless(raw, *pointers, U64(size), U64(us))
-        assert bool(given_up) == hopeless(chosen, McpFlow(rate, behind), window, size, us)
+        given_up = compiled.t_gives_up(raw, *pointers, U64(size), U64(us))
+        assert bool(given_up) == gives_up(chosen, McpFlow(rate, behind), window, size, us)
 
 
 class TestTheRate:
@@ -178,7 +179,7 @@ class TestTheRate:
 
     @given(st.integers(2, 20), st.integers(2_000_000, 20_000_000), st.integers(0, 6_000_000), st.integers(0, 8))
     def test_it_has_no_scale_of_its_own(self, scale: int, rate: int, behind: int, marked: int) -> None:
-        """Link, rates and bytes times a number, at the same times: the rate that comes out is that many times as much."""
+        """With link, rates and bytes multiplied by a number, the resulting rate is multiplied by it too."""
         small = McpSettings(link_bps=800_000_000)
         large = McpSettings(link_bps=800_000_000 * scale)
         found = [
@@ -193,7 +194,7 @@ class TestTheRate:
 
 
 class TestInTime:
-    """On a link like a fluid, with DCTCP's fluid beside it."""
+    """Flows on a fluid link, beside a DCTCP fluid."""
 
     @hypothesis_settings(max_examples=60, deadline=None)
     @given(st.integers(40_000, 1_000_000), st.floats(0.02, 0.75), st.integers(0, 3), st.integers(100, 1_000))
@@ -226,7 +227,7 @@ class TestInTime:
 
 
 class TestTermination:
-    """Flows that cannot be in time, by scheme; and none that can."""
+    """Each scheme gives up flows that cannot be in time, and no others."""
 
     HOPELESS = ((900_000, 60_000), (900_000, 60_000), (600_000, 60_000))
 
@@ -251,7 +252,7 @@ class TestTermination:
 
 
 class TestSettings:
-    """Out of range: the name and the range."""
+    """A setting out of range raises an error with its name and range."""
 
     @pytest.mark.parametrize(
         ("name", "value"),

@@ -1,4 +1,4 @@
-"""What the reflex did before any rule was asked: it is not done again, and never outlives a turn if the rules say otherwise."""
+"""Changes that the reflex made before the rules: the rules do not repeat them, and undo wrong ones in the same turn."""
 
 from __future__ import annotations
 
@@ -12,37 +12,36 @@ from agents.permission.conditions import Step
 from agents.permission.rules import Rule
 from protocol.bodies.host_control import Transport
 from protocol.pfc import CLASSES
-from tests.unit.agents.host_control.test_weekly_agent import NODES, turns_of, week
-from tests.unit.agents.host_control.test_weekly_agent import Bench as WeekBench
-from tests.unit.agents.permission.test_conditions import MS, Bench, RulesAndPermission
+from tests.unit.agents.host_control.week_bench import NODES, WeekBench, turns_of, week
+from tests.unit.agents.permission.rules_bench import MS, RulesAndPermission, RulesBench
 
 PRIORITIES = st.sampled_from([0, 1, 7])
 
 
-def unshut(bench: Bench, priority: int) -> list[int]:
-    return [node for node in bench.rules.members(priority) if bench.rules.unshut(node, Rule.PAUSE)]
+def closable(bench: RulesBench, priority: int) -> list[int]:
+    return [node for node in bench.rules.destinations_of(priority) if bench.rules.unblocked_by_others(node, Rule.PAUSE)]
 
 
-def may_open(bench: Bench, node: int, by: Rule) -> bool:
-    """See Reflex._may_open."""
+def may_open(bench: RulesBench, node: int, by: Rule) -> bool:
+    """As `Reflex._may_open`."""
     keeper = bench.keeper
-    return bench.rules.only(node, by) and not (keeper.obeying and node in keeper.regulated)
+    return bench.rules.sole_rule(node, by) and not (keeper.enforcing and node in keeper.regulated)
 
 
-def wide(bench: Bench, priority: int) -> list[int]:
-    """Those that the reflex opens when the class is resumed: see Reflex._prepare_classes."""
-    return [node for node in unshut(bench, priority) if may_open(bench, node, Rule.PAUSE)]
+def wide(bench: RulesBench, priority: int) -> list[int]:
+    """The destinations that the reflex opens when the class is resumed, as `Reflex._prepare_classes`."""
+    return [node for node in closable(bench, priority) if may_open(bench, node, Rule.PAUSE)]
 
 
 class WithReflex(RulesAndPermission):
-    """The same, but pauses and conditions come to the reflex first, and anything may happen until the rules hear of them."""
+    """The same, but the reflex handles pauses and conditions first, and anything may happen before the rules handle them."""
 
     def did(self, shut: list[int], opened: list[int]) -> None:
         for node in shut:
             self.bench.gates.close_gate(node)
         for node in opened:
-            self.bench.gates.open(node)
-        self.bench.rules.did(shut, opened, 1)
+            self.bench.gates.open_gate(node)
+        self.bench.rules.reflex_applied(shut, opened, 1)
 
     def meanwhile(self, what: int) -> None:
         if what == 1:
@@ -63,27 +62,27 @@ class WithReflex(RulesAndPermission):
     @rule(priority=PRIORITIES, what=st.integers(0, 6))
     def pauses(self, priority: int, what: int) -> None:
         if (Rule.PAUSE, priority) not in self.shut:
-            self.did(unshut(self.bench, priority), [])
+            self.did(closable(self.bench, priority), [])
             self.meanwhile(what)
             self.shuts(Rule.PAUSE, priority)
-            self.bench.rules.settle()
+            self.bench.rules.reconcile()
 
     @rule(wanted=st.sets(st.sampled_from([16, 17])), what=st.integers(0, 6))
     def says_conditions(self, wanted: set[int], what: int) -> None:
-        """A full state, of destinations; see LeadersConditions."""
+        """A CONDITIONS message with destinations only, as for `LeaderConditions`."""
         rules = self.bench.rules
         held = {queue for by, queue in self.shut if by is Rule.QUEUE}
         if any(queue < CLASSES for queue in held):
             return
-        assert held == {node for node in (16, 17) if rules.holds(node, Rule.QUEUE)}
-        shut = [node for node in sorted(wanted - held) if rules.unshut(node, Rule.QUEUE)]
+        assert held == {node for node in (16, 17) if rules.blocked_by(node, Rule.QUEUE)}
+        shut = [node for node in sorted(wanted - held) if rules.unblocked_by_others(node, Rule.QUEUE)]
         self.did(shut, [node for node in sorted(held - wanted) if may_open(self.bench, node, Rule.QUEUE)])
         self.meanwhile(what)
         for node in sorted(wanted):
             self.shuts(Rule.QUEUE, node)
         for node in {16, 17} - wanted:
             self.frees(Rule.QUEUE, node)
-        rules.settle()
+        rules.reconcile()
 
     @rule(which=st.integers(0, 2), what=st.integers(0, 6))
     def resumes(self, which: int, what: int) -> None:
@@ -93,24 +92,24 @@ class WithReflex(RulesAndPermission):
             self.did([], wide(self.bench, priority))
             self.meanwhile(what)
             self.frees(Rule.PAUSE, priority)
-            self.bench.rules.settle()
+            self.bench.rules.reconcile()
 
     @rule(priority=PRIORITIES, what=st.integers(0, 6))
     def pauses_for_an_instant(self, priority: int, what: int) -> None:
-        """Both frames came in one wait: to the rules nothing has changed."""
+        """Both frames arrived in one wait: for the rules nothing has changed."""
         if (Rule.PAUSE, priority) not in self.shut:
-            self.did(unshut(self.bench, priority), wide(self.bench, priority))
+            self.did(closable(self.bench, priority), wide(self.bench, priority))
             self.meanwhile(what)
-            self.bench.rules.settle()
+            self.bench.rules.reconcile()
 
     @rule(priority=PRIORITIES, paused=st.booleans())
     def is_refused_by_the_kernel(self, priority: int, paused: bool) -> None:
         by = (Rule.PAUSE, priority)
         if paused is (by in self.shut):
             return
-        self.bench.rules.did(unshut(self.bench, priority), wide(self.bench, priority), 1, trusted=False)
+        self.bench.rules.reflex_applied(closable(self.bench, priority), wide(self.bench, priority), 1, trusted=False)
         (self.shuts if paused else self.frees)(*by)
-        self.bench.rules.settle()
+        self.bench.rules.reconcile()
 
 
 TestWithReflex = WithReflex.TestCase
@@ -118,61 +117,61 @@ TestWithReflex.settings = settings(max_examples=200, deadline=None)
 
 
 class TestOnce:
-    """Nothing is done twice."""
+    """The rules repeat no change of the reflex."""
 
     def test_what_the_reflex_shut_and_opened_is_left_alone(self) -> None:
-        bench = Bench()
-        bench.rules.did([16, 17], [], 5)
+        bench = RulesBench()
+        bench.rules.reflex_applied([16, 17], [], 5)
         bench.gates.gates[16].credit = bench.gates.gates[17].credit = 77  # would be 0 if it were shut again
-        bench.rules.shut(Rule.PAUSE, [0])
-        assert bench.rules.acted_ns == 5
-        bench.rules.settle()
-        assert (bench.credit(16), bench.rules.acted_ns) == (77, 0)
-        kicks = bench.gates.kicks
-        bench.rules.did([], [16, 17], 6)
-        bench.rules.free(Rule.PAUSE, [0])
-        bench.rules.settle()
-        assert (bench.credit(16), bench.gates.kicks) == (77, kicks)
+        bench.rules.block(Rule.PAUSE, [0])
+        assert bench.rules.step_done_ns == 5
+        bench.rules.reconcile()
+        assert (bench.credit(16), bench.rules.step_done_ns) == (77, 0)
+        wakeups = bench.gates.wakeups
+        bench.rules.reflex_applied([], [16, 17], 6)
+        bench.rules.unblock(Rule.PAUSE, [0])
+        bench.rules.reconcile()
+        assert (bench.credit(16), bench.gates.wakeups) == (77, wakeups)
 
     def test_a_limit_that_came_in_between_holds(self) -> None:
-        bench = Bench()
-        bench.rules.shut(Rule.PAUSE, [0])
-        bench.rules.did([], [16, 17], 1)
+        bench = RulesBench()
+        bench.rules.block(Rule.PAUSE, [0])
+        bench.rules.reflex_applied([], [16, 17], 1)
         bench.rules.limit(Rule.QUEUE, 16, 5_000_000)
-        bench.rules.free(Rule.PAUSE, [0])
-        bench.rules.settle()
+        bench.rules.unblock(Rule.PAUSE, [0])
+        bench.rules.reconcile()
         assert bench.credit(16) == 5_000_000
 
     def test_what_a_rule_shut_in_between_is_shut_when_the_turn_is_over(self) -> None:
-        bench = Bench()
-        bench.rules.shut(Rule.PAUSE, [0])
-        bench.gates.open(17)
-        bench.rules.did([], [17], 0)
-        bench.rules.shut(Rule.QUEUE, [17])  # it is shut, as far as rules know
-        bench.rules.free(Rule.PAUSE, [0])
-        bench.rules.settle()
+        bench = RulesBench()
+        bench.rules.block(Rule.PAUSE, [0])
+        bench.gates.open_gate(17)
+        bench.rules.reflex_applied([], [17], 0)
+        bench.rules.block(Rule.QUEUE, [17])  # it is shut, as far as rules know
+        bench.rules.unblock(Rule.PAUSE, [0])
+        bench.rules.reconcile()
         assert bench.credit(17) == 0
 
     def test_a_gate_made_anew_is_shut_whatever_was_done_to_the_one_before(self) -> None:
-        bench = Bench()
-        bench.rules.shut(Rule.QUEUE, [16])
-        bench.rules.did([16], [], 0)
-        bench.gates.open(16)  # made anew
-        bench.rules.enforce()
-        bench.rules.settle()
+        bench = RulesBench()
+        bench.rules.block(Rule.QUEUE, [16])
+        bench.rules.reflex_applied([16], [], 0)
+        bench.gates.open_gate(16)  # made anew
+        bench.rules.reapply()
+        bench.rules.reconcile()
         assert bench.credit(16) == 0
 
     def test_what_a_permission_holds_is_opened_by_nobody_but_the_gatekeeper(self) -> None:
-        bench = Bench(16)
-        bench.rules.shut(Rule.PAUSE, [0])
+        bench = RulesBench(16)
+        bench.rules.block(Rule.PAUSE, [0])
         assert wide(bench, 0) == [17]
         bench.grant(16, 1, 0, 9 * MS, 30_000)
-        bench.rules.free(Rule.PAUSE, [0])
+        bench.rules.unblock(Rule.PAUSE, [0])
         assert bench.credit(16) == 30_000
 
 
 class TestDays:
-    """The steps that the reflex is told of are what the week does then."""
+    """The steps that the reflex gets are the changes that the week makes at those times."""
 
     def test_each_day_and_each_night_is_told_beforehand_and_nothing_else_is(self) -> None:
         bench, day, night = WeekBench(), 200_000, 50_000
@@ -182,7 +181,7 @@ class TestDays:
         made: list[Step] = []
         announced: Sequence[Step] = ()
         while (due := bench.part.next_due_ns()) is not None and due < 4 * MS:
-            announced, steps = announced[1:], bench.part.next_changes()
+            announced, steps = announced[1:], bench.part.next_steps()
             before = frozenset(bench.gates.opened() & flows)
             bench.to(due)
             after = frozenset(bench.gates.opened() & flows)
@@ -204,7 +203,7 @@ class TestDays:
         bench = WeekBench()
         bench.say(week(1, MS, NODES[:2], turns_of(2)))
         bench.to(MS)
-        assert bench.part.next_changes() == (Step(MS + 200_000, frozenset(NODES[:1]), frozenset(NODES[1:2])),)
+        assert bench.part.next_steps() == (Step(MS + 200_000, frozenset(NODES[:1]), frozenset(NODES[1:2])),)
 
     def test_a_week_by_pfc_has_one_long_day_and_one_night_after_which_its_part_decides(self) -> None:
         bench, length = WeekBench(), 4 * 200_000
@@ -212,23 +211,23 @@ class TestDays:
             start = MS + (number - 1) * length
             bench.say(week(number, start, NODES[:4], turns_of(4), transport=Transport.PFC, night=20_000))
         bench.to(MS - 1)
-        assert bench.part.next_changes() == (Step(MS, frozenset(), frozenset(NODES[:4])),)
+        assert bench.part.next_steps() == (Step(MS, frozenset(), frozenset(NODES[:4])),)
         bench.to(MS)
-        assert bench.part.next_changes() == (Step(MS + length - 20_000, frozenset(NODES[:4]), frozenset()),)
+        assert bench.part.next_steps() == (Step(MS + length - 20_000, frozenset(NODES[:4]), frozenset()),)
 
     def test_a_week_that_begins_while_a_class_is_paused_is_left_to_the_rules(self) -> None:
         bench = WeekBench()
         bench.say(week(1, MS, NODES[:2], turns_of(2)))
         bench.to(MS - 1)
-        assert bench.part.next_changes() == (Step(MS, frozenset(), frozenset(NODES[:1])),)
-        bench.rules.shut(Rule.PAUSE, [3])
-        assert bench.part.next_changes() == ()
+        assert bench.part.next_steps() == (Step(MS, frozenset(), frozenset(NODES[:1])),)
+        bench.rules.block(Rule.PAUSE, [3])
+        assert bench.part.next_steps() == ()
 
     def test_lateness_is_the_reflexs(self) -> None:
         bench = WeekBench()
         bench.say(week(1, MS, NODES[:1], [1, 1]))
         bench.to(MS - 1)
-        bench.rules.did([], [NODES[0]], MS + 7)
+        bench.rules.reflex_applied([], [NODES[0]], MS + 7)
         bench.gates.now = MS + 90_000
         bench.part.advance(bench.gates.now)
         assert bench.part.counters.lateness_ns == [7]

@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from controller.config import reading, schema
-from controller.config.coordinator import Coordinator
 from controller.config.reading import ConfigError
 from controller.config.schema import Config
 from controller.config.settings import CHANGEABLE, CoordinatorSettings, OpenFlowSettings, TreeSource, Weight
@@ -137,7 +136,7 @@ class TestAGoodFile:
 
 
 class TestMistakes:
-    """Each is told with the line it is in, the field, and what to do."""
+    """The error for each has its line, the field, and the remedy."""
 
     @pytest.mark.parametrize(
         ("line", "field", "says", "text"),
@@ -266,6 +265,7 @@ class TestTheManual:
             interface=told.interface, attachment=told.attachment, key_file=told.key_file, store="unix:///s"
         )
         assert shown.openflow_settings(None) == OpenFlowSettings()
-        sections = (Config, schema.OpenFlow, Coordinator, schema.Agents, schema.Priorities, schema.Pfc, schema.Weekly)
+        names = ("openflow", "coordinator", "agents", "priorities", "pfc", "weekly")
+        sections = (Config, *(schema.SECTIONS[name] for name in names))
         for name in (info.alias or name for section in sections for name, info in section.model_fields.items()):
             assert f"{name}: " in example or f"{name}:  " in example, name

@@ -19,7 +19,7 @@ from protocol.link import ControlSocket
 
 
 class Readable:
-    """What is readable now: a link with one frame of each kind, a courier, or the elector's lines."""
+    """What is readable now: a link with one frame of each kind, the store bridge's lines, or the elector's lines."""
 
     address = bytes(6)
 
@@ -32,7 +32,7 @@ class Readable:
     def fileno(self) -> int:
         return self._ends[0].fileno()
 
-    def patient(self) -> list[tuple[bytes, int]]:
+    def deferred_frames(self) -> list[tuple[bytes, int]]:
         return [(b"ACK", 1_000)]
 
     def receive(self) -> bytes | None:
@@ -42,7 +42,7 @@ class Readable:
         return True
 
     def read(self) -> list[dict[str, Any]]:
-        self._log.append("courier")
+        self._log.append("bridge")
         return []
 
     def write(self, value: object) -> bool:
@@ -84,10 +84,10 @@ def log() -> list[str]:
 @pytest.fixture
 def coordinator(log: list[str]) -> Iterator[Coordinator]:
     ends = [Readable(log) for _ in range(3)]
-    link, courier, lines = ends
+    link, bridge, lines = ends
     settings = CoordinatorSettings(interface="c0", attachment="s1:c0", key_file=Path("/nowhere"), store="")
     made = Coordinator(
-        settings, Key(bytes(32)), cast(ControlSocket, link), cast(JsonLines, courier),
+        settings, Key(bytes(32)), cast(ControlSocket, link), cast(JsonLines, bridge),
         Term(cast(JsonLines, lines), log, 0), cast(Any, None),
     )  # fmt: skip
     made._receive = lambda raw, now_ns: log.append(raw.decode())  # type: ignore[method-assign]
@@ -98,7 +98,7 @@ def coordinator(log: list[str]) -> Iterator[Coordinator]:
 
 def test_an_acknowledgement_that_waited_comes_before_the_yield_that_woke_us(coordinator: Coordinator, log: list[str]) -> None:
     coordinator.run()
-    assert log == ["ACK", "YIELD", "courier", "leadership"]
+    assert log == ["ACK", "YIELD", "bridge", "leadership"]
 
 
 def test_who_leads_no_more_plans_nothing_more(coordinator: Coordinator, log: list[str]) -> None:
@@ -113,4 +113,4 @@ def test_a_leader_plans_when_it_is_due_after_all_that_came(coordinator: Coordina
     cast(Term, coordinator.leadership)._turns = 1
     coordinator.granting.plan = lambda now_ns: (log.append("plan"), coordinator.stop())  # type: ignore[method-assign,assign]
     coordinator.run()
-    assert log == ["ACK", "YIELD", "courier", "leadership", "plan"]
+    assert log == ["ACK", "YIELD", "bridge", "leadership", "plan"]

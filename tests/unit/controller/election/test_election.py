@@ -1,4 +1,5 @@
-"""Who leads: a simulated store with the semantics of the scripts, candidates that sleep, are cut off and answered late."""
+"""Which controller leads, with a simulated store that has the semantics of the scripts, and candidates that sleep, are cut off
+or get answers late."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agents.kernel.capabilities import CAP_BPF, CAP_IPC_LOCK, CAP_NET_ADMIN, CAP_SYS_ADMIN, WANTED, chosen
 from agents.membership.upkeep import headline
-from cli.machine.doctor_hosts import Finding, findings, rows
+from cli.machine.doctor_hosts import HostProblem, findings, rows
 from controller.members.health import HostHealth
 from controller.members.registry import Member
 from protocol.bodies.host_state import NEVER_MS, TEXT_BYTES_MAX, HostState, shortened
@@ -77,7 +77,7 @@ class TestTheCoordinatorsSide:
     def test_who_left_is_forgotten(self) -> None:
         told = Told()
         told.hear(state())
-        told.part.left(16)
+        told.part.left(16, 0)
         assert told.part.of_member(16) == {}
 
 
@@ -91,7 +91,7 @@ STATUS: dict[str, Any] = {"mac": "02:c", "refused": {}, "unplaced": []}
 
 def found_in(
     *records: dict[str, Any], status: dict[str, Any] | None = STATUS, hosts: tuple[dict[str, Any], ...] = ()
-) -> list[Finding]:
+) -> list[HostProblem]:
     return findings(dict(enumerate(records, 16)), status, {"fabric": {"hosts": hosts}})
 
 
@@ -112,7 +112,7 @@ class TestTheComparison:
         ("changes", "what"),
         [
             ({"offset_us": -51_000}, "wall clock"),
-            ({"uncertainty_us": 2_001}, "clock known to"),
+            ({"uncertainty_us": 2_001}, "clock uncertainty"),
             ({"heard_ms_ago": 1_500}, "silence"),
             ({"drift": ["put back: x"]}, "drift"),
             ({"suspect": ["sends outside its slots"]}, "suspect"),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from controller.members.key_rotation import KeyRotation
 from controller.members.registry import Members
 from protocol.auth import Guard, Key, KeyRing
-from protocol.bodies.keys import KeyState, KeyStep, Step
+from protocol.bodies.keys import KeyState, KeyStep, RotationStep
 from protocol.key_files import KeyFiles, name, new_beside
 from protocol.messages import COORDINATOR, HEARTBEAT_MAC, Cause, Message, Ping, encode
 
@@ -101,7 +101,7 @@ class TestFiles:
         file = tmp_path / "key"
         old, new = Key.generate(file), Key.generate(new_beside(file))
         files = KeyFiles(file, KeyRing(new, old))
-        files.obey(KeyStep(Step.DROP, old.fingerprint, new.fingerprint))
+        files.apply(KeyStep(RotationStep.DROP, old.fingerprint, new.fingerprint))
         assert Key.load(file).fingerprint == new.fingerprint and not new_beside(file).exists()
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert files.ring.fingerprints() == (new.fingerprint, 0)
@@ -110,14 +110,14 @@ class TestFiles:
         file = tmp_path / "key"
         old, new = Key.generate(file), Key.generate(new_beside(file))
         files = KeyFiles(file, KeyRing(old))
-        files.obey(KeyStep(Step.DROP, old.fingerprint, new.fingerprint))
+        files.apply(KeyStep(RotationStep.DROP, old.fingerprint, new.fingerprint))
         assert files.ring.fingerprints() == (old.fingerprint, new.fingerprint)
 
     def test_a_key_that_is_given_up_is_removed(self, tmp_path: Path) -> None:
         file = tmp_path / "key"
         old, new = Key.generate(file), Key.generate(new_beside(file))
         files = KeyFiles(file, KeyRing(old))
-        files.obey(KeyStep(Step.CANCEL, old.fingerprint, new.fingerprint))
+        files.apply(KeyStep(RotationStep.CANCEL, old.fingerprint, new.fingerprint))
         assert files.ring.fingerprints() == (old.fingerprint, 0) and not new_beside(file).exists()
 
     def test_the_fingerprint_is_not_part_of_the_key_and_differs(self) -> None:
@@ -161,7 +161,7 @@ class World:
             path.write_bytes((self.directory / "origin.new").read_bytes())
             path.chmod(0o600)
 
-    def step(self, step: Step) -> None:
+    def step(self, step: RotationStep) -> None:
         self.rotation.take({"step": step.name, "old": name(self.old.fingerprint), "new": name(self.new.fingerprint)}, 0)
 
     def turn(self, lost: Iterator[bool]) -> None:
@@ -176,7 +176,7 @@ class World:
                 taken = self.guards[number].accept(raw)
                 assert taken is not None, self.guards[number].refused
                 assert isinstance(taken.message, KeyStep)
-                self.files[number].obey(taken.message)
+                self.files[number].apply(taken.message)
                 answer = self._frame(KeyState(*self.guards[number].ring.fingerprints()), number)
                 heard = self.guards[0].accept(answer)
                 assert heard is not None, self.guards[0].refused
@@ -214,7 +214,7 @@ class TestTheChange:
         flow = lost()
         for number in range(members + 1):
             world.copy_new(number)
-        for step in (Step.ACCEPT, Step.SEND, Step.DROP):
+        for step in (RotationStep.ACCEPT, RotationStep.SEND, RotationStep.DROP):
             world.step(step)
             for _ in range(70):
                 world.turn(flow)
@@ -230,7 +230,7 @@ class TestTheChange:
         world = World(tmp_path / "w", 3)
         for number in (0, 1, 3):
             world.copy_new(number)
-        world.step(Step.ACCEPT)
+        world.step(RotationStep.ACCEPT)
         world.turn(never())
         assert world.waiting() == ["h2"]
 
@@ -238,7 +238,7 @@ class TestTheChange:
         world = World(tmp_path / "w", 2)
         for number in range(3):
             world.copy_new(number)
-        for step in (Step.ACCEPT, Step.SEND, Step.ACCEPT, Step.CANCEL):
+        for step in (RotationStep.ACCEPT, RotationStep.SEND, RotationStep.ACCEPT, RotationStep.CANCEL):
             world.step(step)
             world.turn(never())
             world.turn(never())
@@ -249,7 +249,7 @@ class TestTheChange:
         world = World(tmp_path / "w", 1)
         for number in range(2):
             world.copy_new(number)
-        for step in (Step.ACCEPT, Step.SEND):
+        for step in (RotationStep.ACCEPT, RotationStep.SEND):
             world.step(step)
             world.turn(never())
         fresh = KeyRing(Key.load(world.files[0].path))
@@ -262,7 +262,7 @@ class TestTheChange:
     def test_a_controller_without_the_new_file_says_so_and_sends_on_with_the_old(self, tmp_path: Path) -> None:
         world = World(tmp_path / "w", 1)
         world.copy_new(1)
-        world.step(Step.SEND)
+        world.step(RotationStep.SEND)
         world.turn(never())
         assert "put its file beside" in world.rotation.status()["key"]["problem"]
         assert world.guards[0].ring.sending.fingerprint == world.old.fingerprint

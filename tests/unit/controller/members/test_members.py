@@ -3,7 +3,8 @@
 from ipaddress import ip_address
 
 from controller.members.registry import FIRST_NODE, Member, Members
-from controller.scheduling.telemetry import Tallies
+from controller.policies.base import Slot
+from controller.scheduling.slot_events import Tallies
 
 A, B = bytes.fromhex("020000000001"), bytes.fromhex("020000000002")
 
@@ -49,19 +50,20 @@ def test_the_silent_are_found() -> None:
     members = Members()
     join(members, A, "10.0.0.1", now=0)
     b = join(members, B, "10.0.0.2", now=0)
-    b.heard_ns = 90
+    b.last_heard_ns = 90
     assert [m.mac for m in members.silent(100, 50)] == [A]
 
 
 def test_a_slot_is_acknowledged_once_or_lost() -> None:
     tallies = Tallies()
-    tallies.granted(1, 100)
-    tallies.granted(2, 200)
-    tallies.granted(2, 150)
-    assert tallies.acknowledged(1) == 100
-    assert tallies.acknowledged(1) is None
-    tallies.forget_before(1_000)
-    assert (tallies.slots, tallies.acks, tallies.lost) == (2, 1, 1)
+    for number, start_ns in ((1, 100), (2, 200), (2, 150)):
+        tallies.granted(Slot(number, 16, 17, start_ns, start_ns + 50, 1500, 0, 0), start_ns + 50, 0)
+    assert tallies.awaited(1) == 100
+    for _ in range(2):
+        tallies.opened(1, 110, late=False)
+    assert tallies.awaited(1) is None
+    tallies.lost(tallies.overdue(1_000))
+    assert (tallies.slots, tallies.acks, tallies.lost_slots) == (2, 1, 1)
 
 
 class TestReservedIds:

@@ -142,7 +142,7 @@ class TestForwarding:
 
 
 class TestTwoCoordinators:
-    """Whoever of two controllers leads, its frames pass by its own port; neither can speak for the other."""
+    """The frames of each of two controllers pass by its own port only, whichever leads."""
 
     SECOND = "02:00:00:00:00:c1"
     SECOND_PORT = PortRef(4, 1)

@@ -1,4 +1,4 @@
-"""What the coordinator is told of the learned network: names, hosts, capacities, tree and load."""
+"""The learned network as it is published for the coordinator: names, hosts, capacities, tree and load."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from controller.openflow.discovery import Host, Link, Port, PortRef, Switch, View
 from controller.openflow.flowtable import Cause
-from controller.openflow.learned import DEFAULT_RATE_BPS, Fabrics
+from controller.openflow.learned import DEFAULT_RATE_BPS, FabricLearner
 from controller.openflow.metering import Counters, Load, PortMeter, RefusalMeter
 from controller.openflow.publisher import Publisher
 from controller.store.store import StoreUnavailable
@@ -40,7 +40,7 @@ class TestFabric:
     """The published fabric."""
 
     def test_a_ring_is_published_with_its_blocked_link_and_can_be_read_back(self) -> None:
-        learned = Fabrics().learn(view(TRIANGLE))
+        learned = FabricLearner().learn(view(TRIANGLE))
         assert learned.active == frozenset(TRIANGLE[:2])
         assert learned.document["blocked"] == [["s2", "s3"]]
         fabric = Fabric.from_dict(learned.document["fabric"])
@@ -48,17 +48,17 @@ class TestFabric:
         assert fabric.port(("s1", "s2")) == "s1-eth1"
 
     def test_switches_that_are_not_joined_are_each_a_tree(self) -> None:
-        learned = Fabrics().learn(view(TRIANGLE[:1]))
+        learned = FabricLearner().learn(view(TRIANGLE[:1]))
         assert learned.active == frozenset(TRIANGLE[:1])
 
     def test_of_parallel_links_only_one_forwards(self) -> None:
         parallel = [Link(PortRef(1, 1), PortRef(2, 1)), Link(PortRef(1, 2), PortRef(2, 2))]
-        assert Fabrics().learn(view(parallel)).active == {parallel[0]}
+        assert FabricLearner().learn(view(parallel)).active == {parallel[0]}
 
     def test_all_that_is_behind_a_port_is_one_host_named_after_its_agent(self) -> None:
         at = PortRef(1, 4)
         vm, agent = Host(A, at, ("10.0.0.1",)), Host(B, at, ("10.0.0.2",), speaks_control=True)
-        document = Fabrics().learn(view(TRIANGLE, vm, agent)).document
+        document = FabricLearner().learn(view(TRIANGLE, vm, agent)).document
         fabric = Fabric.from_dict(document["fabric"])
         assert fabric.hosts == ("s1:s1-eth4",)
         assert fabric.mac("s1:s1-eth4") == B
@@ -66,7 +66,7 @@ class TestFabric:
         assert document["hosts"][0]["macs"] == [A, B]
 
     def test_capacity_is_the_slower_ends_speed_or_a_default(self) -> None:
-        fabric = Fabric.from_dict(Fabrics().learn(view(TRIANGLE, rate_bps=0)).document["fabric"])
+        fabric = Fabric.from_dict(FabricLearner().learn(view(TRIANGLE, rate_bps=0)).document["fabric"])
         assert fabric.capacity_bps(("s1", "s2")) == DEFAULT_RATE_BPS
 
     @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ class TestFabric:
         known = FabricBuilder().add_switch("s1").add_host("web", addresses, mac)
         known.add_link("s1", "web", 7_000, a_port=port, reverse_rate_bps=8_000)
         document = (
-            Fabrics(known.build()).learn(view(TRIANGLE, Host(A, PortRef(1, 4), ("10.0.0.1",)))).document
+            FabricLearner(known.build()).learn(view(TRIANGLE, Host(A, PortRef(1, 4), ("10.0.0.1",)))).document
         )
         fabric = Fabric.from_dict(document["fabric"])
         assert fabric.hosts == ("web",)
@@ -94,7 +94,7 @@ class TestFabric:
             PortRef(1, 4): Load(10, 20, 30, 40, 50, 60, SECOND),
             PortRef(9, 9): Load(0, 0, 0, 0, 0, 0, SECOND),
         }
-        document = Fabrics().ports_document(seen, loads, {Cause.FORGED_COORDINATOR: 3})
+        document = FabricLearner().ports_document(seen, loads, {Cause.FORGED_COORDINATOR: 3})
         assert document["ports"]["s1:s1-eth4"]["tx_dropped"] == 50
         assert document["refused"] == {"forged_coordinator": 3}
         host = "s1:s1-eth4"
@@ -168,7 +168,7 @@ class FlakyStore:
 
 
 class TestPublisher:
-    """The store is told the latest, once, also when it was away."""
+    """The store gets the latest documents, once, also after it was away."""
 
     def test_a_fabric_is_told_once_and_its_version_grows_with_each_change(self) -> None:
         store = FlakyStore()

@@ -20,7 +20,7 @@ from controller.policies.base import Plan
 from controller.policies.weekly import Weekly, by_nodes, calendar, turns
 from controller.scheduling.week_frames import WeekFrames
 from protocol import pfc
-from protocol.bodies.host_control import FlowKey, Transport, Week, check_week
+from protocol.bodies.host_control import Transport, Week, WeekKey, check_week
 from protocol.timers import Timers
 from tests.unit.controller.policies.policy_networks import FIRST, MBIT, star
 
@@ -156,13 +156,13 @@ class TestTelling:
         policy = made(set(), key="tos", flows=(WeeklyFlow("h1", 10, (0,)), WeeklyFlow("h1", 46, (1,))))
         policy.appoint(by_nodes(policy._settings, {"h1": FIRST}))
         ((_, week),) = policy.plan(now_ns=0, horizon_ns=LEAD).weeks
-        assert (week.key, week.flows, week.days[:2]) == (FlowKey.TOS, (10, 46), (1, 2))
+        assert (week.key, week.flows, week.days[:2]) == (WeekKey.TOS, (10, 46), (1, 2))
 
 
 class TestFrames:
     """Days by PFC frames."""
 
-    WEEK = Week(7, 10 * MS, 2 * MS, 100 * US, 10**9, FlowKey.DESTINATION, Transport.PFC, (16, 17, 18), (0b001, 0b100))
+    WEEK = Week(7, 10 * MS, 2 * MS, 100 * US, 10**9, WeekKey.DESTINATION, Transport.PFC, (16, 17, 18), (0b001, 0b100))
 
     def test_on_its_day_a_flows_class_is_open_and_in_the_nights_none_is(self) -> None:
         pause = pfc.MAX_QUANTA
@@ -176,7 +176,7 @@ class TestFrames:
     def test_frames_are_sent_once_at_their_times_and_pauses_longer_than_a_frame_can_say_again(self) -> None:
         members, timers = Members(), Timers()
         member = members.register(b"\2\0\0\0\0\1", "h1", 100_000 * MBIT, (), "TBF", "", 0)
-        sent: list[tuple[int, pfc.Pfc | pfc.Pause]] = []
+        sent: list[tuple[int, pfc.PfcFrame | pfc.PauseFrame]] = []
         now = 0
         frames = WeekFrames(timers, lambda frame: sent.append((now, pfc.decode(frame))), b"\2\0\0\0\0\2")
         frames.take(member, self.WEEK, 0)
@@ -188,10 +188,18 @@ class TestFrames:
         assert max(after - before for (before, _), (after, _) in pairwise(sent)) <= longest
         assert [at for at, _ in sent] == sorted({at for at, _ in sent})
         for at, frame in sent:
-            assert isinstance(frame, pfc.Pfc)
+            assert isinstance(frame, pfc.PfcFrame)
             day, into = divmod(at - 10 * MS, 2 * MS)
             is_open = [priority for priority, quanta in frame.quanta.items() if not quanta]
             assert is_open == ([] if into >= 2 * MS - 100 * US else [day])
+
+    def test_a_week_without_days_by_which_a_host_is_freed_sends_nothing(self) -> None:
+        members, timers = Members(), Timers()
+        member = members.register(b"\2\0\0\0\0\1", "h1", 100 * MBIT, (), "TBF", "", 0)
+        free = dataclasses.replace(self.WEEK, flows=(), days=())
+        WeekFrames(timers, lambda frame: None, b"\2\0\0\0\0\2").take(member, free, 0)
+        timers.at(10**12, lambda _: None)
+        assert timers.next_ns() == 10**12
 
 
 class TestSettings:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.priorities.coflow_client import CoflowClient, NotOpen, OpenCoflow
-from controller.priorities.coflow_messages import CoflowTelling
+from controller.priorities.coflow_messages import CoflowQueues
 from controller.priorities.coflows import DEADLINE_QUEUE, FIRST_QUEUE, LAST_QUEUE, Coflow, CoflowOrder
 from controller.store.store import Store
 from protocol.flowmark import DEADLINE_MAX_MS, CoflowMark, FlowMark
@@ -115,7 +115,7 @@ class TestTelling:
     def setup_method(self) -> None:
         self.sent: list[Message] = []
         self.timers = Timers()
-        self.telling = CoflowTelling(self.timers, self.send)
+        self.telling = CoflowQueues(self.timers, self.send)
 
     def send(self, message: Message, to: bytes) -> None:
         assert to == HEARTBEAT_MAC

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.priorities import sieving
-from controller.priorities.bands import Thresholds, Traffic, equal_split
+from controller.priorities import threshold_solver
+from controller.priorities.completion_model import Thresholds, Traffic, equal_split
 from controller.priorities.flow_sizes import FlowSizes
 from controller.priorities.thresholds import optimise, revise
 from emulation import cdfs
@@ -26,8 +26,8 @@ FEW = settings(deadline=None, max_examples=12)
 def small_grid() -> Iterator[None]:
     """A coarser grid; the bound has to hold on any."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sieving, "STATES", 400)
-        patch.setattr(sieving, "FINE", 600)
+        patch.setattr(threshold_solver, "STATES", 400)
+        patch.setattr(threshold_solver, "FINE", 600)
         yield
 
 
@@ -77,7 +77,7 @@ class TestOptimise:
     @given(traffics(), bands, st.integers(0, 1 << 32))
     def test_no_thresholds_are_below_the_bound(self, traffic: Traffic, count: int, seed: int) -> None:
         """Random ones, then improved one by one."""
-        bound, chance = sieving.solve(traffic, count).bound, random.Random(seed)
+        bound, chance = threshold_solver.solve(traffic, count).bound, random.Random(seed)
         assert traffic.sizes_2 is not None and traffic.sizes_3 is not None
         quantiles = [sorted(chance.random() for _ in range(count - 1)) for _ in range(2)]
         cuts = [list(sizes.quantile(at)) for sizes, at in zip((traffic.sizes_2, traffic.sizes_3), quantiles, strict=True)]
@@ -102,7 +102,7 @@ class TestOptimise:
         scaled = Traffic(
             traffic.load_1, traffic.load_2, traffic.load_3, traffic.sizes_2.scaled(factor), traffic.sizes_3.scaled(factor)
         )
-        small, large = sieving.solve(traffic, count), sieving.solve(scaled, count)
+        small, large = threshold_solver.solve(traffic, count), threshold_solver.solve(scaled, count)
         # A band that no flow is in may lie anywhere, at no flow's cost: thresholds are compared without empty bands.
         np.testing.assert_allclose(_filled(large.beta), _filled(small.beta) * factor, rtol=1e-6)
         np.testing.assert_allclose(large.alpha, small.alpha * factor, rtol=1e-6)
@@ -116,8 +116,8 @@ class TestOptimise:
 
     @pytest.mark.parametrize("workload", ["web_search", "data_mining"])
     def test_eight_bands_are_certified_within_two_percent(self, workload: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(sieving, "STATES", 4_096)
-        monkeypatch.setattr(sieving, "FINE", 3_000)
+        monkeypatch.setattr(threshold_solver, "STATES", 4_096)
+        monkeypatch.setattr(threshold_solver, "FINE", 3_000)
         sizes = cdfs.load(workload)
         assert optimise(Traffic(0.3, 0.3, 0.3, sizes, sizes), 8).gap <= 0.02
 
@@ -169,7 +169,7 @@ class TestRevise:
 
 
 class TestTheModel:
-    """T of controller/priorities/bands.py."""
+    """T of controller/priorities/completion_model.py."""
 
     def test_a_simulation_of_the_bands_has_the_mean_fct_that_the_formula_says(self) -> None:
         sizes = FlowSizes((0.0, 10.0, 100.0, 400.0), (0.0, 0.5, 0.8, 1.0))

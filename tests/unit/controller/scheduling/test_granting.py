@@ -90,10 +90,10 @@ def test_what_a_host_gives_back_is_the_next_ones_at_once() -> None:
     assert grant.start_ns <= first.start_ns + MS + MS and world.sent[0][1] == bytes([2, 0, 0, 0, 0, 2])
 
 
-def test_the_word_of_one_who_is_not_believed_gets_no_slot() -> None:
+def test_the_word_of_one_who_is_distrusted_gets_no_slot() -> None:
     world = World()
-    world.granting.believe_not(frozenset({16}), 0)
+    world.granting.distrust(frozenset({16}), 0)
     world.backlog(16, 10**6)
     assert world.grants() == []
-    world.granting.believe_not(frozenset(), 1)
+    world.granting.distrust(frozenset(), 1)
     assert len(world.grants()) == 1

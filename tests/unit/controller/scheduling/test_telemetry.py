@@ -15,14 +15,14 @@ MS = 1_000_000
 NODE, TO = 16, 17
 
 
-class Courier:
-    """Keeps what it is told; without room it says so."""
+class Bridge:
+    """A store bridge that keeps what is written to it; without room it says so."""
 
     def __init__(self) -> None:
         self.lines: list[dict[str, Any]] = []
         self.room = True
 
-    def tell(self, line: dict[str, Any]) -> bool:
+    def write(self, line: dict[str, Any]) -> bool:
         if self.room:
             self.lines.append(line)
         return self.room
@@ -32,13 +32,13 @@ class Courier:
 
 
 @pytest.fixture
-def courier() -> Courier:
-    return Courier()
+def bridge() -> Bridge:
+    return Bridge()
 
 
 @pytest.fixture
-def telemetry(courier: Courier) -> Telemetry:
-    return Telemetry(courier.tell)
+def telemetry(bridge: Bridge) -> Telemetry:
+    return Telemetry(bridge.write)
 
 
 def slot(number: int, start_ns: int = 10 * MS) -> Slot:
@@ -48,47 +48,47 @@ def slot(number: int, start_ns: int = 10 * MS) -> Slot:
 class TestRows:
     """One row for each thing that happens to a slot."""
 
-    def test_a_slot_in_time_is_one_row(self, courier: Courier, telemetry: Telemetry) -> None:
+    def test_a_slot_in_time_is_one_row(self, bridge: Bridge, telemetry: Telemetry) -> None:
         telemetry.granted(slot(1), 12_200_000, 9 * MS)
         telemetry.opened(1, 10_050_000, late=False)
         telemetry.flush(20 * MS)
-        assert courier.rows() == [(SLOT, 1, NODE, TO, 10_000, 12_200, 25_000)]
-        assert courier.lines[0]["slots"]["now_us"] == 20_000
+        assert bridge.rows() == [(SLOT, 1, NODE, TO, 10_000, 12_200, 25_000)]
+        assert bridge.lines[0]["slots"]["now_us"] == 20_000
 
-    def test_late_yielded_and_lost_slots_say_when(self, courier: Courier, telemetry: Telemetry) -> None:
+    def test_late_yielded_and_lost_slots_say_when(self, bridge: Bridge, telemetry: Telemetry) -> None:
         for number in (1, 2, 3):
             telemetry.granted(slot(number), 12 * MS, 9 * MS)
         telemetry.opened(1, 11 * MS, late=True)
-        telemetry.yielded(2, 0, 10_500_000)
+        telemetry.yielded(2, 0, 0, 10_500_000)
         telemetry.lost([3])
         telemetry.flush(20 * MS)
-        assert courier.rows()[3:] == [
+        assert bridge.rows()[3:] == [
             (LATE, 1, NODE, TO, 11_000, 12_000, 25_000),
             (YIELD, 2, NODE, TO, 10_000, 10_500, 25_000),
             (LOST, 3, NODE, TO, 10_000, 12_000, 25_000),
         ]
 
-    def test_what_is_told_of_unknown_slots_is_no_row(self, courier: Courier, telemetry: Telemetry) -> None:
+    def test_what_is_told_of_unknown_slots_is_no_row(self, bridge: Bridge, telemetry: Telemetry) -> None:
         telemetry.opened(9, 0, late=True)
-        telemetry.yielded(9, 1, 0)
+        telemetry.yielded(9, 0, 1, 0)
         telemetry.revoked(9, 0)
         telemetry.lost([9])
         telemetry.flush(1)
-        assert courier.lines == []
+        assert bridge.lines == []
 
-    def test_a_batch_is_bounded_and_the_rest_is_counted(self, courier: Courier, telemetry: Telemetry) -> None:
+    def test_a_batch_is_bounded_and_the_rest_is_counted(self, bridge: Bridge, telemetry: Telemetry) -> None:
         for number in range(EVENTS_MAX + 5):
             telemetry.granted(slot(number), 12 * MS, 9 * MS)
         telemetry.flush(20 * MS)
-        assert len(courier.rows()) == EVENTS_MAX and telemetry.dropped == 5
+        assert len(bridge.rows()) == EVENTS_MAX and telemetry.dropped == 5
 
-    def test_without_room_rows_are_dropped_not_kept(self, courier: Courier, telemetry: Telemetry) -> None:
-        courier.room = False
+    def test_without_room_rows_are_dropped_not_kept(self, bridge: Bridge, telemetry: Telemetry) -> None:
+        bridge.room = False
         telemetry.granted(slot(1), 12 * MS, 9 * MS)
         telemetry.flush(20 * MS)
-        courier.room = True
+        bridge.room = True
         telemetry.flush(21 * MS)
-        assert courier.lines == [] and telemetry.dropped == 1
+        assert bridge.lines == [] and telemetry.dropped == 1
 
     def test_slots_that_are_over_are_forgotten(self, telemetry: Telemetry) -> None:
         telemetry.granted(slot(1), 12 * MS, 9 * MS)
@@ -124,13 +124,13 @@ class TestTimes:
 
     def test_a_member_that_left_leaves_nothing(self, telemetry: Telemetry) -> None:
         telemetry.backlog(NODE, {TO: 10}, 5 * MS)
-        telemetry.left(NODE)
+        telemetry.left(NODE, 11 * MS)
         assert telemetry.waiting_us == {}
 
-    def test_bytes_are_told_apart_by_permission(self, courier: Courier, telemetry: Telemetry) -> None:
-        telemetry.reported({17: 10, 18: 5}, frozenset({17}))
+    def test_bytes_are_told_apart_by_permission(self, bridge: Bridge, telemetry: Telemetry) -> None:
+        telemetry.reported(NODE, {17: 10, 18: 5}, frozenset({17}))
         telemetry.summary(0)
-        told = courier.lines[0]["telemetry"]
+        told = bridge.lines[0]["telemetry"]
         assert (told["regulated_bytes"], told["free_bytes"]) == (10, 5)
 
     @given(st.lists(st.integers(-(10**9), 10**10), max_size=50))

@@ -1,4 +1,4 @@
-"""From SNMP tables to port states, credentials without a word of them in an error, and addresses."""
+"""Port states from SNMP tables, credentials that no error shows, and addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fabric document that follows from what the sources of the tree say, and what the operator is told."""
+"""The fabric document that follows from the reports of the sources of the tree, and the operator's events."""
 
 from __future__ import annotations
 

@@ -1,0 +1,53 @@
+"""When the agent last heard the leader, and when it must read the waiting heartbeats. Pure.
+
+A host with slots wakes for those, hundreds of times a second. To wake for each heartbeat too would cost as much again, and all
+hosts would do so at the same moment. So heartbeats wait in the socket (`ControlSocket.deferred_frames`), each with the time at
+which it came, and the agent reads them when it is awake for something else. Before it takes the leader for silent, it reads
+them once more. A heartbeat that opens every gate (the operator's override) does not wait.
+"""
+
+from __future__ import annotations
+
+from protocol.messages import Frame, Heartbeat
+
+LOOK_NS, LATEST_NS = 10_000_000, 20_000_000
+"""How often an agent that is awake reads the waiting heartbeats, and after how long it wakes up to read them."""
+
+
+class HeartbeatMonitor:
+    """Of one agent. Times are ns of its monotonic clock."""
+
+    def __init__(self) -> None:
+        self.last_heartbeat_ns = 0
+        """When the newest frame of the leader's came: every verified one, not only a HEARTBEAT, shows that it is alive."""
+        self._looked_ns = 0
+        self._newest = 0
+
+    def due(self, now_ns: int) -> bool:
+        """Whether an agent that is awake is to read the waiting heartbeats now."""
+        return now_ns >= self._looked_ns + LOOK_NS
+
+    def latest_ns(self) -> int:
+        """When the agent must wake up to read them."""
+        return self._looked_ns + LATEST_NS
+
+    def looked(self, now_ns: int) -> int:
+        """Notes that the agent reads all that waited; returns how long (ns) a frame can have waited at most.
+
+        A frame's age comes from the wall clock, which may have been set meanwhile: this bounds it.
+        """
+        before_ns, self._looked_ns = self._looked_ns, now_ns
+        return now_ns - before_ns
+
+    def heard(self, frame: Frame, came_ns: int) -> bool:
+        """Notes a verified frame of the leader's; False: it is a heartbeat older than the newest one, and must be ignored."""
+        self.last_heartbeat_ns = max(self.last_heartbeat_ns, came_ns)
+        if type(frame.message) is not Heartbeat:
+            return True
+        newer = frame.sequence > self._newest
+        self._newest = max(self._newest, frame.sequence)
+        return newer
+
+    def new_leader(self) -> None:
+        """Forgets the newest sequence number: another leader has its own."""
+        self._newest = 0

@@ -1,0 +1,250 @@
+"""An agent's membership in the fabric: it registers, follows its leader, and opens every gate when the leader falls silent.
+
+Decides by the table in `lifecycle`; times are arguments. Messages go to `send`, decisions about gates to the gatekeeper and the
+rules.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Container, Mapping
+from contextlib import suppress
+
+from agents.config import AgentConfig
+from agents.kernel.netlink import NetlinkError
+from agents.loop.part import Handler
+from agents.loop.parts import Parts
+from agents.membership.heartbeat_monitor import HeartbeatMonitor
+from agents.membership.lifecycle import Event, Lifecycle, State
+from agents.permission.gatekeeper import Gatekeeper
+from agents.permission.rules import Rules
+from agents.queues.classifier import Address
+from agents.queues.host import Host
+from protocol.messages import (
+    Directory,
+    DirectoryRequest,
+    Error,
+    ErrorCode,
+    GateKind,
+    Heartbeat,
+    Leave,
+    Message,
+    Override,
+    Register,
+    Regulate,
+    Welcome,
+)
+from protocol.paging import Reassembler
+from protocol.units import MILLISECOND_NS
+
+log = logging.getLogger("baton.agent")
+
+VERSION = "0.1.0"
+REGISTER_RETRY_NS = 50_000_000
+ASK_AGAIN_NS = 20_000_000
+OPENING_NS = 5_000_000
+"""What waking up and opening every gate may take: begun so long before `fail_open` is over."""
+
+
+class Membership:
+    """Where one agent stands towards its coordinator. Times are ns of this host's monotonic clock.
+
+    Args:
+        parts: told of a new leader, and when everything that was held shut opens.
+        send: sends a message to the leader.
+    """
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        host: Host,
+        keeper: Gatekeeper,
+        rules: Rules,
+        parts: Parts,
+        send: Callable[[Message], None],
+    ) -> None:
+        self._config = config
+        self._host = host
+        self._keeper = keeper
+        self._rules = rules
+        self._parts = parts
+        self._send = send
+        self._lifecycle = Lifecycle()
+        self.heartbeats = HeartbeatMonitor()
+        self.node = 0
+        """Our number in the fabric; 0 before the first WELCOME."""
+        self.nodes: Container[int] = frozenset()
+        """The destination nodes that there are, as the directory says."""
+        self.override = Override.COORDINATE
+        self._epoch = 0
+        self._fail_open_ns = 50 * MILLISECOND_NS
+        self._addresses = set(config.addresses)
+        self._nonce = time.time_ns()
+        self._register_ns = 0
+        self._directory: Reassembler[Directory] = Reassembler()
+        self._directory_version = -1
+        self._asked_ns = 0
+        self._regulate: Reassembler[Regulate] = Reassembler()
+        self.handlers: Mapping[type, Handler] = {
+            Heartbeat: self._on_heartbeat,
+            Welcome: self._on_welcome,
+            Directory: self._on_directory,
+            Regulate: self._on_regulate,
+            Error: self._on_error,
+        }
+        """By type of message, of the leader's and verified."""
+
+    @property
+    def state(self) -> State:
+        """The state of the agent's life."""
+        return self._lifecycle.state
+
+    @property
+    def member(self) -> bool:
+        """Whether the leader has welcomed us and has not fallen silent since."""
+        return self._lifecycle.state is State.MEMBER
+
+    # -- time -----------------------------------------------------------------------------------------------------------
+
+    def next_due_ns(self) -> int | None:
+        """When to read waiting heartbeats and call `advance` at the latest; None: nothing is due by itself."""
+        if not self._watching:
+            return None
+        due_ns = min(self.heartbeats.last_heartbeat_ns + self._fail_open_ns, self.heartbeats.latest_ns())
+        return min(due_ns, self._register_ns) if self.state is State.REGISTERING else due_ns
+
+    def silent(self, now_ns: int) -> bool:
+        """Whether the leader has been silent for so long that the gates must open; read waiting heartbeats before `advance`."""
+        return self._watching and now_ns - self.heartbeats.last_heartbeat_ns >= self._fail_open_ns
+
+    def advance(self, now_ns: int) -> None:
+        """Opens every gate if the leader has fallen silent, and registers again if no answer came."""
+        if self.silent(now_ns):
+            member = self.member
+            self._lifecycle.on(Event.SILENCE)
+            if member:
+                self._release(now_ns)
+                log.warning("nothing heard from the leader: every gate is open")
+        if now_ns >= self._register_ns:
+            self._register(now_ns)
+
+    @property
+    def _watching(self) -> bool:
+        return self._lifecycle.state in (State.MEMBER, State.REGISTERING)
+
+    # -- registration ---------------------------------------------------------------------------------------------------
+
+    def _register(self, now_ns: int) -> None:
+        if self.state is not State.REGISTERING:
+            return
+        self._register_ns = now_ns + REGISTER_RETRY_NS
+        self._announce()
+
+    def _announce(self) -> None:
+        # The same nonce in every try: on a crowded fabric the answer to one may come after the next was sent.
+        self._send(
+            Register(
+                self._config.name,
+                self._nonce,
+                self._config.rate_bps,
+                tuple(sorted(self._addresses, key=lambda a: (a.version, int(a)))),
+                GateKind[self._host.queues.gate_kind.upper()],
+                VERSION,
+            )
+        )
+
+    def add_address(self, address: Address) -> None:
+        """Tells the leader of an address that lives at this host, if it does not know it yet."""
+        if address not in self._addresses and self.member:
+            self._addresses.add(address)
+            self._announce()
+
+    def _on_welcome(self, message: Welcome, now_ns: int) -> None:
+        if message.nonce != self._nonce or self.state is State.LISTENING:
+            return
+        first = message.node != self.node or not self.member
+        self.node = message.node
+        self._fail_open_ns = max(message.fail_open_ns // 2, message.fail_open_ns - OPENING_NS)
+        self._keeper.hysteresis_ns = message.yield_hysteresis_ns
+        self._host.flows.set_mice(message.mice_bytes, message.mice_rate_bps)
+        self._lifecycle.on(Event.WELCOME)
+        if first:
+            log.info("member %d of epoch %d", self.node, self._epoch)
+            self._send(DirectoryRequest(0))
+            self._apply_override(now_ns)
+
+    # -- the leader -----------------------------------------------------------------------------------------------------
+
+    def new_leader(self, epoch: int, now_ns: int) -> None:
+        """Opens every gate and registers with the leader of a higher epoch."""
+        log.info("leader with epoch %d heard", epoch)
+        self._epoch = epoch
+        self._nonce += 1
+        self.heartbeats.new_leader()
+        self._directory.clear()
+        self._regulate.clear()
+        self._directory_version = -1
+        before = self.state
+        self._lifecycle.on(Event.NEW_LEADER)
+        self._release(now_ns)
+        self._parts.new_leader(now_ns)
+        self._keeper.regulate(frozenset(), now_ns)  # the new leader says anew which destinations need permission
+        if before is not State.REGISTERING:  # else the next try is due anyway
+            self._register(now_ns)
+
+    def _on_heartbeat(self, message: Heartbeat, now_ns: int) -> None:
+        before = self.state
+        changed = self._lifecycle.on(Event.HEARTBEAT)
+        if changed and self.state is State.REGISTERING:
+            self._register(now_ns)
+        if not self.member:
+            return
+        if message.override is not self.override or before is State.FAIL_OPEN:
+            self.override = message.override
+            self._apply_override(now_ns)
+        if message.directory_version != self._directory_version and now_ns - self._asked_ns > ASK_AGAIN_NS:
+            self._asked_ns = now_ns
+            self._send(DirectoryRequest(max(0, self._directory_version)))
+
+    def _on_error(self, message: Error, now_ns: int) -> None:
+        log.warning("the coordinator says: %s (%s)", message.text, message.code.name)
+        if message.code is ErrorCode.UNKNOWN_SENDER and self._lifecycle.on(Event.UNKNOWN):
+            self._release(now_ns)
+            self._register(now_ns)
+
+    def _apply_override(self, now_ns: int) -> None:
+        if self.override is Override.FREE:
+            log.info("override: every gate is open")
+            self._release(now_ns)
+        else:
+            self._keeper.enforce(now_ns)
+
+    def _release(self, now_ns: int) -> None:
+        self._keeper.release()
+        self._rules.release()
+        self._parts.released(now_ns)
+
+    def leave(self, now_ns: int) -> None:
+        """Opens every gate and takes leave of the leader: the agent stops."""
+        self._lifecycle.on(Event.STOP)
+        with suppress(NetlinkError):  # a gate that is gone holds no packet
+            self._release(now_ns)
+        if self.node:
+            self._send(Leave("stopped"))
+
+    # -- the fabric's directory, and the regulated destinations ---------------------------------------------------------
+
+    def _on_directory(self, message: Directory, _: int) -> None:
+        pages = self._directory.add(message)
+        if pages is None:
+            return
+        entries = {node: addresses for page in pages for node, addresses in page.entries if node != self.node}
+        self._host.flows.set_directory(entries)
+        self.nodes = frozenset(entries)
+        self._directory_version = message.version
+
+    def _on_regulate(self, message: Regulate, now_ns: int) -> None:
+        pages = self._regulate.add(message)
+        if pages is not None:
+            self._keeper.regulate(frozenset(d for page in pages for d in page.destinations), now_ns)

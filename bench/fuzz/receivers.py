@@ -1,0 +1,229 @@
+"""A coordinator and an agent without wire and kernel, to which the fuzzer gives control frames.
+
+The coordinator has its parts, a fabric and members; the agent its gatekeeper, its rules and the parts that need no interface.
+The control socket keeps what they send; the host's queues accept every order and do nothing.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from agents.agent import Agent
+from agents.config import AgentConfig
+from agents.host_control.queue_conditions import QueueConditions
+from agents.host_control.week_schedule import WeekSchedule
+from agents.membership.keys import Keys
+from agents.queues.host import Host
+from controller.config.settings import CoordinatorSettings
+from controller.coordinator.coordinator import Coordinator
+from controller.election.leadership import Leadership
+from controller.election.rules import Election
+from controller.processes.jsonlines import JsonLines
+from protocol.auth import Guard, KeyRing
+from protocol.link import ControlSocket
+from protocol.messages import COORDINATOR, GateKind, Message, Register, encode
+from protocol.units import SECOND_NS
+from topology import shapes
+
+EPOCH = 5
+LEADER_MAC = bytes.fromhex("0200000000fe")
+HOSTS = 4
+
+
+def mac(number: int) -> bytes:
+    """The MAC address of host `number`."""
+    return bytes((2, 0, 0, 0, 0, number))
+
+
+class FakeControlSocket:
+    """A control socket that keeps what is sent."""
+
+    def __init__(self, address: bytes) -> None:
+        self.address = address
+        self.sent: list[bytes] = []
+
+    def send(self, frame: bytes) -> None:
+        """Keeps the last hundred."""
+        self.sent = [*self.sent[-99:], frame]
+
+    def send_stamped(self, frame: Callable[[int], bytes]) -> None:
+        """Keeps the frame, stamped now."""
+        self.send(frame(time.monotonic_ns()))
+
+    def receive(self) -> bytes | None:
+        """No frame arrives by itself."""
+        return None
+
+    def arrived_ns(self) -> int:
+        """Now."""
+        return time.monotonic_ns()
+
+    def deferred_frames(self) -> list[tuple[bytes, int]]:
+        """No frame was deferred."""
+        return []
+
+    def fileno(self) -> int:
+        """No descriptor: `select` cannot wait for it."""
+        return -1
+
+
+class DiscardingBridge:
+    """A store bridge that discards every line."""
+
+    def write(self, value: Mapping[str, Any]) -> bool:
+        """Discards the line."""
+        return True
+
+
+class FixedLeadership(Leadership):
+    """A leadership that never ends."""
+
+    def __init__(self) -> None:
+        election = Election(lease_ns=SECOND_NS, heard_ns=SECOND_NS, standby=False, now_ns=0)
+        super().__init__(election, cast(JsonLines, DiscardingBridge()))
+
+    @property
+    def epoch(self) -> int:
+        """Always `EPOCH`."""
+        return EPOCH
+
+    def may_speak(self) -> bool:
+        """Always true."""
+        return True
+
+    def heard(self, epoch: int, now_ns: int) -> None:
+        """Ignores other leaders."""
+
+
+class FakeHost:
+    """A host's queues, gates and flow table that accept every order and hold nothing."""
+
+    def __init__(self, address: bytes) -> None:
+        self.link = FakeControlSocket(address)
+        self.queues = self.flows = self
+        self.gate_kind = "tbf"
+        self.dscp = ()
+        self.destinations: set[int] = set()
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *_, **__: None
+
+    def backlog(self, destination: int) -> tuple[int, int]:
+        """(bytes sent, bytes queued)."""
+        return 0, 0
+
+    state = backlog
+
+    def urgent(self, destination: int) -> int:
+        """Queued bytes of flows with a deadline."""
+        return 0
+
+    def sent_bytes(self) -> dict[int, int]:
+        """No bytes were sent."""
+        return {}
+
+    def events(self) -> tuple[()]:
+        """No events."""
+        return ()
+
+    def collect(self, now_ns: int) -> tuple[()]:
+        """No flow is old."""
+        return ()
+
+    def repair(self) -> list[str]:
+        """Nothing drifted."""
+        return []
+
+
+class Receiver:
+    """A receiver of frames: its guard, the call that gives it a frame, and the addresses of frames to it."""
+
+    def __init__(self, guard: Guard, take: Callable[[bytes, int], None], address: bytes, source: bytes, sender: int) -> None:
+        self.guard = guard
+        self.take = take
+        self.address = address
+        self.source = source
+        self.sender = sender
+
+
+def coordinator(ring: KeyRing) -> Receiver:
+    """A coordinator that leads, with a fabric and members; frames come from its first member."""
+    settings = CoordinatorSettings(interface="c0", attachment="s1:c0", key_file=_nowhere(), store="")
+    link, bridge = cast(ControlSocket, FakeControlSocket(LEADER_MAC)), cast(JsonLines, DiscardingBridge())
+    made = Coordinator(settings, ring, link, bridge, FixedLeadership(), _no_tuner)
+    fabric = shapes.build("star", hosts=HOSTS, rate_bps=10**8)
+    for number in range(1, HOSTS + 1):
+        register = Register(f"h{number}", number, 10**8, tuple(fabric.addresses(f"h{number}")), GateKind.TBF, "1")
+        made._receive(frame(register, ring, source=mac(number), destination=LEADER_MAC, sender=0, sequence=1), 0)
+    made.take([{"fabric": {"fabric": fabric.to_dict(), "blocked": []}}], 0)
+
+    def take(raw: bytes, now_ns: int) -> None:
+        made._receive(raw, now_ns)
+        made._status(now_ns)
+        for part in made.parts:
+            for _, call in part.periodic:
+                call(now_ns)
+        if made.granting.due_ns is not None and made.granting.due_ns <= now_ns:
+            made.granting.plan(now_ns)
+
+    return Receiver(made.guard, take, LEADER_MAC, mac(1), 16)
+
+
+def agent(ring: KeyRing) -> Receiver:
+    """An agent that has a leader."""
+    host = FakeHost(mac(1))
+    config = AgentConfig("eth1", 10**8, _nowhere(), name="h1")
+    made = Agent(config, ring.sending, cast(Host, host))
+    made.guard.ring = ring
+    made.add(WeekSchedule(made, lambda: 0, config.rate_bps))
+    made.add(QueueConditions(made, config.rate_bps))
+    made.add(Keys(made, ring, config.key_file))
+
+    def take(raw: bytes, now_ns: int) -> None:
+        made._receive(raw, now_ns)
+        made.keeper.advance(now_ns)
+        made.parts.advance(now_ns)
+        made._keep_watch(now_ns)
+
+    return Receiver(made.guard, take, mac(1), LEADER_MAC, COORDINATOR)
+
+
+def bare_guard(ring: KeyRing) -> Receiver:
+    """Only a guard, that of a member."""
+    guard = Guard(ring, epoch=EPOCH, address=mac(1))
+    return Receiver(guard, lambda raw, _: void(guard.accept(raw)), mac(1), LEADER_MAC, COORDINATOR)
+
+
+RECEIVERS: Mapping[str, Callable[[KeyRing], Receiver]] = {"guard": bare_guard, "coordinator": coordinator, "agent": agent}
+
+
+def frame(message: Message, ring: KeyRing, *, source: bytes, destination: bytes, sender: int, sequence: int) -> bytes:
+    """An authentic frame of epoch `EPOCH`."""
+    return encode(
+        message,
+        key=ring.sending,
+        destination=destination,
+        source=source,
+        sender=sender,
+        epoch=EPOCH,
+        sequence=sequence,
+    )
+
+
+def void(_: object) -> None:
+    """Discards a value."""
+
+
+def _nowhere() -> Path:
+    """The path of a key file that does not exist, so that no test changes a file."""
+    return Path(tempfile.gettempdir()) / "baton-fuzz-no-such-directory" / "key"
+
+
+def _no_tuner() -> JsonLines:
+    raise OSError("the fuzzer has no tuner")

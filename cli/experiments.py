@@ -1,0 +1,88 @@
+"""What commands that run an experiment share: root and the sandbox, the console, the progress bar, the JSON result.
+
+Everything slow to import is imported inside the functions, so that `--help` stays quick.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+NEEDS_ROOT = "an emulated fabric needs root: run the command with sudo"
+WIDTH = 110
+"""Columns of the output when it does not go to a terminal."""
+
+
+Tell = Callable[[str, float], None]
+"""Shows what the experiment does now, and how far it has come, in the unit of the bar's total."""
+
+
+def require_root(message: str = NEEDS_ROOT) -> None:
+    """Ends the command with `message` if it does not run as root."""
+    if os.geteuid() != 0:
+        raise click.ClickException(message)
+
+
+def enter_box() -> None:
+    """Runs this same command again inside the sandbox (emulation/box.py), unless it runs there already."""
+    from emulation import box
+
+    if not box.inside():
+        box.enter([sys.executable, "-m", "cli.main", *sys.argv[1:]])
+
+
+def make_console() -> Console:
+    """A console that keeps a fixed width when its output goes to a file or a pipe."""
+    from rich.console import Console
+
+    console = Console()
+    if not console.is_terminal:
+        console.width = WIDTH
+    return console
+
+
+@contextmanager
+def progress_bar(console: Console, total: float = 1.0) -> Iterator[tuple[Tell, Any]]:
+    """Shows a progress bar; gives the function that moves it, and rich's Progress, whose `stop()` removes it early."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description:45}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("starting", total=total)
+
+        def tell(what: str, done: float) -> None:
+            progress.update(task, description=what, completed=min(done, total))
+
+        yield tell, progress
+
+
+def print_outcome(console: Console, written: list[Path], *, valid: bool) -> None:
+    """Names the files that the experiment wrote, and says so if its result is not to be trusted."""
+    for path in written:
+        console.print(f"written: {path}")
+    if not valid:
+        console.print("invalid: the machine did not keep up in at least one run; repeat on an idle machine")
+
+
+def print_json(result: object, json_file: Path | None) -> None:
+    """Prints a benchmark's result as JSON, and writes it to `json_file` if there is one."""
+    text = json.dumps(result, indent=1)
+    click.echo(text)
+    write_text(text, json_file)
+
+
+def write_text(text: str, file: Path | None) -> None:
+    """Writes a text to a file, whose directory is made if it is missing; writes nothing if there is no file."""
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text + "\n")

@@ -1,0 +1,151 @@
+"""Carries documents between the coordinator and the store, in a process of its own: a slow or lost store delays no slice.
+
+The coordinator and its store bridge speak JSON lines over a socket pair. Towards the coordinator: {"fabric": ...}, {"ports":
+...}, {"policy": ...}, {"override": "free" | "coordinate"}, {"rotation": ...}, {"pfc": {number: command}}, {"queues": {"hosts":
+..., "ahead_ns": n}}, {"coflows": {"open": {id: ...}, "ahead_ns": n}}; `ahead_ns` is how far the store's clock is ahead of the
+monotonic one. From the coordinator: {"status": ...}, {"member": [node, ...]}, {"gone": node}, {"event": [kind, severity,
+text]}, {"slots": ...}, {"telemetry": ...}, {"thresholds": ...}, {"controller": [name, ...]}. To {"leads": epoch} the bridge
+answers with the {"thresholds": ...} of the leader before; {"leads": 0} says that this coordinator leads no more. An edge:
+sockets, Redis.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import logging
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from controller.processes.jsonlines import JsonLines
+from controller.processes.logs import log_to_stderr
+from controller.store.store import Store, StoreUnavailable
+
+log = logging.getLogger("baton.store_bridge")
+
+RETRY_S = 0.25
+WATCHED = ("fabric", "ports", "policy", "override", "coflows", "rotation", "pfc_commands", "queues")
+OPERATORS = ("policy", "override", "rotation", "queues")
+TIMED = {"coflows": "open", "queues": "hosts"}
+"""Documents with instants by the store's clock, and the name under which each goes to the coordinator beside `ahead_ns`."""
+LEADERS = ("status", "member", "thresholds", "telemetry")
+"""Documents that only the leader publishes, and publishes again should the store lose them."""
+
+
+class StoreBridge:
+    """Two threads, one for each direction: from the store on a change, to the store when the coordinator writes."""
+
+    def __init__(self, store: Store, connection: socket.socket) -> None:
+        self._store = store
+        self._lines = JsonLines(connection)
+        self._lock = threading.Lock()
+        self._last: dict[str, str] = {}
+
+    def run(self) -> None:
+        """Serves until the coordinator is gone."""
+        with contextlib.suppress(StoreUnavailable):  # the thread below tries again and again
+            self._look()
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))  # only the start was urgent
+        threading.Thread(target=self._from_store, daemon=True).start()
+        while (values := self._lines.read()) is not None:
+            for value in values:
+                self._to_store(value)
+
+    def _tell(self, value: dict[str, Any]) -> None:
+        with self._lock:
+            self._lines.write(value)
+
+    def _from_store(self) -> None:
+        away = False
+        while True:
+            try:
+                self._look()
+                away = False
+                for name in self._store.connection.subscribe(WATCHED):
+                    self._look(name)
+            except StoreUnavailable as error:
+                if not away:
+                    log.warning("%s; coordination goes on from memory", error)
+                away = True
+                time.sleep(RETRY_S)
+
+    def _look(self, changed: str | None = None) -> None:
+        """Passes on the documents that differ from what was passed on last: all, or that of the channel `changed`."""
+        store = self._store
+        readers: dict[str, Callable[[], Any]] = {
+            "fabric": store.fabric,
+            "policy": store.policy,
+            "override": store.override,
+            "ports": store.ports,
+            "coflows": store.coflows,
+            "rotation": store.commands.rotation,
+            "pfc_commands": store.commands.pfc_commands,
+            "queues": store.commands.queues,
+        }
+        for channel, read in readers.items():
+            key = "pfc" if channel == "pfc_commands" else channel
+            if changed not in (None, channel) or (value := read()) is None:
+                continue
+            if key in OPERATORS:  # what operators wrote: their processes are gone by the time the store has lost it
+                store.connection.keep(key, {"override": value} if key == "override" else value)
+            text = json.dumps(value, sort_keys=True)
+            if self._last.get(key) != text:
+                self._last[key] = text
+                if key in TIMED:
+                    value = {TIMED[key]: value, "ahead_ns": store.time_ns() - time.monotonic_ns()}
+                self._tell({key: value})
+
+    def _begin(self, leads: bool) -> None:
+        if not leads:
+            self._store.connection.disown(*LEADERS)
+            return
+        if (thresholds := self._store.thresholds()) is not None:
+            self._tell({"thresholds": thresholds})
+
+    def _to_store(self, value: dict[str, Any]) -> None:
+        try:
+            if "status" in value:
+                self._store.publish_status(value["status"])
+            if "leads" in value:
+                self._begin(bool(value["leads"]))
+            if "controller" in value:
+                self._store.publish_controller(*value["controller"])
+            if "member" in value:
+                node, fields = value["member"]
+                self._store.publish_member(node, fields)
+            if "thresholds" in value:
+                self._store.publish_thresholds(value["thresholds"])
+            if "slots" in value:
+                self._store.feeds.publish_slots(value["slots"])
+            if "telemetry" in value:
+                self._store.feeds.publish_telemetry(value["telemetry"])
+            if "gone" in value:
+                self._store.forget_member(value["gone"])
+            if "event" in value:
+                kind, severity, text = value["event"]
+                self._store.publish_event(kind, severity, text)
+        except StoreUnavailable:
+            log.debug("not stored: %s", list(value))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """`python -m controller.coordinator.store_bridge --store URL --fd N`: started by the coordinator with one end of a socket
+    pair.
+    """
+    parser = argparse.ArgumentParser(prog="store_bridge")
+    parser.add_argument("--store", required=True)
+    parser.add_argument("--fd", type=int, required=True)
+    options = parser.parse_args(arguments)
+    log_to_stderr()
+    StoreBridge(Store(options.store), socket.socket(fileno=options.fd)).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""Hosts join, leave and fall silent: REGISTER, LEAVE and DIRECTORY. Sends only through what it is given."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from controller.config.settings import CoordinatorSettings
+from controller.members.part import SWEEP_NS, Part, Parts
+from controller.members.registry import Member, Members
+from protocol.messages import Directory, DirectoryRequest, Leave, Message, Register, Welcome
+from protocol.paging import paginate
+
+log = logging.getLogger("baton.coordinator")
+
+
+class Membership(Part):
+    """Keeps the registry, and tells all parts which members joined and left.
+
+    Args:
+        parts: all of the coordinator's parts, this one included.
+        write: takes lines for the store bridge.
+    """
+
+    def __init__(
+        self,
+        settings: CoordinatorSettings,
+        members: Members,
+        parts: Parts,
+        send: Callable[[Message, bytes], None],
+        write: Callable[[dict[str, Any]], object],
+    ) -> None:
+        self.handlers = {Leave: self._on_leave, DirectoryRequest: self._on_directory_request}
+        self.periodic = ((SWEEP_NS, self._forget_silent),)
+        self._settings = settings
+        self._members = members
+        self._parts = parts
+        self._send = send
+        self._write = write
+
+    def register(self, message: Register, mac: bytes, now_ns: int) -> None:
+        """Takes a host in, or its changed addresses, and answers with WELCOME."""
+        version = self._members.version
+        gate = message.gates.name or "none"
+        member = self._members.register(
+            mac, message.name, message.rate_bps, message.addresses, gate, message.version, now_ns
+        )
+        settings = self._settings
+        self._send(
+            Welcome(
+                message.nonce,
+                member.node,
+                settings.heartbeat_ns,
+                settings.fail_open_ns,
+                settings.yield_hysteresis_ns,
+                settings.mice_bytes,
+                settings.mice_rate_bps,
+                settings.report_ns,
+            ),
+            mac,
+        )
+        self._parts.joined(member.node)
+        if self._members.version != version:
+            log.info("member %d: %s, %s", member.node, member.name, ", ".join(map(str, member.addresses)))
+            self._write({"event": ["member", "info", f"{member.name} is member {member.node}"]})
+
+    def status(self) -> dict[str, Any]:
+        return {"members": len(self._members.present())}
+
+    def _on_leave(self, member: Member, message: Leave, now_ns: int) -> None:
+        self._forget(member, now_ns, f"{member.name} left: {message.reason}")
+
+    def _forget_silent(self, now_ns: int) -> None:
+        for member in self._members.silent(now_ns, self._settings.silence_ns):
+            self._forget(member, now_ns, f"{member.name} is silent and loses its slots")
+
+    def _forget(self, member: Member, now_ns: int, why: str) -> None:
+        log.info("%s", why)
+        self._write({"event": ["member", "warning", why]})
+        self._write({"gone": member.node})
+        self._members.leave(member.node)
+        self._parts.left(member.node, now_ns)
+
+    def _on_directory_request(self, member: Member, _: DirectoryRequest, now_ns: int) -> None:
+        for page in paginate(Directory(self._members.version, 0, 1, self._members.directory())):
+            self._send(page, member.mac)
+        self._parts.tell(member)

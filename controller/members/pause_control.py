@@ -1,0 +1,178 @@
+"""PFC at the hosts: how agents enforce pauses, which pauses they are to originate, and what they counted.
+
+Sends only through what it is given. The settings go to all members at the start and every second; a command goes to one member,
+every `AGAIN_NS`, until the member's report names it or `GIVE_UP_NS` is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from controller.config.settings import CoordinatorSettings
+from controller.members.part import Part
+from controller.members.registry import Member, Members
+from protocol.bodies.pfc import Action, classes_of
+from protocol.messages import HEARTBEAT_MAC, Message, PfcPause, PfcReport, PfcSettings
+from protocol.timers import REFRESH_NS, Timers
+from protocol.units import MILLISECOND_NS
+
+AGAIN_NS = 20_000_000
+GIVE_UP_NS = 1_000_000_000
+ANSWERS_KEPT = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """A command that its member has not answered yet."""
+
+    member: Member
+    message: PfcPause
+    until_ns: int
+
+
+@dataclass(slots=True)
+class _Host:
+    """What one member reported of its pauses, and its answers to commands, by number."""
+
+    report: PfcReport | None = None
+    answers: dict[int, str] = field(default_factory=dict)
+
+
+class PauseControl(Part):
+    """Commands pauses, and keeps what members report of them.
+
+    Args:
+        write: takes lines for the store bridge, {"event": [kind, severity, text]}.
+    """
+
+    def __init__(
+        self,
+        settings: CoordinatorSettings,
+        members: Members,
+        timers: Timers,
+        send: Callable[[Message, bytes], None],
+        write: Callable[[dict[str, Any]], object],
+    ) -> None:
+        self.handlers = {PfcReport: self._on_report}
+        self.documents = {"pfc": self.take}
+        self.periodic = ((REFRESH_NS, self.advance),)
+        self._settings = settings
+        self._members = members
+        self._timers = timers
+        self._send = send
+        self._write = write
+        self._hosts: dict[int, _Host] = {}
+        self._seen: set[int] | None = None
+        self._pending: dict[int, _Command] = {}
+
+    # -- how agents obey ------------------------------------------------------------------------------------------------
+
+    def advance(self, now_ns: int) -> None:
+        """Sends all members the settings in full."""
+        settings = self._settings
+        nodes = {member.name: member.node for member in self._members.present()} if settings.pfc_classes else {}
+        self._send(
+            PfcSettings(
+                Action[settings.pfc_action.upper()],
+                settings.pfc_detection_ns,
+                settings.pfc_restoration_ns,
+                tuple(bytes.fromhex(mac.replace(":", "")) for mac in settings.pfc_accept_from),
+                tuple((nodes[host], priority) for host, priority in settings.pfc_classes if host in nodes),
+            ),
+            HEARTBEAT_MAC,
+        )
+
+    # -- what they are to originate -------------------------------------------------------------------------------------
+
+    def take(self, commands: Mapping[Any, Mapping[str, Any]], now_ns: int) -> None:
+        """Takes the commands that the store has, by number. Commands from before our term were the earlier leader's to send."""
+        numbers = {int(number): command for number, command in commands.items()}
+        for number in sorted(numbers.keys() - self._seen) if self._seen is not None else ():
+            self._begin(number, numbers[number], now_ns)
+        self._seen = set(numbers)
+
+    def _begin(self, number: int, command: Mapping[str, Any], now_ns: int) -> None:
+        member = next((member for member in self._members.present() if member.name == command["host"]), None)
+        if member is None:
+            self._event("warning", f"no member is called {command['host']}: nothing is paused")
+            return
+        message = PfcPause(number, int(command["classes"]), int(command["duration_ns"]))
+        self._pending[number] = _Command(member, message, now_ns + GIVE_UP_NS)
+        self._direct(number, now_ns)
+
+    def _direct(self, number: int, now_ns: int) -> None:
+        command = self._pending.get(number)
+        if command is None:
+            return
+        if now_ns >= command.until_ns:
+            self._answered(number, "unanswered")
+            return
+        self._send(command.message, command.member.mac)
+        self._timers.at(now_ns + AGAIN_NS, lambda then_ns: self._direct(number, then_ns))
+
+    def _answered(self, number: int, answer: str) -> None:
+        command = self._pending.pop(number)
+        answers = self._hosts.setdefault(command.member.node, _Host()).answers
+        answers[number] = answer
+        for old in sorted(answers)[:-ANSWERS_KEPT]:
+            del answers[old]
+        classes = ", ".join(map(str, classes_of(command.message.classes)))
+        duration_ms = command.message.duration_ns / MILLISECOND_NS
+        done = f"classes {classes} of its link partner " + (f"paused for {duration_ms:g} ms" if duration_ms else "resumed")
+        self._event("info" if answer == "done" else "warning", f"{command.member.name}: {done}: {answer}")
+
+    # -- what they counted ----------------------------------------------------------------------------------------------
+
+    def _on_report(self, member: Member, message: PfcReport, now_ns: int) -> None:
+        host = self._hosts.setdefault(member.node, _Host())
+        before = set(classes_of(host.report.storming)) if host.report is not None else set()
+        storming = set(classes_of(message.storming))
+        host.report = message
+        for priority in sorted(storming - before):
+            self._event("warning", f"{member.name}: storm of pauses in class {priority}; {self._settings.pfc_action}")
+        for priority in sorted(before - storming):
+            self._event("info", f"{member.name}: the storm of pauses in class {priority} is over")
+        command = self._pending.get(message.command)
+        if command is not None and command.member is member:
+            self._answered(message.command, message.answer.name.lower())
+
+    def left(self, node: int, now_ns: int) -> None:
+        self._hosts.pop(node, None)
+
+    def status(self) -> dict[str, Any]:
+        """The action and the times, which say how long a pause may last before it counts as a storm."""
+        settings = self._settings
+        times = {"detection_ns": list(settings.pfc_detection_ns), "restoration_ns": list(settings.pfc_restoration_ns)}
+        return {"pfc": {"action": settings.pfc_action, "accept_from": list(settings.pfc_accept_from), **times}}
+
+    def of_member(self, node: int) -> dict[str, Any]:
+        """Its classes' counters under `pfc`, empty for a host that does not enforce pauses; the rest under `pfc_state`."""
+        host = self._hosts.get(node, _Host())
+        answers = {"answers": {str(number): answer for number, answer in host.answers.items()}}
+        report = host.report
+        if report is None:
+            return {"pfc": [], "pfc_state": answers}
+        rows = [
+            {
+                "class": priority,
+                "received": row.received,
+                "sent": row.sent,
+                "refused": row.refused,
+                "paused_ms": row.paused_ns / MILLISECOND_NS,
+                "storms": row.storms,
+            }
+            for priority, row in enumerate(report.classes)
+        ]
+        state = {
+            "mode": report.mode.name.lower(),
+            "paused": classes_of(report.paused),
+            "storming": classes_of(report.storming),
+            "bad": report.bad,
+            "strangers": report.strangers,
+        }
+        return {"pfc": rows, "pfc_state": {**state, **answers}}
+
+    def _event(self, severity: str, text: str) -> None:
+        self._write({"event": ["pfc", severity, text]})

@@ -1,0 +1,160 @@
+"""The connected switches and what each holds: brings every switch to the tables that forwarding wants. An edge: OpenFlow.
+
+A switch is *suspect* when it may hold something else than we think: after it has connected, after a change of leader, and when
+the number of its flows is wrong. A suspect switch gets its whole table. Flows of another start of the controller are *foreign*.
+Foreign flows that admit frames or learn sources go with the new table; the others, which forward, stay for FOREIGN_NS more.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from controller.openflow import codec
+from controller.openflow.discovery import Port, View
+from controller.openflow.flowtable import Change, Table
+from controller.openflow.forwarding import CLASSIFY, LEARN, LLDP_FLOW, Transition, transition
+from controller.openflow.framework import Framework
+from controller.openflow.roles import Claim
+from protocol.units import MILLISECOND_NS
+
+BARRIER_S = 0.1
+FOREIGN_NS = 3_000 * MILLISECOND_NS
+"""How long the flows towards hosts that another controller put stay: without them the switches flood every frame until we have
+learned the hosts. Its other flows would keep us from learning, and go at once."""
+
+
+class Switches:
+    """The datapaths by datapath id, with what was sent to each. For green threads that take turns: it has no locks."""
+
+    def __init__(self, framework: Framework) -> None:
+        self._framework = framework
+        self.codec = self._new_codec()
+        self._datapaths: dict[int, codec.Datapath] = {}
+        self._installed: dict[int, Table] = {}
+        self._suspect: set[int] = set()
+        self._miscounted: set[int] = set()
+        self._foreign_until_ns: dict[int, int] = {}
+        self._barriers: set[tuple[int, int]] = set()
+        self._barriers_done = framework.hub.Event()
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(list(self._datapaths))
+
+    def connected(self, datapath: codec.Datapath) -> None:
+        """A switch has finished its handshake."""
+        self._datapaths[datapath.id] = datapath
+
+    def disconnected(self, datapath: codec.Datapath) -> bool:
+        """A connection has ended; False if the switch has another one by now."""
+        dpid = datapath.id
+        if self._datapaths.get(dpid) is not datapath:
+            return False
+        del self._datapaths[dpid]
+        return True
+
+    def suspect(self, dpid: int) -> None:
+        """Has the next `converge` send this switch its whole table."""
+        self._suspect.add(dpid)
+
+    def forget_tables(self) -> None:
+        """After a change of leader: what the switches hold is not known. They go on forwarding with it."""
+        self._installed, self._foreign_until_ns = {}, {}
+
+    def new_generation(self) -> None:
+        """Counts all flows put so far as foreign, as after a start of the controller."""
+        self.codec = self._new_codec()
+
+    def claim_role(self, dpid: int, claim: Claim) -> None:
+        """Claims our role at a switch."""
+        self.send(dpid, [codec.claim_role(self._datapaths[dpid], claim)])
+
+    def describe(self, dpid: int) -> tuple[str, Iterator[Port]]:
+        """The switch's name and its ports, for discovery; has the switch send us the LLDP frames that it receives."""
+        datapath = self._datapaths[dpid]
+        self.suspect(dpid)
+        self.send(dpid, self.codec.change(datapath, Change({}, (), (LLDP_FLOW,))))
+        return codec.bridge_name(datapath), codec.ports(datapath)
+
+    def send_lldp(self, dpid: int, port: int) -> None:
+        """Sends LLDP out by a port now."""
+        if dpid in self._datapaths:
+            self.send(dpid, self.codec.lldp(self._datapaths[dpid], port))
+
+    def poll(self) -> None:
+        """Asks every switch for its counters."""
+        for dpid, datapath in list(self._datapaths.items()):
+            self.send(dpid, codec.polls(datapath))
+
+    def flows_counted(self, dpid: int, count: int) -> bool:
+        """How many flows a switch says that it holds. True when the number is wrong for the second time in succession: another
+        program has changed them, and the switch is suspect now."""
+        table = self._installed.get(dpid)
+        wrong = table is not None and dpid not in self._foreign_until_ns and len(table.flows) != count
+        if wrong and dpid not in self._miscounted:
+            self._miscounted.add(dpid)
+            return False
+        self._miscounted.discard(dpid)
+        if wrong:
+            self.suspect(dpid)
+        return wrong
+
+    def barrier_passed(self, dpid: int, xid: int) -> None:
+        """A switch has carried out all that was sent before this barrier."""
+        self._barriers.discard((dpid, xid))
+        if not self._barriers:
+            self._barriers_done.set()
+
+    def converge(self, wanted: dict[int, Table], view: View, now_ns: int) -> None:
+        """Sends every switch what changes between the table that it holds and the wanted one, in the order of `transition`."""
+        for dpid in self._suspect:
+            self._installed.pop(dpid, None)
+        self._suspect.clear()
+        step = transition(self._installed, wanted, view)
+        self._close(step)
+        for dpid, change in step.open.items():
+            messages = self._changes(dpid, change)
+            if dpid not in self._installed and dpid in self._datapaths:
+                for number in (CLASSIFY, LEARN):
+                    messages += self.codec.remove_foreign(self._datapaths[dpid], number)
+                self._foreign_until_ns[dpid] = now_ns + FOREIGN_NS
+            self.send(dpid, messages)
+        self._installed = wanted
+
+    def remove_foreign(self, now_ns: int) -> None:
+        """Removes the foreign flows that have stayed for FOREIGN_NS."""
+        for dpid in [dpid for dpid, until_ns in self._foreign_until_ns.items() if now_ns >= until_ns]:
+            del self._foreign_until_ns[dpid]
+            if dpid in self._datapaths:
+                self.send(dpid, self.codec.remove_foreign(self._datapaths[dpid]))
+
+    def send(self, dpid: int, messages: list[codec.Message], barrier: bool = False) -> None:
+        """Sends messages to a switch in one write, if it is connected."""
+        datapath = self._datapaths.get(dpid)
+        if datapath is None or not messages:
+            return
+        if barrier:
+            messages = [*messages, codec.barrier(datapath)]
+        buffer = codec.batch(datapath, messages)
+        if barrier:
+            self._barriers.add((dpid, messages[-1].xid))
+        datapath.send(buffer)
+
+    def _close(self, step: Transition) -> None:
+        """Waits until every switch has closed its ports, or BARRIER_S: a switch that hangs must not delay the others."""
+        if not step.close:
+            return
+        for dpid, change in step.close.items():
+            self.send(dpid, self._changes(dpid, change), barrier=True)
+        self._barriers_done.clear()
+        if self._barriers:
+            self._barriers_done.wait(timeout=BARRIER_S)
+        self._barriers.clear()
+
+    def _changes(self, dpid: int, change: Change) -> list[Any]:
+        datapath = self._datapaths.get(dpid)
+        return self.codec.change(datapath, change) if datapath is not None else []
+
+    def _new_codec(self) -> codec.Codec:
+        return codec.Codec(self._framework, generation=time.time_ns() // MILLISECOND_NS)

@@ -1,0 +1,234 @@
+"""One process's connection to the store. It reconnects by itself, and it repeats what the process published if the store has
+lost its data. An edge: Redis.
+
+Redis may go and come back at any time. An operation that cannot reach it raises StoreUnavailable; a later operation connects
+again. When the store's incarnation is another one than before, its data was lost: the connection then first publishes again
+what this process had published.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from redis.exceptions import AuthenticationError, ConnectionError, ReadOnlyError, RedisError
+
+from controller.store.client import connect, explained, has_moved
+from controller.store.layout import EXPIRY_S, PREFIX, SCHEMA, SETS, Client, Pipeline, put
+from controller.store.url import redacted
+
+ANSWER_S = 2.0
+"""How long an operation waits for an answer of Redis."""
+
+T = TypeVar("T")
+
+
+class StoreUnavailable(Exception):
+    """Redis can't be used at the moment. The text names the store, what happened and the remedy."""
+
+
+class Connection:
+    """Reads and writes documents, and whatever a caller does with the client. Threads may share it."""
+
+    def __init__(self, url: str) -> None:
+        """Does not connect: every operation does, when it needs to. Raises StoreUnavailable: the URL is not one of Redis."""
+        self.url = url
+        self._lock = threading.RLock()
+        self._incarnation: str | None = None
+        self._schema_checked = False
+        self._republished = False
+        try:
+            self._redis: Client = connect(url, timeout_s=ANSWER_S, connected=self._connected)
+        except ValueError as error:
+            raise StoreUnavailable(f"store {redacted(url)}: {error}; write unix:///PATH or redis://HOST:PORT/DB") from None
+        self._published: dict[tuple[str, str], tuple[dict[str, Any], float]] = {}
+        """By document and item: the value, and when (monotonic seconds) it was last published."""
+
+    # -- documents -----------------------------------------------------------------------------------------
+
+    def publish(self, name: str, item: str, value: dict[str, Any]) -> None:
+        """Writes a document, and remembers it in case the store loses it. `item` is empty for a name with one document only."""
+        self.keep(name, value, item)
+        self.write(lambda pipe: put(pipe, name, item, value))
+
+    def forget(self, name: str, number: int) -> None:
+        """Removes one of several documents of this name."""
+        with self._lock:
+            self._published.pop((name, str(number)), None)
+
+        def remove(pipe: Pipeline) -> None:
+            pipe.delete(f"{PREFIX}{name}:{number}")
+            pipe.zrem(PREFIX + SETS[name], str(number))
+            pipe.publish(f"{PREFIX}changed:{SETS[name]}", SETS[name])
+
+        self.write(remove)
+
+    def document(self, name: str) -> dict[str, Any] | None:
+        """The document of this name; None when there is none, or it has expired."""
+        text = self.call(lambda client: client.hget(PREFIX + name, "json"))
+        document: dict[str, Any] | None = None if text is None else json.loads(text)
+        return document
+
+    def items(self, name: str) -> dict[str, dict[str, Any]]:
+        """All documents of this name that have not expired, by item."""
+
+        def read(client: Client) -> dict[str, dict[str, Any]]:
+            items = sorted(client.zrange(PREFIX + SETS[name], 0, -1))
+            with client.pipeline(transaction=False) as pipe:
+                for item in items:
+                    pipe.hget(f"{PREFIX}{name}:{item}", "json")
+                texts = pipe.execute()
+            return {item: json.loads(text) for item, text in zip(items, texts, strict=True) if text is not None}
+
+        return self.call(read)
+
+    def numbered(self, name: str) -> dict[int, dict[str, Any]]:
+        """As `items`, for items that are numbers, in rising order."""
+        return dict(sorted((int(item), value) for item, value in self.items(name).items()))
+
+    # -- any operation -------------------------------------------------------------------------------------
+
+    def write(self, fill: Callable[[Pipeline], None]) -> None:
+        """Lets `fill` fill one transaction and executes it; first publishes again what the store has lost."""
+
+        def write(client: Client) -> None:
+            self._republish_if_lost(client)
+            with client.pipeline(transaction=True) as pipe:
+                fill(pipe)
+                pipe.execute()
+            self._republish_if_lost(client)  # this very transaction may have found a new connection
+
+        self.call(write)
+
+    def call(self, work: Callable[[Client], T]) -> T:
+        """What `work` does with the client. Calls it a second time if Redis had closed the connection since the last use."""
+        for attempt in (1, 2):
+            try:
+                if not self._schema_checked:
+                    self._check_schema()
+                return work(self._redis)
+            except (ConnectionError, ReadOnlyError) as error:
+                self._schema_checked = self._republished = False
+                # A server that was demoted to read-only keeps its connections: only a fresh one finds the
+                # new master.
+                self._redis.connection_pool.disconnect(inuse_connections=False)
+                if attempt == 2 or isinstance(error, AuthenticationError):
+                    raise self._unavailable(error) from None
+            except RedisError as error:
+                self._schema_checked = self._republished = False
+                raise self._unavailable(error) from None
+        raise AssertionError("not reached")
+
+    # -- changes -------------------------------------------------------------------------------------------
+
+    def subscribe(self, names: Sequence[str]) -> Iterator[str]:
+        """The names of documents (or "members", "override", "events") as they change, without end.
+
+        Each name comes once as soon as the subscription works: the caller must read what was published before.
+        Raises StoreUnavailable when Redis goes; the caller subscribes again to go on.
+        """
+        channels = {f"{PREFIX}changed:{name}": name for name in names}
+        pubsub = self._redis.pubsub()
+        try:
+            pubsub.subscribe(*channels)
+            subscribed = 0
+            while True:
+                message = pubsub.get_message(timeout=1.0)
+                if message is None:
+                    if has_moved(self._redis, pubsub.connection):
+                        raise ConnectionError("another server is the master now")
+                    continue
+                if message["type"] == "subscribe":
+                    subscribed += 1
+                    if subscribed == len(channels):
+                        yield from names
+                elif message["type"] == "message":
+                    yield channels[message["channel"]]
+        except RedisError as error:
+            raise self._unavailable(error) from None
+        finally:
+            pubsub.close()
+
+    def wait(self, timeout_s: float) -> None:
+        """Returns when the store answers; raises StoreUnavailable when it has not answered in time."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                self.call(lambda client: client.ping())
+                return
+            except StoreUnavailable:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(0.01)
+
+    def close(self) -> None:
+        """Closes the connections to Redis."""
+        self._redis.close()
+
+    # -- a store that has lost its data --------------------------------------------------------------------
+
+    def keep(self, name: str, value: dict[str, Any], item: str = "") -> None:
+        """Remembers a document (or {"override": word}) as if this process had published it: `republish` restores it, too."""
+        with self._lock:
+            self._published[(name, item)] = value, time.monotonic()
+
+    def disown(self, *names: str) -> None:
+        """Forgets what this process published under these names: if the store loses it, this process does not restore it."""
+        with self._lock:
+            self._published = {key: value for key, value in self._published.items() if key[0] not in names}
+
+    def republish(self) -> None:
+        """Publishes again what this process published, if the store has lost its data since; else does nothing."""
+
+        def look(client: Client) -> None:
+            client.ping()  # finds out that the connection is a new one
+            self._republish_if_lost(client)
+
+        self.call(look)
+
+    def _republish_if_lost(self, client: Client) -> None:
+        with self._lock:
+            if self._republished:
+                return
+            with client.pipeline(transaction=True) as pipe:
+                pipe.hsetnx(PREFIX + "schema", "version", SCHEMA)
+                pipe.hsetnx(PREFIX + "schema", "incarnation", uuid.uuid4().hex)
+                pipe.hget(PREFIX + "schema", "incarnation")
+                incarnation = pipe.execute()[2]
+            if self._incarnation not in (None, incarnation):
+                with client.pipeline(transaction=True) as pipe:
+                    self._put_all(pipe)
+                    pipe.execute()
+            self._incarnation = incarnation
+            self._republished = True
+
+    def _put_all(self, pipe: Pipeline) -> None:
+        """Everything that this process published and that would not have expired by now."""
+        now_s = time.monotonic()
+        for (name, item), (value, at_s) in self._published.items():
+            if name == "override":
+                pipe.set(PREFIX + "override", value["override"])
+            elif now_s - at_s < EXPIRY_S.get(name, math.inf):
+                put(pipe, name, item, value)
+
+    def _connected(self, connection: Any) -> None:  # noqa: ANN401 -- redis-py's
+        """A new connection may lead to a server that has lost its data; redis-py reconnects without telling its caller."""
+        connection.on_connect()
+        self._schema_checked = self._republished = False
+
+    def _check_schema(self) -> None:
+        found = self._redis.hget(PREFIX + "schema", "version")
+        if found not in (None, SCHEMA):
+            raise StoreUnavailable(
+                f"store {redacted(self.url)} holds schema {found}, this Baton speaks {SCHEMA}: "
+                "run the same version everywhere, or set store to another database"
+            )
+        self._schema_checked = True
+
+    def _unavailable(self, error: RedisError) -> StoreUnavailable:
+        return StoreUnavailable(explained(self.url, error, ANSWER_S))

@@ -1,0 +1,197 @@
+"""Flow-scheduling schemes on an emulated star: Karuna's, and those it is compared with. An edge.
+
+    with on_star(scheme) as (emulated, given_up, _):
+        found = flow_run.run(emulated, schedule, port=BOTTLENECK, given_up=given_up, **scheme.choices(schedule.flows))
+
+One star, one scheme: hosts h1 to h5 send to h6 through one switch, over links of 100 Mb/s and buffers of 100 packets; a port
+marks packets while all its queues together hold more than 20 (Mininet-HiFi's set-up; Karuna's threshold at 1 Gb/s is 20
+packets, too). TCP's minimum retransmission timeout is 10 ms instead of 200 ms (PIAS' published simulations have 2 ms), since
+round trips are short. At the end of the block everything is gone: the hosts' taggers and routes, the switch's queues, and the
+congestion controls of this kernel if this process registered them.
+
+The traffic programs choose MCP after connect: at connect the route's congestion control replaces an earlier choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from agents.priorities.congestion_control import DCTCP, MCP, CongestionControl, McpEnd, Outcome, configure
+from agents.priorities.mcp_model import McpSettings, Termination
+from agents.priorities.tagger import Tagger, TaggerSettings
+from controller.priorities.completion_model import Thresholds
+from controller.switch_queues.model import SwitchQueues
+from emulation.fabric.fabric import EmulatedFabric
+from emulation.netns import network_of
+from emulation.stack.star import BUFFER_PACKETS, RATE_BPS, RECEIVER, SENDERS
+from emulation.traffic.fixed_priorities import edf as earliest_deadline
+from emulation.traffic.fixed_priorities import sjf as shortest_job
+from emulation.traffic.flow_schedule import ScheduledFlow
+from protocol.units import FRAME_BYTES
+from topology import shapes
+
+PAIRS = tuple((sender, RECEIVER) for sender in SENDERS)
+MARKING_PACKETS = 20
+RTO_MIN_NS = 10_000_000
+CUBIC = "cubic"
+
+TAGGER = TaggerSettings(rto_ns=9 * RTO_MIN_NS // 10)
+Fixed = Callable[[Sequence[ScheduledFlow]], Mapping[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """How flows are scheduled.
+
+    `transport` is the congestion control of both ends, `deadline_transport` that of type 1's senders if it differs. With
+    `thresholds` every host has a tagger; with `fixed` every application sets its flows' DSCPs, by the flow's number; never
+    both. `marking_packets`: None for a switch that does not mark.
+    """
+
+    name: str
+    transport: str
+    marking_packets: int | None = MARKING_PACKETS
+    deadline_transport: str | None = None
+    thresholds: Thresholds | None = None
+    fixed: Fixed | None = None
+    tagger: TaggerSettings = TAGGER
+    termination: Termination = Termination.NEVER
+
+    def choices(self, flows: Sequence[ScheduledFlow]) -> dict[str, Any]:
+        """What applications choose under this scheme, as arguments of `flow_run.run`."""
+        return {"dscp": None if self.fixed is None else self.fixed(flows), "control": self._control}
+
+    def _control(self, flow: ScheduledFlow) -> str | None:
+        return self.deadline_transport if flow.flow_type == 1 else None
+
+    def queues(self) -> SwitchQueues:
+        """The queues of the switch's ports: always eight strict priorities; unmarked traffic shares the last."""
+        threshold = None if self.marking_packets is None else self.marking_packets * FRAME_BYTES
+        return SwitchQueues(buffer_packets=BUFFER_PACKETS, marking_threshold_bytes=threshold)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The scheme in the record of a result."""
+        cuts = None if self.thresholds is None else {"beta": self.thresholds.beta, "alpha": self.thresholds.alpha}
+        return {
+            "name": self.name,
+            "congestion_control": self.transport,
+            "congestion_control_type_1": self.deadline_transport or self.transport,
+            "marking_packets": self.marking_packets,
+            "priorities": "tagger" if cuts else "fixed" if self.fixed else "none",
+            "thresholds_bytes": cuts,
+            "termination": self.termination.value,
+        }
+
+
+def karuna(thresholds: Thresholds, **changes: Any) -> Scheme:  # noqa: ANN401 -- fields of Scheme
+    """Karuna: type 1 first, at MCP's rate; types 2 and 3 in the bands below by the thresholds, with DCTCP."""
+    return Scheme(**{"name": "karuna", "transport": DCTCP, "deadline_transport": MCP, "thresholds": thresholds, **changes})
+
+
+def dctcp() -> Scheme:
+    """One queue; DCTCP for all flows."""
+    return Scheme("dctcp", DCTCP)
+
+
+def cubic() -> Scheme:
+    """One queue without marking; CUBIC for all flows."""
+    return Scheme("cubic", CUBIC, marking_packets=None)
+
+
+def sjf(cuts: Sequence[int]) -> Scheme:
+    """pFabric with SJF, approximated (emulation.traffic.fixed_priorities), over DCTCP."""
+    return Scheme("sjf", DCTCP, fixed=lambda flows: shortest_job(flows, cuts))
+
+
+def edf(cuts: Sequence[int]) -> Scheme:
+    """pFabric with EDF, approximated, over DCTCP."""
+    return Scheme("edf", DCTCP, fixed=lambda flows: earliest_deadline(flows, cuts))
+
+
+Connection = tuple[str, int]
+"""A sender's address and port."""
+
+
+class SchemeStar(NamedTuple):
+    """A running star under a scheme, the connections that MCP has given up so far (None: unknown), and the hosts' taggers."""
+
+    emulated: EmulatedFabric
+    given_up: Callable[[], frozenset[Connection]] | None
+    taggers: Sequence[Tagger]
+
+
+@contextmanager
+def on_star(scheme: Scheme) -> Iterator[SchemeStar]:
+    """Runs a star under the scheme.
+
+    Raises:
+        BuildError, BpfError: an eBPF program cannot be built or loaded here; says why.
+        EmulationError: the fabric did not come up.
+    """
+    with ExitStack() as stack:
+        given_up = None
+        if scheme.transport != CUBIC:
+            settings = McpSettings(link_bps=RATE_BPS, marking_packets=MARKING_PACKETS, termination=scheme.termination)
+            given_up = _given_up(stack.enter_context(registered(settings)))
+        emulated = stack.enter_context(
+            EmulatedFabric(
+                shapes.build("star", hosts=len(SENDERS) + 1, rate_bps=RATE_BPS),
+                queues=scheme.queues(),
+                congestion_control=scheme.transport,
+                static_arp=True,
+            )
+        )
+        taggers = []
+        for host in emulated.fabric.hosts:
+            set_tcp(emulated, host, ecn=scheme.transport != CUBIC)
+            if scheme.thresholds is not None:
+                with network_of(emulated.node(host).pid):
+                    tagger = Tagger(emulated.interface(host), scheme.tagger)
+                stack.callback(tagger.close)
+                taggers.append(tagger)
+                tagger.set_thresholds(1, scheme.thresholds.beta, scheme.thresholds.alpha)
+        yield SchemeStar(emulated, given_up, taggers)
+
+
+@contextmanager
+def registered(settings: McpSettings) -> Iterator[CongestionControl]:
+    """Registers DCTCP and MCP with this kernel, unless another process has, and gives MCP its settings.
+
+    Raises:
+        BuildError, BpfError: an eBPF program cannot be built or loaded here; says why.
+    """
+    control = CongestionControl(settings)
+    try:
+        configure(settings)  # also if another process has registered MCP
+        yield control
+    finally:
+        control.close()
+
+
+def set_tcp(emulated: EmulatedFabric, host: str, *, ecn: bool) -> None:
+    """Sets ECN and the minimum retransmission timeout, `RTO_MIN_NS`, of an emulated host."""
+    sysctls = {"tcp_ecn": int(ecn), "tcp_rto_min_us": RTO_MIN_NS // 1000}
+    # -e: before Linux 6.11 only routes have a minimum timeout; then it stays as it is.
+    emulated.run_in(host, "sysctl", "-qew", *(f"net.ipv4.{name}={value}" for name, value in sysctls.items()))
+
+
+def _given_up(control: CongestionControl) -> Callable[[], frozenset[Connection]] | None:
+    found: set[Connection] = set()
+
+    def take(end: McpEnd) -> None:
+        if end.outcome is Outcome.GIVEN_UP:
+            found.add((str(end.source), end.source_port))
+
+    ring = control.ends(take)
+    if ring is None:
+        return None
+    _, consume = ring
+
+    def given_up() -> frozenset[Connection]:
+        consume()
+        return frozenset(found)
+
+    return given_up

@@ -1,0 +1,105 @@
+"""An agent and its leader's heartbeats: those that waited in the socket, and in what order they count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from agents.agent import Agent
+from agents.config import AgentConfig
+from agents.membership.lifecycle import State
+from agents.queues.host import Host
+from bench.fuzz.receivers import EPOCH, LEADER_MAC, FakeControlSocket, FakeHost, frame, mac
+from protocol.key import Key
+from protocol.keyring import KeyRing
+from protocol.messages import HEARTBEAT_MAC, Heartbeat, Message, Override, Welcome, encode
+
+RING = KeyRing(Key(bytes(32)))
+MS = 1_000_000
+
+
+class Waiting(FakeControlSocket):
+    """A control socket in which frames wait."""
+
+    def __init__(self, address: bytes) -> None:
+        super().__init__(address)
+        self.waiting: list[tuple[bytes, int]] = []
+
+    def deferred_frames(self) -> list[tuple[bytes, int]]:
+        found, self.waiting = self.waiting, []
+        return found
+
+
+class World:
+    """An agent that is a member since 0."""
+
+    def __init__(self) -> None:
+        host: Any = FakeHost(mac(1))
+        self.link = host.link = Waiting(mac(1))
+        self.agent = Agent(AgentConfig("eth1", 10**8, Path("/nonexistent"), name="h1"), RING.sending, cast(Host, host))
+        self.sequence = 0
+        self.agent._receive(self.heartbeat(), 0)
+        welcome = Welcome(self.agent.membership._nonce, 16, 12 * MS, 50 * MS, 0, 0, 0, 50 * MS)
+        self.agent._receive(self.frame(welcome, mac(1)), 0)
+        assert self.agent.member
+
+    def frame(self, message: Message, to: bytes) -> bytes:
+        self.sequence += 1
+        return frame(message, RING, source=LEADER_MAC, destination=to, sender=1, sequence=self.sequence)
+
+    def heartbeat(self, override: Override = Override.COORDINATE) -> bytes:
+        return self.frame(Heartbeat(override, 1, 1), HEARTBEAT_MAC)
+
+
+def test_a_heartbeat_that_waited_does_not_shut_what_the_override_has_just_opened() -> None:
+    world = World()
+    waited = world.heartbeat()
+    world.agent._receive(world.heartbeat(Override.FREE), MS)
+    assert not world.agent.enforcing
+    world.link.waiting = [(waited, MS)]
+    world.agent._hear(2 * MS)
+    assert not world.agent.enforcing and world.agent.membership.override is Override.FREE
+    world.link.waiting = [(world.heartbeat(), MS)]
+    world.agent._hear(20 * MS)
+    assert world.agent.enforcing
+
+
+@pytest.mark.parametrize(("age_ms", "member"), [(10, True), (48, False)])
+def test_silence_is_believed_only_if_no_heartbeat_waits_that_is_young_enough(age_ms: int, member: bool) -> None:
+    world = World()
+    world.link.waiting = [(world.heartbeat(), age_ms * MS)]
+    world.agent._keep_watch(50 * MS)
+    assert world.agent.member is member and (world.agent.membership.state is State.FAIL_OPEN) is not member
+
+
+def test_a_wall_clock_that_is_set_makes_no_heartbeat_older_than_the_last_look() -> None:
+    world = World()
+    world.agent._hear(40 * MS)
+    world.link.waiting = [(world.heartbeat(), 3_600_000 * MS)]
+    world.agent._keep_watch(50 * MS)
+    assert world.agent.member
+
+
+def test_a_forged_frame_behind_a_heartbeat_does_not_hide_it() -> None:
+    world = World()
+    world.link.waiting = [(world.heartbeat(), MS), (world.heartbeat()[:-1] + b"?", MS)]
+    world.agent._keep_watch(50 * MS)
+    assert world.agent.member
+
+
+def test_a_new_leader_whose_clock_is_behind_is_obeyed() -> None:
+    world = World()
+    for _ in range(9):
+        world.agent._receive(world.heartbeat(), MS)
+
+    def from_new(message: Message, to: bytes, sequence: int) -> None:
+        words = {"key": RING.sending, "destination": to, "source": LEADER_MAC, "sender": 1}
+        world.agent._receive(encode(message, **words, epoch=EPOCH + 1, sequence=sequence), 2 * MS)
+
+    from_new(Heartbeat(Override.COORDINATE, 1, 1), HEARTBEAT_MAC, 1)
+    assert world.agent.membership.state is State.REGISTERING
+    from_new(Welcome(world.agent.membership._nonce, 17, 12 * MS, 50 * MS, 0, 0, 0, 50 * MS), mac(1), 2)
+    from_new(Heartbeat(Override.FREE, 1, 1), HEARTBEAT_MAC, 3)
+    assert world.agent.member and world.agent.membership.override is Override.FREE

@@ -1,0 +1,49 @@
+"""Which heartbeats count, and when the leader was heard."""
+
+from __future__ import annotations
+
+import pytest
+
+from agents.membership.heartbeat_monitor import LATEST_NS, LOOK_NS, HeartbeatMonitor
+from protocol.messages import COORDINATOR, HEARTBEAT_MAC, Frame, Heartbeat, Message, Override, Ping
+
+
+def frame(sequence: int, message: Message | None = None) -> Frame:
+    what = message or Heartbeat(Override.COORDINATE, 1, 1)
+    return Frame(HEARTBEAT_MAC, b"\x02" * 6, COORDINATOR, 1, sequence, what)
+
+
+def test_a_heartbeat_that_is_read_after_a_newer_one_says_nothing() -> None:
+    """Else one that waited would shut the gates that the operator's override has just opened."""
+    monitor = HeartbeatMonitor()
+    assert monitor.heard(frame(9), 100)
+    assert not monitor.heard(frame(8), 200)
+    assert monitor.heard(frame(10), 300)
+
+
+def test_of_other_messages_each_counts() -> None:
+    monitor = HeartbeatMonitor()
+    monitor.heard(frame(9), 100)
+    assert monitor.heard(frame(8, Ping(0)), 200)
+
+
+def test_an_old_frame_that_is_read_late_does_not_make_the_leader_heard_earlier_or_later() -> None:
+    monitor = HeartbeatMonitor()
+    monitor.heard(frame(9), 100)
+    monitor.heard(frame(8), 50)
+    assert monitor.last_heartbeat_ns == 100
+
+
+def test_a_new_leader_begins_its_sequence_anew() -> None:
+    monitor = HeartbeatMonitor()
+    monitor.heard(frame(9), 100)
+    monitor.new_leader()
+    assert monitor.heard(frame(1), 200)
+
+
+@pytest.mark.parametrize("now", [0, 5 * LATEST_NS])
+def test_it_looks_in_passing_and_wakes_up_if_nothing_else_wakes_it(now: int) -> None:
+    monitor = HeartbeatMonitor()
+    assert monitor.looked(now) == now and monitor.looked(now) == 0
+    assert not monitor.due(now + LOOK_NS - 1) and monitor.due(now + LOOK_NS)
+    assert monitor.latest_ns() == now + LATEST_NS > now + LOOK_NS

@@ -1,0 +1,169 @@
+"""What a coordinator writes of itself and its members: `baton status`, the dashboard and Prometheus read it by these names."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, cast
+
+from controller.config.settings import CoordinatorSettings
+from controller.coordinator.coordinator import Coordinator
+from controller.election.leadership import Leadership
+from controller.election.rules import Election
+from controller.processes.jsonlines import JsonLines
+from protocol.key import Key
+from protocol.link import ControlSocket
+from protocol.messages import (
+    Ack,
+    Backlog,
+    Cause,
+    Directive,
+    FlowReport,
+    GateKind,
+    Grant,
+    Message,
+    Register,
+    Report,
+    Yield,
+    decode,
+    encode,
+)
+from topology import shapes
+
+KEY = Key(bytes(32))
+LEADER = bytes.fromhex("0200000000fe")
+MS = 1_000_000
+
+
+class Lines:
+    """A control socket and a store bridge in one: keeps the grants and the lines."""
+
+    address = LEADER
+
+    def __init__(self) -> None:
+        self.lines: list[dict[str, Any]] = []
+        self.grants: list[Grant] = []
+
+    def send(self, frame: bytes) -> bool:
+        message = decode(frame, KEY).message
+        if isinstance(message, Directive):
+            self.grants += message.grants
+        return True
+
+    def write(self, line: dict[str, Any]) -> bool:
+        self.lines.append(line)
+        return True
+
+
+class Term(Leadership):
+    """A leadership that is never in doubt."""
+
+    def __init__(self) -> None:
+        super().__init__(Election(lease_ns=10**9, heard_ns=10**9, now_ns=0), cast(JsonLines, None))
+
+    @property
+    def epoch(self) -> int:
+        return 5
+
+    def may_speak(self) -> bool:
+        return True
+
+
+def coordinator(lines: Lines) -> Coordinator:
+    """One with three hosts at a switch, where every pair needs permission."""
+    settings = CoordinatorSettings(
+        interface="c0", attachment="s1:c0", key_file=Path("/nowhere/key"), store="", name="c", mode="always"
+    )
+    made = Coordinator(settings, KEY, cast(ControlSocket, lines), cast(JsonLines, lines), Term(), cast(Any, None))
+    fabric = shapes.build("star", hosts=3, rate_bps=10**8)
+    made.take([{"fabric": {"fabric": fabric.to_dict(), "blocked": []}}], 0)
+    for number in (1, 2, 3):
+        hear(made, number, 1, Register(f"h{number}", 7, 10**8, tuple(fabric.addresses(f"h{number}")), GateKind.TBF, "1"))
+    for part in made.parts:
+        for _, call in part.periodic:
+            call(0)
+    return made
+
+
+def hear(made: Coordinator, number: int, sequence: int, message: Message, now_ns: int = 0) -> None:
+    """A frame of host `number` arrives."""
+    source, sender = bytes((2, 0, 0, 0, 0, number)), 0 if isinstance(message, Register) else 15 + number
+    raw = encode(message, key=KEY, destination=LEADER, source=source, sender=sender, epoch=5, sequence=sequence)
+    made._receive(raw, now_ns)
+
+
+def documents(made: Coordinator, lines: Lines, now_ns: int) -> list[dict[str, Any]]:
+    """What it writes of itself and its members, as JSON values."""
+    lines.lines.clear()
+    made._status(now_ns)
+    return list(json.loads(json.dumps(lines.lines)))
+
+
+def test_the_status_and_the_members_documents_have_these_fields_and_values() -> None:
+    lines = Lines()
+    made = coordinator(lines)
+    hear(made, 1, 2, Report(50 * MS, 0, 1, (FlowReport(18, 600_000, 0),), ((Cause.REPLAY, 2),)), 10 * MS)
+    hear(made, 1, 3, Backlog(1, 0, 1, ((18, 10_000, 0),)), 10 * MS)
+    (first,) = lines.grants
+    hear(made, 1, 4, Ack(first.slot, 18, first.start_ns, first.start_ns + MS), 11 * MS)
+    hear(made, 1, 5, Yield(18, first.slot, 5_000, 3_000), 12 * MS)
+    hear(made, 1, 6, Yield(18, lines.grants[-1].slot, 5_000, 0), 20 * MS)
+    status, controller, *members = documents(made, lines, 30 * MS)
+    assert status == {
+        "status": {
+            "epoch": 5,
+            "leader": "c",
+            "from_memory": False,
+            "pid": os.getpid(),
+            "mac": "02:00:00:00:00:fe",
+            "policy": "timeslice",
+            "policies": ["timeslice", "hybrid", "rate_limit", "weekly", "free"],
+            "slice_ns": 2 * MS,
+            "override": "coordinate",
+            "slots": 2,
+            "acknowledged": 1,
+            "late_slots": 1,
+            "lost": 0,
+            "yields": 2,
+            "members": 3,
+            "coflows": {},
+            "thresholds_version": 0,
+            "unplaced": [],
+            "weights": [],
+            "contended": [],
+            "refused": {},
+            "time_ns": 30 * MS,
+            "key": {"sending": f"{KEY.fingerprint:016x}", "other": None},
+            "bypass": [],
+            "pfc": {
+                "action": "drop", "accept_from": [], "detection_ns": [200 * MS] * 8, "restoration_ns": [200 * MS] * 8,
+            },
+        }
+    }  # fmt: skip
+    fields = {"attachment": "s1:c0", "mac": "02:00:00:00:00:fe", "pid": os.getpid(), "leads": True, "epoch": 5}
+    assert controller == {"controller": ["c", fields]}
+    assert [line["member"][0] for line in members] == [16, 17, 18]
+    assert members[0]["member"][1] == {
+        "name": "h1",
+        "mac": "02:00:00:00:00:01",
+        "addresses": ["10.0.0.1"],
+        "rate_bps": 10**8,
+        "gate": "TBF",
+        "version": "1",
+        "heard_ms_ago": 10,
+        "slots": 2,
+        "acknowledged": 1,
+        "late_slots": 1,
+        "yields": 2,
+        "lateness_us": 125,
+        "backlog_bytes": {},
+        "sent_bps": {"18": 96_000_000},
+        "regulated": [17, 18],
+        "refused": {"10": 2},
+        "thresholds_version": None,
+        "waiting_us": {"18": 1_000},
+        "suspect": [],
+        "pfc": [],
+        "pfc_state": {"answers": {}},
+    }
