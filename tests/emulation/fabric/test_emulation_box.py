@@ -109,6 +109,7 @@ def test_ctrl_c_on_the_terminal_ends_the_command_in_order_and_leaves_the_termina
     )
     pid, terminal = pty.fork()
     if pid == 0:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # what a shell starts in the background may have it ignored
         os.execv(sys.executable, [*BOX, sys.executable, "-c", program])
     try:
         before = termios.tcgetattr(terminal)
