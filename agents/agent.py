@@ -25,6 +25,7 @@ from agents.permission.rules import Rules
 from agents.queues.classifier import Backlogged, NewFlow
 from agents.queues.host import Host
 from agents.reflex.reflex import Reflex
+from protocol import virtual_time
 from protocol.auth import Guard, Key
 from protocol.messages import COORDINATOR, HEARTBEAT_MAC, Cause, Directive, Message, decode, encode
 
@@ -62,6 +63,8 @@ class Agent:
         self._poll_until_ns = 0
         self._last_directive: tuple[bytes, Key] | None = None
         self._stopping = False
+        self._polls = not virtual_time.inside()
+        self._delay = virtual_time.processing_delay(virtual_time.AGENT_DELAY)
         self._handlers: Mapping[type, Handler] = {**self.membership.handlers, Directive: self._on_directive}
         self.add(ClockSync(self, self.link.arrived_ns))
         self.add(Reporting(self, host, self.keeper, self.guard, self.throttle))
@@ -89,11 +92,13 @@ class Agent:
         try:
             while not self._stopping:
                 due_ns = self._next_ns()
-                if awaiting := time.monotonic_ns() < self._poll_until_ns:
+                if awaiting := self._polls and time.monotonic_ns() < self._poll_until_ns:
                     self._rehearse()
-                polling = awaiting or self.config.busy_poll
+                polling = self._polls and (awaiting or self.config.busy_poll)
                 # while it awaits an answer, one look, then the next rehearsal
                 readable = waiting.until(0 if awaiting else due_ns, poll=polling, deferred=not self.member)
+                if self._delay is not None:
+                    self._delay.sleep()
                 try:
                     self._serve(link in readable, events in readable, readable, due_ns)
                     self.rules.reconcile()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from emulation.measuring.confidence import sure
 
 # Okabe and Ito's palette, which is readable without colour vision.
 COLOURS = {
@@ -27,12 +30,41 @@ LABELS = {
 
 
 class Series(NamedTuple):
-    """One bar in every group: its heights, and whether each is valid. A height of None is not drawn."""
+    """One bar in every group: its heights, and whether each was measured undisturbed. A height of None is not drawn."""
 
     label: str
     colour: str
     heights: Sequence[float | None]
-    valid: Sequence[bool]
+    undisturbed: Sequence[bool]
+
+
+# A dark theme as matplotlib's settings. What a figure draws in no colour of its own follows them.
+_INK, _PAPER = "#e6e6e6", "#15181c"
+THEMES: Mapping[str, Mapping[Any, Any]] = {
+    "light": {},
+    "dark": {
+        **dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor", "legend.facecolor"), _PAPER),
+        **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), _INK),
+        **dict.fromkeys(("hatch.color", "patch.edgecolor", "lines.color"), _INK),
+    },
+}
+
+
+@contextmanager
+def theme(name: str) -> Iterator[None]:
+    """Figures that are drawn and saved in the block have this one of `THEMES`."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "baton", **THEMES[name]}):
+        yield
+
+
+def ink() -> str:
+    """The colour of marks that belong to no series: the theme's text."""
+    import matplotlib
+
+    return str(matplotlib.rcParams["text.color"])
 
 
 def panels(rows: int, columns: int, *, width: float = 5.2, height: float = 3.7) -> tuple[Any, Any]:
@@ -50,15 +82,15 @@ def panels(rows: int, columns: int, *, width: float = 5.2, height: float = 3.7) 
 
 
 def save(figure: Any, record: dict[str, Any], path: Path) -> None:  # noqa: ANN401 -- matplotlib's
-    """Adds the title, the published value, the scale and the seed, and writes the PNG."""
+    """Adds the title, the published value, the scale and the seed, and writes the picture: PNG or SVG, by the path's ending."""
     import textwrap
 
     from matplotlib import pyplot
 
     figure.suptitle(record["title"], fontsize=11)
     lines = [f"Published: {record['published']['result']}", f"Here: {record['scale']}; seed {record['seed']}."]
-    if not record["valid"]:
-        lines.append("Hatched, dotted or crossed: invalid, this machine did not keep up.")
+    if not sure(record):
+        lines.append("Hatched, dotted or crossed: disturbed, the machine was busy.")
     width = int(figure.get_size_inches()[0] * 17)
     figure.supxlabel("\n".join(line for text in lines for line in textwrap.wrap(text, width)), fontsize=8, x=0.01, ha="left")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -71,11 +103,11 @@ def bars(axis: Any, groups: Sequence[str], series: Sequence[Series]) -> None:  #
     width = 0.8 / len(series)
     for number, one in enumerate(series):
         label: str | None = one.label
-        for at, (height, valid) in enumerate(zip(one.heights, one.valid, strict=True)):
+        for at, (height, undisturbed) in enumerate(zip(one.heights, one.undisturbed, strict=True)):
             if height is None:
                 continue
             x = at + (number - (len(series) - 1) / 2) * width
-            axis.bar(x, height, width * 0.92, color=one.colour, label=label, hatch=None if valid else "//")
+            axis.bar(x, height, width * 0.92, color=one.colour, label=label, hatch=None if undisturbed else "//")
             shown = f"{height:.3g}" if height < 1000 else f"{height:.0f}"
             axis.annotate(shown, (x, height), ha="center", va="bottom", fontsize=7)
             label = None

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from cli.experiments import enter_box, make_console, progress_bar, require_root
+from cli.experiment_time import ExperimentTime, enter, parse_link_rate, virtual_options
+from cli.experiments import make_console, progress_bar
 
 LEAST_SLICE_NS, MOST_SLICE_NS = 1_000_000, 1_000_000_000
 """The range that the configuration allows with its default `minimum_active`; checked before the fabric is built."""
@@ -21,7 +22,18 @@ LEAST_SLICE_NS, MOST_SLICE_NS = 1_000_000, 1_000_000_000
 @click.option("--keep", is_flag=True, help="Keep the fabric running at the end, with a Mininet prompt.")
 @click.option("--slice", "slice_text", default="10ms", show_default=True, help="Length of a timeslice.")
 @click.option("--framework", type=click.Choice(["ryu", "os-ken"]), default="ryu", show_default=True)
-def demo(quick: bool, json_file: Path | None, plot: Path | None, keep: bool, slice_text: str, framework: str) -> None:
+@click.option("--rate", "rate_text", default="100mbit", show_default=True, help="Of every link; above 100mbit: --virtual.")
+@virtual_options
+def demo(
+    quick: bool,
+    json_file: Path | None,
+    plot: Path | None,
+    keep: bool,
+    slice_text: str,
+    framework: str,
+    rate_text: str,
+    time: ExperimentTime,
+) -> None:
     """Show what coordination gains, on an emulated fabric.
 
     Five senders, one receiver, one bottleneck of 100 Mb/s: XCo's Figure 1(a). K of the senders are UDP at full speed, the
@@ -29,7 +41,9 @@ def demo(quick: bool, json_file: Path | None, plot: Path | None, keep: bool, sli
     """
     from topology.units import parse_duration
 
-    require_root()
+    rate_bps = parse_link_rate(rate_text, time)
+    if keep and time.virtual:
+        raise click.UsageError("--keep has no prompt in virtual time: leave one of them out")
     try:
         slice_ns = parse_duration(slice_text)
     except ValueError as error:
@@ -37,14 +51,17 @@ def demo(quick: bool, json_file: Path | None, plot: Path | None, keep: bool, sli
     if not LEAST_SLICE_NS <= slice_ns <= MOST_SLICE_NS:
         says = f"{slice_text} is no timeslice; write a duration from 1ms to 1s, such as 2ms"
         raise click.BadParameter(says, param_hint="--slice")
-    enter_box()
+    enter(time, json_file, plot)
     from emulation.stack.demo import QUICK, DemoOptions
 
-    options = dataclasses.replace(QUICK if quick else DemoOptions(), slice_ns=slice_ns, framework=framework)
+    chosen = QUICK if quick else DemoOptions()
+    options = dataclasses.replace(chosen, slice_ns=slice_ns, framework=framework).at_rate(rate_bps)
     _run(options, json_file, plot, keep)
 
 
 def _run(options: Any, json_file: Path | None, plot: Path | None, keep: bool) -> None:  # noqa: ANN401 -- a DemoOptions, whose module is imported late
+    from ebpf.build import BuildError
+    from ebpf.libbpf import BpfError
     from emulation.fabric.fabric import EmulatedFabric, EmulationError
     from emulation.stack.demo import run_demo
     from emulation.stack.stack import StackError
@@ -61,22 +78,24 @@ def _run(options: Any, json_file: Path | None, plot: Path | None, keep: bool) ->
 
         try:
             run_demo(options, tell, finished)
-        except (EmulationError, StackError) as error:
+        except (EmulationError, StackError, BuildError, BpfError) as error:
             raise click.ClickException(str(error)) from None
 
 
 def _show(console: Any, record: dict[str, Any], options: Any, json_file: Path | None, plot: Path | None) -> None:  # noqa: ANN401 -- a rich Console and DemoOptions, imported late
-    from emulation.measuring.figures import demo_figure, gain
+    from emulation.measuring.figures import demo_figure
     from emulation.stack.demo import write_json
 
     if json_file is not None:
         write_json(record, json_file)
     console.print(_table(record["runs"]))
+    for line in _disturbed(record["runs"]):
+        console.print(line, highlight=False, soft_wrap=True, style="dim")
     if plot is not None:
         rate_mbps = record["environment"]["rate_mbps"]
         caption = f"Five senders into one {rate_mbps:.0f} Mb/s port, {options.slice_ns / 1e6:g} ms slices"
         demo_figure(record["runs"], plot, rate_mbps=rate_mbps, caption=caption)
-    console.print(gain(record["runs"]))
+    console.print(record["confidence"]["holds"], soft_wrap=True)
     for path in (json_file, plot):
         if path is not None:
             console.print(f"written: {path}")
@@ -85,6 +104,7 @@ def _show(console: Any, record: dict[str, Any], options: Any, json_file: Path | 
 def _table(runs: list[dict[str, Any]]) -> Any:  # noqa: ANN401 -- a rich Table, imported late
     from rich.table import Table
 
+    from emulation.measuring.confidence import sure
     from emulation.measuring.figures import LABELS
 
     table = Table(title="Goodput as received by the applications")
@@ -102,8 +122,21 @@ def _table(runs: list[dict[str, Any]]) -> Any:  # noqa: ANN401 -- a rich Table, 
             *("lost" if rtt[name] is None else f"{rtt[name]:.1f}" for name in ("p50", "p99", "max")),
             str(run["slots"] or "-"),
             str(run["late_slots"]),
-            style=None if run["valid"] else "dim",
+            style=None if sure(run) else "dim",
         )
-    if any(not run["valid"] for run in runs):
-        table.caption = "dim: invalid, because the machine was saturated or slots were late"
+    if not all(sure(run) for run in runs):
+        table.caption = "dim: indicative, since the run was disturbed; the reasons stand below"
     return table
+
+
+def _disturbed(runs: list[dict[str, Any]]) -> list[str]:
+    """A line for each run that was disturbed: by what, and which figures that can have changed."""
+    from emulation.measuring.confidence import level_of, reasons, sure
+    from emulation.measuring.figures import LABELS
+
+    return [
+        f"K = {run['k']}, {LABELS[run['policy']]}: {level_of(run).value}; {'; '.join(reasons(run))} "
+        f"({'; '.join(run['confidence']['affected'])})"
+        for run in sorted(runs, key=lambda run: run["k"])
+        if not sure(run)
+    ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 NEEDS_ROOT = "an emulated fabric needs root: run the command with sudo"
 WIDTH = 110
 """Columns of the output when it does not go to a terminal."""
+MOST_REASONS = 5
+"""Of what disturbed an experiment: so many are printed."""
 
 
 Tell = Callable[[str, float], None]
@@ -66,12 +68,23 @@ def progress_bar(console: Console, total: float = 1.0) -> Iterator[tuple[Tell, A
         yield tell, progress
 
 
-def print_outcome(console: Console, written: list[Path], *, valid: bool) -> None:
-    """Names the files that the experiment wrote, and says so if its result is not to be trusted."""
+def print_outcome(console: Console, written: list[Path], confidence: Mapping[str, Any]) -> None:
+    """Names the files that the experiment wrote, and says how sure its figures are and what holds."""
     for path in written:
-        console.print(f"written: {path}")
-    if not valid:
-        console.print("invalid: the machine did not keep up in at least one run; repeat on an idle machine")
+        console.print(f"written: {path}", soft_wrap=True)
+    for line in confidence_lines(confidence):
+        console.print(line, highlight=False, soft_wrap=True)
+
+
+def confidence_lines(confidence: Mapping[str, Any]) -> list[str]:
+    """How sure a result is, in lines: the level, what was disturbed (at most `MOST_REASONS`), what holds all the same."""
+    lines = [f"confidence: {confidence['level']}"]
+    disturbed = confidence["disturbed"] if confidence["level"] in ("indicative", "poor") else []
+    lines += [f"  {text}" for text in disturbed[:MOST_REASONS]]
+    if len(disturbed) > MOST_REASONS:
+        lines.append(f"  and {len(disturbed) - MOST_REASONS} more, which the record lists")
+    lines += [f"  {text}" for text in confidence["affected"]] if disturbed else []
+    return [*lines, f"  holds: {confidence['holds']}"]
 
 
 def print_json(result: object, json_file: Path | None) -> None:

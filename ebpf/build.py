@@ -11,18 +11,33 @@ import platform
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
-BUILD = Path(__file__).parent / "build" / platform.release()
-"""One directory for each kernel release, for its types and the programs that are compiled against them."""
 BTF = Path("/sys/kernel/btf/vmlinux")
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """The kernel that programs are compiled for: its release, and its types as a C header; None: those of the running one."""
+
+    release: str
+    types: Path | None = None
+
+    @property
+    def directory(self) -> Path:
+        """Where its types are, and the programs that are compiled against them."""
+        return Path(__file__).parent / "build" / self.release
+
+
+RUNNING = Kernel(platform.release())
 
 
 class BuildError(Exception):
     """A program could not be built; the text says what is missing."""
 
 
-def object_path(name: str, sources: Path, *includes: Path) -> Path:
+def object_path(name: str, sources: Path, *includes: Path, kernel: Kernel = RUNNING) -> Path:
     """The path of the compiled program `name`; builds it if it is missing or older than its sources (`sources`/NAME.bpf.c).
 
     Args:
@@ -32,17 +47,17 @@ def object_path(name: str, sources: Path, *includes: Path) -> Path:
     Raises:
         BuildError: clang, bpftool or the kernel's BTF is missing, or the compiler failed; with the compiler's message.
     """
-    source, target = sources / f"{name}.bpf.c", BUILD / f"{name}.bpf.o"
+    source, target = sources / f"{name}.bpf.c", kernel.directory / f"{name}.bpf.o"
     headers = (header for directory in (sources, *includes) for header in directory.glob("*.h"))
-    return _made(target, (source, *headers), lambda: _compile(source, target, (sources, *includes)))
+    return _made(target, (source, *headers), lambda: _compile(source, target, (sources, *includes), kernel))
 
 
-def shared_library(name: str, sources: Path) -> Path:
+def shared_library(name: str, sources: Path, kernel: Kernel = RUNNING) -> Path:
     """The path of the compiled library `name`; builds it for this processor if it is missing or older than `sources`/NAME.c.
 
     Raises BuildError: clang is missing, or failed; with its message.
     """
-    source, target = sources / f"{name}.c", BUILD / f"{name}.so"
+    source, target = sources / f"{name}.c", kernel.directory / f"{name}.so"
 
     def build() -> None:
         fresh = target.with_suffix(".new")
@@ -52,26 +67,38 @@ def shared_library(name: str, sources: Path) -> Path:
     return _made(target, (source, *sources.glob("*.h")), build)
 
 
+def build_all(folders: Iterable[Path], kernel: Kernel = RUNNING) -> list[Path]:
+    """The paths of all programs and libraries in folders, built where need be. Raises BuildError."""
+    found = []
+    for folder in folders:
+        programs = sorted(folder.glob("*.bpf.c"))
+        found += [object_path(path.name.removesuffix(".bpf.c"), folder, kernel=kernel) for path in programs]
+        found += [shared_library(path.stem, folder, kernel) for path in sorted(set(folder.glob("*.c")) - set(programs))]
+    return found
+
+
 def _made(target: Path, sources: Iterable[Path], build: Callable[[], None]) -> Path:
     newest = max(path.stat().st_mtime for path in sources)
     if target.exists() and target.stat().st_mtime > newest:
         return target
-    BUILD.mkdir(parents=True, exist_ok=True)
-    with (BUILD / "lock").open("w") as lock:  # several agents may start at once
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (target.parent / "lock").open("w") as lock:  # several agents may start at once
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (target.exists() and target.stat().st_mtime > newest):
             build()
     return target
 
 
-def _compile(source: Path, target: Path, includes: tuple[Path, ...]) -> None:
-    types = BUILD / "vmlinux.h"
-    if not BTF.exists():
+def _compile(source: Path, target: Path, includes: tuple[Path, ...], kernel: Kernel) -> None:
+    types = kernel.directory / "vmlinux.h"
+    if kernel.types is not None:
+        _write(types, kernel.types.read_bytes())
+    elif not BTF.exists():
         raise BuildError("the kernel publishes no BTF (/sys/kernel/btf/vmlinux): it needs CONFIG_DEBUG_INFO_BTF")
-    if not types.exists():
+    elif not types.exists():
         _write(types, _run(["bpftool", "btf", "dump", "file", str(BTF), "format", "c"]))
     fresh = target.with_suffix(".new")
-    directories = [word for directory in (BUILD, *includes) for word in ("-I", str(directory))]
+    directories = [word for directory in (kernel.directory, *includes) for word in ("-I", str(directory))]
     command = ["clang", "-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", *directories, "-c", str(source), "-o", str(fresh)]
     _run(command)
     fresh.replace(target)
@@ -93,8 +120,4 @@ def _run(command: list[str]) -> bytes:
 
 
 if __name__ == "__main__":  # python -m ebpf.build DIRECTORY...
-    for folder in map(Path, sys.argv[1:]):
-        for path in sorted(folder.glob("*.bpf.c")):
-            print(object_path(path.name.removesuffix(".bpf.c"), folder))
-        for path in sorted(set(folder.glob("*.c")) - set(folder.glob("*.bpf.c"))):
-            print(shared_library(path.stem, folder))
+    print(*build_all(map(Path, sys.argv[1:])), sep="\n")

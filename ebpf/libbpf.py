@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -56,6 +56,7 @@ def _library() -> ctypes.CDLL:
         ("bpf_object__close", None, (pointer,)),
         ("bpf_object__find_program_by_name", pointer, (pointer, ctypes.c_char_p)),
         ("bpf_program__fd", ctypes.c_int, (pointer,)),
+        ("bpf_program__set_autoload", ctypes.c_int, (pointer, ctypes.c_bool)),
         ("bpf_object__find_map_fd_by_name", ctypes.c_int, (pointer, ctypes.c_char_p)),
         ("bpf_map_update_elem", ctypes.c_int, (ctypes.c_int, pointer, pointer, ctypes.c_uint64)),
         ("bpf_map_lookup_elem", ctypes.c_int, (ctypes.c_int, pointer, pointer)),
@@ -70,6 +71,7 @@ def _library() -> ctypes.CDLL:
         ("bpf_object__find_map_by_name", pointer, (pointer, ctypes.c_char_p)),
         ("bpf_map__attach_struct_ops", pointer, (pointer,)),
         ("bpf_map__set_map_flags", ctypes.c_int, (pointer, ctypes.c_uint32)),
+        ("bpf_map__set_max_entries", ctypes.c_int, (pointer, ctypes.c_uint32)),
         ("bpf_link_create", ctypes.c_int, (ctypes.c_int, ctypes.c_int, ctypes.c_int, pointer)),
         ("libbpf_minor_version", ctypes.c_uint32, ()),
         ("bpf_program__attach_cgroup", pointer, (pointer, ctypes.c_int)),
@@ -148,18 +150,23 @@ def loaded_map(name: str, key_bytes: int, value_bytes: int) -> Iterator[BpfMap |
 class BpfObject:
     """A loaded object file: its programs and maps live until `close` (and a program as long as it is attached)."""
 
-    def __init__(self, path: Path, struct_ops: str | None = None) -> None:
+    def __init__(
+        self, path: Path, struct_ops: str | None = None, *, entries: Mapping[str, int] | None = None, without: str | None = None
+    ) -> None:
         """Loads an object; `struct_ops` is the table of functions to register later, if there is one.
+
+        `entries`: how many entries maps have, by name, where the source does not decide it. `without`: a program to leave out.
 
         Raises BpfError: the file cannot be read, or the kernel's verifier refuses it.
         """
         self._library = _library()
         self._library.libbpf_set_print(_silent)
         self._linked = struct_ops is not None
-        error = self._load(path, struct_ops)
+        self._entries = entries or {}
+        error = self._load(path, struct_ops, without)
         if error and self._linked:  # before Linux 6.4 a table stays registered until it is deleted
             self._linked = False
-            error = self._load(path, None)
+            error = self._load(path, None, without)
         if error:
             raise BpfError(-error, f"{path.name}: the kernel refuses it: {os.strerror(-error)}")
         self._rings: list[ctypes.c_void_p] = []
@@ -167,12 +174,16 @@ class BpfObject:
         self._links: list[ctypes.c_void_p] = []
         self._descriptors: list[int] = []
 
-    def _load(self, path: Path, linked: str | None) -> int:
+    def _load(self, path: Path, linked: str | None, without: str | None) -> int:
         self._object = self._library.bpf_object__open_file(str(path).encode(), None)
         if not self._object:
             raise BpfError(ctypes.get_errno(), f"{path}: {os.strerror(ctypes.get_errno())}")
         if linked is not None:
             self._library.bpf_map__set_map_flags(self._table(linked), BPF_F_LINK)
+        if without is not None:
+            self._library.bpf_program__set_autoload(self._program(without), False)
+        for name, count in self._entries.items():
+            self._library.bpf_map__set_max_entries(self._table(name), count)
         error = int(self._library.bpf_object__load(self._object))
         if error:
             self._library.bpf_object__close(self._object)
@@ -229,7 +240,7 @@ class BpfObject:
     def _table(self, name: str) -> ctypes.c_void_p:
         found = self._library.bpf_object__find_map_by_name(self._object, name.encode())
         if not found:
-            raise BpfError(0, f"no struct_ops {name}")
+            raise BpfError(0, f"no map or struct_ops {name}")
         return ctypes.c_void_p(found)
 
     def attach_cgroup(self, program: str, cgroup: Path) -> None:

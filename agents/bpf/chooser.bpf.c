@@ -1,70 +1,52 @@
 /* Attached to a cgroup: chooses each TCP connection's congestion control by its socket's mark. A connection with a deadline
- * gets baton_mcp. All others get baton_dctcp, and so do coflows and connections to a destination behind a gate that waits for
- * permission: MCP would take a rate that is held back between slots for a path that cannot carry it. The choice is made at
- * connect(), at listen() (a listener that needs ECN accepts it from SYNs that are ECT, and accepted connections inherit it),
- * when a connection is accepted, and when SO_MARK is set on a connection. */
+ * gets one (baton_mcp), all others another (baton_dctcp), and so do coflows and connections to a destination behind a gate that
+ * waits for permission (gated.h). Where MCP is a program of its own (mcp_callbacks.bpf.c), both are the kernel's dctcp. The choice
+ * is made at connect(), at listen() (a listener that needs ECN accepts it from SYNs that are ECT, and accepted connections
+ * inherit it), when a connection is accepted, and when SO_MARK is set on a connection. */
 #include "vmlinux.h"
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 #include "flowmark.h"
+#include "gated.h"
 
 #define SOL_SOCKET 1
 #define SO_MARK 36
 #define SOL_TCP 6
 #define TCP_CONGESTION 13
-#define AF_INET 2
-#define AF_INET6 10
+#define NAME_BYTES 16
+
+struct mark_choice {
+	__u32 unmarked; /* whether connections without a mark get `rest` too */
+	char deadline[NAME_BYTES];
+	char rest[NAME_BYTES];
+};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, __u32);
-} unmarked SEC(".maps"); /* whether connections without a mark get baton_dctcp too */
+	__type(value, struct mark_choice);
+} choice SEC(".maps");
 
-struct address {
-	__u32 words[4]; /* IPv4 mapped into IPv6 (RFC 4291, section 2.5.5.2), in network byte order */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 65536);
-	__type(key, struct address);
-	__type(value, __u8);
-} gated SEC(".maps"); /* addresses behind a gate that waits for permission */
-
-static __always_inline int is_gated(__u32 family, __u32 ip4, const __u32 *ip6)
+static __always_inline struct mark_choice *choice_for(__u32 mark)
 {
-	struct address to = {};
+	__u32 zero = 0;
+	struct mark_choice *found = bpf_map_lookup_elem(&choice, &zero);
 
-	if (family == AF_INET) {
-		to.words[2] = bpf_htonl(0xffff);
-		to.words[3] = ip4;
-	} else {
-		__builtin_memcpy(&to, ip6, sizeof(to));
-	}
-	return bpf_map_lookup_elem(&gated, &to) != 0;
-}
-
-static __always_inline int is_ours(__u32 mark)
-{
-	__u32 zero = 0, *all = bpf_map_lookup_elem(&unmarked, &zero);
-
-	return mark || (all && *all);
+	return found && (mark || found->unmarked) ? found : NULL;
 }
 
 /* If the name is not registered, the kernel refuses it and the connection keeps its congestion control. */
 static __always_inline void choose_for(void *context, __u32 mark, int gated_path)
 {
-	char mcp[] = "baton_mcp", dctcp[] = "baton_dctcp";
+	struct mark_choice *chosen = choice_for(mark);
 
-	if (!is_ours(mark))
+	if (!chosen)
 		return;
 	if (mark_has_deadline(mark) && !gated_path)
-		bpf_setsockopt(context, SOL_TCP, TCP_CONGESTION, mcp, sizeof(mcp));
+		bpf_setsockopt(context, SOL_TCP, TCP_CONGESTION, chosen->deadline, NAME_BYTES);
 	else
-		bpf_setsockopt(context, SOL_TCP, TCP_CONGESTION, dctcp, sizeof(dctcp));
+		bpf_setsockopt(context, SOL_TCP, TCP_CONGESTION, chosen->rest, NAME_BYTES);
 }
 
 SEC("sockops")
@@ -75,7 +57,7 @@ int choose(struct bpf_sock_ops *event)
 	switch (event->op) {
 	case BPF_SOCK_OPS_NEEDS_ECN:
 		/* A request has no socket yet, so no mark: accept ECN, for a listener that existed before this program. */
-		event->reply = sock ? is_ours(sock->mark) : 1;
+		event->reply = sock ? choice_for(sock->mark) != NULL : 1;
 		break;
 	case BPF_SOCK_OPS_TCP_CONNECT_CB:
 	case BPF_SOCK_OPS_TCP_LISTEN_CB:
@@ -95,15 +77,17 @@ SEC("cgroup/setsockopt")
 int choose_again(struct bpf_sockopt *call)
 {
 	struct bpf_sock *sock = call->sk;
-	__u32 *mark = call->optval;
+	__u8 *option = call->optval;
+	__u32 mark;
 
 	if (call->level != SOL_SOCKET || call->optname != SO_MARK || !sock || sock->protocol != IPPROTO_TCP)
 		return 1;
-	if ((void *)(mark + 1) > call->optval_end)
+	if ((void *)(option + sizeof(mark)) > call->optval_end)
 		return 1;
+	__builtin_memcpy(&mark, option, sizeof(mark)); /* by bytes: the verifier of some kernels takes it as not aligned */
 	__u32 ip6[4] = { sock->dst_ip6[0], sock->dst_ip6[1], sock->dst_ip6[2], sock->dst_ip6[3] };
 
-	choose_for(sock, *mark, is_gated(sock->family, sock->dst_ip4, ip6));
+	choose_for(sock, mark, is_gated(sock->family, sock->dst_ip4, ip6));
 	return 1;
 }
 

@@ -172,7 +172,7 @@ def _has_ifb() -> bool:
     return _runs(*_namespace(), "ip", "link", "add", "type", "ifb")
 
 
-def _has_congestion_control(name: str) -> bool:
+def has_congestion_control(name: str) -> bool:
     """Selects it on a socket that is never connected; the kernel loads the module for CAP_NET_ADMIN."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as unconnected:
         try:
@@ -265,7 +265,7 @@ def _has_jit() -> bool:
     return bool(jited_bytes > 0)
 
 
-def _has_struct_ops() -> bool:
+def has_struct_ops() -> bool:
     """Reads the kernel's BTF instead of a trial: a registered struct_ops would be visible in every namespace.
 
     Its type is in the kernel's BTF just when net/ipv4/bpf_tcp_ca.c is built in; struct_ops programs
@@ -321,7 +321,7 @@ def _trials() -> list[_Trial]:
             "JIT",
             "bpf",
             _has_jit,
-            "BPF interpreter, and the kernel's own congestion control",
+            "BPF interpreter, and MCP by sock_ops beside the kernel's dctcp",
             "run as root; sysctl net.core.bpf_jit_enable=1",
         ),
         _Trial(
@@ -336,14 +336,14 @@ def _trials() -> list[_Trial]:
         _Trial(
             "struct_ops",
             "bpf",
-            _has_struct_ops,
-            "the kernel's own congestion control, no MCP",
+            has_struct_ops,
+            "MCP by sock_ops beside the kernel's dctcp",
             f"Linux 5.6 or later with BTF and JIT; {_STOCK_KERNEL}",
         ),
         _Trial(
             "dctcp",
             "congestion control",
-            lambda: _has_congestion_control("dctcp"),
+            lambda: has_congestion_control("dctcp"),
             "baton_dctcp, the same as eBPF",
             _module("tcp_dctcp"),
         ),

@@ -5,6 +5,10 @@ to a network namespace: agents of several emulated hosts share them. The first a
 by itself or killed (before Linux 6.4 a killed agent leaves them to the next); other agents use them and do not remove them.
 `configure` reaches MCP's settings in any case.
 
+A kernel without struct_ops (it has no JIT, as in virtual time) cannot register them. There the kernel's own dctcp takes
+baton_dctcp's place, and MCP is a program of callbacks at a cgroup that sets the pacing rate of dctcp's connections
+(agents/bpf/mcp_callbacks.bpf.c). BATON_MCP=sock_ops in the environment chooses this way where the kernel has both.
+
 `Chooser` attaches the choice to a cgroup, version 2: connections of its processes with a deadline get baton_mcp, others
 baton_dctcp (agents/bpf/chooser.bpf.c), whatever the process asked for. The choice ends with the process that attached it.
 """
@@ -12,24 +16,30 @@ baton_dctcp (agents/bpf/chooser.bpf.c), whatever the process asked for. The choi
 from __future__ import annotations
 
 import ipaddress
+import os
 import struct
-import sys
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum, IntEnum
 from pathlib import Path
 
 from agents.bpf.build import object_path
+from agents.kernel.probe import has_congestion_control, has_struct_ops
 from agents.priorities.marked_run import cgroup_root
 from agents.priorities.mcp_model import McpSettings
 from agents.queues.classifier import Address, packed
-from ebpf.libbpf import BpfMap, BpfObject, loaded_map
+from ebpf.libbpf import BpfError, BpfMap, BpfObject, loaded_map
 
 DCTCP, MCP = "baton_dctcp", "baton_mcp"
+KERNEL_DCTCP = "dctcp"
+FORCED = "BATON_MCP"
+"""In the environment: struct_ops or sock_ops, the way to have MCP; not set: struct_ops if the kernel has it."""
 AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 _SETTINGS_MAP, _EVENTS_MAP = "mcp_settings", "mcp_events"
 _EVENT = struct.Struct("=QQQIIHHI16s16s")
+_CHOICE = struct.Struct("=I16s16s")
+_GATED = ("gated", 16, 1)
 _AF_INET = 2
 _ZERO = bytes(4)
 
@@ -77,23 +87,66 @@ def configure(settings: McpSettings) -> bool:
     return True
 
 
-class CongestionControl:
-    """baton_dctcp and baton_mcp, registered at least until `close`. Connections that use one then keep it until they end."""
+class Way(Enum):
+    """How this kernel has MCP."""
 
-    def __init__(self, settings: McpSettings | None = None) -> None:
-        """Registers those that no process has registered; baton_mcp with these settings.
+    STRUCT_OPS = "struct_ops"
+    SOCK_OPS = "sock_ops"
+
+
+def way() -> Way:
+    """The way that `FORCED` names, or else the best of this kernel.
+
+    Raises:
+        BpfError: `FORCED` names none.
+    """
+    forced = os.environ.get(FORCED)
+    if forced is None:
+        return Way.STRUCT_OPS if has_struct_ops() else Way.SOCK_OPS
+    try:
+        return Way(forced)
+    except ValueError:
+        raise BpfError(0, f"{FORCED} is {forced!r}; write struct_ops or sock_ops, or leave it out") from None
+
+
+class CongestionControl:
+    """DCTCP and MCP in this kernel, at least until `close`. Connections that use one then keep it until they end.
+
+    Attributes:
+        way: how the kernel has MCP.
+        dctcp: the name of DCTCP for TCP_CONGESTION.
+        mcp: the same of MCP; where callbacks make it of DCTCP, `dctcp`.
+    """
+
+    def __init__(self, settings: McpSettings | None = None, cgroup: Path | None = None, *, mcp: bool = True) -> None:
+        """Registers what no process has registered; MCP with these settings.
+
+        Args:
+            cgroup: the processes whose flows with deadlines MCP's callbacks handle (None: all); baton_mcp does not need it.
+            mcp: whether to have MCP, too.
 
         Raises:
             BuildError: a program cannot be compiled here; says what is missing.
-            BpfError: the kernel refuses a program (it needs CONFIG_BPF_JIT and BTF), or this process lacks the right.
+            BpfError: the kernel refuses a program (it needs BTF), has no DCTCP, or this process lacks the right.
+            NoCgroup: MCP needs a cgroup version 2 here, and none is mounted.
         """
         self._objects: dict[str, BpfObject] = {}
         self._held = ExitStack()
+        self._settings: BpfMap | None = None
+        self.way = way()
+        self.dctcp = KERNEL_DCTCP if self.way is Way.SOCK_OPS and has_congestion_control(KERNEL_DCTCP) else DCTCP
+        self.mcp = MCP if self.way is Way.STRUCT_OPS else self.dctcp
         wanted = (settings or McpSettings()).encode()
         try:
-            self._register(DCTCP, "congestion", None)
-            self._register(MCP, "mcp", wanted)
-            self._settings = self._found(len(wanted))
+            if self.dctcp == DCTCP:
+                if self.way is Way.SOCK_OPS and not has_struct_ops():
+                    raise BpfError(0, "this kernel has neither dctcp nor struct_ops: modprobe tcp_dctcp")
+                self._register(DCTCP, "congestion", None)
+            if mcp and self.way is Way.STRUCT_OPS:
+                self._register(MCP, "mcp", wanted)
+                self._settings = self._found(len(wanted))
+            elif mcp:
+                self._settings = self._attach(cgroup_root() if cgroup is None else cgroup, wanted)
         except BaseException:
             self.close()
             raise
@@ -110,6 +163,14 @@ class CongestionControl:
             loaded.close()
             raise
         self._objects[name] = loaded
+
+    def _attach(self, cgroup: Path, settings: bytes) -> BpfMap:
+        """Of several processes with callbacks, the one that attached first handles a connection, with its settings."""
+        loaded = self._objects[MCP] = BpfObject(object_path("mcp_callbacks"))
+        held = loaded.map(_SETTINGS_MAP, len(_ZERO), len(settings))
+        held[_ZERO] = settings
+        loaded.attach_cgroup("mcp_callbacks", cgroup)
+        return held
 
     def _found(self, value_bytes: int) -> BpfMap | None:
         """The map of MCP's settings: this process's own, or that of the process that registered baton_mcp."""
@@ -134,8 +195,13 @@ class CongestionControl:
         loaded = self._objects.get(MCP)
         return None if loaded is None else loaded.ring(_EVENTS_MAP, lambda record: take(_end_of(record)))
 
+    def gates(self) -> BpfMap | None:
+        """The addresses behind a gate, for MCP's callbacks; None: the choice of baton_dctcp there is enough."""
+        return self._objects[MCP].map(*_GATED) if self.way is Way.SOCK_OPS and MCP in self._objects else None
+
     def close(self) -> None:
-        """Unregisters what this process registered. May be called again."""
+        """Removes what this process registered. May be called again."""
+        self._settings = None
         self._held.close()
         while self._objects:
             self._objects.popitem()[1].close()
@@ -144,22 +210,31 @@ class CongestionControl:
 class Chooser:
     """Chooses by mark for the connections of a cgroup, until `close` or the end of this process."""
 
-    def __init__(self, cgroup: Path | None = None, *, unmarked: bool = True) -> None:
+    def __init__(
+        self, cgroup: Path | None = None, *, unmarked: bool = True, control: CongestionControl | None = None
+    ) -> None:
         """Starts to choose for connections that the cgroup's processes make, accept or mark from now on.
 
         Args:
             cgroup: a directory of cgroup version 2; None for the root: all processes of this machine.
-            unmarked: whether connections without a mark get baton_dctcp; otherwise they keep what they have.
+            unmarked: whether connections without a mark get DCTCP; otherwise they keep what they have.
+            control: what to choose from; None: baton_mcp and baton_dctcp.
 
         Raises:
             NoCgroup: no cgroup version 2 is mounted.
             BuildError, BpfError: as `CongestionControl`.
         """
         where = cgroup_root() if cgroup is None else cgroup
+        mcp, dctcp = (MCP, DCTCP) if control is None else (control.mcp, control.dctcp)
         self._gated: set[bytes] = set()
+        self._gates: list[BpfMap] = []
         self._object: BpfObject | None = BpfObject(object_path("chooser"))
         try:
-            self._object.map("unmarked", len(_ZERO), 4)[_ZERO] = int(unmarked).to_bytes(4, sys.byteorder)
+            choice = _CHOICE.pack(unmarked, mcp.encode(), dctcp.encode())
+            self._object.map("choice", len(_ZERO), _CHOICE.size)[_ZERO] = choice
+            self._gates.append(self._object.map(*_GATED))
+            if control is not None and (more := control.gates()) is not None:
+                self._gates.append(more)
             for program in ("choose", "choose_again"):
                 self._object.attach_cgroup(program, where)
         except BaseException:
@@ -167,21 +242,22 @@ class Chooser:
             raise
 
     def gate(self, addresses: Collection[Address]) -> None:
-        """Sets all addresses behind a gate: connections to them that are made or marked from now on get baton_dctcp.
+        """Sets all addresses behind a gate: connections to them that are made or marked from now on get DCTCP.
 
         MCP plans its rate over the whole deadline; a gate that is closed between slots breaks the plan, and MCP falls behind.
         """
         if self._object is None or (wanted := {packed(address) for address in addresses}) == self._gated:
             return
-        gated = self._object.map("gated", 16, 1)
-        for key in wanted - self._gated:
-            gated[key] = b"\1"
-        for key in self._gated - wanted:
-            gated.remove(key)
+        for gated in self._gates:
+            for key in wanted - self._gated:
+                gated[key] = b"\1"
+            for key in self._gated - wanted:
+                gated.remove(key)
         self._gated = wanted
 
     def close(self) -> None:
         """Ends the choice; connections keep their congestion control. May be called again."""
+        self._gates.clear()
         if self._object is not None:
             self._object.close()
             self._object = None

@@ -48,8 +48,9 @@ class Priorities(Part):
         self._control: CongestionControl | None = None
         self._chooser: Chooser | None = None
         try:
-            self._control = CongestionControl(McpSettings(link_bps=rate_bps))
-            self._chooser = Chooser(cgroup)
+            self._control = CongestionControl(McpSettings(link_bps=rate_bps), cgroup)
+            self._chooser = Chooser(cgroup, control=self._control)
+            log.info("flows with deadlines: MCP by %s; others: %s", self._control.way.value, self._control.dctcp)
         except (BuildError, BpfError, NoCgroup) as error:
             log.warning("flows keep their congestion control: %s", error)
         self._counts = SizeCounts()

@@ -12,6 +12,7 @@ import errno
 import os
 import socket
 import struct
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from enum import IntEnum
@@ -23,7 +24,7 @@ from agents.kernel.netlink import RTM_DELTFILTER, RTM_GETTFILTER, Netlink, Netli
 from agents.kernel.snapshot import EGRESS, ETH_P_ALL, TAGGER_PREFERENCE
 from agents.queues.classifier import Address, unpacked
 from ebpf.libbpf import BpfError, BpfObject
-from protocol.flowmark import COFLOW_MAX
+from protocol.flowmark import COFLOW_FIELD, COFLOW_MAX, SIZE_BITS
 
 TABLE_FLOWS = 131_072
 QUEUES, MAX_THRESHOLDS = 8, 6
@@ -32,7 +33,8 @@ _THRESHOLDS = struct.Struct(f"=II{MAX_THRESHOLDS}Q{MAX_THRESHOLDS}Q")
 _END = struct.Struct("=16s16s4sB3xQQQIBBBB")
 _PORTS = struct.Struct("!HH")
 _COUNTERS = struct.Struct("=6Q")
-_FLOWS = (40, 56)  # bytes of struct tag_key and struct tag_flow
+_KEY = struct.Struct("=16s16s4sB3x")
+_FLOW = struct.Struct("=QQQ32xI4xBxxBB3x")
 _ZERO = bytes(4)
 
 
@@ -83,6 +85,34 @@ class FlowEnd:
             EndReason(reason),
             promotions,
         )
+
+
+def silent_flow(key: bytes, value: bytes, now_ns: int, forget_ns: int) -> FlowEnd | None:
+    """The end of a flow of the table that was silent for `forget_ns`, else None; `size_bytes` is 0 if it was told before. Pure.
+
+    Args:
+        key, value: a `struct tag_key` and a `struct tag_flow`.
+    """
+    source, target, ports, protocol = _KEY.unpack(key)
+    start_ns, last_ns, size, mark, bits, promotions, closed = _FLOW.unpack(value)
+    if now_ns - last_ns < forget_ns:
+        return None
+    deadline, (source_port, target_port) = mark >> SIZE_BITS, _PORTS.unpack(ports)
+    return FlowEnd(
+        unpacked(source),
+        unpacked(target),
+        protocol,
+        source_port,
+        target_port,
+        0 if closed else size,
+        start_ns,
+        last_ns - start_ns,
+        mark,
+        4 if deadline == COFLOW_FIELD else 1 if deadline else 2 if mark else 3,
+        tuple(queue for queue in range(QUEUES) if bits >> queue & 1),
+        EndReason.IDLE,
+        promotions,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +175,16 @@ class RunOptions(ctypes.Structure):
 
 
 class _Programs(BpfObject):
-    """An object with a program that the loader runs."""
+    """The tagger's object. `sweeps`: whether it has the program that the loader runs."""
+
+    def __init__(self, path: Path) -> None:
+        """Loads it; without the program `sweep`, which calls a function, if the kernel has no JIT. Raises BpfError."""
+        self.sweeps = True
+        try:
+            super().__init__(path)
+        except BpfError:
+            self.sweeps = False
+            super().__init__(path, without="sweep")
 
     def run(self, program: str) -> int:
         """Runs a program of type syscall once; returns its result. Raises BpfError."""
@@ -180,11 +219,12 @@ class Tagger:
         self._active = self._object.map("active", 4, 4)
         self._coflow_queues = self._object.map("coflows", 4, 8)
         self._coflows: dict[int, int] = {}
-        self._flows = self._object.map("flows", *_FLOWS)
+        self._flows = self._object.map("flows", _KEY.size, _FLOW.size)
         cpus = _possible_cpus()
         self._counters = self._object.map("counters", 4, _COUNTERS.size * cpus)
         self._ends: list[FlowEnd] = []
         self._fd, self._consume = self._object.ring("ends", lambda record: self._ends.append(FlowEnd.unpack(record)))
+        self._forget_ns = 0
         self.set_settings(settings or TaggerSettings())
         self._netlink = Netlink()
         remove(self._netlink, self._ifindex)
@@ -193,6 +233,7 @@ class Tagger:
     def set_settings(self, settings: TaggerSettings) -> None:
         """Replaces the settings from the next packet on; a flow keeps its kappa."""
         *numbers, kappa_min, kappa_max = astuple(settings)[1:]
+        self._forget_ns = settings.forget_ns
         self._settings[_ZERO] = _SETTINGS.pack(*numbers, kappa_min, kappa_max, bytes(settings.dscp))
 
     def set_thresholds(self, version: int, beta: Sequence[int], alpha: Sequence[int]) -> None:
@@ -247,7 +288,18 @@ class Tagger:
 
     def sweep(self) -> int:
         """Removes the flows that have been silent for `forget_ns`; returns how many. `ended` returns their ends."""
-        return self._object.run("sweep")
+        return self._object.run("sweep") if self._object.sweeps else self._swept()
+
+    def _swept(self) -> int:
+        """As the program `sweep`, for kernels that refuse it; slower."""
+        removed, now_ns = 0, time.monotonic_ns()
+        for key in list(self._flows.keys()):
+            if (value := self._flows.get(key)) is None or (end := silent_flow(key, value, now_ns, self._forget_ns)) is None:
+                continue
+            self._flows.remove(key)
+            removed += 1
+            self._ends += [end] if end.size_bytes else []
+        return removed
 
     def flow_count(self) -> int:
         """The number of flows in the table. For diagnosis: it walks over the whole table."""

@@ -40,6 +40,7 @@ from agents.kernel.netlink import (
 )
 from agents.queues.flow_queues import FREE_BPS, Flow, FlowQueues
 from agents.queues.gates import GATE_KINDS, Gate
+from protocol import virtual_time
 from protocol.units import FRAME_BYTES
 
 ROOT = 1 << 16
@@ -49,7 +50,8 @@ WAKEUP_PREFERENCE = 1
 FIRST_NODE, LAST_NODE = 0x10, 0x3FFF
 SMALL_RATE_BPS = 8_000
 BURST_NS = 1_000_000
-"""HTB's bucket holds what the link passes in this time, and at least two frames: so late may a kernel timer be."""
+"""HTB's bucket holds what the link passes in this time, and at least two frames: so late may a kernel timer be. In virtual time
+no timer is late, and an emulated interface has no wire behind its queues that would spread a bucket's packets again."""
 QUANTUM_NS = 100_000
 """A class sends for so long (at least a frame) before the next class has its turn."""
 IDLE_NS = 60_000_000_000
@@ -102,7 +104,8 @@ class HostQueues:
         self.version = 0
         """Changes whenever gates are made or removed."""
         self._changes = 0
-        self._burst = max(2 * FRAME_BYTES, rate_bps // 8 * BURST_NS // 10**9)
+        late_ns = 0 if virtual_time.inside() else BURST_NS
+        self._burst = max(2 * FRAME_BYTES, rate_bps // 8 * late_ns // 10**9)
         self._quantum = min(60_000, max(FRAME_BYTES, rate_bps // 8 * QUANTUM_NS // 10**9))
 
     def close(self) -> None:

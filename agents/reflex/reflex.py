@@ -25,6 +25,7 @@ from agents.permission.rules import Rule, Rules
 from agents.queues.host import Host
 from agents.reflex.conditions import Leader, LeaderConditions
 from agents.reflex.state import PARTNERS, POLLIN, Batch, Descriptor, State, StepBatches, library, set_partners
+from protocol import virtual_time
 from protocol.pfc import CLASSES
 
 log = logging.getLogger("baton.reflex")
@@ -77,7 +78,7 @@ class Reflex:
         self._netlink = Netlink()
         self._state = State(
             pause_fd=-1, control_fd=-1, netlink_fd=self._netlink.fileno(), link_fd=host.wakeups.fileno(),
-            wakeup=(ctypes.c_uint8 * 60)(*host.wakeup_frame), spin_ns=SPIN_NS,
+            wakeup=(ctypes.c_uint8 * 60)(*host.wakeup_frame), spin_ns=0 if virtual_time.inside() else SPIN_NS,
             poll_ns=POLLED_NS, rest_ns=REST_NS, turn_ns=TURN_NS, near_ns=NEAR_NS,
             longest_lead_ns=LONGEST_LEAD_NS, rehearse_polling_ns=REHEARSE_POLLING_NS, rehearse_asleep_ns=REHEARSE_ASLEEP_NS,
             recent_command_ns=RECENT_COMMAND_NS,

@@ -82,7 +82,7 @@ def run(duration_s: float = 7.0) -> dict[str, Any]:
         **by_epoch(frames),
         "slots_of_hosts": {host: found.get("slots") for host, found in agents.items()},
         "goodput_mbps": round(outcome.goodput_mbps, 2),
-        "valid": outcome.valid,
+        "confidence": outcome.confidence().to_dict(),
         "environment": environment(),
     }
 

@@ -20,6 +20,8 @@ from emulation.traffic.experiment import Flow
 
 PERIOD_S = 0.005
 DATAGRAM_BYTES = 20_000
+SAMPLES = 500
+"""In a record, of each latency."""
 
 
 def run(duration_s: float = 10.0) -> dict[str, Any]:
@@ -32,10 +34,21 @@ def run(duration_s: float = 10.0) -> dict[str, Any]:
         return {
             "backlog_to_directive_us": summary(found["backlog_to_directive_ns"]),
             "directive_to_gate_us": summary(found["directive_to_gate_ns"]),
+            "samples_us": {
+                "agent": thinned(found["directive_to_gate_ns"]),
+                "controller": thinned(found["backlog_to_directive_ns"]),
+            },
             "yields": found["yields"],
             "cpu": outcome.fidelity.to_dict(),
+            "confidence": outcome.confidence().to_dict(),
             "environment": environment(),
         }
+
+
+def thinned(samples_ns: list[int], most: int = SAMPLES) -> list[float]:
+    """At most so many of the samples, in microseconds, evenly from all: for `--agent-delay` and `--controller-delay`."""
+    step = -(-len(samples_ns) // most) or 1
+    return [round(sample / 1e3, 1) for sample in samples_ns[::step]]
 
 
 def summary(samples_ns: list[int]) -> dict[str, float | int | None]:

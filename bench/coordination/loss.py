@@ -7,7 +7,7 @@ DIRECTIVE frames after the coordinator has sent them. The same run without the p
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,10 @@ from agents.bpf.build import object_path
 from bench.coordination.under_load import run_under_load
 from ebpf.libbpf import BpfMap, BpfObject
 from emulation.fabric.fabric import COORDINATOR_NODE, EmulatedFabric
+from emulation.measuring.confidence import goodput, together
 from emulation.measuring.fidelity import environment
 from emulation.netns import network_of
-from emulation.stack.star import star
+from emulation.stack.star import RATE_BPS, star
 
 PERCENT = 20
 BUCKET_NS = 50_000_000
@@ -39,13 +40,25 @@ def run(duration_s: float = 6.0, slice_text: str = "10ms") -> dict[str, Any]:
                 "goodput_mbps": round(outcome.goodput_mbps, 2),
                 "drop_fraction": outcome.to_dict()["drop_fraction"],
                 "longest_silence_ms": max(_silence(flow.buckets) for flow in outcome.flows) * BUCKET_NS // 1_000_000,
-                "valid": outcome.valid,
+                "confidence": outcome.confidence().to_dict(),
             }
         result["slots"] = baton.status()["slots"]
     result["goodput_fell_by"] = round(1 - result["with"]["goodput_mbps"] / result["without"]["goodput_mbps"], 4)
     result["directives_lost"] = round(result["with"]["lost"] / max(1, result["with"]["directives"]), 4)
+    result["confidence"] = _confidence(result)
     result["environment"] = environment()
     return result
+
+
+def _confidence(result: Mapping[str, Any]) -> dict[str, Any]:
+    """How sure it is that goodput falls by no more than the part of the slots that is lost."""
+    runs = {f"{name} losses": result[name] for name in ("without", "with")}
+    offs = sum(goodput(run, run["goodput_mbps"], RATE_BPS / 1e6).off for run in runs.values())
+    holds = (
+        f"with {result['directives_lost']:.1%} of the directives lost, goodput fell by {result['goodput_fell_by']:.1%}; "
+        f"the machine can have changed that difference by at most {offs:.1f} Mb/s"
+    )
+    return together(runs, holds)
 
 
 @contextmanager

@@ -46,7 +46,7 @@ def run(rounds: int = 4) -> dict[str, Any]:
         "all_obey_after_ms": _summary(found("coordinate", "obeyed_ns")),
         "all_had_a_slot_after_ms": _summary(found("coordinate", "first_slot_ns")),
         "goodput_mbps": round(outcome.goodput_mbps, 2),
-        "valid": outcome.valid,
+        "confidence": outcome.confidence().to_dict(),
         "environment": environment(),
     }
 

@@ -72,6 +72,6 @@ def traffic(outcome: Outcome) -> dict[str, Any]:
     return {
         "goodput_mbps": round(outcome.goodput_mbps, 2),
         "drops": outcome.drops,
-        "valid": outcome.valid,
+        "confidence": outcome.confidence().to_dict(),
         "environment": environment(),
     }

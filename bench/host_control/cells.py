@@ -14,6 +14,7 @@ from bench.host_control.controls import Control
 from bench.host_control.delays import measure, turn_us
 from bench.host_control.ends import Ends
 from bench.host_control.load import Processors, load
+from emulation.measuring.confidence import Disturbance
 
 SIZES = (64, 500, 1000)
 FLOWS = (2, 4, 8, 16)
@@ -22,7 +23,7 @@ PAUSE_NS = 1_000_000
 SETTLE_NS = 60_000_000
 """By then the host knows every flow, and its caches are warm."""
 STALLED_SHARE = 0.05
-"""A run is invalid if more than this share of its commands met a sender that did not run."""
+"""A run is disturbed if more than this share of its commands met a sender that did not run."""
 
 
 class Cell(NamedTuple):
@@ -58,9 +59,13 @@ def run(
             given = commands()
         arrivals = made.capture.arrivals()
     delays = measure(given, arrivals)
-    trust = made.trust(busy=busy)
     total = len(delays.off_ns) + delays.stalled
-    trust["valid"] = bool(trust["valid"] and total and delays.stalled <= STALLED_SHARE * total and not arrivals.lost)
+    disturbed = []
+    if not total or delays.stalled > STALLED_SHARE * total:
+        text = f"{delays.stalled} of {total} commands met a sender that did not run"
+        disturbed.append(Disturbance(text, delays.stalled / total if total else 1.0, figures=("delay",)))
+    if arrivals.lost:
+        disturbed.append(Disturbance(f"the capture lost {arrivals.lost} packets", 0.0, figures=("delay",)))
     return {
         "size_bytes": cell.size,
         "flows": cell.flows,
@@ -68,5 +73,5 @@ def run(
         "packets_per_second": round(made.sent_packets / cell.seconds),
         "commands_lost": len(control.issued) - len(given),
         **delays.to_dict(),
-        "trust": trust,
+        "trust": made.trust(*disturbed, busy=busy),
     }

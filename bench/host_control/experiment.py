@@ -31,6 +31,7 @@ from bench.host_control.days import Plan
 from bench.host_control.ends import MAX_FLOWS, Ends, given, veth_pair
 from bench.host_control.load import Commander, Processors, load
 from bench.host_control.partner import Partner
+from emulation.measuring.confidence import together
 from emulation.measuring.fidelity import environment
 from emulation.measuring.wakeful import occupied, wakeful
 from protocol.bodies.host_control import Transport
@@ -144,12 +145,18 @@ def run(options: Options, tell: Tell) -> Results:
             "targets": TARGETS,
             "quick": options.quick,
             "seed": options.seed,
-            "valid": all(one["trust"]["valid"] for one in runs),
+            "confidence": together({_named(number, one): one["trust"] for number, one in enumerate(runs)}),
             "runs": runs,
             "environment": about,
         },
         stairs,
     )
+
+
+def _named(number: int, run: dict[str, Any]) -> str:
+    """A run's name in a sentence."""
+    words = [run["kind"], *(str(run[name]) for name in ("transport", "gate", "agent") if name in run)]
+    return f"run {number + 1} ({', '.join(words)})"
 
 
 class _Steps:

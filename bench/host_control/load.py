@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from bench.host_control.capture import Capture, flows_at
 from bench.host_control.ends import Ends, EndsError, affinity
-from emulation.measuring.fidelity import MAX_LATE_P99_NS, MAX_STEAL, CpuTimes, Fidelity
-from emulation.measuring.measure import percentile
+from emulation.measuring.confidence import Disturbance, judge
+from emulation.measuring.fidelity import CpuTimes, Fidelity
 from emulation.processes import end_process
 from emulation.traffic import workloads
 
@@ -69,14 +69,11 @@ class Load:
     sent_packets: int = 0
     fidelity: Fidelity | None = None
 
-    def trust(self, *, busy: bool = False) -> dict[str, Any]:
-        """Whether the measurement is valid. `busy`: the agent polls, so its processor is never idle."""
-        found = self.fidelity
-        if found is None:
-            return {"valid": False}
-        late = percentile(found.late_ns, 99)
-        kept_up = found.steal <= MAX_STEAL and (late is None or late <= MAX_LATE_P99_NS)
-        return {"valid": kept_up if busy else not found.saturated, **found.to_dict()}
+    def trust(self, *more: Disturbance, busy: bool = False) -> dict[str, Any]:
+        """How sure the measurement is. `more`: what the experiment knows; `busy`: the agent polls, so its processor is never
+        idle."""
+        confidence = judge(self.fidelity, busy=busy, more=more).to_dict()
+        return {"confidence": confidence, **({} if self.fidelity is None else self.fidelity.to_dict())}
 
 
 @contextmanager

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.host_control.experiment import Results
-from bench.style import SPARE, Series, bars, panels
+from bench.style import SPARE, Series, bars, ink, panels
+from emulation.measuring.confidence import sure
 
 OWN, WRONG = "#0072B2", "#D55E00"
 NAMES = {"none": "gate alone", "condition": "condition", "pfc": "PFC"}
@@ -24,6 +25,11 @@ def draw(found: Results, directory: Path) -> list[Path]:
     if flows := [run for run in runs if run["kind"] == "throughput"]:
         made.append(_save(_throughput(flows[0]), directory / "throughput.png"))
     return made
+
+
+def draw_delays(runs: list[dict[str, Any]], path: Path) -> None:
+    """Writes the figure of the off and on delays alone, from the runs of a record."""
+    _save(_delays([run for run in runs if run["kind"] == "delays"]), path)
 
 
 def _save(figure: Any, path: Path) -> Path:  # noqa: ANN401 -- matplotlib's
@@ -58,8 +64,8 @@ def _delays(runs: list[dict[str, Any]]) -> Any:  # noqa: ANN401 -- matplotlib's
                 colour = SPARE[number % len(SPARE)]
                 axis.errorbar(xs, middle, yerr=(low, high), color=colour, fmt="o", markersize=4, capsize=2, linewidth=1,
                               label=label)  # fmt: skip
-                bad = [at for at, run in enumerate(mine) if not run["trust"]["valid"]]
-                axis.plot([xs[at] for at in bad], [middle[at] for at in bad], "x", color="black", markersize=7)
+                bad = [at for at, run in enumerate(mine) if not sure(run["trust"])]
+                axis.plot([xs[at] for at in bad], [middle[at] for at in bad], "x", color=ink(), markersize=7)
             axis.set_xticks(range(len(counts)), [str(count) for count in counts])
             axis.set_title(f"{title}, {size} B", fontsize=10, loc="left")
             axis.set_xlabel("flows")
@@ -89,7 +95,7 @@ def _staircases(runs: list[dict[str, Any]], stairs: dict[int, list[tuple[float, 
                 axis.scatter(times, flows, s=size, color=colour, marker=marker, linewidths=0.8)
         axis.set_title(
             f"{run['flows']} flows, days of {run['day_us'] / 1e3:g} ms, {run['transport']}, {run['agent']}: "
-            f"{run['residual_packets']} residual of {run['own_packets']}" + ("" if run["trust"]["valid"] else " (invalid)"),
+            f"{run['residual_packets']} residual of {run['own_packets']}" + ("" if sure(run["trust"]) else " (disturbed)"),
             fontsize=9,
             loc="left",
         )
@@ -106,7 +112,7 @@ def _throughput(run: dict[str, Any]) -> Any:  # noqa: ANN401 -- matplotlib's
     figure, axes = panels(1, 1, width=5.5, height=3.8)
     cases = {"without": "without control", "idle": "control idle", "active": "a neighbour controlled"}
     heights = [run["mbps"][case] for case in cases]
-    bars(axes[0][0], list(cases.values()), [Series("TCP", SPARE[0], heights, [run["trust"]["valid"]] * len(heights))])
+    bars(axes[0][0], list(cases.values()), [Series("TCP", SPARE[0], heights, [sure(run["trust"])] * len(heights))])
     axes[0][0].set_ylabel("Mb/s")
     rounds = len(run["rounds"]["idle"])
     axes[0][0].set_title(f"TCP through a link of {run['rate_mbps']:g} Mb/s (median of {rounds})", fontsize=10)
@@ -115,6 +121,6 @@ def _throughput(run: dict[str, Any]) -> Any:  # noqa: ANN401 -- matplotlib's
 
 
 def _mark(figure: Any, runs: list[dict[str, Any]]) -> None:  # noqa: ANN401 -- matplotlib's
-    if not all(run["trust"]["valid"] for run in runs):
-        note = "crossed, hatched or marked: invalid, this machine did not keep up"
+    if not all(sure(run["trust"]) for run in runs):
+        note = "crossed, hatched or marked: disturbed, the machine was busy"
         figure.suptitle("\n".join(filter(None, (figure.get_suptitle(), note))), fontsize=10)

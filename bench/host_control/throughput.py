@@ -20,6 +20,7 @@ from bench.host_control.controls import AgentOptions, ByCondition, agent
 from bench.host_control.ends import RECEIVER, End, Ends, EndsError
 from bench.host_control.load import Processors
 from bench.host_control.partner import Partner
+from emulation.measuring.confidence import judge, together
 from emulation.measuring.fidelity import CpuTimes, Fidelity
 from emulation.measuring.measure import mean, percentile
 from emulation.processes import end_process, wait_until
@@ -62,7 +63,7 @@ def run(
         "idle_change_percent": round(100 * (medians["idle"] / without - 1), 2) if without else None,
         "active_change_percent": round(100 * (medians["active"] / without - 1), 2) if without else None,
         "trust": {
-            "valid": not any(one.saturated for one in trust),
+            "confidence": together({f"run {at + 1}": {"confidence": judge(one).to_dict()} for at, one in enumerate(trust)}),
             "idle": round(mean([one.idle for one in trust]) or 0.0, 4),
             "steal": round(max(one.steal for one in trust), 4),
         },

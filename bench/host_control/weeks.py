@@ -20,6 +20,7 @@ from bench.host_control.delays import statistics
 from bench.host_control.ends import Ends
 from bench.host_control.load import PARTNER_PRIORITY, Commander, Processors, load
 from bench.host_control.partner import FIRST_NODE, Partner
+from emulation.measuring.confidence import Disturbance
 from emulation.measuring.measure import percentile
 from protocol.bodies.host_control import ClockReport, Transport, Week, WeekKey
 from protocol.bodies.pfc import PfcSettings
@@ -75,10 +76,16 @@ def run(
         arrivals = made.capture.arrivals()
     begin_ns = start_ns + to_realtime_ns
     found = residual(plan, begin_ns, arrivals)
-    trust = made.trust(busy=busy)
+    disturbed = []
     # A partner later than a night is long spoils a run by PFC; by schedule it only announces, long before.
-    on_time = plan.transport is Transport.SCHEDULE or (percentile(late_ns, 99) or 0) < plan.night_ns
-    trust["valid"] = bool(trust["valid"] and found.own_packets and not arrivals.lost and on_time)
+    partner_late_ns = percentile(late_ns, 99) or 0
+    if plan.transport is not Transport.SCHEDULE and partner_late_ns >= plan.night_ns:
+        text = f"the partner sent its frames {partner_late_ns / 1e3:.0f} us late (p99), more than a night is long"
+        disturbed.append(Disturbance(text, 0.0, partner_late_ns, figures=("delay",)))
+    if not found.own_packets:
+        disturbed.append(Disturbance("no packet came on a day of its flow", 1.0))
+    if arrivals.lost:
+        disturbed.append(Disturbance(f"the capture lost {arrivals.lost} packets", 0.0))
     record = {
         "transport": plan.transport.name.lower(),
         "flows": plan.flows,
@@ -91,7 +98,7 @@ def run(
         "partner_late_us": statistics(late_ns),
         "clock": _clock(partner),
         "days_mbps": round(found.own_packets * SIZE_BYTES * 8e3 / plan.length_ns, 1),
-        "trust": trust,
+        "trust": made.trust(*disturbed, busy=busy),
     }
     return WeeksResult(record, _stairs(plan, begin_ns, arrivals.at_ns, arrivals.flow))
 

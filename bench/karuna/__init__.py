@@ -1,8 +1,8 @@
 """Karuna's experiments on an emulated star, one module a figure: `baton bench karuna FIGURE`.
 
 Every module has `run(options, tell)`, which measures and returns an `Experiment` (bench.karuna.record), and `draw(found,
-path)`, which draws its record like the published figure. All times are as on links of ten times the rate with flows of ten
-times the size: 2 processors emulate 100 Mb/s faithfully, not 1 Gb/s.
+path)`, which draws its record like the published figure. 2 processors emulate 100 Mb/s faithfully in real time: flow sizes are
+then a tenth of the published ones, so that times are as at 1 Gb/s. In virtual time links have the published rate, too.
 """
 
 from __future__ import annotations
@@ -11,14 +11,17 @@ from typing import NamedTuple
 
 
 class Figure(NamedTuple):
-    """The module of a figure, and what it shows."""
+    """The module of a figure, what it shows, and the rates of links, bit/s, that it can have."""
 
     module: str
     help: str
+    rates: tuple[int, ...] = (100_000_000, 1_000_000_000)
 
+
+RATES = (100_000_000, 1_000_000_000, 10_000_000_000)
 
 FIGURES = {
-    "microbench": Figure("bench.karuna.microbench", "queue of two long flows, DCTCP and CUBIC (Mininet-HiFi)"),
+    "microbench": Figure("bench.karuna.microbench", "queue of two long flows, DCTCP and CUBIC (Mininet-HiFi)", RATES),
     "deadlines": Figure("bench.karuna.deadlines", "deadline flows before long ones: MCP, DCTCP, EDF"),
     "sjf-edf": Figure("bench.karuna.sjf_edf", "SJF hurts deadlines, EDF hurts the rest (Figures 1, 2)"),
     "throughput": Figure("bench.karuna.throughput", "four flows over time (Figure 6)"),

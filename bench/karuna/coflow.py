@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from agents.priorities.congestion_control import DCTCP
 from controller.priorities.coflows import CoflowOrder
 from controller.switch_queues.model import SwitchQueues
+from emulation.measuring.confidence import judge, together
 from emulation.measuring.fidelity import CpuTimes, Fidelity
 from emulation.measuring.measure import mean, percentile
 from emulation.stack import schemes
@@ -75,6 +76,8 @@ def run(duration_s: float = 15.0, seed: int = 1) -> dict[str, Any]:
         for one in found.values():
             one["mean_over_none"] = round(one["all"]["mean_ms"] / found["none"]["all"]["mean_ms"], 3)
         result[name] = {"heavy_ms": workload.heavy_ns / MS, **found}
+    runs = {f"{name}, {order}": result[name][order] for name in WORKLOADS for order in ("none", "fifo", "fifo_lm")}
+    result["confidence"] = together(runs)
     return result
 
 
@@ -102,12 +105,14 @@ def _measure(coflows: Sequence[ScheduledCoflow], order: CoflowOrder | None, work
             with coflow_load.taggers_at(laid.emulated) as taggers:
                 found = coflow_load.run(laid.emulated, coflows, order=order, taggers=taggers)
         fidelity = Fidelity.between(before, CpuTimes.now())
+    late_ns = round(percentile([one.late_ns for one in found], 99) or 0)
     light = [one for one in found if one.coflow.size_bytes <= workload.light[1]]
     heavy = [one for one in found if one.coflow.size_bytes > workload.light[1]]
     return {
         **{name: _times(some) for name, some in (("all", found), ("light", light), ("heavy", heavy)) if some},
-        "start_late_p99_ms": round((percentile([one.late_ns for one in found], 99) or 0) / MS, 2),
+        "start_late_p99_ms": round(late_ns / MS, 2),
         "cpu": fidelity.to_dict(),
+        "confidence": judge(fidelity, late_start_ns=late_ns).to_dict(),
     }
 
 

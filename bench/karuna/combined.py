@@ -20,6 +20,7 @@ byte at the receiver; goodput is what applications received of all flows after t
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import subprocess
@@ -29,7 +30,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from agents.priorities.congestion_control import DCTCP, MCP
+from agents.priorities.congestion_control import DCTCP, MCP, CongestionControl
 from agents.priorities.mcp_model import McpSettings
 from bench.karuna.record import SCALE, Experiment, Options, Tell, experiment
 from bench.style import SPARE, Series, bars, panels, save
@@ -39,10 +40,12 @@ from controller.priorities.thresholds import optimise
 from controller.switch_queues.model import SwitchQueues
 from emulation import cdfs
 from emulation.fabric.fabric import EmulatedFabric
+from emulation.measuring.confidence import sure
 from emulation.stack import stack
-from emulation.stack.schemes import CUBIC, MARKING_PACKETS, PAIRS, registered, set_tcp
+from emulation.stack.running import reach
+from emulation.stack.schemes import CUBIC, MARKING_PACKETS, PAIRS, real_name, registered, set_tcp
 from emulation.stack.stack import Stack
-from emulation.stack.star import BOTTLENECK, BUFFER_PACKETS, SENDERS, reach
+from emulation.stack.star import BOTTLENECK, BUFFER_PACKETS, SENDERS
 from emulation.traffic import flow_run
 from emulation.traffic.flow_run import FlowRun
 from emulation.traffic.flow_schedule import Mixture, Schedule, ScheduledFlow, poisson, scaled
@@ -78,9 +81,9 @@ class Case(NamedTuple):
     def agent_options(self, cgroup: Path) -> tuple[str, ...]:
         return ("--priorities", "--cgroup", str(cgroup)) if self.priorities else ()
 
-    def control(self, flow: ScheduledFlow) -> str | None:
+    def transport(self, flow: ScheduledFlow, *, control: CongestionControl | None) -> str | None:
         """The congestion control that a flow's application chooses; None: the host's own."""
-        return MCP if self.mcp and flow.flow_type == 1 else None
+        return real_name(MCP, control) if self.mcp and flow.flow_type == 1 else None
 
 
 CASES = (
@@ -102,13 +105,13 @@ def run(options: Options, tell: Tell) -> Experiment:
             tell(name, (number + seconds * 1e9 / schedule.length_ns) / len(CASES))
 
         progress(0)
-        with _star(case) as emulated:
+        with _star(case) as (emulated, control):
             found = flow_run.run(
                 emulated,
                 schedule,
                 port=BOTTLENECK,
                 drain_s=1.0,
-                control=case.control,
+                control=functools.partial(case.transport, control=control),
                 bucket_ns=BUCKET_NS,
                 host_queues=not (case.timeslices or case.priorities),
                 progress=progress,
@@ -152,13 +155,13 @@ def _thresholds() -> Thresholds:
 
 
 @contextmanager
-def _star(case: Case) -> Iterator[EmulatedFabric]:
+def _star(case: Case) -> Iterator[tuple[EmulatedFabric, CongestionControl | None]]:
     with ExitStack() as exits:
         cgroup = exits.enter_context(_empty_cgroup())
-        queues = None
+        queues = control = None
         if case.priorities:
             settings = McpSettings(link_bps=RATE_BPS, marking_packets=MARKING_PACKETS)
-            exits.enter_context(registered(settings))
+            control = exits.enter_context(registered(settings, mcp=case.mcp))
             queues = SwitchQueues(buffer_packets=BUFFER_PACKETS, marking_threshold_bytes=MARKING_PACKETS * FRAME_BYTES)
         emulated = exits.enter_context(
             EmulatedFabric(
@@ -166,7 +169,7 @@ def _star(case: Case) -> Iterator[EmulatedFabric]:
                 controller=stack.OPENFLOW,
                 buffer_packets=BUFFER_PACKETS,
                 queues=queues,
-                congestion_control=DCTCP if case.priorities else CUBIC,
+                congestion_control=real_name(DCTCP, control) if case.priorities else CUBIC,
             )
         )
         for host in emulated.fabric.hosts:
@@ -183,7 +186,7 @@ def _star(case: Case) -> Iterator[EmulatedFabric]:
             _put_in_force(baton)
         if case.timeslices or case.priorities:
             baton.start_agents(options=case.agent_options(cgroup))
-        yield emulated
+        yield emulated, control
 
 
 def _put_in_force(baton: Stack) -> None:
@@ -242,7 +245,7 @@ def draw(found: Experiment, path: Path) -> None:
     def values(axis: Any, title: str, unit: str, groups: dict[str, Any]) -> None:  # noqa: ANN401 -- matplotlib's
         """`groups`: the value of a run, by the name of its group of bars."""
         series = [
-            Series(run["case"], colour, [take(run) for take in groups.values()], [run["trust"]["valid"]] * len(groups))
+            Series(run["case"], colour, [take(run) for take in groups.values()], [sure(run["trust"])] * len(groups))
             for run, colour in zip(runs, SPARE, strict=False)
         ]
         bars(axis, list(groups), series)

@@ -1,18 +1,18 @@
-"""Runs the cases of a Karuna experiment one after another, and writes the record and its raw rows. An edge: emulation,
-files."""
+"""Runs the cases of a Karuna experiment one after another. An edge: emulation."""
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
+from bench.record import Experiment as Experiment  # with what a figure's module returns
+from bench.record import Tell as Tell
+from bench.record import record_of
 from controller.priorities.completion_model import Thresholds, Traffic
 from controller.priorities.flow_sizes import FlowSizes
 from controller.priorities.thresholds import optimise
 from emulation import cdfs
+from emulation.measuring.confidence import together
 from emulation.stack import schemes
 from emulation.stack.schemes import Scheme
 from emulation.stack.star import BOTTLENECK, RATE_BPS
@@ -21,16 +21,16 @@ from emulation.traffic.flow_run import FlowRun
 from emulation.traffic.flow_schedule import Mixture, Schedule, poisson, scaled
 from emulation.traffic.flow_stats import summary
 
-SCALE = 0.1
-"""Of the published 1 Gb/s and of the published flow sizes: completion times stay the same."""
-EDGES = (10_000, 1_000_000)
-"""The published bins (to 100 KB, to 10 MB, above) at that scale."""
+PUBLISHED_BPS = 1_000_000_000
+SCALE = RATE_BPS / PUBLISHED_BPS
+"""Of the published rate and of the published flow sizes, unless another rate is asked for: completion times stay the same."""
+EDGES = (100_000, 10_000_000)
+"""The published bins, in bytes: to 100 KB, to 10 MB, above."""
+MOST_BYTES = 30_000_000
+"""Without flows above this size, as published: runs are too short for them."""
 DRAIN_S = 3.0
 OVERHEAD_S = 3.5
 """What a case takes beside its arrivals: to build the fabric, to start the programs, to finish the flows."""
-
-Tell = Callable[[str, float], None]
-"""A progress callback: gets the name of the current step, and the share of the experiment that is done."""
 
 
 class Options(NamedTuple):
@@ -38,6 +38,21 @@ class Options(NamedTuple):
 
     quick: bool = False
     seed: int = 1
+    rate_bps: int = RATE_BPS
+
+    @property
+    def scale(self) -> float:
+        """The links' rate over the published one: flow sizes are scaled by it, so that times are as published."""
+        return self.rate_bps / PUBLISHED_BPS
+
+    def sized(self, size_bytes: int) -> int:
+        """A size that is meant for links of `RATE_BPS`, for these links."""
+        return size_bytes * self.rate_bps // RATE_BPS
+
+    @property
+    def rate(self) -> str:
+        """The links' rate as text."""
+        return f"{self.rate_bps / 1e6:g} Mb/s" if self.rate_bps < 10**9 else f"{self.rate_bps / 1e9:g} Gb/s"
 
 
 class Case(NamedTuple):
@@ -52,13 +67,6 @@ class Case(NamedTuple):
         return ", ".join((self.scheme.name, *(f"{name} {value}" for name, value in self.at.items() if name != "scheme")))
 
 
-class Experiment(NamedTuple):
-    """`record` is what --json writes; `raw` are the rows beside it, one JSON object a line."""
-
-    record: dict[str, Any]
-    raw: list[dict[str, Any]]
-
-
 def experiment(
     title: str,
     published: dict[str, Any],
@@ -67,17 +75,24 @@ def experiment(
     environment: dict[str, Any],
     scale: str,
 ) -> dict[str, Any]:
-    """A record without its figures: title, published values, scale, validity, environment."""
-    return {
-        "title": title,
-        "published": published,
-        "scale": scale,
-        "seed": options.seed,
-        "quick": options.quick,
-        "valid": all(run["trust"]["valid"] for run in runs),
-        "runs": list(runs),
-        "environment": {**environment, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())},
-    }
+    """A record without its figures: title, published values, scale, confidence, environment."""
+    confidence = together({_name(number, run): run["trust"] for number, run in enumerate(runs)})
+    return record_of(
+        title,
+        published,
+        runs,
+        scale=scale,
+        seed=options.seed,
+        quick=options.quick,
+        confidence=confidence,
+        environment=environment,
+    )
+
+
+def _name(number: int, run: dict[str, Any]) -> str:
+    """A run's name in a sentence: its scheme, and its number among the runs."""
+    scheme = run.get("scheme")
+    return f"run {number + 1} ({scheme['name'] if isinstance(scheme, dict) else run.get('case', '')})"
 
 
 def measure(
@@ -87,12 +102,23 @@ def measure(
     options: Options,
     tell: Tell,
     *,
-    scale: str = "links and flow sizes a tenth of the published; times as at 1 Gb/s",
-    edges: Sequence[int] = EDGES,
+    scale: str | None = None,
+    edges: Sequence[int] | None = None,
     bucket_ns: int = 0,
     more: Callable[[FlowRun], dict[str, Any]] = lambda found: {},
 ) -> Experiment:
-    """Runs the cases one after another, each on a star of its own. `more` adds to a run's record."""
+    """Runs the cases one after another, each on a star of its own with links of the options' rate.
+
+    Args:
+        scale: the record's remark on rate and sizes; None: flow sizes are the published ones times `Options.scale`.
+        edges: of the bins of flow sizes, in bytes; None: the published ones at that scale.
+        more: adds to a run's record.
+    """
+    if scale is None:
+        share = "as published" if options.scale == 1 else f"{options.scale:g} of the published; times as at 1 Gb/s"
+        scale = f"links ({options.rate}) and flow sizes {share}"
+    if edges is None:
+        edges = [round(edge * options.scale) for edge in EDGES]
     lengths = [case.schedule.length_ns / 1e9 + OVERHEAD_S for case in cases]
     runs, raw, environment = list[dict[str, Any]](), list[dict[str, Any]](), dict[str, Any]()
     for number, case in enumerate(cases):
@@ -102,8 +128,9 @@ def measure(
             tell(label, (done + seconds) / sum(lengths))
 
         progress(0)
-        with schemes.on_star(case.scheme) as (emulated, given_up, taggers):
-            choices = case.scheme.choices(case.schedule.flows)
+        scheme = case.scheme.at_rate(options.rate_bps)
+        with schemes.on_star(scheme) as (emulated, given_up, taggers, control):
+            choices = scheme.choices(case.schedule.flows, control)
             found = flow_run.run(
                 emulated,
                 case.schedule,
@@ -114,12 +141,13 @@ def measure(
                 progress=progress,
                 **choices,
             )
-            environment = environment or emulated.environment()
+            way = None if control is None else control.way.value
+            environment = environment or {**emulated.environment(), "mcp_by": way}
             counters = [tagger.counters() for tagger in taggers]
         runs.append(
             {
                 **case.at,
-                "scheme": case.scheme.to_dict(),
+                "scheme": scheme.to_dict(),
                 "flows": len(case.schedule.flows),
                 "offered_mbps": round(case.schedule.size_bytes * 8e3 / case.schedule.length_ns, 2),
                 **summary(found.results, edges),
@@ -136,21 +164,21 @@ def measure(
     return Experiment(experiment(title, published, options, runs, environment, scale), raw)
 
 
-def sizes_of(workload: str) -> FlowSizes:
-    """A published workload at this scale, without flows above 3 MB (30 MB as published): runs are too short for them."""
-    return scaled(cdfs.load(workload), SCALE, 3_000_000)
+def sizes_of(workload: str, options: Options) -> FlowSizes:
+    """A published workload at the options' scale, without flows above `MOST_BYTES`."""
+    return scaled(cdfs.load(workload), options.scale, MOST_BYTES * options.scale)
 
 
-def arrivals(sizes: FlowSizes, load: float, seconds: float, mixture: Mixture, seed: int) -> Schedule:
+def arrivals(sizes: FlowSizes, load: float, seconds: float, mixture: Mixture, options: Options) -> Schedule:
     """Poisson arrivals at the star's one receiver."""
     return poisson(
         sizes,
         load=load,
-        rate_bps=RATE_BPS,
+        rate_bps=options.rate_bps,
         duration_ns=round(seconds * 1e9),
         pairs=schemes.PAIRS,
         mixture=mixture,
-        seed=seed,
+        seed=options.seed,
     )
 
 
@@ -163,12 +191,3 @@ def thresholds_for(sizes: FlowSizes, load: float, shares: Sequence[float], bands
 def cuts_for(sizes: FlowSizes, load: float, bands: int) -> tuple[int, ...]:
     """The sizes at which shortest-job-first with so many bands is best divided."""
     return thresholds_for(sizes, load, (0.0, 1.0, 0.0), bands).beta
-
-
-def write(found: Experiment, path: Path) -> list[Path]:
-    """Writes the record, and its raw rows beside it; the paths."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    rows = path.with_suffix(".raw.jsonl")
-    rows.write_text("".join(f"{json.dumps(row)}\n" for row in found.raw))
-    path.write_text(json.dumps({**found.record, "raw": rows.name}, indent=1) + "\n")
-    return [path, rows]

@@ -12,6 +12,7 @@ from pathlib import Path
 from agents.priorities.mcp_model import Termination
 from bench.karuna.record import Case, Experiment, Options, Tell, arrivals, measure, sizes_of, thresholds_for
 from bench.style import SPARE, Series, bars, panels, save
+from emulation.measuring.confidence import sure
 from emulation.stack import schemes
 from emulation.traffic.flow_schedule import Mixture
 
@@ -26,10 +27,10 @@ NAMES = ("missed", "terminated")
 
 def run(options: Options, tell: Tell) -> Experiment:
     """Three schemes of termination at each load."""
-    sizes = sizes_of("web_search")
+    sizes = sizes_of("web_search", options)
     cases = []
     for load in LOADS[-1:] if options.quick else LOADS:
-        flows = arrivals(sizes, load, 10 if options.quick else 25, MIXTURE, options.seed)
+        flows = arrivals(sizes, load, 10 if options.quick else 25, MIXTURE, options)
         thresholds = thresholds_for(sizes, load, MIXTURE.shares, 7)
         for number in Termination:
             scheme = schemes.karuna(thresholds, termination=number)
@@ -44,9 +45,9 @@ def draw(found: Experiment, path: Path) -> None:
     figure, axes = panels(1, len(loads))
     for axis, load in zip(axes.flat, loads, strict=True):
         mine = [entry for entry in runs if entry["load"] == load]
-        valid = [entry["trust"]["valid"] for entry in mine]
+        undisturbed = [sure(entry["trust"]) for entry in mine]
         series = [
-            Series(name, colour, [entry["deadlines"][name] for entry in mine], valid)
+            Series(name, colour, [entry["deadlines"][name] for entry in mine], undisturbed)
             for name, colour in zip(NAMES, SPARE, strict=False)
         ]
         bars(axis, [f"scheme {entry['termination']}" for entry in mine], series)

@@ -9,10 +9,13 @@ from typing import NamedTuple
 import click
 
 from cli.bench.dashboard import dashboard
+from cli.bench.figures import figures
 from cli.bench.fuzz import fuzz
 from cli.bench.host_control import host_control
 from cli.bench.karuna import both, karuna
-from cli.experiments import enter_box, print_json, require_root
+from cli.bench.xco import xco
+from cli.experiment_time import ExperimentTime, enter, virtual_options
+from cli.experiments import print_json
 
 
 class Benchmark(NamedTuple):
@@ -51,7 +54,15 @@ class _Benches(click.Group):
         return _command(cmd_name, BENCHMARKS[cmd_name]) if cmd_name in BENCHMARKS else super().get_command(ctx, cmd_name)
 
 
-_OTHERS = {"karuna": karuna, "both": both, "dashboard": dashboard, "fuzz": fuzz, "host-control": host_control}
+_OTHERS = {
+    "xco": xco,
+    "karuna": karuna,
+    "both": both,
+    "host-control": host_control,
+    "figures": figures,
+    "dashboard": dashboard,
+    "fuzz": fuzz,
+}
 
 
 @click.group(cls=_Benches, commands=_OTHERS)
@@ -60,13 +71,16 @@ def bench() -> None:
 
 
 def _command(name: str, chosen: Benchmark) -> click.Command:
-    def run(json_file: Path | None) -> None:
-        if chosen.emulated:
-            require_root()
-            enter_box()
+    def measure(json_file: Path | None) -> None:
         print_json(importlib.import_module(chosen.module).run(), json_file)
 
+    def emulate(json_file: Path | None, time: ExperimentTime) -> None:
+        enter(time, json_file)
+        measure(json_file)
+
     file = click.Path(path_type=Path, dir_okay=False)
-    option = click.Option(["--json", "json_file"], type=file, help="Write the result here, too.")
+    run = click.option("--json", "json_file", type=file, help="Write the result here, too.")(
+        virtual_options(emulate) if chosen.emulated else measure
+    )
     text = f"{chosen.help[0].upper()}{chosen.help[1:]}."
-    return click.Command(name, callback=run, params=[option], help=text, short_help=chosen.help)
+    return click.command(name, help=text, short_help=chosen.help)(run)

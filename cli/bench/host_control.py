@@ -56,7 +56,7 @@ def host_control(
     written = [] if json_file is None else [json_file]
     if plot is not None:
         written += draw(found, plot)
-    print_outcome(console, written, valid=found.record["valid"])
+    print_outcome(console, written, found.record["confidence"])
 
 
 def table(record: dict[str, Any]) -> list[str]:
@@ -79,7 +79,7 @@ def _delays(run: dict[str, Any]) -> str:
     name = f"{run['transport']}, {run['gate']}"
     return (
         f"{name:22}{run['agent']:>9}{run['size_bytes']:6}{run['flows']:6}   {three(run['off_us'])}   {three(run['on_us'])}"
-        f"   {leaked}{_invalid_mark(run)}"
+        f"   {leaked}{_doubt(run)}"
     )
 
 
@@ -88,17 +88,19 @@ def _days(run: dict[str, Any]) -> str:
     return (
         f"{run['flows']} flows, days of {run['day_us'] / 1e3:g} ms, {run['transport']}, {run['agent']}: "
         f"{run['residual_packets']} residual of {run['own_packets']} packets "
-        f"({off:.2f} a day, {remap:.2f} a remapping){_invalid_mark(run)}"
+        f"({off:.2f} a day, {remap:.2f} a remapping){_doubt(run)}"
     )
 
 
 def _throughput(run: dict[str, Any]) -> str:
     rates = ", ".join(f"{case} {rate:.1f}" for case, rate in run["mbps"].items())
-    return f"throughput in Mb/s: {rates} (idle {run['idle_change_percent']:+.1f} %){_invalid_mark(run)}"
+    return f"throughput in Mb/s: {rates} (idle {run['idle_change_percent']:+.1f} %){_doubt(run)}"
 
 
-def _invalid_mark(run: dict[str, Any]) -> str:
-    return "" if run["trust"]["valid"] else "  invalid"
+def _doubt(run: dict[str, Any]) -> str:
+    from emulation.measuring.confidence import level_of, sure
+
+    return "" if sure(run["trust"]) else f"  {level_of(run['trust']).value}"
 
 
 _LINES = {"delays": _delays, "days": _days, "throughput": _throughput}

@@ -78,7 +78,7 @@ def _units(
     role: str, interface: str | None, rate: str | None, key: Path, config: Path, more: tuple[str, ...]
 ) -> Iterator[UnitFile]:
     from cli.machine import unit_files
-    from ebpf.build import BUILD
+    from ebpf.build import RUNNING
     from topology.units import parse_rate
 
     program = [str(Path(sys.executable).parent / "baton")]
@@ -91,11 +91,12 @@ def _units(
             program,
             interface=interface,
             arguments=["--rate", rate, "--key", str(key), *more],
-            writable=(key.parent, BUILD.parent),
+            writable=(key.parent, RUNNING.directory.parent),
             priorities="--priorities" in more,
         )
     if role in ("controller", "both"):
-        yield unit_files.controller(program, config=config, writable=(config.parent, BUILD.parent), netns=_has_netns(config))
+        writable = (config.parent, RUNNING.directory.parent)
+        yield unit_files.controller(program, config=config, writable=writable, netns=_has_netns(config))
 
 
 def _has_netns(config: Path) -> bool:

@@ -31,6 +31,7 @@ from controller.scheduling.policy_control import PolicyControl
 from controller.scheduling.regulation import Regulation
 from controller.scheduling.telemetry import Telemetry
 from controller.scheduling.week_frames import WeekFrames
+from protocol import virtual_time
 from protocol.auth import Guard, Key, KeyRing
 from protocol.link import ControlSocket
 from protocol.messages import (
@@ -81,6 +82,7 @@ class Coordinator:
         self.timers = Timers()
         self._sequence = time.time_ns()
         self._stopping = False
+        self._delay = virtual_time.processing_delay(virtual_time.CONTROLLER_DELAY)
 
         members, timers, send, write = self.members, self.timers, self._send, bridge.write
         parts = self.parts = Parts()
@@ -124,6 +126,8 @@ class Coordinator:
             sources: list[ControlSocket | JsonLines] = [self.link, self.bridge, self.leadership.lines]
             sources += [] if tuner is None else [tuner]
             readable, _, _ = select.select(sources, (), (), timeout)
+            if self._delay is not None:
+                self._delay.sleep()
             now = time.monotonic_ns()
             for waited, _ in self.link.deferred_frames():  # first: a slot's ACK comes before its YIELD, a REPORT before a LEAVE
                 self._receive(waited, now)

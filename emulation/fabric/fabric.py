@@ -15,10 +15,11 @@ without a rate.
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from ipaddress import ip_interface
 from typing import Any
 
@@ -31,8 +32,12 @@ from mininet.node import OVSSwitch, RemoteController
 from mininet.util import errRun
 from pyroute2 import IPRoute
 
+from agents.kernel.netlink import Netlink
 from controller.switch_queues.model import QueueCounters, SwitchQueues
 from emulation import box
+from emulation.fabric.arrivals import release_senders
+from emulation.fabric.cpu_shares import CpuShares, shares_of
+from emulation.fabric.exact_ports import ExactHostPort
 from emulation.fabric.host_port import HostPort
 from emulation.fabric.naming import NETWORK, interfaces, mac_address, port_number, with_prefix
 from emulation.fabric.naming import EmulationError as EmulationError  # with the fabric that raises it
@@ -40,8 +45,11 @@ from emulation.fabric.ovs import STOP_TIMEOUT_S, OpenVSwitch
 from emulation.fabric.ports import PortCounters, SwitchPort, noop_qos
 from emulation.fabric.priority_ports import make_port
 from emulation.fabric.qdisc_stats import QdiscReader
+from emulation.fabric.spacing_recorder import SpacingRecorders
 from emulation.measuring.fidelity import SYSCTLS, environment
+from emulation.netns import network_of
 from emulation.resource import Resource
+from protocol import virtual_time
 from topology.fabric import DirectedLink, Fabric, IPAddress
 
 COORDINATOR_NODE = "coord"
@@ -91,6 +99,8 @@ class EmulatedFabric(Resource):
         static_arp: bool = False,
         rstp: bool | None = None,
         queues: SwitchQueues | None = None,
+        exact_links: bool | None = None,
+        cpu_shares: float | Mapping[str, float] | None = None,
     ) -> None:
         """Checks the names; the fabric is made when the block is entered.
 
@@ -101,9 +111,12 @@ class EmulatedFabric(Resource):
             static_arp: every host knows every MAC address from the start.
             rstp: whether switches without a controller run 802.1w; None: if the fabric has a loop.
             queues: eight priorities, ECN and a buffer for every shaped switch port; None: one data queue.
+            exact_links: whether packets leave at computed times (`emulation.fabric.exact_ports`); None: in virtual time.
+            cpu_shares: the share of a processor that each host's traffic programs may use, or those of some hosts; agents are
+                not limited. None, and in virtual time, where computing takes no time: no limit.
 
         Raises:
-            EmulationError: not in a box, or a name is too long for an interface.
+            EmulationError: not in a box; a name is too long for an interface; hosts ask for more processors than there are.
         """
         if not box.inside():
             raise EmulationError("emulation: not in a box; run this by `python -m emulation.box -- COMMAND`")
@@ -117,9 +130,13 @@ class EmulatedFabric(Resource):
         has_loop = len(fabric.links) >= len(fabric.switches) + len(fabric.hosts)
         self.rstp = controller is None and (has_loop if rstp is None else rstp)
         self.ovs = OpenVSwitch()
+        self.exact_links = virtual_time.inside() if exact_links is None else exact_links
+        limited = cpu_shares is not None and not virtual_time.inside()
+        self.shares = CpuShares(shares_of(fabric.hosts, cpu_shares or {})) if limited else None
         self.net: Any = None
         self.ports: dict[DirectedLink, SwitchPort] = {}
         self.host_ports: dict[str, HostPort] = {}
+        self.recorders = SpacingRecorders()
         self.interfaces = interfaces(fabric)
         self.coordinator_interface = f"{COORDINATOR_NODE}-eth0"
         self.coordinator_port = f"{self.coordinator_switch}-eth{self._free_port(self.coordinator_switch)}"
@@ -156,6 +173,12 @@ class EmulatedFabric(Resource):
         """Starts a program in a node's namespaces; `options` are those of subprocess.Popen."""
         process: subprocess.Popen[Any] = self.node(name).popen(list(argv), **options)
         return process
+
+    def popen_limited(self, name: str, argv: Sequence[str], **options: Any) -> subprocess.Popen[Any]:  # noqa: ANN401
+        """As `popen`, for a traffic program: within its host's share of a processor, if hosts have one."""
+        host = next((host for host in self.fabric.hosts if name in self.vms(host)), name)
+        enter = None if self.shares is None else self.shares.enter(host)
+        return self.popen(name, argv, **options, preexec_fn=enter)
 
     def run_in(self, name: str, *argv: str) -> str:
         """Runs a program in a node's namespaces; what it printed.
@@ -219,6 +242,9 @@ class EmulatedFabric(Resource):
         """
         checked: list[SwitchPort | HostPort] = [*self.ports.values(), *(self.host_ports.values() if hosts else ())]
         drifts = [drift for port in checked for drift in port.verify()]
+        for host_port in () if hosts else self.host_ports.values():
+            host_port.lend()
+        self.recorders.restore()
         self.ovs.widen_packet_sockets()
         return drifts
 
@@ -233,6 +259,9 @@ class EmulatedFabric(Resource):
         return environment(
             datapath=self.ovs.datapath_type,
             buffer_packets=self.buffer_packets,
+            exact_links=all(port.exact for port in self.ports.values()),
+            links_unrecorded=self.recorders.refused,
+            cpu_shares=self.shares and dict(self.shares.shares),
             marking_threshold_bytes=self.queues and self.queues.marking_threshold_bytes,
             congestion_control=self.congestion_control,
             host_sysctl=dict(line.split(" = ", 1) for line in settings.splitlines() if " = " in line),
@@ -242,6 +271,8 @@ class EmulatedFabric(Resource):
     # Building the fabric
 
     def _start(self, stack: ExitStack) -> None:
+        if self.shares is not None:
+            stack.enter_context(self.shares)
         setLogLevel("warning")
         # Mininet's initialization would raise limits of the whole machine; this process's limits are enough.
         Mininet.inited = True
@@ -259,8 +290,13 @@ class EmulatedFabric(Resource):
         self._reader = QdiscReader()
         stack.callback(self._reader.close)
         self._shape_switches(netlink, stack)
+        if self.ovs.datapath_type != "netdev":
+            facing = [self.interfaces[DirectedLink(str(self.fabric.attachment(host)), host)] for host in self.fabric.hosts]
+            stack.callback(release_senders(facing).close)
         for name in (*self.fabric.hosts, COORDINATOR_NODE):
             self._configure_host(name, stack)
+        stack.enter_context(closing(self.recorders))
+        self._record_spacing(stack)
         if self.static_arp:
             self._fill_neighbours()
         self._warm_up()
@@ -319,7 +355,9 @@ class EmulatedFabric(Resource):
                 link = DirectedLink(source, target)
                 rate_bps = self.fabric.capacity_bps(link)
                 name = self.interfaces[link]
-                port = make_port(netlink, name, rate_bps, self.buffer_packets, self.queues, hide_drops=hide)
+                port = make_port(
+                    netlink, name, rate_bps, self.buffer_packets, self.queues, hide_drops=hide, exact=self.exact_links
+                )
                 stack.callback(port.close)
                 port.shape()
                 self.ports[link] = port
@@ -348,9 +386,30 @@ class EmulatedFabric(Resource):
         attached = self.fabric.attachment(name)
         assert attached is not None, "interface() has checked it"
         netlink = stack.enter_context(IPRoute(netns=f"/proc/{node.pid}/ns/net"))
-        port = HostPort(netlink, interface, self.fabric.capacity_bps((name, attached)))
+        rate_bps = self.fabric.capacity_bps((name, attached))
+        if self.exact_links:
+            port: HostPort = ExactHostPort(netlink, interface, rate_bps, lambda: self._netlink(name))
+        else:
+            port = HostPort(netlink, interface, rate_bps)
+        stack.callback(port.close)
         port.shape()
         self.host_ports[name] = port
+
+    def _netlink(self, name: str) -> Netlink:
+        """A netlink socket in a node's network namespace."""
+        with network_of(self.node(name).pid):
+            return Netlink()
+
+    def _record_spacing(self, stack: ExitStack) -> None:
+        root = Netlink()
+        stack.callback(root.close)
+        ends = {name: (self._netlink(name), port.index) for name, port in self.host_ports.items()}
+        for netlink, _ in ends.values():
+            stack.callback(netlink.close)
+        for link, port in self.ports.items():
+            far = self.interfaces[DirectedLink(link.target, link.source)]
+            receiver = ends.get(link.target) or (root, socket.if_nametoindex(far))
+            self.recorders.record(link, port.rate_bps, (root, port.index), receiver, exact=port.exact)
 
     def _configure_stack(self, name: str) -> None:
         address = self.endpoints().get(name)

@@ -15,7 +15,8 @@ from emulation.fabric.ports import BURST_BYTES, ROOT
 from protocol.units import FRAME_BYTES
 
 # More than the buffers of a few sockets (208 KiB each): the sockets block before the queue drops.
-LIMIT_BYTES = 4000 * FRAME_BYTES
+LIMIT_PACKETS = 4000
+LIMIT_BYTES = LIMIT_PACKETS * FRAME_BYTES
 
 
 class HostPort:
@@ -32,6 +33,12 @@ class HostPort:
         with contextlib.suppress(NetlinkError):  # there was none to delete
             self._netlink.tc("del", index=self.index, parent=0xFFFFFFFF)
         self._netlink.tc("add", "tbf", self.index, ROOT, rate=self.rate_bps // 8, burst=BURST_BYTES, limit=LIMIT_BYTES)
+
+    def lend(self) -> None:
+        """Tells that an agent may have its queues here until the next `verify`."""
+
+    def close(self) -> None:
+        """Frees what this process holds for the interface."""
 
     def drifts(self) -> list[str]:
         """What is no longer as `shape` set it, one line each."""

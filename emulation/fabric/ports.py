@@ -23,6 +23,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -30,8 +31,10 @@ from typing import Any, NamedTuple, Self
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
+from agents.kernel.netlink import Netlink
 from controller.switch_queues.model import QueueCounters
 from emulation.fabric import hidden_drops
+from emulation.fabric.filters import EGRESS, HIDE_PREFERENCE, attach, attached
 from emulation.fabric.qdisc_stats import QdiscReader, QdiscStats
 from protocol.units import FRAME_BYTES
 
@@ -42,8 +45,7 @@ BURST_BYTES = 3 * FRAME_BYTES
 LEAF_BYTES_PER_S = 1000  # negligible
 ROOT, LINK, CONTROL, DATA = 0x10000, 0x10001, 0x10002, 0x10003
 CONTROL_QUEUE, DATA_QUEUE = 0x120000, 0x130000
-CLSACT = 0xFFFF0000
-CLSACT_EGRESS = 0xFFFFFFF3
+UNHEARD = "baton-unheard"
 
 
 def noop_qos(port: str) -> tuple[str, ...]:
@@ -73,6 +75,8 @@ class SwitchPort:
 
     data_queue = DATA_QUEUE
     """The handle of the queue whose backlog is that of all data."""
+    exact = False
+    """Whether packets leave at times that were computed for each of them (`emulation.fabric.exact_ports`)."""
 
     def __init__(self, netlink: IPRoute, name: str, rate_bps: int, buffer_packets: int, *, hide_drops: bool = True) -> None:
         """`hide_drops`: hides drops from a userspace datapath (see `emulation.fabric.hidden_drops`)."""
@@ -130,7 +134,7 @@ class SwitchPort:
             found.append(f"{self.name}: the rate is {(rate or 0) * 8} bit/s, not {self.rate_bps}")
         if not self._netlink.get_filters(self.index, parent=ROOT):
             found.append(f"{self.name}: the filter for control frames is gone")
-        if self.hide_drops and not self._netlink.get_filters(self.index, parent=CLSACT_EGRESS):
+        if self.hide_drops and not self._hides_drops():
             found.append(f"{self.name}: the classifier that hides drops is gone")
         return found
 
@@ -141,22 +145,16 @@ class SwitchPort:
         return found
 
     def _hide_drops(self) -> None:
-        _ignoring_absent(self._netlink, "del", index=self.index, kind="clsact")
-        self._netlink.tc("add", "clsact", self.index)
         descriptor = hidden_drops.load_classifier()
         try:
-            self._netlink.tc(
-                "add-filter",
-                "bpf",
-                self.index,
-                parent=CLSACT_EGRESS,
-                fd=descriptor,
-                name="baton-unheard",
-                classid=1,
-                direct_action=True,
-            )
+            with closing(Netlink()) as netlink:
+                attach(netlink, self.index, EGRESS, HIDE_PREFERENCE, descriptor, UNHEARD)
         finally:
             os.close(descriptor)
+
+    def _hides_drops(self) -> bool:
+        with closing(Netlink()) as netlink:
+            return attached(netlink, self.index, EGRESS, HIDE_PREFERENCE, UNHEARD)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
-"""Switch ports with eight priorities, ECN and a shared buffer in an emulated fabric. An edge: see
-`controller.switch_queues.port`.
+"""Switch ports with eight priorities, ECN and a shared buffer in an emulated fabric, and the choice of a port's kind. An edge:
+see `controller.switch_queues.port`.
 
 Gives `QueuedPort`, which is for real ports, the interface of a port with one queue, so that code that counts, samples or
 verifies treats both alike.
@@ -11,6 +11,7 @@ from pyroute2 import IPRoute
 
 from controller.switch_queues.model import PortQueues, QueueCounters, SwitchQueues
 from controller.switch_queues.port import CONTROL_FIFO, DATA, NETWORK_FIFO, QueuedPort
+from emulation.fabric.exact_ports import ExactPort
 from emulation.fabric.ports import PortCounters, SwitchPort
 from emulation.fabric.qdisc_stats import QdiscReader, QdiscStats
 
@@ -54,12 +55,26 @@ class PriorityPort(SwitchPort):
 
 
 def make_port(
-    netlink: IPRoute, name: str, rate_bps: int, buffer_packets: int, queues: SwitchQueues | None, *, hide_drops: bool
+    netlink: IPRoute,
+    name: str,
+    rate_bps: int,
+    buffer_packets: int,
+    queues: SwitchQueues | None,
+    *,
+    hide_drops: bool,
+    exact: bool = False,
 ) -> SwitchPort:
-    """A port with one data queue of `buffer_packets`, or with `queues`."""
-    if queues is None:
-        return SwitchPort(netlink, name, rate_bps, buffer_packets, hide_drops=hide_drops)
-    return PriorityPort(netlink, name, rate_bps, queues)
+    """A port with one data queue of `buffer_packets`, or with `queues`.
+
+    Args:
+        exact: whether packets leave at computed times. A port with `queues` keeps HTB: when its packet of low priority leaves
+            depends on packets that come later.
+    """
+    if queues is not None:
+        return PriorityPort(netlink, name, rate_bps, queues)
+    if exact:
+        return ExactPort(netlink, name, rate_bps, buffer_packets)
+    return SwitchPort(netlink, name, rate_bps, buffer_packets, hide_drops=hide_drops)
 
 
 def _with(stats: QdiscStats, drops: int) -> QdiscStats:

@@ -1,7 +1,8 @@
 """Whether an emulation was faithful, and what it ran on. An edge: /proc and version commands.
 
 Mininet-HiFi's question (section 3 of the paper): did anything wait for a processor that on real hardware would not have had to?
-Two figures over a run answer it: how idle the processors were, and how late a timer of real-time priority fired.
+Three things over a run answer it: how idle the processors were, how late a timer of real-time priority fired, and how long each
+process was ready to run and had no processor. What that did to the figures is for emulation/measuring/confidence.py.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self
 
 from emulation.measuring.measure import percentile
+from protocol import virtual_time
 
 # With less idle time, programs wait for a processor often enough to distort a 2 ms schedule.
 MIN_IDLE = 0.05
@@ -65,21 +67,27 @@ class CpuTimes:
 
 @dataclass(frozen=True, slots=True)
 class Fidelity:
-    """Of a run: the fractions of processor time that were idle and that other machines took, and sorted timer lateness."""
+    """Of a run: the fractions of processor time that were idle and that other machines took, and sorted timer lateness.
+
+    `virtual`: it ran in virtual time, in which no program waits for a processor.
+    """
 
     idle: float
     steal: float
     late_ns: tuple[int, ...] = ()
+    processors: int = 1
+    virtual: bool = False
 
     @classmethod
     def between(cls, before: CpuTimes, after: CpuTimes, late_ns: Sequence[int] = ()) -> Self:
         """The fidelity of the time between two readings."""
         ticks = max(1, after.total - before.total)
-        return cls((after.idle - before.idle) / ticks, (after.steal - before.steal) / ticks, tuple(late_ns))
+        idle, steal = (after.idle - before.idle) / ticks, (after.steal - before.steal) / ticks
+        return cls(idle, steal, tuple(late_ns), os.cpu_count() or 1, virtual_time.inside())
 
     @property
     def saturated(self) -> bool:
-        """Whether the machine was too busy for valid results."""
+        """Whether the machine was so busy that programs waited for a processor."""
         late = percentile(self.late_ns, 99)
         return self.idle < MIN_IDLE or self.steal > MAX_STEAL or (late is not None and late > MAX_LATE_P99_NS)
 
@@ -101,12 +109,63 @@ class Fidelity:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """How long each process of an experiment has been ready to run without a processor, ns, by its name in a sentence."""
+
+    by_name: Mapping[str, int]
+
+    @classmethod
+    def now(cls) -> Self:
+        """Of all processes of this PID namespace that an experiment's figures depend on (proc(5), schedstat)."""
+        found: dict[str, int] = {}
+        for directory in () if virtual_time.inside() else Path("/proc").glob("[0-9]*"):
+            try:
+                words = (directory / "cmdline").read_text(errors="replace").split("\0")
+                name = process_name(words)
+                if name is not None:
+                    found[f"{name} ({directory.name})"] = int((directory / "schedstat").read_text().split()[1])
+            except (OSError, IndexError, ValueError):  # it has ended meanwhile, or the kernel counts no waits
+                continue
+        return cls(found)
+
+    def since(self, before: Self) -> dict[str, int]:
+        """How long each process waited between two readings; one that is in only one of them is left out."""
+        names = self.by_name.keys() & before.by_name.keys()
+        return {name: self.by_name[name] - before.by_name[name] for name in sorted(names)}
+
+
+_PROGRAMS = {
+    "receive": "a receiver",
+    "serve": "a receiver",
+    "tcp-send": "a TCP sender",
+    "send": "a sender",
+    "request": "a receiver",
+    "echo": "the pinger",
+}
+"""The traffic programs by their first argument; one that floods is not among them, since it sends more than passes anyway."""
+
+
+_SCRIPTS = ("/workloads.py", "/request_load.py", "/flow_load.py", "/coflow_load.py")
+
+
+def process_name(words: Sequence[str]) -> str | None:
+    """What to call a process with this command line in a sentence; None if no figure depends on when it runs."""
+    if "cli.main" in words and "agent" in words:
+        return f"the agent of {words[words.index('--name') + 1]}" if "--name" in words[:-1] else "an agent"
+    if "controller.coordinator.process" in words:
+        return "the coordinator"
+    scripts = [at for at, word in enumerate(words) if word.endswith(_SCRIPTS)]
+    return _PROGRAMS.get(words[scripts[0] + 1]) if scripts and scripts[0] + 1 < len(words) else None
+
+
 def environment(**more: object) -> dict[str, Any]:
     """The machine, for the record of a result: kernel, processors, versions, settings, commit; and `more`."""
     return {
         "kernel": platform.release(),
         "machine": platform.machine(),
         "cpus": len(os.sched_getaffinity(0)),
+        "virtual_time": virtual_time.inside(),
         "python": platform.python_version(),
         "open_vswitch": _first_line("ovs-vswitchd", "--version").rpartition(" ")[2],
         "iproute2": _first_line("tc", "-V"),

@@ -38,17 +38,19 @@ def rate_mbps(size_bytes: int, duration_ns: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Pings:
-    """Round-trip times in ms in the order of the requests, and how many requests got no reply."""
+    """Round-trip times in ms in the order of the requests, how many got no reply, and the numbers of those that did."""
 
     rtt_ms: tuple[float, ...] = ()
     sent: int = 0
     lost: int = 0
+    numbers: tuple[int, ...] = ()
 
     @classmethod
     def of_probe(cls, found: Mapping[str, Any]) -> Pings:
         """From what `workloads.echo` printed."""
         replies = sorted(found["rtt_ns"])
-        return cls(tuple(rtt / 1e6 for _, rtt in replies), found["sent"], found["sent"] - len(replies))
+        times, numbers = tuple(rtt / 1e6 for _, rtt in replies), tuple(number for number, _ in replies)
+        return cls(times, found["sent"], found["sent"] - len(replies), numbers)
 
     def summary(self) -> dict[str, float | None]:
         """p50, p99 and max of the round-trip times, in ms; None for each if there was no reply."""

@@ -7,24 +7,23 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from emulation.fabric.fabric import EmulatedFabric
+from emulation.measuring.confidence import together
 from emulation.measuring.fidelity import environment
-from emulation.measuring.figures import POLICIES
-from emulation.stack.stack import Stack
-from emulation.stack.star import BOTTLENECK, BUFFER_PACKETS, RATE_BPS, RECEIVER, SENDERS, mixed_flows, star
-from emulation.traffic import experiment
-from emulation.traffic.experiment import Outcome
+from emulation.measuring.figures import POLICIES, gain
+from emulation.stack.running import run_under
+from emulation.stack.star import BOTTLENECK, BUFFER_PACKETS, RATE_BPS, RECEIVER, SENDERS, Star, mixed_flows, star
 
 OVERHEAD_S = 1.6
 """What a run takes beside its warm-up and its measurement: to start programs and to collect results."""
 BRING_UP_S = 8.0
-MAX_LATE_FRACTION = 0.05
-"""With more late slots than this, a run is invalid: it shows this machine rather than the schedule."""
+BITS_ENOUGH, SHORTEST_S = 2e9, 0.2
+"""What a link carries in a measurement that is long enough, and the shortest measurement: a hundred slots of 2 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +38,11 @@ class DemoOptions:
     buffer_packets: int = BUFFER_PACKETS
     slice_ns: int = 10_000_000
     framework: str = "ryu"
+
+    def at_rate(self, rate_bps: int) -> DemoOptions:
+        """The same with links of this rate; faster links need less time to show as much."""
+        shorter = min(self.duration_s, max(SHORTEST_S, BITS_ENOUGH / rate_bps))
+        return replace(self, rate_bps=rate_bps, duration_s=shorter, warmup_s=min(self.warmup_s, shorter / 2))
 
     @property
     def seconds(self) -> float:
@@ -68,20 +72,17 @@ def run_demo(options: DemoOptions, tell: Tell, finished: Finished = lambda recor
         framework=options.framework,
         rate_bps=options.rate_bps,
         buffer_packets=options.buffer_packets,
-    ) as (emulated, baton):
+    ) as running:
         for policy in options.policies:
-            coordinated = policy != "uncoordinated"
-            if coordinated and not baton.agents:
-                tell("starting an agent on every host", BRING_UP_S - 1)
-                baton.start_agents()
-            if coordinated:
-                baton.set_policy(policy)
             for k in options.ks:
                 what = f"{policy.replace('_', ' ')}, {k} of {len(SENDERS)} senders UDP"
                 done_s = BRING_UP_S + len(records) * (options.warmup_s + options.duration_s + OVERHEAD_S)
-                records.append(_run(emulated, baton, policy, k, options, _shifted(tell, what, done_s)))
-        record = {"runs": records, "environment": _environment(emulated, options)}
-        finished(record, emulated)
+                records.append(_run(running, policy, k, options, _shifted(tell, what, done_s)))
+        holds = gain(records, options.rate_bps / 1e6)
+        by_run = {f"{run['policy']}, K = {run['k']}": run for run in records}
+        measured = {"runs": records, "confidence": together(by_run, holds)}
+        record = {**measured, "environment": _environment(running.emulated, options)}
+        finished(record, running.emulated)
     return record
 
 
@@ -89,49 +90,19 @@ def _shifted(tell: Tell, what: str, done_s: float) -> Callable[[float], None]:
     return lambda seconds: tell(what, done_s + seconds)
 
 
-def _run(
-    emulated: EmulatedFabric,
-    baton: Stack,
-    policy: str,
-    k: int,
-    options: DemoOptions,
-    progress: Callable[[float], None],
-) -> dict[str, Any]:
-    coordinated = policy != "uncoordinated"
-    counts: list[dict[str, Any]] = []
-    events = [(0.0, lambda: counts.append(baton.status()))] if coordinated else []
-    outcome = experiment.run(
-        emulated,
+def _run(running: Star, policy: str, k: int, options: DemoOptions, progress: Callable[[float], None]) -> dict[str, Any]:
+    found = run_under(
+        running,
+        policy,
         mixed_flows(k),
         duration_s=options.duration_s,
         warmup_s=options.warmup_s,
         bottlenecks=[BOTTLENECK],
         ping=(SENDERS[0], RECEIVER),
-        host_queues=not coordinated,
-        events=events,
         progress=progress,
     )
-    counts.append(baton.status())
-    return _record(policy, k, options, outcome, counts if coordinated else None)
-
-
-def _record(
-    policy: str, k: int, options: DemoOptions, outcome: Outcome, counts: Sequence[dict[str, Any]] | None
-) -> dict[str, Any]:
-    slots = late = 0
-    if counts is not None:
-        slots, late = (counts[-1][name] - counts[0][name] for name in ("slots", "late_slots"))
-    timely = late <= MAX_LATE_FRACTION * slots
-    return {
-        "policy": policy,
-        "k": k,
-        "slice_ms": options.slice_ns / 1e6 if policy == "timeslice" else None,
-        **outcome.to_dict(),
-        "jain": round(outcome.jain, 4) if outcome.goodput_mbps > 0.05 else None,  # flows that get nothing share nothing
-        "slots": slots,
-        "late_slots": late,
-        "valid": outcome.valid and timely,
-    }
+    slice_ms = options.slice_ns / 1e6 if policy == "timeslice" else None
+    return {"policy": policy, "k": k, "slice_ms": slice_ms, **found.to_dict()}
 
 
 def _environment(emulated: EmulatedFabric, options: DemoOptions) -> dict[str, Any]:

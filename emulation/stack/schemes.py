@@ -1,25 +1,30 @@
 """Flow-scheduling schemes on an emulated star: Karuna's, and those it is compared with. An edge.
 
-    with on_star(scheme) as (emulated, given_up, _):
-        found = flow_run.run(emulated, schedule, port=BOTTLENECK, given_up=given_up, **scheme.choices(schedule.flows))
+    with on_star(scheme) as star:
+        choices = scheme.choices(schedule.flows, star.control)
+        found = flow_run.run(star.emulated, schedule, port=BOTTLENECK, given_up=star.given_up, **choices)
 
 One star, one scheme: hosts h1 to h5 send to h6 through one switch, over links of 100 Mb/s and buffers of 100 packets; a port
 marks packets while all its queues together hold more than 20 (Mininet-HiFi's set-up; Karuna's threshold at 1 Gb/s is 20
-packets, too). TCP's minimum retransmission timeout is 10 ms instead of 200 ms (PIAS' published simulations have 2 ms), since
-round trips are short. At the end of the block everything is gone: the hosts' taggers and routes, the switch's queues, and the
-congestion controls of this kernel if this process registered them.
+packets, too, and 65 at 10 Gb/s, where a buffer is larger in proportion).
 
-The traffic programs choose MCP after connect: at connect the route's congestion control replaces an earlier choice.
+TCP's minimum retransmission timeout is 10 ms instead of 200 ms (PIAS' published simulations have 2 ms), since round trips are
+short. At the end of the block everything is gone: the hosts' taggers and routes, the switch's queues, and the congestion
+controls of this kernel if this process registered them.
+
+The traffic programs choose MCP after connect: at connect the route's congestion control replaces an earlier choice. In a kernel
+without struct_ops DCTCP is the kernel's own, and MCP's callbacks handle the connections whose mark has a deadline.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
-from agents.priorities.congestion_control import DCTCP, MCP, CongestionControl, McpEnd, Outcome, configure
+from agents.priorities.congestion_control import DCTCP, MCP, CongestionControl, McpEnd, Outcome
 from agents.priorities.mcp_model import McpSettings, Termination
 from agents.priorities.tagger import Tagger, TaggerSettings
 from controller.priorities.completion_model import Thresholds
@@ -35,6 +40,8 @@ from topology import shapes
 
 PAIRS = tuple((sender, RECEIVER) for sender in SENDERS)
 MARKING_PACKETS = 20
+FAST_BPS, FAST_MARKING_PACKETS = 10_000_000_000, 65
+"""From this rate on ports mark at so many packets."""
 RTO_MIN_NS = 10_000_000
 CUBIC = "cubic"
 
@@ -46,9 +53,9 @@ Fixed = Callable[[Sequence[ScheduledFlow]], Mapping[int, int]]
 class Scheme:
     """How flows are scheduled.
 
-    `transport` is the congestion control of both ends, `deadline_transport` that of type 1's senders if it differs. With
-    `thresholds` every host has a tagger; with `fixed` every application sets its flows' DSCPs, by the flow's number; never
-    both. `marking_packets`: None for a switch that does not mark.
+    `transport` is the congestion control of both ends, `deadline_transport` that of type 1's senders if it differs; DCTCP and
+    MCP stand for what this kernel has. With `thresholds` every host has a tagger; with `fixed` every application sets its
+    flows' DSCPs, by the flow's number; never both. `marking_packets`: None for a switch that does not mark.
     """
 
     name: str
@@ -59,18 +66,31 @@ class Scheme:
     fixed: Fixed | None = None
     tagger: TaggerSettings = TAGGER
     termination: Termination = Termination.NEVER
+    rate_bps: int = RATE_BPS
 
-    def choices(self, flows: Sequence[ScheduledFlow]) -> dict[str, Any]:
-        """What applications choose under this scheme, as arguments of `flow_run.run`."""
-        return {"dscp": None if self.fixed is None else self.fixed(flows), "control": self._control}
+    def at_rate(self, rate_bps: int) -> Self:
+        """The same on links of this rate."""
+        marking = self.marking_packets and (FAST_MARKING_PACKETS if rate_bps >= FAST_BPS else MARKING_PACKETS)
+        return dataclasses.replace(self, rate_bps=rate_bps, marking_packets=marking)
 
-    def _control(self, flow: ScheduledFlow) -> str | None:
-        return self.deadline_transport if flow.flow_type == 1 else None
+    @property
+    def buffer_packets(self) -> int:
+        """The buffer of a port."""
+        return BUFFER_PACKETS * (FAST_MARKING_PACKETS if self.rate_bps >= FAST_BPS else MARKING_PACKETS) // MARKING_PACKETS
+
+    def choices(self, flows: Sequence[ScheduledFlow], control: CongestionControl | None) -> dict[str, Any]:
+        """What applications choose under this scheme, as arguments of `flow_run.run`; `control`: what the kernel has."""
+        deadline = None if self.deadline_transport is None else real_name(self.deadline_transport, control)
+
+        def chosen(flow: ScheduledFlow) -> str | None:
+            return deadline if flow.flow_type == 1 else None
+
+        return {"dscp": None if self.fixed is None else self.fixed(flows), "control": chosen}
 
     def queues(self) -> SwitchQueues:
         """The queues of the switch's ports: always eight strict priorities; unmarked traffic shares the last."""
         threshold = None if self.marking_packets is None else self.marking_packets * FRAME_BYTES
-        return SwitchQueues(buffer_packets=BUFFER_PACKETS, marking_threshold_bytes=threshold)
+        return SwitchQueues(buffer_packets=self.buffer_packets, marking_threshold_bytes=threshold)
 
     def to_dict(self) -> dict[str, Any]:
         """The scheme in the record of a result."""
@@ -83,7 +103,13 @@ class Scheme:
             "priorities": "tagger" if cuts else "fixed" if self.fixed else "none",
             "thresholds_bytes": cuts,
             "termination": self.termination.value,
+            "rate_mbps": self.rate_bps / 1e6,
         }
+
+
+def real_name(transport: str, control: CongestionControl | None) -> str:
+    """The name that this kernel has for DCTCP, MCP or another congestion control."""
+    return transport if control is None else {DCTCP: control.dctcp, MCP: control.mcp}.get(transport, transport)
 
 
 def karuna(thresholds: Thresholds, **changes: Any) -> Scheme:  # noqa: ANN401 -- fields of Scheme
@@ -116,11 +142,15 @@ Connection = tuple[str, int]
 
 
 class SchemeStar(NamedTuple):
-    """A running star under a scheme, the connections that MCP has given up so far (None: unknown), and the hosts' taggers."""
+    """A running star under a scheme, the connections that MCP has given up so far (None: unknown), and the hosts' taggers.
+
+    `control`: DCTCP and MCP as this kernel has them; None if the scheme has neither.
+    """
 
     emulated: EmulatedFabric
     given_up: Callable[[], frozenset[Connection]] | None
     taggers: Sequence[Tagger]
+    control: CongestionControl | None
 
 
 @contextmanager
@@ -132,15 +162,20 @@ def on_star(scheme: Scheme) -> Iterator[SchemeStar]:
         EmulationError: the fabric did not come up.
     """
     with ExitStack() as stack:
-        given_up = None
+        given_up = control = None
         if scheme.transport != CUBIC:
-            settings = McpSettings(link_bps=RATE_BPS, marking_packets=MARKING_PACKETS, termination=scheme.termination)
-            given_up = _given_up(stack.enter_context(registered(settings)))
+            settings = McpSettings(
+                link_bps=scheme.rate_bps,
+                marking_packets=scheme.marking_packets or MARKING_PACKETS,
+                termination=scheme.termination,
+            )
+            control = stack.enter_context(registered(settings, mcp=scheme.deadline_transport == MCP))
+            given_up = _given_up(control)
         emulated = stack.enter_context(
             EmulatedFabric(
-                shapes.build("star", hosts=len(SENDERS) + 1, rate_bps=RATE_BPS),
+                shapes.build("star", hosts=len(SENDERS) + 1, rate_bps=scheme.rate_bps),
                 queues=scheme.queues(),
-                congestion_control=scheme.transport,
+                congestion_control=real_name(scheme.transport, control),
                 static_arp=True,
             )
         )
@@ -153,19 +188,19 @@ def on_star(scheme: Scheme) -> Iterator[SchemeStar]:
                 stack.callback(tagger.close)
                 taggers.append(tagger)
                 tagger.set_thresholds(1, scheme.thresholds.beta, scheme.thresholds.alpha)
-        yield SchemeStar(emulated, given_up, taggers)
+        yield SchemeStar(emulated, given_up, taggers, control)
 
 
 @contextmanager
-def registered(settings: McpSettings) -> Iterator[CongestionControl]:
-    """Registers DCTCP and MCP with this kernel, unless another process has, and gives MCP its settings.
+def registered(settings: McpSettings, *, mcp: bool = True) -> Iterator[CongestionControl]:
+    """Registers DCTCP and, if wanted, MCP with this kernel, unless another process has, and gives MCP its settings.
 
     Raises:
-        BuildError, BpfError: an eBPF program cannot be built or loaded here; says why.
+        BuildError, BpfError, NoCgroup: an eBPF program cannot be built or loaded here; says why.
     """
-    control = CongestionControl(settings)
+    control = CongestionControl(settings, mcp=mcp)
     try:
-        configure(settings)  # also if another process has registered MCP
+        control.configure(settings)  # also if another process has registered MCP
         yield control
     finally:
         control.close()

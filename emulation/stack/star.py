@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
-from emulation.fabric.fabric import EmulatedFabric
-from emulation.stack import stack
-from emulation.stack.stack import Stack
+from emulation.stack.running import Running, with_baton
 from emulation.traffic.experiment import Flow
 from topology import shapes
 
@@ -20,11 +18,7 @@ RATE_BPS = 100_000_000
 BUFFER_PACKETS = 100
 
 
-class Star(NamedTuple):
-    """A running fabric with Baton's controller side over it."""
-
-    emulated: EmulatedFabric
-    baton: Stack
+Star = Running
 
 
 @contextmanager
@@ -51,31 +45,17 @@ def star(
         EmulationError, StackError: the fabric or Baton did not come up; says what failed.
     """
     fabric = shapes.build("star", hosts=len(SENDERS) + 1, rate_bps=rate_bps)
-    with (
-        EmulatedFabric(fabric, controller=stack.OPENFLOW, buffer_packets=buffer_packets) as emulated,
-        Stack(
-            emulated, framework=framework, store=store, coordinator=coordinator, agents=agent_settings, priorities=priorities
-        ) as baton,
-    ):
-        reach(emulated, baton)
-        if agents:
-            baton.start_agents()
-        yield Star(emulated, baton)
-
-
-def reach(emulated: EmulatedFabric, baton: Stack) -> None:
-    """Makes every host send a packet, so that the switches know where it is before a measurement."""
-    target = str(emulated.endpoints()[next(reversed(emulated.endpoints()))])
-
-    def answered() -> bool:
-        probes = [
-            emulated.popen(name, ["ping", "-q", "-c", "1", "-W", "0.3", target], stdout=-3, stderr=-3)
-            for name in emulated.endpoints()
-        ]
-        ended = [probe.wait() for probe in probes]
-        return not any(ended)
-
-    baton.wait(answered, "every host to reach the last one")
+    with with_baton(
+        fabric,
+        buffer_packets=buffer_packets,
+        start_agents=agents,
+        framework=framework,
+        store=store,
+        coordinator=coordinator,
+        agents=agent_settings,
+        priorities=priorities,
+    ) as running:
+        yield running
 
 
 def mixed_flows(k: int) -> list[Flow]:

@@ -14,25 +14,32 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from emulation.fabric.cpu_shares import Throttling
 from emulation.fabric.fabric import EmulatedFabric, EmulationError
 from emulation.fabric.ports import Occupancy, OccupancySampler, PortCounters
-from emulation.measuring.fidelity import MAX_SWITCH_WAIT, CpuTimes, Fidelity
+from emulation.measuring.confidence import Confidence, Level, judge
+from emulation.measuring.fidelity import CpuTimes, Fidelity, Waits
 from emulation.measuring.measure import Pings, jain, rate_mbps
+from emulation.measuring.spacing import LinkSpacing, record
 from emulation.measuring.wakeful import wakeful
-from emulation.traffic import workloads
+from emulation.traffic import request_load, workloads
 from emulation.traffic.programs import Program, sleep_until
 from topology.fabric import DirectedLink
 
 FIRST_PORT = 5001
+FRAGMENT_BYTES = 1480  # of a datagram, in an Ethernet frame
 START_NS = 600_000_000  # until every program has started and every connection is made
-MAX_OVERRUN_FRACTION = 0.001
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """One application's traffic between two endpoints (hosts or VMs, by name); the fields are the options of workloads.py."""
+    """One application's traffic between two endpoints (hosts or VMs, by name); the fields are the options of workloads.py.
 
-    kind: Literal["udp", "tcp"]
+    Kinds beside "udp" and "tcp" (request_load.py): "short", `count` sequences of TCP connections of `size` bytes each; "block",
+    blocks of `size` bytes, which the destination asks of all its sources at once, and again when the last of them has arrived.
+    """
+
+    kind: Literal["udp", "tcp", "short", "block"]
     source: str
     destination: str
     rate_bps: int = 0  # 0: as fast as it goes
@@ -40,6 +47,8 @@ class Flow:
     on_ns: int = 0
     off_ns: int = 0  # 0: always on
     phase_ns: int = 0  # of its first on-phase, after the beginning
+    total: int = 0  # TCP: it ends after so many bytes; 0: it does not
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +90,34 @@ class Outcome:
     occupancy: Mapping[DirectedLink, Occupancy]
     overruns: int = 0  # frames that the emulated switch lost because it was late, as no real one does
     switch_wait_ns: int = 0  # how long the switch was ready to run and had no processor
+    waits: Mapping[str, int] = field(default_factory=dict)  # the same of each process, by its name in a sentence
+    spacing: Mapping[DirectedLink, LinkSpacing] = field(default_factory=dict)  # how exactly packets left, of every link
+    throttled: Mapping[str, Throttling] = field(default_factory=dict)  # of each host with a share of a processor
+    rounds_ns: tuple[int, ...] = ()  # how long each round of blocks took that ended in the measured time
 
     @property
     def valid(self) -> bool:
-        """Whether the machine kept up."""
-        frames = sum(port.sent + port.drops for port in self.ports.values())
-        moving = self.switch_wait_ns <= self.duration_ns * MAX_SWITCH_WAIT
-        return not self.fidelity.saturated and moving and self.overruns <= frames * MAX_OVERRUN_FRACTION
+        """Whether the machine kept up: nothing was disturbed beyond its limit."""
+        return self.confidence().level in (Level.EXACT, Level.GOOD)
+
+    def confidence(self, slots: int = 0, late_slots: int = 0) -> Confidence:
+        """How sure the figures are; `late_slots`: of the slots that the coordinator granted meanwhile, those begun late."""
+        sent = sum(port.sent for port in self.ports.values())
+        frames = sent + sum(port.drops for port in self.ports.values())
+        # A lost frame costs its whole datagram, if the port would have passed it.
+        datagram = max((-(-flow.flow.size // FRAGMENT_BYTES) for flow in self.flows if flow.flow.kind == "udp"), default=1)
+        return judge(
+            self.fidelity,
+            duration_ns=self.duration_ns,
+            switch_wait_ns=self.switch_wait_ns,
+            overruns=self.overruns,
+            frames=frames,
+            frames_each=datagram * sent / max(1, frames),
+            slots=slots,
+            late_slots=late_slots,
+            waits=self.waits,
+            links={"-".join(link): error for link, found in self.spacing.items() if (error := found.error(99.9)) is not None},
+        )
 
     @property
     def goodput_mbps(self) -> float:
@@ -134,7 +164,9 @@ class Outcome:
             "cpu": self.fidelity.to_dict(),
             "overruns": self.overruns,
             "switch_waited_ms": round(self.switch_wait_ns / 1e6, 1),
-            "valid": self.valid,
+            "fidelity": record({"-".join(link): spacing for link, spacing in self.spacing.items()}),
+            **({"throttled": {host: found.to_dict() for host, found in self.throttled.items()}} if self.throttled else {}),
+            "confidence": self.confidence().to_dict(),
         }
 
 
@@ -146,6 +178,7 @@ def run(
     warmup_s: float = 1.0,
     bottlenecks: Sequence[tuple[str, str]] = (),
     ping: tuple[str, str] | None = None,
+    ping_interval_ns: int = 10_000_000,
     bucket_ns: int = 0,
     sample_occupancy: bool = False,
     events: Sequence[tuple[float, Callable[[], None]]] = (),
@@ -156,7 +189,7 @@ def run(
 
     Args:
         bottlenecks: the directed links (switch, neighbour) whose ports are observed.
-        ping: two endpoints (from, to); sends a request every 10 ms during the measurement.
+        ping: two endpoints (from, to); sends a request every `ping_interval_ns` during the measurement.
         bucket_ns: if not 0, each flow's received bytes are counted in buckets of this length too.
         sample_occupancy: whether to sample the queues of the observed ports every millisecond.
         events: (seconds after the measurement's begin, what to do then), in order of time.
@@ -182,21 +215,28 @@ def run(
         from_ns = begin_ns + round(warmup_s * 1e9)
         until_ns = from_ns + round(duration_s * 1e9)
         window = ("--from-ns", str(from_ns), "--until-ns", str(until_ns), "--bucket-ns", str(bucket_ns))
-        receivers = _start_receivers(emulated, ports, window, stack)
+        asked = {flow: port for flow, port in ports.items() if flow.kind == "block"}
+        receivers = _start_receivers(emulated, {flow: port for flow, port in ports.items() if flow not in asked}, window, stack)
+        instants = (begin_ns, from_ns, until_ns)
         senders = {
-            flow: Program(emulated, flow.source, _sender_command(flow, port, addresses, begin_ns, until_ns), stack)
+            flow: Program(emulated, flow.source, _sender_command(flow, port, addresses, instants), stack)
             for flow, port in ports.items()
         }
+        for flow in asked:
+            senders[flow].wait_ready()
+        askers = _start_askers(emulated, asked, begin_ns, window, stack)
         times = ("--begin-ns", str(from_ns), "--end-ns", str(until_ns))
         timer = Program(emulated, None, (*workloads.COMMAND, "timer-probe", *times), stack)
         prober = None
         if ping is not None:
-            echo = (*workloads.COMMAND, "echo", "--to", str(addresses[ping[1]]), *times)
+            echo = (*workloads.COMMAND, "echo", "--to", str(addresses[ping[1]]), "--interval-ns", str(ping_interval_ns), *times)
             prober = Program(emulated, ping[0], echo, stack)
         sleep_until(from_ns, begin_ns, progress)
         before = {link: emulated.counters(link) for link in links}
+        throttled = emulated.shares.throttling() if emulated.shares is not None else {}
+        emulated.recorders.reset()
         emulated.ovs.overruns()
-        cpu_before, waited_ns = CpuTimes.now(), emulated.ovs.waited_ns()
+        cpu_before, waited_ns, waits = CpuTimes.now(), emulated.ovs.waited_ns(), Waits.now()
         with ExitStack() as sampling:
             sampler = OccupancySampler([emulated.ports[link] for link in links] if sample_occupancy else [])
             if sample_occupancy:
@@ -205,10 +245,13 @@ def run(
                 sleep_until(from_ns + round(after_s * 1e9), begin_ns, progress)
                 action()
             sleep_until(until_ns, begin_ns, progress)
-            cpu_after, waited_ns = CpuTimes.now(), emulated.ovs.waited_ns() - waited_ns
+            cpu_after, waited_ns, waited = CpuTimes.now(), emulated.ovs.waited_ns() - waited_ns, Waits.now().since(waits)
+            spacing = emulated.recorders.read()
+            used_up = emulated.shares.throttling() if emulated.shares is not None else {}
             after = {link: emulated.counters(link) for link in links}
             overruns = emulated.ovs.overruns()
         received = {name: program.result() for name, program in receivers.items()}
+        blocks = {name: program.result() for name, program in askers.items()}
         sent = {flow: program.result() for flow, program in senders.items()}
         late_ns = timer.result()["late_ns"]
         pings = Pings.of_probe(prober.result()) if prober is not None else Pings()
@@ -216,7 +259,9 @@ def run(
         duration_ns=until_ns - from_ns,
         started_ns=from_ns,
         flows=tuple(
-            _flow_outcome(flow, str(port), received[flow.destination], sent[flow], until_ns - from_ns)
+            _flow_outcome(
+                flow, str(port), (blocks if flow in asked else received)[flow.destination], sent[flow], until_ns - from_ns
+            )
             for flow, port in ports.items()
         ),
         ports={link: _port_outcome(before[link], after[link]) for link in links},
@@ -225,6 +270,10 @@ def run(
         occupancy={link: sampler.occupancy(emulated.ports[link]) for link in links} if sample_occupancy else {},
         overruns=overruns,
         switch_wait_ns=waited_ns,
+        waits=waited,
+        spacing=spacing,
+        throttled={host: now.since(throttled[host]) for host, now in used_up.items()},
+        rounds_ns=tuple(round_ns for found in blocks.values() for round_ns in found["rounds_ns"]),
     )
 
 
@@ -233,7 +282,7 @@ def _start_receivers(
 ) -> dict[str, Program]:
     wanted: defaultdict[str, dict[str, list[str]]] = defaultdict(lambda: {"udp": [], "tcp": []})
     for flow, port in ports.items():
-        wanted[flow.destination][flow.kind].append(str(port))
+        wanted[flow.destination]["udp" if flow.kind == "udp" else "tcp"].append(str(port))
     addresses = emulated.endpoints()
     receivers = {}
     for name, kinds in wanted.items():
@@ -245,20 +294,42 @@ def _start_receivers(
     return receivers
 
 
-def _sender_command(flow: Flow, port: int, addresses: Mapping[str, Any], begin_ns: int, end_ns: int) -> list[str]:
-    options = {
-        "to": addresses[flow.destination],
-        "port": port,
-        "size": flow.size,
-        "begin-ns": begin_ns,
-        "end-ns": end_ns,
-        "rate-bps": flow.rate_bps,
-        "on-ns": flow.on_ns,
-        "off-ns": flow.off_ns,
-        "phase-ns": flow.phase_ns,
-    }
+def _start_askers(
+    emulated: EmulatedFabric, ports: Mapping[Flow, int], begin_ns: int, window: Sequence[str], stack: ExitStack
+) -> dict[str, Program]:
+    """Starts the program that asks for blocks at every destination of such flows."""
+    addresses = emulated.endpoints()
+    askers = {}
+    for name in dict.fromkeys(flow.destination for flow in ports):
+        own = {flow: port for flow, port in ports.items() if flow.destination == name}
+        sizes = {flow.size for flow in own}
+        if len(sizes) > 1:
+            raise EmulationError(f"experiment: {name} asks for blocks of {len(sizes)} sizes; give its flows one size")
+        servers = [f"{addresses[flow.source]},{port}" for flow, port in own.items()]
+        asked = ("--servers", *servers, "--size", str(sizes.pop()), "--begin-ns", str(begin_ns))
+        askers[name] = Program(emulated, name, (*request_load.COMMAND, "request", *asked, *window), stack)
+    return askers
+
+
+def _sender_command(flow: Flow, port: int, addresses: Mapping[str, Any], instants: tuple[int, int, int]) -> list[str]:
+    """`instants`: when the flows begin, when the measurement does, and when both end."""
+    begin_ns, from_ns, end_ns = instants
+    options: dict[str, object]
+    if flow.kind == "block":
+        program = (*request_load.COMMAND, "serve")
+        options = {"address": addresses[flow.source], "port": port, "until-ns": end_ns}
+    else:
+        options = {"to": addresses[flow.destination], "port": port, "size": flow.size}
+        options |= {"begin-ns": begin_ns, "end-ns": end_ns}
+        if flow.kind == "short":
+            program = (*request_load.COMMAND, "sequences")
+            options |= {"count": flow.count, "from-ns": from_ns}
+        else:
+            program = (*workloads.COMMAND, f"{flow.kind}-send")
+            options |= {"rate-bps": flow.rate_bps, "on-ns": flow.on_ns, "off-ns": flow.off_ns, "phase-ns": flow.phase_ns}
+            options |= {"total": flow.total}
     words = (word for name, value in options.items() for word in (f"--{name}", str(value)))
-    return [*workloads.COMMAND, f"{flow.kind}-send", *words]
+    return [*program, *words]
 
 
 def _flow_outcome(

@@ -17,19 +17,20 @@ from typing import Any
 
 from controller.switch_queues.model import QueueCounters
 from emulation.fabric.fabric import EmulatedFabric
-from emulation.measuring.fidelity import MAX_SWITCH_WAIT, CpuTimes, Fidelity
+from emulation.measuring.confidence import Confidence, Disturbance, Level, judge
+from emulation.measuring.fidelity import CpuTimes, Fidelity, Waits
 from emulation.measuring.measure import percentile
+from emulation.measuring.spacing import LinkSpacing, record
 from emulation.measuring.wakeful import wakeful
 from emulation.traffic import flow_load, workloads
 from emulation.traffic.flow_schedule import Schedule, ScheduledFlow
 from emulation.traffic.programs import Program, sleep_until
+from topology.fabric import DirectedLink
 
 PORT = 6000
 GIVEN_UP = ("aborted", "given up")
 """The ends of flows that their senders terminated."""
 START_NS = 700_000_000  # until every program has started
-MAX_LATE_P99_NS = 5_000_000
-"""A run whose flows start later than this was not open loop."""
 MAX_STALL_NS = 10_000_000
 """If a timer of real-time priority was ever later than this, the machine stood still, which distorts completion times."""
 
@@ -91,23 +92,38 @@ class FlowRun:
     switch_wait_ns: int
     fidelity: Fidelity
     queues: tuple[QueueCounters, ...] = ()
+    waits: Mapping[str, int] = field(default_factory=dict)
+    spacing: Mapping[DirectedLink, LinkSpacing] = field(default_factory=dict)
 
     @property
     def valid(self) -> bool:
-        """Whether the machine kept up: processors not saturated, flows started in time, no frame lost by a late switch."""
-        on_time = self.late_p99_ns <= MAX_LATE_P99_NS
-        moving = max(self.fidelity.late_ns, default=0) <= MAX_STALL_NS
-        moving = moving and self.switch_wait_ns <= self.length_ns * MAX_SWITCH_WAIT
-        return not self.fidelity.saturated and on_time and moving and self.overruns <= self.sent_packets / 1000
+        """Whether the machine kept up: nothing was disturbed beyond its limit."""
+        return self.confidence().level in (Level.EXACT, Level.GOOD)
+
+    def confidence(self) -> Confidence:
+        """How sure the figures are: whether processors were saturated, flows started in time, a late switch lost frames."""
+        longest_ns = max(self.fidelity.late_ns, default=0)
+        stall = Disturbance(f"the machine stood still for {longest_ns / 1e6:.0f} ms", 0.0, longest_ns, figures=("ping",))
+        return judge(
+            self.fidelity,
+            duration_ns=self.length_ns,
+            switch_wait_ns=self.switch_wait_ns,
+            overruns=self.overruns,
+            frames=self.sent_packets + self.drops,
+            late_start_ns=self.late_p99_ns,
+            waits=self.waits,
+            more=(stall,) if longest_ns > MAX_STALL_NS else (),
+        )
 
     def trust(self) -> dict[str, Any]:
         """How far to trust the run, for the record of a result."""
         return {
-            "valid": self.valid,
+            "confidence": self.confidence().to_dict(),
             "cpu": self.fidelity.to_dict(),
             "flow_start_late_p99_ms": round(self.late_p99_ns / 1e6, 3),
             "switch_waited_ms": round(self.switch_wait_ns / 1e6, 1),
             "overruns": self.overruns,
+            "fidelity": record({"-".join(link): spacing for link, spacing in self.spacing.items()}),
             "drops": self.drops,
             "sent_packets": self.sent_packets,
         }
@@ -181,9 +197,10 @@ def run(
         times = ("--begin-ns", str(begin_ns), "--end-ns", str(end_ns))
         timer = Program(emulated, None, [*workloads.COMMAND, "timer-probe", *times], stack)
         sleep_until(begin_ns, begin_ns, progress)
+        emulated.recorders.reset()
         counters, cpu = emulated.counters(port), CpuTimes.now()
         emulated.ovs.overruns()
-        waited_ns = emulated.ovs.waited_ns()
+        waited_ns, waits = emulated.ovs.waited_ns(), Waits.now()
 
         def tell(seconds: float) -> None:
             if given_up is not None:
@@ -193,6 +210,8 @@ def run(
 
         sleep_until(end_ns, begin_ns, tell)
         fidelity_until, waited_ns = CpuTimes.now(), emulated.ovs.waited_ns() - waited_ns
+        waited = Waits.now().since(waits)
+        spacing = emulated.recorders.read()
         sent = _rows(senders, until_ns)
         received = _rows(receivers, until_ns)
         late_ns = timer.result(until_ns)["late_ns"]
@@ -214,6 +233,8 @@ def run(
         switch_wait_ns=waited_ns,
         fidelity=Fidelity.between(cpu, fidelity_until, late_ns),
         queues=queues,
+        waits=waited,
+        spacing=spacing,
     )
 
 

@@ -24,7 +24,7 @@ class Program:
     ) -> None:
         """Starts the program in a node, or outside all of them (None), and gives it `text` as its standard input."""
         self.name = f"{node or 'outside all hosts'}: {argv[len(workloads.COMMAND)]}"
-        self._process = subprocess.Popen(argv, **_PIPES) if node is None else emulated.popen(node, argv, **_PIPES)
+        self._process = subprocess.Popen(argv, **_PIPES) if node is None else emulated.popen_limited(node, argv, **_PIPES)
         stack.callback(_kill, self._process)
         assert self._process.stdin is not None, "a pipe"
         self._process.stdin.write(text)

@@ -31,6 +31,7 @@ CATCH_UP_NS = 20_000_000  # so late wake-ups do not lower the rate, and a longer
 RECEIVE_BUFFER_BYTES = 8 << 20  # so large that the receiving program loses no datagram
 SEND_TIMEOUT = struct.pack("ll", 0, 250_000)  # struct timeval: how late a blocked sender notices its end
 CONNECT_TIMEOUT_S = 1.0
+PENDING_CONNECTIONS = 1024
 TCP_INFO_TOTAL_RETRANS = 100  # offset in struct tcp_info
 _SO_RCVBUFFORCE = 33
 _SO_TIMESTAMPNS = 35
@@ -101,27 +102,41 @@ def udp_send(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def tcp_send(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Connects at once, sends from the beginning until the end, then aborts the connection, unsent data included."""
+    """Connects at once, sends from the beginning until the end, then aborts the connection, unsent data included.
+
+    Returns:
+        among others "completed_ns", from the first byte to the receiver's close after `total` bytes; None: not complete.
+    """
     rhythm = _rhythm(arguments)
     block = memoryview(bytes(min(arguments.size, BLOCK_BYTES)))
-    sent = 0
+    total, sent, completed_ns = arguments.total, 0, None
     with _connected(arguments.to, arguments.port, arguments.end_ns) as sender:
         sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, SEND_TIMEOUT)
         sender.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         try:
-            while rhythm.wait():
+            while (not total or sent < total) and rhythm.wait():
                 try:
-                    count = sender.send(block)
+                    count = sender.send(block[: total - sent] if total else block)
                 except BlockingIOError:
                     continue
                 sent += count
                 rhythm.sent(time.monotonic_ns(), count)
+            if total and sent == total and _closed_by_receiver(sender, arguments.end_ns):
+                completed_ns = time.monotonic_ns() - rhythm.first_ns
         except ConnectionError:
             pass  # the receiver ended first
         information = sender.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)
         retransmits = struct.unpack_from("I", information, TCP_INFO_TOTAL_RETRANS)[0]
         control = sender.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0").decode()
-    return {"sent_bytes": sent, "retransmits": retransmits, "congestion_control": control}
+    completed = {"completed_ns": completed_ns} if total else {}
+    return {"sent_bytes": sent, "retransmits": retransmits, "congestion_control": control, **completed}
+
+
+def _closed_by_receiver(sender: socket.socket, end_ns: int) -> bool:
+    """Ends the sending; whether the receiver closes, having everything, before the end."""
+    sender.shutdown(socket.SHUT_WR)
+    ready, _, _ = select.select([sender], (), (), max(0, end_ns - time.monotonic_ns()) / 1e9)
+    return bool(ready) and not sender.recv(1)
 
 
 def receive(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -267,7 +282,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         command.add_argument("--size", type=int, default=DATAGRAM_BYTES, help="bytes of a datagram or block")
         for option in ("--begin-ns", "--end-ns"):
             command.add_argument(option, type=int, required=True)
-        for option in ("--rate-bps", "--on-ns", "--off-ns", "--phase-ns"):
+        for option in ("--rate-bps", "--on-ns", "--off-ns", "--phase-ns", "--total"):
             command.add_argument(option, type=int, default=0)
     command = commands.add_parser("receive")
     command.set_defaults(function=receive)
@@ -328,7 +343,7 @@ def _listen(selector: selectors.BaseSelector, family: int, kind: int, port: int)
     receiver.bind(("", port))
     receiver.setblocking(False)
     if kind == socket.SOCK_STREAM:
-        receiver.listen()
+        receiver.listen(PENDING_CONNECTIONS)
     selector.register(receiver, selectors.EVENT_READ, (port, kind == socket.SOCK_STREAM))
 
 

@@ -31,7 +31,7 @@ TOOLS = {
 HEADERS = {Path("/usr/include/libelf.h"): "libelf-dev", Path("/usr/include/linux/types.h"): "linux-libc-dev"}
 DISK_BYTES, MEMORY_BYTES = 4 << 30, 1 << 30
 """What a build takes at most."""
-STEPS = 2_480
+STEPS = 1_653
 """About so many files are compiled and linked; what the progress line counts against."""
 
 Tell = Callable[[str, float], None]
@@ -107,7 +107,12 @@ def _check() -> None:
 
 def _built(directory: Path, tell: Tell) -> Path:
     tell("fetching the source", 0.0)
-    _run(["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", PACKAGE], directory, f"{PACKAGE} cannot be fetched")
+    fetch = ["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", PACKAGE]
+    try:
+        _run(fetch, directory, f"{PACKAGE} cannot be fetched")
+    except KernelError:  # the machine's package lists are missing or old
+        _run(["apt-get", "update", "-qq"], directory, "the package lists cannot be fetched")
+        _run(fetch, directory, f"{PACKAGE} cannot be fetched")
     package = next(directory.glob("*.deb"))
     version = package.name.split("_")[1]
     tell("unpacking it", 0.02)
@@ -152,8 +157,7 @@ def _run(command: list[str], directory: Path, problem: str) -> bytes:
     done = subprocess.run(command, cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     if done.returncode:
         words = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
-        hint = "; run apt-get update first" if command[0] == "apt-get" else ""
-        raise KernelError(f"{problem}: {words[-1] if words else done.returncode}{hint}")
+        raise KernelError(f"{problem}: {words[-1] if words else done.returncode}")
     return done.stdout
 
 

@@ -19,21 +19,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from ebpf import build
 from emulation.virtual import kernel
+from protocol import virtual_time
 
+ROOT = Path(__file__).resolve().parents[2]
 INIT = Path(__file__).with_name("init.sh")
-INSIDE = "BATON_VIRTUAL"
-"""In the environment of what runs in virtual time."""
 MEMORY_MB = 3072
 LOOK_S = 0.05
 START_NS = 1_767_225_600_000_000_000
 """The guest's wall clock at boot: 2026-01-01T00:00:00Z. The same at each run, so that a seed decides all."""
-PASSED = ("HOME", "LANG", "LC_ALL", "PATH", "TERM", "USER", "VIRTUAL_ENV")
-
-
-def inside() -> bool:
-    """Whether this process runs in virtual time."""
-    return INSIDE in os.environ
+DELAYS = (virtual_time.AGENT_DELAY, virtual_time.CONTROLLER_DELAY)
+PASSED = ("HOME", "LANG", "LC_ALL", "PATH", "PYTHONPATH", "TERM", "USER", "VIRTUAL_ENV", *DELAYS)
 
 
 def run(
@@ -64,6 +61,7 @@ def run(
     if free_mb < memory_mb // 2:
         wanted = f"a guest of {memory_mb} MB may need half of that"
         raise kernel.KernelError(f"{free_mb} MB of memory are free, {wanted}: give it less")
+    _compile_programs(image)
     with tempfile.TemporaryDirectory(prefix="baton-virtual-") as name:
         directory = Path(name)
         _write(directory, argv, (Path.cwd(), *writable), environment or {}, seed)
@@ -76,9 +74,19 @@ def run(
         return int(status.read_text())
 
 
+def _compile_programs(image: Path) -> None:
+    """Compiles Baton's programs for the guest's kernel, which would take longer in it, and at another time in each run."""
+    kinds = ("agents/bpf", "agents/reflex", "bench/coordination", "controller/switch_queues/bpf", "emulation/fabric/bpf")
+    target = build.Kernel(kernel.release(image), kernel.types(image))
+    for kind in kinds:
+        with contextlib.suppress(build.BuildError):  # the program that needs it in the guest reports the error
+            build.build_all([ROOT / kind], target)
+
+
 def _write(directory: Path, argv: Sequence[str], writable: Sequence[Path], more: Mapping[str, str], seed: int) -> None:
     variables = {name: value for name in PASSED if (value := os.environ.get(name)) is not None}
-    variables |= {INSIDE: "1", "PYTHONHASHSEED": str(seed), "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": "/tmp", **more}
+    variables |= {virtual_time.INSIDE: "1", "PYTHONHASHSEED": str(seed), "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": "/tmp"}
+    variables |= more
     lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
     lines += [f"cd {shlex.quote(str(Path.cwd()))}", f"exec {shlex.join(argv)}"]
     (directory / "command").write_text("\n".join(lines) + "\n")

@@ -17,7 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 ORDER: Mapping[str, str] = {
     ".": """
-        cli mininet
+        mininet
+        cli
         bench
         emulation webui
         agents controller
@@ -47,8 +48,9 @@ ORDER: Mapping[str, str] = {
         settings state
     """,
     "bench": """
-        host_control karuna
-        computing coordination dashboard fuzz style
+        figures
+        host_control karuna xco
+        computing coordination dashboard fuzz record style
     """,
     "emulation": """
         stack
@@ -66,6 +68,7 @@ MODULES_MAX = 15
 PURE = (
     "protocol",
     "topology",
+    "emulation/measuring/confidence.py",
     "controller/policies",
     "controller/priorities/completion_model.py",
     "controller/priorities/coflows.py",
@@ -111,7 +114,7 @@ IMPURE = frozenset(
         "urllib",
     }
 )
-EDGES = frozenset({"protocol/link.py", "protocol/mark_socket.py", "protocol/realtime.py"})  # sockets and the scheduler
+EDGES = frozenset(f"protocol/{name}.py" for name in ("link", "mark_socket", "realtime", "virtual_time"))
 MAY_OPEN_FILES = EDGES | {"topology/files.py", "protocol/key.py"}  # a fabric; the key
 
 

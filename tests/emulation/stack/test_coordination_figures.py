@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bench.coordination import conservation, failure, latency, loss
 from emulation.fabric.fabric import EmulatedFabric
+from emulation.stack.running import reach
 from emulation.stack.stack import OPENFLOW, Stack
-from emulation.stack.star import reach
 from emulation.traffic import experiment
 from emulation.traffic.experiment import Flow
 from topology.fabric import FabricBuilder

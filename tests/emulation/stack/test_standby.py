@@ -17,10 +17,10 @@ from bench.coordination.two_controllers import dedicated_store
 from controller.election.lease import LeaseStore
 from controller.store.store import Store, StoreUnavailable
 from emulation.fabric.fabric import EmulatedFabric
+from emulation.stack.running import reach
 from emulation.stack.sentinels import Sentinels
 from emulation.stack.stack import OPENFLOW, Stack
 from emulation.stack.standby import LISTEN, Standby, signal_all
-from emulation.stack.star import reach
 from topology import shapes
 
 pytestmark = pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.demo import LEAST_SLICE_NS, MOST_SLICE_NS
+from cli.experiment_time import Delay
 from cli.main import COMMANDS, main
 from controller.config.coordinator import CoordinatorSection
 
@@ -163,3 +164,35 @@ def test_a_demo_with_an_impossible_slice_is_refused_before_anything_is_made(text
 def test_a_demos_slices_are_those_that_the_configuration_takes() -> None:
     at_most = [rule.le for rule in CoordinatorSection.model_fields["slice_ns"].metadata if hasattr(rule, "le")]
     assert at_most == [MOST_SLICE_NS] and CoordinatorSection.model_fields["minimum_active_ns"].default == LEAST_SLICE_NS
+
+
+class TestTheTimeOfAnExperiment:
+    """`--virtual`, `--rate` and the delays: what cannot be had is said in a line, before anything is made."""
+
+    @pytest.mark.parametrize(
+        ("words", "problem"),
+        [
+            (("demo", "--rate", "1gbit"), "1gbit needs --virtual"),
+            (("demo", "--rate", "200gbit", "--virtual"), "200gbit is no rate for an emulated link"),
+            (("demo", "--rate", "quick", "--virtual"), "--rate"),
+            (("demo", "--keep", "--virtual"), "--keep has no prompt in virtual time"),
+            (("demo", "--agent-delay", "30us"), "a delay needs --virtual"),
+            (("demo", "--agent-delay", "soon", "--virtual"), "neither a duration, such as 30us, nor a file"),
+            (("bench", "loss", "--controller-delay", "FILE", "--virtual"), "holds no samples of the controller"),
+        ],
+    )
+    def test_a_mistake_names_the_option_and_the_remedy(self, tmp_path: Path, words: tuple[str, ...], problem: str) -> None:
+        file = tmp_path / "record.json"
+        file.write_text("{}")
+        done = CliRunner().invoke(main, [str(file) if word == "FILE" else word for word in words])
+        assert done.exit_code == 2 and problem in " ".join(done.output.split())
+
+    def test_a_delay_may_be_a_file_of_measured_samples(self, tmp_path: Path) -> None:
+        file = tmp_path / "latency.json"
+        file.write_text('{"samples_us": {"agent": [20.5, 31], "controller": [250]}}')
+        assert Delay("agent").convert(str(file), None, None) == (20_500, 31_000)
+        assert Delay("controller").convert("250us", None, None) == (250_000,)
+
+    @pytest.mark.parametrize("words", ["demo", "bench latency", "bench karuna", "bench both", "bench coflow"])
+    def test_every_emulated_experiment_has_it(self, words: str) -> None:
+        assert "--virtual" in CliRunner().invoke(main, [*words.split(), "--help"]).output

@@ -59,7 +59,7 @@ class TestPings:
 
     def test_replies_are_in_the_order_of_the_requests(self) -> None:
         found = {"sent": 5, "rtt_ns": [[1, 500_000], [3, 12_500_000], [2, 1_013_000_000]]}
-        assert Pings.of_probe(found) == Pings((0.5, 1013.0, 12.5), sent=5, lost=2)
+        assert Pings.of_probe(found) == Pings((0.5, 1013.0, 12.5), sent=5, lost=2, numbers=(1, 2, 3))
 
     def test_no_reply_at_all_is_all_lost_and_has_no_times(self) -> None:
         pings = Pings.of_probe({"sent": 9, "rtt_ns": []})

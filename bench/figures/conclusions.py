@@ -1,0 +1,323 @@
+"""What a record shows beside the published values, and a verdict in a sentence.
+
+A record that states both itself (`compared`, `verdict`) is taken at its word. The others are compared here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from bench.figures.catalogue import FASTER
+from bench.style import LABELS as SCHEMES
+from bench.xco.record import Check, Row, verdict
+from emulation.measuring.figures import LABELS as POLICIES
+
+
+class Conclusion(NamedTuple):
+    """A figure's values beside the published ones, and its verdict."""
+
+    compared: Sequence[Row]
+    verdict: str
+
+
+Record = Mapping[str, Any]
+
+
+def conclude(name: str, record: Record) -> Conclusion:
+    """The conclusion of the record of the figure of this name in the catalogue. Raises KeyError: the record lacks a value."""
+    if "verdict" in record:
+        rows = [Row(row["what"], row["published"], row["ours"]) for row in record.get("compared", ())]
+        return Conclusion(rows, record["verdict"])
+    if name not in COMPARE:
+        return Conclusion((), "Measured; this figure has no published values to compare with.")
+    compared, found = COMPARE[name](record)
+    return Conclusion(compared, found if isinstance(found, str) else verdict(found))
+
+
+def column(name: str) -> str:
+    """A column's heading: the name of a policy or a scheme in words."""
+    return POLICIES.get(name) or SCHEMES.get(name) or name.replace("_", " ")
+
+
+Found = tuple[Sequence[Row], Sequence[Check] | str]
+"""The compared values; and the checks that give the verdict, or the verdict itself, where the set-ups differ in kind."""
+
+
+def _demo(record: Record) -> Found:
+    rate = float(record["environment"]["rate_mbps"])
+    of = {(run["policy"], run["k"]): run for run in record["runs"]}
+    ks = sorted({k for _, k in of})
+    most, some = ks[-1], ks[len(ks) // 2]
+
+    def by_policy(k: int, value: str) -> dict[str, float | None]:
+        return {policy: of[policy, k][value] for policy in POLICIES if (policy, k) in of}
+
+    pings = {policy: of[policy, most]["rtt_ms"]["max"] for policy in POLICIES if (policy, most) in of}
+    full, shared = by_policy(most, "goodput_mbps"), by_policy(some, "tcp_mean_mbps")
+    sliced = [of["timeslice", k]["goodput_mbps"] for k in ks]
+    without = [of["uncoordinated", k]["goodput_mbps"] for k in ks]
+    limited = full.get("rate_limit") or 0.0
+    near = f"{rate:g} Mb/s"
+    rows = [
+        Row(
+            f"goodput of all, K = {most}, Mb/s",
+            {"uncoordinated": "falls with K", "rate_limit": "between", "timeslice": "near 1000 (of 1000)"},
+            full,
+        ),
+        Row(f"goodput of a TCP flow, K = {some}, Mb/s", {"timeslice": "near 200 (of 1000)"}, shared),
+        Row("longest ping, ms (figure 18)", {"uncoordinated": "20", "timeslice": "2"}, pings),
+    ]
+    fifth = shared.get("timeslice") or 0.0
+    checks = [
+        Check(f"with timeslices {min(sliced):.0f} to {max(sliced):.0f} of {near} for every K", min(sliced) >= 0.9 * rate),
+        Check(f"without coordination {without[0]:.0f} Mb/s fall to {without[-1]:.1f}", without[-1] < 0.5 * without[0]),
+        Check(f"rate limiting, {limited:.0f} Mb/s, above none", limited > without[-1]),
+        Check(f"a TCP flow beside UDP gets {fifth:.0f} Mb/s, a fifth", abs(fifth - rate / 5) <= 0.1 * rate / 5),
+    ]
+    return rows, checks
+
+
+def _smallest(run: Record) -> str:
+    """The bin of the smallest flows."""
+    return next(str(group) for group in run["completion"] if group != "all")
+
+
+def _by_scheme(record: Record, take: Callable[[Record], float | None]) -> dict[str, float | None]:
+    return {run["scheme"]["name"]: take(run) for run in record["runs"]}
+
+
+def _microbench(record: Record) -> Found:
+    p99 = _by_scheme(record, lambda run: run["queue_packets"]["p99"])
+    middle = _by_scheme(record, lambda run: run["queue_packets"]["p50"])
+    rates = _by_scheme(record, lambda run: run["goodput_mbps"])
+    at, above, full = middle.get("dctcp") or 0.0, p99.get("dctcp") or 0.0, p99.get("cubic") or 0.0
+    dctcp = next(run for run in record["runs"] if run["scheme"]["name"] == "dctcp")
+    rows = [
+        Row("queue, median, packets", {"dctcp": "at 100 Mb/s about 20, within 2 of hardware"}, middle),
+        Row("queue, p99, packets", {"cubic": "fills the buffer"}, p99),
+        Row("goodput, Mb/s", {}, rates),
+    ]
+    checks = [
+        Check(
+            f"DCTCP keeps the queue near its threshold (median {at:.0f} packets, p99 {above:.0f}) at {rates['dctcp']:.0f} Mb/s",
+            all(dctcp["meets"].values()),
+        ),
+        Check(f"CUBIC fills the buffer (p99 {full:.0f} packets)", full > 2 * above),
+    ]
+    return rows, checks
+
+
+def _deadlines(record: Record) -> Found:
+    def worst(run: Record) -> float | None:
+        return max((ratio for ratio in run["completion_over_deadline"] if ratio is not None), default=None)
+
+    def least(run: Record) -> float | None:
+        return min((ratio for ratio in run["completion_over_deadline"] if ratio is not None), default=None)
+
+    late, early = _by_scheme(record, worst), _by_scheme(record, least)
+    left = _by_scheme(record, lambda run: run["background_of_what_is_left"])
+    rows = [
+        Row("earliest end, parts of the deadline", {"mcp": "just below 1", "edf": "as soon as it can"}, early),
+        Row("latest end, parts of the deadline", {"mcp": "just below 1", "dctcp": "ignores deadlines"}, late),
+        Row("the others' part of what is left", {"mcp": "almost all"}, left),
+    ]
+    mcp = (early.get("mcp") or 0.0, late.get("mcp") or 9.0)
+    checks = [
+        Check(f"MCP ends flows at {mcp[0]:.2f} to {mcp[1]:.2f} of their deadline", mcp[0] >= 0.85 and mcp[1] <= 1),
+        Check(f"it leaves others {left.get('mcp') or 0:.0%} of the rest", (left.get("mcp") or 0) >= 0.9),
+        Check(f"DCTCP ends some at {late.get('dctcp') or 0:.2f}", (late.get("dctcp") or 0) > 1),
+        Check(f"EDF takes the link from others: it ends some at {early.get('edf') or 0:.2f}", (early.get("edf") or 9) < 0.5),
+    ]
+    return rows, checks
+
+
+def _sjf_edf(record: Record) -> Found:
+    shares = sorted({run["share_of_deadlines"] for run in record["runs"]})
+    few, many = ({run["scheme"]["name"]: run for run in record["runs"] if run["share_of_deadlines"] == share}
+                 for share in (shares[0], shares[-1]))  # fmt: skip
+
+    def missed(runs: Mapping[str, Record]) -> dict[str, float]:
+        return {name: 100 * (run["deadlines"]["missed"] or 0.0) for name, run in runs.items()}
+
+    def tail(runs: Mapping[str, Record]) -> dict[str, float | None]:
+        return {name: run["completion"]["all"]["p95_ms"] for name, run in runs.items()}
+
+    lost, slow, quick = missed(many), tail(many), tail(few)
+    rows = [
+        Row(f"deadlines missed, {shares[-1]:.0%} of flows have one, %", {"sjf": "7 to 25", "karuna": "below 5.8"}, lost),
+        Row(f"p95 of the others, {shares[0]:.0%}, ms", {}, quick),
+        Row(f"p95 of the others, {shares[-1]:.0%}, ms", {"edf": "grows about 5 times"}, slow),
+    ]
+    grows = (slow.get("edf") or 0) / (quick.get("edf") or 1)
+    checks = [
+        Check(f"SJF misses {lost['sjf']:.1f} % of the deadlines, EDF {lost['edf']:.1f}", lost["sjf"] > lost["edf"]),
+        Check(f"under EDF the others' tail grows {grows:.1f} times", grows > 1.2),
+        Check(f"Karuna misses {lost['karuna']:.1f} %, fewer than SJF", lost["karuna"] < lost["sjf"]),
+    ]
+    return rows, checks
+
+
+def _throughput(record: Record) -> Found:
+    def over(run: Record, flow: int) -> float | None:
+        one = next(one for one in run["each"] if one["flow"] == flow)
+        return None if one["fct_ms"] is None else round(one["fct_ms"] / one["deadline_ms"], 3)
+
+    first, second = (_by_scheme(record, lambda run, flow=flow: over(run, flow)) for flow in (0, 1))  # type: ignore[misc]  # of a lambda with a default
+    rows = [
+        Row("first flow's end, parts of its deadline", {"karuna": "just below 1", "dctcp": "above 1"}, first),
+        Row("second flow's end, parts of its deadline", {"karuna": "just below 1", "dctcp": "above 1"}, second),
+    ]
+    karuna, dctcp = ([found.get(name) or 9.0 for found in (first, second)] for name in ("karuna", "dctcp"))
+    checks = [
+        Check(f"Karuna's flows end at {karuna[0]:.2f} and {karuna[1]:.2f} of their deadlines", max(karuna) <= 1),
+        Check(f"DCTCP's at {dctcp[0]:.2f} and {dctcp[1]:.2f}", max(dctcp) > 1),
+    ]
+    return rows, checks
+
+
+def _fct(record: Record) -> Found:
+    rows, checks = list[Row](), list[Check]()
+    for at in dict.fromkeys((run["workload"], run["load"]) for run in record["runs"]):
+        runs = {run["scheme"]["name"]: run for run in record["runs"] if (run["workload"], run["load"]) == at}
+        name = f"{at[0].replace('_', ' ')}, load {at[1]:g}"
+        small = _smallest(runs["karuna"])
+        means = {scheme: run["completion"]["all"]["mean_ms"] for scheme, run in runs.items()}
+        tails = {scheme: run["completion"][small]["p95_ms"] for scheme, run in runs.items()}
+        lost = {scheme: 100 * (run["deadlines"]["missed"] or 0.0) for scheme, run in runs.items()}
+        rows += [
+            Row(f"{name}: mean of all, ms", {}, means),
+            Row(f"{name}: p95 of flows of {small}, ms", {"karuna": "up to 47.8 % below pFabric's"}, tails),
+            Row(f"{name}: deadlines missed, %", {"karuna": "below 5.8"}, lost),
+        ]
+        checks += [
+            Check(
+                f"{name}: Karuna misses {lost['karuna']:.1f} % of the deadlines, DCTCP {lost['dctcp']:.1f}",
+                lost["karuna"] < min(5.8, lost["dctcp"] or 9),
+            ),
+            Check(f"small flows' p95 is {tails['karuna']:.1f}, not {tails['dctcp']:.1f} ms", tails["karuna"] < tails["dctcp"]),
+        ]
+    return rows, checks
+
+
+def _termination(record: Record) -> Found:
+    load = max(run["load"] for run in record["runs"])
+    runs = {f"scheme {run['termination']}": run["deadlines"] for run in record["runs"] if run["load"] == load}
+    gone = {name: 100 * (one["terminated"] or 0.0) for name, one in runs.items()}
+    lost = {name: 100 * (one["missed"] or 0.0) for name, one in runs.items()}
+    rows = [
+        Row(f"flows given up, load {load:g}, %", {"scheme 1": "more than 2", "scheme 3": "none"}, gone),
+        Row(f"deadlines missed, load {load:g}, %", {"scheme 1": "fewer than 2"}, lost),
+    ]
+    first, second, third = ((gone[name], lost[name]) for name in ("scheme 1", "scheme 2", "scheme 3"))
+    checks = [
+        Check(f"scheme 1 gives up {first[0]:.1f} %, scheme 2 {second[0]:.1f}", first[0] > second[0]),
+        Check(f"scheme 1 misses {first[1]:.1f} %, scheme 2 {second[1]:.1f}", first[1] < second[1]),
+        Check(f"scheme 3 gives up none and misses {third[1]:.1f} %", third[0] == 0),
+    ]
+    return rows, checks
+
+
+def _thresholds(record: Record) -> Found:
+    def means(ecn: bool) -> dict[int, float]:
+        runs = [run for run in record["runs"] if run["ecn"] is ecn]
+        return {run["threshold_bytes"]: run["completion"][_smallest(run)]["mean_ms"] for run in runs}
+
+    marked, bare = means(True), means(False)
+    names = {cut: f"{cut / 1e3:g} KB" if cut < 10**6 else f"{cut / 1e6:g} MB" for cut in marked}
+
+    def named(values: dict[int, float]) -> dict[str, float]:
+        return {names[cut]: value for cut, value in values.items()}
+
+    fitting = sorted(marked)[1]
+    rows = [
+        Row("small flows' mean with ECN, ms", {names[fitting]: "ideal"}, named(marked)),
+        Row("small flows' mean without ECN, ms", {names[fitting]: "ideal, 9 % lower than with"}, named(bare)),
+    ]
+    checks = [
+        Check(f"with ECN the fitting threshold is best ({marked[fitting]:.1f} ms)", marked[fitting] == min(marked.values())),
+        Check(f"without ECN, too ({bare[fitting]:.1f} ms)", bare[fitting] == min(bare.values())),
+        *(
+            Check(f"at {names[cut]} ECN helps ({marked[cut]:.1f} instead of {bare[cut]:.1f} ms)", marked[cut] < bare[cut])
+            for cut in marked
+            if cut != fitting
+        ),
+    ]
+    return rows, checks
+
+
+def _queues(record: Record) -> Found:
+    means = {f"{run['queues']} queues": run["completion"]["all"]["mean_ms"] for run in record["runs"]}
+    values = list(means.values())
+    rows = [Row("completion time, mean of all, ms", {}, means)]
+    counts = [run["queues"] for run in record["runs"]]
+    said = f"{counts[-1]} queues instead of {counts[0]} shorten the mean from {values[0]:.1f} to {values[-1]:.1f} ms"
+    return rows, [Check(said, values[-1] < values[0])]
+
+
+def _starvation(record: Record) -> Found:
+    def last(run: Record) -> float | None:
+        times = [one["fct_ms"] for one in run["starved"]]
+        return None if None in times else max(times) / 1e3
+
+    found = {(run["ecn"], run["ageing"]): last(run) for run in record["runs"]}
+    rows = [
+        Row(f"the last starved flow is through, {'with' if ecn else 'without'} ECN, s", {},
+                 {"ageing": found[ecn, True], "no ageing": found[ecn, False]})
+        for ecn in (True, False)
+    ]  # fmt: skip
+    bare = found[False, True]
+    ends = "no starved flow is left" if bare is not None else "some starved flows are left"
+    slower = found[False, False] is None or (bare is not None and bare < (found[False, False] or 0))
+    through = Check(f"with ageing {ends} at the end, also without ECN", bare is not None)
+    return rows, [through, Check("without ageing it takes longer", slower)]
+
+
+def _host_control(record: Record) -> Found:
+    runs = [run for run in record["runs"] if run["kind"] == "delays" and run["size_bytes"] == 64]
+    rows = []
+    for flows in sorted({run["flows"] for run in runs}):
+        here = {_way(run): run for run in runs if run["flows"] == flows}
+        for name, title in (("off_us", "off"), ("on_us", "on")):
+            published = {"NFP": PUBLISHED_64[flows][name]} if flows in PUBLISHED_64 else {}
+            ours = {way: run[name].get("mean") for way, run in here.items()}
+            rows.append(Row(f"{title} delay, {flows} flows of 64 B, mean, us", published, ours))
+    def slowest(agent: str) -> float:
+        found = [run["off_us"]["p50"] for run in runs if run["agent"] == agent and run["off_us"]["samples"]]
+        return float(max(found, default=0.0))
+
+    leaked = [run["packets_after_close"]["max"] for run in runs if run["packets_after_close"]["samples"]]
+    said = (
+        f"A flow stops {slowest('none'):.0f} us after a command to its gate, and {slowest('blocking'):.0f} us after one to its "
+        "agent (medians, of the slowest cases); published hardware and DPDK take 1 to 12 us. After a gate has closed at most "
+        f"{max(leaked, default=0)} packets leak (published: 1 to 2, from a ring)."
+    )
+    return rows, said
+
+
+PUBLISHED_64 = {
+    2: {"off_us": "2.81", "on_us": "4.32"},
+    4: {"off_us": "2.08", "on_us": "4.30"},
+    8: {"off_us": "1.52", "on_us": "4.44"},
+    16: {"off_us": "1.25", "on_us": "4.31"},
+}
+"""The thesis's tables 4.2 and 4.3, packets of 64 bytes, by the number of flows."""
+
+
+def _way(run: Record) -> str:
+    return f"{run['gate']} alone" if run["transport"] == "none" else f"{run['transport']}, {run['gate']}, {run['agent']}"
+
+
+COMPARE: Mapping[str, Callable[[Record], Found]] = {
+    "demo": _demo,
+    **dict.fromkeys(("karuna-microbench", *(f"karuna-microbench-{rate}" for rate in FASTER)), _microbench),
+    "karuna-deadlines": _deadlines,
+    "karuna-sjf-edf": _sjf_edf,
+    "karuna-throughput": _throughput,
+    "karuna-fct": _fct,
+    "karuna-termination": _termination,
+    "karuna-thresholds": _thresholds,
+    "karuna-queues": _queues,
+    "karuna-starvation": _starvation,
+    "host-control": _host_control,
+}

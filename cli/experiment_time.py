@@ -1,0 +1,133 @@
+"""In which time an experiment runs: the machine's own, or virtual time, in which what a processor costs is an option.
+
+Everything slow to import is imported inside the functions, so that `--help` stays quick.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable
+from functools import update_wrapper
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import click
+
+from cli.experiments import enter_box, require_root
+
+REAL_TIME_MOST_BPS, MOST_BPS, LEAST_BPS = 100_000_000, 100_000_000_000, 1_000_000
+"""The rates of an emulated link: in real time this emulation's switches carry no more; in virtual time any."""
+
+
+class ExperimentTime(NamedTuple):
+    """In which time an experiment runs, and in virtual time the samples (ns) of what processors take."""
+
+    virtual: bool
+    agent_delay_ns: tuple[int, ...]
+    controller_delay_ns: tuple[int, ...]
+
+
+class Delay(click.ParamType):  # type: ignore[type-arg]  # not subscriptable before click 8.2
+    """A delay on the command line: a duration, or a file with samples. Its value is samples in ns."""
+
+    name = "duration|file"
+
+    def __init__(self, who: str) -> None:
+        self._who = who
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:  # noqa: ANN401 -- click's
+        """The samples: one of a duration, up to `SAMPLES` of a file."""
+        from topology.units import parse_duration
+
+        if isinstance(value, tuple):
+            return value
+        if Path(value).is_file():
+            try:
+                found = json.loads(Path(value).read_text())["samples_us"][self._who]
+                return tuple(max(0, round(float(sample) * 1e3)) for sample in found)
+            except (ValueError, KeyError, TypeError):
+                remedy = "write one by `baton bench latency --json FILE`"
+                self.fail(f"{value} holds no samples of the {self._who}; {remedy}", param, ctx)
+        try:
+            return (parse_duration(value),)
+        except ValueError:
+            self.fail(f"{value!r} is neither a duration, such as 30us, nor a file", param, ctx)
+
+
+def enter(time: ExperimentTime, *files: Path | None, seed: int = 1) -> None:
+    """Returns in the sandbox of an emulation, in virtual time if that was asked for: runs this same command again there.
+
+    Args:
+        files: what the command will write; in virtual time their directories are made, and writable.
+        seed: of all random numbers, in virtual time.
+    """
+    from protocol import virtual_time
+
+    if time.virtual and not virtual_time.inside():
+        enter_virtual_time(time, files, seed)
+    require_root()
+    enter_box()
+
+
+def enter_virtual_time(time: ExperimentTime, files: Iterable[Path | None], seed: int) -> NoReturn:
+    """Runs this same command again in virtual time, and ends with its status."""
+    from emulation.virtual import machine
+    from emulation.virtual.kernel import KernelError
+    from protocol import virtual_time
+
+    directories = [file.absolute().parent for file in files if file is not None]
+    for directory in directories:
+        directory.mkdir(parents=True, exist_ok=True)
+    delays = {virtual_time.AGENT_DELAY: time.agent_delay_ns, virtual_time.CONTROLLER_DELAY: time.controller_delay_ns}
+    environment = {name: ",".join(map(str, samples)) for name, samples in delays.items() if samples}
+    argv = [sys.executable, "-m", "cli.main", *sys.argv[1:]]
+    try:
+        status = machine.run(argv, writable=directories, environment=environment, seed=seed)
+    except KernelError as error:
+        raise click.ClickException(str(error)) from None
+    sys.exit(status)
+
+
+def virtual_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the options that decide in which time an experiment runs; the command gets them as one argument, `time`."""
+
+    def called(
+        *args: object, virtual: bool, agent_delay: tuple[int, ...], controller_delay: tuple[int, ...], **options: object
+    ) -> None:
+        if (agent_delay or controller_delay) and not virtual:
+            raise click.UsageError("a delay needs --virtual: in real time the processor takes its own")
+        command(*args, time=ExperimentTime(virtual, agent_delay, controller_delay), **options)
+
+    called = update_wrapper(called, command)
+    for option in (
+        click.option("--controller-delay", type=Delay("controller"), default=(), help="The same, of the coordinator."),
+        click.option(
+            "--agent-delay",
+            type=Delay("agent"),
+            default=(),
+            help="In virtual time: what a turn of an agent takes, such as 30us, or a file that `baton bench latency` wrote.",
+        ),
+        click.option(
+            "--virtual", is_flag=True, help="Run in virtual time: exact, the same each time, at any rate. `make virtual` first."
+        ),
+    ):
+        called = option(called)
+    return called
+
+
+def parse_link_rate(text: str, time: ExperimentTime) -> int:
+    """The rate of the emulated links in bit/s. Raises click.BadParameter: no rate, or not one that the experiment can have."""
+    from topology.units import parse_rate
+
+    try:
+        rate_bps = parse_rate(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--rate") from None
+    if not LEAST_BPS <= rate_bps <= MOST_BPS:
+        problem = "is no rate for an emulated link; write one from 1mbit to 100gbit"
+        raise click.BadParameter(f"{text} {problem}", param_hint="--rate")
+    if rate_bps > REAL_TIME_MOST_BPS and not time.virtual:
+        problem = "needs --virtual: in real time the emulation carries 100mbit a link"
+        raise click.BadParameter(f"{text} {problem}", param_hint="--rate")
+    return rate_bps

@@ -1,0 +1,1 @@
+"""The eBPF programs of emulated links: exact departure times, and the record of when packets left."""

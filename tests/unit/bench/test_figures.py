@@ -1,0 +1,337 @@
+"""The published figures: the catalogue's commands, what makes a figure run again, the runner, and the report."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import time
+from collections.abc import Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from bench.figures import pictures, report
+from bench.figures.catalogue import ENTRIES, Entry, chosen
+from bench.figures.conclusions import COMPARE, conclude
+from bench.figures.fingerprint import ROOT, code, fingerprint
+from bench.figures.runner import Progress, Runner, State, read_state
+from bench.karuna import FIGURES as KARUNA
+from bench.xco import FIGURES as XCO
+from cli.bench.figures import left
+from cli.main import main
+from emulation.measuring.confidence import judge
+from emulation.measuring.fidelity import Fidelity
+
+
+class TestCatalogue:
+    """Every published figure is there, and can be measured."""
+
+    @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+    def test_the_command_parses(self, entry: Entry) -> None:
+        command: click.Command = main
+        words = list(entry.words)
+        context = click.Context(command)
+        while isinstance(command, click.Group):
+            found = command.get_command(context, words[0])
+            assert found is not None, words[0]
+            command, context = found, click.Context(found, parent=context, info_name=words.pop(0))
+        command.parse_args(context, [*words, "--json", "record.json"])
+
+    @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+    def test_it_asks_a_question_and_names_its_source_and_its_module(self, entry: Entry) -> None:
+        assert entry.question.endswith("?") and any(letter.isdigit() for letter in entry.source) and entry.seconds > 0
+        assert ROOT.joinpath(*entry.module.split(".")).with_suffix(".py").is_file()
+
+    def test_names_differ_and_every_figure_of_xco_and_karuna_is_there(self) -> None:
+        names = [entry.name for entry in ENTRIES]
+        assert len(set(names)) == len(names)
+        assert {f"xco-{name}" for name in XCO} | {f"karuna-{name}" for name in KARUNA} <= set(names)
+
+    def test_all_but_what_measures_a_processor_run_in_virtual_time(self) -> None:
+        assert [entry.name for entry in ENTRIES if not entry.virtual] == ["host-control"]
+
+    def test_together_they_are_expected_to_take_less_than_two_hours_on_two_processors(self) -> None:
+        beside = sum(entry.seconds for entry in ENTRIES if entry.virtual) / 2
+        assert beside + sum(entry.seconds for entry in ENTRIES if not entry.virtual) < 2 * 3600
+
+    def test_some_are_chosen_in_the_catalogue_s_order(self) -> None:
+        assert [entry.name for entry in chosen(("karuna-fct", "demo"))] == ["demo", "karuna-fct"]
+        assert chosen(()) == list(ENTRIES)
+        with pytest.raises(KeyError):
+            chosen(("nothing",))
+
+
+class TestFingerprint:
+    """A changed module changes the hash of what uses it, and of nothing else."""
+
+    @pytest.fixture
+    def project(self, tmp_path: Path) -> Path:
+        files = {
+            "one/__init__.py": "",
+            "one/top.py": "from one import middle\nPROGRAM = 'two.process'\n",
+            "one/middle.py": "def f():\n    from two.leaf import g\n    return g()\n",
+            "one/other.py": "x = 1\n",
+            "two/__init__.py": "",
+            "two/leaf.py": "def g():\n    return 1\n",
+            "two/process.py": "print()\n",
+            "two/program.c": "int main() { return 0; }\n",
+        }
+        for name, text in files.items():
+            path = tmp_path / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        return tmp_path
+
+    def test_what_it_imports_or_runs_and_the_programs_beside_that_count(self, project: Path) -> None:
+        found = [path.relative_to(project).as_posix() for path in code("one.top", root=project)]
+        assert found == [
+            *("one/__init__.py", "one/middle.py", "one/top.py"),
+            *("two/__init__.py", "two/leaf.py", "two/process.py", "two/program.c"),
+        ]  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("changed", "differs"),
+        [
+            *((name, True) for name in ("one/middle.py", "two/leaf.py", "two/process.py", "two/program.c")),
+            ("one/other.py", False),
+        ],
+    )
+    def test_a_change_shows_where_it_matters(self, project: Path, changed: str, differs: bool) -> None:
+        before = fingerprint("one.top", ("demo",), root=project)
+        path = project / changed
+        path.write_text(path.read_text() + "\n")
+        assert (fingerprint("one.top", ("demo",), root=project) != before) is differs
+
+    def test_another_command_is_another_figure(self, project: Path) -> None:
+        assert fingerprint("one.top", ("--seed", "1"), root=project) != fingerprint("one.top", ("--seed", "2"), root=project)
+
+    def test_a_missing_module_is_named(self, project: Path) -> None:
+        with pytest.raises(ValueError, match=r"one\.nothing"):
+            fingerprint("one.nothing", (), root=project)
+
+    def test_of_this_project_it_covers_the_agents_the_controller_and_the_virtual_machine(self) -> None:
+        found = {path.relative_to(ROOT).as_posix() for path in code("emulation.stack.demo", virtual=True)}
+        for part in ("agents/agent.py", "agents/bpf/classify.bpf.c", "agents/reflex/reflex.c", "controller/app.py",
+                     "controller/coordinator/coordinator.py", "controller/coordinator/store_bridge.py", "protocol/messages.py",
+                     "emulation/traffic/workloads.py", "emulation/virtual/kernel.patch"):  # fmt: skip
+            assert part in found
+        assert not any(name.startswith(("webui/", "bench/", "tests/")) for name in found)
+
+
+def an_entry(name: str, *words: str, seconds: int = 2) -> Entry:
+    return Entry(name, f"What is {name}?", "A paper, figure 1", words or ("demo", "--virtual"), "emulation.stack.demo", seconds)
+
+
+class TestRunner:
+    """What runs, what need not run again, what becomes of a failure, and what an interrupt leaves."""
+
+    def runner(self, entries: Sequence[Entry], results: Path, *, keys: dict[str, str] | None = None, **more: Any) -> Runner:  # noqa: ANN401 -- Runner's
+        def command(entry: Entry, record: Path) -> list[str]:
+            program = f"import pathlib; pathlib.Path({str(record)!r}).write_text('{{}}'); print('measured')"
+            if "fails" in entry.name:
+                program = "import sys; print('first'); print('Error: there is no fabric', file=sys.stderr); sys.exit(3)"
+            if "hangs" in entry.name:
+                program = "import time; time.sleep(100)"
+            return [sys.executable, "-ISc", program]
+
+        return Runner(
+            entries, results, command=command, draw=more.pop("draw", lambda entry, directory: None),
+            key_of=lambda entry: (keys or {}).get(entry.name, "key"), **more,
+        )  # fmt: skip
+
+    def run(self, runner: Runner) -> tuple[dict[str, State], list[str], list[Progress]]:
+        ended: list[str] = []
+        said: list[Progress] = []
+        return runner.run(said.append, lambda entry, state: ended.append(f"{entry.name} {state.status}")), ended, said
+
+    def test_figures_are_measured_and_their_records_kept(self, tmp_path: Path) -> None:
+        found, ended, said = self.run(self.runner([an_entry("a"), an_entry("b")], tmp_path))
+        assert {name: state.status for name, state in found.items()} == {"a": "done", "b": "done"}
+        assert sorted(ended) == ["a done", "b done"]
+        assert (tmp_path / "a" / "record.json").exists() and read_state(tmp_path / "a").key == "key"
+        assert all(0 <= one.share <= 1 and one.left_s >= 0 for one in said) and said[-1].share == 1
+
+    def test_what_is_done_does_not_run_again_unless_its_code_changed_or_it_is_asked_for(self, tmp_path: Path) -> None:
+        entries = [an_entry("a"), an_entry("b")]
+        self.run(self.runner(entries, tmp_path))
+        before = {name: (tmp_path / name / "record.json").stat().st_mtime_ns for name in ("a", "b")}
+        self.run(self.runner(entries, tmp_path))
+        assert {name: (tmp_path / name / "record.json").stat().st_mtime_ns for name in ("a", "b")} == before
+        self.run(self.runner(entries, tmp_path, keys={"b": "its code changed"}))
+        after = {name: (tmp_path / name / "record.json").stat().st_mtime_ns for name in ("a", "b")}
+        assert after["a"] == before["a"] and after["b"] != before["b"]
+        self.run(self.runner(entries, tmp_path, keys={"b": "its code changed"}, again=True))
+        assert (tmp_path / "a" / "record.json").stat().st_mtime_ns != before["a"]
+
+    def test_a_failure_stops_no_other_is_shown_by_its_last_line_and_runs_again(self, tmp_path: Path) -> None:
+        entries = [an_entry("fails"), an_entry("good")]
+        found, _, _ = self.run(self.runner(entries, tmp_path))
+        assert found["fails"].status == "failed" and found["fails"].line == "Error: there is no fabric"
+        assert found["good"].status == "done"
+        again, ended, _ = self.run(self.runner(entries, tmp_path))
+        assert ended[0] == "good done" and again["fails"].status == "failed"
+
+    def test_a_picture_that_cannot_be_drawn_is_a_failure_that_says_so(self, tmp_path: Path) -> None:
+        def draw(entry: Entry, directory: Path) -> None:
+            raise KeyError("goodput_mbps")
+
+        found, _, _ = self.run(self.runner([an_entry("a")], tmp_path, draw=draw))
+        assert found["a"] == found["a"]._replace(status="failed", line="the picture: KeyError: 'goodput_mbps'")
+
+    def test_an_interrupt_ends_what_runs_and_keeps_what_is_done(self, tmp_path: Path) -> None:
+        runner = self.runner([an_entry("good"), an_entry("hangs")], tmp_path)
+
+        def tell(progress: Progress) -> None:
+            if progress.running == ("hangs",):
+                raise KeyboardInterrupt
+
+        begun = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            runner.run(tell, lambda entry, state: None)
+        assert time.monotonic() - begun < 20
+        assert read_state(tmp_path / "good").status == "done" and read_state(tmp_path / "hangs").status == "missing"
+
+    def test_a_figure_in_real_time_has_the_machine_for_itself(self, tmp_path: Path) -> None:
+        entries = [an_entry("real", "bench", "host-control"), an_entry("a"), an_entry("b"), an_entry("c")]
+        _, ended, said = self.run(self.runner(entries, tmp_path))
+        assert ended[-1] == "real done"
+        assert all(one.running == ("real",) for one in said if "real" in one.running)
+        assert max(len(one.running) for one in said) <= 2
+
+    def test_time_left_reads_well(self) -> None:
+        assert (left(3600), left(59)) == ("60 min left", "59 s left")
+
+
+RECORD = {
+    "title": "made for a test",
+    "published": {"result": "1 & 2 <Mb/s>"},
+    "scale": "a tenth",
+    "compared": [
+        {"what": "goodput <b>", "published": {"timeslice": "near 1000 & more"}, "ours": {"timeslice": 959.25, "odd": None}}
+    ],
+    "verdict": "As published: 5 > 4 & <i>true</i>.",
+    "confidence": judge(Fidelity(0, 0, (), 1, True)).to_dict(),
+    "environment": {"commit": "abc<def", "kernel": "6.12", "cpus": 1},
+    "runs": [],
+}
+SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><title>THEME</title></svg>'
+
+
+class Page(HTMLParser):
+    """Checks that tags nest, and collects identities, texts, and what the page loads."""
+
+    VOID = frozenset({"meta", "img", "source", "br", "link", "input"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.loads: list[str] = []
+        self.tags: list[str] = []
+        self.words = ""
+        self.feed(text)
+        self.close()
+        assert not self.open, self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        self.tags.append(tag)
+        self.ids += [values["id"]] if values.get("id") else []  # type: ignore[list-item]  # not None
+        self.loads += [str(values[name]) for name in ("src", "srcset", "href") if name in values]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open and self.open[-1] == tag, (tag, self.open[-3:])
+        self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+
+class TestReport:
+    """One page: well-formed, complete, safe, and in need of nothing else."""
+
+    @pytest.fixture
+    def page(self, tmp_path: Path) -> Page:
+        entries = [an_entry("good"), an_entry("fails"), an_entry("missing"), an_entry("broken")]
+        good = tmp_path / "figures" / "good"
+        good.mkdir(parents=True)
+        (good / "record.json").write_text(json.dumps(RECORD))
+        for theme in ("light", "dark"):
+            (good / f"picture-{theme}.svg").write_text(SVG.replace("THEME", theme))
+        (good / "state.json").write_text(json.dumps(State("done", "key", 12.3, "", "2026-01-02T03:04:05Z")._asdict()))
+        for name, state in (("fails", State("failed", "key", 1.0, "Error: <no> & nothing")), ("broken", State("done", "key"))):
+            (tmp_path / "figures" / name).mkdir()
+            (tmp_path / "figures" / name / "state.json").write_text(json.dumps(state._asdict()))
+        report.write(entries, tmp_path / "figures", tmp_path / "report.html")
+        self.text = (tmp_path / "report.html").read_text()
+        return Page(self.text)
+
+    def test_every_figure_has_a_section_with_its_question_and_command(self, page: Page) -> None:
+        assert page.ids == ["good", "fails", "missing", "broken"]
+        assert page.words.count("baton demo --virtual") == 4
+        assert all(page.words.count(f"What is {name}?") >= 2 for name in page.ids)  # in the table at the top, too
+
+    def test_texts_are_escaped(self, page: Page) -> None:
+        texts = ("As published: 5 > 4 & <i>true</i>.", "goodput <b>", "near 1000 & more", "Error: <no> & nothing", "abc<def")
+        for text in texts:
+            assert text in page.words
+        assert "i" not in page.tags and "no" not in page.tags
+
+    def test_values_stand_beside_published_ones(self, page: Page) -> None:
+        assert "959" in page.words and "published: near 1000 & more" in page.words and "timeslice" in page.words
+
+    def test_a_failure_and_what_was_not_measured_are_shown_as_such(self, page: Page) -> None:
+        assert "It failed: Error: <no> & nothing" in page.words and "It has not been measured." in page.words
+        assert "its record is not as expected" in page.words
+        assert "1 of 4 figures measured" not in page.words or "failed" in page.words
+
+    def test_it_loads_nothing_and_has_both_forms_of_each_picture_and_one_for_paper(self, page: Page) -> None:
+        assert all(load.startswith(("data:image/svg+xml;base64,", "#")) for load in page.loads)
+        assert sum(load.startswith("data:") for load in page.loads) == 2
+        assert "prefers-color-scheme: dark" in self.text and "@media print" in self.text
+        assert "<script" not in self.text and "http-equiv" not in self.text and "url(" not in self.text
+
+    def test_confidence_commit_and_environment_are_stated(self, page: Page) -> None:
+        assert "exact" in page.words and "Linux 6.12" in page.words and "in 12 s" in page.words
+
+
+class TestConclusions:
+    """A verdict for each record, from its own figures."""
+
+    def demo(self, sliced: float) -> dict[str, Any]:
+        def run(policy: str, k: int, mbps: float) -> dict[str, Any]:
+            return {"policy": policy, "k": k, "goodput_mbps": mbps, "tcp_mean_mbps": 190.0, "rtt_ms": {"max": 1.0}}
+
+        rates = {"uncoordinated": (950.0, 300.0, 3.0), "rate_limit": (940.0,) * 3, "timeslice": (sliced,) * 3}
+        runs = [run(policy, k, mbps) for policy, values in rates.items() for k, mbps in zip((0, 3, 5), values, strict=True)]
+        return {"environment": {"rate_mbps": 1000}, "runs": runs}
+
+    def test_a_record_s_own_verdict_counts(self) -> None:
+        assert conclude("xco-mix", RECORD).verdict == RECORD["verdict"]
+
+    def test_the_demo_is_as_published_if_timeslices_fill_the_link(self) -> None:
+        assert conclude("demo", self.demo(955.0)).verdict.startswith("As published: with timeslices 955 to 955 of 1000 Mb/s")
+        assert "but not: with timeslices 500" in conclude("demo", self.demo(500.0)).verdict
+
+    def test_every_figure_without_a_verdict_of_its_own_has_a_comparison(self) -> None:
+        own = {f"xco-{name}" for name in XCO}
+        assert {entry.name for entry in ENTRIES} - own <= set(COMPARE)
+
+    @pytest.mark.parametrize("module", [entry.module for entry in ENTRIES if entry.name.startswith(("xco", "karuna"))])
+    def test_every_module_can_draw_its_record(self, module: str) -> None:
+        assert callable(importlib.import_module(module).draw)
+
+    def test_pictures_have_a_light_and_a_dark_form(self, tmp_path: Path) -> None:
+        record = self.demo(955.0)
+        for run in record["runs"]:
+            run |= {"drops": 3, "valid": True}
+        (tmp_path / "record.json").write_text(json.dumps(record))
+        pictures.draw(an_entry("demo"), tmp_path)
+        (light,), (dark,) = (pictures.pictures(tmp_path, name) for name in ("light", "dark"))
+        assert "#15181c" in dark.read_text() and "#15181c" not in light.read_text()

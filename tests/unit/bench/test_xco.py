@@ -1,0 +1,155 @@
+"""What XCo's experiments compute from their runs: transitions, verdicts, scaled sizes, and the rates that a figure can have."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.record import Experiment
+from bench.xco import FIGURES, migration, ping
+from bench.xco.record import GIGABIT, Check, Layout, Options, by_policy, select, verdict
+from bench.xco.responsiveness import transition
+from cli.bench.xco import host_rate
+from cli.experiment_time import ExperimentTime
+from emulation.measuring.figures import POLICIES
+
+ROOT = Path(__file__).resolve().parents[3]
+REAL, VIRTUAL = ExperimentTime(False, (), ()), ExperimentTime(True, (), ())
+
+
+class TestTransition:
+    """From the instant of the turn to the first full bucket of the new set, or the last byte of the old one."""
+
+    def test_a_set_that_takes_over_at_once_takes_one_bucket(self) -> None:
+        assert transition([10, 10, 0, 0], [0, 0, 10, 10], 2, 10, 4) == 1
+
+    def test_it_lasts_until_the_new_set_has_its_rate(self) -> None:
+        assert transition([10, 10, 0, 0, 0], [0, 0, 3, 8, 9], 2, 10, 3) == 3
+
+    def test_it_lasts_until_the_old_set_is_silent(self) -> None:
+        assert transition([10, 10, 1, 0, 1, 0], [0, 0, 9, 9, 9, 9], 2, 10, 4) == 3
+
+    def test_a_set_that_never_gets_its_rate_has_none(self) -> None:
+        assert transition([10, 10, 5, 5], [0, 0, 5, 5], 2, 10, 2) is None
+
+    def test_a_set_that_gets_nothing_at_all_has_none(self) -> None:
+        assert transition([10, 10, 10, 10], [0, 0, 0, 0], 2, 0, 2) is None
+
+    @given(st.integers(0, 20), st.integers(0, 20))
+    def test_idle_buckets_before_the_new_set_count(self, idle: int, old: int) -> None:
+        coming = [0] * idle + [10] * 30
+        leaving = [1] * old + [0] * 50
+        assert transition(leaving, coming, 0, 10, 40) == max(idle + 1, old)
+
+
+class TestVerdict:
+    """One sentence that says what is as published, and what is not."""
+
+    def test_all_as_published(self) -> None:
+        assert verdict([Check("a", True), Check("b", True)]) == "As published: a; b."
+
+    def test_what_is_missing_is_named(self) -> None:
+        assert verdict([Check("a", True), Check("b", False)]) == "As published: a; but not: b."
+        assert verdict([Check("b", False)]) == "Not as published: b."
+
+
+class TestOptions:
+    """Sizes and times at other rates than the published one."""
+
+    @given(st.integers(1, 1 << 30), st.sampled_from([10**7, 10**8, GIGABIT, 10**10]))
+    def test_a_scaled_size_takes_the_same_time_at_every_rate(self, size: int, rate_bps: int) -> None:
+        scaled = Options(rate_bps=rate_bps).scaled(size)
+        assert scaled >= 1 and abs(scaled / rate_bps - size / GIGABIT) <= 1 / rate_bps
+
+    def test_faster_links_are_measured_for_a_shorter_time(self) -> None:
+        lengths = [Options(rate_bps=rate).seconds(1, 4) for rate in (10**7, 10**8, GIGABIT, 10**10, 10**11)]
+        assert lengths == sorted(lengths, reverse=True) and lengths[2] == 4
+        assert Options(quick=True).seconds(1, 4) == 1
+
+    def test_slices_are_xcos_two(self) -> None:
+        assert Options(rate_bps=GIGABIT).slice_ns == 2_000_000 and Options(rate_bps=10**8).slice_ns == 10_000_000
+
+
+class TestRuns:
+    """Finding runs in a record."""
+
+    RUNS = (
+        {"udp": 0, "policy": "timeslice", "goodput_mbps": 1.0},
+        {"udp": 5, "policy": "timeslice", "goodput_mbps": 2.0},
+        {"udp": 5, "policy": "rate_limit", "goodput_mbps": 3.0},
+    )
+
+    def test_a_value_by_policy_at_a_place(self) -> None:
+        assert by_policy(self.RUNS, "goodput_mbps", udp=5) == {"timeslice": 2.0, "rate_limit": 3.0}
+
+    def test_a_place_that_was_not_measured_is_an_error(self) -> None:
+        assert select(self.RUNS, udp=0)["goodput_mbps"] == 1.0
+        with pytest.raises(KeyError):
+            select(self.RUNS, udp=3)
+
+
+class TestRates:
+    """The rates that a figure can have."""
+
+    def test_virtual_time_has_the_published_rate_unless_given(self) -> None:
+        assert all(host_rate(None, figure, VIRTUAL) == GIGABIT for figure in FIGURES.values())
+        assert host_rate("10gbit", FIGURES["mix"], VIRTUAL) == 10 * GIGABIT
+
+    def test_in_real_time_the_fastest_link_has_100_mbit(self) -> None:
+        assert host_rate(None, FIGURES["mix"], REAL) == 10**8
+        assert host_rate(None, FIGURES["uplink"], REAL) == 10**7
+
+    @pytest.mark.parametrize(
+        ("text", "figure", "time", "remedy"),
+        [
+            ("1gbit", "mix", REAL, "--virtual"),
+            ("0", "mix", VIRTUAL, "write the rate"),
+            ("200gbit", "mix", VIRTUAL, "100gbit"),
+            ("fast", "mix", VIRTUAL, "write"),
+            ("100mbit", "uplink", REAL, "at most 10mbit, or add --virtual"),
+            ("20gbit", "uplink", VIRTUAL, "at most 10gbit"),
+        ],
+    )
+    def test_another_rate_is_refused_with_the_remedy(self, text: str, figure: str, time: ExperimentTime, remedy: str) -> None:
+        with pytest.raises(click.BadParameter) as refused:
+            host_rate(text, FIGURES[figure], time)
+        assert remedy in refused.value.message and text in refused.value.message and "\n" not in refused.value.message
+
+
+@pytest.mark.parametrize("name", FIGURES)
+class TestEveryFigure:
+    """What every figure has."""
+
+    def test_its_fabric_has_the_bottleneck_and_no_faster_link_than_it_says(self, name: str) -> None:
+        options = Options(quick=True)
+        layout: Layout = importlib.import_module(FIGURES[name].module).layout(options)
+        fastest = max(layout.fabric.capacity_bps(link) for link in layout.fabric.links)
+        assert fastest == FIGURES[name].factor * options.rate_bps
+        assert layout.fabric.capacity_bps(layout.bottleneck) == fastest
+
+    def test_a_researcher_has_a_script_for_it(self, name: str) -> None:
+        assert f'as_script("{name}")' in (ROOT / "mininet" / f"xco_{name}.py").read_text()
+
+
+CONFIDENCE = {"level": "exact", "disturbed": [], "affected": [], "holds": "", "bounds": {"goodput_share": 0, "wait_ms": 0}}
+
+
+def test_a_lost_fabric_still_draws(tmp_path: Path) -> None:
+    """With no coordination no ping comes back, and no transfer ends: the pictures are drawn all the same."""
+    runs: list[dict[str, Any]] = [
+        {"senders": count, "kind": "udp", "policy": policy, "transfer_s": None, "given_up_s": 1.0, "confidence": CONFIDENCE}
+        for count in (1, 2)
+        for policy in POLICIES
+    ]
+    record = {"title": "t", "published": {"result": "r"}, "scale": "s", "seed": 1, "runs": runs, "confidence": CONFIDENCE}
+    migration.draw(Experiment(record, []), tmp_path / "migration.png")
+    lost = {"pings": {"sent": 10, "lost": 10}, "confidence": CONFIDENCE}
+    record["runs"] = [{"load": load, "policy": policy, **lost} for load in ping.LOADS for policy in POLICIES]
+    ping.draw(Experiment(record, []), tmp_path / "ping.png")
+    assert {path.name for path in tmp_path.iterdir()} == {"migration.png", "ping.png"}
