@@ -52,11 +52,6 @@ def traffics(draw: st.DrawFn) -> Traffic:
 bands = st.integers(1, 6)
 
 
-def _filled(thresholds: np.ndarray) -> np.ndarray:
-    """The distinct thresholds above 0."""
-    return np.unique(thresholds[thresholds > 0])
-
-
 class TestOptimise:
     """Thresholds and their certificate."""
 
@@ -97,16 +92,17 @@ class TestOptimise:
     @FEW
     @given(traffics(), bands, st.sampled_from((8.0, 1024.0)))
     def test_larger_flows_have_thresholds_as_much_larger(self, traffic: Traffic, count: int, factor: float) -> None:
-        """Powers of two, so that nothing but the rounding to whole bytes differs."""
+        """Powers of two, so that nothing but the rounding to whole bytes differs. Of thresholds that are equally good
+        the solver may
+        choose any: so those of the small flows, as much larger, are as good for the larger flows (to the solver's grid)."""
         assert traffic.sizes_2 is not None and traffic.sizes_3 is not None
         scaled = Traffic(
             traffic.load_1, traffic.load_2, traffic.load_3, traffic.sizes_2.scaled(factor), traffic.sizes_3.scaled(factor)
         )
         small, large = threshold_solver.solve(traffic, count), threshold_solver.solve(scaled, count)
-        # A band that no flow is in may lie anywhere, at no flow's cost: thresholds are compared without empty bands.
-        np.testing.assert_allclose(_filled(large.beta), _filled(small.beta) * factor, rtol=1e-6)
-        np.testing.assert_allclose(large.alpha, small.alpha * factor, rtol=1e-6)
         assert large.value == pytest.approx(small.value * factor) and large.bound == pytest.approx(small.bound * factor)
+        larger = Thresholds(*(tuple(round(float(cut) * factor) for cut in cuts) for cuts in (small.beta, small.alpha)))
+        assert scaled.mean_fct(larger) == pytest.approx(large.value, rel=1e-2)
 
     def test_more_bands_never_cost(self) -> None:
         sizes = cdfs.load("web_search")
