@@ -10,6 +10,7 @@ import pytest
 from agents.priorities.congestion_control import DCTCP, MCP, available
 from bench.karuna import deadlines, microbench, record, throughput
 from bench.karuna.record import Options, arrivals, thresholds_for
+from bench.record import write
 from controller.priorities.flow_sizes import FlowSizes
 from emulation.fabric.ports import BURST_BYTES
 from emulation.stack import schemes
@@ -30,11 +31,11 @@ def quietly(what: str, done: float) -> None:
 def test_every_flow_of_a_list_arrives_whole_with_its_type_told_to_the_switch() -> None:
     before = available()
     mixture = Mixture()
-    flows = arrivals(SIZES, 0.3, 1.5, mixture, seed=2)
+    flows = arrivals(SIZES, 0.3, 1.5, mixture, Options(seed=2))
     scheme = schemes.karuna(thresholds_for(SIZES, 0.3, mixture.shares, 7))
-    with schemes.on_star(scheme) as (emulated, given_up, _):
+    with schemes.on_star(scheme) as (emulated, given_up, _, kernel):
         assert {DCTCP, MCP} <= available()
-        found = flow_run.run(emulated, flows, port=BOTTLENECK, given_up=given_up, **scheme.choices(flows.flows))
+        found = flow_run.run(emulated, flows, port=BOTTLENECK, given_up=given_up, **scheme.choices(flows.flows, kernel))
     assert available() == before, "a congestion control was left registered"
     assert [result.end for result in found.results] == ["complete"] * len(flows.flows)
     for result in found.results:
@@ -69,7 +70,7 @@ def test_the_tightest_deadline_flow_takes_its_time_under_karuna_and_is_later_und
     assert 0.7 < times["karuna"][1] / tightest.deadline_ms < 1.3
     assert times["edf"][1] < times["dctcp"][1]
     assert times["karuna"][1] < times["dctcp"][1]
-    paths = record.write(found, tmp_path / "throughput.json")
+    paths = write(found, tmp_path / "throughput.json")
     throughput.draw(found, tmp_path / "throughput.png")
     written = json.loads(paths[0].read_text())
     assert written["raw"] == paths[1].name and len(paths[1].read_text().splitlines()) == len(found.raw) == 12

@@ -134,7 +134,7 @@ def test_the_coordinators_port_has_no_rate_and_is_none_of_the_fabrics() -> None:
 def test_the_environment_record_tells_queues_and_settings_as_they_are_in_the_hosts() -> None:
     with EmulatedFabric(shapes.star(hosts=2), buffer_packets=50) as emulated:
         record = emulated.environment()
-    assert record["qdiscs"] == {"host": ["tbf"], "switch_port": ["htb", "pfifo", "pfifo", "clsact"]}
+    assert record["qdiscs"] == {"host": ["tbf", "clsact"], "switch_port": ["htb", "pfifo", "pfifo", "clsact"]}
     assert (record["buffer_packets"], record["congestion_control"]) == (50, "cubic")
     assert record["host_sysctl"]["net.ipv4.ipfrag_time"] == "1"
     assert record["open_vswitch"] and record["kernel"]
