@@ -57,10 +57,36 @@ PUBLISHED_ROWS: tuple[dict[str, Any], ...] = (
     {"mechanism": "SDD, DPDK", "off_us": {"mean": 10.0, "range": 4.0}, "on_us": {"mean": 12.0, "range": 4.0}},
     {"mechanism": "NFP, 16 queues, 64 B", "off_us": {"mean": 2.48, "std": 1.26}, "on_us": {"mean": 4.40, "std": 1.47}},
 )
-PUBLISHED_TABLES = {
-    "4.1 to 4.5": "the rows by packet size and number of flows are not at hand; only the means and ranges above",
-    "5.1": "the NFP's means and deviations above; its percentiles are not at hand",
-    "4.6, 4.7": "throughput with and without the control: numbers not at hand",
+_OFF_US = {2: (2.81, 1.28, 3.63, 1.48, 4.66, 10.83), 4: (2.08, 1.32, 2.37, 2.06, 3.01, 3.83),
+           8: (1.52, 1.25, 1.78, 2.97, 2.12, 3.03), 16: (1.25, 0.87, 1.43, 1.22, 1.75, 1.19)}  # fmt: skip
+_ON_US = {2: (4.32, 1.53, 4.99, 1.17, 5.33, 1.68), 4: (4.30, 1.01, 4.61, 1.20, 5.47, 1.25),
+          8: (4.44, 1.58, 4.84, 0.90, 5.57, 1.61), 16: (4.31, 1.24, 5.39, 3.10, 5.47, 1.28)}  # fmt: skip
+"""By number of flows: mean and deviation of delays with packets of 64, 500 and 1000 bytes."""
+
+
+def _by_size(values: tuple[float, ...]) -> dict[str, dict[str, float]]:
+    return {f"{size} B": {"mean": values[at], "std": values[at + 1]} for at, size in ((0, 64), (2, 500), (4, 1000))}
+
+
+PUBLISHED_TABLES: dict[str, dict[str, Any]] = {
+    "4.1": {
+        "off_us": {"mean": 2.48, "std": 1.26, "range": 6.77, "min": 0.04, "max": 6.82},
+        "on_us": {"mean": 4.40, "std": 1.47, "range": 8.27, "min": 0.14, "max": 8.40},
+        "schedule_packets": {"sent": 100_000, "apart_us": 100, "usable_off": 5_802, "usable_on": 5_780},
+    },
+    "4.2": {"off_us": {flows: _by_size(values) for flows, values in _OFF_US.items()}},
+    "4.3": {"on_us": {flows: _by_size(values) for flows, values in _ON_US.items()}},
+    "4.4": {"off_us_of_each_of_4_flows": {"64 B": (1.96, 2.04), "500 B": (2.32, 2.53), "1000 B": (2.78, 3.00)}},
+    "4.5": {"on_us_of_each_of_4_flows": {"64 B": (4.04, 4.20), "500 B": (4.49, 4.81), "1000 B": (5.21, 5.39)}},
+    "4.6, 4.7": {
+        "sending_gbps": 5.5,
+        "receiving_gbps": {"one flow": 3.6, "more than two flows": 4.2},
+        "with_schedule_packets": "the same",
+    },
+    "5.1": {
+        "PFC": {"off_us": (1.0, 2.2), "on_us": (1.2, 1.3)},
+        "SDD": {"off_us": 10, "on_us": 12, "range_us": 4, "whole_range_at_1_gbps_us": 8},
+    },
 }
 PUBLISHED_RESIDUAL = {
     "2.4 to 2.7": "8 to 9 packets of the packet buffer after a remapping, then 1 to 2 in 500 to 800 of a rate-limited ring",
