@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from cli.experiment_time import ExperimentTime, enter, parse_link_rate, virtual_options
-from cli.experiments import make_console, progress_bar
+from cli.experiments import in_a_line, link_lines, make_console, progress_bar
 
 LEAST_SLICE_NS, MOST_SLICE_NS = 1_000_000, 1_000_000_000
 """The range that the configuration allows with its default `minimum_active`; checked before the fabric is built."""
@@ -60,11 +60,8 @@ def demo(
 
 
 def _run(options: Any, json_file: Path | None, plot: Path | None, keep: bool) -> None:  # noqa: ANN401 -- a DemoOptions, whose module is imported late
-    from ebpf.build import BuildError
-    from ebpf.libbpf import BpfError
-    from emulation.fabric.fabric import EmulatedFabric, EmulationError
+    from emulation.fabric.fabric import EmulatedFabric
     from emulation.stack.demo import run_demo
-    from emulation.stack.stack import StackError
 
     console = make_console()
     with progress_bar(console, total=options.seconds) as (tell, progress):
@@ -76,10 +73,8 @@ def _run(options: Any, json_file: Path | None, plot: Path | None, keep: bool) ->
                 console.print("The fabric and Baton keep running; type `exit` to end both.")
                 emulated.prompt()
 
-        try:
+        with in_a_line():
             run_demo(options, tell, finished)
-        except (EmulationError, StackError, BuildError, BpfError) as error:
-            raise click.ClickException(str(error)) from None
 
 
 def _show(console: Any, record: dict[str, Any], options: Any, json_file: Path | None, plot: Path | None) -> None:  # noqa: ANN401 -- a rich Console and DemoOptions, imported late
@@ -89,7 +84,7 @@ def _show(console: Any, record: dict[str, Any], options: Any, json_file: Path | 
     if json_file is not None:
         write_json(record, json_file)
     console.print(_table(record["runs"]))
-    for line in _disturbed(record["runs"]):
+    for line in (*link_lines(record["runs"]), *_disturbed(record["runs"])):
         console.print(line, highlight=False, soft_wrap=True, style="dim")
     if plot is not None:
         rate_mbps = record["environment"]["rate_mbps"]
@@ -105,7 +100,7 @@ def _table(runs: list[dict[str, Any]]) -> Any:  # noqa: ANN401 -- a rich Table, 
     from rich.table import Table
 
     from emulation.measuring.confidence import sure
-    from emulation.measuring.figures import LABELS
+    from emulation.measuring.figures import LABELS, milliseconds
 
     table = Table(title="Goodput as received by the applications")
     for heading in ("K", "policy", "Mb/s", "per TCP", "Jain", "drops", "RTT ms p50", "p99", "max", "slots", "late"):
@@ -119,7 +114,7 @@ def _table(runs: list[dict[str, Any]]) -> Any:  # noqa: ANN401 -- a rich Table, 
             "-" if run["tcp_mean_mbps"] is None else f"{run['tcp_mean_mbps']:.1f}",
             "-" if run["jain"] is None else f"{run['jain']:.2f}",
             str(run["drops"]),
-            *("lost" if rtt[name] is None else f"{rtt[name]:.1f}" for name in ("p50", "p99", "max")),
+            *("lost" if rtt[name] is None else milliseconds(rtt[name]) for name in ("p50", "p99", "max")),
             str(run["slots"] or "-"),
             str(run["late_slots"]),
             style=None if sure(run) else "dim",

@@ -1,4 +1,5 @@
-"""In which time an experiment runs: the machine's own, or virtual time, in which what a processor costs is an option.
+"""In which time an experiment runs: the machine's own, in which each host may have a share of a processor, or virtual time, in
+which what a processor costs is an option.
 
 Everything slow to import is imported inside the functions, so that `--help` stays quick.
 """
@@ -6,6 +7,7 @@ Everything slow to import is imported inside the functions, so that `--help` sta
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable
 from functools import update_wrapper
@@ -21,11 +23,14 @@ REAL_TIME_MOST_BPS, MOST_BPS, LEAST_BPS = 100_000_000, 100_000_000_000, 1_000_00
 
 
 class ExperimentTime(NamedTuple):
-    """In which time an experiment runs, and in virtual time the samples (ns) of what processors take."""
+    """In which time an experiment runs; in virtual time the samples (ns) of what processors take, in real time the share of a
+    processor for each host's traffic programs, if they have one.
+    """
 
     virtual: bool
     agent_delay_ns: tuple[int, ...]
     controller_delay_ns: tuple[int, ...]
+    cpu_share: float | None = None
 
 
 class Delay(click.ParamType):  # type: ignore[type-arg]  # not subscriptable before click 8.2
@@ -59,14 +64,25 @@ def enter(time: ExperimentTime, *files: Path | None, seed: int = 1) -> None:
     """Returns in the sandbox of an emulation, in virtual time if that was asked for: runs this same command again there.
 
     Args:
-        files: what the command will write; in virtual time their directories are made, and writable.
+        files: what the command will write: their directories are made, and in virtual time writable.
         seed: of all random numbers, in virtual time.
+
+    Raises:
+        click.BadParameter: a file cannot be written.
     """
     from protocol import virtual_time
 
+    if not virtual_time.inside():
+        _make_room(file for file in files if file is not None)
     if time.virtual and not virtual_time.inside():
         enter_virtual_time(time, files, seed)
     require_root()
+    if time.cpu_share is not None:
+        from emulation.fabric import cpu_shares
+
+        if problem := cpu_shares.remedy():
+            raise click.ClickException(f"--cpu-shares: {problem}")
+        os.environ[cpu_shares.WANTED] = str(time.cpu_share)
     enter_box()
 
 
@@ -77,30 +93,59 @@ def enter_virtual_time(time: ExperimentTime, files: Iterable[Path | None], seed:
     from protocol import virtual_time
 
     directories = [file.absolute().parent for file in files if file is not None]
-    for directory in directories:
-        directory.mkdir(parents=True, exist_ok=True)
     delays = {virtual_time.AGENT_DELAY: time.agent_delay_ns, virtual_time.CONTROLLER_DELAY: time.controller_delay_ns}
     environment = {name: ",".join(map(str, samples)) for name, samples in delays.items() if samples}
     argv = [sys.executable, "-m", "cli.main", *sys.argv[1:]]
     try:
         status = machine.run(argv, writable=directories, environment=environment, seed=seed)
     except KernelError as error:
-        raise click.ClickException(str(error)) from None
+        raise NoVirtualTime(str(error)) from None
     sys.exit(status)
+
+
+def _make_room(files: Iterable[Path]) -> None:
+    for file in files:
+        directory = file.absolute().parent
+        problem = "" if not directory.is_dir() or os.access(directory, os.W_OK) else "permission denied"
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            problem = error.strerror or "it cannot be made"
+        if problem:
+            raise click.BadParameter(f"{file} cannot be written: {problem}; name another file", param_hint="--json, --plot")
+
+
+class NoVirtualTime(click.ClickException):
+    """Virtual time cannot be had as it was asked for; the text says what to do."""
+
+    exit_code = 2
 
 
 def virtual_options(command: Callable[..., None]) -> Callable[..., None]:
     """Adds the options that decide in which time an experiment runs; the command gets them as one argument, `time`."""
 
     def called(
-        *args: object, virtual: bool, agent_delay: tuple[int, ...], controller_delay: tuple[int, ...], **options: object
+        *args: object,
+        virtual: bool,
+        agent_delay: tuple[int, ...],
+        controller_delay: tuple[int, ...],
+        cpu_share: float | None,
+        **options: object,
     ) -> None:
         if (agent_delay or controller_delay) and not virtual:
             raise click.UsageError("a delay needs --virtual: in real time the processor takes its own")
-        command(*args, time=ExperimentTime(virtual, agent_delay, controller_delay), **options)
+        if cpu_share is not None:
+            _check_share(cpu_share, virtual)
+        command(*args, time=ExperimentTime(virtual, agent_delay, controller_delay, cpu_share), **options)
 
     called = update_wrapper(called, command)
     for option in (
+        click.option(
+            "--cpu-shares",
+            "cpu_share",
+            type=float,
+            help="In real time: the part of a processor that each host's traffic programs may use, such as 0.25.",
+        ),
         click.option("--controller-delay", type=Delay("controller"), default=(), help="The same, of the coordinator."),
         click.option(
             "--agent-delay",
@@ -114,6 +159,16 @@ def virtual_options(command: Callable[..., None]) -> Callable[..., None]:
     ):
         called = option(called)
     return called
+
+
+def _check_share(share: float, virtual: bool) -> None:
+    """Raises click.UsageError: no host can have it. How many hosts there are, and so whether all can, the fabric knows."""
+    processors = len(os.sched_getaffinity(0))
+    if virtual:
+        raise click.UsageError("--cpu-shares needs real time: in virtual time computing takes none; leave one of them out")
+    if not 0 < share <= processors:
+        problem = f"{share:g} is no share of this machine's {processors} processors; write a part of one, such as 0.25"
+        raise click.BadParameter(problem, param_hint="--cpu-shares")
 
 
 def parse_link_rate(text: str, time: ExperimentTime) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,12 +68,36 @@ def progress_bar(console: Console, total: float = 1.0) -> Iterator[tuple[Tell, A
         yield tell, progress
 
 
-def print_outcome(console: Console, written: list[Path], confidence: Mapping[str, Any]) -> None:
-    """Names the files that the experiment wrote, and says how sure its figures are and what holds."""
+@contextmanager
+def in_a_line() -> Iterator[None]:
+    """Ends the command with one line if the emulation, or Baton over it, does not come up."""
+    from ebpf.build import BuildError
+    from ebpf.libbpf import BpfError
+    from emulation.fabric.naming import EmulationError
+    from emulation.stack.stack import StackError
+
+    try:
+        yield
+    except (EmulationError, StackError, BuildError, BpfError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+def print_outcome(console: Console, written: list[Path], record: Mapping[str, Any]) -> None:
+    """Names the files that the experiment wrote, and says how exact its links were, how sure its figures are and what holds."""
     for path in written:
         console.print(f"written: {path}", soft_wrap=True)
-    for line in confidence_lines(confidence):
+    for line in (*link_lines(record["runs"]), *confidence_lines(record["confidence"])):
         console.print(line, highlight=False, soft_wrap=True)
+
+
+def link_lines(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What runs' records say of the emulation: how exactly packets left the links, and which host used up its processor."""
+    from emulation.fabric.cpu_shares import sentence as of_shares
+    from emulation.measuring.spacing import sentence as of_links
+
+    links = of_links([run["fidelity"]["all"] for run in runs if "fidelity" in run])
+    shares = of_shares([run["throttled"] for run in runs if "throttled" in run])
+    return [line for line in (links, shares) if line]
 
 
 def confidence_lines(confidence: Mapping[str, Any]) -> list[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from typing import NamedTuple
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import click
 
@@ -48,8 +50,29 @@ COMMANDS = {
 }
 
 
+@contextmanager
+def in_one_line() -> Iterator[None]:
+    """A mistake in the command line is one line that names it, without click's lines on how to call the command."""
+    try:
+        yield
+    except click.UsageError as error:
+        if "\n" not in error.message:  # not the help of a group that was called without a command
+            error.ctx = None
+        raise
+
+
 class LazyGroup(click.Group):
     """A group that imports a command's module only when the command is called."""
+
+    def make_context(self, *args: Any, **options: Any) -> click.Context:  # noqa: ANN401 -- click's
+        """Reads the options before the command's name."""
+        with in_one_line():
+            return super().make_context(*args, **options)
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 -- click's
+        """Runs the command."""
+        with in_one_line():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The commands' names, in the order of the table."""

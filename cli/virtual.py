@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+from cli.experiment_time import NoVirtualTime
+
 
 @click.group()
 def virtual() -> None:
@@ -36,7 +38,7 @@ def run(seed: int, memory: int, writable: tuple[Path, ...], command: tuple[str, 
     try:
         status = machine.run(command, seed=seed, memory_mb=memory, writable=writable)
     except KernelError as error:
-        raise click.ClickException(str(error)) from None
+        raise NoVirtualTime(str(error)) from None
     sys.exit(status)
 
 
@@ -53,7 +55,7 @@ def doctor() -> None:
         click.echo(f"missing {what}: apt-get install {package}")
     if not lacks:
         click.echo("build   nothing is missing")
-    free = shutil.disk_usage(kernel.cache() if kernel.cache().exists() else Path.home()).free
+    free = shutil.disk_usage(next(path for path in (kernel.cache(), *kernel.cache().parents) if path.exists())).free
     click.echo(f"disk    {free >> 30} GB free for {kernel.cache()}, a build takes {kernel.DISK_BYTES >> 30}")
     if built is None and (lacks or free < kernel.DISK_BYTES):
         sys.exit(1)

@@ -36,12 +36,12 @@ SEED = ("--seed", "1")
 XCO_SOURCE, KARUNA_SOURCE = "XCo, HPDC 2010", "Karuna, SIGCOMM 2016"
 XCO_QUESTIONS: dict[str, tuple[str, str, int]] = {
     "incast": ("Does a client that asks N servers at once still get its blocks at the link's rate?", "2, 3, 13, 14", 400),
-    "mix": ("What do five senders get of one receiver's link when K of them flood it?", "4, 15", 300),
+    "mix": ("What do five senders get of one receiver's link when K of them flood it?", "4, 15", 120),
     "uplink": ("What do 13 senders get of an uplink that carries ten of them?", "5, 16", 900),
     "short": ("How does a long flow fare among hundreds of short connections?", "7, 17", 500),
-    "ping": ("How long does a small request take while the link is full?", "8, 18", 200),
+    "ping": ("How long does a small request take while the link is full?", "8, 18", 110),
     "migration": ("How long does a bulk transfer take beside one to four senders?", "19", 500),
-    "fairness": ("Do UDP and TCP flows get equal shares of a link?", "20", 200),
+    "fairness": ("Do UDP and TCP flows get equal shares of a link?", "20", 80),
     "conservation": ("How much of a link is used when three of five senders want only 5 % of it?", "21", 300),
     "responsiveness": ("How soon does a new set of senders have the link?", "22", 200),
 }
@@ -105,6 +105,17 @@ def _entries() -> tuple[Entry, ...]:
         if entry.name == "karuna-microbench"
         for rate, speed in FASTER.items()
     ]
+    fabrics = [
+        Entry(
+            f"fabrics-{shape}",
+            "Does each of several flows get its max-min share where rates are mixed and several links are contended?",
+            "Baton's goals",
+            ("bench", "fabrics", "--shape", shape, "--virtual", "--rtt", "500us", "--quick", *SEED),
+            "bench.fabrics.experiment",
+            900,
+        )
+        for shape in ("three-tier", "leaf-spine", "racks")
+    ]
     host = Entry(
         "host-control",
         "How soon does a flow stop and start after a command, and how many packets still leak?",
@@ -113,7 +124,7 @@ def _entries() -> tuple[Entry, ...]:
         "bench.host_control.experiment",
         150,
     )
-    return (demo, *xco, karuna[0], *faster, *karuna[1:], host)
+    return (demo, *xco, karuna[0], *faster, *karuna[1:], *fabrics, host)
 
 
 ENTRIES = _entries()

@@ -55,8 +55,8 @@ class Section(NamedTuple):
     environment: str = ""
 
 
-def write(entries: Sequence[Entry], results: Path, page: Path) -> None:
-    """Writes the page about these figures, from what their folders in `results` hold."""
+def write(entries: Sequence[Entry], results: Path, page: Path) -> list[Section]:
+    """Writes the page about these figures, from what their folders in `results` hold; its sections."""
     from jinja2 import Environment, StrictUndefined
 
     sections = [section(entry, results / entry.name) for entry in entries]
@@ -71,6 +71,7 @@ def write(entries: Sequence[Entry], results: Path, page: Path) -> None:
     fresh = page.with_name(f"{page.name}.new")
     fresh.write_text(text)
     fresh.replace(page)
+    return sections
 
 
 def section(entry: Entry, directory: Path) -> Section:

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import click
 
+from cli.experiment_time import NoVirtualTime
 from cli.experiments import make_console
 
 HEAD = "figures"
@@ -22,7 +23,10 @@ FOLDER: click.Path = click.Path(path_type=Path, file_okay=False)
 @click.option("--again", is_flag=True, help="Measure those that are done, too.")
 @click.option("--list", "listed", is_flag=True, help="List the figures and their commands, and measure nothing.")
 @click.option("--report", "only_report", is_flag=True, help="Write the report of what is there, and measure nothing.")
-def figures(names: tuple[str, ...], into: Path, jobs: int, again: bool, listed: bool, only_report: bool) -> None:
+@click.option("--summary", type=click.Path(path_type=Path, dir_okay=False), help="Write its text here, too (Markdown).")
+def figures(
+    names: tuple[str, ...], into: Path, jobs: int, again: bool, listed: bool, only_report: bool, summary: Path | None
+) -> None:
     """Measure all published figures, or those that are named, and write one report of all.
 
     A figure that is done runs again only if its code or its command has changed. Ctrl-C keeps what is done; the same command
@@ -30,6 +34,7 @@ def figures(names: tuple[str, ...], into: Path, jobs: int, again: bool, listed: 
     """
     from bench.figures import report
     from bench.figures.catalogue import ENTRIES, chosen
+    from bench.figures.summary import markdown
 
     try:
         entries = chosen(names)
@@ -42,10 +47,17 @@ def figures(names: tuple[str, ...], into: Path, jobs: int, again: bool, listed: 
         return
     results, page = into.absolute() / HEAD, into.absolute() / REPORT
     try:
+        results.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise click.BadParameter(f"{into} cannot be made: {error.strerror}; name another folder", param_hint="--into") from None
+    try:
         failed = [] if only_report else _measure(entries, results, jobs, again)
     finally:
-        report.write(ENTRIES, results, page)
+        sections = report.write(ENTRIES, results, page)
         click.echo(f"written: {page}")
+        if summary is not None:
+            summary.write_text(markdown(sections))
+            click.echo(f"written: {summary}")
     if failed:
         raise click.ClickException(f"{len(failed)} of {len(entries)} figures failed: {', '.join(failed)}")
 
@@ -60,7 +72,7 @@ def _measure(entries: list[Any], results: Path, jobs: int, again: bool) -> list[
     from emulation.virtual import kernel
 
     if kernel.find() is None and any(entry.virtual for entry in entries):
-        raise click.ClickException("there is no kernel of virtual time: run `make virtual`")
+        raise NoVirtualTime("there is no kernel of virtual time: run `make virtual`")
     signal.signal(signal.SIGTERM, _interrupt)
     console = make_console()
     columns = (TextColumn("{task.description:45}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %  {task.fields[left]}"))

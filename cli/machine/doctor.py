@@ -98,9 +98,11 @@ def _compare_hosts(run_dir: Path, store: str | None, as_json: bool) -> None:
 
 
 def collect(features: Iterable[Feature]) -> list[Row]:
-    """The rows of the kernel's features, programs and libraries; a program that is among the kernel's rows gets its version."""
+    """The rows of the kernel's features, programs, libraries and what emulations can have; a program that is among the kernel's
+    rows gets its version.
+    """
     rows = {feature.name: Row(**asdict(feature)) for feature in features}
-    for row in (*_programs(), *_libraries()):
+    for row in (*_programs(), *_libraries(), _cpu_shares()):
         known = rows.get(row.name)
         rows[row.name] = known._replace(version=row.version) if known else row
     return list(rows.values())
@@ -128,6 +130,14 @@ def _libraries() -> Iterator[Row]:
             yield Row(name, "library", True, "", "", metadata.version(name))
         except metadata.PackageNotFoundError:
             yield Row(name, "library", False, instead, "make setup")
+
+
+def _cpu_shares() -> Row:
+    from emulation.fabric.cpu_shares import remedy
+
+    improve = remedy()
+    instead = "" if not improve else "emulated hosts share the processors without limits (no --cpu-shares)"
+    return Row("cpu shares", "emulation", not improve, instead, improve)
 
 
 def _show(rows: list[Row]) -> None:

@@ -20,6 +20,8 @@ from typing import Any
 from emulation.fabric.naming import EmulationError
 from emulation.resource import Resource
 
+WANTED = "BATON_CPU_SHARE"
+"""In the environment: the share of a processor that each host gets whose fabric does not say otherwise."""
 PERIOD_US = 10_000
 """Of the bandwidth control: a host that has used up its share waits at most so long."""
 LEAST_US = 1_000
@@ -57,6 +59,15 @@ def remedy() -> str:
     if controller() is not None:
         return ""
     return "no cgroup has a cpu controller; boot a kernel with CONFIG_CFS_BANDWIDTH and mount cgroup2 at /sys/fs/cgroup"
+
+
+def wanted() -> float | None:
+    """The share that the environment asks for; None: none. Raises EmulationError: it is no number."""
+    text = os.environ.get(WANTED, "")
+    try:
+        return float(text) if text else None
+    except ValueError:
+        raise EmulationError(f"{WANTED}: {text!r} is no share of a processor; write a number, such as 0.25") from None
 
 
 def shares_of(hosts: Sequence[str], wanted: float | Mapping[str, float], processors: int | None = None) -> dict[str, float]:
@@ -105,6 +116,21 @@ class Throttling:
     def to_dict(self) -> dict[str, Any]:
         """For a result's record."""
         return {"periods": self.periods, "throttled": self.throttled, "waited_ms": round(self.waited_ns / 1e6, 3)}
+
+
+def sentence(runs: Sequence[Mapping[str, Mapping[str, Any]]]) -> str:
+    """What to print of some runs, from each host's `Throttling.to_dict` in each; empty if no host had a share."""
+    if not runs:
+        return ""
+    counts = {host: sum(run[host]["throttled"] for run in runs) for host in runs[0]}
+    periods = {host: sum(run[host]["periods"] for run in runs) for host in runs[0]}
+    host = max(counts, key=lambda name: counts[name])
+    if not counts[host]:
+        return "processors: no host used up its share"
+    waited_ms = sum(run[host]["waited_ms"] for run in runs)
+    waiting = sum(count > 0 for count in counts.values())
+    said = f"in {counts[host]} of {periods[host]} periods of {PERIOD_US // 1000} ms, {waited_ms:.0f} ms in all"
+    return f"processors: {waiting} of {len(counts)} hosts used up their share; {host} most often: {said}"
 
 
 class CpuShares(Resource):

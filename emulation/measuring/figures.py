@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -55,8 +56,9 @@ def demo_figure(runs: Sequence[Mapping[str, Any]], path: Path, *, rate_mbps: flo
         axis.set_xticks(sorted({run["k"] for run in runs}))
         axis.grid(alpha=0.3)
         axis.spines[["top", "right"]].set_visible(False)
-        if logarithmic:
-            axis.set_yscale("symlog", linthresh=1)
+        if logarithmic:  # below the smallest value, and at most 1, the axis is linear: drops may be 0
+            least = min((y for run in runs if (y := value(run, name))), default=1.0)
+            axis.set_yscale("symlog", linthresh=min(1.0, 10 ** math.floor(math.log10(least))))
         highest = max((y for run in runs if (y := value(run, name)) is not None), default=1.0)
         axis.set_ylim(bottom=0, top=max(1.0, highest) * (2 if logarithmic else 1.1))
     axes.flat[0].axhline(rate_mbps, color="grey", linewidth=0.8, linestyle=":")
@@ -106,9 +108,14 @@ def _doubt(without: Mapping[str, Any], with_it: Mapping[str, Any], least_mbps: f
     return f"This is indicative, since the machine was busy ({why}): that {holds}. `baton demo --virtual` is exact."
 
 
+def milliseconds(value_ms: float) -> str:
+    """A time in ms, without the unit: two digits where one after the point would say nothing."""
+    return f"{value_ms:.1f}" if value_ms >= 1 or not value_ms else f"{value_ms:.2g}"
+
+
 def _rtt(run: Mapping[str, Any]) -> str:
     found = run["rtt_ms"]["max"]
-    return "no ping came back" if found is None else f"{found:.1f} ms"
+    return "no ping came back" if found is None else f"{milliseconds(found)} ms"
 
 
 def _jain(run: Mapping[str, Any]) -> str:

@@ -103,12 +103,16 @@ def record(links: Mapping[str, LinkSpacing]) -> dict[str, Any]:
     return {"all": LinkSpacing.of_all(links.values()).to_dict()} | {name: link.to_dict() for name, link in links.items()}
 
 
-def sentence(spacing: LinkSpacing) -> str:
-    """What to print of a run's links."""
-    error = spacing.error(99.9)
-    if error is None:
-        return "no link had packets that left back to back"
-    return f"links: 99.9 % of {spacing.back_to_back:,} packets that left back to back within {error:.2%} of size / rate"
+def sentence(runs: Sequence[Mapping[str, Any]]) -> str:
+    """What to print of all links of some runs, from `record(...)["all"]` of each; empty if their links were not recorded."""
+    if not runs:
+        return ""
+    worst = max((run["error"]["p99.9"] for run in runs if run["back_to_back"]), default=None)
+    if worst is None:
+        return "links: no packets left back to back"
+    count = sum(run["back_to_back"] for run in runs)
+    where = " in the worst run" if len(runs) > 1 else ""
+    return f"links: 99.9 % of {count:,} packets that left back to back within {worst:.2%} of size / rate{where}"
 
 
 def of_counts(packets: int, back_to_back: int, worst: int, worst_ns: int, buckets: Sequence[int]) -> LinkSpacing:

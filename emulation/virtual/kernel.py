@@ -82,10 +82,15 @@ def build(tell: Tell) -> Path:
     """The kernel, built if it is not there: six to nine minutes on two cores.
 
     Raises:
-        KernelError: a tool, the source, memory or disk is missing, or the build failed.
+        KernelError: a tool, the source, memory or disk is missing, the cache can't be written, or the build failed.
     """
-    cache().mkdir(parents=True, exist_ok=True)
-    with (cache() / "lock").open("w") as lock:
+    try:
+        cache().mkdir(parents=True, exist_ok=True)
+        opened = (cache() / "lock").open("w")
+    except OSError as error:
+        remedy = "set XDG_CACHE_HOME to a directory that can"
+        raise KernelError(f"{cache()} cannot be written: {error.strerror}; {remedy}") from None
+    with opened as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # another clone may be at it
         if (found := find()) is not None:
             return found
@@ -101,8 +106,14 @@ def _check() -> None:
     if (free := shutil.disk_usage(cache()).free) < DISK_BYTES:
         wanted = f"a build takes {DISK_BYTES >> 20} MB"
         raise KernelError(f"{cache()} has {free >> 20} MB free, {wanted}: free some, or set XDG_CACHE_HOME")
-    if (memory := os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")) < MEMORY_BYTES // 2:
+    if (memory := available_bytes()) < MEMORY_BYTES // 2:
         raise KernelError(f"{memory >> 20} MB of memory are free, a build takes {MEMORY_BYTES >> 20}: end what takes it")
+
+
+def available_bytes() -> int:
+    """The memory that programs can still have: what is free, and what caches would give (proc(5), MemAvailable)."""
+    lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+    return int(lines["MemAvailable"].split()[0]) << 10
 
 
 def _built(directory: Path, tell: Tell) -> Path:
@@ -188,7 +199,7 @@ def main() -> int:
             print(build(tell))
     except KernelError as error:
         print(f"virtual: {error}", file=sys.stderr)
-        return 1
+        return 2
     return 0
 
 

@@ -20,7 +20,8 @@ WHOLE_FRAME = 1472  # of application bytes
 def links(rate_bps: int, *, size: int = WHOLE_FRAME, duration_s: float = 0.1, exact: bool = True) -> dict[str, Any]:
     """What links_run.py prints."""
     options = [str(rate_bps), str(size), str(duration_s), "exact" if exact else "htb"]
-    argv = [sys.executable, "-m", "cli.main", "virtual", "run", "--", sys.executable, "-m", "tests.virtual.links_run", *options]
+    program = [sys.executable, "-m", "tests.virtual.inside.links_run", *options]
+    argv = [sys.executable, "-m", "cli.main", "virtual", "run", "--", *program]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

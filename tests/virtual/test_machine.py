@@ -85,4 +85,4 @@ def test_a_signal_ends_the_guest_and_leaves_nothing(tmp_path: Path, number: sign
 def test_without_a_kernel_it_says_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     done = virtual(tmp_path, "true")
-    assert done.returncode == 1 and "make virtual" in done.stderr and len(done.stderr.splitlines()) == 1
+    assert done.returncode == 2 and "make virtual" in done.stderr and len(done.stderr.splitlines()) == 1

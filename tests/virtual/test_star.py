@@ -16,7 +16,7 @@ GIGABIT = 1_000_000_000
 
 def star(rate_bps: int, k: int, duration_s: float, seed: int = 1) -> dict[str, Any]:
     """The record of one run of star_run.py."""
-    program = [sys.executable, "-m", "tests.virtual.star_run", str(rate_bps), str(k), str(duration_s)]
+    program = [sys.executable, "-m", "tests.virtual.inside.star_run", str(rate_bps), str(k), str(duration_s)]
     argv = [sys.executable, "-m", "cli.main", "virtual", "run", "--seed", str(seed), "--", *program]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, timeout=280)
     assert done.returncode == 0, done.stderr

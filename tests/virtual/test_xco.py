@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.virtual.requests_run import BLOCK_BYTES, BULK_BYTES, CONNECTION_BYTES
+from tests.virtual.inside.requests_run import BLOCK_BYTES, BULK_BYTES, CONNECTION_BYTES
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_blocks_short_connections_a_bulk_transfer_and_a_flood() -> None:
-    program = [sys.executable, "-m", "tests.virtual.requests_run"]
+    program = [sys.executable, "-m", "tests.virtual.inside.requests_run"]
     argv = [sys.executable, "-m", "cli.main", "virtual", "run", "--", *program]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from emulation.fabric.cpu_shares import Throttling, controller, shares_of
+from emulation.fabric import cpu_shares
+from emulation.fabric.cpu_shares import Throttling, controller, sentence, shares_of
 from emulation.fabric.naming import EmulationError
 
 HOSTS = ("h1", "h2", "h3")
@@ -37,6 +38,16 @@ class TestProvisioning:
         with pytest.raises(EmulationError, match=said) as refused:
             shares_of(HOSTS, wanted, processors=2)
         assert "\n" not in str(refused.value)
+
+
+    def test_the_environment_may_ask_for_a_share(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv(cpu_shares.WANTED, raising=False)
+        assert cpu_shares.wanted() is None
+        monkeypatch.setenv(cpu_shares.WANTED, "0.25")
+        assert cpu_shares.wanted() == 0.25
+        monkeypatch.setenv(cpu_shares.WANTED, "half")
+        with pytest.raises(EmulationError, match=r"'half' is no share of a processor; write a number, such as 0\.25"):
+            cpu_shares.wanted()
 
 
 class TestControllers:
@@ -70,3 +81,13 @@ class TestThrottling:
     def test_a_run_has_what_was_added_since_its_beginning(self) -> None:
         added = Throttling(150, 9, 6_500_000).since(Throttling(100, 7, 5_000_000))
         assert added.to_dict() == {"periods": 50, "throttled": 2, "waited_ms": 1.5}
+
+    def test_a_sentence_names_the_host_that_waited_most_often(self) -> None:
+        runs = [
+            {"h1": Throttling(100, 3, 2_000_000).to_dict(), "h2": Throttling(100, 9, 8_000_000).to_dict()},
+            {"h1": Throttling(100, 0, 0).to_dict(), "h2": Throttling(100, 1, 500_000).to_dict()},
+        ]
+        said = "2 of 2 hosts used up their share; h2 most often: in 10 of 200 periods of 10 ms, 8 ms in all"
+        assert sentence(runs) == f"processors: {said}"
+        assert sentence(runs[1:]).startswith("processors: 1 of 2 hosts") and sentence([]) == ""
+        assert sentence([{"h1": Throttling(5, 0, 0).to_dict()}]) == "processors: no host used up its share"

@@ -74,3 +74,8 @@ class TestTheClosingSentence:
 
     def test_without_a_pair_it_says_so(self) -> None:
         assert "nothing to compare" in figures.gain([run_of("timeslice", 5, "good")], 100)
+
+
+def test_short_times_keep_their_digits() -> None:
+    found = [figures.milliseconds(value) for value in (0.0, 0.00128, 0.0362, 0.94, 1.0, 21.44)]
+    assert found == ["0.0", "0.0013", "0.036", "0.94", "1.0", "21.4"]

@@ -56,12 +56,20 @@ class TestErrors:
         nothing = LinkSpacing(packets=5)
         assert nothing.error(99) is None and nothing.beyond(0.1) is None and nothing.ccdf() == []
         assert nothing.to_dict()["max_error_ns"] is None
-        assert "no link" in spacing.sentence(nothing)
+        assert spacing.sentence([nothing.to_dict()]) == "links: no packets left back to back"
 
     def test_exact_distances_have_no_error(self) -> None:
         exact = counted(*[0] * 1000)
         assert exact.error(99.9) == 0 and exact.ccdf() == [(1e-6, 0.0)]
-        assert spacing.sentence(exact).startswith("links: 99.9 % of 1,000 packets")
+        found = spacing.sentence([exact.to_dict()])
+        assert found == "links: 99.9 % of 1,000 packets that left back to back within 0.00% of size / rate"
+
+    def test_of_several_runs_the_worst_is_told(self) -> None:
+        runs = (counted(*[0] * 1000), counted(*[200_000] * 500), LinkSpacing())
+        found = spacing.sentence([run.to_dict() for run in runs])
+        assert found.startswith("links: 99.9 % of 1,500 packets")
+        assert found.endswith("within 20.00% of size / rate in the worst run")
+        assert spacing.sentence([]) == ""
 
     def test_percentiles_are_at_most_a_sixteenth_too_large_and_never_above_the_largest_error(self) -> None:
         found = counted(*[100] * 989, *[10_000] * 10, 500_000)

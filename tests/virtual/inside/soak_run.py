@@ -1,4 +1,7 @@
-"""Runs in virtual time, in a box: a lightly loaded star; prints what processes and store held over time, as JSON."""
+"""Runs in virtual time, in a box: a star that is idle but for short transfers; prints what processes and store held over time.
+
+Its periods are long, as an operator may configure them: the fewer wake-ups, the more virtual hours in a minute.
+"""
 
 from __future__ import annotations
 
@@ -10,26 +13,47 @@ from pathlib import Path
 from typing import Any
 
 from emulation import box
-from emulation.stack.star import RECEIVER, SENDERS, Star, star
+from emulation.stack.running import Running, with_baton
+from topology import shapes
 
 SAMPLES = 8
-LOAD = """
-import socket, sys, time
-with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+SENDERS, RECEIVER = ("h1", "h2"), "h3"
+PORT = 5001
+COORDINATOR = {
+    "slice": "10ms", "mode": "always", "heartbeat": "1s", "fail_open": "10s", "silence": "30s", "lease": "60s",
+}  # fmt: skip
+AGENTS = {"report": "10s", "mice_bytes": "16KB"}
+OPENFLOW = {"poll": "60s"}
+RECEIVE = """
+import socket, sys
+with socket.create_server(("", int(sys.argv[1])), backlog=16) as server:
     while True:
-        sender.sendto(bytes(20_000), (sys.argv[1], 9))
-        time.sleep(0.05)
+        connection, _ = server.accept()
+        with connection:
+            while connection.recv(1 << 20):
+                pass
 """
-"""3.2 Mb/s from each sender, in datagrams that are too large for the mice's allowance."""
+SEND = """
+import socket, sys, time
+while True:
+    with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as connection:
+        connection.sendall(bytes(2_000_000))
+    time.sleep(240)
+"""
+"""Both senders at once, every four minutes: they share the receiver's link by slots for a third of a second."""
 
 
 def main() -> None:
     seconds = float(sys.argv[1])
     box.enter([sys.executable, *sys.argv])
-    with star(coordinator={"slice": "10ms", "mode": "always"}, agent_settings={"mice_bytes": "16KB"}) as running:
+    fabric = shapes.build("star", hosts=3, rate_bps=100_000_000)
+    sections: dict[str, Any] = {"coordinator": COORDINATOR, "agents": AGENTS, "openflow": OPENFLOW}
+    with with_baton(fabric, buffer_packets=100, **sections) as running:
         target = str(running.emulated.endpoints()[RECEIVER])
+        running.emulated.popen(RECEIVER, [sys.executable, "-ISc", RECEIVE, str(PORT)], stdin=subprocess.DEVNULL)
+        time.sleep(1)
         for sender in SENDERS:
-            running.emulated.popen(sender, [sys.executable, "-ISc", LOAD, target], stdin=subprocess.DEVNULL)
+            running.emulated.popen(sender, [sys.executable, "-ISc", SEND, target, str(PORT)], stdin=subprocess.DEVNULL)
         found = []
         for _ in range(SAMPLES):
             time.sleep(seconds / SAMPLES)
@@ -37,7 +61,7 @@ def main() -> None:
     print(json.dumps(found))
 
 
-def sample(running: Star) -> dict[str, Any]:
+def sample(running: Running) -> dict[str, Any]:
     """What there is now: KB and descriptors by process, keys and memory of the store, epoch, slots."""
     status = running.baton.status()
     store = running.baton.store.connection.call(lambda client: (client.dbsize(), client.info("memory")["used_memory"]))
