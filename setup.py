@@ -13,6 +13,7 @@ setup(
     package_data={
         "agents": ["bpf/*.c", "bpf/*.h", "reflex/*.c", "reflex/*.h"],
         "bench": ["coordination/*.c", "figures/*.html"],
+        "ebpf": ["include/*.h"],
         "controller": ["switch_queues/bpf/*.c", "switch_queues/bpf/*.h"],
         "emulation": ["cdfs/*.txt", "fabric/bpf/*.c", "fabric/bpf/*.h", "virtual/init.sh", "virtual/kernel.*"],
         "webui": ["static/*", "static/*/*", "templates/*.html", "templates/auth/*.html"],

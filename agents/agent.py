@@ -227,7 +227,6 @@ class Agent:
                 if self.keeper.backlogged(event.destination, now_ns, urgent=event.urgent):
                     self._poll_until_ns = now_ns + POLL_NS
             elif isinstance(event, NewFlow):
-                self.membership.add_address(event.source)
                 node = event.destination
                 if node and self._queues.ensure_flow(event.source, event.target, node, event.dscp):
                     self.keeper.created(node, now_ns)

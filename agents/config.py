@@ -10,11 +10,14 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class AgentConfig:
-    """How one agent is run: the interface towards the fabric, its link rate (bit/s), the key, and the host's addresses."""
+    """How one agent is run: the interface towards the fabric, its link rate (bit/s), the key, and addresses that are announced
+    besides those that the agent finds."""
 
     interface: str
     rate_bps: int
     key_file: Path
+    rate_source: str = "--rate"
+    """Who says so, for the log: "--rate", or "the link"."""
     name: str = field(default_factory=socket.gethostname)
     addresses: tuple[IPv4Address | IPv6Address, ...] = ()
     gate: str = "auto"
@@ -26,5 +29,7 @@ class AgentConfig:
     cgroup: Path | None = None
     pfc: str = "off"
     """What pauses classes of queues when the link partner asks for it: "software" (the agent), "nic", or "off" (nothing)."""
+    priority_tag: int | None = None
+    """The 802.1p priority in a tag of every control frame; None: no tag."""
     busy_poll: bool = False
     """The agent polls and never sleeps: it does its work microseconds after it is due, at the price of a processor."""

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from agents.addresses.part import Addresses
 from agents.agent import Agent
 from agents.config import AgentConfig
 from agents.host_control.pfc import PfcPart
@@ -30,6 +31,7 @@ from ebpf.build import BuildError
 from ebpf.libbpf import BpfError
 from protocol.auth import Key, KeyFileError
 from protocol.realtime import become_realtime
+from topology.units import format_rate
 
 log = logging.getLogger("baton.agent")
 
@@ -47,6 +49,7 @@ def run(config: AgentConfig) -> int:
             run_dir=config.run_dir,
             take_over=config.take_over,
             dscp=TaggerSettings().dscp if config.priorities else (),
+            priority_tag=config.priority_tag,
         )
     except (KeyFileError, ForeignQdisc, BuildError, NoPfc) as error:
         print(f"baton agent: {error}", file=sys.stderr)
@@ -60,6 +63,15 @@ def run(config: AgentConfig) -> int:
     reflex: Reflex | None = None
     try:
         agent = Agent(config, key, host)
+        membership = agent.membership
+        addresses = Addresses(
+            agent, config.interface, config.addresses, membership.room_for_addresses, membership.set_addresses,
+            time.monotonic_ns,
+        )  # fmt: skip
+        agent.add(addresses)
+        log.info("%s", introduction(config, addresses.link_bps, addresses.described(), gate_kind))
+        if 0 < addresses.link_bps < config.rate_bps:
+            log.warning("%s", rate_warning(config.rate_bps, addresses.link_bps))
         weeks = WeekSchedule(
             agent, time.monotonic_ns, config.rate_bps, WeekQueues(host, agent.keeper, agent.rules)
         )
@@ -81,7 +93,6 @@ def run(config: AgentConfig) -> int:
             log.warning("%s", refused)
         if refused := capabilities.drop():
             log.warning("%s", refused)
-        log.info("%s at %d bit/s, %s gates", config.interface, config.rate_bps, gate_kind)
         agent.run(reflex)
     finally:
         if agent is not None:
@@ -92,6 +103,19 @@ def run(config: AgentConfig) -> int:
         if agent is not None and weeks is not None and config.statistics is not None:
             write_statistics(config.statistics, agent.keeper.counters, weeks.counters)
     return 0
+
+
+def introduction(config: AgentConfig, link_bps: int, addresses: str, gate_kind: str) -> str:
+    """One line: what the agent has found, and from where."""
+    rate, link = format_rate(config.rate_bps), format_rate(link_bps) if link_bps else "unknown"
+    source = "the link" if config.rate_source != "--rate" else f"--rate; the link's own: {link}"
+    return f"{config.interface}: {rate} ({source}), {addresses}, {gate_kind} gates"
+
+
+def rate_warning(rate_bps: int, link_bps: int) -> str:
+    """What is wrong with a rate above the link's own, and what to do."""
+    rate, link = format_rate(rate_bps), format_rate(link_bps)
+    return f"--rate {rate} is above the link's own {link}: it cannot carry what is granted; leave --rate out, or say {link}"
 
 
 def _reflex(agent: Agent, host: Host, weeks: WeekSchedule, conditions: QueueConditions) -> Reflex | None:

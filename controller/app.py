@@ -31,11 +31,13 @@ from controller.openflow.discovery import Discovery, PortRef
 from controller.openflow.environment import SupervisorFailed, attachment_from, ensure_supervisor, settings_from
 from controller.openflow.forwarding import LEARN, ControlAttachment, tables
 from controller.openflow.learned import FabricLearner, inherited_hosts
+from controller.openflow.local_switches import LocalSwitches, wanted
 from controller.openflow.metering import PortMeter, RefusalMeter
 from controller.openflow.publisher import Publisher
 from controller.openflow.roles import Role, Roles
 from controller.openflow.switches import Switches
 from controller.store.store import Store
+from controller.switch_queues.control_room import CONTROL_QUEUE
 from topology.problems import FabricError
 
 fw = framework.load()
@@ -48,6 +50,8 @@ of = fw.ofp_event
 TICK_S = 0.05
 PROBE_TICKS = 2
 LOOK_TICKS = 20
+ANSWER_SHARE = 0.2
+"""The share of the polling period that switches have to answer; what comes later is published a period later."""
 
 _REQUIRED_APP = [f"{fw.root}.topology.switches"]
 """The framework loads this with our module: its discovery, which sends LLDP by every port."""
@@ -82,6 +86,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         self.logger = logging.getLogger("baton.openflow")
         self.attachment = ATTACHMENT
         self.switches = Switches(fw)
+        self.local = LocalSwitches() if SETTINGS.control_first else None
         self.discovery = Discovery()
         self.fabrics = FABRICS
         self.ports = PortMeter()
@@ -187,6 +192,12 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             self.publisher.event("flows_restored", "warning", text, {"switch": name})
             self._wake.set()
 
+    @on(of.EventOFPQueueGetConfigReply, MAIN)  # type: ignore[untyped-decorator]  # as above
+    def queues_told(self, event: Event) -> None:
+        """A switch answers with the queues of its ports."""
+        if self.switches.queues_told(event.msg.datapath.id, codec.ports_with_queue(event.msg, CONTROL_QUEUE)):
+            self._wake.set()
+
     @on(of.EventOFPBarrierReply, MAIN)  # type: ignore[untyped-decorator]  # as above
     def barrier_passed(self, event: Event) -> None:
         """A switch has carried out all messages before a barrier."""
@@ -197,6 +208,9 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         """A switch has refused a message."""
         if codec.is_stale(event.msg):
             self.roles.refused(event.msg.datapath.id)
+            return
+        if codec.refuses_queues(event.msg):
+            self.switches.has_no_queues(event.msg.datapath.id)
             return
         if text := codec.error(event.msg):
             name = self.discovery.switch_name(event.msg.datapath.id)
@@ -237,7 +251,10 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
                 self.discovery.frame_seen(host.at, host.mac, now_ns, host.address, control=True)
             self._inherited, view = None, self.discovery.view(now_ns)
         learned = self.fabrics.learn(view)
-        self.switches.converge(tables(view, learned.active, self.attachment, self.standbys), view, now_ns)
+        queued = self.switches.queued(view) if SETTINGS.control_first else frozenset()
+        self.switches.converge(tables(view, learned.active, self.attachment, self.standbys, queued), view, now_ns)
+        if self.local is not None and self.roles.acts:
+            self.local.tell(wanted(view, learned.active, self.attachment, self.standbys))
         for note in self.discovery.drain_notes():
             self.logger.info("%s", note.text)
             self.publisher.event(note.kind, note.severity, note.text, note.fields)
@@ -252,21 +269,31 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             ticks += 1
             now_ns = time.monotonic_ns()
             self.discovery.tick(now_ns)
+            self._learn_strangers(now_ns)
             self.switches.remove_foreign(now_ns)
             if ticks % PROBE_TICKS == 0:
                 for at in self.discovery.probing(now_ns):
                     self.switches.send_lldp(at.dpid, at.number)
             self._wake_if_changed()
 
+    def _learn_strangers(self, now_ns: int) -> None:
+        """Learns the hosts that this machine's switches could not tell us about."""
+        if self.local is None:
+            return
+        for dpid, port, address in self.local.strangers():
+            if (at := self.discovery.port_named(int(dpid, 16), port)) is not None:
+                self.discovery.frame_seen(at, address, now_ns, control=True)
+
     def _poll(self) -> None:
-        """Publishes the last counters, and asks for new ones."""
+        """Asks for counters, and publishes them once the switches have had time to answer."""
         while self.is_active:
-            hub.sleep(SETTINGS.poll_ns / 1e9)
+            hub.sleep(SETTINGS.poll_ns / 1e9 * (1 - ANSWER_SHARE))
             if not self.roles.acts:
                 continue
+            self.switches.poll()
+            hub.sleep(SETTINGS.poll_ns / 1e9 * ANSWER_SHARE)
             view = self.discovery.view(time.monotonic_ns())
             self.publisher.ports(self.fabrics.ports_document(view, self.ports.loads(), self.refusals.totals))
-            self.switches.poll()
 
     def _publish(self) -> None:
         """Talks to the store; the only green thread that waits for it. Learns there the coordinator's address, if

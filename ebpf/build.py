@@ -1,4 +1,6 @@
-"""Compiles eBPF programs against the running kernel's types, and the agent's reflex. An edge: runs clang and bpftool.
+"""Compiles eBPF programs, and the agent's reflex. An edge: runs clang.
+
+A program knows of the kernel only what include/kernel.h says, so one object suits every kernel.
 
 Agents, controller and tests have eBPF programs. Since agents and controller may not import each other, the compiler has a
 package of its own below them.
@@ -14,19 +16,19 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-BTF = Path("/sys/kernel/btf/vmlinux")
+HEADERS = (Path(__file__).parent / "include", Path("/usr/include") / f"{platform.machine()}-linux-gnu")
+"""The types that programs use (kernel.h), and the asm/ headers of the user-space API, which Debian keeps apart."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """The kernel that programs are compiled for: its release, and its types as a C header; None: those of the running one."""
+    """The kernel that programs are compiled for, by its release."""
 
     release: str
-    types: Path | None = None
 
     @property
     def directory(self) -> Path:
-        """Where its types are, and the programs that are compiled against them."""
+        """Where the programs are that were compiled for it."""
         return Path(__file__).parent / "build" / self.release
 
 
@@ -45,11 +47,11 @@ def object_path(name: str, sources: Path, *includes: Path, kernel: Kernel = RUNN
         includes: directories of headers in addition to `sources`.
 
     Raises:
-        BuildError: clang, bpftool or the kernel's BTF is missing, or the compiler failed; with the compiler's message.
+        BuildError: clang is missing, or failed; with its message.
     """
     source, target = sources / f"{name}.bpf.c", kernel.directory / f"{name}.bpf.o"
-    headers = (header for directory in (sources, *includes) for header in directory.glob("*.h"))
-    return _made(target, (source, *headers), lambda: _compile(source, target, (sources, *includes), kernel))
+    headers = (header for directory in (HEADERS[0], sources, *includes) for header in directory.glob("*.h"))
+    return _made(target, (source, *headers), lambda: _compile(source, target, (sources, *includes)))
 
 
 def shared_library(name: str, sources: Path, kernel: Kernel = RUNNING) -> Path:
@@ -89,25 +91,12 @@ def _made(target: Path, sources: Iterable[Path], build: Callable[[], None]) -> P
     return target
 
 
-def _compile(source: Path, target: Path, includes: tuple[Path, ...], kernel: Kernel) -> None:
-    types = kernel.directory / "vmlinux.h"
-    if kernel.types is not None:
-        _write(types, kernel.types.read_bytes())
-    elif not BTF.exists():
-        raise BuildError("the kernel publishes no BTF (/sys/kernel/btf/vmlinux): it needs CONFIG_DEBUG_INFO_BTF")
-    elif not types.exists():
-        _write(types, _run(["bpftool", "btf", "dump", "file", str(BTF), "format", "c"]))
+def _compile(source: Path, target: Path, includes: tuple[Path, ...]) -> None:
     fresh = target.with_suffix(".new")
-    directories = [word for directory in (kernel.directory, *includes) for word in ("-I", str(directory))]
+    directories = [word for directory in (*HEADERS, *includes) for word in ("-I", str(directory))]
     command = ["clang", "-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", *directories, "-c", str(source), "-o", str(fresh)]
     _run(command)
     fresh.replace(target)
-
-
-def _write(path: Path, content: bytes) -> None:
-    fresh = path.with_suffix(".new")
-    fresh.write_bytes(content)
-    fresh.replace(path)
 
 
 def _run(command: list[str]) -> bytes:

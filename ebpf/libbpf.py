@@ -16,12 +16,18 @@ BPF_TC_F_REPLACE = 1 << 0
 BPF_ANY = 0
 BPF_F_LINK = 1 << 13
 BPF_STRUCT_OPS = 44
+BPF_XDP = 37
+XDP_FLAGS_SKB_MODE = 1 << 1
 _SAMPLE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 _PRINT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
 
 
 class BpfError(OSError):
     """libbpf or the kernel refused an operation; the text says which."""
+
+
+class _LinkOptions(ctypes.Structure):
+    _fields_ = (("sz", ctypes.c_size_t), ("flags", ctypes.c_uint32), ("rest", ctypes.c_uint8 * 52))
 
 
 class _TcHook(ctypes.Structure):
@@ -270,6 +276,18 @@ class BpfObject:
         error = self._library.bpf_tc_attach(ctypes.byref(hook), ctypes.byref(options))
         if error:
             raise BpfError(-error, f"{program} at egress: {os.strerror(-error)}")
+
+    def attach_xdp(self, program: str, ifindex: int) -> int:
+        """Attaches a program to what an interface receives, before any socket (generic XDP: for any driver).
+
+        Returns a descriptor; the program stays until the caller closes it, or this process ends. Raises BpfError: the interface
+        has a program of another, or the kernel refuses.
+        """
+        options = _LinkOptions(ctypes.sizeof(_LinkOptions), XDP_FLAGS_SKB_MODE)
+        link = int(self._library.bpf_link_create(self.program_fd(program), ifindex, BPF_XDP, ctypes.byref(options)))
+        if link < 0:
+            raise BpfError(-link, f"{program}: {os.strerror(-link)}")
+        return link
 
     def close(self) -> None:
         """Detaches all programs but filters at interfaces, and frees the object."""

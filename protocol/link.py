@@ -9,6 +9,7 @@ import struct
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from protocol.messages import ETHERTYPE, HEARTBEAT_MAC
 from protocol.wire import BODY, TYPE
@@ -19,11 +20,14 @@ PACKET_MR_MULTICAST = 0
 ETH_P_ALL = 3
 SO_ATTACH_FILTER = 26
 SO_TIMESTAMPNS = 35
+TC_PRIO_CONTROL = 7  # linux/pkt_sched.h
+ETH_P_8021Q = 0x8100
 SIOCGSTAMPNS = 0x8907  # asm-generic/sockios.h
 _TIMESPEC = struct.Struct("qq")
 # Classic BPF (linux/filter.h)
 _LOAD_2, _LOAD_1, _EQUAL, _RETURN = 0x28, 0x30, 0x15, 0x06
 WHOLE, NOTHING = 0xFFFF, 0
+TYPE_AT = 12  # of the EtherType in a frame
 
 RECEIVE_BYTES = 2048
 OLDEST_NS = 50_000_000
@@ -54,6 +58,9 @@ class ControlSocket:
     The socket binds to all EtherTypes and filters, because a bridge port hands frames to the bridge before any socket that is
     bound to a single EtherType sees them.
 
+    On request every frame carries a priority tag (IEEE 802.1Q, VLAN 0), by which switches that Baton does not control serve it
+    first. Received frames may have one or not: the kernel takes it off before a socket sees the frame.
+
     Frames of a `deferred` kind go to a second socket, so that they do not wake the process. The kernel picks them by bytes that
     are not yet verified: a sender that forges those bytes gains nothing but to be served later.
     """
@@ -66,14 +73,19 @@ class ControlSocket:
         *,
         bypass: bool = False,
         deferred: Deferred = (),
+        priority_tag: int | None = None,
     ) -> None:
-        """Listens to the group address `group`, too. With `bypass`, frames do not pass the interface's queues.
+        """Listens to the group address `group`, too. With `bypass`, frames do not pass the interface's queues; `priority_tag`,
+        0 to 7, is the priority in the tag of every frame that is sent (None: no tag).
 
         Raises OSError: there is no such interface, or CAP_NET_RAW is missing.
         """
         kinds = tuple(deferred)
         self._socket = _listen(interface, group, _filter(ethertype, kinds, NOTHING, WHOLE))
         self._socket.setsockopt(SOL_PACKET, PACKET_QDISC_BYPASS, int(bypass))
+        with suppress(PermissionError):  # old kernels want CAP_NET_ADMIN; an agent's classifier puts its frames first anyway
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, TC_PRIO_CONTROL)
+        self._tag = b"" if priority_tag is None else struct.pack("!HH", ETH_P_8021Q, priority_tag << 13)
         self._deferred = _listen(interface, group, _filter(ethertype, kinds, WHOLE, NOTHING)) if kinds else None
         if self._deferred is not None:
             self._deferred.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
@@ -95,7 +107,7 @@ class ControlSocket:
     def send(self, frame: bytes) -> bool:
         """Sends a whole frame; False if the interface could not take it (the protocol survives lost frames)."""
         try:
-            self._socket.send(frame)
+            self._socket.send(frame[:TYPE_AT] + self._tag + frame[TYPE_AT:] if self._tag else frame)
         except OSError:
             return False
         return True

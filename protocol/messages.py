@@ -15,13 +15,17 @@ from typing import Any
 from protocol.bodies import host_control as host
 from protocol.bodies import pfc
 from protocol.bodies.host_control import ClockReport, Conditions, Week
+from protocol.bodies.host_link import HOST_LINK, HostLink
 from protocol.bodies.host_state import HostState, pack_host_state, unpack_host_state
 from protocol.bodies.keys import KEY_STATE, KeyState, KeyStep, pack_key_step, unpack_key_step
+from protocol.bodies.losses import Losses, pack_losses, unpack_losses
 from protocol.bodies.pfc import PfcPause, PfcReport, PfcSettings
 from protocol.bodies.priorities import (
     THRESHOLDS_REQUEST,
+    pack_paths,
     pack_size_report,
     pack_thresholds,
+    unpack_paths,
     unpack_size_report,
     unpack_thresholds,
 )
@@ -47,6 +51,7 @@ from protocol.bodies.vocabulary import (
     Leave,
     Message,
     Override,
+    Paths,
     Ping,
     Pong,
     Register,
@@ -64,7 +69,7 @@ from protocol.wire import BODY, BODY_MAX, ETHERTYPE, Cause, Layout, Refused, sea
 __all__ = [
     "COORDINATOR", "ETHERTYPE", "HEARTBEAT_MAC", "MAX_GRANTS", "UNREGISTERED", "Ack", "Backlog", "Cause", "ClockReport",
     "Coflows", "Conditions", "Directive", "Directory", "DirectoryRequest", "Error", "ErrorCode", "FlowReport",
-    "Frame", "GateKind", "Grant", "Heartbeat", "IPAddress", "Kind", "Leave", "Message", "Override", "PfcPause",
+    "Frame", "GateKind", "Grant", "Heartbeat", "IPAddress", "Kind", "Leave", "Message", "Override", "Paths", "PfcPause",
     "PfcReport", "PfcSettings", "Ping", "Pong", "Refused", "Register", "Regulate", "Report", "SizeReport",
     "Thresholds", "ThresholdsRequest", "Week", "Welcome", "Yield", "decode", "encode",
 ]  # fmt: skip
@@ -352,6 +357,9 @@ _CODECS: dict[Kind, tuple[type, tuple[Pack, Unpack]]] = {
     Kind.KEY_STEP: (KeyStep, (pack_key_step, unpack_key_step)),
     Kind.KEY_STATE: (KeyState, _fixed(KEY_STATE, KeyState)),
     Kind.HOST_STATE: (HostState, (pack_host_state, unpack_host_state)),
+    Kind.PATHS: (Paths, (pack_paths, unpack_paths)),
+    Kind.HOST_LINK: (HostLink, _fixed(HOST_LINK, HostLink)),
+    Kind.LOSSES: (Losses, (pack_losses, unpack_losses)),
 }
 _PACK: dict[type, tuple[int, Pack]] = {cls: (int(kind), codec[0]) for kind, (cls, codec) in _CODECS.items()}
 _UNPACK: dict[int, Unpack] = {int(kind): codec[1] for kind, (_, codec) in _CODECS.items()}

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from protocol.bodies.host_control import CONDITION, CONDITIONS, Conditions
+from protocol.bodies.priorities import PATH, PATHS
 from protocol.messages import (
     BACKLOG,
     BACKLOG_ENTRY,
@@ -21,13 +22,14 @@ from protocol.messages import (
     Backlog,
     Coflows,
     Directory,
+    Paths,
     Regulate,
     Report,
     directory_entry,
 )
 from protocol.wire import BODY_MAX
 
-Paged = TypeVar("Paged", Directory, Regulate, Backlog, Report, Coflows, Conditions)
+Paged = TypeVar("Paged", Directory, Regulate, Backlog, Report, Coflows, Paths, Conditions)
 
 PARTIAL_SETS = 2
 """How many incomplete messages are kept: the newest, and the one before it, whose last page may still be under way."""
@@ -53,6 +55,9 @@ def paginate(message: Paged) -> list[Paged]:
         parts = [replace(message, entries=group) for group in groups]
     elif isinstance(message, Coflows):
         groups = _groups(message.entries, lambda _: COFLOW_ENTRY.size, BODY_MAX - COFLOWS.size)
+        parts = [replace(message, entries=group) for group in groups]
+    elif isinstance(message, Paths):
+        groups = _groups(message.entries, lambda _: PATH.size, BODY_MAX - PATHS.size)
         parts = [replace(message, entries=group) for group in groups]
     elif isinstance(message, Conditions):
         groups = _groups(message.entries, lambda _: CONDITION.size, BODY_MAX - CONDITIONS.size)

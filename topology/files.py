@@ -27,6 +27,13 @@ An example, with everything that a file can hold::
 
 What a fabric can't have is listed in topology/fabric.py; the fabric in a file must also be connected. `check`
 returns every problem in the order of the lines, with the path of its field, its line, what is wrong and the remedy.
+
+A file without the section `switches` is *partial*: it gives the links whose rates differ from what Baton learns, and hosts
+that have names. Its links name switches and hosts as Baton learns them::
+
+    links:
+      - {a: c1, b: a1, rate: 200Mbit}
+      - {a: t3, b: "t3:h6-p", rate: 100Mbit}    # a host that has no name in this file: its switch and port
 """
 
 from __future__ import annotations
@@ -54,8 +61,11 @@ PLACEHOLDER_RATE = "1"  # for a link whose rate is wrong, so that its ends are c
 FIELD_NAMES = {"rate_bps": "rate", "reverse_rate_bps": "reverse_rate"}
 
 
-def load(path: Path | str) -> Fabric:
+def load(path: Path | str, *, partial: bool = False) -> Fabric:
     """The fabric in a file.
+
+    Args:
+        partial: whether the file may be partial; every name that the file does not declare is then a switch of the result.
 
     Raises:
         FabricError: the file can't be read, or has problems; the error holds all of them.
@@ -65,12 +75,12 @@ def load(path: Path | str) -> Fabric:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise FabricError(Problem(str(path), f"can't be read: {reason}; name a YAML or JSON file")) from None
-    return loads(text)
+    return loads(text, partial=partial)
 
 
-def loads(text: str) -> Fabric:
-    """The fabric in a text; raises FabricError with all its problems."""
-    fabric, problems, _ = _read(text)
+def loads(text: str, *, partial: bool = False) -> Fabric:
+    """The fabric in a text, as `load`; raises FabricError with all its problems."""
+    fabric, problems, _ = _read(text, partial)
     if problems:
         raise FabricError(*problems)
     return fabric
@@ -78,12 +88,18 @@ def loads(text: str) -> Fabric:
 
 def switch_sources(text: str) -> tuple[SwitchSource, ...]:
     """The sources of the spanning tree that a text names at its switches; entries with mistakes are left out."""
-    return _read(text)[2]
+    return _read(text, partial=True)[2]
 
 
-def check(text: str) -> list[Problem]:
-    """All problems of a text; empty if it is a valid fabric. Never raises."""
-    return _read(text)[1]
+def check(text: str, *, partial: bool = False) -> list[Problem]:
+    """All problems of a text; empty if it is a valid fabric, or a partial one if it may be one. Never raises."""
+    return _read(text, partial)[1]
+
+
+def is_partial(text: str) -> bool:
+    """Whether a text gives links or hosts, but no switches."""
+    value = marked_yaml.read(text).value
+    return isinstance(value, dict) and _lacks_switches(value)
 
 
 def dumps(fabric: Fabric) -> str:
@@ -150,16 +166,21 @@ AnyEntry = TypeVar("AnyEntry", bound=_Entry)
 # --- the checker ----------------------------------------------------------------------------------------
 
 
-def _read(text: str) -> tuple[Fabric, list[Problem], tuple[SwitchSource, ...]]:
+def _lacks_switches(sections: Mapping[str, Value]) -> bool:
+    return "switches" not in sections and bool(sections.keys() & set(SECTIONS))
+
+
+def _read(text: str, partial: bool) -> tuple[Fabric, list[Problem], tuple[SwitchSource, ...]]:
     document = marked_yaml.read(text)
     checker = _Checker(document)
+    checker.partial = partial and isinstance(document.value, dict) and _lacks_switches(document.value)
     if isinstance(document.value, dict):
         checker.check(document.value)
     elif not document.problems:
         checker.refuse((), "holds no fields; write switches, hosts and links")
     fabric = checker.builder.build()
     if not checker.problems:
-        checker.check_connected(fabric)
+        (checker.check_any if checker.partial else checker.check_connected)(fabric)
     return fabric, sorted(checker.problems, key=lambda problem: problem.line or 0), tuple(checker.sources)
 
 
@@ -170,6 +191,7 @@ class _Checker:
         self.builder = FabricBuilder()
         self.problems = list(document.problems)
         self.sources: list[SwitchSource] = []
+        self.partial = False
         self._document = document
         self._place: dict[str, tuple[str, int]] = {}  # a node's name -> section and position
 
@@ -198,11 +220,27 @@ class _Checker:
         for at, raw in enumerate(self._entries(sections, "links")):
             if link := self._entry(_Link, {"rate": PLACEHOLDER_RATE}, ("links", at), raw):
                 ends = link.a, link.b, link.rate, link.a_port, link.b_port, link.reverse_rate
-                self._refused(("links", at), self.builder.add_link, *ends)
+                if not self.partial or (self._declare(at, "a", link.a) and self._declare(at, "b", link.b)):
+                    self._refused(("links", at), self.builder.add_link, *ends)
 
-    def check_connected(self, fabric: Fabric) -> None:
+    def _declare(self, at: int, field: str, name: str) -> bool:
+        """Adds a node that a partial file's link names and no section has; returns whether the link can be added."""
+        if name not in self._place:
+            try:
+                self.builder.add_switch(name)
+            except FabricError as error:
+                self.refuse(("links", at, field), error.problems[0].text)
+                return False
+            self._place[name] = ("links", at)
+        return True
+
+    def check_any(self, fabric: Fabric) -> None:
+        """A partial file need not be connected, but it must say something."""
         if not fabric.switches and not fabric.hosts:
             self.refuse((), "has no switches and no hosts; add some")
+
+    def check_connected(self, fabric: Fabric) -> None:
+        self.check_any(fabric)
         main, *others = fabric.parts() or [set()]
         for part in others:
             place, name = min((self._place[name], name) for name in part)

@@ -86,6 +86,30 @@ def leaf_spine(
     return plan.fabric()
 
 
+def three_tier(
+    racks: int = 3,
+    hosts_per_rack: int = 2,
+    host_rate_bps: int = GIGABIT,
+    aggregation_rate_bps: int = 10 * GIGABIT,
+    core_rate_bps: int = 10 * GIGABIT,
+    vms: int = 1,
+) -> Fabric:
+    """Racks t1, t2, ... each joined to both aggregation switches, a1 and a2; those to both core switches, c1 and c2."""
+    plan = _Plan(vms)
+    core = plan.switch("c1", ROOT_PRIORITY), plan.switch("c2", NEXT_PRIORITY)
+    plan.link(core[0], core[1], core_rate_bps)
+    middle = [plan.switch(name) for name in ("a1", "a2")]
+    for above in core:
+        for switch in middle:
+            plan.link(above, switch, core_rate_bps)
+    for number in range(1, racks + 1):
+        rack = plan.switch(f"t{number}")
+        for switch in middle:
+            plan.link(switch, rack, aggregation_rate_bps)
+        plan.hosts(hosts_per_rack, rack, host_rate_bps)
+    return plan.fabric()
+
+
 def ring(
     switches: int = 3,
     hosts_per_switch: int = 1,
@@ -106,7 +130,7 @@ def ring(
 
 
 SHAPES: Mapping[str, Callable[..., Fabric]] = MappingProxyType(
-    {shape.__name__: shape for shape in (star, dumbbell, xco_racks, leaf_spine, ring)}
+    {shape.__name__: shape for shape in (star, dumbbell, xco_racks, leaf_spine, three_tier, ring)}
 )
 
 

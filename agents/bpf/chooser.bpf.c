@@ -3,7 +3,7 @@
  * waits for permission (gated.h). Where MCP is a program of its own (mcp_callbacks.bpf.c), both are the kernel's dctcp. The choice
  * is made at connect(), at listen() (a listener that needs ECN accepts it from SYNs that are ECT, and accepted connections
  * inherit it), when a connection is accepted, and when SO_MARK is set on a connection. */
-#include "vmlinux.h"
+#include "kernel.h"
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 #include "flowmark.h"

@@ -4,10 +4,11 @@
  * A V2V flow, a pair of addresses, has an allowance that refills at a low rate. While it lasts the flow is small. Once it is
  * spent the flow is large, and stays so until the allowance is whole again: that takes mice_bytes / mice_rate seconds of
  * near silence, by when its gated queue has drained, so that going back to the small band reorders nothing. */
-#include "vmlinux.h"
+#include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
 #include "classify.h"
+#include "resent.h"
 
 #define ETH_P_IP 0x0800
 #define ETH_P_IPV6 0x86DD
@@ -77,9 +78,10 @@ static __always_inline void tell(__u32 kind, __u32 node, struct flow_key *key, _
 	bpf_ringbuf_submit(event, 0);
 }
 
-/* Reads addresses and DSCP; returns the transport protocol, or -1. *bare is set for a TCP segment without payload. */
+/* Reads addresses and DSCP; returns the transport protocol, or -1. *bare is set for a TCP segment without payload, and *segment
+ * for one with. */
 static __always_inline int read_ip(struct __sk_buff *skb, __u32 offset, __u16 protocol, struct flow_key *key, int *bare,
-				   __u32 *dscp)
+				   struct baton_segment *segment, __u32 *dscp)
 {
 	__u32 header, payload;
 	int transport;
@@ -114,8 +116,11 @@ static __always_inline int read_ip(struct __sk_buff *skb, __u32 offset, __u16 pr
 	if (transport == IPPROTO_TCP) {
 		__u8 data_offset;
 
-		if (!bpf_skb_load_bytes(skb, offset + header + 12, &data_offset, 1))
-			*bare = payload <= (__u32)(data_offset >> 4) * 4;
+		if (bpf_skb_load_bytes(skb, offset + header + 12, &data_offset, 1))
+			return transport;
+		*bare = payload <= (__u32)(data_offset >> 4) * 4;
+		segment->header = offset + header;
+		segment->payload = payload - (__u32)(data_offset >> 4) * 4;
 	}
 	return transport;
 }
@@ -165,6 +170,7 @@ int classify(struct __sk_buff *skb)
 	__u16 protocol = bpf_ntohs(skb->protocol);
 	__u32 offset = sizeof(struct ethhdr);
 	struct flow_key key = {};
+	struct baton_segment segment = {};
 	int bare = 0, transport, urgent;
 	__u32 *node_id, *scheduled, node, zero = 0, dscp = 0;
 	struct settings *set = bpf_map_lookup_elem(&settings, &zero);
@@ -186,7 +192,7 @@ int classify(struct __sk_buff *skb)
 	}
 	if (protocol != ETH_P_IP && protocol != ETH_P_IPV6)
 		return TC_ACT_UNSPEC;
-	transport = read_ip(skb, offset, protocol, &key, &bare, &dscp);
+	transport = read_ip(skb, offset, protocol, &key, &bare, &segment, &dscp);
 	if (transport < 0 || !set)
 		return TC_ACT_UNSPEC;
 	scheduled = bpf_map_lookup_elem(&dscp_nodes, &dscp);
@@ -199,13 +205,15 @@ int classify(struct __sk_buff *skb)
 	node = scheduled && *scheduled ? *scheduled : *node_id;
 	key.icmp = transport == IPPROTO_ICMP || transport == IPPROTO_ICMPV6;
 	if (bare || !charge(&key, node, skb->len, dscp, set)) {
-		skb->priority = ROOT_MAJOR << 16 | CONTROL_MINOR;
+		skb->priority = ROOT_MAJOR << 16 | SMALL_MINOR;
 		return TC_ACT_UNSPEC;
 	}
 	skb->priority = ROOT_MAJOR << 16 | (node & 0xffff);
 	state = bpf_map_lookup_elem(&nodes, &node);
 	if (state) {
 		__sync_fetch_and_add(&state->bytes, skb->len);
+		if (segment.header && baton_lost(skb, &key, &segment))
+			__sync_fetch_and_add(&state->lost, 1);
 		if ((state->armed == BATON_FOR_ANY || (state->armed == BATON_FOR_URGENT && urgent)) &&
 		    __sync_lock_test_and_set(&state->armed, 0))
 			tell(urgent ? BATON_URGENT : BATON_BACKLOGGED, node, &key, dscp);

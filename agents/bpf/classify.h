@@ -4,9 +4,10 @@
 #define BATON_CLASSIFY_H
 
 #define ROOT_MAJOR 1
-#define CONTROL_MINOR 2 /* control, ARP, small flows: served first, never gated */
+#define CONTROL_MINOR 2 /* control, ARP, LLDP: served first, never gated */
 #define OTHER_MINOR 3   /* not between members */
 #define WAKEUP_MINOR 4  /* no class: frames that only wake the queues */
+#define SMALL_MINOR 5   /* small flows, bare acknowledgements: served next, never gated */
 #define MAX_NODES 16384
 #define MAX_FLOWS 65536
 #define MAX_DSCPS 64
@@ -44,7 +45,7 @@ struct flow {
 struct destination {
 	__u64 bytes; /* of large flows */
 	__u32 armed; /* enum armed: send an event at the next packet, or at the next urgent one; 0: none */
-	__u32 unused;
+	__u32 lost; /* segments to it by which TCP showed a loss or a mark: see resent.h */
 };
 
 struct event {

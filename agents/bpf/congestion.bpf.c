@@ -8,7 +8,8 @@
  * cong_control sets the window, not the stack from the value of ssthresh(): under load the kernel skips some calls of
  * struct_ops programs (seen on Linux 6.18, a few in 100,000 acknowledgements, not counted as misses), and then uses a word of
  * its stack as the returned value: a window of 2^31 segments. The next call of cong_control makes up for a skipped one. */
-#include "vmlinux.h"
+#include "kernel.h"
+#include "kernel_tcp.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include <bpf/bpf_core_read.h>

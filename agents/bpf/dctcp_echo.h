@@ -1,5 +1,5 @@
 /* Shared by Baton's congestion controls: the receiver's echo of marks (RFC 8257, section 3.2), and the switch of a connection
- * to another congestion control. Include it after vmlinux.h and the helpers. */
+ * to another congestion control. Include it after kernel.h and the helpers. */
 #ifndef BATON_DCTCP_ECHO_H
 #define BATON_DCTCP_ECHO_H
 

@@ -1,7 +1,7 @@
 /* At a cgroup: gives every new socket in it the flow mark of `baton mark` or `baton coflow run`. Before a coflow's deadline the
  * mark carries the time that is left; after it, the mark is `late`. See agents/priorities/marked_run.py. A mark that a program
  * of an inner cgroup has set stays: the nearest `baton mark` counts. */
-#include "vmlinux.h"
+#include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include "flowmark.h"
 

@@ -9,18 +9,19 @@
  * A connection without a deadline, a size or ECN, or whose deadline has passed, switches to baton_dctcp for good and shares the
  * link like any other. A flow that is given up (termination) keeps its connection and sends one segment at a time, at most
  * SLOWEST a second, until it carries another mark. A lost segment halves the rate, a timeout sets it to the floor. */
-#include "vmlinux.h"
+#include "kernel.h"
+#include "kernel_tcp.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
+#include "address.h"
 #include "dctcp_echo.h"
 #include "flowmark.h"
 #include "mcp.h"
 #include "mcp_flow.h"
 
 #define LEAST_CWND 2U
-#define AF_INET 2
 
 extern __u32 tcp_reno_undo_cwnd(struct sock *sk) __ksym;
 
@@ -48,6 +49,7 @@ static __always_inline struct mcp_now now_of(struct sock *sk)
 		.us = tp->tcp_mstamp,
 		.acked = tp->bytes_acked,
 		.rtt_us = smoothed_rtt_us(tp->srtt_us),
+		.least_rtt_us = tp->rtt_min.s[0].v,
 		.acked_to = tp->snd_una,
 		.sent_to = tp->snd_nxt,
 		.delivered = tp->delivered,
@@ -86,6 +88,17 @@ static __always_inline void switch_to_dctcp(struct sock *sk)
 		switch_to_reno(sk);
 }
 
+static __always_inline int settings_of(struct sock *sk, struct mcp_settings *settings)
+{
+	__u32 ip6[4] = {};
+	struct address to;
+
+	if (sk->__sk_common.skc_family != AF_INET)
+		BPF_CORE_READ_INTO(&ip6, sk, __sk_common.skc_v6_daddr);
+	to = address_of(sk->__sk_common.skc_family, sk->__sk_common.skc_daddr, ip6);
+	return settings_towards(settings, &to);
+}
+
 static __always_inline void send_at(struct sock *sk, __u64 rate, __u32 segments)
 {
 	sk->sk_pacing_rate = rate;
@@ -94,22 +107,23 @@ static __always_inline void send_at(struct sock *sk, __u64 rate, __u32 segments)
 	((struct tcp_sock *)sk)->snd_cwnd = segments;
 }
 
-static __always_inline void send_at_rate(struct sock *sk, const struct mcp_now *now, struct mcp *ca)
+static __always_inline void send_at_rate(struct sock *sk, const struct mcp_now *now, struct mcp *ca,
+					 const struct mcp_settings *settings)
 {
-	send_at(sk, ca->flow.rate, mcp_segments(ca->flow.rate, now->rtt_us, now->mss));
+	send_at(sk, ca->flow.rate, mcp_in_flight(settings, ca->flow.rate, now->rtt_us, queue_us_of(now), now->mss));
 }
 
 static __always_inline void begin_flow(struct sock *sk, struct mcp *ca)
 {
 	struct mcp_now now = now_of(sk);
-	__u32 zero = 0, mark = sk->sk_mark;
-	struct mcp_settings *settings = bpf_map_lookup_elem(&mcp_settings, &zero);
+	__u32 mark = sk->sk_mark;
+	struct mcp_settings settings;
 
 	ca->mark = mark;
-	if (!settings || !has_deadline_and_size(mark)) /* switches at the next acknowledgement */
+	if (!has_deadline_and_size(mark) || !settings_of(sk, &settings)) /* switches at the next acknowledgement */
 		return;
-	begin_flow_at(&now, ca, settings, mark, ca->phase == MCP_NO_FLOW ? now.rtt_us : 0);
-	send_at_rate(sk, &now, ca);
+	begin_flow_at(&now, ca, &settings, mark, ca->phase == MCP_NO_FLOW ? now.rtt_us : 0);
+	send_at_rate(sk, &now, ca, &settings);
 }
 
 SEC("struct_ops")
@@ -133,8 +147,8 @@ void BPF_PROG(baton_mcp_cong_control, struct sock *sk)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
 	struct mcp *ca = state_of(sk);
-	__u32 zero = 0, mark = sk->sk_mark;
-	struct mcp_settings *settings = bpf_map_lookup_elem(&mcp_settings, &zero);
+	__u32 mark = sk->sk_mark;
+	struct mcp_settings settings;
 	struct mcp_now now;
 
 	if (in_handshake(sk))
@@ -143,7 +157,7 @@ void BPF_PROG(baton_mcp_cong_control, struct sock *sk)
 		switch_to_reno(sk);
 		return;
 	}
-	if (!settings || !has_deadline_and_size(mark)) {
+	if (!has_deadline_and_size(mark)) {
 		switch_to_dctcp(sk);
 		return;
 	}
@@ -165,8 +179,10 @@ void BPF_PROG(baton_mcp_cong_control, struct sock *sk)
 			switch_to_dctcp(sk);
 			return;
 		} else if (!is_after(ca->window_end, now.acked_to) || ca->phase == MCP_FIRST_WINDOW) {
-			if (end_window(&now, ca, settings)) {
-				send_at_rate(sk, &now, ca);
+			if (!settings_of(sk, &settings))
+				return;
+			if (end_window(&now, ca, &settings)) {
+				send_at_rate(sk, &now, ca, &settings);
 			} else {
 				report_end(sk, &now, ca, MCP_GIVEN_UP);
 				ca->phase = MCP_ENDED_EARLY;
@@ -194,8 +210,9 @@ void BPF_PROG(baton_mcp_set_state, struct sock *sk, __u8 state)
 {
 	struct mcp *ca = state_of(sk);
 	struct mcp_now now = now_of(sk);
+	struct mcp_settings settings;
 
-	if (!is_under_way(ca))
+	if (!is_under_way(ca) || !settings_of(sk, &settings))
 		return;
 	if (state == TCP_CA_Recovery)
 		ca->flow.rate >>= 1;
@@ -203,7 +220,7 @@ void BPF_PROG(baton_mcp_set_state, struct sock *sk, __u8 state)
 		ca->flow.rate = (__u64)now.mss * SLOWEST;
 	else
 		return;
-	send_at_rate(sk, &now, ca);
+	send_at_rate(sk, &now, ca, &settings);
 }
 
 SEC("struct_ops")

@@ -17,6 +17,9 @@
 #define SLOWEST 10		/* segments a second */
 #define SPARE_SEGMENTS 3
 #define SPARE_RTTS 2
+#define WAITING 100	   /* segments a second */
+#define PATIENCE_BITS 6
+#define LEAST_BITS 4
 
 enum mcp_termination { MCP_BY_BACKLOG = 1, MCP_BY_RATE = 2, MCP_NEVER = 3 };
 
@@ -27,7 +30,7 @@ struct mcp_settings {
 	__u32 aim;	       /* part of the deadline by which all data are to be acknowledged, in 1/MCP_ONE */
 	__u32 termination;     /* enum mcp_termination */
 	__u32 multiple;	       /* of the empty price, in 1/MCP_ONE: MCP_BY_BACKLOG */
-	__u32 reserved;
+	__u32 crowd_packets;   /* the length of a queue of their own from which flows yield; 0: they share their queue */
 };
 
 struct mcp_flow {
@@ -44,6 +47,8 @@ struct mcp_window { /* measured in one round trip */
 	__u32 marked;
 	__u32 mss;
 	__u32 reserved;
+	__u64 queue_us; /* of rtt_us, spent in queues */
+	__u64 spare_us; /* mcp_spare */
 };
 
 static inline __u64 mcp_min(__u64 a, __u64 b)
@@ -113,15 +118,50 @@ static inline void mcp_start(const struct mcp_settings *s, struct mcp_flow *flow
 	flow->behind = mcp_balance(s, flow->rate, mcp_price(s, flow->rate, w), w->expected);
 }
 
-/* A round trip later: Z <- [Z + gamma t - acked]+, then x <- x (1 + kappa (Z - Z*) / Z*), at most doubled or halved. */
+/* How long a flow could stand still and still be in time with the whole link; 0: it is hopeless. */
+static inline __u64 mcp_spare(const struct mcp_settings *s, __u64 remaining, __u64 left_us)
+{
+	__u64 needed_us = remaining * US_PER_S / s->link_rate;
+
+	return left_us > needed_us ? left_us - needed_us : 0;
+}
+
+/* How many times longer, in 1/MCP_ONE, than flows may make it the queue is that flows with deadlines have for themselves. */
+static inline __u64 mcp_crowding(const struct mcp_settings *s, const struct mcp_window *w)
+{
+	__u64 most = (__u64)s->crowd_packets * w->mss;
+	__u64 waiting = s->link_rate * mcp_min(w->queue_us, mcp_min(w->rtt_us, MOST_RTT_US)) / US_PER_S;
+
+	return most ? mcp_min((waiting << MCP_BITS) / most, MOST_RATIO) : 0;
+}
+
+/* In 1/MCP_ONE, twice the part of its rate that a flow yields: the more, the longer it could wait, and the longer the queue. */
+static inline __u64 mcp_yielding(const struct mcp_window *w, __u64 crowd)
+{
+	__u64 rtt_us = mcp_min(w->rtt_us, MOST_RTT_US);
+	__u64 patience = (w->spare_us << MCP_BITS) / (w->spare_us + ((rtt_us ? rtt_us : 1) << PATIENCE_BITS));
+	__u64 least = crowd >> LEAST_BITS;
+
+	return mcp_min(patience > least ? patience : least, MCP_ONE);
+}
+
+/* A round trip later: Z <- [Z + gamma t - acked]+, then x <- x (1 + kappa (Z - Z*) / Z*), at most doubled or halved. Where flows
+ * with deadlines have a queue of their own, a hopeless flow waits, and in a crowd flows yield. */
 static inline void mcp_step(const struct mcp_settings *s, struct mcp_flow *flow, const struct mcp_window *w)
 {
 	__u64 due = flow->behind + w->expected * mcp_min(w->elapsed_us, MOST_ELAPSED_US) / US_PER_S;
-	__u64 gain = flow->rate * s->kappa >> MCP_BITS, even, change;
+	__u64 gain = flow->rate * s->kappa >> MCP_BITS, crowd = mcp_crowding(s, w), even, change;
 
 	flow->behind = due > w->acked ? mcp_min(due - w->acked, MOST_BEHIND) : 0;
 	even = mcp_balance(s, flow->rate, mcp_price(s, flow->rate, w), w->expected);
-	if (flow->behind >= even) {
+	if (s->crowd_packets && !w->spare_us) {
+		flow->rate = mcp_min((__u64)w->mss * WAITING, s->link_rate);
+		return;
+	}
+	if (crowd > MCP_ONE) {
+		flow->rate -= flow->rate * mcp_yielding(w, crowd) >> (MCP_BITS + 1);
+		flow->behind = mcp_min(flow->behind, even);
+	} else if (flow->behind >= even) {
 		change = gain * mcp_min(((flow->behind - even) << MCP_BITS) / even, MOST_RATIO) >> MCP_BITS;
 		flow->rate += mcp_min(change, flow->rate);
 	} else {
@@ -137,6 +177,24 @@ static inline __u32 mcp_segments(__u64 rate, __u64 rtt_us, __u32 mss)
 	__u64 window = rate * mcp_min(rtt_us, MOST_RTT_US) / US_PER_S;
 
 	return (window + (window >> 1)) / (mss ? mss : 1) + SPARE_SEGMENTS;
+}
+
+/* The time that packets may wait in a queue of their own, in us; 0: flows share their queue. */
+static inline __u64 mcp_crowd_us(const struct mcp_settings *s, __u32 mss)
+{
+	return (__u64)s->crowd_packets * mss * US_PER_S / s->link_rate;
+}
+
+/* mcp_segments; in a crowd what the rate needs while the queue is as long as it may be, and a segment. */
+static inline __u32 mcp_in_flight(const struct mcp_settings *s, __u64 rate, __u64 rtt_us, __u64 queue_us, __u32 mss)
+{
+	__u64 most_us = mcp_crowd_us(s, mss);
+
+	rtt_us = mcp_min(rtt_us, MOST_RTT_US);
+	queue_us = mcp_min(queue_us, rtt_us);
+	if (!s->crowd_packets || queue_us <= most_us)
+		return mcp_segments(rate, rtt_us, mss);
+	return rate * (rtt_us - queue_us + most_us) / US_PER_S / (mss ? mss : 1) + 1;
 }
 
 /* Whether to give a flow up: scheme 1 when Z exceeds the multiple of the empty price, 2 when the whole link would not do. */

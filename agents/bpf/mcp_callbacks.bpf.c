@@ -9,7 +9,7 @@
  * it carries another mark. A flow that is given up sends SLOWEST segments a second. The stack calls neither at a flow's first
  * data nor at its last acknowledgement: a flow begins with its connection (or at the first acknowledgement that shows it), and
  * its end is seen a round trip later, or when the connection closes; by then the planned end counts, if that is earlier. */
-#include "vmlinux.h"
+#include "kernel.h"
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 #include "flowmark.h"
@@ -52,6 +52,7 @@ static __always_inline struct mcp_now now_of(struct bpf_tcp_sock *tcp)
 		.us = bpf_ktime_get_ns() / NS_PER_US,
 		.acked = tcp->bytes_acked,
 		.rtt_us = smoothed_rtt_us(tcp->srtt_us),
+		.least_rtt_us = tcp->rtt_min,
 		.acked_to = tcp->snd_una,
 		.sent_to = tcp->snd_nxt,
 		.delivered = tcp->delivered,
@@ -68,18 +69,21 @@ static __always_inline void send_at(struct bpf_sock_ops *event, __u64 rate, __u3
 	bpf_setsockopt(event, SOL_TCP, TCP_BPF_SNDCWND_CLAMP, &segments, sizeof(segments));
 }
 
-/* Twice what baton_mcp allows: dctcp halves the window where all segments are marked. */
-static __always_inline __u32 window_of(const struct mcp_now *now, const struct mcp *ca)
+/* Twice what baton_mcp allows: dctcp halves the window where all segments are marked. Not in a crowd: there it shall be small. */
+static __always_inline __u32 window_of(const struct mcp_now *now, const struct mcp *ca, const struct mcp_settings *settings)
 {
-	return 2 * mcp_segments(ca->flow.rate, now->rtt_us, now->mss);
+	__u32 segments = mcp_in_flight(settings, ca->flow.rate, now->rtt_us, queue_us_of(now), now->mss);
+
+	return settings->crowd_packets && queue_us_of(now) > mcp_crowd_us(settings, now->mss) ? segments : 2 * segments;
 }
 
-static __always_inline void send_at_rate(struct bpf_sock_ops *event, const struct mcp_now *now, struct mcp_called *connection)
+static __always_inline void send_at_rate(struct bpf_sock_ops *event, const struct mcp_now *now, struct mcp_called *connection,
+					 const struct mcp_settings *settings)
 {
 	struct mcp *ca = &connection->flow;
 
 	connection->planned_us = now->us + now->rtt_us + remaining_of(now, ca) * US_PER_S / (ca->flow.rate ? ca->flow.rate : 1);
-	send_at(event, ca->flow.rate, window_of(now, ca));
+	send_at(event, ca->flow.rate, window_of(now, ca, settings));
 }
 
 static __always_inline void leave_to_dctcp(struct bpf_sock_ops *event)
@@ -158,8 +162,8 @@ static __always_inline void begin_connection(struct bpf_sock_ops *event, struct 
 	if (!has_deadline_and_size(mark) || is_to_a_gate(event))
 		return;
 	begin_flow_at(&now, &connection->flow, settings, mark, now.rtt_us);
-	send_at_rate(event, &now, connection);
-	segments = window_of(&now, &connection->flow);
+	send_at_rate(event, &now, connection, settings);
+	segments = window_of(&now, &connection->flow, settings);
 	bpf_setsockopt(event, SOL_TCP, TCP_BPF_IW, &segments, sizeof(segments));
 }
 
@@ -174,7 +178,7 @@ static __always_inline void begin_again(struct bpf_sock_ops *event, const struct
 		begin_flow_at(now, ca, settings, mark, event->args[0] ? event->args[0] : now->rtt_us); /* args: Linux 6.10 */
 		ca->acked_end = acked_before + mark_size(mark);
 		begin_window(now, ca);
-		send_at_rate(event, now, connection);
+		send_at_rate(event, now, connection, settings);
 		return;
 	}
 	if (ca->phase != MCP_NO_FLOW)
@@ -212,7 +216,7 @@ static __always_inline void round_trip(struct bpf_sock_ops *event, struct bpf_so
 		ca->phase = MCP_ENDED_EARLY;
 		leave_to_dctcp(event);
 	} else if (end_window(&now, ca, settings)) {
-		send_at_rate(event, &now, connection);
+		send_at_rate(event, &now, connection, settings);
 	} else {
 		report_end(event, &now, ca, MCP_GIVEN_UP);
 		ca->phase = MCP_ENDED_EARLY;
@@ -221,7 +225,8 @@ static __always_inline void round_trip(struct bpf_sock_ops *event, struct bpf_so
 }
 
 /* As baton_mcp: a lost segment halves the rate, once for all that were sent with it; a timeout sets it to the floor. */
-static __always_inline void lost(struct bpf_sock_ops *event, struct bpf_tcp_sock *tcp, struct mcp_called *connection)
+static __always_inline void lost(struct bpf_sock_ops *event, struct bpf_tcp_sock *tcp, struct mcp_called *connection,
+				 const struct mcp_settings *settings)
 {
 	struct mcp *ca = &connection->flow;
 	struct mcp_now now = now_of(tcp);
@@ -235,18 +240,19 @@ static __always_inline void lost(struct bpf_sock_ops *event, struct bpf_tcp_sock
 	else
 		return;
 	connection->halved_to = now.sent_to;
-	send_at_rate(event, &now, connection);
+	send_at_rate(event, &now, connection, settings);
 }
 
 SEC("sockops")
 int mcp_callbacks(struct bpf_sock_ops *event)
 {
 	struct bpf_sock *sock = event->sk; /* loaded once: the verifier would treat a second load as another pointer */
-	struct mcp_settings *settings;
+	__u32 op = event->op, ip6[4] = { event->remote_ip6[0], event->remote_ip6[1], event->remote_ip6[2], event->remote_ip6[3] };
+	struct address to = address_of(event->family, event->remote_ip4, ip6);
+	struct mcp_settings settings;
 	struct mcp_called *connection;
 	struct bpf_tcp_sock *tcp;
 	struct mcp_now now;
-	__u32 zero = 0, op = event->op;
 
 	switch (op) {
 	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
@@ -259,26 +265,25 @@ int mcp_callbacks(struct bpf_sock_ops *event)
 	default:
 		return 1;
 	}
-	settings = bpf_map_lookup_elem(&mcp_settings, &zero);
-	if (!sock || !settings)
+	if (!sock || !settings_towards(&settings, &to))
 		return 1;
 	tcp = bpf_tcp_sock(sock);
 	if (!tcp)
 		return 1;
 	if (op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB || op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB) {
-		begin_connection(event, sock, tcp, settings);
+		begin_connection(event, sock, tcp, &settings);
 		return 1;
 	}
 	connection = bpf_sk_storage_get(&connections, sock, 0, 0);
 	if (!connection)
 		return 1;
 	if (op == BPF_SOCK_OPS_RTT_CB) {
-		round_trip(event, sock, tcp, connection, settings);
+		round_trip(event, sock, tcp, connection, &settings);
 	} else if (op == BPF_SOCK_OPS_STATE_CB) {
 		now = now_of(tcp);
 		end_if_acknowledged(event, &now, connection);
 	} else {
-		lost(event, tcp, connection);
+		lost(event, tcp, connection, &settings);
 	}
 	return 1;
 }

@@ -3,7 +3,7 @@
  *
  * A flow begins with the data that a connection without outstanding data sends; data beyond the size of its mark (flowmark.h) are
  * a further flow with the same mark. The deadline counts from the first data; on a new connection from one round trip earlier,
- * for the handshake. Include it after vmlinux.h, the helpers, flowmark.h and mcp.h. */
+ * for the handshake. Include it after the kernel's types, the helpers, address.h, flowmark.h and mcp.h. */
 #ifndef BATON_MCP_FLOW_H
 #define BATON_MCP_FLOW_H
 
@@ -11,6 +11,7 @@
 #define SRTT_SHIFT 3 /* the stack holds eight times the time */
 #define FIRST_RTT_US 1000
 #define EVENTS_BYTES (64 << 10)
+#define PATHS 16384 /* addresses: as MOST_PATHS in congestion_control.py */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -18,6 +19,38 @@ struct {
 	__type(key, __u32);
 	__type(value, struct mcp_settings);
 } mcp_settings SEC(".maps");
+
+/* C and K of the way to an address, as the leader told them; to all other addresses the common settings count. */
+struct mcp_path {
+	__u64 link_rate; /* bytes/s */
+	__u32 marking_packets;
+	__u32 crowd_packets;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH); /* allocated at once: a map that grows fails in virtual time */
+	__uint(max_entries, PATHS);
+	__type(key, struct address);
+	__type(value, struct mcp_path);
+} mcp_paths SEC(".maps");
+
+/* The settings for flows to an address; false: there are none. */
+static __always_inline int settings_towards(struct mcp_settings *settings, const struct address *to)
+{
+	__u32 zero = 0;
+	struct mcp_settings *common = bpf_map_lookup_elem(&mcp_settings, &zero);
+	struct mcp_path *path = bpf_map_lookup_elem(&mcp_paths, to);
+
+	if (!common)
+		return 0;
+	*settings = *common;
+	if (path) {
+		settings->link_rate = path->link_rate;
+		settings->marking_packets = path->marking_packets;
+		settings->crowd_packets = path->crowd_packets;
+	}
+	return settings->link_rate > 0;
+}
 
 enum mcp_outcome { MCP_IN_TIME = 1, MCP_LATE = 2, MCP_GIVEN_UP = 3 };
 
@@ -58,6 +91,7 @@ struct mcp_now { /* what the stack says of the connection */
 	__u64 us; /* of the monotonic clock */
 	__u64 acked; /* bytes */
 	__u64 rtt_us;
+	__u64 least_rtt_us;
 	__u32 acked_to; /* sequence numbers: snd_una, snd_nxt */
 	__u32 sent_to;
 	__u32 delivered; /* segments */
@@ -73,6 +107,12 @@ static __always_inline int has_deadline_and_size(__u32 mark)
 static __always_inline __u64 smoothed_rtt_us(__u32 srtt)
 {
 	return srtt ? srtt >> SRTT_SHIFT : FIRST_RTT_US;
+}
+
+/* The part of the round trip that is more than the shortest of the connection. */
+static __always_inline __u64 queue_us_of(const struct mcp_now *now)
+{
+	return now->rtt_us > now->least_rtt_us ? now->rtt_us - now->least_rtt_us : 0;
 }
 
 static __always_inline __u64 deadline_us_of(const struct mcp *ca)
@@ -154,6 +194,8 @@ static __always_inline int end_window(const struct mcp_now *now, struct mcp *ca,
 	window.acked = now->acked - ca->acked;
 	window.delivered = now->delivered - ca->delivered;
 	window.marked = now->delivered_ce - ca->delivered_ce;
+	window.queue_us = queue_us_of(now);
+	window.spare_us = mcp_spare(settings, remaining, deadline_us_of(ca) - elapsed_us);
 	if (ca->phase == MCP_RUNNING)
 		mcp_step(settings, &ca->flow, &window);
 	ca->phase = MCP_RUNNING;

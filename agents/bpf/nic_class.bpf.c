@@ -3,7 +3,7 @@
  * The kernel chooses the interface's transmit queue by the low four bits of skb->priority, before the qdiscs see the packet.
  * The classifier has put the HTB class there: set_class moves it to skb->tc_index, where find_class, a filter at the root HTB,
  * reads it. */
-#include "vmlinux.h"
+#include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include "classify.h"
 

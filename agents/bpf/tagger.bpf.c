@@ -6,7 +6,7 @@
  * (flowmark.h) has type and size. A mark may name a coflow instead (type 4): the controller assigns its queue, and until then
  * it has the last one. After kappa retransmission timeouts a flow is promoted: type 2 gets a queue by its remaining size, type
  * 3 starts again at the top. Other packets pass unchanged, and every packet continues to the next filter. */
-#include "vmlinux.h"
+#include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
 #include "flowmark.h"

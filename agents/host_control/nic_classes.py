@@ -13,7 +13,7 @@ from agents.bpf.build import object_path
 from agents.kernel import qdiscs
 from agents.kernel.netlink import RTM_GETTFILTER, Netlink, NetlinkError
 from agents.kernel.snapshot import NIC_CLASS_PREFERENCE
-from agents.queues.queues import CONTROL, FIRST_NODE, LAST_NODE, OTHER, ROOT
+from agents.queues.queues import CONTROL, FIRST_NODE, LAST_NODE, OTHER, ROOT, SMALL
 from ebpf.libbpf import BpfObject
 from protocol.pfc import CLASSES
 
@@ -38,7 +38,7 @@ class NicClasses:
         self._mapped: dict[int, int] = {}
         free = [priority for priority in range(CLASSES) if priority not in lossless]
         self.unpaused = free[-1] if free else DEFAULT
-        for minor in (CONTROL & 0xFFFF, OTHER & 0xFFFF):
+        for minor in (CONTROL & 0xFFFF, SMALL & 0xFFFF, OTHER & 0xFFFF):
             self._write(minor, self.unpaused)
 
     def install(self) -> None:

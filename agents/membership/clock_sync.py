@@ -10,16 +10,17 @@ from collections.abc import Callable
 
 from agents.loop.part import Part, Surroundings
 from protocol.bodies.host_control import ClockReport
-from protocol.messages import Ping, Pong
+from protocol.messages import Ping, Pong, Welcome
 
-PING_NS = 200_000_000
+PING_NS, MOST_NS = 200_000_000, 1_000_000_000
+"""How often the agent asks: where the leader wants reports less often, as often as it reports, but once a second at least."""
 FIRST_PING_NS = 5_000_000
 FIRST_PINGS = 16
 PINGS_A_REPORT = 5
 
 
 class ClockSync(Part):
-    """Pings while the agent is a member: quickly at first, then five times a second."""
+    """Pings while the agent is a member: quickly at first, then up to five times a second."""
 
     def __init__(self, agent: Surroundings, arrived_ns: Callable[[], int]) -> None:
         """`arrived_ns`: when, by this host's clock, the frame arrived that is being handled."""
@@ -27,7 +28,8 @@ class ClockSync(Part):
         self._arrived_ns = arrived_ns
         self._pings = 0
         self._due_ns = 0
-        self.handlers = {Pong: self._on_pong}
+        self._period_ns = PING_NS
+        self.handlers = {Pong: self._on_pong, Welcome: self._on_welcome}
 
     def next_due_ns(self) -> int | None:
         return self._due_ns if self._agent.member else None
@@ -37,7 +39,7 @@ class ClockSync(Part):
         if now_ns < self._due_ns or not self._agent.member:
             return
         self._pings += 1
-        self._due_ns = now_ns + (PING_NS if self._pings > FIRST_PINGS else FIRST_PING_NS)
+        self._due_ns = now_ns + (self._period_ns if self._pings > FIRST_PINGS else FIRST_PING_NS)
         clock = self._agent.clock
         if clock.synchronised and (self._pings == FIRST_PINGS or not self._pings % PINGS_A_REPORT):
             self._agent.send(ClockReport(clock.offset_ns, clock.uncertainty_ns(now_ns)))
@@ -47,6 +49,9 @@ class ClockSync(Part):
         """Begins anew: another leader has another clock."""
         self._agent.clock.reset()
         self._pings = self._due_ns = 0
+
+    def _on_welcome(self, message: Welcome, _: int) -> None:
+        self._period_ns = max(PING_NS, min(MOST_NS, message.report_ns))
 
     def _on_pong(self, message: Pong, now_ns: int) -> None:
         self._agent.clock.sample(message.sent_ns, message.received_ns, message.replied_ns, self._arrived_ns())

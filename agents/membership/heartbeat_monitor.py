@@ -12,6 +12,8 @@ from protocol.messages import Frame, Heartbeat
 
 LOOK_NS, LATEST_NS = 10_000_000, 20_000_000
 """How often an agent that is awake reads the waiting heartbeats, and after how long it wakes up to read them."""
+MOST_NS, PARTS = 1_000_000_000, 5
+"""Where the leader may be silent for longer, it wakes up after two of so many parts of that time, but within a second."""
 
 
 class HeartbeatMonitor:
@@ -21,6 +23,7 @@ class HeartbeatMonitor:
         self.last_heartbeat_ns = 0
         """When the newest frame of the leader's came: every verified one, not only a HEARTBEAT, shows that it is alive."""
         self._looked_ns = 0
+        self._within_ns = LATEST_NS
         self._newest = 0
 
     def due(self, now_ns: int) -> bool:
@@ -29,7 +32,11 @@ class HeartbeatMonitor:
 
     def latest_ns(self) -> int:
         """When the agent must wake up to read them."""
-        return self._looked_ns + LATEST_NS
+        return self._looked_ns + self._within_ns
+
+    def patience(self, fail_open_ns: int) -> None:
+        """How long the leader may be silent: the less often an agent wakes up to read what waits."""
+        self._within_ns = max(LATEST_NS, min(MOST_NS, 2 * fail_open_ns // PARTS))
 
     def looked(self, now_ns: int) -> int:
         """Notes that the agent reads all that waited; returns how long (ns) a frame can have waited at most.

@@ -22,6 +22,7 @@ from agents.permission.rules import Rules
 from agents.queues.classifier import Address
 from agents.queues.host import Host
 from protocol.messages import (
+    REGISTER,
     Directory,
     DirectoryRequest,
     Error,
@@ -37,6 +38,7 @@ from protocol.messages import (
 )
 from protocol.paging import Reassembler
 from protocol.units import MILLISECOND_NS
+from protocol.wire import BODY_MAX
 
 log = logging.getLogger("baton.agent")
 
@@ -79,7 +81,9 @@ class Membership:
         self.override = Override.COORDINATE
         self._epoch = 0
         self._fail_open_ns = 50 * MILLISECOND_NS
-        self._addresses = set(config.addresses)
+        self._addresses: tuple[Address, ...] = config.addresses
+        self._unanswered = False
+        """Whether the leader has not answered yet to changed addresses."""
         self._nonce = time.time_ns()
         self._register_ns = 0
         self._directory: Reassembler[Directory] = Reassembler()
@@ -112,7 +116,7 @@ class Membership:
         if not self._watching:
             return None
         due_ns = min(self.heartbeats.last_heartbeat_ns + self._fail_open_ns, self.heartbeats.latest_ns())
-        return min(due_ns, self._register_ns) if self.state is State.REGISTERING else due_ns
+        return min(due_ns, self._register_ns) if self._awaits_welcome else due_ns
 
     def silent(self, now_ns: int) -> bool:
         """Whether the leader has been silent for so long that the gates must open; read waiting heartbeats before `advance`."""
@@ -130,13 +134,17 @@ class Membership:
             self._register(now_ns)
 
     @property
+    def _awaits_welcome(self) -> bool:
+        return self.state is State.REGISTERING or (self._unanswered and self.member)
+
+    @property
     def _watching(self) -> bool:
         return self._lifecycle.state in (State.MEMBER, State.REGISTERING)
 
     # -- registration ---------------------------------------------------------------------------------------------------
 
     def _register(self, now_ns: int) -> None:
-        if self.state is not State.REGISTERING:
+        if not self._awaits_welcome:
             return
         self._register_ns = now_ns + REGISTER_RETRY_NS
         self._announce()
@@ -148,24 +156,37 @@ class Membership:
                 self._config.name,
                 self._nonce,
                 self._config.rate_bps,
-                tuple(sorted(self._addresses, key=lambda a: (a.version, int(a)))),
+                self._addresses,
                 GateKind[self._host.queues.gate_kind.upper()],
                 VERSION,
             )
         )
 
-    def add_address(self, address: Address) -> None:
-        """Tells the leader of an address that lives at this host, if it does not know it yet."""
-        if address not in self._addresses and self.member:
-            self._addresses.add(address)
-            self._announce()
+    @property
+    def room_for_addresses(self) -> int:
+        """How many bytes of addresses our REGISTER can carry."""
+        return BODY_MAX - REGISTER.size - len(self._config.name.encode()) - len(VERSION.encode())
+
+    def set_addresses(self, addresses: tuple[Address, ...], now_ns: int) -> None:
+        """Replaces the addresses that live at this host; tells the leader until it answers."""
+        if addresses == self._addresses:
+            return
+        self._addresses = addresses
+        self._nonce += 1  # the answer to a REGISTER with other addresses is none to this one
+        if self.state in (State.MEMBER, State.FAIL_OPEN):
+            self._unanswered = True
+            self._register_ns = now_ns
+        if self.member:
+            self._register(now_ns)
 
     def _on_welcome(self, message: Welcome, now_ns: int) -> None:
         if message.nonce != self._nonce or self.state is State.LISTENING:
             return
+        self._unanswered = False
         first = message.node != self.node or not self.member
         self.node = message.node
         self._fail_open_ns = max(message.fail_open_ns // 2, message.fail_open_ns - OPENING_NS)
+        self.heartbeats.patience(message.fail_open_ns)
         self._keeper.hysteresis_ns = message.yield_hysteresis_ns
         self._host.flows.set_mice(message.mice_bytes, message.mice_rate_bps)
         self._lifecycle.on(Event.WELCOME)

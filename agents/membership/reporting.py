@@ -5,6 +5,7 @@ From these reports the coordinator decides which links are contended and which h
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator
 
 from agents.loop.part import Part, Surroundings
@@ -12,6 +13,7 @@ from agents.loop.throttle import BackgroundTask, Throttle
 from agents.permission.gatekeeper import Gatekeeper
 from agents.queues.host import Host
 from protocol.auth import Guard
+from protocol.bodies.losses import LOSSES_MAX, Losses
 from protocol.messages import FlowReport, Report, Welcome
 from protocol.paging import paginate
 
@@ -50,11 +52,14 @@ class Reporting(Part):
 
     def _report(self) -> Iterator[None]:
         agent, host, entries = self._agent, self._host, list[FlowReport]()
+        lost = list[tuple[int, int, int]]()
         begun_ns = self._clock()
         since_ns, self._begun_ns = max(self._period_ns, begun_ns - self._begun_ns), begun_ns
         for node, count in host.flows.sent_bytes():
             if count and agent.member:
                 entries.append(FlowReport(node, count, host.queues.backlog(node)[1]))
+                if segments := host.flows.lost_segments(node):
+                    lost.append((node, segments, count))
             yield
         if not agent.member:
             return
@@ -63,4 +68,6 @@ class Reporting(Part):
         for page in paginate(Report(since_ns, 0, 1, tuple(entries), counters, self._number)):
             agent.send(page)
             yield
+        if lost:
+            agent.send(Losses(tuple(heapq.nlargest(LOSSES_MAX, lost, key=lambda entry: entry[1]))))
         self._keeper.refresh(self._clock())

@@ -187,11 +187,13 @@ class Gatekeeper:
             return
         for destination in self.regulated:
             _, backlog = self._gates.state(destination)
+            slot = self.table.open.get(destination)
             if backlog:
                 self._record_backlog(destination, backlog)
-            elif destination in self._waiting_bytes and destination not in self.table.open:
+            elif destination in self._waiting_bytes and (slot is None or slot.rate_bps):
                 self._record_backlog(destination, 0)
-                self._gates.arm(destination)
+                if slot is None:
+                    self._gates.arm(destination)
         self.report()
 
     def report(self) -> None:
@@ -314,8 +316,9 @@ class Gatekeeper:
         if current.rate_bps:
             del self.table.open[current.destination]
             self._rates.pop(current.destination, None)
-            self._gates.close_gate(current.destination)
             self.counters.expired += 1
+            self._record_backlog(current.destination, 0)
+            self._close_gates([current.destination])
         elif backlog:
             unspent = current.bytes - (passed - current.passed_before)
             self._remember_use(current, unspent, passed, now_ns)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import struct
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import Enum, IntEnum
@@ -32,11 +32,14 @@ from agents.queues.classifier import Address, packed
 from ebpf.libbpf import BpfError, BpfMap, BpfObject, loaded_map
 
 DCTCP, MCP = "baton_dctcp", "baton_mcp"
-KERNEL_DCTCP = "dctcp"
+KERNEL_DCTCP, KERNEL_RENO = "dctcp", "reno"
 FORCED = "BATON_MCP"
 """In the environment: struct_ops or sock_ops, the way to have MCP; not set: struct_ops if the kernel has it."""
 AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
-_SETTINGS_MAP, _EVENTS_MAP = "mcp_settings", "mcp_events"
+_SETTINGS_MAP, _EVENTS_MAP, _PATHS_MAP = "mcp_settings", "mcp_events", "mcp_paths"
+_PATH = struct.Struct("=QII")
+MOST_PATHS = 16_384
+"""Addresses whose path differs from the usual one, as in agents/bpf/mcp_flow.h."""
 _EVENT = struct.Struct("=QQQIIHHI16s16s")
 _CHOICE = struct.Struct("=I16s16s")
 _GATED = ("gated", 16, 1)
@@ -115,7 +118,8 @@ class CongestionControl:
     Attributes:
         way: how the kernel has MCP.
         dctcp: the name of DCTCP for TCP_CONGESTION.
-        mcp: the same of MCP; where callbacks make it of DCTCP, `dctcp`.
+        mcp: the same of MCP; where callbacks make it, the one whose connections they pace: the kernel's dctcp, or its reno if
+            it has no dctcp (baton_dctcp keeps a threshold of slow start of its own, which callbacks cannot set).
     """
 
     def __init__(self, settings: McpSettings | None = None, cgroup: Path | None = None, *, mcp: bool = True) -> None:
@@ -133,9 +137,11 @@ class CongestionControl:
         self._objects: dict[str, BpfObject] = {}
         self._held = ExitStack()
         self._settings: BpfMap | None = None
+        self._paths: BpfMap | None = None
+        self._known_paths: dict[bytes, bytes] = {}
         self.way = way()
         self.dctcp = KERNEL_DCTCP if self.way is Way.SOCK_OPS and has_congestion_control(KERNEL_DCTCP) else DCTCP
-        self.mcp = MCP if self.way is Way.STRUCT_OPS else self.dctcp
+        self.mcp = MCP if self.way is Way.STRUCT_OPS else KERNEL_DCTCP if self.dctcp == KERNEL_DCTCP else KERNEL_RENO
         wanted = (settings or McpSettings()).encode()
         try:
             if self.dctcp == DCTCP:
@@ -144,7 +150,8 @@ class CongestionControl:
                 self._register(DCTCP, "congestion", None)
             if mcp and self.way is Way.STRUCT_OPS:
                 self._register(MCP, "mcp", wanted)
-                self._settings = self._found(len(wanted))
+                self._settings = self._found(_SETTINGS_MAP, len(_ZERO), len(wanted))
+                self._paths = self._found(_PATHS_MAP, 16, _PATH.size)
             elif mcp:
                 self._settings = self._attach(cgroup_root() if cgroup is None else cgroup, wanted)
         except BaseException:
@@ -169,14 +176,15 @@ class CongestionControl:
         loaded = self._objects[MCP] = BpfObject(object_path("mcp_callbacks"))
         held = loaded.map(_SETTINGS_MAP, len(_ZERO), len(settings))
         held[_ZERO] = settings
+        self._paths = loaded.map(_PATHS_MAP, 16, _PATH.size)
         loaded.attach_cgroup("mcp_callbacks", cgroup)
         return held
 
-    def _found(self, value_bytes: int) -> BpfMap | None:
-        """The map of MCP's settings: this process's own, or that of the process that registered baton_mcp."""
+    def _found(self, name: str, key_bytes: int, value_bytes: int) -> BpfMap | None:
+        """A map of MCP's: this process's own, or that of the process that registered baton_mcp."""
         if (loaded := self._objects.get(MCP)) is not None:
-            return loaded.map(_SETTINGS_MAP, len(_ZERO), value_bytes)
-        return self._held.enter_context(loaded_map(_SETTINGS_MAP, len(_ZERO), value_bytes))
+            return loaded.map(name, key_bytes, value_bytes)
+        return self._held.enter_context(loaded_map(name, key_bytes, value_bytes))
 
     def configure(self, settings: McpSettings) -> bool:
         """As the function `configure`, with the map found at the start: later the agent has no right to search for it."""
@@ -184,6 +192,23 @@ class CongestionControl:
             return False
         self._settings[_ZERO] = settings.encode()
         return True
+
+    def set_paths(self, paths: Mapping[Address, McpSettings]) -> int:
+        """Sets the addresses for whose flows other settings (C, K, the crowd) count than the common ones; full state.
+
+        Returns how many of them there was no room for: to those MCP takes the common settings.
+        """
+        if self._paths is None:
+            return len(paths)
+        every = ((packed(address), _PATH.pack(*settings.path)) for address, settings in paths.items())
+        wanted = dict(list(every)[:MOST_PATHS])
+        for key in self._known_paths.keys() - wanted.keys():
+            self._paths.remove(key)
+        for key, value in wanted.items():
+            if self._known_paths.get(key) != value:
+                self._paths[key] = value
+        self._known_paths = wanted
+        return len(paths) - len(wanted)
 
     @property
     def owner(self) -> bool:
@@ -201,7 +226,7 @@ class CongestionControl:
 
     def close(self) -> None:
         """Removes what this process registered. May be called again."""
-        self._settings = None
+        self._settings = self._paths = None
         self._held.close()
         while self._objects:
             self._objects.popitem()[1].close()

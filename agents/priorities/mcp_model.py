@@ -34,6 +34,13 @@ flow of 2 % and one of 50 % of the link.
 * gamma aims at a part of the deadline (`McpSettings.aim`) and two round trips before it at least, for a handshake's delay and
   the last round trips.
 
+**Too much for the link.** Where flows with deadlines have the first queue for themselves, only they make it longer, so they see
+it in their round trips: tau less the connection's least. While it is longer than `crowd_packets` no flow speeds up. A flow of
+spare time s, the time that it could stand still if it had the whole link afterwards, yields the part y / 2 of its rate in
+a round trip, y = s / (s + 64 tau), and at least a 16th of the queue's length over the wanted one: those that can wait yield to
+those that cannot. Its window has no more than the wanted queue. A flow without spare time is late whatever it does: it waits,
+at 100 segments a second, until its deadline has passed and it goes on among the flows without one.
+
 **Termination** by schemes of the paper: 1, by backlog, Z > multiple * (C tau + K), the paper's Z > C having no unit (a flow
 starts with Z <= C tau + K, so multiples below 2 give flows up that would be in time); 2, by rate, gamma > C; 3, never.
 """
@@ -52,6 +59,9 @@ MOST_RATIO = 1 << 20
 SLOWEST_SEGMENTS_PER_S = 10
 SPARE_SEGMENTS = 3
 SPARE_RTTS = 2
+LEAST_BITS = 4
+PATIENCE_BITS = 6
+WAITING_SEGMENTS_PER_S = 100
 MOST_LINK_BPS = 100_000_000_000
 _SETTINGS = struct.Struct("=QIIIIII")
 
@@ -75,6 +85,8 @@ class McpSettings:
         aim: the part of the deadline by which all data are to be acknowledged.
         termination: the scheme by which a flow is given up.
         multiple: scheme 1 gives a flow up when its backlog is above this multiple of C tau + K.
+        crowd_packets: where flows with deadlines have a queue of their own, the length from which they yield; 0: they share
+            it.
 
     Raises:
         ValueError: a setting is out of its range; names it.
@@ -86,6 +98,7 @@ class McpSettings:
     aim: float = 0.9375
     termination: Termination = Termination.NEVER
     multiple: float = 3.0
+    crowd_packets: int = 0
 
     def __post_init__(self) -> None:
         for name, value, least, most in (
@@ -94,6 +107,7 @@ class McpSettings:
             ("kappa", self.kappa, 1 / ONE, 0.5),
             ("aim", self.aim, 0.1, 1.0),
             ("multiple", self.multiple, 1 / ONE, 1000),
+            ("crowd_packets", self.crowd_packets, 0, 10_000),
         ):
             if not least <= value <= most:
                 raise ValueError(f"{name} is {value}; give {least:g} to {most:g}")
@@ -105,11 +119,16 @@ class McpSettings:
         """C in bytes/s."""
         return self.link_bps // 8
 
+    @property
+    def path(self) -> tuple[int, int, int]:
+        """What differs from path to path: C in bytes/s, K and the crowd in packets."""
+        return self.link_rate, self.marking_packets, self.crowd_packets
+
     def encode(self) -> bytes:
         """struct mcp_settings."""
         fractions = (round(value * ONE) for value in (self.kappa, self.aim))
         return _SETTINGS.pack(
-            self.link_rate, self.marking_packets, *fractions, self.termination, round(self.multiple * ONE), 0
+            self.link_rate, self.marking_packets, *fractions, self.termination, round(self.multiple * ONE), self.crowd_packets
         )
 
 
@@ -123,7 +142,9 @@ class McpFlow:
 
 @dataclass(frozen=True, slots=True)
 class McpWindow:
-    """Measurements of one round trip: gamma in bytes/s, bytes acknowledged in elapsed_us, segments delivered and marked."""
+    """Measurements of one round trip: gamma in bytes/s, bytes acknowledged in elapsed_us, segments delivered and marked; the
+    part of the round trip time that packets waited in queues; and the flow's `spare_time`.
+    """
 
     expected: int
     elapsed_us: int
@@ -132,6 +153,8 @@ class McpWindow:
     delivered: int
     marked: int
     mss: int
+    queue_us: int = 0
+    spare_us: int = 0
 
     @property
     def rtt(self) -> int:
@@ -187,17 +210,49 @@ def step(settings: McpSettings, flow: McpFlow, window: McpWindow) -> McpFlow:
     behind = min(max(due - window.acked, 0), MOST_BEHIND_BYTES)
     balance = balance_backlog(settings, flow.rate, price(settings, flow.rate, window), window.expected)
     gain = flow.rate * round(settings.kappa * ONE) >> 10
-    if behind >= balance:
+    if settings.crowd_packets and not window.spare_us:
+        return McpFlow(min(window.mss * WAITING_SEGMENTS_PER_S, settings.link_rate), behind)
+    crowd = crowding(settings, window)
+    if crowd > ONE:
+        rate = flow.rate - (flow.rate * yielding(window, crowd) >> 11)
+        behind = min(behind, balance)
+    elif behind >= balance:
         rate = flow.rate + min(gain * min((behind - balance << 10) // balance, MOST_RATIO) >> 10, flow.rate)
     else:
         rate = flow.rate - min(gain * ((balance - behind << 10) // balance) >> 10, flow.rate >> 1)
     return McpFlow(_within(settings, window, rate), behind)
 
 
+def crowding(settings: McpSettings, window: McpWindow) -> int:
+    """How many times longer, in 1/ONE, than flows may make it the queue is that flows with deadlines have for themselves."""
+    most = settings.crowd_packets * window.mss
+    waiting = settings.link_rate * min(window.queue_us, window.rtt) // US_PER_S
+    return min(waiting * ONE // most, MOST_RATIO) if most else 0
+
+
+def yielding(window: McpWindow, crowd: int) -> int:
+    """In 1/ONE, twice the part of its rate that a flow yields: the more, the longer it could wait, and the longer the queue."""
+    patience = window.spare_us * ONE // (window.spare_us + (max(window.rtt, 1) << PATIENCE_BITS))
+    return min(max(patience, crowd >> LEAST_BITS), ONE)
+
+
+def spare_time(settings: McpSettings, remaining: int, left_us: int) -> int:
+    """How long in us a flow could stand still and still be in time with the whole link; 0: it is hopeless."""
+    return max(0, left_us - remaining * US_PER_S // settings.link_rate)
+
+
 def segments(rate: int, rtt_us: int, mss: int) -> int:
     """The window in segments."""
     window = rate * min(rtt_us, MOST_RTT_US) // US_PER_S
     return (window + (window >> 1)) // (mss or 1) + SPARE_SEGMENTS
+
+
+def in_flight(settings: McpSettings, flow: McpFlow, window: McpWindow) -> int:
+    """`segments`; in a crowd what the rate needs while the queue is as long as it may be, and a segment."""
+    most, queue_us = settings.crowd_packets * window.mss * US_PER_S // settings.link_rate, min(window.queue_us, window.rtt)
+    if not settings.crowd_packets or queue_us <= most:
+        return segments(flow.rate, window.rtt_us, window.mss)
+    return flow.rate * (window.rtt - queue_us + most) // US_PER_S // (window.mss or 1) + 1
 
 
 def gives_up(settings: McpSettings, flow: McpFlow, window: McpWindow, remaining: int, left_us: int) -> bool:

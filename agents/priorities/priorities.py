@@ -7,20 +7,22 @@ kernel's ring twenty times a second and not at each end: thousands of flows may 
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 from agents.loop.part import Part, Surroundings
 from agents.priorities.congestion_control import Chooser, CongestionControl
 from agents.priorities.marked_run import NoCgroup
-from agents.priorities.mcp_model import McpSettings, Termination
+from agents.priorities.mcp_model import MOST_LINK_BPS, McpSettings, Termination
 from agents.priorities.size_counts import SizeCounts
 from agents.priorities.tagger import Tagger
 from agents.queues.classifier import Address
 from ebpf.build import BuildError
 from ebpf.libbpf import BpfError
 from protocol.bodies.priorities import size_reports
-from protocol.messages import Coflows, Directory, Heartbeat, Regulate, SizeReport, Thresholds, ThresholdsRequest
+from protocol.messages import Coflows, Directory, Heartbeat, Paths, Regulate, SizeReport, Thresholds, ThresholdsRequest
 from protocol.paging import Reassembler
+from protocol.units import FRAME_BYTES
 
 log = logging.getLogger("baton.priorities")
 
@@ -29,6 +31,20 @@ COLLECT_NS = 50_000_000
 MOST_POSTPONED = 10
 """A sweep over the table takes 2.5 ms (17 ms with 100,000 flows): it waits for a moment without slots, but only this often."""
 UNKNOWN = -1
+MARKING_PACKETS = 20
+"""K until the leader has told it."""
+CROWD_PART = 2
+"""Flows with deadlines yield when the first queue is longer than K / 2: paced and not too many, they hardly make one. Less
+would take the delay of a busy host for a queue."""
+LEAST_LINK_BPS, MOST_MARKING = 100_000, 10_000
+
+
+def mcp_settings(link_bps: int, marking_packets: int, termination: Termination = Termination.NEVER) -> McpSettings:
+    """MCP's settings for a path with such a C and K, within its limits, where the tagger gives it a queue of its own."""
+    link_bps = min(max(link_bps, LEAST_LINK_BPS), MOST_LINK_BPS)
+    marking = min(max(marking_packets, 1), MOST_MARKING)
+    crowd = max(1, marking // CROWD_PART)
+    return McpSettings(link_bps=link_bps, marking_packets=marking, termination=termination, crowd_packets=crowd)
 
 
 class Priorities(Part):
@@ -43,12 +59,12 @@ class Priorities(Part):
             BuildError, BpfError: the tagger cannot be built or loaded, with the reason. Nothing has changed then.
         """
         self._agent = agent
-        self._rate_bps = rate_bps
+        self._mcp = mcp_settings(rate_bps, MARKING_PACKETS)
         self._tagger = Tagger(interface)
         self._control: CongestionControl | None = None
         self._chooser: Chooser | None = None
         try:
-            self._control = CongestionControl(McpSettings(link_bps=rate_bps), cgroup)
+            self._control = CongestionControl(self._mcp, cgroup)
             self._chooser = Chooser(cgroup, control=self._control)
             log.info("flows with deadlines: MCP by %s; others: %s", self._control.way.value, self._control.dctcp)
         except (BuildError, BpfError, NoCgroup) as error:
@@ -63,6 +79,8 @@ class Priorities(Part):
         self._coflows: Reassembler[Coflows] = Reassembler()
         self._directory: Reassembler[Directory] = Reassembler()
         self._regulate: Reassembler[Regulate] = Reassembler()
+        self._path_pages: Reassembler[Paths] = Reassembler()
+        self._paths: dict[int, McpSettings] = {}
         self._addresses: dict[int, tuple[Address, ...]] = {}
         self._gated: frozenset[int] = frozenset()
         self.handlers = {
@@ -71,6 +89,7 @@ class Priorities(Part):
             Coflows: self.on_coflows,
             Directory: self._on_directory,
             Regulate: self._on_regulate,
+            Paths: self._on_paths,
         }
 
     # -- messages of the coordinator -----------------------------------------------------------------------------------
@@ -78,7 +97,7 @@ class Priorities(Part):
     def new_leader(self, now_ns: int) -> None:
         """Forgets the previous leader's versions. Thresholds and coflows stay in force until the new leader replaces them."""
         self._version = UNKNOWN
-        for pages in (self._coflows, self._directory, self._regulate):
+        for pages in (self._coflows, self._directory, self._regulate, self._path_pages):
             pages.clear()
 
     def released(self, now_ns: int) -> None:
@@ -90,6 +109,7 @@ class Priorities(Part):
         if (pages := self._directory.add(message)) is not None:
             self._addresses = {node: tuple(addresses) for page in pages for node, addresses in page.entries}
             self._update_chooser()
+            self._update_paths()
 
     def _on_regulate(self, message: Regulate, now_ns: int) -> None:
         if (pages := self._regulate.add(message)) is not None and self._agent.enforcing:
@@ -99,6 +119,33 @@ class Priorities(Part):
     def _update_chooser(self) -> None:
         if self._chooser is not None:
             self._chooser.gate([address for node in self._gated for address in self._addresses.get(node, ())])
+
+    def _on_paths(self, message: Paths, now_ns: int) -> None:
+        if (pages := self._path_pages.add(message)) is None:
+            return
+        termination = self._mcp.termination
+        usual = mcp_settings(message.rate_bps, message.marking_bytes // FRAME_BYTES, termination)
+        self._paths = {
+            node: mcp_settings(rate_bps, marking_bytes // FRAME_BYTES, termination)
+            for page in pages
+            for node, rate_bps, marking_bytes in page.entries
+        }
+        if usual != self._mcp:
+            log.info("MCP: paths of %d Mb/s, marking from %d packets", usual.link_bps // 10**6, usual.marking_packets)
+        self._configure(usual)
+        self._update_paths()
+
+    def _configure(self, settings: McpSettings) -> None:
+        self._mcp = settings
+        if self._control is not None:
+            self._control.configure(settings)
+
+    def _update_paths(self) -> None:
+        if self._control is None:
+            return
+        paths = {address: path for node, path in self._paths.items() for address in self._addresses.get(node, ())}
+        if left_out := self._control.set_paths(paths):
+            log.warning("MCP takes the usual path for %d addresses: there are too many others", left_out)
 
     def _on_heartbeat(self, message: Heartbeat, now_ns: int) -> None:
         if self._agent.member and (question := self.on_version(message.thresholds_version, now_ns)):
@@ -125,8 +172,7 @@ class Priorities(Part):
         if self._period_ns != message.period_ns:
             self._period_ns = message.period_ns
             self._due_ns = now_ns + message.period_ns
-        if self._control is not None:
-            self._control.configure(McpSettings(link_bps=self._rate_bps, termination=Termination(message.termination)))
+        self._configure(replace(self._mcp, termination=Termination(message.termination)))
 
     def on_coflows(self, message: Coflows, now_ns: int) -> None:
         """Takes a page of the order of coflows; sets their queues once all pages are here."""

@@ -24,6 +24,7 @@ _FLOW = struct.Struct("=QQQQQII")
 NEW_FLOW, BACKLOGGED, URGENT = 1, 2, 3
 FOR_ANY, FOR_URGENT = 1, 2
 DSCPS = 64
+LOST_MAX = (1 << 32) - 1
 _MAPPED = bytes(10) + b"\xff\xff"
 
 
@@ -75,6 +76,7 @@ class FlowTable:
         self._fd, self._consume = self._object.ring("events", self._take)
         self._addresses: dict[bytes, int] = {}
         self._counted: dict[int, int] = {}
+        self._lost: dict[int, int] = {}
         self.set_mice(0, 0)
         self._object.attach_egress("classify", socket.if_nametoindex(interface), CLASSIFIER_PREFERENCE)
 
@@ -125,8 +127,8 @@ class FlowTable:
         key = node.to_bytes(4, "little")
         value = self._nodes.get(key)
         if value is not None:
-            count, _, unused = _NODE.unpack(value)
-            self._nodes[key] = _NODE.pack(count, FOR_URGENT if urgent else FOR_ANY, unused)
+            count, _, lost = _NODE.unpack(value)
+            self._nodes[key] = _NODE.pack(count, FOR_URGENT if urgent else FOR_ANY, lost)
 
     def sent_bytes(self) -> Iterator[tuple[int, int]]:
         """Bytes that large flows sent to each member node since the last call, whether or not they have passed the gate yet."""
@@ -136,6 +138,13 @@ class FlowTable:
             if node in self._counted:  # a directory that came meanwhile may lack it
                 self._counted[node] = count
             yield node, max(0, count - before)
+
+    def lost_segments(self, node: int) -> int:
+        """By how many segments to a member node TCP showed a loss or a mark since the last call (agents/bpf/resent.h)."""
+        value = self._nodes.get(node.to_bytes(4, "little"))
+        count = _NODE.unpack(value)[2] if value is not None else 0
+        before, self._lost[node] = self._lost.get(node, 0), count
+        return (count - before) & LOST_MAX
 
     def forget(self, source: Address, target: Address) -> None:
         """Forgets a V2V flow: its next packet counts as its first again."""

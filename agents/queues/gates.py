@@ -20,9 +20,9 @@ ONE_PACKET = 1600
 FREE_RATE_BPS = 400_000_000_000
 FREE_BURST = 1 << 24
 QUEUE_BYTES = 3_000_000
-RATE_WINDOW_NS = 2_000_000
-"""At a limited rate the bucket holds what the rate passes in this time: the kernel's timers manage it, and so does a switch's
-buffer."""
+RATE_WINDOW_NS = 500_000
+"""At a limited rate the bucket holds what the rate passes in this time. The kernel's timers manage it. All senders into a link
+together can have this much of the link's capacity in its buffer: a third of 100 packets at 1 Gb/s."""
 
 TCQ_PLUG_BUFFER, TCQ_PLUG_RELEASE_INDEFINITE, NO_ACTION = 0, 2, 99
 

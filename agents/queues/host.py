@@ -35,6 +35,7 @@ class Host:
         run_dir: Path,
         take_over: bool = False,
         dscp: tuple[int, ...] = (),
+        priority_tag: int | None = None,
     ) -> None:
         """Takes the interface.
 
@@ -42,13 +43,14 @@ class Host:
             gate_kind: "tbf" or "plug".
             dscp: the codepoint of each priority that a tagger writes, highest first: each destination's queues are then served
                 by it. Empty for no priorities; a plug has none.
+            priority_tag: the 802.1p priority in the tag of control frames; None: no tag.
 
         Raises:
             OSError: no such interface, or no right to change it.
             ForeignQdisc: it has a classful root qdisc of another program's.
             BuildError, BpfError: the classifier cannot be built or loaded. Nothing is changed then.
         """
-        self.link = ControlSocket(interface, deferred=HEARTBEATS)
+        self.link = ControlSocket(interface, deferred=HEARTBEATS, priority_tag=priority_tag)
         self._netlink = Netlink()
         self._state = snapshot.StateFile(run_dir, interface)
         if (left := self._state.read()) is not None:

@@ -1,13 +1,15 @@
 """The queues of one host interface: a class and a gate for each destination node, a queue for each V2V flow. An edge: netlink.
 
     1: htb (link rate; a filter drops frames that only wake the queues)
-     |- 1:2   control EtherType, ARP, small flows: served first, never gated
+     |- 1:2   control EtherType, ARP, LLDP: served first, never gated
+     |- 1:5   small flows and bare acknowledgements between members: served next, never gated
      |- 1:3   traffic that is not between members
      `- 1:N   one for each destination node N -> gate N: -> the queues of its V2V flows (agents/queues/flow_queues.py)
 
-1:2 has the whole link as its own rate, so HTB serves it before all classes that borrow; the others own next to nothing and
-borrow the link from 1:1. HTB passes over a class whose gate holds its packets (the kernel logs once that the qdisc is not
-work-conserving: that is what a gate is).
+1:2 and 1:5 have the whole link as their own rate, so HTB serves them, in this order, before all classes that borrow; the others
+own next to nothing and borrow the link from 1:1. Small flows are data: however many there are, no control frame waits behind
+them. HTB passes over a class whose gate holds its packets (the kernel logs once that the qdisc is not work-conserving: that is
+what a gate is).
 
 With priorities, packets that wait at a gate leave in that order, but for the one packet that the gate had taken from its queues
 before it closed. A plug holds its packets itself, first in first out: it has neither flow queues nor priorities.
@@ -44,7 +46,7 @@ from protocol import virtual_time
 from protocol.units import FRAME_BYTES
 
 ROOT = 1 << 16
-LINK, CONTROL, OTHER, WAKEUP = ROOT | 1, ROOT | 2, ROOT | 3, ROOT | 4
+LINK, CONTROL, OTHER, WAKEUP, SMALL = ROOT | 1, ROOT | 2, ROOT | 3, ROOT | 4, ROOT | 5
 """Class ids; WAKEUP is only a packet's priority, without a class (agents/bpf/classify.h)."""
 WAKEUP_PREFERENCE = 1
 FIRST_NODE, LAST_NODE = 0x10, 0x3FFF
@@ -56,7 +58,7 @@ QUANTUM_NS = 100_000
 """A class sends for so long (at least a frame) before the next class has its turn."""
 IDLE_NS = 60_000_000_000
 """How long the queues of a destination stay when nothing is sent to it."""
-CONTROL_PACKETS, OTHER_PACKETS = 1000, 1000
+CONTROL_PACKETS, SMALL_PACKETS, OTHER_PACKETS = 1000, 1000, 1000
 
 Address = qdiscs.Address
 
@@ -123,7 +125,8 @@ class HostQueues:
         batch = [qdiscs.htb(index, ROOT, TC_H_ROOT, OTHER & 0xFFFF), self._class(LINK, ROOT, rate, 0)]
         for classid, own_bps, prio, packets in (
             (CONTROL, rate, 0, CONTROL_PACKETS),
-            (OTHER, SMALL_RATE_BPS, 1, OTHER_PACKETS),
+            (SMALL, rate, 1, SMALL_PACKETS),
+            (OTHER, SMALL_RATE_BPS, 2, OTHER_PACKETS),
         ):
             batch += [self._class(classid, LINK, own_bps, prio), qdiscs.pfifo(index, 0, classid, packets)]
         batch.append(qdiscs.bpf_filter(index, ROOT, WAKEUP_PREFERENCE, self._drop_wakeup_fd, "drop_wakeup", direct=True))
@@ -158,7 +161,7 @@ class HostQueues:
         classid = ROOT | node
         gate = GATE_KINDS[self.gate_kind](self._netlink, self._index, node << 16, classid)
         queues = FlowQueues(self._index, node, self._quantum, self.dscp)
-        batch = [self._class(classid, LINK, SMALL_RATE_BPS, 1), gate.creation()]
+        batch = [self._class(classid, LINK, SMALL_RATE_BPS, 2), gate.creation()]
         if self.gate_kind == "tbf":
             batch += queues.creation()
         self._netlink.batch(batch)
@@ -251,13 +254,13 @@ class HostQueues:
         if not any(entry.info >> 16 == WAKEUP_PREFERENCE for entry in filters):
             lines.append(f"{self.interface}: the filter of frames that wake the queues is missing")
         lines += self._qdisc_lines(found, {ROOT: ("htb", TC_H_ROOT)})
-        lines += self._class_lines(classes, {LINK: (self.rate_bps, 0), CONTROL: (self.rate_bps, 0), OTHER: (self.rate_bps, 1)})
+        lines += self._class_lines(classes, self._fixed_limits())
         for node, destination in list(self._destinations.items()):
             yield
             if changes != self._changes:
                 return []
             wanted = {node << 16: (self.gate_kind, ROOT | node)}
-            limits = {ROOT | node: (self.rate_bps, 1)}
+            limits = {ROOT | node: (self.rate_bps, 2)}
             if self.gate_kind == "tbf":
                 queues = destination.queues
                 wanted[queues.major] = ("htb", node << 16 | 1)
@@ -266,6 +269,9 @@ class HostQueues:
                     lines += self._lost_filters(queues)
             lines += self._qdisc_lines(found, wanted) + self._class_lines(classes, limits)
         return lines
+
+    def _fixed_limits(self) -> dict[int, tuple[int, int]]:
+        return {classid: (self.rate_bps, priority) for classid, priority in ((LINK, 0), (CONTROL, 0), (SMALL, 1), (OTHER, 2))}
 
     def _qdisc_lines(self, found: Mapping[int, Entry], wanted: Mapping[int, tuple[str, int]]) -> list[str]:
         lines = []

@@ -1,5 +1,5 @@
 /* Drops a share of the DIRECTIVE frames that leave an interface: the benchmark attaches it to the coordinator's port. */
-#include "vmlinux.h"
+#include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
 

@@ -8,7 +8,9 @@ from protocol import messages as m
 from protocol.bodies import host_control as host
 from protocol.bodies import host_state as health
 from protocol.bodies import pfc
+from protocol.bodies.host_link import HostLink
 from protocol.bodies.keys import KeyState, KeyStep, RotationStep
+from protocol.bodies.losses import Losses
 
 ADDRESSES = (IPv4Address("10.0.0.1"), IPv6Address("fd00::1"))
 SEEDS: tuple[m.Message, ...] = (
@@ -31,12 +33,15 @@ SEEDS: tuple[m.Message, ...] = (
     m.Thresholds(1, 10**10, 3, 2, (20_000, 10**6), (10_000, 10**5)),
     m.Coflows(4, 0, 1, ((7, 1), (9, 2))),
     m.ThresholdsRequest(1),
+    m.Paths(1, 0, 1, 10**10, 30_000, ((16, 10**9, 20_000),)),
     m.Conditions(1, 0, 1, (host.QueueCondition(3, 1), host.QueueCondition(16, 2, 5, 10, 10**6))),
     m.Week(1, 10**9, 10**6, 10**5, 10**8, host.WeekKey(1), host.Transport(1), (16, 17), (1, 2)),
     m.ClockReport(-5, 5),
     m.PfcSettings(pfc.Action(1), (10**8,) * 8, (10**8,) * 8, (bytes(6),), ((16, 3),)),
     m.PfcPause(1, 3, 10**6),
     m.PfcReport(1, pfc.PauseResult.DONE, pfc.Mode.SOFTWARE, 0, 0, 0, 0, (pfc.PfcClass(1, 1, 0, 1, 0),) * 8),
+    Losses(((16, 9, 30_000),)),
+    HostLink(10**10, 2 * 10**9, 1500, 60, 0, 1),
     health.HostState(0, 1, 2, 3, 0, 0, "6.18", ("none",)),
     KeyStep(RotationStep.ACCEPT, 1, 2),
     KeyState(1, 2),

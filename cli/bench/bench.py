@@ -9,13 +9,14 @@ from typing import NamedTuple
 import click
 
 from cli.bench.dashboard import dashboard
+from cli.bench.fabrics import fabrics
 from cli.bench.figures import figures
 from cli.bench.fuzz import fuzz
 from cli.bench.host_control import host_control
 from cli.bench.karuna import both, karuna
 from cli.bench.xco import xco
 from cli.experiment_time import ExperimentTime, enter, virtual_options
-from cli.experiments import print_json
+from cli.experiments import in_a_line, print_json
 
 
 class Benchmark(NamedTuple):
@@ -59,6 +60,7 @@ _OTHERS = {
     "karuna": karuna,
     "both": both,
     "host-control": host_control,
+    "fabrics": fabrics,
     "figures": figures,
     "dashboard": dashboard,
     "fuzz": fuzz,
@@ -76,7 +78,8 @@ def _command(name: str, chosen: Benchmark) -> click.Command:
 
     def emulate(json_file: Path | None, time: ExperimentTime) -> None:
         enter(time, json_file)
-        measure(json_file)
+        with in_a_line():
+            measure(json_file)
 
     file = click.Path(path_type=Path, dir_okay=False)
     run = click.option("--json", "json_file", type=file, help="Write the result here, too.")(

@@ -56,7 +56,7 @@ def host_control(
     written = [] if json_file is None else [json_file]
     if plot is not None:
         written += draw(found, plot)
-    print_outcome(console, written, found.record["confidence"])
+    print_outcome(console, written, found.record)
 
 
 def table(record: dict[str, Any]) -> list[str]:

@@ -80,7 +80,7 @@ def _measure(
     if plot is not None:
         module.draw(found, plot)
         written.append(plot)
-    print_outcome(console, written, found.record["confidence"])
+    print_outcome(console, written, found.record)
 
 
 karuna.help = (karuna.help or "") + "\n\n\b\n" + "\n".join(f"{name:13} {found.help}" for name, found in FIGURES.items())

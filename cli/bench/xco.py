@@ -105,7 +105,7 @@ def _measure(module: Any, options: Any, json_file: Path | None, plot: Path | Non
     if plot is not None:
         module.draw(found, plot)
         written.append(plot)
-    print_outcome(console, written, found.record["confidence"])
+    print_outcome(console, written, found.record)
 
 
 def _prompt(layout: Any, options: Any) -> None:  # noqa: ANN401 -- a figure's Layout and Options, imported late

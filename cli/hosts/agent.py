@@ -14,9 +14,9 @@ from controller.processes.logs import log_to_stderr
 
 @click.command()
 @click.option("--interface", required=True, help="The interface towards the fabric.")
-@click.option("--rate", required=True, help="The rate of the interface's link, such as 100mbit or 10gbit.")
+@click.option("--rate", help="The rate of the interface's link, such as 100mbit.  [default: what the link tells]")
 @click.option("--key", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The shared key's file.")
-@click.option("--address", multiple=True, help="An IP address of this host or of a VM on it; may be repeated.")
+@click.option("--address", multiple=True, help="An IP address that lives here and the kernel does not know; may be repeated.")
 @click.option("--name", help="This host's name in the fabric.  [default: the hostname]")
 @click.option(
     "--gate",
@@ -58,6 +58,11 @@ from controller.processes.logs import log_to_stderr
     show_default=True,
     help="What obeys the link partner's pauses (IEEE 802.1Qbb, 802.3x): this agent, or the interface itself.",
 )
+@click.option(
+    "--priority-tag",
+    type=click.IntRange(0, 7),
+    help="Tag control frames with this 802.1p priority, for switches that Baton does not control.  [default: no tag]",
+)
 @click.option("--busy-poll", is_flag=True, help="Never sleep: gates change sooner, but the agent occupies a processor.")
 @click.option(
     "--statistics",
@@ -66,7 +71,7 @@ from controller.processes.logs import log_to_stderr
 )
 def agent(
     interface: str,
-    rate: str,
+    rate: str | None,
     key: Path,
     address: tuple[str, ...],
     name: str | None,
@@ -77,19 +82,21 @@ def agent(
     priorities: bool,
     cgroup: Path | None,
     pfc: str,
+    priority_tag: int | None,
     busy_poll: bool,
     statistics: Path | None,
 ) -> None:
     """Run this host's agent until a signal ends it, and then restore the interface.
 
-    The agent learns addresses that no option names from the traffic.
+    The agent finds the addresses of the interface, of the bridge that it is a port of, and of the VMs behind that bridge, and
+    follows their changes.
     """
     from agents.config import AgentConfig
     from agents.run import run
     from topology.units import parse_rate
 
     try:
-        rate_bps = parse_rate(rate)
+        rate_bps = parse_rate(rate) if rate is not None else _told_rate_bps(interface)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--rate") from None
     try:
@@ -100,6 +107,7 @@ def agent(
     config = AgentConfig(
         interface=interface,
         rate_bps=rate_bps,
+        rate_source="--rate" if rate is not None else "the link",
         key_file=key,
         name=name or socket.gethostname(),
         addresses=addresses,
@@ -111,6 +119,21 @@ def agent(
         priorities=priorities,
         cgroup=cgroup,
         pfc=pfc,
+        priority_tag=priority_tag,
         busy_poll=busy_poll,
     )
     sys.exit(run(config))
+
+
+def _told_rate_bps(interface: str) -> int:
+    from agents.kernel.speed import link_speed_bps
+
+    try:
+        rate_bps = link_speed_bps(interface)
+    except OSError as error:
+        raise click.ClickException(f"interface {interface}: {error.strerror or error}") from None
+    if not rate_bps:
+        raise click.ClickException(
+            f"interface {interface} tells no speed (it is virtual, or down): name its link's rate, such as --rate 100mbit"
+        )
+    return rate_bps

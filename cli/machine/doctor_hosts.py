@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from protocol.wire import Cause
+
 OFFSET_US = 50_000
 """How far wall clocks may be apart: close enough to order two hosts' log lines and to judge certificates and tokens."""
 UNCERTAINTY_US = 2_000
@@ -58,6 +60,8 @@ def _of_fabric(
     if strangers := status.get("refused", {}).get("tag", 0):
         remedy = "a host without an agent in the rows below may have another key: compare its key file, `baton doctor` there"
         yield HostProblem("", "frames of another key", f"{strangers} refused", remedy)
+    for line in status.get("warnings", ()):
+        yield _warning("", str(line))
     for text in status.get("unplaced", ()):
         yield HostProblem(str(text), "place", "not found in the fabric", "plug it into a switch of the fabric, or add it there")
     known = {str(address) for member in members.values() for address in member.get("addresses", ())}
@@ -85,12 +89,28 @@ def _of_host(member: Member) -> Iterator[HostProblem]:
     for line in member.get("drift") or ():
         remedy = "the agent restored it; find the program that changes it (such as a network manager) and stop it"
         yield HostProblem(name, "drift", str(line), remedy)
+    for line in member.get("warnings") or ():
+        yield _warning(name, str(line))
     for line in member.get("suspect") or ():
         yield HostProblem(name, "suspect", str(line), "see docs/security.md for the cause and the remedy")
-    if refused := {cause: count for cause, count in (member.get("refused") or {}).items() if count}:
+    if refused := {_cause(cause): count for cause, count in (member.get("refused") or {}).items() if count}:
         text = ", ".join(f"{cause}: {count}" for cause, count in refused.items())
         remedy = "see the causes in protocol/PROTOCOL.md, and find out which machine sends these frames"
         yield HostProblem(name, "frames it refused", text, remedy)
+
+
+def _cause(number: str) -> str:
+    """The name of a cause that an agent counted; its number where this version knows none."""
+    try:
+        return Cause(int(number)).name.lower()
+    except ValueError:
+        return str(number)
+
+
+def _warning(host: str, line: str) -> HostProblem:
+    """A line of the coordinator's (controller/members/part.py), which says after a semicolon what to do."""
+    found, _, remedy = line.rpartition("; ")
+    return HostProblem(host, "warning", found or line, remedy if found else "see docs/operating.md")
 
 
 def _odd_ones(members: Iterable[Member], field: str, what: str, remedy: str) -> Iterator[HostProblem]:

@@ -8,7 +8,9 @@ import click
 
 
 @click.command("switch-config")
-@click.option("--platform", type=click.Choice(["sonic", "generic"]), required=True, help="The switch's platform.")
+@click.option(
+    "--platform", type=click.Choice(["sonic", "generic", "openvswitch"]), required=True, help="The switch's platform."
+)
 @click.option("--port", "ports", multiple=True, required=True, help="A port of the switch, such as Ethernet0; may be repeated.")
 @click.option("--rate", default="1Gbit", show_default=True, help="The rate of each port.")
 @click.option("--threshold", help="Mark above this size, such as 30KB, or none.")
@@ -30,8 +32,9 @@ def switch_config(
 ) -> None:
     """Print the configuration with which a hardware switch queues and marks as Baton's own switch ports do.
 
-    It has eight strict priorities by DSCP, one ECN threshold and a finite buffer. Notes on standard error name what the
-    platform can't express.
+    It has eight strict priorities by DSCP, one ECN threshold and a finite buffer; Baton's own frames go first, by their 802.1p
+    priority. For an Open vSwitch elsewhere it has the queue of those frames. Notes on standard error name what the platform
+    can't express.
     """
     from dataclasses import replace
 

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 @click.command()
 @store_options
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
-def status(run_dir: Path, store: str | None, as_json: bool) -> None:
+@click.option("--links", is_flag=True, help="Show what each link carries, and how that is known.")
+@click.option("--wide", is_flag=True, help="Show all columns, in lines of more than 80 characters.")
+def status(run_dir: Path, store: str | None, as_json: bool, links: bool, wide: bool) -> None:
     """Show processes, fabric, members, policy, slots and errors. Exits with 1 when no coordinator runs."""
     from controller.store.store import StoreUnavailable
 
@@ -31,10 +33,14 @@ def status(run_dir: Path, store: str | None, as_json: bool) -> None:
         raise click.ClickException(str(error)) from None
     if as_json:
         click.echo(json.dumps(found, indent=1))
+    elif links:
+        from cli.operate.links import show as show_links
+
+        show_links(found)
     else:
         from cli.operate.status_view import show
 
-        show(found)
+        show(found, wide=wide)
     sys.exit(found["coordinator"] is None and "coordinator" in found["processes"])
 
 

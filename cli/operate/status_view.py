@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -13,16 +13,21 @@ from rich.text import Text
 from cli.hosts import pfc_view
 
 EVENTS = 8
+LONGEST_LINE = 10_000
 COLOURS = {"error": "red", "warning": "yellow", "info": "default", "debug": "dim"}
 
 
-def show(found: Mapping[str, Any]) -> None:
-    """Prints a summary, then the members, then the newest events."""
+def show(found: Mapping[str, Any], *, wide: bool = False) -> None:
+    """Prints a summary, then the members, then the newest events. `wide`: with all columns, whatever the terminal's width."""
     console = Console(highlight=False)
     for line in _summary(found):
         console.print(line)
     if found["members"]:
-        console.print(_members(found["members"]))
+        members = _all_of_members(found["members"]) if wide else _members(found["members"])
+        if wide:
+            unbounded = console.options.update(max_width=LONGEST_LINE)
+            console.width = max(console.width, console.measure(members, options=unbounded).maximum)
+        console.print(members)
     events = [event for event in found["events"] if event["severity"] != "debug"][-EVENTS:]
     if events:
         console.print(_events(events))
@@ -55,6 +60,8 @@ def _summary(found: Mapping[str, Any]) -> Iterable[Text]:
     yield _line("policy", f"{coordinator['policy']}, slices of {slice_ms:g} ms, epoch {coordinator['epoch']}")
     contended = ", ".join(" -> ".join(map(str, link)) for link in coordinator.get("contended", ()))
     yield _line("contended", contended or "no link: no host waits")
+    for choice in coordinator.get("choices", ()):
+        yield _line("choice", f"{' -> '.join(map(str, choice['link']))}: {choice['mode']}: {choice['why']}")
     counts = " ".join(
         f"{coordinator[name]} {word}"
         for name, word in (
@@ -75,6 +82,11 @@ def _summary(found: Mapping[str, Any]) -> Iterable[Text]:
     for member in found["members"].values():
         for line in member.get("suspect", ()):
             yield _line("suspect", f"{member.get('name', '')} {line}", "red")
+    for text in coordinator.get("warnings", ()):
+        yield _line("warning", text, "yellow")
+    for member in found["members"].values():
+        for text in member.get("warnings", ()):
+            yield _line("warning", f"{member.get('name', '')}: {text}", "yellow")
     for link in coordinator.get("bypass", ()):
         if link["alarm"]:
             ends = f"{link['source']} -> {link['target']}"
@@ -127,23 +139,35 @@ def _fabric(published: Mapping[str, Any] | None) -> str:
 
 
 def _members(members: Mapping[str, Mapping[str, Any]]) -> Table:
+    """What fits into 80 columns: long addresses and names go on in the next line."""
+    table = Table(title=f"{len(members)} members; more with --wide", title_justify="left", box=None, pad_edge=False)
+    table.add_column("name", overflow="fold", max_width=12)
+    table.add_column("addresses", overflow="fold", max_width=19)
+    for name in ("heard", "slots", "late", "yields", "gated", "backlog"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for member in members.values():
+        cells = (
+            member.get("name", ""),
+            _shortened(member.get("addresses", ())),
+            f"{member.get('heard_ms_ago', 0)} ms",
+            _count(member.get("slots", 0)),
+            _count(member.get("late_slots", 0)),
+            _count(member.get("yields", 0)),
+            f"to {len(member.get('regulated', ()))}",
+            _size(_backlog(member)),
+        )
+        table.add_row(*(Text(str(cell)) for cell in cells))
+    return table
+
+
+def _all_of_members(members: Mapping[str, Mapping[str, Any]]) -> Table:
     table = Table(title=f"{len(members)} members", title_justify="left")
-    for name in (
-        "node",
-        "name",
-        "addresses",
-        "gate",
-        "heard",
-        "clock",
-        "slots",
-        "late",
-        "regulated to",
-        "backlog",
-        "refused",
-    ):
-        table.add_column(name, justify="left" if name in ("name", "addresses", "gate") else "right")
+    columns = (
+        "node", "name", "addresses", "gate", "heard", "clock", "slots", "late", "yields", "regulated to", "backlog", "refused"
+    )  # fmt: skip
+    for name in columns:
+        table.add_column(name, justify="left" if name in ("name", "addresses", "gate") else "right", no_wrap=True)
     for node, member in members.items():
-        backlog = sum(member.get("backlog_bytes", {}).values())
         cells = (
             node,
             member.get("name", ""),
@@ -153,12 +177,41 @@ def _members(members: Mapping[str, Mapping[str, Any]]) -> Table:
             _clock(member),
             member.get("slots", 0),
             member.get("late_slots", 0),
+            member.get("yields", 0),
             len(member.get("regulated", ())),
-            f"{backlog:,}",
+            f"{_backlog(member):,}",
             sum(member.get("refused", {}).values()),
         )
         table.add_row(*(Text(str(cell)) for cell in cells))
     return table
+
+
+def _backlog(member: Mapping[str, Any]) -> int:
+    return sum(member.get("backlog_bytes", {}).values())
+
+
+def _shortened(addresses: Sequence[str]) -> str:
+    """The first address, and how many more there are."""
+    more = f" +{len(addresses) - 1}" if len(addresses) > 1 else ""
+    return f"{addresses[0]}{more}" if addresses else "none"
+
+
+def _count(number: int) -> str:
+    """A count in at most five characters."""
+    for limit, unit in ((100_000, ""), (100_000_000, "k"), (100_000_000_000, "M")):
+        if number < limit:
+            return f"{number * 100_000 // limit}{unit}"
+    return f"{number // 10**9}G"
+
+
+def _size(size: int) -> str:
+    """A number of bytes in at most seven characters."""
+    number = float(size)
+    for unit in ("B", "KB", "MB"):
+        if number < 1000:
+            return f"{number:.3g} {unit}"
+        number /= 1000
+    return f"{number:.3g} GB"
 
 
 def _clock(member: Mapping[str, Any]) -> str:

@@ -41,8 +41,8 @@ class CoordinatorSection(Section):
         None, description="name the network namespace of the interface, or leave it out"
     )
     key_file: Path = Field(description="name the file made by `baton key generate FILE`")
-    policy: Literal["timeslice", "rate_limit", "hybrid", "weekly", "free"] = Field(
-        "timeslice", description="write timeslice, rate_limit, hybrid, weekly or free"
+    policy: Literal["auto", "timeslice", "rate_limit", "hybrid", "weekly", "free"] = Field(
+        "auto", description="write auto, timeslice, rate_limit, hybrid, weekly or free"
     )
     slice_ns: Duration = Field(
         2 * MS,
@@ -66,6 +66,9 @@ class CoordinatorSection(Section):
     )
     yield_hysteresis_ns: Duration = Field(
         300 * US, alias="yield_hysteresis", ge=0, le=1_000 * MS, description="write a duration, such as 0.3ms"
+    )
+    control_priority_tag: Annotated[int | None, BeforeValidator(or_none)] = Field(
+        None, ge=0, le=7, description="write an 802.1p priority from 0 to 7, such as 7, or none"
     )
     heartbeat_ns: Duration = Field(
         12 * MS,

@@ -35,4 +35,5 @@ class OpenFlowSection(Section):
     tls: Annotated[TlsSection | None, BeforeValidator(or_none)] = Field(
         None, description="write cert, key and ca, each with a file; without, nothing is hidden"
     )
-    poll_ns: Duration = Field(1_000 * MS, alias="poll", ge=50 * MS, description="write 50ms or more, such as 1s")
+    control_first: bool = Field(True, description="write true or false")
+    poll_ns: Duration = Field(250 * MS, alias="poll", ge=50 * MS, description="write 50ms or more, such as 1s")

@@ -44,7 +44,7 @@ def check_file(path: Path) -> tuple[str, list[Problem]]:
     text, problems = _text(path)
     value = marked_yaml.read(text).value
     if isinstance(value, dict) and value.keys() & set(files.SECTIONS) and not value.keys() & Config.model_fields.keys():
-        return "fabric", files.check(text)
+        return "fabric", files.check(text, partial=True)
     return "configuration", problems or check(path)
 
 
@@ -147,15 +147,17 @@ def _relations(config: Config, document: Document) -> Iterator[Problem]:
 
 def _fabric_problems(config: Config, document: Document) -> list[Problem]:
     """Problems of the fabric that the file names or holds."""
-    if isinstance(config.fabric, str):
-        text, problems = _text(Path(config.fabric))
-        found = problems or files.check(text)
-        return [document.problem(("fabric",), f"{config.fabric}: {problem}") for problem in found]
     if config.fabric is None:
         return []
-    return [
-        document.problem(("fabric", *_parts(problem.field)), problem.text) for problem in files.check(json.dumps(config.fabric))
-    ]
+    named = isinstance(config.fabric, str)
+    text, problems = _text(Path(str(config.fabric))) if named else (json.dumps(config.fabric), [])
+    if not problems and files.is_partial(text) and any(source.kind != "openflow" for source in config.sources):
+        told = "lists no switches, and Baton learns the rest from OpenFlow switches only; list all switches, hosts and links"
+        return [document.problem(("fabric",), told)]
+    found = problems or files.check(text, partial=True)
+    if named:
+        return [document.problem(("fabric",), f"{config.fabric}: {problem}") for problem in found]
+    return [document.problem(("fabric", *_parts(problem.field)), problem.text) for problem in found]
 
 
 def _with_switch_sources(config: Config, directory: Path) -> Config:

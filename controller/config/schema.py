@@ -83,6 +83,8 @@ class Config(Section):
             fields["lease_ns"] = 1000 * MS  # no other controller shares a private store, and machines do stand still
         agents = {name: getattr(self.agents, name) for name in AgentsSection.model_fields}
         priorities = {name: getattr(self.priorities, name) for name in PrioritiesSection.model_fields}
+        if self.switch_queues is not None:
+            priorities["marking_bytes"] = self.switch_queues.threshold_bytes or 0
         pfc = {name: getattr(self.pfc, name) for name in PfcSection.model_fields}
         return CoordinatorSettings(store=store, **fields, **agents, **priorities, **pfc, weekly=self.weekly.settings())
 
@@ -97,6 +99,7 @@ class Config(Section):
             fabric_file=fabric_file,
             sources=self.sources,
             tls=None if self.openflow.tls is None else self.openflow.tls.files(Path()),
+            control_first=self.openflow.control_first,
         )
 
 

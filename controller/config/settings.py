@@ -43,7 +43,7 @@ class CoordinatorSettings:
     """Whether it leaves the first lease to another controller."""
     lease_ns: int = 200 * MILLISECOND_NS
     """How long a leader leads without renewing its lease in the store."""
-    policy: str = "timeslice"
+    policy: str = "auto"
     slice_ns: int = 2 * MILLISECOND_NS
     lead_ns: int = 1_500 * MICROSECOND_NS
     grace_ns: int = 1 * MILLISECOND_NS
@@ -51,6 +51,8 @@ class CoordinatorSettings:
     headroom: float = 0.985
     minimum_active_ns: int = 1 * MILLISECOND_NS
     yield_hysteresis_ns: int = 300 * MICROSECOND_NS
+    control_priority_tag: int | None = None
+    """The 802.1p priority in a tag of every control frame; None: no tag."""
     heartbeat_ns: int = 12 * MILLISECOND_NS
     fail_open_ns: int = 50 * MILLISECOND_NS
     silence_ns: int = 250 * MILLISECOND_NS
@@ -71,6 +73,8 @@ class CoordinatorSettings:
     size_period_ns: int = 10_000 * MILLISECOND_NS
     termination: int = 3
     """The scheme for flows that will miss their deadline; 3 lets them go on."""
+    marking_bytes: int = 0
+    """The queue from which switch ports mark packets, for MCP; 0: Karuna's, by the link's rate."""
     pfc_accept_from: tuple[str, ...] = ()
     """MAC addresses of link partners whose pauses agents obey; empty: of any."""
     pfc_detection_ns: tuple[int, ...] = (200 * MILLISECOND_NS,) * 8
@@ -176,12 +180,14 @@ class OpenFlowSettings:
     framework: str = "ryu"
     address: str = "127.0.0.1"
     port: int = 6653
-    poll_ns: int = 1_000 * MILLISECOND_NS
+    poll_ns: int = 250 * MILLISECOND_NS
     fabric_file: Path | None = None
     """A fabric known beforehand; None to learn it."""
     sources: tuple[TreeSource, ...] = (TreeSource("openflow", ""),)
     tls: TlsFiles | None = None
     """None: switches connect without TLS."""
+    control_first: bool = True
+    """Whether control frames go first at this machine's switches, and through a queue of theirs at any other."""
 
     def to_json(self) -> str:
         """The text that `from_json` reads."""

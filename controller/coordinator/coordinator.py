@@ -16,15 +16,18 @@ from controller.config.settings import CoordinatorSettings
 from controller.coordinator.candidate import announcement
 from controller.election.leadership import Leadership
 from controller.members.health import Clocks, HostHealth
+from controller.members.host_links import HostLinks
 from controller.members.key_rotation import KeyRotation
 from controller.members.membership import Membership
-from controller.members.part import Parts
+from controller.members.part import Parts, sweep_ns
 from controller.members.pause_control import PauseControl
 from controller.members.queue_conditions import QueueConditions
 from controller.members.registry import Member, Members
 from controller.priorities.coflow_messages import CoflowQueues
 from controller.priorities.distribution import Distribution
+from controller.priorities.path_limits import PathLimits
 from controller.processes.jsonlines import JsonLines
+from controller.scheduling.capacities import Capacities
 from controller.scheduling.granting import Granting
 from controller.scheduling.policing import Policing
 from controller.scheduling.policy_control import PolicyControl
@@ -94,14 +97,17 @@ class Coordinator:
         self.regulation = Regulation(
             settings, members, timers, send, self.granting, parts, leadership.contended, self.distribution.on_busiest
         )
-        self.policy = PolicyControl(settings, members, self.granting, self.regulation, self._heartbeat)
+        capacities = Capacities(self.granting, self.regulation, write)
+        self.policy = PolicyControl(settings, members, self.granting, self.regulation, capacities, self._heartbeat)
         parts.add(
             self.membership,
             self.policy,
             self.granting,
             telemetry,
             self.regulation,
+            capacities,
             CoflowQueues(timers, send),
+            PathLimits(settings, members, lambda: self.granting.network, timers, send),
             self.distribution,
             KeyRotation(self.guard.ring, settings.key_file, members, send, write),
             Policing(self.granting, members, self.regulation, write),
@@ -109,6 +115,7 @@ class Coordinator:
             QueueConditions(members, timers, send),
             Clocks(),
             HostHealth(write),
+            HostLinks(lambda: self.granting.network, settings.mice_rate_bps, link.address),
         )
         self._handlers: dict[type, Callable[..., None]] = {**parts.handlers, Ping: self._on_ping}
 
@@ -118,7 +125,7 @@ class Coordinator:
         """Serves until `stop` is called, another controller leads, or the store bridge or the elector is gone."""
         now = time.monotonic_ns()
         self.timers.every(now, self.settings.heartbeat_ns, self._heartbeat)
-        self.parts.begin(self.timers, now)
+        self.parts.begin(self.timers, now, sweep_ns(self.settings))
         self.timers.every(now, STATUS_NS, self._status)
         while not self._stopping:
             timeout = max(0, self._next_ns() - time.monotonic_ns()) / 1e9

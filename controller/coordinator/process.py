@@ -101,7 +101,8 @@ def main(arguments: list[str] | None = None) -> int:
         for connection in (lines.socket, elector.socket):
             connection.setblocking(False)
         bridge, leadership = CachedLines(lines), Leadership.begin(settings, elector)
-        keys, link = KeyRing(Key.load(settings.key_file)), ControlSocket(settings.interface, deferred=DEFERRED)
+        keys = KeyRing(Key.load(settings.key_file))
+        link = ControlSocket(settings.interface, deferred=DEFERRED, priority_tag=settings.control_priority_tag)
         candidate = Candidate(settings, keys, link, bridge, leadership)
         if refused := become_realtime(settings.realtime_priority):
             log.warning("%s", refused)

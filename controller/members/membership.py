@@ -8,7 +8,7 @@ from typing import Any
 
 from controller.config.settings import CoordinatorSettings
 from controller.members.part import SWEEP_NS, Part, Parts
-from controller.members.registry import Member, Members
+from controller.members.registry import Address, Member, Members
 from protocol.messages import Directory, DirectoryRequest, Leave, Message, Register, Welcome
 from protocol.paging import paginate
 
@@ -38,6 +38,8 @@ class Membership(Part):
         self._parts = parts
         self._send = send
         self._write = write
+        self._refused: dict[int, frozenset[Address]] = {}
+        """The addresses that a member did not get when it registered last."""
 
     def register(self, message: Register, mac: bytes, now_ns: int) -> None:
         """Takes a host in, or its changed addresses, and answers with WELCOME."""
@@ -64,9 +66,36 @@ class Membership(Part):
         if self._members.version != version:
             log.info("member %d: %s, %s", member.node, member.name, ", ".join(map(str, member.addresses)))
             self._write({"event": ["member", "info", f"{member.name} is member {member.node}"]})
+        if refused := self._members.refused(member).keys() - self._refused.get(member.node, frozenset()):
+            text = f"{member.name} claims {', '.join(sorted(map(str, refused)))}, which another member holds"
+            log.warning("%s", text)
+            self._write({"event": ["member", "warning", text]})
+        self._refused[member.node] = frozenset(self._members.refused(member))
 
     def status(self) -> dict[str, Any]:
         return {"members": len(self._members.present())}
+
+    def left(self, node: int, now_ns: int) -> None:
+        self._refused.pop(node, None)
+
+    def warnings(self) -> list[str]:
+        if not (left_out := self._members.left_out()):
+            return []
+        text = f"{left_out} addresses are more than hosts can hold, so traffic to them is not coordinated"
+        return [f"{text}; remove addresses that hosts do not need"]
+
+    def warnings_of(self, node: int) -> list[str]:
+        member = self._members.get(node)
+        if member is None:
+            return []
+        lines = [
+            f"{address} is held by {holder.name}, so traffic to it counts as {holder.name}'s; remove it from one of the two"
+            for address, holder in self._members.refused(member).items()
+        ]
+        if not member.claimed:
+            remedy = "give its interface an address, or name its addresses by --address"
+            lines.append(f"no addresses, so traffic to it is not coordinated; {remedy}")
+        return lines
 
     def _on_leave(self, member: Member, message: Leave, now_ns: int) -> None:
         self._forget(member, now_ns, f"{member.name} left: {message.reason}")

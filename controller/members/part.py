@@ -10,13 +10,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from controller.config.settings import CoordinatorSettings
 from controller.members.registry import Member
 from protocol.timers import Timers
 from protocol.units import MILLISECOND_NS
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 SWEEP_NS = 24 * MILLISECOND_NS
-"""As often as every second heartbeat, unless configured otherwise: calls that are due together wake the process once."""
+"""As often as every second heartbeat, unless configured otherwise: calls that are due together wake the process once. Where
+heartbeats, reports and silence are longer, so is this period (`sweep_ns`)."""
+
+
+def sweep_ns(settings: CoordinatorSettings) -> int:
+    """How often a coordinator makes the calls whose period is `SWEEP_NS`: they follow what hosts report, and who is silent."""
+    return max(SWEEP_NS, min(2 * settings.heartbeat_ns, settings.report_ns, settings.silence_ns // 10))
 
 
 class Part:
@@ -50,6 +57,14 @@ class Part:
         """This part's fields of a present member's document, as JSON values."""
         return {}
 
+    def warnings(self) -> list[str]:
+        """What an operator should look at in the fabric, as lines: what is wrong; what to do."""
+        return []
+
+    def warnings_of(self, node: int) -> list[str]:
+        """The same, of a present member."""
+        return []
+
 
 class Parts:
     """All parts of a coordinator: each event goes to every part, in the order in which they were added."""
@@ -67,11 +82,11 @@ class Parts:
     def __iter__(self) -> Iterator[Part]:
         return iter(self._parts)
 
-    def begin(self, timers: Timers, now_ns: int) -> None:
-        """Has every periodic call made from now on."""
+    def begin(self, timers: Timers, now_ns: int, every_ns: int = SWEEP_NS) -> None:
+        """Has every periodic call made from now on; those of period `SWEEP_NS` every `every_ns`."""
         for part in self._parts:
             for period_ns, call in part.periodic:
-                timers.every(now_ns, period_ns, call)
+                timers.every(now_ns, every_ns if period_ns == SWEEP_NS else period_ns, call)
 
     def take(self, line: Mapping[str, Any], now_ns: int) -> None:
         """Gives a line of the store bridge, {name: document}, to all parts that know a document of that name."""
@@ -96,15 +111,15 @@ class Parts:
             part.tell(member)
 
     def status(self) -> dict[str, Any]:
-        """The fields of all parts."""
-        found: dict[str, Any] = {}
+        """The fields of all parts, and their `warnings`."""
+        found: dict[str, Any] = {"warnings": [line for part in self._parts for line in part.warnings()]}
         for part in self._parts:
             found |= part.status()
         return found
 
     def of_member(self, node: int) -> dict[str, Any]:
-        """The fields of all parts for one member."""
-        found: dict[str, Any] = {}
+        """The fields of all parts for one member, and their `warnings`."""
+        found: dict[str, Any] = {"warnings": [line for part in self._parts for line in part.warnings_of(node)]}
         for part in self._parts:
             found |= part.of_member(node)
         return found

@@ -1,6 +1,7 @@
 """The registered hosts: hosts with an agent, their node ids and addresses, and when each was last heard. Pure.
 
-Node ids are small, and a host's id goes to no other host while the coordinator lives, since a directive names nodes.
+Node ids are small, and a host's id goes to no other host while the coordinator lives, since a directive names nodes. An address
+belongs to the first present host that claimed it, until that host claims it no more, or leaves: then to the next.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 FIRST_NODE = 16
+DIRECTORY_ADDRESSES = 65_536
+"""What the hosts' classifiers hold (agents/bpf/classify.h)."""
 Address = IPv4Address | IPv6Address
 
 
@@ -27,6 +30,8 @@ class Member:
     version: str
     last_heard_ns: int
     joined_ns: int
+    claimed: tuple[Address, ...] = ()
+    """What it says lives there; `addresses` are those of them that it holds."""
     present: bool = True
     slots: int = 0
     acknowledged: int = 0
@@ -34,6 +39,8 @@ class Member:
     yields: int = 0
     lateness_ns: int = 0
     """Smoothed: gate opened minus slot's start."""
+    delay_ns: int = 0
+    """Smoothed: how long a directive takes to it."""
     sent_bps: dict[int, int] = field(default_factory=dict)
     backlog: dict[int, int] = field(default_factory=dict)
     refused: dict[int, int] = field(default_factory=dict)
@@ -69,6 +76,8 @@ class Members:
         self.version = 1
         self._by_node: dict[int, Member] = {}
         self._by_mac: dict[bytes, Member] = {}
+        self._claims: dict[Address, list[int]] = {}
+        """The present nodes that claim an address, the one that holds it first."""
         self._reserved: dict[bytes, int] = {}
         self._next = FIRST_NODE
 
@@ -87,7 +96,7 @@ class Members:
         version: str,
         now_ns: int,
     ) -> Member:
-        """Takes a host that joins, comes back, or has other addresses. An address moves to the host that claimed it last."""
+        """Takes a host that joins, comes back, or has other addresses. It does not get an address that another one holds."""
         member = self._by_mac.get(mac)
         if member is None:
             node = self._reserved.get(mac)
@@ -99,15 +108,38 @@ class Members:
         elif not member.present:
             member.present, member.joined_ns = True, now_ns
             self.version += 1
-        if member.addresses != addresses:
-            for other in self._by_node.values():
-                if other is not member and set(other.addresses) & set(addresses):
-                    other.addresses = tuple(a for a in other.addresses if a not in addresses)
-            member.addresses = addresses
-            self.version += 1
+        if member.claimed != addresses:
+            self._claim(member, addresses)
+        self.version += member.rate_bps != rate_bps  # its link's capacity has changed
         member.name, member.rate_bps, member.gate, member.version = name, rate_bps, gate, version
         member.last_heard_ns = now_ns
         return member
+
+    def _claim(self, member: Member, addresses: tuple[Address, ...]) -> None:
+        """Replaces what a member claims; what it gives up goes to whoever claims it next."""
+        changed = {member.node}
+        for address in set(member.claimed) - set(addresses):
+            claims = self._claims[address]
+            claims.remove(member.node)
+            changed.update(claims[:1])
+            if not claims:
+                del self._claims[address]
+        for address in addresses:
+            claims = self._claims.setdefault(address, [])
+            if member.node not in claims:
+                claims.append(member.node)
+        member.claimed = addresses
+        for node in changed:
+            other = self._by_node[node]
+            held = tuple(address for address in other.claimed if self._claims[address][0] == node)
+            if held != other.addresses:
+                other.addresses = held
+                self.version += 1
+
+    def refused(self, member: Member) -> dict[Address, Member]:
+        """The addresses that a member claims and does not hold, with the member that holds each."""
+        held = set(member.addresses)
+        return {a: self._by_node[self._claims[a][0]] for a in member.claimed if a not in held and a in self._claims}
 
     def get(self, node: int) -> Member | None:
         """The member with this id, if it is present."""
@@ -119,6 +151,7 @@ class Members:
         member = self.get(node)
         if member is not None:
             member.present = False
+            self._claim(member, ())
             member.backlog.clear()
             member.sent_bps.clear()
             self.version += 1
@@ -132,5 +165,13 @@ class Members:
         return [m for m in self._by_node.values() if m.present]
 
     def directory(self) -> tuple[tuple[int, tuple[Address, ...]], ...]:
-        """Every present node with its addresses."""
-        return tuple((m.node, m.addresses) for m in self.present())
+        """Every present node with its addresses, `DIRECTORY_ADDRESSES` of them at most: those of the lowest nodes."""
+        room, rows = DIRECTORY_ADDRESSES, list[tuple[int, tuple[Address, ...]]]()
+        for member in self.present():
+            rows.append((member.node, member.addresses[:room]))
+            room -= len(rows[-1][1])
+        return tuple(rows)
+
+    def left_out(self) -> int:
+        """How many addresses of present members the directory has no room for."""
+        return max(0, len(self._claims) - DIRECTORY_ADDRESSES)

@@ -83,6 +83,8 @@ class Codec:
         actions = []
         if flow.copy_bytes is not None:
             actions.append(parser.OFPActionOutput(ofproto.OFPP_CONTROLLER, flow.copy_bytes))
+        if flow.queue is not None:
+            actions.append(parser.OFPActionSetQueue(flow.queue))
         if flow.output is not None:
             actions.append(parser.OFPActionOutput(flow.output))
         if flow.group is not None:
@@ -187,6 +189,23 @@ def polls(datapath: Datapath) -> list[Message]:
         parser.OFPFlowStatsRequest(datapath, 0, *every, COUNTED, COUNTED, parser.OFPMatch()),
         parser.OFPAggregateStatsRequest(datapath, 0, *every, 0, 0, parser.OFPMatch()),
     ]
+
+
+def ask_queues(datapath: Datapath) -> Message:
+    """A request for the queues of all ports."""
+    return datapath.ofproto_parser.OFPQueueGetConfigRequest(datapath, datapath.ofproto.OFPP_ANY)
+
+
+def ports_with_queue(message: Message, queue: int) -> frozenset[int]:
+    """Reads a reply with the queues of all ports: the ports that have this one."""
+    return frozenset(each.port for each in message.queues if each.queue_id == queue)
+
+
+def refuses_queues(message: Message) -> bool:
+    """Whether an error is a switch's answer to `ask_queues`: it knows no queues."""
+    ofproto = message.datapath.ofproto
+    asked = bytes(message.data)[1:2] == bytes([ofproto.OFPT_QUEUE_GET_CONFIG_REQUEST])
+    return bool(asked or message.type == ofproto.OFPET_QUEUE_OP_FAILED)
 
 
 def bridge_name(datapath: Datapath) -> str:

@@ -331,6 +331,12 @@ class Discovery:
         switch = self._switches.get(dpid)
         return switch.name if switch else f"{dpid:016x}"
 
+    def port_named(self, dpid: int, name: str) -> PortRef | None:
+        """A switch's port by its name, or None."""
+        switch = self._switches.get(dpid)
+        numbers = [number for number, state in switch.ports.items() if state.port.name == name] if switch else []
+        return PortRef(dpid, numbers[0]) if numbers else None
+
     def port_name(self, ref: PortRef) -> str:
         """`switch:port`, by name where known."""
         switch = self._switches.get(ref.dpid)

@@ -38,9 +38,10 @@ class Match(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """One flow entry. Its actions, in this order: copy to the controller, output, group, go to a later table.
+    """One flow entry. Its actions, in this order: copy to the controller, set the queue, output, group, go to a later table.
 
-    `copy_bytes` is how much of the frame the controller gets (None: no copy). An entry without actions drops the frame.
+    `copy_bytes` is how much of the frame the controller gets (None: no copy). `queue` is the queue of the port by which the
+    frame leaves in the end (None: the port's own choice). An entry without actions drops the frame.
     """
 
     table: int
@@ -52,6 +53,7 @@ class Flow(NamedTuple):
     goto: int | None = None
     idle_s: int = 0
     cause: Cause = Cause.NONE
+    queue: int | None = None
 
     @property
     def key(self) -> FlowKey:

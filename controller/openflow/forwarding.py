@@ -16,7 +16,7 @@ Flooding is one group of type ALL per switch; OpenFlow does not send a frame bac
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from controller.openflow.discovery import Host, Link, PortRef, View
@@ -30,6 +30,7 @@ from controller.openflow.flowtable import (
     diff,
     without_ports,
 )
+from controller.switch_queues.control_room import CONTROL_QUEUE
 
 CLASSIFY, LEARN, DELIVER = 0, 1, 2
 FLOOD_GROUP = 1
@@ -125,9 +126,11 @@ def tables(
     active: frozenset[Link],
     attachment: ControlAttachment | None = None,
     standbys: Iterable[ControlAttachment] = (),
+    queued: Container[int] = (),
 ) -> dict[int, Table]:
     """The table of every switch in the view. `active`: the links of the tree, a subset of `view.links`. `standbys`: the
-    switch ports of other controllers' coordinators: any of them may lead, so the frames of all of them pass."""
+    switch ports of other controllers' coordinators: any of them may lead, so the frames of all of them pass. `queued`: the
+    switches (datapath ids) whose ports have the queue CONTROL_QUEUE."""
     routes = Routes(active)
     attached = (coordinator_port(view, each) for each in (attachment, *standbys))
     coordinators = {each.mac: each for each in attached if each is not None}
@@ -144,7 +147,7 @@ def tables(
         table.groups[FLOOD_GROUP] = frozenset(edges[dpid] | trunks)
         _classify(table, edges[dpid], trunks)
         for coordinator in coordinators.values():
-            _admit(table, dpid, edges[dpid], trunks, coordinator, routes)
+            _admit(table, dpid, edges[dpid], trunks, coordinator, routes, CONTROL_QUEUE if dpid in queued else None)
         _learn(table)
         table.add(Flow(DELIVER, 0, Match(), group=FLOOD_GROUP))
     for host in view.hosts.values():
@@ -171,9 +174,16 @@ def _classify(table: Table, edges: set[int], trunks: set[int]) -> None:
 
 
 def _admit(
-    table: Table, dpid: int, edges: set[int], trunks: set[int], coordinator: CoordinatorPort, routes: Routes
+    table: Table,
+    dpid: int,
+    edges: set[int],
+    trunks: set[int],
+    coordinator: CoordinatorPort,
+    routes: Routes,
+    queue: int | None,
 ) -> None:
-    """Admits a coordinator's control frames only by its own port or the tree port towards it, and those of hosts to it."""
+    """Admits a coordinator's control frames only by its own port or the tree port towards it, and those of hosts to it; all of
+    them leave by this queue."""
     mac = coordinator.mac
     table.add(Flow(CLASSIFY, 200, Match(eth_src=mac), cause=Cause.FORGED_COORDINATOR))
     if coordinator.at.dpid == dpid:
@@ -184,15 +194,17 @@ def _admit(
         onward = LEARN if port in edges else DELIVER
         if port != trusted:
             to_coordinator = Match(in_port=port, eth_type=ETH_CONTROL, eth_dst=mac)
-            table.add(Flow(CLASSIFY, 150, to_coordinator, goto=onward))
+            table.add(Flow(CLASSIFY, 150, to_coordinator, goto=onward, queue=queue))
             continue
         heartbeat = Match(port, ETH_CONTROL, mac, HEARTBEAT_MAC)
         other_group = Match(port, ETH_CONTROL, mac, GROUP_BIT)
         table.add(
-            Flow(CLASSIFY, 320, heartbeat, goto=onward),
+            Flow(CLASSIFY, 320, heartbeat, goto=onward, queue=queue),
             Flow(CLASSIFY, 310, other_group, cause=Cause.CONTROL_OFF_PATH),
             Flow(CLASSIFY, 300, Match(in_port=port, eth_src=mac), goto=onward),
         )
+        if queue is not None:
+            table.add(Flow(CLASSIFY, 305, Match(port, ETH_CONTROL, mac), goto=onward, queue=queue))
 
 
 def _learn(table: Table) -> None:

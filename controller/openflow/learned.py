@@ -1,9 +1,9 @@
 """Makes of a view the fabric that the coordinator schedules: names, hosts, capacities, the active tree.
 
 Pure, but for `FabricLearner.from_settings`, which reads a file. A host of the fabric is an edge port with all the
-MAC and IP addresses seen there: the machine and its VMs share that access link. Capacities and names come
-from a fabric known beforehand, where there is one (matched by port, then MAC, then IP address); else from
-the port's speed.
+MAC and IP addresses seen there: the machine and its VMs share that access link. Names come from a fabric file,
+where there is one (matched by port, then MAC, then IP address). A capacity is the least of the port's speed and
+the file's rate; the coordinator, which knows the members, takes their rates into account (controller/scheduling/network.py).
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from controller.config.settings import OpenFlowSettings
 from controller.openflow.discovery import Host, Link, PortRef, View
 from controller.openflow.flowtable import Cause
 from controller.openflow.metering import Load
+from topology import capacity, spanning_tree
 from topology import fabric as topology
-from topology import spanning_tree
+from topology.capacity import Capacity
 
 DEFAULT_RATE_BPS = 1_000_000_000  # of a port whose switch does not tell its speed
+Nodes = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class LearnedFabric:
 
 
 class FabricLearner:
-    """Makes fabrics of views. `known`: a fabric from a file, for names and capacities, or None."""
+    """Makes fabrics of views. `known`: a fabric from a file, which may be partial, for names and capacities; or None."""
 
     def __init__(self, known: topology.Fabric | None = None) -> None:
         self._known = known
@@ -55,22 +57,27 @@ class FabricLearner:
             return cls()
         from topology import files  # pydantic and YAML take half a second to import; most have no such file
 
-        return cls(files.load(settings.fabric_file))
+        return cls(files.load(settings.fabric_file, partial=True))
 
     def learn(self, view: View) -> LearnedFabric:
-        """The active links, and {"fabric": Fabric.to_dict(), "blocked": [[a, b]], "hosts": [...], "ports": {...}}.
+        """The active links, and the document {"fabric": Fabric.to_dict(), "blocked": [[a, b]], "hosts": [...], "ports": {...},
+        "links": [...], "not_found": [[a, b]]}.
 
         Of several links between two switches one takes part: the one of the highest rate, then of the lowest ports.
-        Each of "hosts" is {name, switch, port, macs, addresses}; "ports" has of each switch [number, name, MAC address].
+        Each of "hosts" is {name, switch, port, macs, addresses}; "ports" has of each switch [number, name, MAC address];
+        "links" says where each capacity comes from (topology/capacity.py); "not_found" are links of the file that the fabric
+        lacks.
         """
         best = self._best(view)
         builder = topology.FabricBuilder()
         for switch in view.switches.values():
             builder.add_switch(switch.name, dpid=switch.dpid or None)
+        capacities: dict[topology.DirectedLink, Capacity] = {}
         for (a, b), link in best.items():
-            rate_bps, back_bps = self._rates_bps(view, a, b, link)
+            there, back = self._trunk(view, a, b, link)
             ports = {"a_port": _port_name(view, link.a), "b_port": _port_name(view, link.b)}
-            builder.add_link(a, b, rate_bps, reverse_rate_bps=back_bps, **ports)
+            builder.add_link(a, b, there.bps, reverse_rate_bps=back.bps, **ports)
+            capacities |= {topology.DirectedLink(a, b): there, topology.DirectedLink(b, a): back}
         trunks = builder.build()
         if self._tree is None or self._tree[0] != trunks:
             self._tree = trunks, spanning_tree.compute(trunks)
@@ -81,13 +88,22 @@ class FabricLearner:
         blocked = [list(link) for link in tree.blocked]
         taken = {switch.name for switch in view.switches.values()}
         hosts = [
-            self._add_host(builder, taken, view, at, found) for at, found in _by_port(view.hosts.values())
+            self._add_host(builder, capacities, taken, view, at, found) for at, found in _by_port(view.hosts.values())
         ]
         described = {
             switch.name: [[port.number, port.name, port.mac] for _, port in sorted(switch.ports.items())]
             for switch in view.switches.values()
         }
-        document = {"fabric": builder.build().to_dict(), "blocked": sorted(blocked), "hosts": hosts, "ports": described}
+        fabric = builder.build()
+        told = self._known.links if self._known is not None else frozenset()
+        document = {
+            "fabric": fabric.to_dict(),
+            "blocked": sorted(blocked),
+            "hosts": hosts,
+            "ports": described,
+            "links": capacity.rows(dict(sorted(capacities.items()))),
+            "not_found": sorted(list(link) for link in told - fabric.links),
+        }
         return LearnedFabric(active, document)
 
     def ports_document(
@@ -103,8 +119,8 @@ class FabricLearner:
         links: list[dict[str, Any]] = []
         trunks: dict[PortRef, tuple[str, str, int]] = {}
         for (a, b), link in self._best(view).items():
-            rate_bps, back_bps = self._rates_bps(view, a, b, link)
-            trunks[link.a], trunks[link.b] = (a, b, rate_bps), (b, a, back_bps)
+            there, back = self._trunk(view, a, b, link)
+            trunks[link.a], trunks[link.b] = (a, b, there.bps), (b, a, back.bps)
         hosts = {at: self._host_name(view, at, found) for at, found in _by_port(view.hosts.values())}
         for at, load in sorted(loads.items()):
             if at.dpid not in view.switches or at.number not in view.switches[at.dpid].ports:
@@ -114,9 +130,9 @@ class FabricLearner:
             if at in trunks:
                 links.append(_direction(*trunks[at], load.tx_bps, load.tx_dropped))
             elif at in hosts:
-                down_bps, up_bps = self._access_bps(view, at, hosts[at])
-                links.append(_direction(switch.name, hosts[at], down_bps, load.tx_bps, load.tx_dropped))
-                links.append(_direction(hosts[at], switch.name, up_bps, load.rx_bps, 0))
+                down, up = self._access(view, at, hosts[at])
+                links.append(_direction(switch.name, hosts[at], down.bps, load.tx_bps, load.tx_dropped))
+                links.append(_direction(hosts[at], switch.name, up.bps, load.rx_bps, 0))
         return {
             "ports": ports,
             "links": links,
@@ -133,17 +149,20 @@ class FabricLearner:
                 best[ends] = link
         return best
 
-    def _rates_bps(self, view: View, a: str, b: str, link: Link) -> tuple[int, int]:
-        if self._known is not None and self._known.graph.has_edge(a, b):
-            return self._known.capacity_bps((a, b)), self._known.capacity_bps((b, a))
-        rate_bps = min(_speed_bps(view, link.a), _speed_bps(view, link.b))
-        return rate_bps, rate_bps
+    def _trunk(self, view: View, a: str, b: str, link: Link) -> tuple[Capacity, Capacity]:
+        """The capacities of a link between two switches, from `a` to `b` and back."""
+        slower = min(_speed(view, link.a), _speed(view, link.b), key=lambda speed: speed.bps)
+        return self._with_file((a, b), slower), self._with_file((b, a), slower)
 
-    def _access_bps(self, view: View, at: PortRef, host: str) -> tuple[int, int]:
-        switch = view.switches[at.dpid].name
-        if self._known is not None and self._known.graph.has_edge(switch, host):
-            return self._known.capacity_bps((switch, host)), self._known.capacity_bps((host, switch))
-        return _speed_bps(view, at), _speed_bps(view, at)
+    def _access(self, view: View, at: PortRef, host: str) -> tuple[Capacity, Capacity]:
+        """The capacities of a host's link, to the host and from it."""
+        switch, speed = view.switches[at.dpid].name, _speed(view, at)
+        return self._with_file((switch, host), speed), self._with_file((host, switch), speed)
+
+    def _with_file(self, direction: Nodes, speed: Capacity) -> Capacity:
+        if self._known is None or not self._known.graph.has_edge(*direction):
+            return speed
+        return capacity.least(Capacity(self._known.capacity_bps(direction), capacity.FABRIC_FILE), speed)
 
     def _host_name(self, view: View, at: PortRef, found: Iterable[Host]) -> str:
         switch, port = view.switches[at.dpid].name, _port_name(view, at)
@@ -153,7 +172,13 @@ class FabricLearner:
         return next((name for name in names if name is not None), f"{switch}:{port}")
 
     def _add_host(
-        self, builder: topology.FabricBuilder, taken: set[str], view: View, at: PortRef, found: list[Host]
+        self,
+        builder: topology.FabricBuilder,
+        capacities: dict[topology.DirectedLink, Capacity],
+        taken: set[str],
+        view: View,
+        at: PortRef,
+        found: list[Host],
     ) -> dict[str, Any]:
         switch, port = view.switches[at.dpid].name, _port_name(view, at)
         name = self._host_name(view, at, found)
@@ -162,8 +187,9 @@ class FabricLearner:
         taken.add(name)
         addresses = [address for host in found for address in host.addresses]
         builder.add_host(name, addresses, next((h.mac for h in found if h.speaks_control), found[0].mac))
-        down_bps, up_bps = self._access_bps(view, at, name)
-        builder.add_link(switch, name, down_bps, a_port=port, reverse_rate_bps=up_bps)
+        down, up = self._access(view, at, name)
+        builder.add_link(switch, name, down.bps, a_port=port, reverse_rate_bps=up.bps)
+        capacities |= {topology.DirectedLink(switch, name): down, topology.DirectedLink(name, switch): up}
         macs = [host.mac for host in found]
         return {"name": name, "switch": switch, "port": port, "macs": macs, "addresses": addresses}
 
@@ -174,6 +200,11 @@ def _port_name(view: View, at: PortRef) -> str:
 
 def _speed_bps(view: View, at: PortRef) -> int:
     return view.switches[at.dpid].ports[at.number].rate_bps or DEFAULT_RATE_BPS
+
+
+def _speed(view: View, at: PortRef) -> Capacity:
+    told_bps = view.switches[at.dpid].ports[at.number].rate_bps
+    return Capacity(told_bps, capacity.PORT_SPEED) if told_bps else Capacity(DEFAULT_RATE_BPS, capacity.ASSUMED)
 
 
 def _by_port(hosts: Iterable[Host]) -> list[tuple[PortRef, list[Host]]]:

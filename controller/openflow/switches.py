@@ -33,6 +33,8 @@ class Switches:
         self.codec = self._new_codec()
         self._datapaths: dict[int, codec.Datapath] = {}
         self._installed: dict[int, Table] = {}
+        self._queued: dict[int, frozenset[int]] = {}
+        self._without_queues: set[int] = set()
         self._suspect: set[int] = set()
         self._miscounted: set[int] = set()
         self._foreign_until_ns: dict[int, int] = {}
@@ -52,6 +54,8 @@ class Switches:
         if self._datapaths.get(dpid) is not datapath:
             return False
         del self._datapaths[dpid]
+        self._queued.pop(dpid, None)
+        self._without_queues.discard(dpid)
         return True
 
     def suspect(self, dpid: int) -> None:
@@ -83,9 +87,28 @@ class Switches:
             self.send(dpid, self.codec.lldp(self._datapaths[dpid], port))
 
     def poll(self) -> None:
-        """Asks every switch for its counters."""
+        """Asks every switch for its counters, and for its queues if it has any."""
         for dpid, datapath in list(self._datapaths.items()):
-            self.send(dpid, codec.polls(datapath))
+            queues = [] if dpid in self._without_queues else [codec.ask_queues(datapath)]
+            self.send(dpid, [*codec.polls(datapath), *queues])
+
+    def queues_told(self, dpid: int, ports: frozenset[int]) -> bool:
+        """Which ports of a switch have the queue of control frames; True if that has changed."""
+        changed = self._queued.get(dpid, frozenset()) != ports
+        self._queued[dpid] = ports
+        return changed
+
+    def has_no_queues(self, dpid: int) -> None:
+        """The switch does not know the question for its queues: it is not asked again."""
+        self._without_queues.add(dpid)
+
+    def queued(self, view: View) -> frozenset[int]:
+        """The switches whose ports all have the queue of control frames."""
+        return frozenset(
+            dpid
+            for dpid, switch in view.switches.items()
+            if (ports := self._queued.get(dpid)) and all(port.number in ports for port in switch.ports.values() if port.up)
+        )
 
     def flows_counted(self, dpid: int, count: int) -> bool:
         """How many flows a switch says that it holds. True when the number is wrong for the second time in succession: another

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from controller.config.settings import CoordinatorSettings
+from controller.policies.auto import Auto
 from controller.policies.base import Policy
 from controller.policies.free import Free
 from controller.policies.hybrid import Hybrid
@@ -13,7 +14,11 @@ from controller.policies.timeslice import Timeslice
 from controller.policies.weekly import Weekly
 
 
-def _timeslice(settings: CoordinatorSettings) -> Policy:
+def _auto(settings: CoordinatorSettings) -> Policy:
+    return Auto(_timeslice(settings), _rate_limit(settings))
+
+
+def _timeslice(settings: CoordinatorSettings) -> Timeslice:
     return Timeslice(
         slice_ns=settings.slice_ns, minimum_active_ns=settings.minimum_active_ns, headroom=settings.headroom
     )
@@ -25,7 +30,7 @@ def _hybrid(settings: CoordinatorSettings) -> Policy:
     )
 
 
-def _rate_limit(settings: CoordinatorSettings) -> Policy:
+def _rate_limit(settings: CoordinatorSettings) -> RateLimit:
     return RateLimit(headroom=settings.headroom)
 
 
@@ -38,6 +43,7 @@ def _free(_: CoordinatorSettings) -> Policy:
 
 
 POLICIES: dict[str, Callable[[CoordinatorSettings], Policy]] = {
+    "auto": _auto,
     "timeslice": _timeslice,
     "hybrid": _hybrid,
     "rate_limit": _rate_limit,

@@ -72,8 +72,6 @@ class Policy(ABC):
     """Whether hosts hold large flows to regulated destinations back until a slot is granted."""
     has_own_schedule: ClassVar[bool] = False
     """Whether it schedules the pairs that cross contended links by weeks, although these need no permission."""
-    slots_can_be_late: ClassVar[bool] = True
-    """Whether a gate that opens after its slot's start costs link time. A renewed rate comes into force whenever it arrives."""
 
     @abstractmethod
     def set_network(self, network: Network, *, now_ns: int) -> None:
@@ -102,8 +100,32 @@ class Policy(ABC):
         how many of them are of flows with a deadline; a policy without turns ignores it."""
 
     @abstractmethod
-    def yielded(self, node: int, destination: int, slot: int, *, now_ns: int, backlog_bytes: int = 0) -> None:
-        """Takes back the rest of a slot from its node, where `backlog_bytes` wait for the destination now."""
+    def yielded(
+        self, node: int, destination: int, slot: int, *, now_ns: int, backlog_bytes: int = 0, unspent_bytes: int = 0
+    ) -> None:
+        """Takes back the rest of a slot from its node, `unspent_bytes` of its credit; `backlog_bytes` wait for the destination
+        now."""
+
+    def set_contended(self, links: frozenset[Hashable]) -> None:
+        """Takes the contended links, in full, before the pairs that cross them; none where all pairs are regulated anyway."""
+        return
+
+    def late_matters(self, slot: Slot) -> bool:
+        """Whether link time is lost where the gate opens after the slot's start. A renewed rate comes into force whenever it
+        arrives."""
+        return True
+
+    def choices(self) -> list[dict[str, Any]]:
+        """What it chose for each contended link, and why: {"link", "mode", "why"}; empty for a policy that has no choice."""
+        return []
+
+    def sent(self, node: int, rates_bps: Mapping[int, int], *, now_ns: int) -> None:
+        """Takes the rates at which a node's large flows sent to each destination since its report before, in full."""
+        return
+
+    def set_delay(self, node: int, delay_ns: int) -> None:
+        """Takes how long a directive takes to a node: nothing granted now can begin sooner there."""
+        return
 
     @abstractmethod
     def left(self, node: int, *, now_ns: int) -> None:

@@ -26,7 +26,9 @@ class Free(Policy):
     ) -> None:
         """Changes nothing."""
 
-    def yielded(self, node: int, destination: int, slot: int, *, now_ns: int, backlog_bytes: int = 0) -> None:
+    def yielded(
+        self, node: int, destination: int, slot: int, *, now_ns: int, backlog_bytes: int = 0, unspent_bytes: int = 0
+    ) -> None:
         """Changes nothing."""
 
     def left(self, node: int, *, now_ns: int) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from controller.policies.base import Network, Regulated, Weights
+from controller.policies.base import Network, Regulated, Slot, Weights
 from controller.policies.ledger import Booking, Entry, Resource
 from protocol.units import FRAME_BYTES, SECOND_NS
 
@@ -13,6 +14,14 @@ PPM = 1_000_000
 BYTE = 8 * SECOND_NS * PPM
 """One byte in the unit of a carry: bit/s x ns x millionths."""
 NOWHERE: frozenset[int] = frozenset()
+FORGOTTEN_TURNS = 10
+"""A pair that was not wanted for so many of its turns begins anew."""
+VISITS = 8
+"""A pair keeps its turn if it uses this part of it in a slot; so a turn is over after so many slots at the latest."""
+SHORTEST_PART = 32
+"""A slot is at least this part of a turn,"""
+SHORTEST_PACKETS, MARGIN_PACKETS = 4, 2
+"""and so many packets; and it is so many packets longer than the use of the one before."""
 
 
 @dataclass(slots=True, eq=False)
@@ -21,7 +30,9 @@ class Host:
 
     resource: Resource[Pair] = field(default_factory=lambda: Resource(1))
     last: int = 0
-    """Number of its last grant."""
+    """Number of the last grant of the last whole turn of any of its pairs."""
+    delay_ns: int = 0
+    """How long a directive takes to it."""
     carry: int = 0
     """How much less its last credits held than its share, in 1 / BYTE bytes; at least 0 and less than a packet."""
 
@@ -43,11 +54,24 @@ class Pair:
     """What it needs at least."""
     burst_bps: int = 0
     """What its packets arrive with behind its node's first link."""
+    turn_ns: int = 0
+    """How long its turn is: the longest slot that it is granted."""
     length_ns: int = 0
+    """How long its next slot is, by what it used of the last ones."""
+    used_ns: int = 0
+    """How much of its turn it has used in the slots of which it gave bytes back."""
+    newest: Slot | None = None
+    """Its newest slot, as long as it may say how much of it was used."""
     wanted: bool = False
     """Backlogged and regulated."""
-    last: int = 0
+    gone_ns: int | None = None
+    """When it was wanted no more; None before that."""
+    granted: int = 0
     """Number of its last grant."""
+    last: int = 0
+    """Number of the last grant of its last whole turn."""
+    before: tuple[int, int] = (0, 0)
+    """The same and its host's, before the newest slot ended."""
     passed_over: int = 0
     booking: Booking[Pair] | None = None
     """The booking whose end is not foreseen yet."""
@@ -63,6 +87,13 @@ class Pair:
     def takes(self, reserved_bps: int) -> tuple[tuple[Resource[Pair], int], ...]:
         """What a slot of this rate takes: the rate of every link, and its node."""
         return (*((link, reserved_bps) for link in self.links), (self.host.resource, 1))
+
+
+class Least(NamedTuple):
+    """Bounds of a pair's slots from below, in ns."""
+
+    length: int
+    margin: int
 
 
 class Terms:
@@ -100,10 +131,17 @@ class Terms:
         """The least rate at which a pair takes a slot."""
         return max(1, full_bps * self.minimum_ppm // PPM)
 
-    def length_ns(self, need_bps: int, weight: float) -> int:
-        """The length of a pair's slots: never so short that a credit holds no packet."""
+    def turn_ns(self, need_bps: int, weight: float) -> int:
+        """The length of a pair's turns: never so short that a credit holds no packet."""
         packet_ns = -(-self.packet_bytes * BYTE // (need_bps * self.headroom_ppm))
         return max(int(self.slice_ns * weight), self.minimum_active_ns, packet_ns)
+
+    def least_ns(self, pair: Pair) -> Least:
+        """The least length of a pair's slots: a part of its turn, and never less than some packets' time; and the least by
+        which one is longer than the use of the one before."""
+        packet_ns = self.packet_bytes * BYTE // (pair.need_bps * self.headroom_ppm)
+        length_ns = max(pair.turn_ns // SHORTEST_PART, SHORTEST_PACKETS * packet_ns)
+        return Least(min(pair.turn_ns, length_ns), MARGIN_PACKETS * packet_ns)
 
     def amount(self, pair: Pair, reserved_bps: int) -> tuple[int, int]:
         """(credit in bytes, 0), with the remainder carried to the node's next; or (0, rate in bit/s)."""
@@ -126,6 +164,7 @@ class Roster:
         self.regulated: Regulated = {}
         self.hosts: dict[int, Host] = {}
         self.backlogs: dict[int, frozenset[int]] = {}
+        self.delays: dict[int, int] = {}
         self._pairs: dict[int, dict[int, Pair]] = {}
         self._network: Network | None = None
         self._links: dict[Hashable, Resource[Pair]] = {}
@@ -134,6 +173,10 @@ class Roster:
     def pairs(self) -> Iterator[Pair]:
         """All pairs."""
         return (pair for pairs in self._pairs.values() for pair in pairs.values())
+
+    def pair(self, node: int, destination: int) -> Pair | None:
+        """One pair, if it was ever backlogged."""
+        return self._pairs.get(node, {}).get(destination)
 
     def pairs_of(self, node: int) -> Iterable[Pair]:
         """The pairs of one node."""
@@ -162,6 +205,7 @@ class Roster:
             pair.wanted, pair.entry, pair.deadline_bytes = False, None, 0
         self.backlogs.pop(node, None)
         self.hosts.pop(node, None)
+        self.delays.pop(node, None)
         for other, waiting in self.backlogs.items():
             if node in waiting:
                 self.backlogs[other] = waiting - {node}
@@ -185,7 +229,7 @@ class Roster:
     def _new_pair(self, node: int, destination: int) -> Pair:
         host = self.hosts.get(node)
         if host is None:
-            host = self.hosts[node] = Host()
+            host = self.hosts[node] = Host(delay_ns=self.delays.get(node, 0))
         self._numbers += 1
         pair = self._pairs[node][destination] = Pair(node, destination, self._numbers, host)
         self._place(pair)
@@ -215,4 +259,5 @@ class Roster:
 
     def _measure(self, pair: Pair) -> None:
         if pair.placed:
-            pair.length_ns = self.terms.length_ns(pair.need_bps, self.weights.of(pair.node, pair.destination))
+            pair.turn_ns = self.terms.turn_ns(pair.need_bps, self.weights.of(pair.node, pair.destination))
+            pair.length_ns = max(self.terms.least_ns(pair).length, min(pair.length_ns or pair.turn_ns, pair.turn_ns))

@@ -3,9 +3,12 @@
 XCo's simple version divides the bottleneck's capacity by the number of its senders: that is `fair_share` with one
 bottleneck. Shares are of capacity x headroom, and a node's own rate is a link that all its pairs cross.
 
-A rate is a lease, renewed when half of it is over. A pair is a *sender* from its first backlog until it had none for the
-length of a lease: a sender whose rate suffices has an empty queue most of the time. Then its lease runs out, and the others
-share what it had.
+A rate is a lease, renewed when half of it is over. A pair is a *sender* from its first backlog until it had none, and sent
+nothing, for the length of a lease. Then its lease runs out, and the others share what it had.
+
+*Demand.* A sender wants all that it can get, until its queue stayed empty and it sent less than `USED` of its rate in
+`PATIENCE` reports, one after the other: then it wants `MARGIN` times the most that it sent in them, and the others share the
+rest. It wants everything again as soon as it has a backlog at a report of which it used its rate.
 
 When the senders change, shares are found anew, and only leases whose rate changes are granted again, each under a new
 number, in place of the one before. Rates that fall do so at once. If none falls the others rise at once, else they rise when
@@ -17,6 +20,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
 
 from controller.policies.base import NOTHING, Network, Plan, Policy, Regulated, Slot, SlotNumbers, Weights
 from controller.policies.fair_share import max_min_fair
@@ -24,13 +28,30 @@ from controller.policies.fair_share import max_min_fair
 Key = tuple[int, int]
 """(node, destination)."""
 PPM = 1_000_000
+USED, MARGIN = 0.95, 1.1
+PATIENCE = 3
+"""Reports in which a sender leaves a part of its rate unused until that part is given to others."""
+LEAST_DEMAND_PART = 100
+"""A sender is left this part of its node's rate at least: with less it could not begin to grow."""
+
+
+@dataclass(slots=True)
+class Sender:
+    """What is known of a pair that sends."""
+
+    idle_ns: int | None = None
+    """Since when it has no backlog and sends nothing; None while it does."""
+    wants_bps: int | None = None
+    """What it can use; None: all that it can get."""
+    unused: list[int] = field(default_factory=list)
+    """What it sent by the last reports, all of which said that it left a part of its rate unused."""
+
+
 NOWHERE: frozenset[int] = frozenset()
 
 
 class RateLimit(Policy):
     """Grants leases of max-min fair rates, and renews them."""
-
-    slots_can_be_late = False
 
     def __init__(self, *, lease_ns: int = 100_000_000, headroom: float = 0.98) -> None:
         """Raises ValueError: an argument out of its range, by name."""
@@ -43,10 +64,10 @@ class RateLimit(Policy):
         self._network: Network | None = None
         self._regulated: Regulated = {}
         self._weights = Weights()
-        self._numbers = SlotNumbers()
+        self.numbers = SlotNumbers()
         self._backlogs: dict[int, frozenset[int]] = {}
-        self._senders: dict[int, dict[int, int | None]] = {}
-        """By node and destination: since when (ns) it has no backlog, None while it has one."""
+        self._senders: dict[int, dict[int, Sender]] = {}
+        """By node and destination."""
         self._leases: dict[Key, Slot] = {}
         self._rises: dict[Key, tuple[int, int]] = {}
         """When a rate is to rise, and to how much."""
@@ -86,7 +107,9 @@ class RateLimit(Policy):
         self._backlogs[node] = frozenset(destination for destination, size in backlog.items() if size > 0)
         self._note(node, now_ns)
 
-    def yielded(self, node: int, destination: int, slot: int, *, now_ns: int, backlog_bytes: int = 0) -> None:
+    def yielded(
+        self, node: int, destination: int, slot: int, *, now_ns: int, backlog_bytes: int = 0, unspent_bytes: int = 0
+    ) -> None:
         """Frees a rate that is given back at once."""
         waiting = self._backlogs.get(node, NOWHERE)
         self._backlogs[node] = waiting | {destination} if backlog_bytes > 0 else waiting - {destination}
@@ -94,6 +117,37 @@ class RateLimit(Policy):
         if lease is not None and lease.slot == slot:
             self._forget((node, destination), revoke=False)
         self._note(node, now_ns)
+
+    def sent(self, node: int, rates_bps: Mapping[int, int], *, now_ns: int) -> None:
+        """Learns how much of their rates the node's senders can use."""
+        for destination, sender in self._senders.get(node, {}).items():
+            lease, rate_bps = self._leases.get((node, destination)), rates_bps.get(destination, 0)
+            if rate_bps and sender.idle_ns is not None:
+                sender.idle_ns = now_ns
+            if lease is None or lease.end_ns <= now_ns:
+                continue
+            if rate_bps >= USED * lease.rate_bps or destination in self._backlogs.get(node, NOWHERE):
+                sender.unused.clear()
+                if sender.wants_bps is not None:
+                    sender.wants_bps = None
+                    self._stale = True
+                continue
+            sender.unused.append(rate_bps)
+            if len(sender.unused) >= PATIENCE:
+                self._want(node, sender, int(MARGIN * max(sender.unused)))
+                sender.unused.clear()
+
+    def _want(self, node: int, sender: Sender, wants_bps: int) -> None:
+        """Takes a demand that differs enough from the one before to be worth new shares."""
+        assert self._network is not None, "it has a lease"
+        try:
+            wants_bps = max(wants_bps, self._network.node_rate_bps(node) // LEAST_DEMAND_PART)
+        except KeyError:
+            return  # it has no place any more
+        before = sender.wants_bps
+        if before is None or abs(wants_bps - before) > before // 10:
+            sender.wants_bps = wants_bps
+            self._stale = True
 
     def left(self, node: int, *, now_ns: int) -> None:
         """Revokes the rates of the node and towards it; the others share them."""
@@ -105,6 +159,10 @@ class RateLimit(Policy):
             if node in key:
                 self._forget(key, revoke=True)
         self._senders.pop(node, None)
+
+    def late_matters(self, slot: Slot) -> bool:
+        """No: the rate before it is still in force."""
+        return False
 
     # -- planning -----------------------------------------------------------------------------------------------------
 
@@ -141,7 +199,7 @@ class RateLimit(Policy):
             if not self._is_due(due):
                 continue
             _, number, key = due
-            end_ns, idle_ns = self._leases[key].end_ns, self._senders[key[0]][key[1]]
+            end_ns, idle_ns = self._leases[key].end_ns, self._senders[key[0]][key[1]].idle_ns
             if idle_ns is None or now_ns < idle_ns + self.lease_ns:
                 renew.append(key)
             elif now_ns < end_ns:
@@ -193,6 +251,11 @@ class RateLimit(Policy):
                 if link not in capacities:
                     capacities[link] = network.capacity_bps(name) * self.headroom_ppm // PPM
                 path.append(link)
+            wants_bps = self._senders[node][destination].wants_bps
+            if wants_bps is not None:
+                demand = ("demand", node, destination)
+                capacities[demand] = wants_bps
+                path.append(demand)
             paths[node, destination] = path
         return max_min_fair(paths, capacities, {key: self._weights.of(*key) for key in paths})
 
@@ -206,14 +269,17 @@ class RateLimit(Policy):
         waiting = self._backlogs[node] & self._regulated.get(node, NOWHERE)
         senders = self._senders.setdefault(node, {})
         for destination in waiting:
-            self._stale |= destination not in senders
-            senders[destination] = None
-        for destination, idle_ns in senders.items():
-            if idle_ns is None and destination not in waiting:
-                senders[destination] = now_ns
+            if (sender := senders.get(destination)) is None:
+                self._stale = True
+                senders[destination] = Sender()
+            else:
+                sender.idle_ns = None
+        for destination, sender in senders.items():
+            if sender.idle_ns is None and destination not in waiting:
+                sender.idle_ns = now_ns
 
     def _grant(self, key: Key, rate_bps: int, now_ns: int) -> Slot:
-        number = self._numbers.take(now_ns)
+        number = self.numbers.take(now_ns)
         slot = self._leases[key] = Slot(number, *key, now_ns, now_ns + self.lease_ns, 0, rate_bps, rate_bps)
         heapq.heappush(self._due, (now_ns + self.lease_ns // 2, number, key))
         return slot

@@ -1,35 +1,42 @@
 """The timeslice policy: XCo's Algorithm 1, event-driven, in simulated time ahead of the hosts. Pure.
 
 Words of the design, and what they are here: the backlog group B_x of a node x is its pairs that are `wanted`; a pair (x, y)
-is in the contention group beta_ij of every link of its path (`Pair.links`); the active group alpha_ij is `Resource.bookings`.
-A pair is feasible when on every link the reserved rates of alpha_ij and its own stay within C_ij, and its node is idle.
+is in the contention group beta_ij of every link of its path (`Pair.links`); the active group alpha_ij is
+`Resource.bookings`. A pair is feasible when on every link the reserved rates of alpha_ij and its own stay within C_ij, and
+its node is idle.
 
-*Selection.* At every instant at which a slot ends, the policy tries the waiting pairs, least recently served first (`order`),
-pairs with a deadline before the others. A pair that fits is granted one slice. Only pairs that wait *for what ended* are tried:
-a pair that does not fit is parked at one resource that is full for it (a link, or its busy node), and can't fit before that
-resource has room. So the work of an event does not grow with the number of nodes that wait at a full link.
+*Selection.* At every instant at which a slot ends, the policy tries the waiting pairs, least recently served first
+(`order`), pairs with a deadline before the others. A pair that fits is granted one slice. Only pairs that wait *for what
+ended* are tried: a pair that does not fit is parked at one resource that is full for it (a link, or its busy node), and
+can't fit before that resource has room. So the work of an event does not grow with the number of nodes that wait at a full
+link.
 
 *Deadlines.* A pair has one while bytes of flows with a deadline wait: as many as were reported, less what it was granted
 since; its host reports anew what is left when a slot ends. Deadlines change the order in which waiting pairs are tried, and
-nothing else: no slot is cut short for them, and all that follows holds whatever is reported. Pairs with deadlines cannot keep a
-link for ever: the oldest pair that waits there, deadline or not, is passed over (below) `patience` times at most.
+nothing else: no slot is cut short for them, and all that follows holds whatever is reported. Pairs with deadlines cannot
+keep a link for ever: the oldest pair that waits there, deadline or not, is passed over (below) `patience` times at most.
 
-*Convergence.* In one selection no pair is tried twice, and every selection of a `plan` is for a later end, of which there are
-finitely many before the horizon.
+*Convergence.* In one selection no pair is tried twice, and every selection of a `plan` is for a later end, of which there
+are finitely many before the horizon.
 
 *Rate.* A slot reserves min(node's rate, least capacity of its path): a node faster than its bottleneck takes all of the
 bottleneck, and is never starved. With `minimum_fraction` below 1 (the hybrid policy) a pair fits as soon as that fraction of
 this rate is left on every link, and reserves what is left. A pair without any link on its path is bounded by its node alone.
 
 *Bytes.* reserved rate x slice x headroom / 8, rounded down to whole packets; the remainder, less than a packet, is carried
-to the node's next credit, so the bytes of many slots converge to rate x headroom exactly. A slot that is reserved less
-than its node sends at (min of node's rate and first link) would leave as a burst: when more than `burst_bytes` of it would
-have to wait in the bottleneck's buffer, the slot is bounded by its rate (reserved rate x headroom) in place of a credit.
+to the node's next credit, so the bytes of many slots converge to rate x headroom exactly. A slot that is reserved less than
+its node sends at (min of node's rate and first link) would leave as a burst: when more than `burst_bytes` of it would have
+to wait in the bottleneck's buffer, the slot is bounded by its rate (reserved rate x headroom) in place of a credit.
 
-*Length.* slice x weight, at least the minimum active time and at least one packet's time. A slot is never pre-empted for
-another node: it ends when it has run its length, when its host yields it, or when its node or destination left, its pair
-is no longer regulated, or a changed fabric has no room for it. So the minimum active time, which is the slot's length unless
-a weight makes it shorter, is always kept.
+*Length.* A turn is slice x weight, at least the minimum active time and at least one packet's time. A slot is a whole turn,
+unless its host gave bytes back: then the next one is as long as what was used, and a little longer, and half as long again
+each time that one is used up. A pair whose host used an eighth of a turn or more keeps the rest of its turn, and with it its
+place in the order: a TCP flow that sends its window and waits for answers is served as often as it answers, until it had as
+much as the others. A pair that comes back after `FORGOTTEN_TURNS` begins with half a turn. A slot is never pre-empted for
+another node: it ends when it has run its length, when its host yields it, or when its node or destination left, its pair is
+no longer regulated, or a changed fabric has no room for it. So the minimum active time, which is the turn's length unless a
+weight makes it shorter, is always kept for who can use it. No slot begins before a directive can be at its host
+(`set_delay`).
 
 *Ahead.* `plan` works off every end until the horizon, so successors are granted before their predecessors end. When a slot
 ends early, those which wait to begin are brought forward where they fit: granted again under the same number, of the same
@@ -38,22 +45,22 @@ length, with an earlier start. Then the rest of the room goes to waiting pairs.
 *Maximality.* When `plan` returns, no wanted pair of an idle node would fit on all of its links from now on for one slice,
 unless the room is held by a slot booked ahead for a pair that was passed over (next paragraph).
 
-*No starvation.* Greedy packing can starve a pair that needs two links which are never free together, or more than a link
-has ever free at once. When something booked on a resource ends and the oldest pair that is parked there does not get a slot,
-it was *passed over*; at the `patience`-th time it is booked ahead, at the earliest time at which it fits beside all that is
-booked. Others are granted only what fits beside that. The bound: let a pair X wait while N other pairs, all in all, are wanted
-(one whose node left and came back counts again), and the fabric stays as it is.
-1. A *turn* is the end of a booking of the resource at which X is parked (it is full for X, so there is one). The pairs that
-   are parked there are tried in their order while there is room, so if a pair gets a slot before X is tried it is the oldest,
-   or the oldest is passed over (for a pair with a deadline, too). Say Z is the oldest: X, or older than X. If Z gets a slot and
-   is not X, it is younger than X from there on: at most N turns. If it does not it is passed over: at most `patience` turns
-   for each of N + 1 pairs, then it is booked. So X is granted a slot within N + patience (N + 1) < (patience + 1)(N + 1)
-   turns.
+*No starvation.* Greedy packing can starve a pair that needs two links which are never free together, or more than a link has
+ever free at once. When something booked on a resource ends and the oldest pair that is parked there does not get a slot, it
+was *passed over*; at the `patience`-th time it is booked ahead, at the earliest time at which it fits beside all that is
+booked. Others are granted only what fits beside that. The bound: let a pair X wait while N other pairs, all in all, are
+wanted (one whose node left and came back counts again), and the fabric stays as it is.
+1. A *turn* is here the end of a booking of the resource at which X is parked (it is full for X, so there is one). The pairs
+   that are parked there are tried in their order while there is room, so if a pair gets a slot before X is tried it is the
+   oldest, or older and on its way back, or the oldest is passed over (for a pair with a deadline, too). Say Z is the oldest:
+   X, or older than X. If Z or one on its way back gets a slot and is not X, it is younger than X after at most `VISITS`
+   slots: at most 2 VISITS N turns. Else Z is passed over: at most `patience` turns for each of N + 1 pairs, then it is
+   booked. So X is granted a slot within 2 VISITS N + patience (N + 1) < (patience + 2 VISITS)(N + 1) turns.
 2. A slot booked ahead begins when something ends, which began when something ended, and so on back to a slot that runs; the
    slots between were booked ahead, each for another pair. So with Q <= N pairs booked ahead the next turn comes, and a
    granted slot begins, within Q + 1 longest slots.
-So X begins within `turn_bound(N)` = ((patience + 1)(N + 1) + 1)(N + 1) longest slots. With equal rates, one bottleneck, one
-destination a node and no deadlines no pair is ever passed over, and X begins within N + 1 slots.
+So X begins within `turn_bound(N)` = ((patience + 2 VISITS)(N + 1) + 1)(N + 1) longest slots. With equal rates, one
+bottleneck, one destination a node and no deadlines no pair is ever passed over, and X begins within N + 1 slots.
 
 What a backlog amounts to is not used: TCP refills its queue from the acknowledgements of the slot itself, so a slot cut to
 the bytes last reported would be short. A pair stays wanted until a report or a yield says that its queue is empty.
@@ -68,7 +75,7 @@ from dataclasses import replace
 from controller.policies.base import NOTHING, Network, Plan, Policy, Regulated, Slot, SlotNumbers
 from controller.policies.ledger import Booking, Entry, Resource, opportunities
 from controller.policies.order import ORDINARY, entry_of, hasten, head, lines, park, rank
-from controller.policies.pairs import NOWHERE, Pair, Roster, Terms
+from controller.policies.pairs import FORGOTTEN_TURNS, NOWHERE, VISITS, Pair, Roster, Terms
 from protocol.units import FRAME_BYTES, SECOND_NS
 
 
@@ -97,7 +104,7 @@ class Timeslice(Policy):
             burst_bytes=burst_bytes,
         )
         self._roster = Roster(self.terms)
-        self._numbers = SlotNumbers()
+        self.numbers = SlotNumbers()
         self._now_ns = 0
         self._turn = 0
         """How many slots were granted; `last` of nodes and pairs are values of it."""
@@ -117,7 +124,7 @@ class Timeslice(Policy):
     def turn_bound(self, others: int) -> int:
         """How many longest slots a wanted pair waits at most, when `others` are wanted beside it; proof in the module's
         docstring."""
-        return ((self.patience + 1) * (others + 1) + 1) * (others + 1)
+        return ((self.patience + 2 * VISITS) * (others + 1) + 1) * (others + 1)
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -161,14 +168,23 @@ class Timeslice(Policy):
             pair.deadline_bytes = deadline.get(pair.destination, 0) if pair.wanted else 0
             hasten(pair)
 
-    def yielded(self, node: int, destination: int, slot: int, *, now_ns: int, backlog_bytes: int = 0) -> None:
-        """The rest of the slot is free from now on."""
+    def yielded(
+        self, node: int, destination: int, slot: int, *, now_ns: int, backlog_bytes: int = 0, unspent_bytes: int = 0
+    ) -> None:
+        """The rest of the slot is free from now on, and belongs to the pair's turn."""
         self._advance(now_ns)
         held = self._slots.get(slot)
         if held is not None and (held[1].node, held[1].destination) == (node, destination):
             self._drop(held[0])
+        self._learn_use(node, destination, slot, unspent_bytes)
         waiting = self._roster.backlogs.get(node, NOWHERE)
         self._set_backlog(node, waiting | {destination} if backlog_bytes > 0 else waiting - {destination})
+
+    def set_delay(self, node: int, delay_ns: int) -> None:
+        """Slots of the node begin no sooner than a directive reaches it."""
+        self._roster.delays[node] = delay_ns
+        if (host := self._roster.hosts.get(node)) is not None:
+            host.delay_ns = delay_ns
 
     def left(self, node: int, *, now_ns: int) -> None:
         """Slots towards the node are revoked, and its own: their links are free from now on."""
@@ -195,8 +211,16 @@ class Timeslice(Policy):
         new, gone = self._roster.want(node)
         for pair in gone:
             self._loose.pop(pair, None)
+            pair.gone_ns = self._now_ns
         for pair in new:
+            if pair.gone_ns is not None and self._now_ns - pair.gone_ns > FORGOTTEN_TURNS * pair.turn_ns:
+                self._begin(pair)
             self._loosen(pair)
+
+    def _begin(self, pair: Pair) -> None:
+        """Half a slot is the first turn of a pair that comes back: what others have left is sent the sooner."""
+        pair.length_ns = max(self.terms.least_ns(pair).length, pair.turn_ns // 2)
+        pair.used_ns = 0
 
     # -- planning -----------------------------------------------------------------------------------------------------
 
@@ -252,10 +276,13 @@ class Timeslice(Policy):
         self._loose.clear()
         heapq.heapify(turn)
         tried: set[Pair] = set()
+        served: Entry[Pair] | None = None
         while turn:
             of, entry, at, need, line = heapq.heappop(turn)
             if at is None:
                 self._try(entry[3], instant_ns)
+                if of == ORDINARY and entry[3].booking is not None:
+                    served = min(served or entry, entry)
             elif at.reserved + need <= at.capacity:
                 pair = entry[3]
                 if pair.entry is entry and pair not in tried:
@@ -265,7 +292,7 @@ class Timeslice(Policy):
                 if first is not None and first[3] not in tried:
                     heapq.heappush(turn, (of, first, at, need, line))
         for pair in oldest:
-            if pair.booking is None:
+            if pair.booking is None and (served is None or entry_of(pair) < served):
                 pair.passed_over += 1
                 if pair.passed_over >= self.patience:
                     self._book_ahead(pair, instant_ns)
@@ -273,6 +300,7 @@ class Timeslice(Policy):
     def _try(self, pair: Pair, instant_ns: int) -> None:
         """Grants a slot from the instant on, or from the end of a slot that was granted before; or parks the pair."""
         pair.entry = None
+        instant_ns = max(instant_ns, self._now_ns + pair.host.delay_ns)
         blocker = self._blocker(pair, instant_ns)
         if blocker is None:
             self._grant(pair, instant_ns)
@@ -297,6 +325,7 @@ class Timeslice(Policy):
 
     def _book_ahead(self, pair: Pair, instant_ns: int) -> None:
         takes = pair.takes(pair.need_bps)
+        instant_ns = max(instant_ns, self._now_ns + pair.host.delay_ns)
         wish = Booking(0, pair, instant_ns, instant_ns + pair.length_ns, takes)
         starts = opportunities((resource for resource, _ in takes), instant_ns)
         self._grant(pair, next(start_ns for start_ns in starts if wish.fits(start_ns)))
@@ -308,14 +337,16 @@ class Timeslice(Policy):
             for link in pair.links:
                 reserved_bps = min(reserved_bps, link.capacity - link.peak(start_ns, end_ns))
         self._turn += 1
-        pair.last = pair.host.last = self._turn
+        pair.granted = self._turn
         pair.passed_over = 0
         pair.entry = None
-        number = self._numbers.take(self._now_ns)
+        number = self.numbers.take(self._now_ns)
         size, rate_bps = self.terms.amount(pair, reserved_bps)
         passing = size or rate_bps * pair.length_ns // (8 * SECOND_NS)
         pair.deadline_bytes = max(0, pair.deadline_bytes - passing)
         slot = Slot(number, pair.node, pair.destination, start_ns, end_ns, size, rate_bps, reserved_bps)
+        pair.newest = slot
+        pair.length_ns = min(pair.turn_ns, pair.length_ns * 3 // 2)
         booking = Booking(number, pair, start_ns, end_ns, pair.takes(reserved_bps))
         booking.book()
         pair.booking = booking
@@ -339,7 +370,8 @@ class Timeslice(Policy):
         while ahead:
             start_ns, number, booking = heapq.heappop(ahead)
             booking.remove()
-            times = (at for at in booking.opportunities(now_ns) if at < start_ns and booking.fits(at))
+            soonest_ns = now_ns + booking.owner.host.delay_ns
+            times = (at for at in booking.opportunities(soonest_ns) if at < start_ns and booking.fits(at))
             earlier_ns = next(times, start_ns)
             booking.end_ns += earlier_ns - start_ns
             booking.start_ns = earlier_ns
@@ -366,8 +398,9 @@ class Timeslice(Policy):
     def _drop(self, booking: Booking[Pair]) -> None:
         """Ends a booking now, whether it runs or has not begun."""
         booking.remove()
-        if booking.owner.booking is booking:
-            booking.owner.booking = None
+        pair = booking.owner
+        if pair.booking is booking:
+            pair.booking = None
         del self._slots[booking.number]
         self._free(booking)
 
@@ -379,7 +412,31 @@ class Timeslice(Policy):
     def _free(self, booking: Booking[Pair]) -> None:
         for resource, _ in booking.takes:
             self._freed[resource] = None
-        self._loosen(booking.owner)
+        pair = booking.owner
+        if pair.last != pair.granted:
+            pair.before = pair.last, pair.host.last
+            pair.last = pair.host.last = pair.granted
+        self._loosen(pair)
+
+    def _learn_use(self, node: int, destination: int, number: int, unspent_bytes: int) -> None:
+        """Hears how much of a pair's newest slot was used; that slot may be over. The next one is that long, and an eighth
+        longer, or two packets. A pair that used enough of it to be worth a visit has its place back, until its turn is used up."""
+        pair = self._roster.pair(node, destination)
+        if pair is None or (slot := pair.newest) is None or slot.slot != number:
+            return
+        pair.newest = None
+        if not slot.bytes or not unspent_bytes:
+            return
+        least_ns, length_ns = self.terms.least_ns(pair), slot.end_ns - slot.start_ns
+        used_ns = length_ns * max(0, slot.bytes - unspent_bytes) // slot.bytes
+        pair.length_ns = min(pair.turn_ns, max(least_ns.length, used_ns + max(used_ns // 8, least_ns.margin)))
+        pair.used_ns += used_ns
+        if used_ns >= pair.turn_ns // VISITS and pair.turn_ns - pair.used_ns >= least_ns.length:
+            if pair.host.last == pair.last:
+                pair.host.last = pair.before[1]
+            pair.last = pair.before[0]
+        else:
+            pair.used_ns = 0
 
     def _loosen(self, pair: Pair) -> None:
         """Has the pair tried at the next selection, unless it has a slot or a place in a line."""

@@ -137,7 +137,9 @@ class Weekly(Policy):
     ) -> None:
         """Changes nothing: days come whether they are used or not."""
 
-    def yielded(self, node: int, destination: int, slot: int, *, now_ns: int, backlog_bytes: int = 0) -> None:
+    def yielded(
+        self, node: int, destination: int, slot: int, *, now_ns: int, backlog_bytes: int = 0, unspent_bytes: int = 0
+    ) -> None:
         """Changes nothing."""
 
     def left(self, node: int, *, now_ns: int) -> None:

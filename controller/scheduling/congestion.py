@@ -5,13 +5,18 @@ every link what it carried and dropped (`ports`). Rates are bit/s, times integer
 names them.
 
 *Demand.* A pair wants what it sent plus what waits, as if that were to be sent within `drain_ns`. The demand of a link is the
-sum of the demands of the pairs across it, or what its port counted, if that is more. A pair is *large* from `large_bps` on, or
-while anything waits. A node *floods* a link when it alone sends more than the link carries: its own rate (or its first link's)
-and its demand are above the link's capacity.
+sum of the demands of the pairs across it and of what hosts without an agent take of it (`set_unmanaged`), or what its port
+counted, if that is more. A pair is *large* from `large_bps` on, or while anything waits. A node *floods* a link when it alone
+sends more than the link has for members: its own rate (or its first link's) and its demand are above that.
+
+*Losses.* Where no counter shows what a link drops, hosts do: their TCP sends again, or cuts its rate for a mark. A node loses
+across a link when a pair of its lost `LOST_MIN` segments or more there in a report, and one in `LOST_PART` of those sent. Which
+link of a path it was is not known: those that are contended already, else all of them.
 
 *Contended* is a link whose demand passes `contend_fraction` of its capacity, or which dropped packets since the last reading,
-if at least two nodes have large pairs across it or one floods it. So a node's first link is never contended: only the node
-itself sends there, and its own queues order that.
+or across which at least two nodes, and half of those with large pairs, lost in the last `LOSS_NS`, if at least two nodes have
+large pairs across it or one floods it. So a node's first link is never contended: only the node itself sends there, and its own
+queues order that.
 
 *Released* is a link that was calm for `quiet_ns` without a break: its demand stayed below `release_fraction` and nothing was
 dropped, or fewer than two nodes (and none that floods it) have large pairs across it.
@@ -32,9 +37,12 @@ from typing import Any, NamedTuple, Self
 
 from controller.config.settings import CoordinatorSettings
 from controller.policies.base import Network
-from protocol.units import SECOND_NS
+from protocol.units import FRAME_BYTES, SECOND_NS
 
 NOBODY: frozenset[int] = frozenset()
+LOSS_NS = SECOND_NS
+LOST_MIN = 2
+LOST_PART = 2_000
 
 
 class Change(NamedTuple):
@@ -58,7 +66,11 @@ class _Link:
     large: set[int] = field(default_factory=set)
     """The nodes with a large pair across it."""
     port_bps: int = 0
+    unmanaged_bps: int = 0
+    """What hosts without an agent take of it."""
     dropped: bool = False
+    lost_ns: dict[int, int] = field(default_factory=dict)
+    """When each node's pairs across it lost last."""
     contended: bool = False
     calm_ns: int | None = None
     """Since when a contended link is calm."""
@@ -144,8 +156,8 @@ class Congestion:
         for link in self._sides:
             here = self._links[link] = _Link(network.capacity_bps(link))
             if (old := before.get(link)) is not None:
-                here.port_bps, here.dropped = old.port_bps, old.dropped
-                here.contended, here.calm_ns = old.contended, old.calm_ns
+                here.port_bps, here.dropped, here.unmanaged_bps = old.port_bps, old.dropped, old.unmanaged_bps
+                here.contended, here.calm_ns, here.lost_ns = old.contended, old.calm_ns, old.lost_ns
             elif link in self._assumed:
                 here.contended = True
         self._assumed -= self._links.keys()
@@ -158,6 +170,12 @@ class Congestion:
         """Takes what a node's large flows do: {destination: (rate in bit/s, bytes waiting)}, in full."""
         self._reports[node] = dict(flows)
         self._put(node, flows)
+
+    def lost(self, node: int, entries: Iterable[tuple[int, int, int]], *, now_ns: int) -> None:
+        """Takes what a node's large flows lost lately: (destination, segments lost or marked, bytes sent meanwhile)."""
+        for destination, segments, sent in entries:
+            if segments >= LOST_MIN and segments * LOST_PART >= sent // FRAME_BYTES:
+                self._lose(node, destination, now_ns)
 
     def ports(self, document: Mapping[str, Any], *, now_ns: int) -> None:
         """Takes counters of the switches' ports: {"links": [{"source", "target", "load_bps", "dropped"}, ...]}, `dropped` since
@@ -175,12 +193,22 @@ class Congestion:
             link.dropped = dropped > 0
             self._dirty.add(name)
 
+    def set_unmanaged(self, taken_bps: Mapping[Any, int]) -> None:
+        """Takes what hosts without an agent take of links, in full."""
+        for name, link in self._links.items():
+            taken = taken_bps.get(name, 0)
+            if link.unmanaged_bps != taken:
+                link.unmanaged_bps = taken
+                self._dirty.add(name)
+
     def left(self, node: int, *, now_ns: int) -> None:
         """Forgets a node at once."""
         self._take_off(node)
         self._reports.pop(node, None)
         self._members -= {node}
         self._sides = {link: (before - {node}, behind - {node}) for link, (before, behind) in self._sides.items()}
+        for link in self._links.values():
+            link.lost_ns.pop(node, None)
         self._stale = True
 
     # -- conclusions --------------------------------------------------------------------------------------------------
@@ -214,6 +242,10 @@ class Congestion:
         """The links that were contended at the last update."""
         return self._contended
 
+    def losing(self, name: Hashable, *, now_ns: int) -> bool:
+        """Whether the nodes with large pairs across a link lose there, as far as hosts can tell."""
+        return name in self._links and self._losing(self._links[name], now_ns)
+
     def busiest(self) -> float:
         """The load of the link that carried most of its capacity at the last reading of the ports; 0 before any."""
         return max((link.port_bps / link.capacity_bps for link in self._links.values()), default=0.0)
@@ -228,19 +260,33 @@ class Congestion:
 
     def _judge(self, link: _Link, now_ns: int) -> None:
         shared = len(link.large) > 1 or any(self._floods(node, link) for node in link.large)
-        demand_bps = max(link.demand_bps, link.port_bps)
-        if shared and (link.dropped or demand_bps > self.contend_fraction * link.capacity_bps):
+        demand_bps = max(link.demand_bps + link.unmanaged_bps, link.port_bps)
+        losing = self._losing(link, now_ns)
+        if shared and (link.dropped or losing or demand_bps > self.contend_fraction * link.capacity_bps):
             link.contended, link.calm_ns = True, None
         elif link.contended:
-            if shared and (link.dropped or demand_bps >= self.release_fraction * link.capacity_bps):
+            if shared and (link.dropped or losing or demand_bps >= self.release_fraction * link.capacity_bps):
                 link.calm_ns = None
             elif link.calm_ns is None:
                 link.calm_ns = now_ns
             if self._is_due(link, now_ns):
                 link.contended, link.calm_ns = False, None
 
+    def _losing(self, link: _Link, now_ns: int) -> bool:
+        losing = [node for node in link.large if now_ns - link.lost_ns.get(node, now_ns - LOSS_NS) < LOSS_NS]
+        return len(losing) > 1 and 2 * len(losing) >= len(link.large)
+
+    def _lose(self, node: int, destination: int, now_ns: int) -> None:
+        """Notes on which links a pair may have lost."""
+        if self._network is None or not {node, destination} <= self._members:
+            return
+        path = self._network.path(node, destination)
+        for name in [name for name in path if self._links[name].contended] or path:
+            self._links[name].lost_ns[node] = now_ns
+            self._dirty.add(name)
+
     def _floods(self, node: int, link: _Link) -> bool:
-        return min(link.by_node[node], self._rate_bps(node)) > link.capacity_bps
+        return min(link.by_node[node], self._rate_bps(node)) > link.capacity_bps - link.unmanaged_bps
 
     def _regulate(self) -> dict[int, frozenset[int]]:
         if self.always:

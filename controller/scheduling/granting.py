@@ -6,7 +6,7 @@ The policy decides which slots there are; this module tells all listeners (`slot
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from controller.config.settings import CoordinatorSettings
@@ -24,6 +24,10 @@ from protocol.paging import Reassembler
 
 GRACE_PART = 10
 """The grace is at most this part of a slice: what is sent late waits in a buffer behind the next slot's frames."""
+DELAY_STEP_NS = 50_000
+"""Changes of a member's delay below this are noise to a policy: about what an agent's timers are late by."""
+MAX_DELAY_NS = 20_000_000
+"""What lies above counts as this much: one host far away must not have all slots planned long ahead."""
 LATE_PART = 4
 """A slot whose gate opened later after its start than this part of a slice counts as late."""
 
@@ -60,6 +64,9 @@ class Granting(Part):
         self._send = send
         self._backlogs: dict[int, Reassembler[Backlog]] = defaultdict(Reassembler)
         self._distrusted: frozenset[int] = frozenset()
+        self._told_delays: dict[int, int] = {}
+        """By node: the delay that the policy knows."""
+        self._longest_delay_ns = 0
 
     # -- what hosts say of their queues ---------------------------------------------------------------------------------
 
@@ -86,21 +93,45 @@ class Granting(Part):
         else:
             member.backlog.pop(message.destination, None)
         left_bytes = 0 if member.node in self._distrusted else message.backlog_bytes
-        self.policy.yielded(member.node, message.destination, message.slot, now_ns=now_ns, backlog_bytes=left_bytes)
+        self.policy.yielded(
+            member.node,
+            message.destination,
+            message.slot,
+            now_ns=now_ns,
+            backlog_bytes=left_bytes,
+            unspent_bytes=message.unspent_bytes,
+        )
         self.plan(now_ns)
 
     def on_ack(self, member: Member, message: Ack, _: int) -> None:
         """Counts a slot that began, and how late it began."""
-        start_ns = self.tallies.awaited(message.slot)
-        if start_ns is None:
+        awaited = self.tallies.awaited(message.slot)
+        if awaited is None:
             return
-        lateness = message.opened_ns - start_ns
+        slot, sent_ns = awaited
+        self._learn_delay(member, message.received_ns - sent_ns)
+        lateness = message.opened_ns - slot.start_ns
         member.acknowledged += 1
         member.lateness_ns += (lateness - member.lateness_ns) // 8
-        late = self.policy.slots_can_be_late and lateness > self.settings.slice_ns // LATE_PART
+        late = lateness > self.settings.slice_ns // LATE_PART and self.policy.late_matters(slot)
         member.late += late
         for listener in self._listeners:
             listener.opened(message.slot, message.opened_ns, late=late)
+
+    def sent(self, member: Member, now_ns: int) -> None:
+        """Tells the policy what a member's large flows sent, as its report says."""
+        if member.node not in self._distrusted:
+            self.policy.sent(member.node, member.sent_bps, now_ns=now_ns)
+
+    def _learn_delay(self, member: Member, delay_ns: int) -> None:
+        """Smooths how long directives take to a member, and tells the policy of a change that matters."""
+        delay_ns = min(max(0, delay_ns), MAX_DELAY_NS)
+        told_ns = self._told_delays.get(member.node)
+        member.delay_ns += (delay_ns - member.delay_ns) // (1 if told_ns is None else 8)
+        if told_ns is None or abs(member.delay_ns - told_ns) > max(DELAY_STEP_NS, told_ns // 8):
+            self._told_delays[member.node] = member.delay_ns
+            self._longest_delay_ns = max(self._told_delays.values())
+            self.policy.set_delay(member.node, member.delay_ns)
 
     def distrust(self, nodes: frozenset[int], now_ns: int) -> None:
         """Ignores the backlogs that these nodes report, until the next call; believes all others."""
@@ -119,6 +150,8 @@ class Granting(Part):
 
     def left(self, node: int, now_ns: int) -> None:
         """Forgets a member, and gives its room on the links to others."""
+        self._told_delays.pop(node, None)
+        self._longest_delay_ns = max(self._told_delays.values(), default=0)
         self.policy.left(node, now_ns=now_ns)
         self.plan(now_ns)
 
@@ -137,9 +170,14 @@ class Granting(Part):
         self._carry_out(self.policy.retire(now_ns=now_ns), now_ns)
         self.settings = settings
         self.policy = make_policy(settings)
+        for node, delay_ns in self._told_delays.items():
+            self.policy.set_delay(node, delay_ns)
 
-    def inform(self, regulated: Mapping[int, frozenset[int]], now_ns: int) -> None:
-        """Gives a fresh policy the regulated pairs and the backlogs, and plans."""
+    def inform(
+        self, regulated: Mapping[int, frozenset[int]], contended: frozenset[Hashable], now_ns: int
+    ) -> None:
+        """Gives a fresh policy the contended links, the regulated pairs and the backlogs, and plans."""
+        self.policy.set_contended(contended)
         self.policy.set_regulated(regulated, now_ns=now_ns)
         for member in self._members.present():
             if member.node not in self._distrusted:
@@ -155,6 +193,7 @@ class Granting(Part):
             "late_slots": tallies.late,
             "lost": tallies.lost_slots,
             "yields": tallies.yields,
+            "choices": self.policy.choices(),
             "unplaced": self.network.unplaced if self.network else [],
         }
 
@@ -167,13 +206,14 @@ class Granting(Part):
     # -- granting -------------------------------------------------------------------------------------------------------
 
     def plan(self, now_ns: int) -> None:
-        """Directs hosts for all that begins within `lead_ns`."""
+        """Directs hosts for all that begins within `lead_ns` of the time at which directives are there."""
         if self.suspended or self.network is None:
             self.due_ns = None
             return
-        self._carry_out(self.policy.plan(now_ns=now_ns, horizon_ns=now_ns + self.settings.lead_ns), now_ns)
+        lead_ns = self.settings.lead_ns + self._longest_delay_ns
+        self._carry_out(self.policy.plan(now_ns=now_ns, horizon_ns=now_ns + lead_ns), now_ns)
         event = self.policy.next_event_ns()
-        self.due_ns = None if event is None else max(event - self.settings.lead_ns, now_ns + 1)
+        self.due_ns = None if event is None else max(event - lead_ns, now_ns + 1)
 
     def _carry_out(self, plan: Plan, now_ns: int) -> None:
         for slot in plan.revokes:

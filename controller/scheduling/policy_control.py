@@ -10,10 +10,12 @@ from controller.config.settings import CoordinatorSettings
 from controller.members.part import SWEEP_NS, Part
 from controller.members.registry import Members
 from controller.policies import POLICIES
+from controller.scheduling.capacities import Capacities
 from controller.scheduling.granting import Granting
 from controller.scheduling.network import FabricNetwork
 from controller.scheduling.regulation import Regulation
 from protocol.messages import Override
+from topology import capacity
 from topology.fabric import Fabric
 from topology.paths import Routes
 from topology.spanning_tree import Tree
@@ -34,6 +36,7 @@ class PolicyControl(Part):
         members: Members,
         granting: Granting,
         regulation: Regulation,
+        capacities: Capacities,
         on_override: Callable[[int], None],
     ) -> None:
         self.documents = {"fabric": self._set_fabric, "override": self._set_override, "policy": self._set_policy}
@@ -43,6 +46,7 @@ class PolicyControl(Part):
         self._members = members
         self._granting = granting
         self._regulation = regulation
+        self._capacities = capacities
         self._on_override = on_override
         self._fabric: dict[str, Any] | None = None
         self._built_for: int | None = None
@@ -68,9 +72,9 @@ class PolicyControl(Part):
     def _rebuild_network(self, document: dict[str, Any], now_ns: int) -> None:
         fabric = Fabric.from_dict(document["fabric"])
         tree = Tree.from_blocked(fabric, document.get("blocked", ()))
-        network = FabricNetwork(fabric, Routes(fabric, tree), self._members.present())
-        self._granting.set_network(network, now_ns)
-        self._regulation.congestion.set_network(network, list(network.hosts), now_ns=now_ns)
+        sources = capacity.read_sources(document.get("links", ()))
+        network = FabricNetwork(fabric, Routes(fabric, tree), self._members.present(), sources)
+        self._capacities.set_network(network, now_ns)
 
     def _set_fabric(self, document: dict[str, Any], _: int) -> None:
         self._fabric, self._built_for = document, None
@@ -103,4 +107,4 @@ class PolicyControl(Part):
         self._granting.renew(self.settings, now_ns)
         self._built_for = None
         self.update(now_ns)
-        self._granting.inform(self._regulation.regulated, now_ns)
+        self._granting.inform(self._regulation.regulated, self._regulation.congestion.contended(), now_ns)

@@ -8,7 +8,7 @@ second.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 from controller.config.settings import CoordinatorSettings
@@ -16,6 +16,7 @@ from controller.members.part import Part, Parts
 from controller.members.registry import Member, Members
 from controller.scheduling.congestion import Congestion
 from controller.scheduling.granting import Granting
+from protocol.bodies.losses import Losses
 from protocol.messages import Message, Regulate, Report
 from protocol.paging import Reassembler, paginate
 from protocol.timers import REFRESH_NS, Timers
@@ -45,12 +46,14 @@ class Regulation(Part):
         assumed: Iterable[tuple[str, ...]] = (),
         on_busiest: Callable[[float], None] = lambda _: None,
     ) -> None:
-        self.handlers = {Report: self._on_report}
+        self.handlers = {Report: self._on_report, Losses: self._on_losses}
         self.documents = {"ports": self._on_ports}
         self.periodic = ((REFRESH_NS, self._refresh),)
         self.congestion = Congestion.from_settings(settings)
         self.congestion.assume(assumed)
         self.regulated: dict[int, frozenset[int]] = {}
+        self._contended: frozenset[Hashable] = frozenset()
+        """The contended links that the policy knows."""
         self.version = 0
         self._settings = settings
         self._members = members
@@ -91,7 +94,12 @@ class Regulation(Part):
             rates[destination] = (rates.get(destination, (0, 0))[0], size)
         sent = {flow.destination: flow.bytes for page in pages for flow in page.entries}
         self._parts.reported(member.node, sent, self.regulated.get(member.node, frozenset()))
+        self._granting.sent(member, now_ns)
         self.congestion.report(member.node, rates, now_ns=now_ns)
+        self.update(now_ns)
+
+    def _on_losses(self, member: Member, message: Losses, now_ns: int) -> None:
+        self.congestion.lost(member.node, message.entries, now_ns=now_ns)
         self.update(now_ns)
 
     def _on_ports(self, document: Mapping[str, Any], now_ns: int) -> None:
@@ -108,6 +116,9 @@ class Regulation(Part):
             if granting.due_ns is None:
                 granting.plan(now_ns)
         wanted = self.congestion.regulated(now_ns=now_ns) if granting.policy.needs_permission else {}
+        if (contended := self.congestion.contended()) != self._contended:
+            self._contended = contended
+            granting.policy.set_contended(contended)
         if wanted == self.regulated:
             return
         changed = [n for n in wanted.keys() | self.regulated.keys() if wanted.get(n) != self.regulated.get(n)]

@@ -39,15 +39,15 @@ class Tallies(SlotListener):
     late: int = 0
     lost_slots: int = 0
     yields: int = 0
-    _starts: dict[int, int] = field(default_factory=dict)
+    _awaited: dict[int, tuple[Slot, int]] = field(default_factory=dict)
 
     def granted(self, slot: Slot, end_ns: int, now_ns: int) -> None:
         """Counts a slot; a repeated one (with an earlier start) is not counted twice."""
-        self.slots += slot.slot not in self._starts
-        self._starts[slot.slot] = slot.start_ns
+        self.slots += slot.slot not in self._awaited
+        self._awaited[slot.slot] = slot, now_ns
 
     def opened(self, slot: int, opened_ns: int, *, late: bool) -> None:
-        if self._starts.pop(slot, None) is not None:
+        if self._awaited.pop(slot, None) is not None:
             self.acks += 1
             self.late += late
 
@@ -56,17 +56,17 @@ class Tallies(SlotListener):
 
     def revoked(self, slot: int, now_ns: int) -> None:
         """Counts a slot that was not acknowledged as never granted."""
-        if self._starts.pop(slot, None) is not None:
+        if self._awaited.pop(slot, None) is not None:
             self.slots -= 1
 
     def lost(self, slots: Sequence[int]) -> None:
         for slot in slots:
-            self.lost_slots += self._starts.pop(slot, None) is not None
+            self.lost_slots += self._awaited.pop(slot, None) is not None
 
-    def awaited(self, slot: int) -> int | None:
-        """The start (ns) of a slot that is not acknowledged yet, else None."""
-        return self._starts.get(slot)
+    def awaited(self, slot: int) -> tuple[Slot, int] | None:
+        """A slot that is not acknowledged yet, and when its directive left (ns); else None."""
+        return self._awaited.get(slot)
 
     def overdue(self, then_ns: int) -> list[int]:
         """The slots begun before `then_ns` that are not acknowledged yet."""
-        return [slot for slot, start_ns in self._starts.items() if start_ns < then_ns]
+        return [number for number, (slot, _) in self._awaited.items() if slot.start_ns < then_ns]

@@ -8,7 +8,8 @@ long it expires.
 * baton:fabric: document by the application; never expires: {"fabric": Fabric.to_dict(), "blocked": [[a, b]], ...}; see
   controller/openflow/learned.py.
 * baton:ports: document by the application; 30 s: load and counters of switch ports.
-* baton:status: document by the coordinator; 5 s: epoch, policy, counts of slots and refusals.
+* baton:status: document by the coordinator; 5 s: epoch, policy, counts of slots and refusals, and "links": [{"source",
+  "target", "capacity_bps", "from", "unmanaged_bps"}]: what each carries, how that is known, what hosts without an agent take.
 * baton:member:NODE: document by the coordinator; 10 s: one host with an agent.
 * baton:members: sorted set by the coordinator: node ids, scored by when (s) they were last published.
 * baton:coflow:ID: document by the program that opened it; 1 h, or until it is closed: see

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from math import log2
 from typing import Any, NamedTuple
 
+from controller.switch_queues.control_room import CONTROL_PRIORITY, CONTROL_QUEUE
 from controller.switch_queues.model import BAND_PACKETS, LOWEST, PortQueues
 from protocol.units import FRAME_BYTES
 from topology.units import format_rate
@@ -18,6 +19,10 @@ from topology.units import format_rate
 NAME = "BATON"
 SCHEDULER = "baton_strict"
 COLOURS = ("green", "yellow", "red")
+TAGGED = (
+    "control: have Baton's frames tagged, by `control_priority_tag: 7` in the section coordinator and `baton agent "
+    "--priority-tag 7`; ports must take frames of VLAN 0, trust their priority, and serve 7 first"
+)
 
 
 class SwitchText(NamedTuple):
@@ -35,9 +40,12 @@ def sonic(ports: Sequence[str], port: PortQueues) -> SwitchText:
     entry = {"scheduler": SCHEDULER, **({} if threshold is None else {"wred_profile": NAME})}
     tables: dict[str, Any] = {
         "DSCP_TO_TC_MAP": {NAME: {str(dscp): str(LOWEST - queue) for dscp, queue in enumerate(queues.dscp_to_queue)}},
+        "DOT1P_TO_TC_MAP": {NAME: {str(tag): str(LOWEST if tag == CONTROL_PRIORITY else 0) for tag in range(8)}},
         "TC_TO_QUEUE_MAP": {NAME: {str(queue): str(queue) for queue in range(LOWEST + 1)}},
         "SCHEDULER": {SCHEDULER: {"type": "STRICT"}},
-        "PORT_QOS_MAP": {name: {"dscp_to_tc_map": NAME, "tc_to_queue_map": NAME} for name in ports},
+        "PORT_QOS_MAP": {
+            name: {"dscp_to_tc_map": NAME, "dot1p_to_tc_map": NAME, "tc_to_queue_map": NAME} for name in ports
+        },
         "QUEUE": {f"{name}|{queue}": entry for name in ports for queue in sorted(used, reverse=True)},
     }
     if threshold is not None:
@@ -73,6 +81,7 @@ def _sonic_notes(port: PortQueues) -> list[str]:
             "control: all queues up to the first carry data, none is left above them; Baton's frames (EtherType 0x88B5), "
             "ARP and LLDP take the traffic class of their port or VLAN priority: lead them to 7, or lead no DSCP to queue 0"
         )
+    notes.append(TAGGED)
     buffer_bytes = queues.buffer_packets * FRAME_BYTES
     share = "static, with all of it for any queue" if queues.share is None else f"dynamic_th {round(log2(queues.share))}"
     notes.append(f"buffer: {queues.buffer_packets} packets ({buffer_bytes} bytes) a port, {share}; pools are the ASIC's")
@@ -92,7 +101,7 @@ def generic(ports: Sequence[str], port: PortQueues) -> SwitchText:
         f"  buffer {queues.buffer_packets} packets, shared by all data queues; full: drop the packet that arrives",
         f"    a queue may hold {'all of it' if queues.share is None else f'{queues.share:g} times what is free'}",
         "  scheduling strict, from the first line down:",
-        f"    control   EtherType 0x88B5{BAND_PACKETS:>40} packets of its own",
+        f"    control   EtherType 0x88B5, 802.1p priority {CONTROL_PRIORITY}{BAND_PACKETS:>22} packets of its own",
         f"    network   ARP, ICMP, ICMPv6, LLDP, 01-80-C2-00-00-0X{BAND_PACKETS:>15} packets of its own",
     ]
     lines += [f"    queue {queue}   DSCP {_ranges(by_queue[queue])}" for queue in queues.used]
@@ -106,7 +115,29 @@ def generic(ports: Sequence[str], port: PortQueues) -> SwitchText:
             "      now, not on average; no probability, no second threshold",
             "      packets that may not be marked are not dropped for it",
         ]
-    return SwitchText("\n".join(lines), ())
+    return SwitchText("\n".join(lines), (TAGGED,))
+
+
+def openvswitch(ports: Sequence[str], port: PortQueues) -> SwitchText:
+    """Commands that give ports of an Open vSwitch elsewhere a queue for control frames, which Baton uses by OpenFlow."""
+    rate = port.rate_bps
+    commands = [
+        f"ovs-vsctl --id=@control create Queue other-config:priority=0 other-config:min-rate={rate // 10} \\\n"
+        f"  -- --id=@data create Queue other-config:priority=1 \\\n"
+        f"  -- --id=@qos create QoS type=linux-htb other-config:max-rate={rate} \\\n"
+        f"     queues:0=@data queues:{CONTROL_QUEUE}=@control \\\n"
+        f"  -- set Port {name} qos=@qos"
+        for name in ports
+    ]
+    return SwitchText(
+        "\n".join(commands),
+        (
+            f"Baton uses queue {CONTROL_QUEUE} once every port of the switch that is up has it; a port that has a QoS already "
+            "needs only that queue added to it",
+            "a userspace datapath (datapath_type=netdev) has no queues; on the controller's machine Baton needs none of this",
+            "the priorities by DSCP and the marking: run `baton switch-queues` on the switch",
+        ),
+    )
 
 
 def _ranges(numbers: Sequence[int]) -> str:
@@ -120,4 +151,8 @@ def _ranges(numbers: Sequence[int]) -> str:
     return ", ".join("-".join(map(str, run)) for run in runs)
 
 
-PLATFORMS: dict[str, Callable[[Sequence[str], PortQueues], SwitchText]] = {"sonic": sonic, "generic": generic}
+PLATFORMS: dict[str, Callable[[Sequence[str], PortQueues], SwitchText]] = {
+    "sonic": sonic,
+    "generic": generic,
+    "openvswitch": openvswitch,
+}

@@ -36,7 +36,7 @@ from agents.kernel.netlink import Netlink
 from controller.switch_queues.model import QueueCounters, SwitchQueues
 from emulation import box
 from emulation.fabric.arrivals import release_senders
-from emulation.fabric.cpu_shares import CpuShares, shares_of
+from emulation.fabric.cpu_shares import CpuShares, shares_of, wanted
 from emulation.fabric.exact_ports import ExactHostPort
 from emulation.fabric.host_port import HostPort
 from emulation.fabric.naming import NETWORK, interfaces, mac_address, port_number, with_prefix
@@ -46,6 +46,7 @@ from emulation.fabric.ports import PortCounters, SwitchPort, noop_qos
 from emulation.fabric.priority_ports import make_port
 from emulation.fabric.qdisc_stats import QdiscReader
 from emulation.fabric.spacing_recorder import SpacingRecorders
+from emulation.fabric.wires import Wire, WireLink, join, wire_of
 from emulation.measuring.fidelity import SYSCTLS, environment
 from emulation.netns import network_of
 from emulation.resource import Resource
@@ -101,6 +102,7 @@ class EmulatedFabric(Resource):
         queues: SwitchQueues | None = None,
         exact_links: bool | None = None,
         cpu_shares: float | Mapping[str, float] | None = None,
+        round_trip_ns: int = 0,
     ) -> None:
         """Checks the names; the fabric is made when the block is entered.
 
@@ -112,8 +114,11 @@ class EmulatedFabric(Resource):
             rstp: whether switches without a controller run 802.1w; None: if the fabric has a loop.
             queues: eight priorities, ECN and a buffer for every shaped switch port; None: one data queue.
             exact_links: whether packets leave at computed times (`emulation.fabric.exact_ports`); None: in virtual time.
-            cpu_shares: the share of a processor that each host's traffic programs may use, or those of some hosts; agents are
-                not limited. None, and in virtual time, where computing takes no time: no limit.
+            cpu_shares: the share of a processor that each host's traffic programs may use, or those of some hosts; agents
+                have no limit. None: as the environment says (`cpu_shares.WANTED`), else none. In virtual time, where
+                computing takes no time, there is no limit.
+            round_trip_ns: between any two hosts, and between a host and the coordinator, in an idle fabric: every host's link,
+                and the coordinator's, takes a quarter of it in each direction. 0: as fast as this kernel is.
 
         Raises:
             EmulationError: not in a box; a name is too long for an interface; hosts ask for more processors than there are.
@@ -131,8 +136,10 @@ class EmulatedFabric(Resource):
         self.rstp = controller is None and (has_loop if rstp is None else rstp)
         self.ovs = OpenVSwitch()
         self.exact_links = virtual_time.inside() if exact_links is None else exact_links
-        limited = cpu_shares is not None and not virtual_time.inside()
-        self.shares = CpuShares(shares_of(fabric.hosts, cpu_shares or {})) if limited else None
+        shares = None if virtual_time.inside() else wanted() if cpu_shares is None else cpu_shares
+        self.shares = None if shares is None else CpuShares(shares_of(fabric.hosts, shares))
+        self.round_trip_ns = round_trip_ns
+        self._wires: list[Wire] = []
         self.net: Any = None
         self.ports: dict[DirectedLink, SwitchPort] = {}
         self.host_ports: dict[str, HostPort] = {}
@@ -262,6 +269,7 @@ class EmulatedFabric(Resource):
             exact_links=all(port.exact for port in self.ports.values()),
             links_unrecorded=self.recorders.refused,
             cpu_shares=self.shares and dict(self.shares.shares),
+            round_trip_ns=self.round_trip_ns,
             marking_threshold_bytes=self.queues and self.queues.marking_threshold_bytes,
             congestion_control=self.congestion_control,
             host_sysctl=dict(line.split(" = ", 1) for line in settings.splitlines() if " = " in line),
@@ -286,13 +294,14 @@ class EmulatedFabric(Resource):
             self.net.addController("c0", controller=_Controller, ip=self.controller[0], port=self.controller[1])
         self.net.build()
         self.net.start()
+        join(self._wires, self.round_trip_ns // 4)
         netlink = stack.enter_context(IPRoute())
         self._reader = QdiscReader()
         stack.callback(self._reader.close)
         self._shape_switches(netlink, stack)
         if self.ovs.datapath_type != "netdev":
             facing = [self.interfaces[DirectedLink(str(self.fabric.attachment(host)), host)] for host in self.fabric.hosts]
-            stack.callback(release_senders(facing).close)
+            stack.callback(release_senders([wire.host_end for wire in self._wires] or facing).close)
         for name in (*self.fabric.hosts, COORDINATOR_NODE):
             self._configure_host(name, stack)
         stack.enter_context(closing(self.recorders))
@@ -336,10 +345,15 @@ class EmulatedFabric(Resource):
                 self._veth(vm, f"{vm}-eth0", host, f"{host}-v{number}", port=100 + number)
 
     def _veth(self, a: str, a_interface: str, b: str, b_interface: str, port: int | None = None) -> None:
+        ends = {a: a_interface, b: b_interface}
+        hosts = [name for name in ends if name in self.fabric.hosts or name == COORDINATOR_NODE]
+        timed = bool(self.round_trip_ns and hosts and port is None)
+        if timed:
+            self._wires.append(wire_of(ends.pop(hosts[0]), *ends.values()))
         self.net.addLink(
             a,
             b,
-            cls=VethLink,
+            cls=WireLink if timed else VethLink,
             port1=port_number(a_interface),
             port2=port_number(b_interface) if port is None else port,
             intfName1=a_interface,

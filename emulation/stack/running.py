@@ -30,6 +30,8 @@ class UnderPolicy(NamedTuple):
     outcome: Outcome
     slots: int
     late_slots: int
+    yields: int = 0
+    lost_slots: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """The run in the record of a result."""
@@ -39,24 +41,36 @@ class UnderPolicy(NamedTuple):
             "jain": round(outcome.jain, 4) if outcome.goodput_mbps > 0.05 else None,  # flows that get nothing share nothing
             "slots": self.slots,
             "late_slots": self.late_slots,
+            "yields": self.yields,
+            "lost_slots": self.lost_slots,
             "confidence": outcome.confidence(self.slots, self.late_slots).to_dict(),
         }
 
 
 @contextmanager
-def with_baton(fabric: Fabric, *, buffer_packets: int, start_agents: bool = True, **settings: Any) -> Iterator[Running]:  # noqa: ANN401 -- of Stack
+def with_baton(
+    fabric: Fabric,
+    *,
+    buffer_packets: int,
+    start_agents: bool = True,
+    emulation: Mapping[str, Any] | None = None,
+    **settings: Any,  # noqa: ANN401 -- of Stack
+) -> Iterator[Running]:
     """Builds a fabric and starts the controller side; enters the block when every host was reached and, if wanted, has its
     agent.
 
     Args:
         start_agents: whether to start the hosts' agents.
+        emulation: more arguments of `EmulatedFabric`.
         settings: the arguments of `Stack` besides the fabric.
 
     Raises:
         EmulationError, StackError: the fabric or Baton did not come up; says what failed.
     """
     with (
-        EmulatedFabric(fabric, controller=stack.OPENFLOW, buffer_packets=buffer_packets) as emulated,
+        EmulatedFabric(
+            fabric, controller=stack.OPENFLOW, buffer_packets=buffer_packets, **(emulation or {})
+        ) as emulated,
         Stack(emulated, **settings) as baton,
     ):
         reach(emulated, baton)
@@ -110,5 +124,7 @@ def run_under(
     if not coordinated:
         return UnderPolicy(outcome, 0, 0)
     counts.append(baton.status())
-    slots, late = (int(counts[-1][name] - counts[0][name]) for name in ("slots", "late_slots"))
-    return UnderPolicy(outcome, slots, late)
+    slots, late, yields, lost = (
+        int(counts[-1][name] - counts[0][name]) for name in ("slots", "late_slots", "yields", "lost")
+    )
+    return UnderPolicy(outcome, slots, late, yields, lost)

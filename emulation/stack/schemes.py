@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, Self
 
 from agents.priorities.congestion_control import DCTCP, MCP, CongestionControl, McpEnd, Outcome
 from agents.priorities.mcp_model import McpSettings, Termination
+from agents.priorities.priorities import CROWD_PART
 from agents.priorities.tagger import Tagger, TaggerSettings
 from controller.priorities.completion_model import Thresholds
 from controller.switch_queues.model import SwitchQueues
@@ -164,10 +165,12 @@ def on_star(scheme: Scheme) -> Iterator[SchemeStar]:
     with ExitStack() as stack:
         given_up = control = None
         if scheme.transport != CUBIC:
+            marking = scheme.marking_packets or MARKING_PACKETS
             settings = McpSettings(
                 link_bps=scheme.rate_bps,
-                marking_packets=scheme.marking_packets or MARKING_PACKETS,
+                marking_packets=marking,
                 termination=scheme.termination,
+                crowd_packets=marking // CROWD_PART if scheme.thresholds else 0,
             )
             control = stack.enter_context(registered(settings, mcp=scheme.deadline_transport == MCP))
             given_up = _given_up(control)

@@ -46,19 +46,21 @@ class Stack(Resource):
         coordinator: Mapping[str, Any] | None = None,
         agents: Mapping[str, Any] | None = None,
         priorities: Mapping[str, Any] | None = None,
+        openflow: Mapping[str, Any] | None = None,
         framework: str = "ryu",
         store: str | None = None,
     ) -> None:
         """Starts when the block is entered.
 
         Args:
-            coordinator, agents, priorities: more fields of the configuration's sections of these names.
+            coordinator, agents, priorities, openflow: more fields of the configuration's sections of these names.
             store: the URL of a store that runs already; None: Baton starts its own.
         """
         self.emulated = emulated
         self._coordinator = dict(coordinator or {})
         self._agents_section = dict(agents or {})
         self._priorities = dict(priorities or {})
+        self._openflow = dict(openflow or {})
         self._framework = framework
         self._store = store
         self.directory = Path()
@@ -90,12 +92,17 @@ class Stack(Resource):
             "run_dir": str(self.directory / "run"),
             "store": self._store or "none",
             "fabric": "fabric.yaml",
-            "openflow": {"framework": self._framework, "listen": f"{OPENFLOW[0]}:{OPENFLOW[1]}", "poll": "250ms"},
+            "openflow": {
+                "framework": self._framework, "listen": f"{OPENFLOW[0]}:{OPENFLOW[1]}", "poll": "250ms",
+                "control_first": False,  # an emulated port has a queue for control frames, and its link's delay is measured
+                **self._openflow,
+            },
             "coordinator": {
                 "interface": emulated.coordinator_interface,
                 "attachment": f"{emulated.coordinator_switch}:{emulated.coordinator_port}",
                 "netns": f"/proc/{emulated.node(COORDINATOR_NODE).pid}/ns/net",
                 "key_file": "key",
+                "policy": "timeslice",
                 **self._coordinator,
             },
             "agents": self._agents_section,

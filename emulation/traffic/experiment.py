@@ -48,7 +48,8 @@ class Flow:
     off_ns: int = 0  # 0: always on
     phase_ns: int = 0  # of its first on-phase, after the beginning
     total: int = 0  # TCP: it ends after so many bytes; 0: it does not
-    count: int = 1
+    count: int = 1  # of sequences, or of TCP connections
+    trace_ns: int = 0  # TCP: samples the connections so often (see workloads.tcp_send); 0: not
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +328,7 @@ def _sender_command(flow: Flow, port: int, addresses: Mapping[str, Any], instant
         else:
             program = (*workloads.COMMAND, f"{flow.kind}-send")
             options |= {"rate-bps": flow.rate_bps, "on-ns": flow.on_ns, "off-ns": flow.off_ns, "phase-ns": flow.phase_ns}
-            options |= {"total": flow.total}
+            options |= {"total": flow.total, "count": flow.count, "trace-ns": flow.trace_ns}
     words = (word for name, value in options.items() for word in (f"--{name}", str(value)))
     return [*program, *words]
 

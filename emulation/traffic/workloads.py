@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import fcntl
 import json
 import os
 import select
@@ -19,6 +20,8 @@ import selectors
 import socket
 import struct
 import sys
+import termios
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -33,6 +36,8 @@ SEND_TIMEOUT = struct.pack("ll", 0, 250_000)  # struct timeval: how late a block
 CONNECT_TIMEOUT_S = 1.0
 PENDING_CONNECTIONS = 1024
 TCP_INFO_TOTAL_RETRANS = 100  # offset in struct tcp_info
+TCP_INFO_TRACED = {80: "I", 68: "I", TCP_INFO_TOTAL_RETRANS: "I", 24: "I", 104: "Q", 120: "Q"}
+"""By offset: snd_cwnd, rtt, total_retrans, unacked, pacing_rate, bytes_acked."""
 _SO_RCVBUFFORCE = 33
 _SO_TIMESTAMPNS = 35
 ECHO_WAIT_NS = 1_000_000_000  # for the last replies
@@ -102,34 +107,81 @@ def udp_send(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def tcp_send(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Connects at once, sends from the beginning until the end, then aborts the connection, unsent data included.
+    """Connects at once, sends from the beginning until the end, then aborts the connections, unsent data included.
+
+    With `--count` connections each is a thread that sends its part of the rate.
 
     Returns:
-        among others "completed_ns", from the first byte to the receiver's close after `total` bytes; None: not complete.
+        among others "completed_ns", from the first byte to the receiver's close after `total` bytes; None: not complete;
+        "trace", if a `trace_ns` is given: for each connection rows [ns since the beginning, cwnd in segments, srtt in us,
+        retransmissions so far, segments unacknowledged, pacing rate in bytes/s, acknowledged bytes, bytes in the socket].
     """
+    with contextlib.ExitStack() as stack:
+        senders = [
+            stack.enter_context(_connected(arguments.to, arguments.port, arguments.end_ns)) for _ in range(arguments.count)
+        ]
+        found: list[dict[str, Any]] = [{} for _ in senders]
+        threads = [
+            threading.Thread(target=_send_all, args=(sender, arguments, into))
+            for sender, into in zip(senders[1:], found[1:], strict=True)
+        ]
+        traced: list[list[list[int]]] = [[] for _ in senders]
+        if arguments.trace_ns:
+            threads.append(threading.Thread(target=_trace, args=(senders, arguments, traced)))
+        for thread in threads:
+            thread.start()
+        _send_all(senders[0], arguments, found[0])
+        for thread in threads:
+            thread.join()
+        retransmits = sum(_information(sender)[TCP_INFO_TOTAL_RETRANS] for sender in senders)
+        control = senders[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0").decode()
+    completed = {"completed_ns": found[0]["completed_ns"]} if arguments.total else {}
+    traces = {"trace": traced} if arguments.trace_ns else {}
+    sent = sum(one["sent"] for one in found)
+    return {"sent_bytes": sent, "retransmits": retransmits, "congestion_control": control, **completed, **traces}
+
+
+def _send_all(sender: socket.socket, arguments: argparse.Namespace, found: dict[str, Any]) -> None:
+    """Sends on one connection; writes into `found` what `tcp_send` returns of it."""
     rhythm = _rhythm(arguments)
+    rhythm.rate_bps //= arguments.count
     block = memoryview(bytes(min(arguments.size, BLOCK_BYTES)))
-    total, sent, completed_ns = arguments.total, 0, None
-    with _connected(arguments.to, arguments.port, arguments.end_ns) as sender:
-        sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, SEND_TIMEOUT)
-        sender.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        try:
-            while (not total or sent < total) and rhythm.wait():
-                try:
-                    count = sender.send(block[: total - sent] if total else block)
-                except BlockingIOError:
-                    continue
-                sent += count
-                rhythm.sent(time.monotonic_ns(), count)
-            if total and sent == total and _closed_by_receiver(sender, arguments.end_ns):
-                completed_ns = time.monotonic_ns() - rhythm.first_ns
-        except ConnectionError:
-            pass  # the receiver ended first
-        information = sender.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)
-        retransmits = struct.unpack_from("I", information, TCP_INFO_TOTAL_RETRANS)[0]
-        control = sender.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0").decode()
-    completed = {"completed_ns": completed_ns} if total else {}
-    return {"sent_bytes": sent, "retransmits": retransmits, "congestion_control": control, **completed}
+    total, sent = arguments.total, 0
+    found |= {"sent": 0, "completed_ns": None}
+    sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, SEND_TIMEOUT)
+    sender.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    try:
+        while (not total or sent < total) and rhythm.wait():
+            try:
+                count = sender.send(block[: total - sent] if total else block)
+            except BlockingIOError:
+                continue
+            sent += count
+            rhythm.sent(time.monotonic_ns(), count)
+        if total and sent == total and _closed_by_receiver(sender, arguments.end_ns):
+            found["completed_ns"] = time.monotonic_ns() - rhythm.first_ns
+    except ConnectionError:
+        pass  # the receiver ended first
+    found["sent"] = sent
+
+
+def _trace(senders: Sequence[socket.socket], arguments: argparse.Namespace, traced: list[list[list[int]]]) -> None:
+    """Samples every connection until the end."""
+    due_ns = arguments.begin_ns
+    while due_ns < arguments.end_ns:
+        _sleep_until(due_ns)
+        for sender, rows in zip(senders, traced, strict=True):
+            information = _information(sender)
+            queued = struct.unpack("i", fcntl.ioctl(sender, termios.TIOCOUTQ, bytes(4)))[0]
+            rows.append([time.monotonic_ns() - arguments.begin_ns, *(information[at] for at in TCP_INFO_TRACED), queued])
+        due_ns += arguments.trace_ns
+
+
+def _information(sender: socket.socket) -> dict[int, int]:
+    """The fields of struct tcp_info (linux/tcp.h) that are used here, by their offset."""
+    data = sender.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)
+    fields = {TCP_INFO_TOTAL_RETRANS: "I", **TCP_INFO_TRACED}
+    return {at: struct.unpack_from(form, data, at)[0] for at, form in fields.items()}
 
 
 def _closed_by_receiver(sender: socket.socket, end_ns: int) -> bool:
@@ -282,8 +334,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         command.add_argument("--size", type=int, default=DATAGRAM_BYTES, help="bytes of a datagram or block")
         for option in ("--begin-ns", "--end-ns"):
             command.add_argument(option, type=int, required=True)
-        for option in ("--rate-bps", "--on-ns", "--off-ns", "--phase-ns", "--total"):
+        for option in ("--rate-bps", "--on-ns", "--off-ns", "--phase-ns", "--total", "--trace-ns"):
             command.add_argument(option, type=int, default=0)
+        command.add_argument("--count", type=int, default=1, help="connections")
     command = commands.add_parser("receive")
     command.set_defaults(function=receive)
     command.add_argument("--udp", type=int, nargs="*", default=[])

@@ -1,4 +1,4 @@
-"""The bodies of SIZE_REPORT and THRESHOLDS, with their layouts, and making reports from counted flow sizes. Pure.
+"""The bodies of SIZE_REPORT, THRESHOLDS and PATHS, with their layouts, and making reports from counted flow sizes. Pure.
 
 A report's rows stay as they are on the wire, so that the coordinator's side adds up thousands of reports without decoding them.
 """
@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from protocol.bodies.size_bins import BINS, TYPES
-from protocol.bodies.vocabulary import SizeReport, Thresholds
+from protocol.bodies.vocabulary import Paths, SizeReport, Thresholds
 from protocol.wire import BODY_MAX, Layout
 
 SIZE_REPORT = Layout(version="I", period_ns="Q")
@@ -18,6 +18,8 @@ SIZE_ROW = Layout(type="B", bin="B", flows="I", bytes="Q")
 THRESHOLDS = Layout(version="I", period_ns="Q", bands="B", termination="B")
 THRESHOLD_ROW = Layout(beta="Q", alpha="Q")
 THRESHOLDS_REQUEST = Layout(version="I")
+PATHS = Layout(version="Q", page="H", pages="H", rate_bps="Q", marking_bytes="I")
+PATH = Layout(destination="I", rate_bps="Q", marking_bytes="I")
 
 ROWS_MAX = (BODY_MAX - SIZE_REPORT.size) // SIZE_ROW.size
 BANDS_MAX = 7
@@ -98,3 +100,26 @@ def _check_thresholds(message: Thresholds) -> None:
 
 def _falls(cuts: Sequence[int]) -> bool:
     return any(after < before for before, after in pairwise(cuts))
+
+
+def pack_paths(message: Paths) -> bytes:
+    """Raises ValueError naming the field that does not fit."""
+    head = PATHS.pack("Paths", *PATHS.values(message))
+    _check_paths(message)
+    return head + PATH.pack_rows("Paths.entries", message.entries)
+
+
+def unpack_paths(body: bytes) -> Paths:
+    """Raises ValueError or struct.error: not such a body."""
+    version, page, pages, rate_bps, marking_bytes = PATHS.struct.unpack_from(body)
+    entries = tuple(PATH.struct.iter_unpack(body[PATHS.size :]))
+    message = Paths(version, page, pages, rate_bps, marking_bytes, entries)
+    _check_paths(message)
+    return message
+
+
+def _check_paths(message: Paths) -> None:
+    if message.page >= message.pages:
+        raise ValueError(f"Paths.page: {message.page} must be less than pages, which is {message.pages}")
+    if not message.rate_bps or not all(rate_bps for _, rate_bps, _ in message.entries):
+        raise ValueError("Paths.rate_bps: 0, must be above 0")

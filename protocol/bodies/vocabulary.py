@@ -12,8 +12,10 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import NamedTuple
 
 from protocol.bodies.host_control import ClockReport, Conditions, Week
+from protocol.bodies.host_link import HostLink
 from protocol.bodies.host_state import HostState
 from protocol.bodies.keys import KeyState, KeyStep
+from protocol.bodies.losses import Losses
 from protocol.bodies.pfc import PfcPause, PfcReport, PfcSettings
 
 HEARTBEAT_MAC = bytes.fromhex("034241544f4e")
@@ -56,6 +58,9 @@ class Kind(IntEnum):
     KEY_STEP = 32
     KEY_STATE = 33
     HOST_STATE = 40
+    HOST_LINK = 41
+    PATHS = 42
+    LOSSES = 43
 
 
 class GateKind(IntFlag):
@@ -307,11 +312,27 @@ class Coflows:
     entries: tuple[tuple[int, int], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Leader to member: what MCP takes as the link, C and K (Karuna, section 3); full state, in pages.
+
+    `rate_bps` is the capacity of the slowest link on the member's way to most destinations, `marking_bytes` the queue from
+    which that link's port marks; `entries` has (destination node, the same two) where the way is another.
+    """
+
+    version: int
+    page: int
+    pages: int
+    rate_bps: int
+    marking_bytes: int
+    entries: tuple[tuple[int, int, int], ...]
+
+
 Message = (
     Register | Welcome | DirectoryRequest | Directory | Regulate | Backlog | Directive | Yield | Ack | Report
     | Heartbeat | Ping | Pong | Leave | Error | SizeReport | Thresholds | ThresholdsRequest
-    | Coflows | Conditions | Week | ClockReport | PfcSettings | PfcPause | PfcReport
-    | KeyStep | KeyState | HostState
+    | Coflows | Paths | Conditions | Week | ClockReport | PfcSettings | PfcPause | PfcReport
+    | KeyStep | KeyState | HostState | HostLink | Losses
 )  # fmt: skip
 
 

@@ -27,7 +27,7 @@ ORDER: Mapping[str, str] = {
     "agents": """
         run
         agent host_control
-        membership priorities reflex
+        addresses membership priorities reflex
         loop queues
         bpf config kernel permission
     """,
@@ -49,7 +49,7 @@ ORDER: Mapping[str, str] = {
     """,
     "bench": """
         figures
-        host_control karuna xco
+        fabrics host_control karuna xco
         computing coordination dashboard fuzz record style
     """,
     "emulation": """

@@ -137,6 +137,7 @@ class Member(ResponseModel):
     refused: dict[str, int]
     drift: list[str]
     suspect: list[str]
+    warnings: list[str]
 
 
 class Members(RootModel[list[Member]]):

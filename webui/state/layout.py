@@ -1,6 +1,8 @@
 """Computes where to draw each node of a fabric: hosts below, switches in tiers above them. Pure.
 
-A switch's tier is its distance from the nearest host. Within a tier, nodes are ordered by the mean position of their
+A switch's tier is its distance from the nearest rack switch, which is of tier 1. A switch with hosts is a rack switch, but for
+one with few hosts that is joined to others than rack switches are, such as a core switch with the controller's port: its hosts
+are drawn in the tier below it. Within a tier, nodes are ordered by the mean position of their
 neighbours, in alternating sweeps down and up, so that few links cross (K. Sugiyama et al., Methods for Visual Understanding of
 Hierarchical System Structures, IEEE Trans. SMC 11(2), 1981: the barycentre method).
 """
@@ -19,9 +21,12 @@ SWEEPS = 4
 def tiers(fabric: Fabric) -> list[list[str]]:
     """The nodes of each tier, hosts first, from left to right."""
     graph = fabric.graph.to_undirected(as_view=True)
-    levels = [list(fabric.hosts)]
-    if fabric.hosts:
-        levels += [[node for node in layer if node in fabric.switches] for layer in nx.bfs_layers(graph, fabric.hosts)][1:]
+    switches = graph.subgraph(fabric.switches)
+    racks = rack_switches(fabric)
+    levels = [[], *nx.bfs_layers(switches, racks)] if racks else [[]]
+    tier = {switch: number for number, level in enumerate(levels) for switch in level}
+    for host in fabric.hosts:
+        levels[tier.get(fabric.attachment(host) or "", 1) - 1].append(host)
     known = {node for level in levels for node in level}
     apart = [node for node in fabric.switches if node not in known]  # no host in their part of the fabric
     if apart:
@@ -32,6 +37,29 @@ def tiers(fabric: Fabric) -> list[list[str]]:
         for fixed, moved in pairwise(reversed(range(len(levels))) if down else range(len(levels))):
             levels[moved] = _ordered(graph, levels[fixed], levels[moved])
     return levels
+
+
+def rack_switches(fabric: Fabric) -> list[str]:
+    """The switches of tier 1.
+
+    Those with more than half as many hosts as the one with the most. Of the others with hosts, those whose links are like some
+    rack switch's: to no other switches, and not faster; and there is no switch without hosts that has the same links.
+    """
+    hosts = dict.fromkeys(fabric.switches, 0)
+    for host in fabric.hosts:
+        if (attached := fabric.attachment(host)) is not None:
+            hosts[attached] += 1
+    most = max(hosts.values(), default=0)
+    many = [switch for switch, count in hosts.items() if 2 * count > most]
+    up = {switch: {to: fabric.capacity_bps((switch, to)) for to in fabric.graph[switch] if to in hosts} for switch in hosts}
+    empty = [up[switch] for switch, count in hosts.items() if not count]
+
+    def like(switch: str, rack: str) -> bool:
+        own, other = up[switch], up[rack]
+        return all(to == rack or (to in other and rate_bps <= other[to]) for to, rate_bps in own.items())
+
+    few = [switch for switch, count in hosts.items() if 0 < 2 * count <= most and up[switch] not in empty]
+    return many + [switch for switch in few if any(like(switch, rack) for rack in many)] if most else []
 
 
 def places(fabric: Fabric) -> dict[str, tuple[int, float, float]]:

@@ -114,6 +114,7 @@ def state(
             **{name: status.get(name, 0) for name in ("late_slots", "slots", "acknowledged", "lost", "yields")},
             "refused": {cause: count for cause, count in status.get("refused", {}).items() if count},
             "unplaced": list(status.get("unplaced", ())),
+            "warnings": list(status.get("warnings", ())),
             "weights": [list(weight) for weight in status.get("weights", ())],
         },
         "links": _links(picture, documents.get("ports"), status, flows),
@@ -216,6 +217,7 @@ def _member(node: int, host: str, member: Document) -> dict[str, Any]:
         "refused": refused,
         "drift": list(member.get("drift", ())),
         "suspect": list(member.get("suspect", ())),
+        "warnings": list(member.get("warnings", ())),
         "thresholds_version": member.get("thresholds_version"),
     }
 

@@ -4,7 +4,7 @@
  * It reads the lengths of the port's own queues, by their handles: so no estimate can drift from the truth, and it sees the sum
  * over queues, which a `red` under each of them could not. A frame for which there are no queues of ours (they have just been
  * removed) passes unchanged. The sender does not learn of a drop: a userspace switch would discard the rest of its batch. */
-#include "vmlinux.h"
+#include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>

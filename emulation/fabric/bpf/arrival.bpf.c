@@ -2,7 +2,7 @@
  * left the interface; through a veth it stays in the sender's buffer until somebody receives or drops it, so that queues in the
  * fabric would hold back the sender, as no real ones do. A copy belongs to no socket: it takes the packet's place. */
 #define BPF_NO_PRESERVE_ACCESS_INDEX /* what is read here is the same in all kernels: loading needs no kernel's types */
-#include "vmlinux.h"
+#include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include "links.h"
 

@@ -12,7 +12,7 @@
  *
  * For the guest of virtual time: it has one processor, so no two packets are here at a time. */
 #define BPF_NO_PRESERVE_ACCESS_INDEX /* what is read here is the same in all kernels: loading needs no kernel's types */
-#include "vmlinux.h"
+#include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
 #include "links.h"

@@ -5,7 +5,7 @@
  * packets may. There `baton_spacing` reads the clock: a veth hands a packet over at once. Only a packet that had come when the one
  * before it left counts: between others the link was idle. A link of exact times (departure.bpf.c) needs no `baton_waits`. */
 #define BPF_NO_PRESERVE_ACCESS_INDEX /* what is read here is the same in all kernels: loading needs no kernel's types */
-#include "vmlinux.h"
+#include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
 #include "links.h"

@@ -152,6 +152,13 @@ class TestAgent:
         code, text = run("agent", "--interface", "none0", "--key", str(tmp_path / "k"), *words)
         assert code == 2 and says in text
 
+    @pytest.mark.parametrize(("interface", "says"), [("lo", "--rate 100mbit"), ("none0", "interface none0: no interface")])
+    def test_a_rate_that_neither_option_nor_link_tells_is_asked_for_in_one_line(
+        self, tmp_path: Path, interface: str, says: str
+    ) -> None:
+        code, text = run("agent", "--interface", interface, "--key", str(tmp_path / "k"))
+        assert code == 1 and says in text and len(text.splitlines()) == 1
+
 
 @pytest.mark.parametrize("text", ["0ms", "0.5ms", "2s", "soon"])
 def test_a_demo_with_an_impossible_slice_is_refused_before_anything_is_made(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,13 +186,27 @@ class TestTheTimeOfAnExperiment:
             (("demo", "--agent-delay", "30us"), "a delay needs --virtual"),
             (("demo", "--agent-delay", "soon", "--virtual"), "neither a duration, such as 30us, nor a file"),
             (("bench", "loss", "--controller-delay", "FILE", "--virtual"), "holds no samples of the controller"),
+            (("demo", "--cpu-shares", "9999"), "9999 is no share of this machine's"),
+            (("bench", "loss", "--cpu-shares", "0"), "0 is no share of this machine's"),
+            (("demo", "--cpu-shares", "0.2", "--virtual"), "--cpu-shares needs real time"),
+            (("demo", "--json", "/proc/none/record.json"), "/proc/none/record.json cannot be written"),
+            (("bench", "xco", "mix", "--virtual", "--plot", "/proc/none/mix.png"), "/proc/none/mix.png cannot be written"),
+            (("bench", "karuna", "fct", "--virtual", "--rate", "10gbit"), "fct cannot have 10gbit; write 100mbit or 1gbit"),
+            (("bench", "karuna", "none"), "'none' is not one of"),
+            (("bench", "xco", "none"), "'none' is not one of"),
+            (("bench", "figures", "none"), "there is no figure 'none'; name some of demo"),
+            (("bench", "figures", "--into", "/proc/none"), "/proc/none cannot be made"),
+            (("virtual", "run", "--memory", "few", "true"), "--memory"),
+            (("virtual", "run", "--writable", "/none", "true"), "/none"),
+            (("virtual", "run"), "Missing argument"),
+            (("none",), "No such command 'none'"),
         ],
     )
     def test_a_mistake_names_the_option_and_the_remedy(self, tmp_path: Path, words: tuple[str, ...], problem: str) -> None:
         file = tmp_path / "record.json"
         file.write_text("{}")
         done = CliRunner().invoke(main, [str(file) if word == "FILE" else word for word in words])
-        assert done.exit_code == 2 and problem in " ".join(done.output.split())
+        assert done.exit_code == 2 and problem in done.output and done.output.count("\n") == 1
 
     def test_a_delay_may_be_a_file_of_measured_samples(self, tmp_path: Path) -> None:
         file = tmp_path / "latency.json"
@@ -195,4 +216,5 @@ class TestTheTimeOfAnExperiment:
 
     @pytest.mark.parametrize("words", ["demo", "bench latency", "bench karuna", "bench both", "bench coflow"])
     def test_every_emulated_experiment_has_it(self, words: str) -> None:
-        assert "--virtual" in CliRunner().invoke(main, [*words.split(), "--help"]).output
+        said = CliRunner().invoke(main, [*words.split(), "--help"]).output
+        assert "--virtual" in said and "--cpu-shares" in said

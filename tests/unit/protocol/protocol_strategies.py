@@ -9,6 +9,8 @@ from protocol import messages as m
 from protocol.bodies import host_control as host
 from protocol.bodies import host_state as health
 from protocol.bodies import keys, pfc
+from protocol.bodies.host_link import HostLink
+from protocol.bodies.losses import Losses
 from protocol.bodies.priorities import SizeCount, size_reports
 from protocol.bodies.size_bins import BINS
 from protocol.key import Key
@@ -23,6 +25,7 @@ PROPERTY = settings(deadline=None)
 """No deadline: the machine may be busy."""
 
 u8, u16, u32, u64 = (st.integers(0, (1 << bits) - 1) for bits in (8, 16, 32, 64))
+positive = st.integers(1, (1 << 64) - 1)
 addresses = st.lists(st.ip_addresses(), max_size=60).map(tuple)
 few_addresses = st.lists(st.ip_addresses(), max_size=8).map(tuple)
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
@@ -116,6 +119,7 @@ BY_KIND: dict[m.Kind, st.SearchStrategy] = {
     m.Kind.THRESHOLDS: thresholds(),
     m.Kind.THRESHOLDS_REQUEST: st.builds(m.ThresholdsRequest, u32),
     m.Kind.COFLOWS: paged(m.Coflows, rows(st.tuples(u32, u8), 5)),
+    m.Kind.PATHS: paged(m.Paths, positive, u32, rows(st.tuples(u32, positive, u32), 16)),
     m.Kind.CONDITIONS: paged(m.Conditions, rows(conditions(), 32)),
     m.Kind.WEEK: weeks(),
     m.Kind.CLOCK_REPORT: st.builds(m.ClockReport, st.integers(-(1 << 63), (1 << 63) - 1), u64),
@@ -125,6 +129,8 @@ BY_KIND: dict[m.Kind, st.SearchStrategy] = {
     m.Kind.HOST_STATE: st.builds(
         health.HostState, u64, u64, u64, u64, u32, u32, short, st.lists(short, max_size=health.LINES_MAX).map(tuple)
     ),
+    m.Kind.LOSSES: st.builds(Losses, rows(st.tuples(u32, u32, u64), 16)),
+    m.Kind.HOST_LINK: st.builds(HostLink, u64, u64, u64, u64, u16, u16),
     m.Kind.PFC_PAUSE: st.builds(m.PfcPause, u64, u8, u64),
     m.Kind.PFC_REPORT: st.builds(
         m.PfcReport, u64, st.sampled_from(pfc.PauseResult), st.sampled_from(pfc.Mode), u8, u8, u64, u64,

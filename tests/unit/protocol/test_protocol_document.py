@@ -12,6 +12,8 @@ from protocol import messages as m
 from protocol.bodies import host_control as host
 from protocol.bodies import host_state as health
 from protocol.bodies import keys, pfc, priorities
+from protocol.bodies.host_link import HOST_LINK
+from protocol.bodies.losses import LOSS
 from protocol.bodies.size_bins import BINS
 from protocol.key import TAG_BYTES
 from protocol.wire import BODY, BODY_MAX, ETHERNET_BYTES, FRAME_MIN, HEADER, MAGIC, OVERHEAD, VERSION, Layout
@@ -40,12 +42,15 @@ LAYOUTS: dict[str, list[tuple[Layout, int]]] = {
     "THRESHOLDS": [(priorities.THRESHOLDS, BODY), (priorities.THRESHOLD_ROW, 0)],
     "THRESHOLDS_REQUEST": [(priorities.THRESHOLDS_REQUEST, BODY)],
     "COFLOWS": [(m.COFLOWS, BODY), (m.COFLOW_ENTRY, 0)],
+    "PATHS": [(priorities.PATHS, BODY), (priorities.PATH, 0)],
     "CONDITIONS": [(host.CONDITIONS, BODY), (host.CONDITION, 0)],
     "WEEK": [(host.WEEK, BODY), (host.FLOW, 0), (host.DAY, 0)],
     "CLOCK_REPORT": [(host.CLOCK_REPORT, BODY)],
     "KEY_STEP": [(keys.KEY_STEP, BODY)],
     "KEY_STATE": [(keys.KEY_STATE, BODY)],
     "HOST_STATE": [(health.HOST_STATE, BODY), (health.LINE, 0)],
+    "HOST_LINK": [(HOST_LINK, BODY)],
+    "LOSSES": [(LOSS, 0)],
     "PFC_SETTINGS": [(pfc.PFC_SETTINGS, BODY), (pfc.STORM_TIMES, 0), (pfc.PARTNER, 0), (pfc.NODE, 0)],
     "PFC_PAUSE": [(pfc.PFC_PAUSE, BODY)],
     "PFC_REPORT": [(pfc.PFC_REPORT, BODY), (pfc.PFC_CLASS, 0)],

@@ -171,3 +171,39 @@ def test_a_file_that_can_not_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(FabricError, match="not UTF-8"):
         files.load(tmp_path / "binary")
+
+
+class TestPartialFiles:
+    """A file that lists no switches gives only what differs from what Baton learns."""
+
+    PARTIAL = "links:\n  - {a: c1, b: a1, rate: 200Mbit}\n  - {a: t3, b: 't3:h6-p', rate: 100Mbit, reverse_rate: 50Mbit}\n"
+
+    def test_links_alone_are_a_partial_file(self) -> None:
+        fabric = files.loads(self.PARTIAL, partial=True)
+        assert files.check(self.PARTIAL, partial=True) == [] and files.is_partial(self.PARTIAL)
+        assert fabric.capacity_bps(("a1", "c1")) == 200_000_000
+        assert fabric.capacity_bps(("t3:h6-p", "t3")) == 50_000_000
+
+    def test_it_may_name_hosts(self) -> None:
+        text = "hosts:\n  - {name: h6, addresses: 10.9.0.6}\nlinks:\n  - {a: h6, b: t3, rate: 100Mbit}\n"
+        assert files.loads(text, partial=True).attachment("h6") == "t3"
+
+    def test_a_file_with_switches_is_checked_as_a_whole(self) -> None:
+        assert not files.is_partial(GOOD)
+        assert files.check(GOOD.replace("b: no,", "b: yes,"), partial=True) != []
+
+    def test_a_whole_file_is_wanted_where_the_rest_is_not_learned(self) -> None:
+        assert said(self.PARTIAL)[0] == "line 2: links[0].a: no node is named 'c1'; name a switch or a host, or add it"
+
+    @pytest.mark.parametrize(
+        ("old", "new", "problem"),
+        [
+            ("c1", "'c 1'", "line 2: links[0].a: 'c 1' is not a name; "),
+            ("b: a1", "b: c1", "line 2: links[0].b: the link joins 'c1' to itself; "),
+            ("200Mbit", "0", "line 2: links[0].rate: rate '0' is zero; "),
+            ("links:", "hosts: [c1, a1]\nlinks:", "line 3: links[0].b: 'c1' and 'a1' are both hosts; "),
+        ],
+    )
+    def test_its_mistakes_are_named(self, old: str, new: str, problem: str) -> None:
+        found = [str(one) for one in files.check(self.PARTIAL.replace(old, new, 1), partial=True)]
+        assert [text.startswith(problem) for text in found] == [True], found

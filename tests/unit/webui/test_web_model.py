@@ -52,6 +52,28 @@ def state(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 -- any argument of 
     return model.state(**{**given, **changes})
 
 
+def three_tiers(*, joined: bool = True, faster: bool = True, hosts: tuple[int, ...] = (2, 2, 2)) -> Fabric:
+    """Racks below two aggregation switches below two core switches; `joined`: to each other, `faster`: than racks' links."""
+    builder = FabricBuilder()
+    for name in ("c1", "c2", "a1", "a2", "t1", "t2", "t3"):
+        builder.add_switch(name)
+    if joined:
+        builder.add_link("c1", "c2", 200)
+    for middle in ("a1", "a2"):
+        for core in ("c1", "c2"):
+            builder.add_link(core, middle, 200 if faster else 150)
+        for rack in ("t1", "t2", "t3"):
+            builder.add_link(middle, rack, 150)
+    for number, (rack, count) in enumerate(zip(("t1", "t2", "t3"), hosts, strict=True)):
+        for at in range(count):
+            builder.add_host(f"h{2 * number + at + 1}").add_link(f"h{2 * number + at + 1}", rack, 100)
+    return builder.build()
+
+
+def with_host_at(fabric: Fabric, host: str, switch: str) -> Fabric:
+    return FabricBuilder.of(fabric).add_host(host).add_link(host, switch, 10_000).build()
+
+
 class TestLayout:
     """Hosts below, switches by their distance from them."""
 
@@ -60,6 +82,27 @@ class TestLayout:
         assert [len(level) for level in found] == [16, 4, 2]
         leaf_of = [int(host.removeprefix("h")) for host in found[0]]
         assert leaf_of == sorted(leaf_of)  # the hosts of a leaf stay together
+
+    @pytest.mark.parametrize("joined", [True, False])
+    @pytest.mark.parametrize("faster", [True, False])
+    def test_a_core_switch_with_the_controller_s_port_is_no_rack_switch(self, joined: bool, faster: bool) -> None:
+        fabric = with_host_at(three_tiers(joined=joined, faster=faster), "ctl", "c1")
+        hosts, racks, middle, core = tiers(fabric)
+        assert sorted(racks) == ["t1", "t2", "t3"] and sorted(core) == ["c1", "c2"]
+        assert sorted(middle) == ["a1", "a2", "ctl"] and len(hosts) == 6
+
+    def test_a_rack_with_few_hosts_is_a_rack_all_the_same(self) -> None:
+        fabric = three_tiers(hosts=(2, 2, 1))
+        assert [len(level) for level in tiers(fabric)] == [5, 3, 2, 2]
+
+    def test_a_spine_with_a_host_is_above_its_leaves(self) -> None:
+        fabric = with_host_at(shapes.build("leaf_spine", leaves=3, hosts_per_leaf=3), "ctl", "spine2")
+        hosts, leaves, spines = tiers(fabric)
+        assert sorted(spines) == ["spine1", "spine2"] and len(leaves) == 4 and len(hosts) == 9
+
+    def test_switches_with_unlike_numbers_of_hosts_in_a_ring_are_all_racks(self) -> None:
+        fabric = with_host_at(with_host_at(shapes.build("ring"), "h8", "s1"), "h9", "s1")
+        assert [len(level) for level in tiers(fabric)] == [5, 3]
 
     @pytest.mark.parametrize("shape", sorted(shapes.SHAPES))
     def test_every_node_has_a_place_of_its_own_in_the_square(self, shape: str) -> None:
@@ -132,6 +175,11 @@ class TestState:
         found = state(alive=False, override="free")
         assert not found["coordinator"]["alive"] and found["coordinator"]["override"] == "free"
         assert found["problem"]["remedy"]
+
+    def test_warnings_of_the_fabric_and_of_members_are_handed_on(self) -> None:
+        found = state(documents={"status": {**STATUS, "warnings": ["a"]}}, members={16: {**MEMBER, "warnings": ["b"]}})
+        assert found["coordinator"]["warnings"] == ["a"] and found["members"][0]["warnings"] == ["b"]
+        assert state()["coordinator"]["warnings"] == [] == state()["members"][0]["warnings"]
 
     def test_an_empty_store_is_a_state_without_anything(self) -> None:
         found = state(picture=Picture(None, 0), documents={}, members={}, alive=False)

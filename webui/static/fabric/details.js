@@ -118,6 +118,7 @@ export class Details {
     return [
       this.head(node.id, member ? "host" : "host without an agent"),
       ...(member?.suspect ?? []).map((line) => h("p", { class: "note bad" }, line)),
+      ...(member?.warnings ?? []).map((line) => h("p", { class: "note warn" }, line)),
       ...(member?.drift ?? []).map((line) => h("p", { class: "note warn" }, line)),
       this.list([
         ["VMs", node.vms?.length ? h("span", { class: "mono" }, node.vms.join(" ")) : "none known"],

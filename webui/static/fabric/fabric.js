@@ -167,7 +167,7 @@ export class FabricView {
       const member = members.get(node.id);
       const shape = this.shapes.get(node.id);
       shape.classList.toggle("stranger", !member);
-      shape.classList.toggle("odd", Boolean(member?.suspect?.length || member?.drift?.length));
+      shape.classList.toggle("odd", Boolean(member?.suspect?.length || member?.warnings?.length || member?.drift?.length));
     }
   }
 

@@ -19,10 +19,12 @@ export function layOut(fabric, width, height) {
   const switches = fabric.nodes.filter((node) => node.kind === "switch");
   const homes = homesOf(fabric);
   const places = new Map();
-  const packed = hosts.length * ROOM > width - 2 * MARGIN.x && hosts.every((host) => homes.has(host.id));
-  const shown = packed ? switches : fabric.nodes;
+  const racks = new Set(switches.filter((node) => node.tier === 1).map((node) => node.id));
+  const inRacks = hosts.filter((host) => racks.has(homes.get(host.id)?.home));
+  const packed = inRacks.length * ROOM > width - 2 * MARGIN.x && hosts.every((host) => homes.has(host.id));
+  const shown = packed ? fabric.nodes.filter((node) => !inRacks.includes(node)) : fabric.nodes;
   const [low, high] = range(shown.map((node) => node.y));
-  const below = packed ? blocksOf(hosts, homes, width, height) : null;
+  const below = packed ? blocksOf(inRacks, homes, width, height) : null;
   const bottom = packed ? height - below.tall - 42 : height - MARGIN.bottom;
   for (const node of shown) {
     const part = high > low ? (node.y - low) / (high - low) : 0.5;

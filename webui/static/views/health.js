@@ -59,6 +59,8 @@ export class Health {
     if (leader?.override === "free") {
       return ["warn", "Override: free. Every gate is open and no host waits.", "To coordinate again, use Controls or `baton coordinate`."];
     }
+    const [first, ...more] = leader?.warnings ?? [];
+    if (first) return ["warn", `${first}.`, more.length ? `There are ${more.length} more: see \`baton status\`.` : ""];
     return [];
   }
 

@@ -7,7 +7,7 @@ import { VirtualTable } from "../lib/table.js";
 const SILENT_MS = 250;
 
 const refusals = (member) => Object.values(member.refused ?? {}).reduce((sum, n) => sum + n, 0);
-const odd = (member) => [...(member.suspect ?? []), ...(member.drift ?? [])];
+const odd = (member) => [...(member.suspect ?? []), ...(member.warnings ?? []), ...(member.drift ?? [])];
 
 /** Draws a clock's offset as a dot with its uncertainty, on a common scale; a clock whose bar misses the middle line is off. */
 function whisker(cell, member, most) {

@@ -1,5 +1,5 @@
 /* For tests, at an interface's egress: counts packets by skb->priority, by which the kernel chooses a transmit queue. */
-#include "vmlinux.h"
+#include "kernel.h"
 #include <bpf/bpf_helpers.h>
 
 #define TC_ACT_UNSPEC (-1)

@@ -1,6 +1,6 @@
 /* For tests, at the egress of a port: a segment that finds the threshold's number of packets in the root qdisc is marked CE, one
  * that finds the buffer full is lost. IPv4. */
-#include "vmlinux.h"
+#include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>

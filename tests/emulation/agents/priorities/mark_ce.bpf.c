@@ -1,5 +1,5 @@
 /* For tests, at an interface's egress: sets CE on every Nth ECT segment with payload (IPv4), as a switch would, or loses one. */
-#include "vmlinux.h"
+#include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
 

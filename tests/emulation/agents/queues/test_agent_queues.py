@@ -226,6 +226,25 @@ def test_an_armed_destination_tells_of_its_first_packet_only(either: Wire) -> No
     assert not either.host.flows.events()
 
 
+def test_segments_that_tcp_sends_again_are_counted_by_destination(wire: Wire) -> None:
+    with inside(wire.pair.right):
+        listener = socket.create_server((str(RIGHT), 8))
+    with inside(wire.pair.left):
+        sender = socket.create_connection((str(RIGHT), 8))
+    receiver, _ = listener.accept()
+    with listener, sender, receiver:
+        sender.sendall(bytes(200_000))
+        receiver.recv(200_000, socket.MSG_WAITALL)
+        assert wire.host.flows.lost_segments(16) == 0
+        run("ip", "-n", wire.pair.right, "addr", "del", f"{RIGHT}/24", "dev", "eth0")
+        sender.sendall(bytes(20_000))
+        time.sleep(0.1)
+        run("ip", "-n", wire.pair.right, "addr", "add", f"{RIGHT}/24", "dev", "eth0")
+        receiver.recv(20_000, socket.MSG_WAITALL)
+        assert wire.host.flows.lost_segments(16) > 0
+        assert wire.host.flows.lost_segments(16) == 0 and wire.host.flows.lost_segments(17) == 0
+
+
 def test_rate_limits_a_destination(wire: Wire) -> None:
     wire.host.rate(16, 8_000_000)
     began = time.monotonic()

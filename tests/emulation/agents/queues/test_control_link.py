@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import select
+import socket
+import struct
 import time
 from collections.abc import Iterator
 from statistics import median
@@ -17,6 +19,7 @@ from protocol.messages import COORDINATOR, HEARTBEAT_MAC, Ack, Heartbeat, Messag
 from tests.emulation.namespaces import inside, pair
 
 KEY = Key(b"k" * 32)
+SOL_PACKET, PACKET_AUXDATA, TP_STATUS_VLAN_VALID, ETH_P_ALL = 263, 8, 1 << 4, 3  # linux/if_packet.h, linux/if_ether.h
 AGE_NS = 30_000_000
 
 
@@ -144,3 +147,28 @@ def test_without_deferred_kinds_all_wake() -> None:
             receiver.deferred_fileno()
         sender.close()
         receiver.close()
+
+
+def test_a_frame_is_received_with_a_priority_tag_or_without_and_the_tag_is_on_the_wire() -> None:
+    with pair() as ends:
+        with inside(ends.left):
+            sender = ControlSocket("eth0", priority_tag=7)
+        with inside(ends.right):
+            receiver = ControlSocket("eth0", deferred=HEARTBEATS)
+            tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+            tap.bind(("eth0", ETH_P_ALL))
+            tap.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
+            tap.settimeout(1)
+        try:
+            wire = Wire(sender, receiver)
+            wire.send(Ping(1))
+            assert wire.wakes(1)
+            frame = receiver.receive()
+            assert frame is not None and decode(frame, KEY).message == Ping(1)
+            _, control, *_ = tap.recvmsg(2048, 64)
+            (auxiliary,) = [data for level, kind, data in control if (level, kind) == (SOL_PACKET, PACKET_AUXDATA)]
+            status, *_, tag, protocol = struct.unpack("IIIHHHH", auxiliary)
+            assert status & TP_STATUS_VLAN_VALID and (tag, protocol) == (7 << 13, 0x8100)
+        finally:
+            for one in (sender, receiver, tap):
+                one.close()

@@ -11,6 +11,7 @@ import pytest
 from controller.openflow.discovery import LINK_SILENCE_NS
 from controller.openflow.forwarding import HEARTBEAT_MAC
 from controller.store.store import Store
+from controller.switch_queues.control_room import CONTROL_QUEUE
 from tests.emulation.controller.openflow.openflow_ring import (
     COMMANDS,
     EVERYBODY,
@@ -185,6 +186,21 @@ class TestForwarding:
 
 class TestControlEtherType:
     """Real frames of the control EtherType pass only between host ports and the coordinator's."""
+
+    def test_they_leave_by_their_queue_where_every_port_has_it(self, ring: Ring, control: Listener) -> None:
+        vsctl, flows = ring.network.ovs.vsctl, lambda: ring.network.ovs.ofctl("dump-flows", "s3", "--no-stats")
+        ports = vsctl("list-ports", "s3").split()
+        queue = ("--id=@q", "create", "Queue", "other-config:priority=0", "--", "--id=@s", "create", "QoS", "type=linux-htb")
+        try:
+            for port in ports:
+                assert "set_queue" not in flows(), "not every port has it yet"
+                vsctl(*queue, f"queues:{CONTROL_QUEUE}=@q", "--", "set", "Port", port, "qos=@s")
+            until(lambda: f"set_queue:{CONTROL_QUEUE}" in flows(), 5, "control frames to be sent by their queue")
+            assert control.send("h3", MAC["c"]) == {"c": 1} and control.send("c", MAC["h3"]) == {"h3": 1}
+        finally:
+            for port in ports:
+                vsctl("clear", "Port", port, "qos")
+        until(lambda: "set_queue" not in flows(), 5, "no queue, since there is none")
 
     def test_a_host_reaches_the_coordinator(self, control: Listener) -> None:
         for host in HOSTS:

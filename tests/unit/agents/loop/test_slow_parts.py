@@ -11,7 +11,7 @@ import pytest
 from agents.loop.throttle import Throttle
 from agents.membership.reporting import FIRST_PERIOD_NS, Reporting
 from agents.membership.upkeep import CHECK_NS, Upkeep
-from protocol.messages import Report
+from protocol.bodies.losses import LOSSES_MAX, Losses
 
 STEP_NS, NODES = 30_000, range(16, 80)
 LATE_NS = 3 * FIRST_PERIOD_NS
@@ -23,10 +23,10 @@ class Host:
     def __init__(self, *, busy: bool) -> None:
         self.now, self.steps, self.repaired, self.differs = 1_000_000, 0, 0, list[str]()
         self.throttle = Throttle(lambda: self.now, lambda: busy)
-        self.member, self.sent = True, list[Report]()
+        self.member, self.sent = True, list[Any]()
         self.send = self.sent.append
         self.refreshed = list[int]()
-        self.flows = SimpleNamespace(sent_bytes=self.counts, forget=None)
+        self.flows = SimpleNamespace(sent_bytes=self.counts, lost_segments=lambda node: node % 2, forget=None)
         self.queues = SimpleNamespace(
             backlog=lambda node: (0, node),
             drift_steps=self.steps_of_a_check,
@@ -73,6 +73,9 @@ def test_a_report_tells_of_all_the_time_since_the_last_one_however_long_it_took(
     assert host.sent[0].period_ns == LATE_NS
     part.advance(host.now)
     assert host.refreshed
+    losses = next(message for message in host.sent if isinstance(message, Losses))
+    assert set(losses.entries) <= {(node, 1, 1000) for node in NODES if node % 2}
+    assert len(losses.entries) == min(LOSSES_MAX, sum(node % 2 for node in NODES))
 
 
 @pytest.mark.parametrize("busy", [False, True])

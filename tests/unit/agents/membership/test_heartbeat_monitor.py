@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agents.membership.heartbeat_monitor import LATEST_NS, LOOK_NS, HeartbeatMonitor
+from agents.membership.heartbeat_monitor import LATEST_NS, LOOK_NS, MOST_NS, HeartbeatMonitor
 from protocol.messages import COORDINATOR, HEARTBEAT_MAC, Frame, Heartbeat, Message, Override, Ping
 
 
@@ -47,3 +47,14 @@ def test_it_looks_in_passing_and_wakes_up_if_nothing_else_wakes_it(now: int) -> 
     assert monitor.looked(now) == now and monitor.looked(now) == 0
     assert not monitor.due(now + LOOK_NS - 1) and monitor.due(now + LOOK_NS)
     assert monitor.latest_ns() == now + LATEST_NS > now + LOOK_NS
+
+
+@pytest.mark.parametrize(
+    ("fail_open_ns", "within_ns"),
+    [(5_000_000, LATEST_NS), (50_000_000, LATEST_NS), (1_000_000_000, 400_000_000), (10**10, MOST_NS)],
+)
+def test_the_longer_the_leader_may_be_silent_the_less_often_it_wakes_up(fail_open_ns: int, within_ns: int) -> None:
+    monitor = HeartbeatMonitor()
+    monitor.looked(7)
+    monitor.patience(fail_open_ns)
+    assert monitor.latest_ns() == 7 + within_ns

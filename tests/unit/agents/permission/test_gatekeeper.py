@@ -396,3 +396,28 @@ def test_a_rate_that_takes_the_place_of_a_slot_is_not_given_back_when_the_queue_
     assert not bench.of(Yield)
     bench.grant(16, 2, 0, 90 * MS, 0, rate=10_000_000)
     assert bench.gates.at(16).credit == 10_000_000
+
+
+class TestRates:
+    """A rate is no slot to give back: what waits at it is reported as it is, and its end is seen."""
+
+    def test_an_empty_queue_at_a_rate_is_reported_as_empty_and_the_rate_stays(self) -> None:
+        bench = Bench(16)
+        bench.gates.at(16).queue = 9000
+        bench.keeper.backlogged(16, 0)
+        bench.grant(16, 1, 0, 100 * MS, 0, rate=10**7)
+        bench.gates.at(16).queue = 0
+        bench.keeper.refresh(50 * MS)
+        assert bench.of(Backlog)[-1].entries == ()
+        assert 16 in bench.keeper.table.open and not bench.of(Yield)
+
+    def test_after_the_end_of_a_rate_the_next_packet_is_asked_for_or_what_waits_is_reported(self) -> None:
+        for waiting in (0, 3000):
+            bench = Bench(16)
+            bench.grant(16, 1, 0, 100 * MS, 0, rate=10**7)
+            bench.gates.at(16).armed = False
+            bench.gates.at(16).queue = waiting
+            bench.to(101 * MS)
+            assert bench.gates.at(16).credit == 0
+            assert bench.gates.at(16).armed == (not waiting)
+            assert not waiting or bench.of(Backlog)[-1].entries == ((16, waiting, 0),)

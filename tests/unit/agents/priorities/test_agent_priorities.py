@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -14,10 +14,12 @@ import pytest
 from agents import run
 from agents.config import AgentConfig
 from agents.priorities import priorities
+from agents.priorities.mcp_model import McpSettings
 from agents.priorities.priorities import ASK_AGAIN_NS, MOST_POSTPONED, Priorities
+from agents.queues.classifier import Address
 from ebpf.libbpf import BpfError
 from protocol.bodies.priorities import SIZE_ROW
-from protocol.messages import Coflows, Directory, Regulate, Thresholds, ThresholdsRequest
+from protocol.messages import Coflows, Directory, Paths, Regulate, Thresholds, ThresholdsRequest
 
 SECOND = 10**9
 MESSAGE = Thresholds(5, SECOND, 3, 3, (10, 20), (5, 9))
@@ -169,3 +171,47 @@ class TestGates:
         assert chooser.gated == ((at[6],) if enforcing else ())
         made.released(1)
         assert chooser.gated == ()
+
+
+class FakeControl:
+    """Congestion control that records MCP's settings, common ones and by address."""
+
+    def __init__(self) -> None:
+        self.common: list[McpSettings] = []
+        self.paths: dict[Address, McpSettings] = {}
+
+    def configure(self, settings: McpSettings) -> bool:
+        self.common.append(settings)
+        return True
+
+    def set_paths(self, paths: Mapping[Address, McpSettings]) -> int:
+        self.paths = dict(paths)
+        return 0
+
+    def close(self) -> None:
+        pass
+
+
+class TestPaths:
+    """MCP takes the link's rate and the marking threshold from what the leader tells, not from the host's own interface."""
+
+    def test_the_usual_path_and_those_that_differ_are_set_by_address(self, made: Priorities) -> None:
+        made._control = control = FakeControl()  # type: ignore[assignment]  # the kernel's is not there
+        made.handlers[Paths](Paths(1, 0, 1, 10**8, 30_280, ((7, 10**7, 15_140),)), 0)
+        usual = control.common[-1]
+        assert (usual.link_bps, usual.marking_packets, usual.crowd_packets) == (10**8, 20, 10)
+        assert not control.paths, "the directory has not come yet"
+        at = {node: IPv4Address(f"10.0.0.{node}") for node in (6, 7)}
+        made.handlers[Directory](Directory(1, 0, 1, tuple((node, (address,)) for node, address in at.items())), 0)
+        slow = control.paths[at[7]]
+        assert control.paths.keys() == {at[7]} and (slow.link_bps, slow.marking_packets) == (10**7, 10)
+
+    def test_thresholds_change_the_termination_and_keep_the_path(self, made: Priorities) -> None:
+        made._control = control = FakeControl()  # type: ignore[assignment]  # the kernel's is not there
+        made.handlers[Paths](Paths(1, 0, 1, 10**8, 30_280, ()), 0)
+        made.on_thresholds(MESSAGE, 0)
+        assert control.common[-1].link_bps == 10**8 and control.common[-1].termination == MESSAGE.termination
+
+    def test_a_path_that_is_absurd_is_brought_within_mcps_limits(self) -> None:
+        made = priorities.mcp_settings(1, 10**6)
+        assert made.link_bps == 100_000 and made.marking_packets == 10_000

@@ -22,11 +22,14 @@ from agents.priorities.mcp_model import (
     expected_rate,
     floor_rate,
     gives_up,
+    in_flight,
     segments,
+    spare_time,
     start,
     step,
     time_left,
 )
+from tests.unit.agents.priorities import packet_link
 from tests.unit.agents.priorities.fluid_link import MSS, Deadline, run
 
 HEADER = Path(agents.bpf.__file__).parent / "mcp.h"
@@ -42,6 +45,7 @@ class _Window(ctypes.Structure):
     _fields_ = (
         *((name, U64) for name in ("expected", "elapsed_us", "acked", "rtt_us")),
         *((name, U32) for name in ("delivered", "marked", "mss", "reserved")),
+        *((name, U64) for name in ("queue_us", "spare_us")),
     )
 
 
@@ -53,22 +57,26 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     directory = tmp_path_factory.mktemp("mcp")
     source = directory / "mcp.c"
     # Its functions are static: what a test calls gets a name of its own.
-    names = {"start": "void", "step": "void", "expected": "__u64", "time_left": "__u64", "segments": "__u32", "gives_up": "int"}
+    names = {
+        "start": "void", "step": "void", "expected": "__u64", "time_left": "__u64", "in_flight": "__u32", "gives_up": "int",
+        "spare": "__u64",
+    }  # fmt: skip
     pointers = "const struct mcp_settings *s"
     arguments = {
         "start": (f"{pointers}, struct mcp_flow *f, const struct mcp_window *w", "s, f, w"),
         "step": (f"{pointers}, struct mcp_flow *f, const struct mcp_window *w", "s, f, w"),
         "expected": ("__u64 a, __u64 b, __u64 c", "a, b, c"),
         "time_left": (f"{pointers}, __u64 a, __u64 b, __u64 c", "s, a, b, c"),
-        "segments": ("__u64 a, __u64 b, __u32 c", "a, b, c"),
+        "in_flight": (f"{pointers}, __u64 a, __u64 b, __u64 c, __u32 d", "s, a, b, c, d"),
+        "spare": (f"{pointers}, __u64 a, __u64 b", "s, a, b"),
         "gives_up": (f"{pointers}, const struct mcp_flow *f, const struct mcp_window *w, __u64 a, __u64 b", "s, f, w, a, b"),
     }
     body = [f"{names[name]} t_{name}({takes}) {{ return mcp_{name}({gives}); }}" for name, (takes, gives) in arguments.items()]
     source.write_text(f'#include <linux/types.h>\n#include "{HEADER}"\n' + "\n".join(body))
     subprocess.run(("cc", "-O1", "-w", "-shared", "-fPIC", "-o", directory / "mcp.so", source), check=True)
     library = ctypes.CDLL(str(directory / "mcp.so"))
-    library.t_expected.restype = library.t_time_left.restype = U64
-    library.t_segments.restype = U32
+    library.t_expected.restype = library.t_time_left.restype = library.t_spare.restype = U64
+    library.t_in_flight.restype = U32
     return library
 
 
@@ -80,6 +88,7 @@ mcp_settings = st.builds(
     aim=st.floats(0.1, 1.0),
     termination=st.sampled_from(Termination),
     multiple=st.floats(0.1, 1000),
+    crowd_packets=st.integers(0, 10_000),
 )
 rtts_us = st.integers(0, 5_000_000)
 windows = st.builds(
@@ -91,13 +100,16 @@ windows = st.builds(
     delivered=st.integers(0, 1_000_000),
     marked=st.integers(0, 1_000_000),
     mss=st.integers(88, 9_000),
+    queue_us=rtts_us,
+    spare_us=st.integers(0, 4_094_000),
 )
 behind_bytes = st.integers(0, MOST_BEHIND_BYTES)
 
 
 def in_c(window: McpWindow) -> _Window:
+    counts = (window.delivered, window.marked, window.mss, 0)
     return _Window(
-        window.expected, window.elapsed_us, window.acked, window.rtt_us, window.delivered, window.marked, window.mss, 0
+        window.expected, window.elapsed_us, window.acked, window.rtt_us, *counts, window.queue_us, window.spare_us
     )
 
 
@@ -123,8 +135,9 @@ class TestTheSameInC:
         assert compiled.t_expected(U64(size), U64(us), U64(window.rtt_us)) == expected_rate(size, us, window.rtt_us)
         until_aim = time_left(chosen, us, elapsed, window.rtt_us)
         assert compiled.t_time_left(raw, U64(us), U64(elapsed), U64(window.rtt_us)) == until_aim
-        in_flight = compiled.t_segments(U64(rate), U64(window.rtt_us), U32(window.mss))
-        assert in_flight == segments(rate, window.rtt_us, window.mss)
+        most = compiled.t_in_flight(raw, U64(rate), U64(window.rtt_us), U64(window.queue_us), U32(window.mss))
+        assert most == in_flight(chosen, McpFlow(rate, behind), window)
+        assert compiled.t_spare(raw, U64(size), U64(us)) == spare_time(chosen, size, us)
         pointers = (ctypes.byref(_Flow(rate, behind)), ctypes.byref(in_c(window)))
         given_up = compiled.t_gives_up(raw, *pointers, U64(size), U64(us))
         assert bool(given_up) == gives_up(chosen, McpFlow(rate, behind), window, size, us)
@@ -137,6 +150,7 @@ class TestTheRate:
     def test_it_never_passes_the_link_nor_falls_below_the_floor(
         self, chosen: McpSettings, window: McpWindow, behind: int, data: st.DataObject
     ) -> None:
+        assume(not chosen.crowd_packets or window.spare_us)
         rate = data.draw(st.integers(1, chosen.link_rate))
         after = step(chosen, McpFlow(rate, behind), window)
         assert min(floor_rate(window), chosen.link_rate) <= after.rate <= chosen.link_rate
@@ -224,6 +238,49 @@ class TestInTime:
         needed = flow.size / 0.1
         assert max(outcome.rates[: len(outcome.rates) // 2]) <= 1.2 * needed
         assert flow.done_us >= 0.85 * flow.deadline_us
+
+
+class TestTooMuch:
+    """Where flows with deadlines need more than the link, and have its first queue for themselves."""
+
+    CROWD = 10
+
+    def flows(self, share: float) -> list[packet_link.Deadline]:
+        """Five at once that need this share of the link each; the link would do for all of them one after the other."""
+        times_ms = (60, 100, 150, 200, 300)
+        return [packet_link.Deadline(int(12_500 * ms * share), ms * 1000, 150_000) for ms in times_ms]
+
+    @pytest.mark.parametrize("share", [0.25, 0.4])
+    def test_the_first_queue_overruns_its_buffer_if_none_yields(self, share: float) -> None:
+        port = packet_link.run(McpSettings(link_bps=LINK_BPS), self.flows(share), others=5)
+        assert port.drops[0] > 400
+
+    @pytest.mark.parametrize("share", [0.25, 0.4])
+    def test_it_does_not_if_they_yield(self, share: float) -> None:
+        port = packet_link.run(McpSettings(link_bps=LINK_BPS, crowd_packets=self.CROWD), self.flows(share), others=5)
+        assert sum(port.drops) <= 10
+
+    def test_those_that_can_wait_yield_to_those_that_cannot(self) -> None:
+        flows = self.flows(0.25)
+        packet_link.run(McpSettings(link_bps=LINK_BPS, crowd_packets=self.CROWD), flows, others=5)
+        assert sum(flow.met for flow in flows) >= 4
+        before = self.flows(0.25)
+        packet_link.run(McpSettings(link_bps=LINK_BPS), before, others=5)
+        assert sum(flow.met for flow in before) < 4
+
+    def test_flows_that_are_not_too_much_do_as_without(self) -> None:
+        outcomes = []
+        for crowd in (0, self.CROWD):
+            flows = self.flows(0.15)
+            packet_link.run(McpSettings(link_bps=LINK_BPS, crowd_packets=crowd), flows, others=5)
+            assert all(flow.met for flow in flows)
+            outcomes.append([flow.done_us for flow in flows])
+        assert outcomes[0] == outcomes[1]
+
+    def test_a_hopeless_flow_waits_until_its_deadline_has_passed(self) -> None:
+        chosen = McpSettings(link_bps=LINK_BPS, crowd_packets=self.CROWD)
+        window = McpWindow(20_000_000, 1_000, 0, 1_000, 10, 10, MSS, 0, spare_time(chosen, 1_000_000, 50_000))
+        assert step(chosen, McpFlow(10_000_000, 10 * MSS), window).rate == 100 * MSS
 
 
 class TestTermination:

@@ -262,8 +262,9 @@ class TestTheManual:
         told = shown.coordinator_settings("unix:///s")
         assert shown.coordinator is not None and told is not None
         assert told == CoordinatorSettings(
-            interface=told.interface, attachment=told.attachment, key_file=told.key_file, store="unix:///s"
-        )
+            interface=told.interface, attachment=told.attachment, key_file=told.key_file, store="unix:///s",
+            marking_bytes=30_000,
+        )  # fmt: skip
         assert shown.openflow_settings(None) == OpenFlowSettings()
         names = ("openflow", "coordinator", "agents", "priorities", "pfc", "weekly")
         sections = (Config, *(schema.SECTIONS[name] for name in names))

@@ -73,7 +73,7 @@ class Term(Leadership):
 def coordinator(lines: Lines) -> Coordinator:
     """One with three hosts at a switch, where every pair needs permission."""
     settings = CoordinatorSettings(
-        interface="c0", attachment="s1:c0", key_file=Path("/nowhere/key"), store="", name="c", mode="always"
+        policy="timeslice", interface="c0", attachment="s1:c0", key_file=Path("/nowhere/key"), store="", name="c", mode="always"
     )
     made = Coordinator(settings, KEY, cast(ControlSocket, lines), cast(JsonLines, lines), Term(), cast(Any, None))
     fabric = shapes.build("star", hosts=3, rate_bps=10**8)
@@ -118,14 +118,21 @@ def test_the_status_and_the_members_documents_have_these_fields_and_values() -> 
             "pid": os.getpid(),
             "mac": "02:00:00:00:00:fe",
             "policy": "timeslice",
-            "policies": ["timeslice", "hybrid", "rate_limit", "weekly", "free"],
+            "policies": ["auto", "timeslice", "hybrid", "rate_limit", "weekly", "free"],
             "slice_ns": 2 * MS,
             "override": "coordinate",
+            "warnings": [],
+            "links": [
+                {"source": source, "target": target, "capacity_bps": 10**8, "from": "fabric file", "unmanaged_bps": 0}
+                for host in ("h1", "h2", "h3")
+                for source, target in ((host, "s1"), ("s1", host))
+            ],
             "slots": 2,
             "acknowledged": 1,
             "late_slots": 1,
             "lost": 0,
             "yields": 2,
+            "choices": [],
             "members": 3,
             "coflows": {},
             "thresholds_version": 0,
@@ -166,4 +173,5 @@ def test_the_status_and_the_members_documents_have_these_fields_and_values() -> 
         "suspect": [],
         "pfc": [],
         "pfc_state": {"answers": {}},
+        "warnings": [],
     }

@@ -2,6 +2,10 @@
 
 from ipaddress import ip_address
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from controller.members.registry import FIRST_NODE, Member, Members
 from controller.policies.base import Slot
 from controller.scheduling.slot_events import Tallies
@@ -38,12 +42,66 @@ def test_the_version_grows_with_every_change_of_the_directory_and_only_then() ->
     assert members.version == before
 
 
-def test_a_migrated_address_belongs_to_whom_claimed_it_last() -> None:
+def owners(members: Members, address: str) -> list[int]:
+    return [node for node, addresses in members.directory() if ip_address(address) in addresses]
+
+
+class TestWhoHasAnAddress:
+    """One host at a time: nobody takes over what a live member holds."""
+
+    def test_a_live_members_address_is_refused_to_another_that_gets_its_other_addresses(self) -> None:
+        members = Members()
+        a = join(members, A, "10.0.0.1", "10.0.0.9")
+        b = join(members, B, "10.0.0.2", "10.0.0.9")
+        assert owners(members, "10.0.0.9") == [a.node] and owners(members, "10.0.0.2") == [b.node]
+        assert members.refused(b) == {ip_address("10.0.0.9"): a} and not members.refused(a)
+
+    def test_it_moves_when_its_host_claims_it_no_more(self) -> None:
+        members = Members()
+        join(members, A, "10.0.0.1", "10.0.0.9")
+        b, version = join(members, B, "10.0.0.9"), members.version
+        join(members, A, "10.0.0.1")
+        assert owners(members, "10.0.0.9") == [b.node] and not members.refused(b) and members.version > version
+
+    def test_it_moves_when_its_host_leaves_and_does_not_come_back_with_it(self) -> None:
+        members = Members()
+        a, b = join(members, A, "10.0.0.9"), join(members, B, "10.0.0.9")
+        members.leave(a.node)
+        assert owners(members, "10.0.0.9") == [b.node]
+        assert members.refused(join(members, A, "10.0.0.9")) == {ip_address("10.0.0.9"): b}
+
+    def test_a_host_that_claims_and_gives_up_another_ones_address_changes_nothing(self) -> None:
+        members = Members()
+        a = join(members, A, "10.0.0.9")
+        join(members, B, "10.0.0.2", "10.0.0.9")
+        join(members, B, "10.0.0.2")
+        assert owners(members, "10.0.0.9") == [a.node]
+
+    @given(st.lists(st.tuples(st.integers(1, 4), st.none() | st.sets(st.integers(1, 5))), max_size=30))
+    def test_whatever_hosts_claim_each_address_has_one_host_that_claims_it(
+        self, steps: list[tuple[int, set[int] | None]]
+    ) -> None:
+        members, nodes = Members(), dict[int, int]()
+        for host, wanted in steps:
+            holders = {last: owners(members, f"10.0.0.{last}") for last in range(1, 6)}
+            if wanted is None:
+                members.leave(nodes.get(host, 0))
+            else:
+                nodes[host] = join(members, bytes((2, 0, 0, 0, 0, host)), *(f"10.0.0.{last}" for last in wanted)).node
+            live = {member.node: {int(a) & 0xFF for a in member.claimed} for member in members.present()}
+            for last in range(1, 6):
+                now = owners(members, f"10.0.0.{last}")
+                assert len(now) == bool([node for node, wants in live.items() if last in wants])
+                if holders[last] and last in live.get(holders[last][0], ()):
+                    assert now == holders[last]
+
+
+def test_the_directory_is_no_larger_than_what_hosts_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.members.registry.DIRECTORY_ADDRESSES", 3)
     members = Members()
-    join(members, A, "10.0.0.1", "10.0.0.9")
-    b = join(members, B, "10.0.0.9")
-    owners = [node for node, addresses in members.directory() if ip_address("10.0.0.9") in addresses]
-    assert owners == [b.node]
+    a, b = join(members, A, "10.0.0.1", "10.0.0.2"), join(members, B, "10.0.0.3", "10.0.0.4")
+    assert [(node, len(addresses)) for node, addresses in members.directory()] == [(a.node, 2), (b.node, 1)]
+    assert members.left_out() == 1
 
 
 def test_the_silent_are_found() -> None:
@@ -58,7 +116,7 @@ def test_a_slot_is_acknowledged_once_or_lost() -> None:
     tallies = Tallies()
     for number, start_ns in ((1, 100), (2, 200), (2, 150)):
         tallies.granted(Slot(number, 16, 17, start_ns, start_ns + 50, 1500, 0, 0), start_ns + 50, 0)
-    assert tallies.awaited(1) == 100
+    assert tallies.awaited(1) == (Slot(1, 16, 17, 100, 150, 1500, 0, 0), 0)
     for _ in range(2):
         tallies.opened(1, 110, late=False)
     assert tallies.awaited(1) is None

@@ -30,11 +30,12 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What one switch does with a frame: ports it leaves by, bytes for the controller, why it was dropped."""
+    """What one switch does with a frame: ports and queue it leaves by, bytes for the controller, why it was dropped."""
 
     ports: frozenset[int]
     copied: bool
     cause: Cause
+    queue: int | None = None
 
 
 def _bits(mac: str) -> int:
@@ -62,21 +63,22 @@ def _matches(match: Match, port: int, frame: Frame) -> bool:
 def push(table: Table, port: int, frame: Frame) -> Verdict:
     """Push a frame through one switch's tables."""
     outputs: set[int] = set()
-    copied, number = False, 0
+    copied, number, queue = False, 0, None
     while True:
         entries = [f for f in table.flows.values() if f.table == number and _matches(f.match, port, frame)]
         if not entries:
-            return Verdict(frozenset(outputs), copied, Cause.NONE)
+            return Verdict(frozenset(outputs), copied, Cause.NONE, queue)
         entry: Flow = max(entries, key=lambda flow: flow.priority)
         rivals = [flow for flow in entries if flow.priority == entry.priority]
         assert len(rivals) == 1, f"ambiguous: {rivals}"
         copied = copied or entry.copy_bytes is not None
+        queue = entry.queue if entry.queue is not None else queue
         if entry.output is not None:
             outputs.add(entry.output)
         if entry.group is not None:
             outputs |= table.groups[entry.group]
         if entry.goto is None:
-            return Verdict(frozenset(outputs - {port}), copied, entry.cause)
+            return Verdict(frozenset(outputs - {port}), copied, entry.cause, queue)
         assert entry.goto > number
         number = entry.goto
 

@@ -19,6 +19,7 @@ from controller.openflow.forwarding import (
     tables,
     transition,
 )
+from controller.switch_queues.control_room import CONTROL_QUEUE
 from tests.unit.controller.openflow.fake_of_table import FakeNetwork, Frame, push
 
 HOST_PORTS = (1, 2)
@@ -315,3 +316,30 @@ def test_a_diff_applied_gives_the_new_table() -> None:
     old, new = tables(VIEW, TREE, ATTACHED), tables(VIEW, frozenset(RING[1:]), None)
     for dpid in old:
         assert applied(old[dpid], diff(old[dpid], new[dpid])) == new[dpid]
+
+
+class TestControlQueue:
+    """Where a switch has the queue of control frames, they leave by it, and nothing else does."""
+
+    FRAMES = (
+        (PortRef(1, 1), Frame(mac(PortRef(1, 1)), COORDINATOR, ETH_CONTROL)),
+        (COORDINATOR_PORT, Frame(COORDINATOR, HEARTBEAT_MAC, ETH_CONTROL)),
+        (COORDINATOR_PORT, Frame(COORDINATOR, mac(PortRef(2, 1)), ETH_CONTROL)),
+    )
+
+    def test_control_frames_leave_by_it(self) -> None:
+        queued = tables(VIEW, TREE, ATTACHED, queued={1, 2})
+        assert [push(queued[at.dpid], at.number, frame).queue for at, frame in self.FRAMES] == [CONTROL_QUEUE] * 3
+
+    def test_data_do_not_whoever_sends_them(self) -> None:
+        queued = tables(VIEW, TREE, ATTACHED, queued={1, 2})
+        for at, source in ((PortRef(1, 1), mac(PortRef(1, 1))), (COORDINATOR_PORT, COORDINATOR)):
+            assert push(queued[at.dpid], at.number, Frame(source, BROADCAST)).queue is None
+
+    def test_frames_go_where_they_go_without_it(self) -> None:
+        queued, plain = tables(VIEW, TREE, ATTACHED, queued={1, 2, 3, 4}), tables(VIEW, TREE, ATTACHED)
+        for at, frame in self.FRAMES:
+            assert FakeNetwork(queued, VIEW.links).send(at, frame) == FakeNetwork(plain, VIEW.links).send(at, frame)
+
+    def test_a_switch_without_it_is_told_of_none(self) -> None:
+        assert all(flow.queue is None for flow in tables(VIEW, TREE, ATTACHED, queued={2})[1].flows.values())

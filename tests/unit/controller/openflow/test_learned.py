@@ -87,6 +87,24 @@ class TestFabric:
         assert fabric.capacity_bps(("s1", "web")) == 7_000
         assert fabric.capacity_bps(("web", "s1")) == 8_000
 
+    def test_of_port_speed_and_file_the_least_counts_and_its_source_is_told(self) -> None:
+        known = FabricBuilder()
+        for name in ("s1", "s2", "s3", "s9"):
+            known.add_switch(name)
+        known.add_link("s1", "s2", 7_000, reverse_rate_bps=5 * GIGABIT).add_link("s1", "s9", 7_000)
+        document = FabricLearner(known.build()).learn(view(TRIANGLE)).document
+        rows = {(row["source"], row["target"]): (row["capacity_bps"], row["from"]) for row in document["links"]}
+        assert rows["s1", "s2"] == (7_000, "fabric file")
+        assert rows["s2", "s1"] == rows["s1", "s3"] == (GIGABIT, "port speed")
+        assert document["not_found"] == [["s1", "s9"]]
+
+    def test_a_file_counts_where_the_switch_does_not_tell_the_speed(self) -> None:
+        known = FabricBuilder().add_switch("s1").add_switch("s2").add_link("s1", "s2", 10 * GIGABIT).build()
+        document = FabricLearner(known).learn(view(TRIANGLE, rate_bps=0)).document
+        rows = {(row["source"], row["target"]): (row["capacity_bps"], row["from"]) for row in document["links"]}
+        assert rows["s1", "s2"] == (10 * GIGABIT, "fabric file")
+        assert rows["s1", "s3"] == (DEFAULT_RATE_BPS, "assumed")
+
     def test_load_is_given_for_each_direction_of_each_link(self) -> None:
         seen = view(TRIANGLE, Host(A, PortRef(1, 4), ()))
         loads = {

@@ -45,11 +45,16 @@ class World:
         self.backlogs[node] = set(destinations)
         self.policy.backlog(node, dict.fromkeys(destinations, 60_000), now_ns=self.now_ns, deadline=deadline)
 
-    def give_back(self, slot: Slot, backlog_bytes: int = 0) -> Plan:
+    def give_back(self, slot: Slot, backlog_bytes: int = 0, unspent_bytes: int = 0) -> Plan:
         if not backlog_bytes:
             self.backlogs[slot.node].discard(slot.destination)
         self.policy.yielded(
-            slot.node, slot.destination, slot.slot, now_ns=self.now_ns, backlog_bytes=backlog_bytes
+            slot.node,
+            slot.destination,
+            slot.slot,
+            now_ns=self.now_ns,
+            backlog_bytes=backlog_bytes,
+            unspent_bytes=unspent_bytes,
         )
         self._end(slot.slot)
         return self.plan(

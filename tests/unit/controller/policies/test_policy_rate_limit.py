@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from controller.policies.base import Plan, Slot
 from controller.policies.fair_share import max_min_fair
-from controller.policies.rate_limit import RateLimit
+from controller.policies.rate_limit import LEAST_DEMAND_PART, RateLimit
 from tests.unit.controller.policies.policy_networks import FIRST, GBIT, MBIT, Link, TreeNetwork, racks, star, trees
 
 MS = 1_000_000
@@ -120,6 +120,56 @@ class TestShares:
             ), "a flow that could have more"
         for link, capacity in capacities.items():
             assert sum(rates[f] for f in flows if link in paths[f]) <= capacity
+
+
+class TestDemand:
+    """Who wants little gets that, and the others share the rest."""
+
+    def world(self) -> Senders:
+        world = Senders(star(4))
+        for x in (B, C, D):
+            world.backlog(x, A)
+        world.run_until(world.now_ns + 2 * LEAD)
+        return world
+
+    def reports(self, world: Senders, count: int, rates_bps: dict[int, int], greedy: tuple[int, ...]) -> None:
+        for _ in range(count):
+            world.now_ns += LEASE // 2
+            for x, rate in rates_bps.items():
+                world.backlog(x, *((A,) if x in greedy else ()))
+                world.policy.sent(x, {A: rate}, now_ns=world.now_ns)
+            world.plan()
+        world.run_until(world.now_ns + 2 * LEAD)
+
+    def test_a_sender_that_wants_five_percent_gets_them_and_others_share_the_rest(self) -> None:
+        world = self.world()
+        share = world.rates()[C, A]
+        self.reports(world, 4, {B: 5 * MBIT, C: share, D: share}, greedy=(C, D))
+        rates = world.rates()
+        assert 5 * MBIT <= rates[B, A] <= 7 * MBIT
+        assert rates[C, A] == rates[D, A] >= 46 * MBIT
+        self.reports(world, 20, {B: 5 * MBIT, C: 46 * MBIT, D: 46 * MBIT}, greedy=(C, D))
+        assert world.rates() == rates, "it stays a sender, and nothing flaps"
+
+    def test_a_sender_that_wants_more_again_has_its_share_with_its_next_report(self) -> None:
+        world = self.world()
+        share = world.rates()[C, A]
+        self.reports(world, 4, {B: 5 * MBIT, C: share, D: share}, greedy=(C, D))
+        self.reports(world, 1, {B: 6 * MBIT, C: share, D: share}, greedy=(B, C, D))
+        assert world.rates()[B, A] == share
+
+    def test_a_moment_without_traffic_changes_no_share(self) -> None:
+        world = self.world()
+        share = world.rates()[C, A]
+        self.reports(world, 2, {B: 0, C: share, D: share}, greedy=(C, D))
+        self.reports(world, 2, {B: share, C: share, D: share}, greedy=(B, C, D))
+        assert set(world.rates().values()) == {share}
+
+    def test_who_is_left_to_grow_can(self) -> None:
+        world = self.world()
+        share = world.rates()[C, A]
+        self.reports(world, 4, {B: 1000, C: share, D: share}, greedy=(C, D))
+        assert world.rates()[B, A] == world.network.node_rate_bps(B) // LEAST_DEMAND_PART
 
 
 class TestChanges:

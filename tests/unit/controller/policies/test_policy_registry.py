@@ -17,7 +17,7 @@ SETTINGS = CoordinatorSettings(interface="c0", attachment="s1:1", key_file=Path(
 MS = 1_000_000
 
 
-@pytest.mark.parametrize("name", ["timeslice", "hybrid", "rate_limit"])
+@pytest.mark.parametrize("name", ["auto", "timeslice", "hybrid", "rate_limit"])
 def test_a_backlogged_sender_is_granted_something_by_every_policy_that_coordinates(name: str) -> None:
     policy = make_policy(dataclasses.replace(SETTINGS, policy=name))
     network = star(2)
@@ -48,7 +48,8 @@ def test_an_unknown_policy_is_refused_with_the_names_of_those_there_are() -> Non
 
 
 def test_settings_reach_the_policy() -> None:
-    policy = make_policy(dataclasses.replace(SETTINGS, slice_ns=10 * MS, headroom=0.9, minimum_active_ns=3 * MS))
+    wanted = {"policy": "timeslice", "slice_ns": 10 * MS, "headroom": 0.9, "minimum_active_ns": 3 * MS}
+    policy = make_policy(dataclasses.replace(SETTINGS, **wanted))  # type: ignore[arg-type]
     assert isinstance(policy, Timeslice)
     assert (policy.terms.slice_ns, policy.terms.headroom_ppm, policy.terms.minimum_active_ns) == (10 * MS, 900_000, 3 * MS)
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from controller.policies.base import Slot
 from controller.policies.hybrid import Hybrid
+from controller.policies.pairs import FORGOTTEN_TURNS, VISITS
 from controller.policies.timeslice import Timeslice
 from protocol.units import FRAME_BYTES
 from tests.unit.controller.policies import oracle_timeslice as oracle
@@ -82,7 +83,7 @@ def act(world: World, draw: st.DrawFn, networks: list[TreeNetwork]) -> None:
         world.backlog(node, *waiting, deadline={y: draw(st.sampled_from([0, 3000, 10**9])) for y in waiting})
     elif kind == "yield" and world.running():
         slot = draw(st.sampled_from(sorted(world.running(), key=lambda s: s.slot)))
-        world.give_back(slot, draw(st.sampled_from([0, 0, 5000])))
+        world.give_back(slot, draw(st.sampled_from([0, 0, 5000])), draw(st.integers(0, slot.bytes)))
     elif kind == "wait":
         world.run_until(world.now_ns + draw(st.sampled_from([MS // 4, MS, SLICE - MS // 4, SLICE]) | st.integers(1, 3 * SLICE)))
     elif kind == "leave":
@@ -138,7 +139,8 @@ class TestAlways:
             world.run_until(world.now_ns + random.randrange(1, SLICE))
             running = world.running()
             if running and random.random() < 0.7:
-                world.give_back(random.choice(running), 5000)
+                slot = random.choice(running)
+                world.give_back(slot, 5000, random.randrange(slot.bytes + 1))
         starts: dict[tuple[int, int], list[int]] = {}
         for slot in world.history + list(world.slots.values()):
             starts.setdefault((slot.node, slot.destination), [begun_ns]).append(slot.start_ns)
@@ -382,6 +384,81 @@ class TestStarvation:
         for x in range(FIRST + 1, FIRST + 30):
             times = [slot.start_ns for slot in world.history if slot.node == x]
             assert all(b - a == 29 * SLICE for a, b in pairwise(times)) and len(times) >= 3
+
+
+class TestShortSlots:
+    """A sender whose window is shorter than a slice is granted what it can use, and as much in the end as the others."""
+
+    def test_a_slot_is_as_long_as_its_owner_used_the_last_one_and_grows_until_it_gives_some_back(self) -> None:
+        policy = timeslice()
+        world = World(policy, star(4))
+        world.backlog(A, C)
+        (first,) = world.running()
+        world.now_ns += SLICE // 8
+        world.give_back(first, 5000, first.bytes * 7 // 8)
+        lengths = []
+        for _ in range(8):
+            (slot,) = world.running()
+            lengths.append(slot.end_ns - slot.start_ns)
+            world.run_until(slot.end_ns)
+        used = SLICE // 8
+        shortest, margin = policy.terms.least_ns(next(policy._roster.pairs()))
+        assert abs(lengths[0] - max(shortest, used + max(used // 8, margin))) < 20_000
+        assert lengths[1:] == [min(SLICE, length * 3 // 2) for length in lengths[:-1]]
+        assert lengths[-1] == SLICE
+
+    def test_who_gave_back_comes_next_until_its_turn_is_used_up(self) -> None:
+        world = World(timeslice(), star(4))
+        for node in (A, B, C):
+            world.tell_backlog(node, D)
+        world.plan()
+        order = []
+        for _ in range(12):
+            (slot,) = world.running()
+            order.append(slot.node)
+            if slot.node == A:
+                world.now_ns += (slot.end_ns - slot.start_ns) // 2
+                world.give_back(slot, 0, slot.bytes // 2)
+                world.now_ns += 100_000
+                world.backlog(A, D)
+            else:
+                world.run_until(slot.end_ns)
+        assert order[:4] == [A, B, A, C], "A gave half of its turn back, and comes before C, which was not served yet"
+
+    @pytest.mark.parametrize(("part", "visits"), [(8, 8), (9, 1)])
+    def test_a_sender_that_uses_little_is_not_served_for_ever_in_one_turn(self, part: int, visits: int) -> None:
+        policy = timeslice()
+        world = World(policy, star(4))
+        world.tell_backlog(A, D)
+        world.tell_backlog(B, D)
+        world.plan()
+        counted = 0
+        while (slot := world.running()[0]).node == A:
+            counted += 1
+            world.now_ns += 1000
+            world.give_back(slot, 5000, slot.bytes - slot.bytes * SLICE // (slot.end_ns - slot.start_ns) // part - 1)
+        assert max(1, visits - 1) <= counted <= visits <= VISITS
+
+    def test_half_a_slot_is_the_first_turn_of_a_pair_that_comes_back(self) -> None:
+        world = World(timeslice(), star(4))
+        world.backlog(A, D)
+        world.run_until(world.now_ns + SLICE // 2)
+        world.backlog(A)
+        world.run_until(world.now_ns + (FORGOTTEN_TURNS + 2) * SLICE)
+        world.backlog(A, D)
+        world.backlog(B, D)
+        (slot,) = world.running()
+        assert slot.end_ns - slot.start_ns == SLICE // 2
+        world.run_until(slot.end_ns)
+        assert [slot.node for slot in world.running()] == [B]
+
+    def test_no_slot_begins_before_a_directive_can_be_there(self) -> None:
+        world = World(timeslice(), star(4))
+        world.policy.set_delay(A, 400_000)
+        (slot,) = world.backlog(A, D).grants
+        assert slot.start_ns == world.now_ns + 400_000
+        (other,) = world.backlog(B, C).grants
+        assert other.start_ns == world.now_ns
 
 
 class TestAmounts:

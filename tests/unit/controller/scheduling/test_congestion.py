@@ -91,6 +91,54 @@ class TestContending:
         assert congestion.update(now_ns=0).contended == {("r0", "core"), ("core", "r1")}
 
 
+class TestLosses:
+    """Hosts' losses contend a link where no counter shows anything."""
+
+    def losing(self, congestion: Congestion, *nodes: int, now_ns: int = 0, segments: int = 9) -> None:
+        for node in nodes:
+            congestion.report(node, {A: (5 * MBIT, 0)}, now_ns=now_ns)
+            congestion.lost(node, [(A, segments, 30_000)], now_ns=now_ns)
+
+    def test_two_senders_that_lose_contend_what_they_share(self) -> None:
+        congestion = on(star(4))
+        self.losing(congestion, B)
+        assert not congestion.update(now_ns=0).contended
+        self.losing(congestion, C)
+        assert congestion.update(now_ns=0).contended == {("s", A)}
+        assert congestion.losing(("s", A), now_ns=0)
+
+    def test_a_segment_now_and_then_is_no_loss(self) -> None:
+        congestion = on(star(4))
+        self.losing(congestion, B, C, segments=1)
+        assert not congestion.update(now_ns=0).contended
+
+    def test_one_loser_among_many_does_not(self) -> None:
+        congestion = on(star(6))
+        for node in (D, D + 1):
+            congestion.report(node, {A: (5 * MBIT, 0)}, now_ns=0)
+        self.losing(congestion, B)
+        assert not congestion.update(now_ns=0).contended
+
+    def test_losses_are_laid_to_the_link_that_is_contended_already(self) -> None:
+        congestion = on(racks(2, 3, GBIT, 10 * GBIT))
+        far = FIRST + 3
+        for node in (A, B):
+            congestion.report(node, {far: (600 * MBIT, 0)}, now_ns=0)
+        assert congestion.update(now_ns=0).contended == {("r1", far)}
+        for node in (A, B):
+            congestion.lost(node, [(far, 9, 30_000)], now_ns=0)
+        assert not congestion.update(now_ns=0).contended
+
+    def test_it_is_released_when_nothing_was_lost_for_the_quiet_time(self) -> None:
+        congestion = on(star(4), quiet_ns=2 * SECOND)
+        self.losing(congestion, B, C)
+        congestion.update(now_ns=0)
+        for at in range(1, 9):
+            self.losing(congestion, B, C, now_ns=at * SECOND, segments=0)
+            congestion.update(now_ns=at * SECOND)
+        assert not congestion.contended()
+
+
 class TestRegulating:
     """All pairs across a contended link, and no others."""
 

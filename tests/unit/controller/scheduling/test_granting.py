@@ -21,7 +21,8 @@ class World:
     """Three hosts at a switch; the first two need permission for the third."""
 
     def __init__(self, **settings: object) -> None:
-        self.settings = CoordinatorSettings(interface="c0", attachment="s1:c0", key_file=None, store="", **settings)  # type: ignore[arg-type]
+        fields = {"interface": "c0", "attachment": "s1:c0", "key_file": None, "store": "", "policy": "timeslice", **settings}
+        self.settings = CoordinatorSettings(**fields)  # type: ignore[arg-type]
         self.members = Members()
         for number in (1, 2, 3):
             self.members.register(bytes([2, 0, 0, 0, 0, number]), f"h{number}", 100 * MBIT, (), "tbf", "1", 0)
@@ -30,7 +31,7 @@ class World:
         self.sent: list[tuple[Message, bytes]] = []
         self.granting = Granting(self.settings, self.members, lambda *sent: self.sent.append(sent), Telemetry(lambda _: True))
         self.granting.set_network(network, 0)
-        self.granting.inform({16: frozenset({18}), 17: frozenset({18})}, 0)
+        self.granting.inform({16: frozenset({18}), 17: frozenset({18})}, frozenset(), 0)
 
     def backlog(self, node: int, size: int, now_ns: int = 0) -> None:
         member = self.members.get(node)

@@ -1,0 +1,156 @@
+"""What the coordinator warns of: hosts without an agent, rates above links, addresses that nobody knows."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import Any
+
+import pytest
+
+from cli.machine.doctor_hosts import findings
+from controller.config.settings import CoordinatorSettings
+from controller.members.host_links import MOST_HOSTS, REMEMBERED_NS, HostLinks
+from controller.members.membership import Membership
+from controller.members.part import Parts
+from controller.members.registry import Member, Members
+from protocol.bodies.host_link import HostLink
+from protocol.messages import GateKind, Register
+from topology.fabric import DirectedLink
+
+SECOND = 1_000_000_000
+MBIT = 1_000_000
+OWN = bytes.fromhex("0200000000fe")
+
+
+class Fabric:
+    """Hosts 16, 17 ... at one switch, with links of 100 Mbit/s."""
+
+    def __init__(self, *members: str) -> None:
+        self.hosts = {16 + at: name for at, name in enumerate(members)}
+
+    def path(self, source: int, destination: int) -> tuple[DirectedLink, ...]:
+        return DirectedLink(self.hosts[source], "s1"), DirectedLink("s1", self.hosts[destination])
+
+    def capacity_bps(self, link: DirectedLink) -> int:
+        return 100 * MBIT
+
+
+class World:
+    """h1 and h2 are members; h3 and the coordinator's own port are not."""
+
+    def __init__(self) -> None:
+        self.part = HostLinks(lambda: Fabric("h1", "h2"), MBIT, OWN)
+        hosts = [{"name": name, "mac": None} for name in ("h1", "h2", "h3")] + [{"name": "c", "mac": OWN.hex(":")}]
+        self.part.documents["fabric"]({"fabric": {"hosts": hosts}}, 0)
+        self.members = {node: Member(node, f"h{node - 15}", bytes(6), 100 * MBIT, (), "tbf", "1", 0, 0) for node in (16, 17)}
+
+    def link(self, node: int, *, received: int = 0, unclassified: int = 0, **fields: int) -> list[str]:
+        """A report of two seconds in which a host received and sent unclassified so many Mbit/s."""
+        mbyte = MBIT // 8 * 2
+        left_out, stations = fields.get("left_out", 0), fields.get("stations", 0)
+        message = HostLink(fields.get("own", 0), 2 * SECOND, received * mbyte, unclassified * mbyte, left_out, stations)
+        self.part.handlers[HostLink](self.members[node], message, 0)
+        return self.part.warnings_of(node)
+
+    def ports(self, now_ns: int, **mbps: int) -> list[str]:
+        links = [{"source": name, "target": "s1", "load_bps": rate * MBIT, "dropped": 0} for name, rate in mbps.items()]
+        self.part.documents["ports"]({"links": links}, now_ns)
+        return self.part.warnings()
+
+
+class TestAMember:
+    """Its own link and addresses."""
+
+    def test_all_is_well(self) -> None:
+        world = World()
+        assert [world.link(16, own=1000 * MBIT, received=90, unclassified=1) for _ in range(3)] == [[], [], []]
+
+    @pytest.mark.parametrize(("own", "rate"), [(10 * MBIT, "10Mbit"), (0, "")])
+    def test_a_rate_above_the_links_own(self, own: int, rate: str) -> None:
+        lines = World().link(16, own=own)
+        assert len(lines) == bool(rate) and (not rate or f"--rate {rate}" in lines[0])
+
+    def test_a_rate_above_what_the_fabric_has(self) -> None:
+        world = World()
+        world.members[16].rate_bps = 1000 * MBIT
+        (line,) = world.link(16, own=1000 * MBIT)
+        assert "1Gbit" in line and "100Mbit" in line and "fabric" in line
+
+    def test_addresses_that_are_left_out_and_stations_without_a_known_one(self) -> None:
+        lines = World().link(16, left_out=3, stations=2)
+        assert len(lines) == 2 and all("; " in line for line in lines) and "--address" in lines[1]
+
+    def test_traffic_that_comes_in_and_nobody_classified_is_for_addresses_that_its_agent_does_not_know(self) -> None:
+        world = World()
+        shown = []
+        for _ in range(4):
+            world.link(16, unclassified=60)
+            shown.append(world.link(17, received=61))
+        assert [len(lines) for lines in shown] == [0, 0, 1, 1] and "--address" in shown[-1][0]
+        for _ in range(2):
+            world.link(16)
+            last = world.link(17)
+        assert not last
+
+    def test_what_large_flows_brought_is_classified(self) -> None:
+        world = World()
+        for _ in range(5):
+            world.link(16, unclassified=60)
+            world.part.reported(16, {17: 60 * MBIT // 8 * 2}, frozenset())
+            assert not world.link(17, received=61)
+
+    def test_what_never_left_a_member_unclassified_is_of_small_flows_or_of_hosts_without_an_agent(self) -> None:
+        world = World()
+        for _ in range(5):
+            world.link(16, unclassified=10)
+            assert not world.link(17, received=61)
+
+
+class TestHostsWithoutAnAgent:
+    """They are shown while they send or receive."""
+
+    def test_one_that_sends_is_shown_with_what_to_do_until_it_has_been_quiet(self) -> None:
+        world = World()
+        (line,) = world.ports(SECOND, h1=50, h3=40)
+        assert line.startswith("h3 has no agent: it sends 40.0 Mbit/s") and "start its agent" in line
+        assert world.ports(SECOND + REMEMBERED_NS // 2, h3=0)
+        assert not world.ports(SECOND + REMEMBERED_NS, h3=0)
+
+    def test_members_quiet_hosts_and_the_coordinator_are_not(self) -> None:
+        assert not World().ports(SECOND, h1=90, h2=90, h3=0, c=50)
+
+    def test_the_list_is_bounded(self) -> None:
+        world = World()
+        names = [f"x{number}" for number in range(20)]
+        world.part.documents["fabric"]({"fabric": {"hosts": [{"name": name} for name in names]}}, 0)
+        lines = world.ports(SECOND, **dict.fromkeys(names, 9))
+        assert len(lines) == MOST_HOSTS + 1 and "12 more" in lines[-1]
+
+
+class TestRegistration:
+    """Addresses that are missing, or another member's."""
+
+    def test_it_is_in_the_documents_of_the_fabric_and_of_the_member(self) -> None:
+        members, parts, written = Members(), Parts(), list[dict[str, Any]]()
+        settings = CoordinatorSettings(interface="c0", attachment="s1:c0", key_file="key", store="")  # type: ignore[arg-type]
+        part = Membership(settings, members, parts, lambda *_: None, written.append)
+        parts.add(part)
+        for number, addresses in ((1, ("10.0.0.1",)), (2, ()), (3, ("10.0.0.1",)), (3, ("10.0.0.1",))):
+            register = Register(f"h{number}", number, 10**8, tuple(map(ip_address, addresses)), GateKind.TBF, "1")
+            part.register(register, bytes((2, 0, 0, 0, 0, number)), 0)
+        assert parts.status()["warnings"] == [] == parts.of_member(16)["warnings"]
+        (nothing,) = parts.of_member(17)["warnings"]
+        assert nothing.startswith("no addresses") and "--address" in nothing
+        (refused,) = parts.of_member(18)["warnings"]
+        assert refused.startswith("10.0.0.1 is held by h1")
+        events = [line["event"][2] for line in written if line["event"][1] == "warning"]
+        assert events == ["h3 claims 10.0.0.1, which another member holds"]
+
+
+def test_the_doctor_shows_a_warning_with_its_remedy() -> None:
+    member = {"name": "h1", "warnings": ["it has none; give it one"]}
+    found = findings({16: member}, {"warnings": ["h3 has no agent; start it"]}, None)
+    assert [(one.host, one.what, one.found, one.remedy) for one in found] == [
+        ("", "warning", "h3 has no agent", "start it"),
+        ("h1", "warning", "it has none", "give it one"),
+    ]

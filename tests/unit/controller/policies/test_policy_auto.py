@@ -1,0 +1,159 @@
+"""The policy `auto`: which links take turns and which share rates, what moves when that changes, and that it does not flap."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from controller.policies.auto import RECENT_NS, Auto
+from controller.policies.base import Plan, Slot
+from controller.policies.choice import AGAIN_NS, DWELL_NS, LEAST_USED, LONGEST_ROUND_NS, RATES, TURNS, Choice, Measured
+from controller.policies.rate_limit import RateLimit
+from controller.policies.timeslice import Timeslice
+from tests.unit.controller.policies.policy_networks import FIRST, TreeNetwork, racks, star
+
+MS = 1_000_000
+SLICE = 2 * MS
+A, B, C, D = range(FIRST, FIRST + 4)
+
+
+def measured(
+    senders: int = 3, answer_ns: int | None = SLICE // 20, one_link: bool = True, used: float | None = None
+) -> Measured:
+    return Measured(senders, answer_ns, one_link, used)
+
+
+class TestChoice:
+    """One group of links."""
+
+    def test_turns_where_hosts_answer_at_once_and_rates_where_they_do_not(self) -> None:
+        choice = Choice()
+        assert choice.update(measured(), SLICE, 0) and choice.mode == TURNS
+        assert choice.update(measured(answer_ns=SLICE // 2), SLICE, DWELL_NS) and choice.mode == RATES
+        assert "1 ms" in choice.why and "2 ms" in choice.why
+
+    def test_rates_where_nothing_is_known_a_round_is_long_or_flows_cross_several_links(self) -> None:
+        for found in (measured(answer_ns=None), measured(senders=LONGEST_ROUND_NS // SLICE + 1), measured(one_link=False)):
+            choice = Choice()
+            assert not choice.update(found, SLICE, 0) and choice.mode == RATES and choice.why
+
+    def test_an_answer_time_between_the_limits_changes_nothing(self) -> None:
+        turns, rates = Choice(mode=TURNS), Choice(mode=RATES)
+        for second in range(30):
+            between = measured(answer_ns=SLICE // 8 + (second % 4) * SLICE // 32 + 1)
+            assert not turns.update(between, SLICE, second * DWELL_NS)
+            assert not rates.update(between, SLICE, second * DWELL_NS)
+
+    def test_a_choice_stays_for_its_dwell_time(self) -> None:
+        choice = Choice()
+        choice.update(measured(), SLICE, 0)
+        assert not choice.update(measured(answer_ns=SLICE), SLICE, DWELL_NS - 1)
+        assert choice.update(measured(answer_ns=SLICE), SLICE, DWELL_NS)
+
+    def test_unused_turns_are_given_up_and_tried_again_ever_later(self) -> None:
+        choice, now_ns, changes = Choice(), 0, []
+        while now_ns < 100 * AGAIN_NS:
+            wasted = measured(used=LEAST_USED / 2 if choice.mode == TURNS else None)
+            if choice.update(wasted, SLICE, now_ns):
+                changes.append((now_ns, choice.mode))
+            now_ns += AGAIN_NS // 40
+        tried = [at for at, mode in changes if mode == TURNS]
+        gaps = [b - a for a, b in pairwise(tried[1:])]
+        assert len(tried) < 10 and gaps == sorted(gaps) and gaps[-1] > gaps[0]
+
+
+class World:
+    """Drives the policy; keeps what is in force by pair."""
+
+    def __init__(self, network: TreeNetwork, contended: set[object] = frozenset()) -> None:  # type: ignore[assignment]
+        self.policy = Auto(Timeslice(slice_ns=SLICE), RateLimit())
+        self.network, self.now_ns = network, MS
+        self.policy.set_network(network, now_ns=self.now_ns)
+        self.policy.set_contended(frozenset(contended))
+        self.policy.set_regulated({x: frozenset(network.nodes) - {x} for x in network.nodes}, now_ns=self.now_ns)
+        self.open: dict[int, Slot] = {}
+
+    def plan(self) -> Plan:
+        plan = self.policy.plan(now_ns=self.now_ns, horizon_ns=self.now_ns)
+        for slot in plan.revokes:
+            self.open.pop(slot.slot, None)
+        for slot in plan.grants:
+            assert slot.slot not in self.open or self.open[slot.slot].start_ns > self.now_ns, "numbers are not used twice"
+            self.open[slot.slot] = slot
+        self.open = {number: slot for number, slot in self.open.items() if slot.end_ns > self.now_ns}
+        return plan
+
+    def wait(self, for_ns: int, *sending: tuple[int, int]) -> None:
+        until_ns = self.now_ns + for_ns
+        while self.now_ns < until_ns:
+            for node in {node for node, _ in sending}:
+                backlog = {destination: 9000 for its, destination in sending if its == node}
+                self.policy.backlog(node, backlog, now_ns=self.now_ns)
+            self.plan()
+            self.now_ns += SLICE // 4
+
+    def modes(self) -> set[str]:
+        return {choice["mode"] for choice in self.policy.choices()}
+
+
+def link_to(network: TreeNetwork, node: int) -> object:
+    other = next(n for n in network.nodes if n != node)
+    return network.path(other, node)[-1]
+
+
+class TestAuto:
+    """Two policies over one fabric."""
+
+    def test_turns_begin_when_answers_are_known_to_be_quick_and_end_when_they_are_slow(self) -> None:
+        network = star(4)
+        world = World(network, {link_to(network, D)})
+        sending = [(A, D), (B, D), (C, D)]
+        world.wait(5 * MS, *sending)
+        assert world.modes() == {RATES} and all(slot.rate_bps for slot in world.open.values()) and len(world.open) == 3
+        for node in (A, B, C):
+            world.policy.set_delay(node, 20_000)
+        world.wait(2 * DWELL_NS, *sending)
+        assert world.modes() == {TURNS}
+        assert len({slot.node for slot in world.open.values() if slot.start_ns <= world.now_ns}) == 1, "one at a time"
+        assert all(slot.bytes for slot in world.open.values())
+        world.policy.set_delay(B, SLICE)
+        world.wait(2 * DWELL_NS, *sending)
+        assert world.modes() == {RATES} and {slot.node for slot in world.open.values()} == {A, B, C}
+
+    def test_no_two_policies_schedule_one_node(self) -> None:
+        """A sends across both contended links, so they share one choice; it is rates as soon as a flow crosses both."""
+        network = racks(2, 4)
+        nodes = network.nodes
+        first, last = nodes[0], nodes[-1]
+        uplink, leaf = network.path(first, last)[1], link_to(network, last)
+        world = World(network, {uplink, leaf})
+        for node in nodes:
+            world.policy.set_delay(node, 10_000)
+        world.wait(SLICE, (first, last), (nodes[1], nodes[-2]))
+        assert world.modes() == {RATES}
+        assert all("several" in choice["why"] for choice in world.policy.choices())
+
+    def test_a_link_keeps_its_own_choice_where_no_sender_is_shared(self) -> None:
+        network = racks(2, 4)
+        nodes = network.nodes
+        ends = {link_to(network, nodes[3]), link_to(network, nodes[7])}
+        world = World(network, ends)
+        for node in nodes[:4]:
+            world.policy.set_delay(node, 10_000)
+        for node in nodes[4:]:
+            world.policy.set_delay(node, SLICE)
+        world.wait(2 * DWELL_NS, (nodes[0], nodes[3]), (nodes[1], nodes[3]), (nodes[4], nodes[7]), (nodes[5], nodes[7]))
+        assert {choice["link"]: choice["mode"] for choice in world.policy.choices()} == {
+            link_to(network, nodes[3]): TURNS,
+            link_to(network, nodes[7]): RATES,
+        }
+
+    def test_a_link_that_is_contended_no_more_is_forgotten_and_so_is_who_sends_no_more(self) -> None:
+        network = star(4)
+        world = World(network, {link_to(network, D)})
+        world.wait(5 * MS, (A, D), (B, D))
+        world.policy.set_contended(frozenset())
+        assert not world.policy.choices()
+        world.policy.backlog(A, {}, now_ns=world.now_ns)
+        world.policy.backlog(B, {}, now_ns=world.now_ns)
+        world.wait(2 * RECENT_NS)
+        assert world.policy.next_event_ns() is None, "nothing sends: nothing wakes the coordinator"

@@ -1,0 +1,1 @@
+"""The compiler of eBPF programs, and the programs over several kernels."""
