@@ -25,7 +25,7 @@ CHOOSE_PART, LEAVE_PART = 8, 4
 LONGEST_ROUND_NS = 50 * MS
 """In a longer round a flow waits too long for its turn."""
 DWELL_NS = 2 * SECOND_NS
-LEAST_USED = 0.75
+LEAST_USED = 0.92
 """Turns are given up where senders, all in all, give back more than the rest of what they were granted."""
 AGAIN_NS, AGAIN_AT_MOST_NS = 10 * SECOND_NS, 600 * SECOND_NS
 
@@ -61,10 +61,11 @@ class Choice:
         if mode == self.mode:
             self.why = why
             return False
+        wasted = mode == RATES and measured.used is not None and measured.used < LEAST_USED
         settled = self.since_ns is None or now_ns - self.since_ns >= DWELL_NS
-        if not settled and measured.one_link:
+        if measured.one_link and not settled and not wasted:
             return False
-        if mode == RATES and measured.used is not None and measured.used < LEAST_USED:
+        if wasted:
             self.not_before_ns = now_ns + self.again_ns
             self.again_ns = min(2 * self.again_ns, AGAIN_AT_MOST_NS)
         self.mode, self.why, self.since_ns = mode, why, now_ns

@@ -420,7 +420,8 @@ class Timeslice(Policy):
 
     def _learn_use(self, node: int, destination: int, number: int, unspent_bytes: int) -> None:
         """Hears how much of a pair's newest slot was used; that slot may be over. The next one is that long, and an eighth
-        longer, or two packets. A pair that used enough of it to be worth a visit has its place back, until its turn is used up."""
+        longer, or two packets. A pair that used enough of it to be worth a visit has its place back, until its turn is used
+        up."""
         pair = self._roster.pair(node, destination)
         if pair is None or (slot := pair.newest) is None or slot.slot != number:
             return

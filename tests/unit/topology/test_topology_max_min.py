@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller.policies.fair_share import max_min_fair
 from topology.max_min import Flow, shares
 
 ACCURACY = 1e-6
@@ -93,3 +95,19 @@ class TestErrors:
     def test_a_link_that_is_not_known(self) -> None:
         with pytest.raises(KeyError):
             shares({}, [Flow(("l",))])
+
+
+@given(problems())
+def test_the_policy_rate_limit_shares_the_same_way(problem: tuple[dict[str, float], list[Flow]]) -> None:
+    """The benchmark judges the policy by this module, so neither uses the other: they are compared here."""
+    unit = 1_000_000
+    capacities, flows = problem
+    paths: dict[int, list[Hashable]] = {}
+    whole: dict[Hashable, int] = {link: int(capacity * unit) for link, capacity in capacities.items()}
+    for number, flow in enumerate(flows):
+        paths[number] = [*flow.path]
+        if not math.isinf(flow.demand):
+            paths[number].append(("demand", number))
+            whole["demand", number] = int(flow.demand * unit)
+    ours = max_min_fair(paths, whole, {number: flow.weight for number, flow in enumerate(flows)})
+    assert [ours[number] / unit for number in range(len(flows))] == pytest.approx(shares(capacities, flows), abs=1e-2)
