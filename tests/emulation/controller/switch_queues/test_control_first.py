@@ -78,6 +78,7 @@ class Fabric:
         for bridge in ("f1", "f2"):
             self.switch.vsctl("add-br", bridge, "--", "set", "Bridge", bridge, *BRIDGE)
         run("ip", "link", "add", "f1-f2", "type", "veth", "peer", "name", "f2-f1")
+        stack.callback(run, "ip", "link", "del", "f1-f2")
         for number, (host, bridge) in enumerate(HOSTS.items(), 1):
             run("ip", "netns", "add", host)
             stack.callback(run, "ip", "netns", "del", host)
@@ -88,6 +89,7 @@ class Fabric:
             run("ip", "netns", "exec", host, "ethtool", "-K", "eth0", *PLAIN)
             self.switch.vsctl("add-port", bridge, f"{host}-p")
         run("ip", "link", "add", "ctl", "type", "veth", "peer", "name", "f1-c")
+        stack.callback(run, "ip", "link", "del", "ctl")
         for port, bridge in (("f1-f2", "f1"), ("f2-f1", "f2"), ("f1-c", "f1")):
             self.switch.vsctl("add-port", bridge, port)
         for port in (*PORTS, "f1-c", "ctl"):
