@@ -17,8 +17,9 @@ from protocol.paging import paginate
 from protocol.units import FRAME_BYTES
 
 FIRST_CHECK_NS = 2_000_000
-"""The least time before the first check of a slot whose destination used up the previous one; it doubles at each check. The
-destination is likely to use up this slot too, and a check costs a turn of the loop. If it does not, this time is lost once."""
+"""The time before the first check of a slot whose destination used up the previous one, or half of a shorter slot; it doubles
+at each check. The destination is likely to use up this slot too, and a check costs a turn of the loop. If it does not, this
+time is lost once."""
 USED_UP_FOR_NS = 250_000_000
 """For this time a destination counts as one that used up its slot: less than a packet trickles through its closed gate
 meanwhile (gates.IDLE_RATE_BPS)."""
@@ -272,7 +273,9 @@ class Gatekeeper:
             slot.number, destination, end_ns, slot.bytes, slot.rate_bps, passed, must_close=hold_ns is not None
         )
         if not slot.rate_bps:
-            current.check_after_ns = FIRST_CHECK_NS if likely_used else 0
+            if likely_used:
+                current.check_after_ns = min(FIRST_CHECK_NS, (slot.open_until_ns - slot.open_from_ns) // 2)
+                current.passed_at_check = passed
             self._schedule_check(current, backlog, opened_ns)
         # The Ack passes the interface's queues, and so wakes the gate that was just changed.
         self._send(Ack(slot.number, destination, self._to_coordinator(slot.received_ns), self._to_coordinator(opened_ns)))

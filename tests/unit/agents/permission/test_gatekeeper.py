@@ -332,18 +332,28 @@ class TestLooks:
         bench.to(2 * MS)
         assert bench.gates.at(16).queue == 30_000 and not bench.of(Yield)
 
-    def test_whose_slot_was_used_up_is_left_alone_for_2_ms_in_the_next(self) -> None:
+    def test_whose_slot_was_used_up_is_left_alone_for_half_of_the_next_if_it_is_short(self) -> None:
         bench = self.bench()
         self.used_up(bench)
         bench.grant(16, 2, 2 * MS, 4 * MS, 20_000)
         bench.gates.asked = 0  # type: ignore[attr-defined]
-        bench.to(4 * MS - 1)
+        bench.to(3 * MS - 1)
         assert bench.gates.asked == 0  # type: ignore[attr-defined]
+        bench.to(4 * MS - 1)
+        assert bench.gates.asked == 1  # type: ignore[attr-defined]
         bench.to(4 * MS)
         bench.grant(16, 3, 4 * MS, 14 * MS, 200_000)
         bench.gates.at(16).queue = 0
         bench.to(14 * MS)
         assert [message.slot for message in bench.of(Yield)] == [3]
+
+    def test_one_that_stands_empty_is_given_back_at_that_look(self) -> None:
+        bench = self.bench()
+        self.used_up(bench)
+        bench.gates.at(16).queue = 0
+        bench.grant(16, 2, 2 * MS, 4 * MS, 20_000)
+        bench.to(3 * MS + MS // 10)
+        assert len(bench.of(Yield)) == 1, "who stopped holds the link for half a slot, not for all that it is granted"
 
     def test_a_longer_one_is_looked_at_after_2_and_6_ms(self) -> None:
         bench = self.bench()
