@@ -1,8 +1,9 @@
 """Work conservation, XCo's Figure 21: five UDP flows into one link, three of them at 5 % of it.
 
-Method: the emulated star under timeslices of 10 ms, once with yields (an agent gives an unused slot back after a hysteresis of
-0.1 ms) and once with a hysteresis so long that no agent ever gives a slot back; and once uncoordinated. Link use is the
-application bytes received over the application bytes that the link can carry (97.7 % of its rate with 60 KB datagrams).
+Method: the emulated star under timeslices of 10 ms, once with yields (an agent gives an unused slot back after a hysteresis
+of 0.1 ms) and once with a hysteresis so long that no agent gives a slot back before its end; and once uncoordinated. Link use
+is the application bytes received over the application bytes that the link can carry (97.7 % of its rate with 60 KB
+datagrams).
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ def test_lost_directives_cost_their_slices_only() -> None:
 
 def test_unused_slots_are_given_to_others() -> None:
     found = conservation.run(duration_s=3)
-    assert found["with_yields"]["link_use"] > found["without_yields"]["link_use"] + 0.1
-    assert found["with_yields"]["link_use"] > 0.7
+    assert found["with_yields"]["link_use"] > 0.8
+    assert found["without_yields"]["link_use"] > 0.7, "slots are as long as they are used, also where none is given back early"
 
 
 def test_a_node_with_six_vms_behind_a_bridge_is_coordinated_with_another() -> None:
