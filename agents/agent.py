@@ -31,9 +31,8 @@ from protocol.messages import COORDINATOR, HEARTBEAT_MAC, Cause, Directive, Mess
 
 POLL_NS = 800_000
 """How long the agent polls for the answer to a BACKLOG. While an agent sleeps, its code and data leave the caches, and opening
-the gate takes half as long again. Once for each destination that becomes backlogged, if half of the last `ANSWERS` came in
-time: so it costs little of a processor."""
-ANSWERS = 9
+the gate takes half as long again. Once for each destination that becomes backlogged, unless answers came later than that lately
+(the coordinator is far, or other hosts have their turns): so it costs little of a processor."""
 
 
 class Agent:
@@ -221,17 +220,13 @@ class Agent:
         self._poll_until_ns = 0
         self.keeper.directive(message, now_ns)
 
-    def _answered_soon(self) -> bool:
-        """Whether polling for an answer has been worth it: not where the coordinator is far, or others have their turns."""
-        newest = self.keeper.counters.backlog_to_directive_ns[-ANSWERS:]
-        return sorted(newest)[len(newest) // 2] < POLL_NS if newest else True
-
     # -- flows ----------------------------------------------------------------------------------------------------------
 
     def _flow_events(self, now_ns: int) -> None:
         for event in self._flows.events():
             if isinstance(event, Backlogged):
-                if self.keeper.backlogged(event.destination, now_ns, urgent=event.urgent) and self._answered_soon():
+                reported = self.keeper.backlogged(event.destination, now_ns, urgent=event.urgent)
+                if reported and self.keeper.counters.answered_within(POLL_NS):
                     self._poll_until_ns = now_ns + POLL_NS
             elif isinstance(event, NewFlow):
                 node = event.destination

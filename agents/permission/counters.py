@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+ANSWERS = 9
+
 
 @dataclass(slots=True)
 class Counters:
@@ -28,6 +30,11 @@ class Counters:
     """When it had opened every gate: after the leader fell silent, the operator set the override, or the agent left."""
     ahead_ns: list[int] = field(default_factory=list)
     """(start of the slot - directive received)."""
+
+    def answered_within(self, limit_ns: int) -> bool:
+        """Whether half of the last `ANSWERS` directives came so soon after their BACKLOG; true before the first."""
+        newest = self.backlog_to_directive_ns[-ANSWERS:]
+        return sorted(newest)[len(newest) // 2] < limit_ns if newest else True
 
 
 SAMPLES = 20_000

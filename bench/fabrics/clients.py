@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.fabrics import ideal
-from bench.fabrics.experiment import BUFFER_PACKETS, Each, Options, drop_share, emulation, policies, record, switch_links
+from bench.fabrics.experiment import Each, Options, drop_share, policies, record, started, switch_links
 from bench.fabrics.patterns import SHAPES, Traffic, one_receiver
 from bench.record import Experiment, Tell
 from emulation.measuring.measure import jain, percentile, rate_mbps
-from emulation.stack.running import Running, run_under, with_baton
+from emulation.stack.running import Running, run_under
 from emulation.traffic.clients import Client, Clients, Ping, installed, web_server
 from emulation.traffic.experiment import Flow
 from topology.fabric import Fabric
@@ -36,13 +36,7 @@ def run(options: Options, tell: Tell, each: Each = lambda run: None) -> Experime
     round_trip_ns, control = options.round_trips_ns[0], options.controls[0]
     runs: list[dict[str, Any]] = []
     tell("building the fabric, starting the controller", 0)
-    with with_baton(
-        fabric,
-        buffer_packets=BUFFER_PACKETS,
-        start_agents=False,
-        emulation=emulation(round_trip_ns, control),
-        coordinator={"slice": f"{options.slice_ns}ns"},
-    ) as running:
+    with started(fabric, options, round_trip_ns, control) as running:
         environment = {**running.emulated.environment(), "rate_mbps": options.rate_bps / 1e6, "web_server": web_server()}
         at = {"round_trip_us": round_trip_ns / 1e3, "congestion_control": control, "pattern": "clients"}
         wanted = policies(options.policies)

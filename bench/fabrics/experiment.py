@@ -8,6 +8,7 @@ share of all links on its path, all of their capacity counted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,6 +65,17 @@ def policies(wanted: Sequence[str] = ()) -> tuple[str, ...]:
     return tuple(sorted(chosen, key=lambda name: name != UNCOORDINATED))
 
 
+def started(fabric: Fabric, options: Options, round_trip_ns: int, control: str) -> AbstractContextManager[Running]:
+    """The fabric with Baton over it, still without agents; raises as `with_baton`."""
+    return with_baton(
+        fabric,
+        buffer_packets=BUFFER_PACKETS,
+        start_agents=False,
+        emulation=emulation(round_trip_ns, control),
+        coordinator={"slice": f"{options.slice_ns}ns"},
+    )
+
+
 def run(options: Options, tell: Tell, each: Each = lambda run: None) -> Experiment:
     """Measures every pattern under every policy, for each round trip and congestion control, each on a fabric of its own.
 
@@ -78,13 +90,7 @@ def run(options: Options, tell: Tell, each: Each = lambda run: None) -> Experime
     for number, (round_trip_ns, control) in enumerate(settings):
         part = 1 / len(settings)
         tell("building the fabric, starting the controller", number * part)
-        with with_baton(
-            fabric,
-            buffer_packets=BUFFER_PACKETS,
-            start_agents=False,
-            emulation=emulation(round_trip_ns, control),
-            coordinator={"slice": f"{options.slice_ns}ns"},
-        ) as running:
+        with started(fabric, options, round_trip_ns, control) as running:
             environment = {**running.emulated.environment(), "rate_mbps": options.rate_bps / 1e6}
             at = {"round_trip_us": round_trip_ns / 1e3, "congestion_control": control}
             for done, found in _on(running, fabric, patterns, options, tell, number * part, part):

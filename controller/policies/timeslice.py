@@ -345,6 +345,8 @@ class Timeslice(Policy):
         passing = size or rate_bps * pair.length_ns // (8 * SECOND_NS)
         pair.deadline_bytes = max(0, pair.deadline_bytes - passing)
         slot = Slot(number, pair.node, pair.destination, start_ns, end_ns, size, rate_bps, reserved_bps)
+        if pair.newest is not None:  # nothing of the slot before was given back
+            pair.used_ns = 0
         pair.newest = slot
         pair.length_ns = min(pair.turn_ns, pair.length_ns * 3 // 2)
         booking = Booking(number, pair, start_ns, end_ns, pair.takes(reserved_bps))
@@ -427,6 +429,7 @@ class Timeslice(Policy):
             return
         pair.newest = None
         if not slot.bytes or not unspent_bytes:
+            pair.used_ns = 0
             return
         least_ns, length_ns = self.terms.least_ns(pair), slot.end_ns - slot.start_ns
         used_ns = length_ns * max(0, slot.bytes - unspent_bytes) // slot.bytes

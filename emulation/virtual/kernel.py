@@ -25,7 +25,7 @@ PACKAGE = "linux-source-6.12"
 """Debian 12's package of the source; its version is the newest that the machine's package lists have."""
 TOOLS = {
     "apt-get": "apt", "dpkg-deb": "dpkg", "gcc": "gcc", "make": "make", "flex": "flex", "bison": "bison", "bc": "bc",
-    "patch": "patch", "pahole": "dwarves", "xz": "xz-utils", "strip": "binutils", "bpftool": "bpftool",
+    "patch": "patch", "pahole": "dwarves", "xz": "xz-utils", "strip": "binutils",
 }  # fmt: skip
 """What a build runs, and the package that has it."""
 HEADERS = {Path("/usr/include/libelf.h"): "libelf-dev", Path("/usr/include/linux/types.h"): "linux-libc-dev"}
@@ -60,11 +60,6 @@ def find() -> Path | None:
     """The kernel of today's recipe with the newest source, or None: none was built."""
     found = sorted(cache().glob(f"{recipe()}-*/linux"), key=lambda path: path.stat().st_mtime)
     return found[-1] if found else None
-
-
-def types(kernel: Path) -> Path:
-    """The kernel's types as a C header (vmlinux.h), for eBPF programs that are compiled on the machine for the guest."""
-    return kernel.with_name("vmlinux.h")
 
 
 def release(kernel: Path) -> str:
@@ -140,8 +135,6 @@ def _built(directory: Path, tell: Tell) -> Path:
     tell("keeping it", 0.99)
     made = directory / "made"
     made.mkdir()
-    dump = ["bpftool", "btf", "dump", "file", "linux", "format", "c"]
-    (made / "vmlinux.h").write_bytes(_run(dump, source, "the kernel has no types"))
     (made / "release").write_text((source / "include/config/kernel.release").read_text())
     _run(["strip", "--strip-debug", "-o", str(made / "linux"), "linux"], source, "it cannot be stripped")
     (made / "linux").chmod(0o755)

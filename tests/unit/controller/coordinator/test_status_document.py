@@ -70,10 +70,10 @@ class Term(Leadership):
         return True
 
 
-def coordinator(lines: Lines) -> Coordinator:
+def coordinator(lines: Lines, policy: str = "timeslice") -> Coordinator:
     """One with three hosts at a switch, where every pair needs permission."""
     settings = CoordinatorSettings(
-        policy="timeslice", interface="c0", attachment="s1:c0", key_file=Path("/nowhere/key"), store="", name="c", mode="always"
+        policy=policy, interface="c0", attachment="s1:c0", key_file=Path("/nowhere/key"), store="", name="c", mode="always"
     )
     made = Coordinator(settings, KEY, cast(ControlSocket, lines), cast(JsonLines, lines), Term(), cast(Any, None))
     fabric = shapes.build("star", hosts=3, rate_bps=10**8)
@@ -175,3 +175,21 @@ def test_the_status_and_the_members_documents_have_these_fields_and_values() -> 
         "pfc_state": {"answers": {}},
         "warnings": [],
     }
+
+
+def test_a_report_tells_the_policy_what_a_host_can_use() -> None:
+    lines = Lines()
+    made = coordinator(lines, "rate_limit")
+    for number in (1, 2):
+        hear(made, number, 2, Backlog(1, 0, 1, ((18, 10_000, 0),)), MS)
+    for sequence in range(3, 8):
+        now_ns = 50 * MS * sequence
+        hear(made, 1, 2 * sequence, Backlog(sequence, 0, 1, ()), now_ns)
+        hear(made, 1, 2 * sequence + 1, Report(50 * MS, 0, 1, (FlowReport(18, 31_250, 0),), ()), now_ns)
+        for part in made.parts:
+            for _, call in part.periodic:
+                call(now_ns)
+        made.granting.plan(now_ns)
+        hear(made, 2, 2 * sequence, Backlog(sequence, 0, 1, ((18, 10_000, 0),)), now_ns)
+    rates = {grant.rate_bps for grant in lines.grants[-4:]}
+    assert {5_500_000, 93_000_000} <= rates, "the first sends 5 Mb/s and may send a tenth more; the rest is the second's"

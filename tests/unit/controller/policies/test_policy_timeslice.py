@@ -425,6 +425,23 @@ class TestShortSlots:
                 world.run_until(slot.end_ns)
         assert order[:4] == [A, B, A, C], "A gave half of its turn back, and comes before C, which was not served yet"
 
+    @pytest.mark.parametrize("told", [False, True])
+    def test_a_slot_that_is_used_up_ends_the_turn_whatever_was_given_back_before(self, told: bool) -> None:
+        policy = timeslice()
+        world = World(policy, star(4))
+        world.backlog(A, D)
+        (pair,) = policy._roster.pairs()
+        for used_up in (False, True, False):
+            (slot,) = world.running()
+            if used_up and told:
+                world.give_back(slot, 5000, 0)
+            elif used_up:
+                world.run_until(slot.end_ns)
+            else:
+                world.now_ns += MS // 2
+                world.give_back(slot, 5000, slot.bytes // 2)
+        assert abs(pair.used_ns - (slot.end_ns - slot.start_ns) // 2) < 1000, "what was used since the slot that was used up"
+
     @pytest.mark.parametrize(("part", "visits"), [(8, 8), (9, 1)])
     def test_a_sender_that_uses_little_is_not_served_for_ever_in_one_turn(self, part: int, visits: int) -> None:
         policy = timeslice()

@@ -78,6 +78,49 @@ def test_a_slot_that_opened_late_is_counted_once_and_one_in_time_is_not() -> Non
     assert (world.granting.tallies.late, world.granting.tallies.acks) == (1, 2)
 
 
+def test_slots_begin_when_their_directives_can_be_there_and_are_planned_that_much_further_ahead() -> None:
+    """A directive takes 5 ms to the first host, which the first acknowledgement shows."""
+    world = World(slice_ns=8 * MS)
+    world.backlog(16, 10**6)
+    (first,) = world.grants()
+    member = world.members.get(16)
+    assert member is not None
+    world.granting.on_ack(member, Ack(first.slot, 18, 5 * MS, 5 * MS), 10 * MS)
+    assert world.granting.due_ns is not None
+    world.granting.plan(10 * MS)
+    assert world.granting.due_ns <= world.grants()[-1].end_ns - 5 * MS - world.settings.lead_ns
+    world.granting.on_backlog(member, Backlog(10**9, 0, 1, ()), 30 * MS)
+    world.sent.clear()
+    world.backlog(16, 10**6, 60 * MS)
+    assert [grant.start_ns for grant in world.grants()[:1]] == [65 * MS]
+
+
+def test_another_policy_knows_the_delays_too() -> None:
+    world = World(slice_ns=8 * MS)
+    world.backlog(16, 10**6)
+    (first,) = world.grants()
+    member = world.members.get(16)
+    assert member is not None and world.granting.network is not None
+    world.granting.on_ack(member, Ack(first.slot, 18, 5 * MS, 5 * MS), 10 * MS)
+    world.granting.renew(world.settings, 20 * MS)
+    world.granting.set_network(world.granting.network, 20 * MS)
+    world.sent.clear()
+    world.granting.inform({16: frozenset({18})}, frozenset(), 20 * MS)
+    assert [grant.start_ns for grant in world.grants()[:1]] == [25 * MS]
+
+
+def test_the_next_slot_is_as_long_as_what_was_used_of_the_one_given_back() -> None:
+    world = World(slice_ns=8 * MS)
+    world.backlog(16, 10**6)
+    (first,) = world.grants()
+    member = world.members.get(16)
+    assert member is not None
+    world.sent.clear()
+    world.granting.on_yield(member, Yield(18, first.slot, first.bytes * 3 // 4, 10**6), 2 * MS)
+    lengths = [grant.end_ns - grant.start_ns for grant in world.grants()]
+    assert lengths and lengths[0] < 5 * MS, "a quarter of 8 ms was used"
+
+
 def test_what_a_host_gives_back_is_the_next_ones_at_once() -> None:
     world = World(slice_ns=8 * MS)
     world.backlog(16, 1500)
