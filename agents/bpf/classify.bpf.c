@@ -8,6 +8,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
 #include "classify.h"
+#include "released.h"
 #include "resent.h"
 
 #define ETH_P_IP 0x0800
@@ -178,6 +179,10 @@ int classify(struct __sk_buff *skb)
 
 	if (skb->priority == WAKEUP)
 		return TC_ACT_UNSPEC;
+	if (skb->tc_index == BATON_RELEASED) { /* this program has seen the packet, and given it its class */
+		skb->tc_index = 0;
+		return TC_ACT_UNSPEC;
+	}
 	if (protocol == ETH_P_8021Q || protocol == ETH_P_8021AD) {
 		__be16 inner;
 
@@ -218,7 +223,7 @@ int classify(struct __sk_buff *skb)
 		    __sync_lock_test_and_set(&state->armed, 0))
 			tell(urgent ? BATON_URGENT : BATON_BACKLOGGED, node, &key, dscp);
 	}
-	return TC_ACT_UNSPEC;
+	return segment.header && baton_release(skb, node) ? TC_ACT_STOLEN : TC_ACT_UNSPEC;
 }
 
 /* A filter of the root HTB. A frame that only wakes the queues has done so once it is here: this drops it, uncounted.

@@ -11,6 +11,7 @@
 #define MAX_NODES 16384
 #define MAX_FLOWS 65536
 #define MAX_DSCPS 64
+#define BATON_RELEASED 0xBA71 /* the tc_index of a copy (released.h): the programs at this interface have seen its packet */
 
 enum event_kind { BATON_NEW_FLOW = 1, BATON_BACKLOGGED = 2, BATON_URGENT = 3 };
 enum armed { BATON_FOR_ANY = 1, BATON_FOR_URGENT = 2 };

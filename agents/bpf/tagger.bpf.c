@@ -9,6 +9,7 @@
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
+#include "classify.h"
 #include "flowmark.h"
 #include "packet.h"
 
@@ -254,6 +255,8 @@ int tag(struct __sk_buff *skb)
 	enum reading reading;
 	bool late = false;
 
+	if (skb->tc_index == BATON_RELEASED)
+		return TC_ACT_UNSPEC;
 	if (protocol == ETH_P_8021Q || protocol == ETH_P_8021AD) {
 		__be16 inner;
 

@@ -61,6 +61,9 @@ class Gatekeeper:
         self._next_check_ns: dict[int, int] = {}
         self._used_up: dict[int, tuple[int, int]] = {}
         """Destinations that used up their last slot: until when that counts, and the counter of the gate."""
+        self._outstanding: dict[int, int] = {}
+        """How many bytes a connection may have unacknowledged and still be freed of its packets at the gate: twice the largest slot
+        since the destination was regulated, so that a slot's bytes may wait while another slot's are on their way."""
         self._report_version = 0
 
     # -- regulation --------------------------------------------------------------------------------------------------
@@ -148,6 +151,12 @@ class Gatekeeper:
         self._rates.pop(destination, None)
         self._next_check_ns.pop(destination, None)
         self._used_up.pop(destination, None)
+        self._free_senders(destination, 0)
+
+    def _free_senders(self, destination: int, outstanding_bytes: int) -> None:
+        if outstanding_bytes != self._outstanding.get(destination, 0):
+            self._gates.free_senders(destination, outstanding_bytes)
+            self._outstanding[destination] = outstanding_bytes
 
     # -- backlog ------------------------------------------------------------------------------------------------------
 
@@ -256,12 +265,15 @@ class Gatekeeper:
         if slot.rate_bps:
             self._next_check_ns.pop(destination, None)  # belongs to the slot that this one replaces
             self._used_up.pop(destination, None)
+            self._free_senders(destination, 0)
             if self._rates.get(destination) != slot.rate_bps:
                 self._gates.rate(destination, slot.rate_bps)
                 self._rates[destination] = slot.rate_bps
         else:
             self._rates.pop(destination, None)
             hold_ns = self._gates.grant(destination, slot.bytes)
+            if 2 * slot.bytes > self._outstanding.get(destination, 0):
+                self._free_senders(destination, 2 * slot.bytes)
         opened_ns = self._clock()
         until_ns, passed = self._used_up.get(destination, (0, 0))
         likely_used = opened_ns < until_ns and not slot.rate_bps

@@ -49,6 +49,10 @@ class GateControl(Protocol):
     def arm(self, destination: int, *, urgent: bool = False) -> None:
         """Requests an event for the next packet to the destination; with `urgent`, the next one of a flow with a deadline."""
 
+    def free_senders(self, destination: int, outstanding_bytes: int) -> None:
+        """Frees packets to the destination from their socket when they reach the gate, while their TCP connection has fewer bytes
+        than this unacknowledged; 0: leaves all to their socket until they have left the host (agents/bpf/released.h)."""
+
     def wake_queues(self) -> None:
         """Wakes the interface's queues: the kernel does not look at a changed gate before the next packet."""
 
@@ -91,6 +95,7 @@ class Rules:
         """Gates that the reflex changed in this turn: whether it opened them; None if the kernel may have refused."""
         # No rule changes these: call the gates directly.
         self.state, self.urgent, self.arm, self.wake_queues = gates.state, gates.urgent, gates.arm, gates.wake_queues
+        self.free_senders = gates.free_senders
 
     def subscribe(
         self,

@@ -25,6 +25,8 @@ NEW_FLOW, BACKLOGGED, URGENT = 1, 2, 3
 FOR_ANY, FOR_URGENT = 1, 2
 DSCPS = 64
 LOST_MAX = (1 << 32) - 1
+OUTSTANDING_MAX = (1 << 31) - 1
+"""Beyond it, sequence numbers do not say how many bytes a connection has on their way (RFC 9293, section 3.4)."""
 _MAPPED = bytes(10) + b"\xff\xff"
 
 
@@ -72,6 +74,7 @@ class FlowTable:
         self._nodes = self._object.map("nodes", 4, _NODE.size)
         self._flows = self._object.map("flows", _KEY.size, _FLOW.size)
         self._dscp_nodes = self._object.map("dscp_nodes", 4, 4)
+        self._outstanding = self._object.map("outstanding", 4, 4)
         self._events: list[NewFlow | Backlogged] = []
         self._fd, self._consume = self._object.ring("events", self._take)
         self._addresses: dict[bytes, int] = {}
@@ -129,6 +132,10 @@ class FlowTable:
         if value is not None:
             count, _, lost = _NODE.unpack(value)
             self._nodes[key] = _NODE.pack(count, FOR_URGENT if urgent else FOR_ANY, lost)
+
+    def free_senders(self, node: int, outstanding_bytes: int) -> None:
+        """What `GateControl.free_senders` says, of packets to `node` from now on."""
+        self._outstanding[node.to_bytes(4, "little")] = min(outstanding_bytes, OUTSTANDING_MAX).to_bytes(4, "little")
 
     def sent_bytes(self) -> Iterator[tuple[int, int]]:
         """Bytes that large flows sent to each member node since the last call, whether or not they have passed the gate yet."""

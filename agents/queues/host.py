@@ -118,6 +118,9 @@ class Host:
         if not urgent or self.queues.dscp:
             self.flows.arm(destination, urgent=urgent)
 
+    def free_senders(self, destination: int, outstanding_bytes: int) -> None:
+        self.flows.free_senders(destination, outstanding_bytes)
+
     def wake_queues(self) -> None:
         """Sends a frame that wakes the queues on its way out, and that a filter drops there."""
         with suppress(OSError):  # the interface is down just now

@@ -17,6 +17,7 @@ class Gate:
     armed: bool = False
     armed_for_urgent: bool = False
     urgent: int = 0
+    outstanding: int = 0
 
     def serve(self) -> None:
         size = min(self.credit, self.queue)
@@ -59,6 +60,9 @@ class FakeGates:
             self.at(destination).armed_for_urgent = True
         else:
             self.at(destination).armed = True
+
+    def free_senders(self, destination: int, outstanding_bytes: int) -> None:
+        self.at(destination).outstanding = outstanding_bytes
 
     def wake_queues(self) -> None:
         self.wakeups += 1

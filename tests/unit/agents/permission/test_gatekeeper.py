@@ -431,3 +431,33 @@ class TestRates:
             assert bench.gates.at(16).credit == 0
             assert bench.gates.at(16).armed == (not waiting)
             assert not waiting or bench.of(Backlog)[-1].entries == ((16, waiting, 0),)
+
+
+class TestFreedSenders:
+    """While slots come, as much of a connection may wait at the gate as twice the largest of them."""
+
+    def test_the_largest_slot_decides(self) -> None:
+        bench = Bench(16, 17)
+        for slot, size in enumerate((15_140, 60_560, 3028)):
+            bench.grant(16, slot, slot * MS, (slot + 1) * MS, size)
+            bench.to((slot + 1) * MS)
+        assert bench.gates.at(16).outstanding == 2 * 60_560
+        assert bench.gates.at(17).outstanding == 0
+
+    def test_a_rate_frees_none(self) -> None:
+        """Where the gate never closes, the host's queue holds the sender back as it does without Baton."""
+        bench = Bench(16)
+        bench.grant(16, 1, 0, MS, 15_140)
+        bench.grant(16, 2, MS, 2 * MS, 0, 10**7)
+        bench.to(MS)
+        assert bench.gates.at(16).outstanding == 0
+
+    def test_an_open_gate_frees_none(self) -> None:
+        bench = Bench(16)
+        bench.grant(16, 1, 0, MS, 15_140)
+        bench.keeper.regulate(frozenset(), 2 * MS)
+        assert bench.gates.at(16).outstanding == 0
+        bench.keeper.regulate(frozenset({16}), 3 * MS)
+        bench.grant(16, 2, 3 * MS, 4 * MS, 15_140)
+        bench.keeper.release()
+        assert bench.gates.at(16).outstanding == 0

@@ -1,0 +1,95 @@
+"""TCP at a closed gate: how much of a connection waits there, watched in the kernel's queues."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.emulation.agents.queues.gated_wire import RIGHT, Wire, gated_wire
+from tests.emulation.namespaces import inside
+
+FRAME = 1514
+WINDOW = 10
+"""Packets that a new connection may send without an acknowledgement (RFC 6928)."""
+SO_MAX_PACING_RATE = 47  # asm-generic/socket.h
+QUARTER_BPS = 25_000_000
+
+
+@pytest.fixture
+def wire(tmp_path: Path) -> Iterator[Wire]:
+    yield from gated_wire("tbf", tmp_path)
+
+
+@pytest.fixture
+def connection(wire: Wire) -> Iterator[tuple[socket.socket, socket.socket]]:
+    """A paced TCP connection from left to right, through a closed gate."""
+    with inside(wire.pair.right):
+        listener = socket.create_server(("10.9.0.2", 9))
+    with inside(wire.pair.left):
+        sender = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    with closing(listener), closing(sender):
+        sender.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, QUARTER_BPS // 8)
+        sender.connect((str(RIGHT), 9))
+        sender.setblocking(False)
+        receiver, _ = listener.accept()
+        with closing(receiver):
+            wire.host.close_gate(16)
+            yield sender, receiver
+
+
+def waiting(wire: Wire, sender: socket.socket) -> int:
+    """How many packets wait at the gate once the connection has sent what it may."""
+    sender.send(bytes(100_000))
+    time.sleep(0.1)
+    return wire.host.state(16)[1] // FRAME
+
+
+def test_a_connection_fills_its_window_at_a_closed_gate(wire: Wire, connection: tuple[socket.socket, socket.socket]) -> None:
+    wire.host.free_senders(16, 40 * FRAME)
+    assert waiting(wire, connection[0]) >= WINDOW - 2
+
+
+def test_without_it_two_packets_wait(wire: Wire, connection: tuple[socket.socket, socket.socket]) -> None:
+    assert waiting(wire, connection[0]) <= 3
+
+
+def test_what_a_connection_has_on_its_way_is_bounded(wire: Wire, connection: tuple[socket.socket, socket.socket]) -> None:
+    wire.host.free_senders(16, 4 * FRAME)
+    assert 4 <= waiting(wire, connection[0]) <= 7
+
+
+def test_all_arrives_in_order_and_each_packet_is_counted_once(
+    wire: Wire, connection: tuple[socket.socket, socket.socket]
+) -> None:
+    sender, receiver = connection
+    wire.host.free_senders(16, 40 * FRAME)
+    dict(wire.host.flows.sent_bytes())
+    payload = bytes(range(250)) * 40  # 10 kB: seven packets
+    sender.send(payload)
+    time.sleep(0.05)
+    wire.host.open_gate(16)
+    wire.host.wake_queues()
+    receiver.settimeout(2)
+    assert receiver.recv(len(payload), socket.MSG_WAITALL) == payload
+    sent = dict(wire.host.flows.sent_bytes())[16]
+    assert len(payload) < sent < 1.5 * len(payload), "counted twice it would be two times as much; TCP may probe once (RFC 8985)"
+
+
+def test_a_full_queue_drops_the_packet_and_its_connection_sends_it_again(
+    wire: Wire, connection: tuple[socket.socket, socket.socket]
+) -> None:
+    sender, receiver = connection
+    wire.host.free_senders(16, 40 * FRAME)
+    wire.send(1100)  # more than the flow's queue holds
+    payload = bytes(range(250)) * 20
+    sender.send(payload)
+    time.sleep(0.05)
+    wire.host.open_gate(16)
+    wire.host.wake_queues()
+    receiver.settimeout(5)
+    assert receiver.recv(len(payload), socket.MSG_WAITALL) == payload
