@@ -30,6 +30,7 @@ from controller.openflow import codec, framework, tls
 from controller.openflow.discovery import Discovery, PortRef
 from controller.openflow.environment import SupervisorFailed, attachment_from, ensure_supervisor, settings_from
 from controller.openflow.forwarding import LEARN, ControlAttachment, tables
+from controller.openflow.intake import server
 from controller.openflow.learned import FabricLearner, inherited_hosts
 from controller.openflow.local_switches import LocalSwitches, wanted
 from controller.openflow.metering import PortMeter, RefusalMeter
@@ -65,15 +66,14 @@ try:
     FABRICS = FabricLearner.from_settings(SETTINGS)
 except (SupervisorFailed, FabricError, ValueError, OSError) as failure:
     raise SystemExit(f"controller/app.py: {failure}") from None
-if listen_as_configured:
-    framework.listen_by_default(fw, SETTINGS.address, SETTINGS.port)
-REFUSED: deque[str] = deque(maxlen=64)
-"""Reports of refused TLS handshakes, until the publisher takes them."""
-if SETTINGS.tls is not None:
-    try:
-        tls.demand(fw, SETTINGS.tls, REFUSED.append)
-    except tls.CertificateError as failure:
-        raise SystemExit(f"controller/app.py: {failure}") from None
+framework.listen_by_default(fw, SETTINGS.address, SETTINGS.port if listen_as_configured else None)
+REFUSED: deque[tuple[str, str]] = deque(maxlen=64)
+"""Kind and text of what was refused to connections, until the publisher takes it."""
+INTAKE = server.Intake(lambda kind, text: REFUSED.append((kind, text)))
+try:
+    server.serve(fw, INTAKE, tls.demand(fw, SETTINGS.tls) if SETTINGS.tls is not None else None)
+except (tls.CertificateError, server.NotProtected) as failure:
+    raise SystemExit(f"controller/app.py: {failure}") from None
 
 
 class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known only when a framework runs
@@ -293,7 +293,8 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             self.switches.poll()
             hub.sleep(SETTINGS.poll_ns / 1e9 * ANSWER_SHARE)
             view = self.discovery.view(time.monotonic_ns())
-            self.publisher.ports(self.fabrics.ports_document(view, self.ports.loads(), self.refusals.totals))
+            refused = {**self.refusals.named(), **INTAKE.counts()}
+            self.publisher.ports(self.fabrics.ports_document(view, self.ports.loads(), refused))
 
     def _publish(self) -> None:
         """Talks to the store; the only green thread that waits for it. Learns there the coordinator's address, if
@@ -305,7 +306,8 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             if self.controllers is not None:
                 self._follow_leader(self.controllers, ticks)
             while REFUSED:
-                self.publisher.event("switch_refused", "warning", REFUSED.popleft(), {})
+                kind, text = REFUSED.popleft()
+                self.publisher.event(kind, "warning", text, {})
             self.publisher.flush()
             if self.attachment is not None and not os.environ.get("BATON_CONTROL_MAC"):
                 mac = self.publisher.coordinator_mac(time.monotonic_ns())

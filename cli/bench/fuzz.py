@@ -14,7 +14,7 @@ from cli.experiments import print_json
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed of the generators.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the result here, too.")
 def fuzz(seconds: float, seed: int, json_file: Path | None) -> None:
-    """Send control frames and REST requests that must be refused. Exits with 1 if one caused a crash or was accepted."""
+    """Send control frames, REST requests and OpenFlow that must be refused. Exits with 1 at a crash, or if one was accepted."""
     from bench.fuzz.fuzz import run
 
     result = run(seconds, seed)

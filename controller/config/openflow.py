@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from controller.config.fields import Address, Duration, Section, or_none
+from controller.config.loopback import is_loopback
 from controller.config.settings import TlsFiles
 from protocol.units import MILLISECOND_NS as MS
 
@@ -33,7 +34,14 @@ class OpenFlowSection(Section):
         description="write the address and port that switches connect to, such as 0.0.0.0:6653",
     )
     tls: Annotated[TlsSection | None, BeforeValidator(or_none)] = Field(
-        None, description="write cert, key and ca, each with a file; without, nothing is hidden"
+        None, description="write cert, key and ca, each with a file; none only on loopback"
     )
     control_first: bool = Field(True, description="write true or false")
     poll_ns: Duration = Field(250 * MS, alias="poll", ge=50 * MS, description="write 50ms or more, such as 1s")
+
+    @model_validator(mode="after")
+    def _guarded(self) -> Self:
+        if self.tls is None and not is_loopback(self.listen[0]):
+            where = self.listen[0]
+            raise ValueError(f"listen {where} can be reached from elsewhere; write cert, key and ca under tls, or 127.0.0.1")
+        return self

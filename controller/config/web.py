@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Self
 
 from pydantic import Field, model_validator
 
 from controller.config.fields import Address, Section
+from controller.config.loopback import is_loopback
 
 FILES = ("cert", "key", "users")
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ip_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"
 
 
 class WebSection(Section):
@@ -36,7 +29,7 @@ class WebSection(Section):
     def _guarded(self) -> Self:
         if (self.cert is None) != (self.key is None):
             raise ValueError("cert and key go together; write both, or neither")
-        if self.cert is None and not _is_loopback(self.listen[0]):
+        if self.cert is None and not is_loopback(self.listen[0]):
             raise ValueError(f"listen {self.listen[0]} can be reached from elsewhere; write cert and key for TLS, or 127.0.0.1")
         return self
 

@@ -75,10 +75,11 @@ def load() -> Framework:
     )
 
 
-def listen_by_default(framework: Framework, host: str, port: int) -> None:
-    """Sets where to listen for switches, unless the command line says otherwise."""
+def listen_by_default(framework: Framework, host: str, port: int | None = None) -> None:
+    """Sets where to listen for switches, unless the command line says otherwise. `port` None: where the framework does."""
     framework.conf.set_default("ofp_listen_host", host)
-    framework.conf.set_default("ofp_tcp_listen_port", port)
+    if port is not None:
+        framework.conf.set_default("ofp_tcp_listen_port", port)
 
 
 def _mend_eventlet() -> None:
@@ -103,7 +104,7 @@ def ryu_manager() -> None:
     importlib.import_module("ryu.cmd.manager").main()
 
 
-def run_os_ken(listen_host: str = "0.0.0.0", listen_port: int = 6653, app: str = APP) -> None:
+def run_os_ken(listen_host: str = "127.0.0.1", listen_port: int = 6653, app: str = APP) -> None:
     """Runs the application under os-ken until it is stopped. Call it first in the process: it patches the standard library."""
     _end_at_once()
     os.environ["OSKEN_HUB_TYPE"] = "eventlet"
@@ -128,7 +129,7 @@ def main(argv: list[str] | None = None) -> None:
     """`python -m controller.openflow.framework {ryu,os-ken} [--listen-host H] [--listen-port N]`."""
     parser = argparse.ArgumentParser(prog="python -m controller.openflow.framework", description=main.__doc__)
     parser.add_argument("framework", choices=("ryu", "os-ken"))
-    parser.add_argument("--listen-host", default="0.0.0.0")
+    parser.add_argument("--listen-host", default="127.0.0.1")
     parser.add_argument("--listen-port", type=int, default=6653)
     options = parser.parse_args(argv)
     if options.framework == "os-ken":

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 from controller.config.settings import OpenFlowSettings
 from controller.openflow.discovery import Host, Link, PortRef, View
-from controller.openflow.flowtable import Cause
 from controller.openflow.metering import Load
 from topology import capacity, spanning_tree
 from topology import fabric as topology
@@ -107,7 +106,7 @@ class FabricLearner:
         return LearnedFabric(active, document)
 
     def ports_document(
-        self, view: View, loads: Mapping[PortRef, Load], refused: Mapping[Cause, int]
+        self, view: View, loads: Mapping[PortRef, Load], refused: Mapping[str, int]
     ) -> dict[str, Any]:
         """{"ports": {"switch:port": load}, "links": [load by direction], "refused": {cause: frames}}.
 
@@ -136,7 +135,7 @@ class FabricLearner:
         return {
             "ports": ports,
             "links": links,
-            "refused": {cause.name.lower(): n for cause, n in refused.items()},
+            "refused": dict(refused),
         }
 
     def _best(self, view: View) -> dict[tuple[str, str], Link]:

@@ -95,6 +95,10 @@ class RefusalMeter:
                 self.totals[cause] += grown
         return new
 
+    def named(self) -> dict[str, int]:
+        """The totals by the causes' names in lower case, as they are published."""
+        return {cause.name.lower(): count for cause, count in self.totals.items()}
+
     def forget(self, dpid: int) -> None:
         """Forgets a switch that has disconnected; its counters start at 0 when it connects again."""
         self._last.pop(dpid, None)

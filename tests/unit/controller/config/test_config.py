@@ -21,7 +21,7 @@ run_dir: run
 store: redis://:secret@db.example:6380/2
 openflow:
   framework: os-ken
-  listen: "[::]:6654"
+  listen: "[::1]:6654"
   poll: 500ms
 coordinator:
   interface: c0
@@ -102,7 +102,7 @@ class TestAGoodFile:
 
     def test_the_openflow_settings_survive_json(self, write: Write) -> None:
         told = reading.load(write(WHOLE)).openflow_settings(Path("/f.yaml"))
-        assert (told.address, told.port, told.framework) == ("::", 6654, "os-ken")
+        assert (told.address, told.port, told.framework) == ("::1", 6654, "os-ken")
         assert OpenFlowSettings.from_json(told.to_json()) == told
 
     def test_the_coordinator_settings_survive_json(self, write: Write) -> None:

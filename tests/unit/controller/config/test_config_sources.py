@@ -96,6 +96,15 @@ class TestTls:
         assert settings.tls == TlsFiles(str(tmp_path / "c.pem"), "/k.pem", str(tmp_path / "ca" / "ca.pem"))
         assert OpenFlowSettings.from_json(settings.to_json()) == settings
 
+    @pytest.mark.parametrize("listen", ["0.0.0.0:6653", "10.0.0.1:6653", '"[::]:6653"', "controller.example:6653"])
+    def test_where_others_can_reach_it_it_is_required(self, tmp_path: Path, listen: str) -> None:
+        (tmp_path / "b.yaml").write_text(f"openflow:\n  listen: {listen}\n")
+        (problem,) = reading.check(tmp_path / "b.yaml")
+        assert problem.field == "openflow"
+        assert "can be reached from elsewhere; write cert, key and ca under tls, or 127.0.0.1" in problem.text
+        (tmp_path / "b.yaml").write_text(f"openflow:\n  listen: {listen}\n  tls: {{cert: c, key: k, ca: a}}\n")
+        assert not reading.check(tmp_path / "b.yaml")
+
     @pytest.mark.parametrize(
         ("text", "field", "says"),
         [

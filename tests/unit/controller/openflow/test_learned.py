@@ -112,7 +112,7 @@ class TestFabric:
             PortRef(1, 4): Load(10, 20, 30, 40, 50, 60, SECOND),
             PortRef(9, 9): Load(0, 0, 0, 0, 0, 0, SECOND),
         }
-        document = FabricLearner().ports_document(seen, loads, {Cause.FORGED_COORDINATOR: 3})
+        document = FabricLearner().ports_document(seen, loads, {"forged_coordinator": 3})
         assert document["ports"]["s1:s1-eth4"]["tx_dropped"] == 50
         assert document["refused"] == {"forged_coordinator": 3}
         host = "s1:s1-eth4"
