@@ -54,4 +54,5 @@ class ClockSync(Part):
         self._period_ns = max(PING_NS, min(MOST_NS, message.report_ns))
 
     def _on_pong(self, message: Pong, now_ns: int) -> None:
-        self._agent.clock.sample(message.sent_ns, message.received_ns, message.replied_ns, self._arrived_ns())
+        if message.sent_ns:  # else it answers the membership's question, which is not about the time
+            self._agent.clock.sample(message.sent_ns, message.received_ns, message.replied_ns, self._arrived_ns())

@@ -8,7 +8,7 @@ them once more. A heartbeat that opens every gate (the operator's override) does
 
 from __future__ import annotations
 
-from protocol.messages import Frame, Heartbeat
+from protocol.messages import HEARTBEAT_MAC, Frame, Heartbeat
 
 LOOK_NS, LATEST_NS = 10_000_000, 20_000_000
 """How often an agent that is awake reads the waiting heartbeats, and after how long it wakes up to read them."""
@@ -22,6 +22,8 @@ class HeartbeatMonitor:
     def __init__(self) -> None:
         self.last_heartbeat_ns = 0
         """When the newest frame of the leader's came: every verified one, not only a HEARTBEAT, shows that it is alive."""
+        self.last_answer_ns = 0
+        """When the newest one came that went to this host alone."""
         self._looked_ns = 0
         self._within_ns = LATEST_NS
         self._newest = 0
@@ -50,6 +52,8 @@ class HeartbeatMonitor:
         """Notes a verified frame of the leader's; False: it is a heartbeat older than the newest one, and must be ignored."""
         self.last_heartbeat_ns = max(self.last_heartbeat_ns, came_ns)
         if type(frame.message) is not Heartbeat:
+            if frame.destination != HEARTBEAT_MAC:
+                self.last_answer_ns = came_ns
             return True
         newer = frame.sequence > self._newest
         self._newest = max(self._newest, frame.sequence)

@@ -7,6 +7,7 @@ rules.
 from __future__ import annotations
 
 import logging
+import random
 import time
 from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
@@ -15,6 +16,7 @@ from agents.config import AgentConfig
 from agents.kernel.netlink import NetlinkError
 from agents.loop.part import Handler
 from agents.loop.parts import Parts
+from agents.membership.answers import LOOK_NS, Answers, Need
 from agents.membership.heartbeat_monitor import HeartbeatMonitor
 from agents.membership.lifecycle import Event, Lifecycle, State
 from agents.permission.gatekeeper import Gatekeeper
@@ -32,6 +34,7 @@ from protocol.messages import (
     Leave,
     Message,
     Override,
+    Ping,
     Register,
     Regulate,
     Welcome,
@@ -43,7 +46,9 @@ from protocol.wire import BODY_MAX
 log = logging.getLogger("baton.agent")
 
 VERSION = "0.1.0"
-REGISTER_RETRY_NS = 50_000_000
+REGISTER_RETRY_NS, MOST_RETRY_NS = 50_000_000, 1_600_000_000
+"""How long to wait for the answer to a REGISTER: at first, and at most. The time doubles with each try, and up to half of it is
+left out at random: else all hosts of a fabric would ask a leader that can't keep up at the same moments."""
 ASK_AGAIN_NS = 20_000_000
 OPENING_NS = 5_000_000
 """What waking up and opening every gate may take: begun so long before `fail_open` is over."""
@@ -55,6 +60,7 @@ class Membership:
     Args:
         parts: told of a new leader, and when everything that was held shut opens.
         send: sends a message to the leader.
+        chance: a random number from 0 to 1.
     """
 
     def __init__(
@@ -65,6 +71,7 @@ class Membership:
         rules: Rules,
         parts: Parts,
         send: Callable[[Message], None],
+        chance: Callable[[], float] = random.random,
     ) -> None:
         self._config = config
         self._host = host
@@ -86,6 +93,10 @@ class Membership:
         """Whether the leader has not answered yet to changed addresses."""
         self._nonce = time.time_ns()
         self._register_ns = 0
+        self._retry_ns = REGISTER_RETRY_NS
+        self._chance = chance
+        self._answers = Answers()
+        self._look_ns = 0
         self._directory: Reassembler[Directory] = Reassembler()
         self._directory_version = -1
         self._asked_ns = 0
@@ -116,6 +127,8 @@ class Membership:
         if not self._watching:
             return None
         due_ns = min(self.heartbeats.last_heartbeat_ns + self._fail_open_ns, self.heartbeats.latest_ns())
+        if self._answers.due_ns is not None:
+            due_ns = min(due_ns, self._answers.due_ns)
         return min(due_ns, self._register_ns) if self._awaits_welcome else due_ns
 
     def silent(self, now_ns: int) -> bool:
@@ -123,14 +136,31 @@ class Membership:
         return self._watching and now_ns - self.heartbeats.last_heartbeat_ns >= self._fail_open_ns
 
     def advance(self, now_ns: int) -> None:
-        """Opens every gate if the leader has fallen silent, and registers again if no answer came."""
+        """Opens every gate if the leader has fallen silent or does not answer, and registers again if no answer came."""
         if self.silent(now_ns):
             member = self.member
             self._lifecycle.on(Event.SILENCE)
             if member:
                 self._release(now_ns)
                 log.warning("nothing heard from the leader: every gate is open")
+        if now_ns >= self._look_ns:
+            self._look_for_answers(now_ns)
         if now_ns >= self._register_ns:
+            self._register(now_ns)
+
+    def _look_for_answers(self, now_ns: int) -> None:
+        holds = self.member and (self._keeper.holds() or self._rules.holds())
+        answered_ns = self.heartbeats.last_answer_ns
+        need = self._answers.look(now_ns, holds=holds, answered_ns=answered_ns, fail_open_ns=self._fail_open_ns)
+        due_ns = self._answers.due_ns
+        self._look_ns = now_ns + LOOK_NS if due_ns is None else due_ns
+        if need is Need.ASK:
+            self._send(Ping(0))
+        elif need is Need.OPEN:
+            self._lifecycle.on(Event.UNKNOWN)
+            self._release(now_ns)
+            log.warning("the leader is heard and does not answer: every gate is open; see that frames pass both ways")
+            self._retry_ns = REGISTER_RETRY_NS
             self._register(now_ns)
 
     @property
@@ -146,7 +176,8 @@ class Membership:
     def _register(self, now_ns: int) -> None:
         if not self._awaits_welcome:
             return
-        self._register_ns = now_ns + REGISTER_RETRY_NS
+        self._register_ns = now_ns + int(self._retry_ns * (1 - self._chance() / 2))
+        self._retry_ns = min(2 * self._retry_ns, MOST_RETRY_NS)
         self._announce()
 
     def _announce(self) -> None:
@@ -176,6 +207,7 @@ class Membership:
         if self.state in (State.MEMBER, State.FAIL_OPEN):
             self._unanswered = True
             self._register_ns = now_ns
+            self._retry_ns = REGISTER_RETRY_NS
         if self.member:
             self._register(now_ns)
 
@@ -183,6 +215,7 @@ class Membership:
         if message.nonce != self._nonce or self.state is State.LISTENING:
             return
         self._unanswered = False
+        self._retry_ns = REGISTER_RETRY_NS
         first = message.node != self.node or not self.member
         self.node = message.node
         self._fail_open_ns = max(message.fail_open_ns // 2, message.fail_open_ns - OPENING_NS)
@@ -202,6 +235,7 @@ class Membership:
         log.info("leader with epoch %d heard", epoch)
         self._epoch = epoch
         self._nonce += 1
+        self._retry_ns = REGISTER_RETRY_NS
         self.heartbeats.new_leader()
         self._directory.clear()
         self._regulate.clear()

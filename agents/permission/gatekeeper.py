@@ -178,6 +178,10 @@ class Gatekeeper:
         self.report()
         return True
 
+    def holds(self) -> bool:
+        """Whether packets wait for a permission that they have not."""
+        return self.enforcing and any(destination not in self.table.open for destination in self._waiting_bytes)
+
     def _record_backlog(self, destination: int, backlog: int) -> None:
         """Records the waiting bytes; if none of them is urgent, arms the gate for the first urgent packet."""
         if not backlog:

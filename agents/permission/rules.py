@@ -242,6 +242,10 @@ class Rules:
 
     # -- the reflex ----------------------------------------------------------------------------------------------------
 
+    def holds(self) -> bool:
+        """Whether any rule keeps a queue shut or limits its rate."""
+        return bool(self.restricted)
+
     def has_rule(self, rule: Rule) -> bool:
         """Whether a rule blocks or limits any queue."""
         return any(rule in limits for limits in self._limits.values())

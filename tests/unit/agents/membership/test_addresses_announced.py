@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
 from agents.config import AgentConfig
 from agents.membership.lifecycle import State
-from agents.membership.membership import REGISTER_RETRY_NS, VERSION, Membership
+from agents.membership.membership import MOST_RETRY_NS, REGISTER_RETRY_NS, VERSION, Membership
 from protocol.key import Key
 from protocol.messages import GateKind, Heartbeat, Message, Override, Register, Welcome, encode
 from protocol.wire import BODY_MAX
@@ -97,3 +98,18 @@ def test_the_room_for_addresses_is_what_a_frame_leaves() -> None:
         message = Register("host", 1, 10**8, many[: min(count, room // 5)], GateKind.TBF, VERSION)
         frame = encode(message, key=Key(bytes(32)), destination=bytes(6), source=bytes(6), sender=0, epoch=1, sequence=1)
         assert len(frame) <= BODY_MAX + 54
+
+
+def test_a_leader_that_does_not_answer_is_asked_less_and_less_often_and_not_by_all_at_once() -> None:
+    worlds, tries = [World(), World()], list[list[int]]()
+    for world in worlds:
+        tries.append([])
+        for now_ns in range(0, 10_000 * MS, MS):
+            world.hear(now_ns)
+            world.membership.advance(now_ns)
+            tries[-1] += [now_ns] * len(world.registers())
+    for times in tries:
+        gaps = [later - sooner for sooner, later in itertools.pairwise(times)]
+        assert len(times) < 20 and max(gaps[1:3]) <= 3 * gaps[0] + 4 * REGISTER_RETRY_NS
+        assert MOST_RETRY_NS // 2 <= gaps[-1] <= MOST_RETRY_NS + MS
+    assert tries[0] != tries[1]

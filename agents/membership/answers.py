@@ -1,0 +1,57 @@
+"""Whether the leader answers this host: a host that only hears it must not hold packets back. Pure.
+
+A heartbeat goes to all hosts. It shows that the leader lives, and not that the leader hears this host, or that frames to this
+host alone arrive. What the leader sends to one host alone shows both: it answers hosts that it hears. So an agent that holds
+packets back needs such a frame every `fail_open`, and asks for one (a PING of the time 0) when none has come for a third of
+that. While it holds nothing back it asks nothing.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+QUESTIONS = 3
+"""A question is due when no answer has come for one of so many parts of `fail_open`."""
+LOOK_NS = 5_000_000
+"""At most so often an agent looks, unless a question is due."""
+
+
+class Need(Enum):
+    """What an agent has to do."""
+
+    NOTHING = auto()
+    ASK = auto()
+    OPEN = auto()
+    """No answer came: the gates must open."""
+
+
+class Answers:
+    """Of one agent. Times are ns of its monotonic clock."""
+
+    def __init__(self) -> None:
+        self.due_ns: int | None = None
+        """When to look next; None: whenever the agent is awake."""
+        self._free_ns = 0
+        """When nothing was held back last."""
+        self._asked_ns = 0
+
+    def look(self, now_ns: int, *, holds: bool, answered_ns: int, fail_open_ns: int) -> Need:
+        """What is needed now.
+
+        Args:
+            holds: whether packets wait that the leader has not let through.
+            answered_ns: when the newest frame of the leader's to this host alone came.
+            fail_open_ns: how long packets may wait without an answer.
+        """
+        if not holds:
+            self._free_ns, self.due_ns = now_ns, None
+            return Need.NOTHING
+        since_ns = max(answered_ns, self._free_ns)
+        if now_ns - since_ns >= fail_open_ns:
+            self._free_ns, self.due_ns = now_ns, None
+            return Need.OPEN
+        need = Need.NOTHING
+        if now_ns - max(since_ns, self._asked_ns) >= fail_open_ns // QUESTIONS:
+            need, self._asked_ns = Need.ASK, now_ns
+        self.due_ns = min(max(since_ns, self._asked_ns) + fail_open_ns // QUESTIONS, since_ns + fail_open_ns)
+        return need
