@@ -7,6 +7,7 @@ Decisions are elsewhere: `membership` (where the agent stands towards the coordi
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Container, Mapping
 
 from agents.config import AgentConfig
@@ -33,6 +34,9 @@ POLL_NS = 800_000
 """How long the agent polls for the answer to a BACKLOG. While an agent sleeps, its code and data leave the caches, and opening
 the gate takes half as long again. Once for each destination that becomes backlogged, unless answers came later than that lately
 (the coordinator is far, or other hosts have their turns): so it costs little of a processor."""
+MOST_FRAMES, MOST_EVENTS = 32, 16
+"""How many frames, and how many events of flows, one turn of the loop takes: a third of a millisecond, and some of them (a new
+flow gets a queue). The rest waits for the next turn, so that no flood delays what has its time."""
 
 
 class Agent:
@@ -60,6 +64,8 @@ class Agent:
         self.membership = Membership(config, host, self.keeper, self.rules, self.parts, self.send)
         self._queues = host.queues
         self._flows = host.flows
+        self._events: deque[Backlogged | NewFlow] = deque()
+        """Those that were read and not handled yet."""
         self._sequence = time.time_ns()
         self._poll_until_ns = 0
         self._last_directive: tuple[bytes, Key] | None = None
@@ -114,7 +120,9 @@ class Agent:
         """Handles the frames and events that came, and runs the timers that have expired."""
         now = time.monotonic_ns()
         if link:
-            while (frame := self.link.receive()) is not None:
+            for _ in range(MOST_FRAMES):
+                if (frame := self.link.receive()) is None:
+                    break
                 self._receive(frame, now)
                 now = time.monotonic_ns()
         if due := now >= due_ns:
@@ -123,7 +131,7 @@ class Agent:
         self.parts.serve(readable)  # after the timers: a PFC frame is about the flows that have the class by now
         if self.membership.heartbeats.due(now) or not self.member:
             self._hear(now)
-        if events:
+        if events or self._events:
             self._flow_events(now)
         if due:
             self._keep_watch(time.monotonic_ns())
@@ -133,6 +141,8 @@ class Agent:
         self._stopping = True
 
     def _next_ns(self) -> int:
+        if self._events:
+            return 0
         due_ns = self.parts.next_due_ns()
         for other_ns in (self.keeper.next_due_ns(), self.membership.next_due_ns()):
             if other_ns is not None and other_ns < due_ns:
@@ -223,7 +233,11 @@ class Agent:
     # -- flows ----------------------------------------------------------------------------------------------------------
 
     def _flow_events(self, now_ns: int) -> None:
-        for event in self._flows.events():
+        events = self._events
+        if not events:
+            events.extend(self._flows.events())
+        for _ in range(min(len(events), MOST_EVENTS)):
+            event = events.popleft()
             if isinstance(event, Backlogged):
                 reported = self.keeper.backlogged(event.destination, now_ns, urgent=event.urgent)
                 if reported and self.keeper.counters.answered_within(POLL_NS):

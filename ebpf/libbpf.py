@@ -205,12 +205,17 @@ class BpfObject:
             raise BpfError(-fd, f"no map {name}")
         return fd
 
-    def ring(self, name: str, take: Callable[[bytes], None]) -> tuple[int, Callable[[], None]]:
-        """The ring buffer `name`: a descriptor to wait on, and a function that passes all waiting records to `take`."""
+    def ring(self, name: str, take: Callable[[bytes], None], most: int = 4096) -> tuple[int, Callable[[], None]]:
+        """The ring buffer `name`: a descriptor to wait on, and a function that passes waiting records to `take`, at most `most`
+        of them at once: a program may write them faster than they are read. The descriptor stays readable while some are left.
+        """
+        taken = 0
 
         def sample(_: object, data: int, size: int) -> int:
+            nonlocal taken
+            taken += 1
             take(ctypes.string_at(data, size))
-            return 0
+            return -1 if taken >= most else 0  # below 0: libbpf stops after this record
 
         callback = _SAMPLE(sample)
         ring = self._library.ring_buffer__new(self._map_fd(name), callback, None, None)
@@ -218,8 +223,13 @@ class BpfObject:
             raise BpfError(ctypes.get_errno(), f"ring buffer {name}: {os.strerror(ctypes.get_errno())}")
         self._rings.append(ring)
         self._callbacks.append(callback)
-        consume = self._library.ring_buffer__consume
-        return int(self._library.ring_buffer__epoll_fd(ring)), lambda: consume(ring)
+
+        def consume() -> None:
+            nonlocal taken
+            taken = 0
+            self._library.ring_buffer__consume(ring)
+
+        return int(self._library.ring_buffer__epoll_fd(ring)), consume
 
     def _program(self, name: str) -> ctypes.c_void_p:
         found = self._library.bpf_object__find_program_by_name(self._object, name.encode())

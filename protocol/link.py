@@ -34,8 +34,9 @@ OLDEST_NS = 50_000_000
 """A frame that seems to have waited for longer did not: the wall clock, by which the kernel stamps frames, was set."""
 STAMPED, COLD_NS = 32, 2_000_000
 """How many frames count for the time to make one, and the time without any after which the code is in no cache (ns)."""
-MOST_WAITING = 1024
-"""The most frames that one call of `deferred_frames` takes: more than that is a flood, and waits for the next call."""
+MOST_WAITING = 256
+"""The most frames that one call of `deferred_frames` takes, about as many as the socket holds: more is a flood, and waits for
+the next call."""
 
 Deferred = Iterable[tuple[int, int | None]]
 """Types of message to defer, each with the first byte that its body must have, or None for any."""
@@ -149,12 +150,13 @@ class ControlSocket:
         age_ns: int = time.time_ns() - seconds * 10**9 - nanoseconds
         return time.monotonic_ns() - (age_ns if 0 <= age_ns <= OLDEST_NS else 0)
 
-    def deferred_frames(self) -> list[tuple[bytes, int]]:
-        """The frames of deferred kinds that have come since the last call, in their order, each with its age in ns."""
+    def deferred_frames(self, most: int = MOST_WAITING) -> list[tuple[bytes, int]]:
+        """The frames of deferred kinds that have come since the last call, `most` of them, in their order, each with its age in
+        ns."""
         found: list[tuple[bytes, int]] = []
         if self._deferred is None:
             return found
-        while len(found) < MOST_WAITING:
+        while len(found) < most:
             try:
                 frame, control, _, _ = self._deferred.recvmsg(RECEIVE_BYTES, 64)
             except OSError:

@@ -24,6 +24,7 @@ _FLOW = struct.Struct("=QQQQQII")
 NEW_FLOW, BACKLOGGED, URGENT = 1, 2, 3
 FOR_ANY, FOR_URGENT = 1, 2
 DSCPS = 64
+EVENTS_AT_ONCE = 256
 LOST_MAX = (1 << 32) - 1
 OUTSTANDING_MAX = (1 << 31) - 1
 """Beyond it, sequence numbers do not say how many bytes a connection has on their way (RFC 9293, section 3.4)."""
@@ -76,7 +77,7 @@ class FlowTable:
         self._dscp_nodes = self._object.map("dscp_nodes", 4, 4)
         self._outstanding = self._object.map("outstanding", 4, 4)
         self._events: list[NewFlow | Backlogged] = []
-        self._fd, self._consume = self._object.ring("events", self._take)
+        self._fd, self._consume = self._object.ring("events", self._take, EVENTS_AT_ONCE)
         self._addresses: dict[bytes, int] = {}
         self._counted: dict[int, int] = {}
         self._lost: dict[int, int] = {}
@@ -92,7 +93,7 @@ class FlowTable:
         return self._fd
 
     def events(self) -> list[NewFlow | Backlogged]:
-        """The events since the last call."""
+        """The events since the last call, at most `EVENTS_AT_ONCE`; the descriptor stays readable while some are left."""
         self._consume()
         found, self._events = self._events, []
         return found

@@ -62,7 +62,7 @@ class FakeControlSocket:
         """Now."""
         return time.monotonic_ns()
 
-    def deferred_frames(self) -> list[tuple[bytes, int]]:
+    def deferred_frames(self, most: int = 0) -> list[tuple[bytes, int]]:
         """No frame was deferred."""
         return []
 

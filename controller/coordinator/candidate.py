@@ -23,6 +23,8 @@ from protocol.link import ControlSocket
 log = logging.getLogger("baton.coordinator")
 
 ANNOUNCE_NS = 1_000_000_000
+MOST_FRAMES = 64
+"""How many frames one turn of the loop takes."""
 
 
 class CachedLines(JsonLines):
@@ -98,7 +100,9 @@ class Candidate:
         return False
 
     def _listen(self, now_ns: int) -> None:
-        while (raw := self.link.receive()) is not None:
+        for _ in range(MOST_FRAMES):
+            if (raw := self.link.receive()) is None:
+                return
             frame = self.guard.accept(raw)
             if frame is not None:
                 self.leadership.heard(frame.epoch, now_ns)

@@ -59,6 +59,9 @@ log = logging.getLogger("baton.coordinator")
 STATUS_NS = 250 * MILLISECOND_NS
 DEFERRED = ((Kind.ACK, None), (Kind.REPORT, None))
 """Frames that do not wake the loop: it reads them when something else wakes it, at the latest the next heartbeat."""
+MOST_FRAMES = 64
+"""How many frames of each kind, deferred or not, one turn of the loop takes: some milliseconds. Timers, the lease and the plan
+are served between two turns, however many frames come."""
 
 
 class Coordinator:
@@ -127,8 +130,9 @@ class Coordinator:
         self.timers.every(now, self.settings.heartbeat_ns, self._heartbeat)
         self.parts.begin(self.timers, now, sweep_ns(self.settings))
         self.timers.every(now, STATUS_NS, self._status)
+        behind = False
         while not self._stopping:
-            timeout = max(0, self._next_ns() - time.monotonic_ns()) / 1e9
+            timeout = 0 if behind else max(0, self._next_ns() - time.monotonic_ns()) / 1e9
             tuner = self.distribution.tuner
             sources: list[ControlSocket | JsonLines] = [self.link, self.bridge, self.leadership.lines]
             sources += [] if tuner is None else [tuner]
@@ -136,12 +140,13 @@ class Coordinator:
             if self._delay is not None:
                 self._delay.sleep()
             now = time.monotonic_ns()
-            for waited, _ in self.link.deferred_frames():  # first: a slot's ACK comes before its YIELD, a REPORT before a LEAVE
-                self._receive(waited, now)
+            waited = self.link.deferred_frames(MOST_FRAMES)
+            behind = len(waited) == MOST_FRAMES
+            for raw, _ in waited:  # first: a slot's ACK comes before its YIELD, a REPORT before a LEAVE
+                self._receive(raw, now)
             if self.link in readable:
-                while (raw := self.link.receive()) is not None:
-                    self._receive(raw, now)
-                    now = time.monotonic_ns()
+                self._take_frames()
+                now = time.monotonic_ns()
             if self.bridge in readable and not self._from_bridge(now):
                 log.error("the store bridge is gone: stopping, to be started again")
                 return
@@ -153,6 +158,12 @@ class Coordinator:
                 self.granting.plan(now)
             if tuner in readable and not self.distribution.from_tuner():
                 log.error("the tuner is gone: thresholds stay as they are until another one has started")
+
+    def _take_frames(self) -> None:
+        for _ in range(MOST_FRAMES):
+            if (raw := self.link.receive()) is None:
+                return
+            self._receive(raw, time.monotonic_ns())
 
     def stop(self, *_: object) -> None:
         """Ends `run` soon; a signal handler."""

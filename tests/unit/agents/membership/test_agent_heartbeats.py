@@ -27,7 +27,7 @@ class Waiting(FakeControlSocket):
         super().__init__(address)
         self.waiting: list[tuple[bytes, int]] = []
 
-    def deferred_frames(self) -> list[tuple[bytes, int]]:
+    def deferred_frames(self, most: int = 0) -> list[tuple[bytes, int]]:
         found, self.waiting = self.waiting, []
         return found
 

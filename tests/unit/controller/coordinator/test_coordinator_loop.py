@@ -32,7 +32,7 @@ class Readable:
     def fileno(self) -> int:
         return self._ends[0].fileno()
 
-    def deferred_frames(self) -> list[tuple[bytes, int]]:
+    def deferred_frames(self, most: int) -> list[tuple[bytes, int]]:
         return [(b"ACK", 1_000)]
 
     def receive(self) -> bytes | None:
