@@ -17,9 +17,9 @@ from protocol.paging import paginate
 from protocol.units import FRAME_BYTES
 
 FIRST_CHECK_NS = 2_000_000
-"""The time before the first check of a slot whose destination used up the previous one, or half of a shorter slot; it doubles
-at each check. The destination is likely to use up this slot too, and a check costs a turn of the loop. If it does not, this
-time is lost once."""
+"""The time before the first check of a slot whose destination used up the previous one, and has half of this one waiting;
+or half of a shorter slot. It doubles at each check. The destination is likely to use up this slot too, and a check costs a
+turn of the loop. If it does not, this time is lost once."""
 USED_UP_FOR_NS = 250_000_000
 """For this time a destination counts as one that used up its slot: less than a packet trickles through its closed gate
 meanwhile (gates.IDLE_RATE_BPS)."""
@@ -59,11 +59,11 @@ class Gatekeeper:
         self._rates: dict[int, int] = {}
         self._reported_ns: dict[int, int] = {}
         self._next_check_ns: dict[int, int] = {}
-        self._used_up: dict[int, tuple[int, int]] = {}
-        """Destinations that used up their last slot: until when that counts, and the counter of the gate."""
+        self._used_up: dict[int, tuple[int, int, int]] = {}
+        """Destinations that used up their last slot: until when that counts, the gate's counter, and the bytes that waited."""
         self._outstanding: dict[int, int] = {}
-        """How many bytes a connection may have unacknowledged and still be freed of its packets at the gate: twice the largest slot
-        since the destination was regulated, so that a slot's bytes may wait while another slot's are on their way."""
+        """How many bytes a connection may have unacknowledged and still be freed of its packets at the gate: twice the largest
+        slot since the destination was regulated, so that a slot's bytes may wait while another slot's are on their way."""
         self._report_version = 0
 
     # -- regulation --------------------------------------------------------------------------------------------------
@@ -279,19 +279,22 @@ class Gatekeeper:
             if 2 * slot.bytes > self._outstanding.get(destination, 0):
                 self._free_senders(destination, 2 * slot.bytes)
         opened_ns = self._clock()
-        until_ns, passed = self._used_up.get(destination, (0, 0))
-        likely_used = opened_ns < until_ns and not slot.rate_bps
-        backlog = 0
-        if not likely_used:  # read after the urgent change: nothing passes the gate before the next packet, the Ack
+        until_ns, passed, backlog = self._used_up.get(destination, (0, 0, 0))
+        was_used_up = opened_ns < until_ns and not slot.rate_bps
+        if not was_used_up or 2 * backlog < slot.bytes:
+            # Read after the urgent change: nothing passes the gate before the next packet, the Ack.
             passed, backlog = self._gates.state(destination)
         end_ns = slot.open_until_ns if hold_ns is None else min(slot.open_until_ns, opened_ns + hold_ns)
         self.table.open[destination] = current = OpenSlot(
             slot.number, destination, end_ns, slot.bytes, slot.rate_bps, passed, must_close=hold_ns is not None
         )
         if not slot.rate_bps:
-            if likely_used:
-                current.check_after_ns = min(FIRST_CHECK_NS, (slot.open_until_ns - slot.open_from_ns) // 2)
-                current.passed_at_check = passed
+            if was_used_up:
+                current.check_after_ns = self.hysteresis_ns // 2  # two looks in a row, and fewer from then on
+                if 2 * backlog >= slot.bytes:
+                    current.check_after_ns = min(FIRST_CHECK_NS, (slot.open_until_ns - slot.open_from_ns) // 2)
+                    current.passed_at_check = passed
+                    backlog = 0
             self._schedule_check(current, backlog, opened_ns)
         # The Ack passes the interface's queues, and so wakes the gate that was just changed.
         self._send(Ack(slot.number, destination, self._to_coordinator(slot.received_ns), self._to_coordinator(opened_ns)))
@@ -340,7 +343,7 @@ class Gatekeeper:
             self._close_gates([current.destination])
         elif backlog:
             unspent = current.bytes - (passed - current.passed_before)
-            self._remember_use(current, unspent, passed, now_ns)
+            self._remember_use(current, unspent, passed, backlog, now_ns)
             if unspent >= FRAME_BYTES or current.must_close:
                 self._gates.close_gate(current.destination)
                 self.counters.voided_bytes += max(0, unspent)
@@ -352,9 +355,9 @@ class Gatekeeper:
         else:
             self._yield_slot(current, passed, backlog)
 
-    def _remember_use(self, current: OpenSlot, unspent: int, passed: int, now_ns: int) -> None:
+    def _remember_use(self, current: OpenSlot, unspent: int, passed: int, backlog: int, now_ns: int) -> None:
         if unspent < FRAME_BYTES:
-            self._used_up[current.destination] = now_ns + USED_UP_FOR_NS, passed
+            self._used_up[current.destination] = now_ns + USED_UP_FOR_NS, passed, backlog
         else:
             self._used_up.pop(current.destination, None)
 
@@ -367,7 +370,7 @@ class Gatekeeper:
         self._gates.close_gate(destination)
         self._gates.arm(destination)
         unspent = max(0, current.bytes - (passed - current.passed_before))
-        self._remember_use(current, unspent, passed, self._clock())
+        self._remember_use(current, unspent, passed, 0, self._clock())
         self.counters.voided_bytes += unspent
         _, arrived = self._gates.state(destination)
         self._record_backlog(destination, arrived)  # it may have arrived between the check and the arming

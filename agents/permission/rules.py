@@ -50,8 +50,8 @@ class GateControl(Protocol):
         """Requests an event for the next packet to the destination; with `urgent`, the next one of a flow with a deadline."""
 
     def free_senders(self, destination: int, outstanding_bytes: int) -> None:
-        """Frees packets to the destination from their socket when they reach the gate, while their TCP connection has fewer bytes
-        than this unacknowledged; 0: leaves all to their socket until they have left the host (agents/bpf/released.h)."""
+        """Frees packets to the destination from their socket when they reach the gate, while their TCP connection has fewer
+        bytes than this unacknowledged; 0: leaves all to their socket until they have left the host (agents/bpf/released.h)."""
 
     def wake_queues(self) -> None:
         """Wakes the interface's queues: the kernel does not look at a changed gate before the next packet."""

@@ -34,8 +34,8 @@ def layout(options: Options) -> Layout:
 def run(options: Options, tell: Tell) -> Experiment:
     """Goodput without coordination, with rate limits, and with timeslices with and without yields."""
     seconds, warmup_s = options.seconds(1.5, 6.0), options.seconds(0.5, 1.0)
-    both = Case({"yields": True}, flows(options.rate_bps), seconds, warmup_s)
-    never = Case({"yields": False}, flows(options.rate_bps), seconds, warmup_s, policies=("timeslice",))
+    both = Case({"given_back": True}, flows(options.rate_bps), seconds, warmup_s)
+    never = Case({"given_back": False}, flows(options.rate_bps), seconds, warmup_s, policies=("timeslice",))
     found = layout(options)
     part = 3 / 4  # three of the four runs are on the first fabric
     measured = measure(found, [both], options, lambda what, done: tell(what, done * part), coordinator=YIELDING, more=_shares)
@@ -45,7 +45,7 @@ def run(options: Options, tell: Tell) -> Experiment:
         )
     )
     runs = measured.runs
-    with_it, without = (select(runs, policy="timeslice", yields=yields)["goodput_mbps"] for yields in (True, False))
+    with_it, without = (select(runs, policy="timeslice", given_back=early)["goodput_mbps"] for early in (True, False))
     nothing = select(runs, policy="uncoordinated")["goodput_mbps"]
     limited = select(runs, policy="rate_limit")["goodput_mbps"]
     link = options.rate_bps / 1e6
@@ -72,8 +72,8 @@ def draw(found: Experiment, path: Path) -> None:
     """Draws a bar for each scheme, and each flow's share of it."""
     runs = found.record["runs"]
     figure, axes = panels(1, 2, width=6)
-    names = [run["policy"].replace("_", " ") if run["yields"] else NO_YIELDS for run in runs]
-    colours = [STYLES[run["policy"]][0] if run["yields"] else "#E69F00" for run in runs]
+    names = [run["policy"].replace("_", " ") if run["given_back"] else NO_YIELDS for run in runs]
+    colours = [STYLES[run["policy"]][0] if run["given_back"] else "#E69F00" for run in runs]
     totals = [
         Series(name, colour, [run["goodput_mbps"]], [sure(run)]) for name, colour, run in zip(names, colours, runs, strict=True)
     ]

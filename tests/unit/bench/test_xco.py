@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,12 @@ from hypothesis import strategies as st
 
 from bench.record import Experiment
 from bench.xco import FIGURES, migration, ping
-from bench.xco.record import GIGABIT, Check, Layout, Options, by_policy, select, verdict
+from bench.xco.record import GIGABIT, Case, Check, Layout, Measured, Options, by_policy, select, verdict
 from bench.xco.responsiveness import transition
 from cli.bench.xco import host_rate
 from cli.experiment_time import ExperimentTime
 from emulation.measuring.figures import POLICIES
+from emulation.stack.running import UnderPolicy
 
 ROOT = Path(__file__).resolve().parents[3]
 REAL, VIRTUAL = ExperimentTime(False, (), ()), ExperimentTime(True, (), ())
@@ -132,6 +135,19 @@ class TestEveryFigure:
         fastest = max(layout.fabric.capacity_bps(link) for link in layout.fabric.links)
         assert fastest == FIGURES[name].factor * options.rate_bps
         assert layout.fabric.capacity_bps(layout.bottleneck) == fastest
+
+    def test_the_place_of_a_run_is_not_overwritten_by_what_was_measured(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        module = importlib.import_module(FIGURES[name].module)
+        places: list[set[str]] = []
+
+        def measure(layout: Layout, cases: Sequence[Case], options: Options, *_: object, **more: object) -> Measured:
+            places.extend(set(case.at) for case in cases)
+            return Measured([], [], {})
+
+        monkeypatch.setattr(module, "measure", measure)
+        with contextlib.suppress(KeyError, ValueError):  # nothing was measured, so nothing can be concluded
+            module.run(Options(quick=True), lambda *_: None)
+        assert places and not any(place & {"policy", "slice_ms", *UnderPolicy._fields} for place in places)
 
     def test_a_researcher_has_a_script_for_it(self, name: str) -> None:
         assert f'as_script("{name}")' in (ROOT / "mininet" / f"xco_{name}.py").read_text()

@@ -358,7 +358,7 @@ class TestLooks:
     def test_a_longer_one_is_looked_at_after_2_and_6_ms(self) -> None:
         bench = self.bench()
         self.used_up(bench)
-        bench.grant(16, 2, 2 * MS, 12 * MS, 10**6)
+        bench.grant(16, 2, 2 * MS, 12 * MS, 60_000)
         bench.gates.asked, looks = 0, []  # type: ignore[attr-defined]
         for now in range(2 * MS, 12 * MS, MS // 10):
             bench.gates.at(16).queue += 1500
@@ -367,6 +367,15 @@ class TestLooks:
             if bench.gates.asked > len(looks):  # type: ignore[attr-defined]
                 looks.append((now - 2 * MS) // MS)
         assert looks == [2, 6] and not bench.of(Yield)
+
+    def test_one_that_has_the_end_of_a_message_left_is_given_back_once_that_has_passed(self) -> None:
+        bench = self.bench()
+        bench.gates.at(16).queue = 21_500
+        bench.grant(16, 1, 0, 2 * MS, 20_000)
+        bench.to(2 * MS)
+        bench.grant(16, 2, 2 * MS, 4 * MS, 20_000)
+        bench.to(2 * MS + 700_000)
+        assert [(message.slot, message.unspent_bytes) for message in bench.of(Yield)] == [(2, 18_500)]
 
     def test_its_credit_is_voided_at_the_end_all_the_same(self) -> None:
         bench = self.bench()
