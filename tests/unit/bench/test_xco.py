@@ -136,7 +136,9 @@ class TestEveryFigure:
         assert fastest == FIGURES[name].factor * options.rate_bps
         assert layout.fabric.capacity_bps(layout.bottleneck) == fastest
 
-    def test_the_place_of_a_run_is_not_overwritten_by_what_was_measured(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_was_measured_does_not_overwrite_the_place_of_a_run(
+        self, name: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         module = importlib.import_module(FIGURES[name].module)
         places: list[set[str]] = []
 

@@ -77,7 +77,7 @@ def test_all_arrives_in_order_and_each_packet_is_counted_once(
     receiver.settimeout(2)
     assert receiver.recv(len(payload), socket.MSG_WAITALL) == payload
     sent = dict(wire.host.flows.sent_bytes())[16]
-    assert len(payload) < sent < 1.5 * len(payload), "counted twice it would be two times as much; TCP may probe once (RFC 8985)"
+    assert len(payload) < sent < 1.5 * len(payload), "TCP may probe once (RFC 8985); counted twice it would be double"
 
 
 def test_a_full_queue_drops_the_packet_and_its_connection_sends_it_again(
