@@ -6,6 +6,7 @@ Decisions are elsewhere: `membership` (where the agent stands towards the coordi
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Container, Mapping
@@ -27,8 +28,10 @@ from agents.queues.classifier import Backlogged, NewFlow
 from agents.queues.host import Host
 from agents.reflex.reflex import Reflex
 from protocol import virtual_time
-from protocol.auth import Guard, Key
-from protocol.messages import COORDINATOR, HEARTBEAT_MAC, Cause, Directive, Message, decode, encode
+from protocol.auth import JUMP, Guard, Key
+from protocol.messages import COORDINATOR, HEARTBEAT_MAC, Cause, Directive, Error, ErrorCode, Message, decode, encode
+
+log = logging.getLogger("baton.agent")
 
 POLL_NS = 800_000
 """How long the agent polls for the answer to a BACKLOG. While an agent sleeps, its code and data leave the caches, and opening
@@ -72,7 +75,11 @@ class Agent:
         self._stopping = False
         self._polls = not virtual_time.inside()
         self._delay = virtual_time.processing_delay(virtual_time.AGENT_DELAY)
-        self._handlers: Mapping[type, Handler] = {**self.membership.handlers, Directive: self._on_directive}
+        self._handlers: Mapping[type, Handler] = {
+            **self.membership.handlers,
+            Directive: self._on_directive,
+            Error: self._on_error,
+        }
         self.add(ClockSync(self, self.link.arrived_ns))
         self.add(Reporting(self, host, self.keeper, self.guard, self.throttle))
         self._upkeep = Upkeep(self, host, self.keeper, self.parts, self.guard, self.throttle)
@@ -217,6 +224,14 @@ class Agent:
             self.parts.touch()
         self.parts.handle(frame.message, now_ns)
         return True
+
+    def _on_error(self, message: Error, now_ns: int) -> None:
+        if message.code is not ErrorCode.SEQUENCE:
+            self.membership.on_error(message, now_ns)
+        elif not 0 <= self._sequence - message.sequence <= JUMP:
+            log.warning("the leader refuses our sequence numbers; going on after %d", message.sequence)
+            self._sequence = message.sequence
+            self.membership.try_again(now_ns)
 
     # -- directives -----------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,9 @@ from protocol.messages import COORDINATOR, HEARTBEAT_MAC, Cause, Frame, Refused,
 __all__ = ["Guard", "Key", "KeyFileError", "KeyRing", "ReplayWindow"]
 
 WINDOW = 64
+JUMP, FIRST_BELOW = 1 << 40, 1 << 62
+"""How far a member's sequence number may be above its last one, and below what its first one must be: so no frame takes the
+numbers that a host will need, and there is room above for millions of jumps."""
 Identity = tuple[int, bytes, bool]
 """The owner of a series of sequence numbers: the sender, its MAC address, and whether the frames went to all (agents may
 read those much later)."""
@@ -55,6 +58,9 @@ class Guard:
     than `remembered` such numbers, it keeps only the highest of the oldest ones. So it never accepts a frame twice in an epoch,
     even after it has dropped the sender's window.
 
+    A leader's guard refuses a number that is far above the sender's last one. A host whose numbers are refused, because they
+    are that far above or because another host has used higher ones in its name, is in `astray`: the leader tells it the last.
+
     While the fabric changes its key, `ring` holds two keys, and the guard tries the second one when the first fails. A
     member's guard follows the leader: it sends with the key of the frame that it accepted last.
     """
@@ -76,6 +82,9 @@ class Guard:
         """The highest epoch in any authentic frame, accepted or not; if it is above a leader's own, there is a newer leader."""
         self.accepted = 0
         self.refused: Counter[Cause] = Counter()
+        self.astray: tuple[bytes, int] | None = None
+        """The source address of the last frame that was refused for its number alone, and the highest number accepted from
+        there; the caller sets it to None."""
         self.ring = key if isinstance(key, KeyRing) else KeyRing(key)
         self._address = address
         self._senders = senders
@@ -127,7 +136,14 @@ class Guard:
             self.adopt(epoch)
         identity = sender, source, destination == HEARTBEAT_MAC
         window = self._windows.get(identity) or self._begin(identity)
-        return None if window.accept(sequence) else Cause.REPLAY
+        if self.leader and sequence - window.highest > JUMP and (window.highest >= 0 or sequence >= FIRST_BELOW):
+            self.astray = source, max(0, window.highest)
+            return Cause.AHEAD
+        if window.accept(sequence):
+            return None
+        if sequence <= window.highest - WINDOW:
+            self.astray = source, window.highest
+        return Cause.REPLAY
 
     def newest(self, source: bytes) -> int:
         """The highest sequence number in frames that the leader at this address sent to us alone; -1 if there was none."""

@@ -31,6 +31,8 @@ from protocol.wire import BODY_MAX
 
 Paged = TypeVar("Paged", Directory, Regulate, Backlog, Report, Coflows, Paths, Conditions)
 
+MOST_PAGES, MOST_HELD = 256, 4096
+"""Of a message that a member sends: more pages than every destination there can be takes; and of incomplete ones, together."""
 PARTIAL_SETS = 2
 """How many incomplete messages are kept: the newest, and the one before it, whose last page may still be under way."""
 
@@ -123,6 +125,49 @@ class Reassembler(Generic[Paged]):
         del self._sets[number]
         return tuple(held[page] for page in range(message.pages))
 
+    @property
+    def held(self) -> int:
+        """How many pages wait for others."""
+        return sum(map(len, self._sets.values()))
+
     def clear(self) -> None:
         """Drops incomplete messages, when the sender restarts its numbers (a new leader, a restarted agent)."""
         self._sets.clear()
+
+
+class Reassemblers(Generic[Paged]):
+    """Collects the pages of one kind of message from many senders, in bounded memory: when more than `MOST_HELD` pages wait for
+    others, it drops those of the sender that began first."""
+
+    def __init__(self) -> None:
+        self.dropped = 0
+        """How many pages were not kept: of messages that are too long, or to make room."""
+        self._senders: dict[int, Reassembler[Paged]] = {}
+        self._held = 0
+
+    def add(self, sender: int, message: Paged) -> tuple[Paged, ...] | None:
+        """As `Reassembler.add`, for one sender."""
+        pages = self._senders.get(sender)
+        if pages is None:
+            if message.pages == 1:
+                return (message,)
+            pages = Reassembler()
+        if message.pages > MOST_PAGES:
+            self.dropped += 1
+            return None
+        before = pages.held
+        whole = pages.add(message)
+        self._held += pages.held - before
+        if pages.held:
+            self._senders[sender] = pages
+        else:
+            self._senders.pop(sender, None)
+        while self._held > MOST_HELD:
+            self.dropped += self._senders[first := next(iter(self._senders))].held
+            self.clear(first)
+        return whole
+
+    def clear(self, sender: int) -> None:
+        """Drops the incomplete messages of a sender that begins anew, or is gone."""
+        if (pages := self._senders.pop(sender, None)) is not None:
+            self._held -= pages.held

@@ -106,7 +106,6 @@ class Membership:
             Welcome: self._on_welcome,
             Directory: self._on_directory,
             Regulate: self._on_regulate,
-            Error: self._on_error,
         }
         """By type of message, of the leader's and verified."""
 
@@ -179,6 +178,10 @@ class Membership:
         self._register_ns = now_ns + int(self._retry_ns * (1 - self._chance() / 2))
         self._retry_ns = min(2 * self._retry_ns, MOST_RETRY_NS)
         self._announce()
+
+    def try_again(self, now_ns: int) -> None:
+        """Has a registration that was not answered tried again at once."""
+        self._register_ns = min(self._register_ns, now_ns)
 
     def _announce(self) -> None:
         # The same nonce in every try: on a crowded fabric the answer to one may come after the next was sent.
@@ -262,7 +265,8 @@ class Membership:
             self._asked_ns = now_ns
             self._send(DirectoryRequest(max(0, self._directory_version)))
 
-    def _on_error(self, message: Error, now_ns: int) -> None:
+    def on_error(self, message: Error, now_ns: int) -> None:
+        """Registers again if the leader does not know us (any more)."""
         log.warning("the coordinator says: %s (%s)", message.text, message.code.name)
         if message.code is ErrorCode.UNKNOWN_SENDER and self._lifecycle.on(Event.UNKNOWN):
             self._release(now_ns)

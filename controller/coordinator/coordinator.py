@@ -57,6 +57,8 @@ from protocol.units import MILLISECOND_NS
 log = logging.getLogger("baton.coordinator")
 
 STATUS_NS = 250 * MILLISECOND_NS
+CORRECTION_NS = MILLISECOND_NS
+"""At most so often a host hears that its sequence numbers are refused: replayed frames are refused for theirs, too."""
 DEFERRED = ((Kind.ACK, None), (Kind.REPORT, None))
 """Frames that do not wake the loop: it reads them when something else wakes it, at the latest the next heartbeat."""
 MOST_FRAMES = 64
@@ -87,6 +89,7 @@ class Coordinator:
         self.members.reserve(leadership.nodes)
         self.timers = Timers()
         self._sequence = time.time_ns()
+        self._corrected_ns = 0
         self._stopping = False
         self._delay = virtual_time.processing_delay(virtual_time.CONTROLLER_DELAY)
 
@@ -191,6 +194,8 @@ class Coordinator:
         if frame is None:
             if self.guard.highest_epoch > self.epoch:
                 self.leadership.heard(self.guard.highest_epoch, now_ns)
+            if self.guard.astray is not None:
+                self._correct(*self.guard.astray, now_ns)
             return
         message = frame.message
         if isinstance(message, Register):
@@ -205,6 +210,13 @@ class Coordinator:
         handler = self._handlers.get(type(message))
         if handler is not None:
             handler(member, message, now_ns)
+
+    def _correct(self, astray: bytes, highest: int, now_ns: int) -> None:
+        """Tells a host from which number on its frames count: another one has used higher ones in its name."""
+        self.guard.astray = None
+        if now_ns - self._corrected_ns >= CORRECTION_NS:
+            self._corrected_ns = now_ns
+            self._send(Error(ErrorCode.SEQUENCE, highest, "go on after this sequence number"), astray)
 
     def _on_ping(self, member: Member, message: Ping, now_ns: int) -> None:
         arrived_ns = self.link.arrived_ns()

@@ -8,8 +8,8 @@ from typing import Any
 
 from controller.config.settings import CoordinatorSettings
 from controller.members.part import SWEEP_NS, Part, Parts
-from controller.members.registry import Address, Member, Members
-from protocol.messages import Directory, DirectoryRequest, Leave, Message, Register, Welcome
+from controller.members.registry import Address, Member, Members, NoRoom
+from protocol.messages import Directory, DirectoryRequest, Error, ErrorCode, Leave, Message, Register, Welcome
 from protocol.paging import paginate
 
 log = logging.getLogger("baton.coordinator")
@@ -40,14 +40,21 @@ class Membership(Part):
         self._write = write
         self._refused: dict[int, frozenset[Address]] = {}
         """The addresses that a member did not get when it registered last."""
+        self._turned_away = 0
+        """How many registrations found no room."""
 
     def register(self, message: Register, mac: bytes, now_ns: int) -> None:
-        """Takes a host in, or its changed addresses, and answers with WELCOME."""
+        """Takes a host in, or its changed addresses, and answers with WELCOME; with ERROR, if there is no node id for it."""
         version = self._members.version
         gate = message.gates.name or "none"
-        member = self._members.register(
-            mac, message.name, message.rate_bps, message.addresses, gate, message.version, now_ns
-        )
+        try:
+            member = self._members.register(
+                mac, message.name, message.rate_bps, message.addresses, gate, message.version, now_ns
+            )
+        except NoRoom as error:
+            self._turned_away += 1
+            self._send(Error(ErrorCode.BUSY, 0, str(error)), mac)
+            return
         settings = self._settings
         self._send(
             Welcome(
@@ -73,7 +80,7 @@ class Membership(Part):
         self._refused[member.node] = frozenset(self._members.refused(member))
 
     def status(self) -> dict[str, Any]:
-        return {"members": len(self._members.present())}
+        return {"members": len(self._members.present()), "turned_away": self._turned_away}
 
     def left(self, node: int, now_ns: int) -> None:
         self._refused.pop(node, None)

@@ -1,7 +1,9 @@
 """The registered hosts: hosts with an agent, their node ids and addresses, and when each was last heard. Pure.
 
-Node ids are small, and a host's id goes to no other host while the coordinator lives, since a directive names nodes. An address
-belongs to the first present host that claimed it, until that host claims it no more, or leaves: then to the next.
+Node ids are small. A host's id stays its own after it left, since a directive names nodes: it goes to no other host before all
+ids were given out and the host has been gone for `REST_NS`. Nothing else is kept of a host that left.
+
+An address belongs to the first present host that claimed it, until that host claims it no more, or leaves: then to the next.
 """
 
 from __future__ import annotations
@@ -11,10 +13,19 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
-FIRST_NODE = 16
+FIRST_NODE, LAST_NODE = 16, 0x3FFF
+"""What the hosts' queues can be numbered by (agents/queues/queues.py)."""
+REST_NS = 600_000_000_000
+"""No directive, directory or queue of a host that left names its id after so long."""
+SEARCH_NS = 1_000_000_000
+"""How often to look for a free id while there is none."""
 DIRECTORY_ADDRESSES = 65_536
 """What the hosts' classifiers hold (agents/bpf/classify.h)."""
 Address = IPv4Address | IPv6Address
+
+
+class NoRoom(Exception):
+    """All node ids are taken; the text says what to do."""
 
 
 @dataclass(slots=True)
@@ -78,13 +89,17 @@ class Members:
         self._by_mac: dict[bytes, Member] = {}
         self._claims: dict[Address, list[int]] = {}
         """The present nodes that claim an address, the one that holds it first."""
-        self._reserved: dict[bytes, int] = {}
+        self._reserved: dict[bytes, tuple[int, int]] = {}
+        """The id of each host that is not here, and when it was heard last; the one that is gone for longest first."""
         self._next = FIRST_NODE
+        self._none_until_ns = 0
+        """There is no free id before."""
 
     def reserve(self, nodes: Mapping[bytes, int]) -> None:
         """Reserves the ids that hosts (by MAC address) had under the leader before: no other host gets one of them."""
-        self._reserved.update(nodes)
-        self._next = max(self._next, *(node + 1 for node in nodes.values())) if nodes else self._next
+        known = {mac: (node, 0) for mac, node in nodes.items() if FIRST_NODE <= node <= LAST_NODE}
+        self._reserved.update(known)
+        self._next = max([self._next, *(node + 1 for node, _ in known.values())])
 
     def register(
         self,
@@ -96,17 +111,15 @@ class Members:
         version: str,
         now_ns: int,
     ) -> Member:
-        """Takes a host that joins, comes back, or has other addresses. It does not get an address that another one holds."""
+        """Takes a host that joins, comes back, or has other addresses. It does not get an address that another one holds.
+
+        Raises NoRoom: there is no node id for it.
+        """
         member = self._by_mac.get(mac)
         if member is None:
-            node = self._reserved.get(mac)
-            if node is None:
-                node, self._next = self._next, self._next + 1
+            node = self._node_of(mac, now_ns)
             member = Member(node, name, mac, rate_bps, (), gate, version, now_ns, now_ns)
             self._by_mac[mac] = self._by_node[member.node] = member
-            self.version += 1
-        elif not member.present:
-            member.present, member.joined_ns = True, now_ns
             self.version += 1
         if member.claimed != addresses:
             self._claim(member, addresses)
@@ -114,6 +127,24 @@ class Members:
         member.name, member.rate_bps, member.gate, member.version = name, rate_bps, gate, version
         member.last_heard_ns = now_ns
         return member
+
+    def _node_of(self, mac: bytes, now_ns: int) -> int:
+        """The id that a host had before, or a free one."""
+        if (reserved := self._reserved.pop(mac, None)) is not None:
+            return reserved[0]
+        if self._next <= LAST_NODE:
+            self._next += 1
+            return self._next - 1
+        if now_ns >= self._none_until_ns:
+            taken = self._by_node.keys() | {node for node, _ in self._reserved.values()}
+            if (free := next((node for node in range(FIRST_NODE, LAST_NODE + 1) if node not in taken), None)) is not None:
+                return free
+            for other, (node, left_ns) in self._reserved.items():
+                if now_ns - left_ns >= REST_NS:
+                    del self._reserved[other]
+                    return node
+            self._none_until_ns = now_ns + SEARCH_NS
+        raise NoRoom(f"all {LAST_NODE - FIRST_NODE + 1} node ids are taken; stop agents that the fabric does not need")
 
     def _claim(self, member: Member, addresses: tuple[Address, ...]) -> None:
         """Replaces what a member claims; what it gives up goes to whoever claims it next."""
@@ -143,17 +174,16 @@ class Members:
 
     def get(self, node: int) -> Member | None:
         """The member with this id, if it is present."""
-        member = self._by_node.get(node)
-        return member if member is not None and member.present else None
+        return self._by_node.get(node)
 
     def leave(self, node: int) -> None:
-        """Forgets a member at once; its id stays reserved for it."""
+        """Forgets a member at once; only its id is kept, for when it comes back."""
         member = self.get(node)
         if member is not None:
             member.present = False
             self._claim(member, ())
-            member.backlog.clear()
-            member.sent_bps.clear()
+            del self._by_node[node], self._by_mac[member.mac]
+            self._reserved[member.mac] = node, member.last_heard_ns
             self.version += 1
 
     def silent(self, now_ns: int, silence_ns: int) -> list[Member]:
@@ -162,7 +192,7 @@ class Members:
 
     def present(self) -> list[Member]:
         """Members present, by node id."""
-        return [m for m in self._by_node.values() if m.present]
+        return sorted(self._by_node.values(), key=_number)
 
     def directory(self) -> tuple[tuple[int, tuple[Address, ...]], ...]:
         """Every present node with its addresses, `DIRECTORY_ADDRESSES` of them at most: those of the lowest nodes."""
@@ -175,3 +205,7 @@ class Members:
     def left_out(self) -> int:
         """How many addresses of present members the directory has no room for."""
         return max(0, len(self._claims) - DIRECTORY_ADDRESSES)
+
+
+def _number(member: Member) -> int:
+    return member.node

@@ -60,6 +60,10 @@ class Capacities(Part):
         for destination, size in sent.items():
             self._sent[node, destination] += size
 
+    def left(self, node: int, now_ns: int) -> None:
+        for pair in [pair for pair in self._sent if node in pair]:
+            del self._sent[pair]
+
     def status(self) -> dict[str, Any]:
         """Every directed link with its capacity, where that comes from, and what hosts without an agent take of it."""
         taken = self._unmanaged.taken_bps

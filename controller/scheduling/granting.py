@@ -5,7 +5,6 @@ The policy decides which slots there are; this module tells all listeners (`slot
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
@@ -20,7 +19,7 @@ from controller.scheduling.slot_events import SlotListener, Tallies
 from controller.scheduling.telemetry import Telemetry
 from protocol.bodies.host_control import Week
 from protocol.messages import Ack, Backlog, Directive, Grant, Message, Yield
-from protocol.paging import Reassembler
+from protocol.paging import Reassemblers
 
 GRACE_PART = 10
 """The grace is at most this part of a slice: what is sent late waits in a buffer behind the next slot's frames."""
@@ -62,7 +61,7 @@ class Granting(Part):
         self._on_week = on_week
         self._members = members
         self._send = send
-        self._backlogs: dict[int, Reassembler[Backlog]] = defaultdict(Reassembler)
+        self._backlogs: Reassemblers[Backlog] = Reassemblers()
         self._distrusted: frozenset[int] = frozenset()
         self._told_delays: dict[int, int] = {}
         """By node: the delay that the policy knows."""
@@ -72,10 +71,11 @@ class Granting(Part):
 
     def on_backlog(self, member: Member, message: Backlog, now_ns: int) -> None:
         """Takes a page of a member's backlog."""
-        pages = self._backlogs[member.node].add(message)
+        pages = self._backlogs.add(member.node, message)
         if pages is None:
             return
-        entries = [entry for page in pages for entry in page.entries]
+        here = self._members.get
+        entries = [entry for page in pages for entry in page.entries if here(entry[0]) is not None]
         member.backlog = {destination: size for destination, size, _ in entries}
         self._telemetry.backlog(member.node, member.backlog, now_ns)
         if member.node not in self._distrusted:
@@ -88,7 +88,7 @@ class Granting(Part):
         member.yields += 1
         for listener in self._listeners:
             listener.yielded(message.slot, message.unspent_bytes, message.backlog_bytes, now_ns)
-        if message.backlog_bytes:
+        if message.backlog_bytes and self._members.get(message.destination) is not None:
             member.backlog[message.destination] = message.backlog_bytes
         else:
             member.backlog.pop(message.destination, None)
@@ -146,10 +146,11 @@ class Granting(Part):
 
     def joined(self, node: int) -> None:
         """Drops the pages of a backlog that the member sent before it registered anew."""
-        self._backlogs[node].clear()
+        self._backlogs.clear(node)
 
     def left(self, node: int, now_ns: int) -> None:
         """Forgets a member, and gives its room on the links to others."""
+        self._backlogs.clear(node)
         self._told_delays.pop(node, None)
         self._longest_delay_ns = max(self._told_delays.values(), default=0)
         self.policy.left(node, now_ns=now_ns)
@@ -185,7 +186,7 @@ class Granting(Part):
         self.plan(now_ns)
 
     def status(self) -> dict[str, Any]:
-        """Counts of slots, and the members that have no place in the fabric."""
+        """Counts of slots, of pages that were not kept, and the members that have no place in the fabric."""
         tallies = self.tallies
         return {
             "slots": tallies.slots,
@@ -193,6 +194,7 @@ class Granting(Part):
             "late_slots": tallies.late,
             "lost": tallies.lost_slots,
             "yields": tallies.yields,
+            "dropped_pages": self._backlogs.dropped,
             "choices": self.policy.choices(),
             "unplaced": self.network.unplaced if self.network else [],
         }

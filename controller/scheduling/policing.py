@@ -76,6 +76,8 @@ class Policing(Part):
         self._granting.distrust(suspects if now_ns % CYCLE_NS >= OPEN_NS else frozenset(), now_ns)
 
     def left(self, node: int, now_ns: int) -> None:
+        for pair in [pair for pair in self._sent if node in pair]:
+            del self._sent[pair]
         self.misbehaviour.left(node)
         self._granting.permitted.left(node)
 

@@ -7,7 +7,6 @@ second.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
@@ -18,10 +17,12 @@ from controller.scheduling.congestion import Congestion
 from controller.scheduling.granting import Granting
 from protocol.bodies.losses import Losses
 from protocol.messages import Message, Regulate, Report
-from protocol.paging import Reassembler, paginate
+from protocol.paging import Reassemblers, paginate
 from protocol.timers import REFRESH_NS, Timers
 from protocol.units import SECOND_NS
 
+COUNTERS_KEPT = 64
+"""Of a member's counters of refused frames: more than there are causes."""
 CONGESTION_SETTINGS = ("mode", "contend_fraction", "release_fraction", "quiet_ns")
 
 
@@ -62,7 +63,7 @@ class Regulation(Part):
         self._granting = granting
         self._parts = parts
         self._on_busiest = on_busiest
-        self._reports: dict[int, Reassembler[Report]] = defaultdict(Reassembler)
+        self._reports: Reassemblers[Report] = Reassemblers()
 
     def renew(self, settings: CoordinatorSettings) -> None:
         """Takes changed settings; after a change of `CONGESTION_SETTINGS` it begins with nothing known."""
@@ -74,25 +75,26 @@ class Regulation(Part):
 
     def joined(self, node: int) -> None:
         """Drops the pages of a report that the member sent before it registered anew."""
-        self._reports[node].clear()
+        self._reports.clear(node)
 
     def left(self, node: int, now_ns: int) -> None:
+        self._reports.clear(node)
         self.congestion.left(node, now_ns=now_ns)
         self.regulated.pop(node, None)
 
     def _on_report(self, member: Member, message: Report, now_ns: int) -> None:
-        pages = self._reports[member.node].add(message)
+        pages = self._reports.add(member.node, message)
         if pages is None:
             return
-        member.sent_bps = {
-            flow.destination: flow.bytes * 8 * SECOND_NS // max(1, page.period_ns) for page in pages for flow in page.entries
-        }
-        member.refused = {cause: count for page in pages for cause, count in page.counters}
-        waiting = {flow.destination: flow.backlog_bytes for page in pages for flow in page.entries}
+        here, period_ns = self._members.get, pages[0].period_ns
+        flows = [flow for page in pages for flow in page.entries if here(flow.destination) is not None]
+        member.sent_bps = {flow.destination: flow.bytes * 8 * SECOND_NS // max(1, period_ns) for flow in flows}
+        member.refused = dict([counter for page in pages for counter in page.counters][:COUNTERS_KEPT])
+        waiting = {flow.destination: flow.backlog_bytes for flow in flows}
         rates = {d: (rate, waiting.get(d, 0)) for d, rate in member.sent_bps.items()}
         for destination, size in member.backlog.items():
             rates[destination] = (rates.get(destination, (0, 0))[0], size)
-        sent = {flow.destination: flow.bytes for page in pages for flow in page.entries}
+        sent = {flow.destination: flow.bytes for flow in flows}
         self._parts.reported(member.node, sent, self.regulated.get(member.node, frozenset()))
         self._granting.sent(member, now_ns)
         self.congestion.report(member.node, rates, now_ns=now_ns)

@@ -88,6 +88,8 @@ class ErrorCode(IntEnum):
     """The text names the field of the message and the remedy."""
     BUSY = 3
     """Ask again later."""
+    SEQUENCE = 4
+    """The leader refuses your sequence numbers; go on after the one in `sequence`."""
 
 
 @dataclass(frozen=True, slots=True)

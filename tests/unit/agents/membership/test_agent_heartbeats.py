@@ -14,7 +14,7 @@ from agents.queues.host import Host
 from bench.fuzz.receivers import EPOCH, LEADER_MAC, FakeControlSocket, FakeHost, frame, mac
 from protocol.key import Key
 from protocol.keyring import KeyRing
-from protocol.messages import HEARTBEAT_MAC, Heartbeat, Message, Override, Welcome, encode
+from protocol.messages import HEARTBEAT_MAC, Error, ErrorCode, Heartbeat, Message, Override, Welcome, encode
 
 RING = KeyRing(Key(bytes(32)))
 MS = 1_000_000
@@ -103,3 +103,12 @@ def test_a_new_leader_whose_clock_is_behind_is_obeyed() -> None:
     from_new(Welcome(world.agent.membership._nonce, 17, 12 * MS, 50 * MS, 0, 0, 0, 50 * MS), mac(1), 2)
     from_new(Heartbeat(Override.FREE, 1, 1), HEARTBEAT_MAC, 3)
     assert world.agent.member and world.agent.membership.override is Override.FREE
+
+
+@pytest.mark.parametrize(("away", "goes_on"), [(1 << 61, True), (1, True), (-5, False), (-(1 << 41), True)])
+def test_an_agent_whose_numbers_are_refused_goes_on_where_the_leader_says(away: int, goes_on: bool) -> None:
+    world = World()
+    before = world.agent._sequence
+    error = Error(ErrorCode.SEQUENCE, before + away, "")
+    world.agent._receive(world.frame(error, mac(1)), MS)
+    assert world.agent._sequence == (before + away if goes_on else before) and world.agent.member

@@ -131,6 +131,8 @@ def test_the_status_and_the_members_documents_have_these_fields_and_values() -> 
             "acknowledged": 1,
             "late_slots": 1,
             "lost": 0,
+            "dropped_pages": 0,
+            "turned_away": 0,
             "yields": 2,
             "choices": [],
             "members": 3,
