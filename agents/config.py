@@ -7,6 +7,10 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
+from protocol.bodies.text import packed_text
+
+NAME_BYTES_MAX = 255
+
 
 @dataclass(frozen=True, slots=True)
 class AgentConfig:
@@ -33,3 +37,11 @@ class AgentConfig:
     """The 802.1p priority in a tag of every control frame; None: no tag."""
     busy_poll: bool = False
     """The agent polls and never sleeps: it does its work microseconds after it is due, at the price of a processor."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError: the name cannot be registered; says what to do."""
+        try:
+            if not packed_text("name", self.name, NAME_BYTES_MAX):
+                raise ValueError("name: it is empty")
+        except ValueError as error:
+            raise ValueError(f"{error}; give this host another name by --name") from None

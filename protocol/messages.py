@@ -29,6 +29,7 @@ from protocol.bodies.priorities import (
     unpack_size_report,
     unpack_thresholds,
 )
+from protocol.bodies.text import packed_text, unpacked_text
 from protocol.bodies.vocabulary import (
     COORDINATOR,
     HEARTBEAT_MAC,
@@ -118,16 +119,6 @@ def _known(values: type[IntEnum], name: str, value: int) -> None:
 def _paged(name: str, page: int, pages: int) -> None:
     if page >= pages:
         raise ValueError(f"{name}.page: {page} must be less than pages, which is {pages}")
-
-
-def _text(name: str, text: str, limit: int = BODY_MAX) -> bytes:
-    try:
-        data = text.encode()
-    except UnicodeEncodeError:
-        raise ValueError(f"{name}: {text!r} must be Unicode text") from None
-    if len(data) > limit:
-        raise ValueError(f"{name}: {len(data)} bytes of UTF-8, at most {limit}")
-    return data
 
 
 def _addresses(name: str, addresses: Iterable[IPAddress]) -> bytes:
@@ -252,8 +243,8 @@ def _unpack_report(body: bytes) -> Report:
 
 
 def _pack_register(message: Register) -> bytes:
-    name = _text("Register.name", message.name, TEXT_BYTES_MAX)
-    version = _text("Register.version", message.version, TEXT_BYTES_MAX)
+    name = packed_text("Register.name", message.name, TEXT_BYTES_MAX)
+    version = packed_text("Register.version", message.version, TEXT_BYTES_MAX)
     addresses = _addresses("Register.addresses", message.addresses)
     if message.gates & _ALL_GATES != message.gates:
         raise ValueError(f"Register.gates: {message.gates!r} must be a union of TBF (1) and PLUG (2)")
@@ -272,8 +263,8 @@ def _unpack_register(body: bytes) -> Register:
     addresses, stop = _read_addresses(body, version_end, count)
     if stop != len(body) or gates > _ALL_GATES:
         raise ValueError("register")
-    name = body[REGISTER.size : name_end].decode()
-    return Register(name, nonce, rate_bps, addresses, GateKind(gates), body[name_end:version_end].decode())
+    name, version = unpacked_text(body[REGISTER.size : name_end]), unpacked_text(body[name_end:version_end])
+    return Register(name, nonce, rate_bps, addresses, GateKind(gates), version)
 
 
 def directory_entry(node: int, addresses: tuple[IPAddress, ...]) -> bytes:
@@ -312,20 +303,20 @@ def _unpack_heartbeat(body: bytes) -> Heartbeat:
 
 def _pack_error(message: Error) -> bytes:
     _known(ErrorCode, "Error.code", message.code)
-    return ERROR.pack("Error", message.code, message.sequence) + _text("Error.text", message.text)
+    return ERROR.pack("Error", message.code, message.sequence) + packed_text("Error.text", message.text, BODY_MAX)
 
 
 def _unpack_error(body: bytes) -> Error:
     code, sequence = ERROR.struct.unpack_from(body)
-    return Error(ErrorCode(code), sequence, body[ERROR.size :].decode())
+    return Error(ErrorCode(code), sequence, unpacked_text(body[ERROR.size :]))
 
 
 def _pack_leave(message: Leave) -> bytes:
-    return _text("Leave.reason", message.reason)
+    return packed_text("Leave.reason", message.reason, BODY_MAX)
 
 
 def _unpack_leave(body: bytes) -> Leave:
-    return Leave(body.decode())
+    return Leave(unpacked_text(body))
 
 
 _CODECS: dict[Kind, tuple[type, tuple[Pack, Unpack]]] = {

@@ -12,6 +12,7 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import Any, NamedTuple
 
 from agents.kernel.netlink import attributes
+from protocol.bodies.text import printable
 
 Address = IPv4Address | IPv6Address
 RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK = 16, 17, 18
@@ -156,7 +157,7 @@ def _number(data: bytes | None) -> int:
 
 
 def _text(data: bytes) -> str:
-    return data.rstrip(b"\0").decode(errors="replace")
+    return printable(data.rstrip(b"\0").decode(errors="replace"))
 
 
 def _address(family: int, data: bytes) -> Address | None:

@@ -104,24 +104,27 @@ def agent(
     except ValueError as error:
         raise click.BadParameter(f"{error}; write one such as 10.0.0.1", param_hint="--address") from None
     log_to_stderr()
-    config = AgentConfig(
-        interface=interface,
-        rate_bps=rate_bps,
-        rate_source="--rate" if rate is not None else "the link",
-        key_file=key,
-        name=name or socket.gethostname(),
-        addresses=addresses,
-        gate=gate,
-        run_dir=run_dir,
-        take_over=take_over,
-        realtime=realtime or None,
-        statistics=statistics,
-        priorities=priorities,
-        cgroup=cgroup,
-        pfc=pfc,
-        priority_tag=priority_tag,
-        busy_poll=busy_poll,
-    )
+    try:
+        config = AgentConfig(
+            interface=interface,
+            rate_bps=rate_bps,
+            rate_source="--rate" if rate is not None else "the link",
+            key_file=key,
+            name=name or socket.gethostname(),
+            addresses=addresses,
+            gate=gate,
+            run_dir=run_dir,
+            take_over=take_over,
+            realtime=realtime or None,
+            statistics=statistics,
+            priorities=priorities,
+            cgroup=cgroup,
+            pfc=pfc,
+            priority_tag=priority_tag,
+            busy_poll=busy_poll,
+        )
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
     sys.exit(run(config))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from protocol.bodies.text import packed_text, printable, unpacked_text
 from protocol.wire import BODY_MAX, Layout
 
 HOST_STATE = Layout(
@@ -41,15 +42,16 @@ class HostState:
 
 
 def shortened(text: str) -> str:
-    """The text, cut to the length that fits, without splitting a character."""
-    return text.encode(errors="replace")[:TEXT_BYTES_MAX].decode(errors="ignore")
+    """The text, printable, and cut to the length that fits without splitting a character."""
+    return printable(text).encode()[:TEXT_BYTES_MAX].decode(errors="ignore")
 
 
 def pack_host_state(message: HostState) -> bytes:
     """Raises ValueError naming the field that does not fit."""
     if len(message.lines) > LINES_MAX:
         raise ValueError(f"HostState.lines: {len(message.lines)}, at most {LINES_MAX}")
-    texts = [_text("HostState.kernel", message.kernel), *(_text("HostState.lines", line) for line in message.lines)]
+    texts = [packed_text("HostState.kernel", message.kernel, TEXT_BYTES_MAX)]
+    texts += [packed_text("HostState.lines", line, TEXT_BYTES_MAX) for line in message.lines]
     values = (message.fingerprint, message.wall_ns, message.leader_ns, message.uncertainty_ns, message.put_back, message.ago_ms)
     body = HOST_STATE.pack("HostState", *values, len(texts[0]), len(message.lines)) + texts[0]
     return body + b"".join(LINE.pack("HostState.lines", len(line)) + line for line in texts[1:])
@@ -73,20 +75,10 @@ def unpack_host_state(body: bytes) -> HostState:
     return HostState(fingerprint, wall_ns, leader_ns, uncertainty_ns, put_back, ago_ms, kernel, tuple(lines))
 
 
-def _text(name: str, text: str) -> bytes:
-    try:
-        data = text.encode()
-    except UnicodeEncodeError:
-        raise ValueError(f"{name}: {text!r} must be Unicode text") from None
-    if len(data) > TEXT_BYTES_MAX:
-        raise ValueError(f"{name}: {len(data)} bytes of UTF-8, at most {TEXT_BYTES_MAX}")
-    return data
-
-
 def _take(body: bytes, at: int, length: int) -> str:
     if at + length > len(body) or length > TEXT_BYTES_MAX:
         raise ValueError("text")
-    return body[at : at + length].decode()
+    return unpacked_text(body[at : at + length])
 
 
 assert HOST_STATE.size + TEXT_BYTES_MAX + LINES_MAX * (LINE.size + TEXT_BYTES_MAX) <= BODY_MAX

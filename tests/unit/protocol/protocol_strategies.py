@@ -28,9 +28,9 @@ u8, u16, u32, u64 = (st.integers(0, (1 << bits) - 1) for bits in (8, 16, 32, 64)
 positive = st.integers(1, (1 << 64) - 1)
 addresses = st.lists(st.ip_addresses(), max_size=60).map(tuple)
 few_addresses = st.lists(st.ip_addresses(), max_size=8).map(tuple)
-text = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
-
-short = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+printable = st.characters(exclude_categories=["Cs"]).filter(str.isprintable)
+text = st.text(printable, max_size=60)
+short = st.text(printable, max_size=40)
 
 
 @st.composite
