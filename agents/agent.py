@@ -30,6 +30,7 @@ from agents.reflex.reflex import Reflex
 from protocol import virtual_time
 from protocol.auth import JUMP, Guard, Key
 from protocol.messages import COORDINATOR, HEARTBEAT_MAC, Cause, Directive, Error, ErrorCode, Message, decode, encode
+from protocol.timers import Mishaps
 
 log = logging.getLogger("baton.agent")
 
@@ -63,7 +64,8 @@ class Agent:
             link_bps=config.rate_bps,
         )
         self.throttle = Throttle(time.monotonic_ns)
-        self.parts = Parts(time.monotonic_ns)
+        self.mishaps = Mishaps(log.error, lambda: self.guard.refuse(Cause.FAILED), (NetlinkError,))
+        self.parts = Parts(time.monotonic_ns, self.mishaps)
         self.membership = Membership(config, host, self.keeper, self.rules, self.parts, self.send)
         self._queues = host.queues
         self._flows = host.flows
@@ -116,9 +118,13 @@ class Agent:
                 try:
                     self._serve(link in readable, events in readable, readable, due_ns)
                     self.rules.reconcile()
+                    self.mishaps.turn_done()
                 except NetlinkError as error:
                     self.parts.touch()
                     self._upkeep.on_kernel_refusal(error, time.monotonic_ns())
+                except Exception as error:
+                    self.parts.touch()
+                    self.mishaps.turn_failed("a turn of the loop", error, time.monotonic_ns())
         finally:
             waiting.close()
             self.membership.leave(time.monotonic_ns())
@@ -219,7 +225,10 @@ class Agent:
             self._last_directive = raw, self.guard.ring.sending
         before = self.membership.state
         if (handler := self._handlers.get(type(frame.message))) is not None:
-            handler(frame.message, now_ns)
+            try:
+                handler(frame.message, now_ns)
+            except Exception as error:
+                self.mishaps.note(type(frame.message).__name__, error, now_ns)
         if self.membership.state is not before:
             self.parts.touch()
         self.parts.handle(frame.message, now_ns)
@@ -253,12 +262,18 @@ class Agent:
             events.extend(self._flows.events())
         for _ in range(min(len(events), MOST_EVENTS)):
             event = events.popleft()
-            if isinstance(event, Backlogged):
-                reported = self.keeper.backlogged(event.destination, now_ns, urgent=event.urgent)
-                if reported and self.keeper.counters.answered_within(POLL_NS):
-                    self._poll_until_ns = now_ns + POLL_NS
-            elif isinstance(event, NewFlow):
-                node = event.destination
-                if node and self._queues.ensure_flow(event.source, event.target, node, event.dscp):
-                    self.keeper.created(node, now_ns)
-                    self.rules.reapply(node)
+            try:
+                self._flow_event(event, now_ns)
+            except Exception as error:
+                self.mishaps.note(type(event).__name__, error, now_ns)
+
+    def _flow_event(self, event: Backlogged | NewFlow, now_ns: int) -> None:
+        if isinstance(event, Backlogged):
+            reported = self.keeper.backlogged(event.destination, now_ns, urgent=event.urgent)
+            if reported and self.keeper.counters.answered_within(POLL_NS):
+                self._poll_until_ns = now_ns + POLL_NS
+        elif isinstance(event, NewFlow):
+            node = event.destination
+            if node and self._queues.ensure_flow(event.source, event.target, node, event.dscp):
+                self.keeper.created(node, now_ns)
+                self.rules.reapply(node)

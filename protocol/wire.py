@@ -59,6 +59,8 @@ class Cause(IntEnum):
     """A week that cannot be executed: it has unknown flows, or overlaps another week (counted by the agent)."""
     CONDITION = 16
     """A condition for an unknown queue, or with a rate above the link's (counted by the agent)."""
+    FAILED = 18
+    """The receiver's own error while it handled a message, or something else that was due; its log has it."""
     AHEAD = 17
     """A sequence number too far above the sender's last one (counted by the leader)."""
 

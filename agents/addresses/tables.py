@@ -32,6 +32,8 @@ _IFINFO, _IFADDR, _ND = struct.Struct("BxHiII"), struct.Struct("BBBBI"), struct.
 MOST_ENTRIES = 1024
 """How many neighbours, and how many stations, are kept: hosts behind a bridge can make as many as they like, and more addresses
 than that fit into no REGISTER."""
+MOST_LINKS = 4096
+"""How many interfaces, and how many addresses of theirs: containers come and go."""
 
 
 class Link(NamedTuple):
@@ -93,7 +95,7 @@ class Tables:
             return self._neighbour(kind == RTM_NEWNEIGH, body)
         return False
 
-    def _put(self, table: dict[Any, Any], key: Any, value: Any, most: int = 1 << 30) -> bool:  # noqa: ANN401 -- any table
+    def _put(self, table: dict[Any, Any], key: Any, value: Any, most: int = MOST_LINKS) -> bool:  # noqa: ANN401 -- any table
         if table is self._dumped:
             self._unseen.discard(key)
         if value is None:

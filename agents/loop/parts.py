@@ -11,16 +11,22 @@ from collections.abc import Callable, Iterable
 
 from agents.loop.part import Handler, Part
 from protocol.messages import Message
+from protocol.timers import Mishaps
 
 NEVER_NS = 1 << 62
+REST_NS = 1_000_000_000
+"""How long a part rests that failed at what was due: it would fail at once again, and all others wait meanwhile."""
 
 
 class Parts:
-    """Calls its parts in the order in which they were added."""
+    """Calls its parts in the order in which they were added. An error of one is noted, and the others are called."""
 
-    def __init__(self, clock: Callable[[], int]) -> None:
+    def __init__(self, clock: Callable[[], int], mishaps: Mishaps) -> None:
         """`clock`: the time (ns), read anew for each part."""
         self._clock = clock
+        self._mishaps = mishaps
+        self._resting: dict[Part, int] = {}
+        """Parts that failed, and until when they rest."""
         self._parts: list[Part] = []
         self._handlers: defaultdict[type, list[Handler]] = defaultdict(list)
         self.descriptors: dict[int, Callable[[int], None]] = {}
@@ -43,8 +49,10 @@ class Parts:
         """When `advance` must be called next."""
         if self._touched:
             self._touched = False
-            due = (part.next_due_ns() for part in self._parts)
+            due = (part.next_due_ns() for part in self._parts if part not in self._resting)
             self._due_ns = min((when for when in due if when is not None), default=NEVER_NS)
+            if self._resting:
+                self._due_ns = min(self._due_ns, *self._resting.values())
         return self._due_ns
 
     def advance(self, now_ns: int) -> None:
@@ -52,33 +60,56 @@ class Parts:
         if self._touched or now_ns >= self._due_ns:
             self._touched = True
             for part in self._parts:
-                part.advance(self._clock())
+                now_ns = self._clock()
+                if self._resting and self._rests(part, now_ns):
+                    continue
+                try:
+                    part.advance(now_ns)
+                except Exception as error:
+                    self._mishaps.note(type(part).__name__, error, now_ns)
+                    self._resting[part] = now_ns + REST_NS
+
+    def _rests(self, part: Part, now_ns: int) -> bool:
+        until_ns = self._resting.get(part)
+        if until_ns is None or now_ns < until_ns:
+            return until_ns is not None
+        del self._resting[part]
+        return False
 
     def handle(self, message: Message, now_ns: int) -> None:
         """Gives a message of the leader's to the parts that handle its type."""
         if (kind := type(message)) in self._handlers:
             self._touched = True
             for handler in self._handlers[kind]:
-                handler(message, now_ns)
+                try:
+                    handler(message, now_ns)
+                except Exception as error:
+                    self._mishaps.note(kind.__name__, error, now_ns)
 
     def serve(self, readable: Iterable[int]) -> None:
         """Calls the parts whose descriptors are readable."""
         for descriptor in readable:
             if (serve := self.descriptors.get(descriptor)) is not None:
                 self._touched = True
-                serve(self._clock())
+                now_ns = self._clock()
+                try:
+                    serve(now_ns)
+                except Exception as error:
+                    self._mishaps.note("a part's descriptor", error, now_ns)
 
     def new_leader(self, now_ns: int) -> None:
         """Tells every part that a leader with a higher epoch was heard."""
         self._touched = True
         for part in self._parts:
-            part.new_leader(now_ns)
+            with self._mishaps.surviving(type(part).__name__, now_ns):
+                part.new_leader(now_ns)
 
     def released(self, now_ns: int) -> None:
         """Tells every part that everything is open."""
         self._touched = True
         for part in self._parts:
-            part.released(now_ns)
+            with self._mishaps.surviving(type(part).__name__, now_ns):
+                part.released(now_ns)
 
     def repair(self) -> list[str]:
         """Has every part restore what another program removed; the lines to log."""

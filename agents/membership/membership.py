@@ -23,6 +23,7 @@ from agents.permission.gatekeeper import Gatekeeper
 from agents.permission.rules import Rules
 from agents.queues.classifier import Address
 from agents.queues.host import Host
+from agents.queues.queues import FIRST_NODE, LAST_NODE
 from protocol.messages import (
     REGISTER,
     Directory,
@@ -50,6 +51,8 @@ REGISTER_RETRY_NS, MOST_RETRY_NS = 50_000_000, 1_600_000_000
 """How long to wait for the answer to a REGISTER: at first, and at most. The time doubles with each try, and up to half of it is
 left out at random: else all hosts of a fabric would ask a leader that can't keep up at the same moments."""
 ASK_AGAIN_NS = 20_000_000
+DIRECTORY_ADDRESSES = 65_536
+"""What the classifier holds (MAX_FLOWS in agents/bpf/classify.h)."""
 OPENING_NS = 5_000_000
 """What waking up and opening every gate may take: begun so long before `fail_open` is over."""
 
@@ -298,7 +301,12 @@ class Membership:
         pages = self._directory.add(message)
         if pages is None:
             return
-        entries = {node: addresses for page in pages for node, addresses in page.entries if node != self.node}
+        entries, room = dict[int, tuple[Address, ...]](), DIRECTORY_ADDRESSES
+        for page in pages:
+            for node, addresses in page.entries:
+                if FIRST_NODE <= node <= LAST_NODE and node != self.node:
+                    entries[node] = addresses[:room]
+                    room -= len(entries[node])
         self._host.flows.set_directory(entries)
         self.nodes = frozenset(entries)
         self._directory_version = message.version

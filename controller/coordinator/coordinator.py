@@ -51,7 +51,7 @@ from protocol.messages import (
     Register,
     encode,
 )
-from protocol.timers import Timers
+from protocol.timers import Mishaps, Timers
 from protocol.units import MILLISECOND_NS
 
 log = logging.getLogger("baton.coordinator")
@@ -85,6 +85,7 @@ class Coordinator:
         self.leadership = leadership
         self.epoch = leadership.epoch
         self.guard = Guard(key, epoch=self.epoch, leader=True, address=link.address)
+        self.mishaps = Mishaps(log.error, lambda: self.guard.refuse(Cause.FAILED))
         self.members = Members()
         self.members.reserve(leadership.nodes)
         self.timers = Timers()
@@ -155,12 +156,20 @@ class Coordinator:
                 return
             if not self.leadership.serve(self.leadership.lines in readable):
                 return
+            self._serve_timers()
+            if tuner in readable and not self.distribution.from_tuner():
+                log.error("the tuner is gone: thresholds stay as they are until another one has started")
+
+    def _serve_timers(self) -> None:
+        """Makes the calls that are due, and plans. Raises the error of either when it fails turn by turn."""
+        try:
             self.timers.run(time.monotonic_ns())
             now = time.monotonic_ns()
             if self.granting.due_ns is not None and now >= self.granting.due_ns:
                 self.granting.plan(now)
-            if tuner in readable and not self.distribution.from_tuner():
-                log.error("the tuner is gone: thresholds stay as they are until another one has started")
+            self.mishaps.turn_done()
+        except Exception as error:
+            self.mishaps.turn_failed("what was due", error, time.monotonic_ns())
 
     def _take_frames(self) -> None:
         for _ in range(MOST_FRAMES):
@@ -199,7 +208,8 @@ class Coordinator:
             return
         message = frame.message
         if isinstance(message, Register):
-            self.membership.register(message, frame.source, now_ns)
+            with self.mishaps.surviving("Register", now_ns):
+                self.membership.register(message, frame.source, now_ns)
             return
         member = self.members.get(frame.sender)
         if member is None or member.mac != frame.source:
@@ -207,9 +217,11 @@ class Coordinator:
             self._send(Error(ErrorCode.UNKNOWN_SENDER, frame.sequence, "register first"), frame.source)
             return
         member.last_heard_ns = now_ns
-        handler = self._handlers.get(type(message))
-        if handler is not None:
-            handler(member, message, now_ns)
+        if (handler := self._handlers.get(type(message))) is not None:
+            try:
+                handler(member, message, now_ns)
+            except Exception as error:
+                self.mishaps.note(type(message).__name__, error, now_ns)
 
     def _correct(self, astray: bytes, highest: int, now_ns: int) -> None:
         """Tells a host from which number on its frames count: another one has used higher ones in its name."""
@@ -239,7 +251,8 @@ class Coordinator:
     def take(self, lines: Iterable[dict[str, Any]], now_ns: int) -> None:
         """Gives the store bridge's lines (see there) to the parts that they are for."""
         for line in lines:
-            self.parts.take(line, now_ns)
+            with self.mishaps.surviving(", ".join(map(str, line)), now_ns):
+                self.parts.take(line, now_ns)
 
     def _status(self, now_ns: int) -> None:
         self.bridge.write({"status": self._document(now_ns)})

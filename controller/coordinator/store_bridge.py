@@ -74,6 +74,9 @@ class StoreBridge:
                     log.warning("%s; coordination goes on from memory", error)
                 away = True
                 time.sleep(RETRY_S)
+            except Exception:
+                log.exception("a document of the store cannot be read; the others are read again")
+                time.sleep(RETRY_S)
 
     def _look(self, changed: str | None = None) -> None:
         """Passes on the documents that differ from what was passed on last: all, or that of the channel `changed`."""

@@ -138,6 +138,14 @@ class TestADump:
             tables.take(t.RTM_NEWNEIGH, neighbour(BR0, str(IPv4Address(n + (10 << 24))), b"\x02" + n.to_bytes(5, "big")))
         assert len(tables.stations) == len(tables.neighbours) == t.MOST_ENTRIES
 
+    def test_interfaces_and_their_addresses_are_bounded(self) -> None:
+        tables = host()
+        for n in range(10, 2 * t.MOST_LINKS):
+            tables.take(t.RTM_NEWLINK, link(n, f"veth{n}"))
+            tables.take(t.RTM_NEWADDR, address(BR0, str(IPv4Address((10 << 24) + n))))
+        assert len(tables.links) == len(tables.addresses) == t.MOST_LINKS
+        assert len(search(tables, ETH0).own) == t.MOST_LINKS and len(chosen((), search(tables, ETH0), 1000)[0]) == 200
+
 
 ADDRESSES = st.sets(st.ip_addresses(), max_size=40)
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from agents.loop.part import Part
 from agents.loop.parts import NEVER_NS, Parts
 from protocol.messages import Heartbeat, Override, Ping, Pong
+from protocol.timers import Mishaps
+
+TOLD: list[str] = []
 
 
 class Recorder(Part):
@@ -48,7 +51,7 @@ class Clock:
 
 def settled(*found: Recorder) -> tuple[Parts, Clock]:
     clock = Clock()
-    parts = Parts(clock)
+    parts = Parts(clock, Mishaps(TOLD.append, int, (OSError,)))
     for part in found:
         parts.add(part)
     parts.next_due_ns()
@@ -98,7 +101,7 @@ def test_a_type_that_several_handle_is_handled_by_all_and_others_by_none() -> No
 
 
 def test_without_parts_nothing_is_ever_due() -> None:
-    assert Parts(Clock()).next_due_ns() == NEVER_NS
+    assert Parts(Clock(), Mishaps(print, int)).next_due_ns() == NEVER_NS
 
 
 def test_all_are_closed_once() -> None:
