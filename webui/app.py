@@ -6,6 +6,7 @@ from flask import Flask
 
 from controller.store.store import Store
 from webui.access.auth import auth
+from webui.access.places import Places
 from webui.http.api import api
 from webui.http.control import control
 from webui.http.errors import errors
@@ -13,7 +14,7 @@ from webui.http.metrics import metrics
 from webui.http.pages import pages
 from webui.http.rest import rest
 from webui.http.stream import stream
-from webui.settings import POLLER, SETTINGS, STORE, WebSettings
+from webui.settings import PLACES, POLLER, SETTINGS, STORE, WebSettings
 from webui.state.poller import Poller
 
 BLUEPRINTS = (errors, api, stream, control, rest, metrics, pages, auth)
@@ -26,6 +27,7 @@ def create_app(store: Store, *, settings: WebSettings) -> Flask:
     app.extensions[STORE] = store
     app.extensions[SETTINGS] = settings
     app.extensions[POLLER] = Poller(store)
+    app.extensions[PLACES] = Places()
     for blueprint in BLUEPRINTS:
         app.register_blueprint(blueprint)
     return app

@@ -1,66 +1,35 @@
 """The web server's process: `python -m webui.serve [--store URL]`. An edge: processes, sockets, scheduling.
 
-Gunicorn runs one worker process whose threads share one reader of the store; each open dashboard occupies a thread with its
-stream. The process has a low ordinary priority, so that a dashboard never delays a slot.
+One process: an event loop that holds the connections, a few threads that answer requests (webui/server/front.py), and one that
+reads the store for all open dashboards. The process has a low ordinary priority, so that a dashboard never delays a slot.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import os
+import signal
 import socket
+import ssl
 import sys
 from pathlib import Path
-from typing import Any
 
-from gunicorn.app.base import BaseApplication
+from tornado.netutil import bind_sockets
 
+from controller.processes.logs import log_to_stderr
 from controller.store.store import Store, StoreUnavailable
 from webui.access.auth import bind_error
 from webui.app import create_app
-from webui.http.stream import CLIENTS_MAX
+from webui.server.front import BACKLOG, serve
 from webui.settings import DEFAULT_HOST, DEFAULT_PORT, DEFAULT_USERS, WebSettings
 
 NICENESS = 15
-THREADS = CLIENTS_MAX + 16
 
 
 class CannotServe(Exception):
     """The server can't start; the text is one line with the field and the remedy."""
-
-
-class Server(BaseApplication):  # type: ignore[misc]  # it publishes no types
-    """Gunicorn, configured by `WebSettings` instead of a file of its own."""
-
-    def __init__(self, store: str, settings: WebSettings) -> None:
-        self._store = store
-        self._settings = settings
-        super().__init__()
-
-    def load_config(self) -> None:
-        """Sets gunicorn's configuration; gunicorn calls this."""
-        settings = self._settings
-        values: dict[str, Any] = {
-            "bind": [address(settings)],
-            "worker_class": "gthread",
-            "workers": 1,
-            "threads": THREADS,
-            "graceful_timeout": 1,
-            "keepalive": 15,
-            "loglevel": "warning",
-            "proc_name": "baton-web",
-            "worker_tmp_dir": "/dev/shm",
-            "limit_request_fields": 64,
-        }
-        if settings.secure:
-            values |= {"certfile": str(settings.cert), "keyfile": str(settings.key)}
-        for name, value in values.items():
-            self.cfg.set(name, value)
-
-    def load(self) -> Any:  # noqa: ANN401 -- a WSGI application
-        """Makes the application; gunicorn calls this in the worker's process."""
-        return create_app(Store(self._store), settings=self._settings)
 
 
 def address(settings: WebSettings) -> str:
@@ -83,6 +52,7 @@ def check(store: str, settings: WebSettings) -> None:
     for name, path in (("cert", settings.cert), ("key", settings.key)):
         if path is not None and not path.is_file():
             raise CannotServe(f"{name}: {path} does not exist; name a PEM file")
+    _tls(settings)
     try:
         Store(store).close()
     except StoreUnavailable as error:
@@ -102,7 +72,30 @@ def run(store: str, settings: WebSettings) -> None:
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         os.nice(NICENESS)
-    Server(store, settings).run()
+    log_to_stderr()
+    asyncio.run(_serve(store, settings))
+
+
+async def _serve(store: str, settings: WebSettings) -> None:
+    stopped, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    sockets = bind_sockets(settings.port, settings.host, backlog=BACKLOG)
+    await serve(create_app(Store(store), settings=settings), sockets, context=_tls(settings), stopped=stopped)
+
+
+def _tls(settings: WebSettings) -> ssl.SSLContext | None:
+    """What the server needs for TLS; None without it. Raises CannotServe: the files are not a certificate and its key."""
+    if settings.cert is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    try:
+        context.load_cert_chain(settings.cert, settings.key)
+    except OSError as error:
+        reason = error.reason if isinstance(error, ssl.SSLError) else error.strerror
+        raise CannotServe(f"cert, key: {settings.cert}, {settings.key}: {reason}; name a certificate and its key") from None
+    return context
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -34,5 +34,9 @@ class WebSettings:
         return self.cert is not None
 
 
-STORE, SETTINGS, POLLER = "baton.store", "baton.settings", "baton.poller"
-"""The names of the store, the settings and the poller in `Flask.extensions`."""
+STORE, SETTINGS, POLLER, PLACES = "baton.store", "baton.settings", "baton.poller", "baton.places"
+"""The names of the store, the settings, the poller and the places of event streams in `Flask.extensions`."""
+
+SUBSCRIPTION, USER = "baton.subscription", "baton.user"
+"""The names in a request's WSGI environment under which the application leaves the `Subscription` of an event stream, and the
+user who sent the request."""

@@ -41,6 +41,7 @@ BENCHMARKS = {
     "policies": Benchmark("bench.computing.policies", False, "the scheduler's inner loop, 5 to 5,000 nodes"),
     "thresholds": Benchmark("bench.computing.thresholds", False, "sieving thresholds, their certificate and their rivals"),
     "aggregation": Benchmark("bench.computing.aggregation", False, "size reports of 10,000 hosts added up"),
+    "hostile": Benchmark("bench.dashboard.hostile", False, "the page while 2,000 hostile connections are open"),
     "protocol": Benchmark("bench.computing.protocol", False, "encoding, decoding and verifying a frame"),
 }
 

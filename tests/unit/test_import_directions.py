@@ -42,7 +42,7 @@ ORDER: Mapping[str, str] = {
     """,
     "webui": """
         serve
-        app
+        app server
         http
         access
         settings state
@@ -60,7 +60,9 @@ ORDER: Mapping[str, str] = {
         box cdfs netns processes resource virtual
     """,
 }
-LESS: Mapping[str, frozenset[str]] = {"webui": frozenset({"controller.store", "protocol", "topology"})}
+LESS: Mapping[str, frozenset[str]] = {
+    "webui": frozenset({"controller.processes.logs", "controller.store", "protocol", "topology"})
+}
 """Of what is below, a package may import only this."""
 MODULES_MAX = 15
 """In one folder; beside it there may be an `__init__.py`, programs in C, and data."""
@@ -82,6 +84,10 @@ PURE = (
     "controller/priorities/thresholds.py",
     "controller/scheduling/telemetry.py",
     "controller/priorities/tuning.py",
+    "webui/access/limiter.py",
+    "webui/access/origin.py",
+    "webui/server/connections.py",
+    "webui/server/turns.py",
     "webui/state/layout.py",
     "webui/state/model.py",
     "webui/http/openapi.py",

@@ -29,7 +29,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
-from ipaddress import IPv6Address, ip_address, ip_network
+from ipaddress import ip_address
 from typing import Any, ParamSpec, Protocol
 from urllib.parse import urlsplit
 
@@ -58,7 +58,8 @@ from controller.store.store import StoreUnavailable
 from protocol.units import SECOND_NS
 from webui.access.accounts import LONGEST, Accounts, AccountsError
 from webui.access.limiter import Limiter
-from webui.settings import SETTINGS, STORE
+from webui.access.origin import origin_of
+from webui.settings import SETTINGS, STORE, USER
 
 log = logging.getLogger("baton.web.auth")
 P = ParamSpec("P")
@@ -169,7 +170,7 @@ def bind_error(address: str, *, tls: bool) -> str | None:
 def current_user() -> str | None:
     """The sender of the request: a user's name, "token NAME", or None for a visitor. Raises Unauthorized: an unknown token."""
     if "baton_user" not in g:
-        g.baton_user = _by_token() if "Authorization" in request.headers else _by_session()
+        g.baton_user = request.environ[USER] = _by_token() if "Authorization" in request.headers else _by_session()
     user: str | None = g.baton_user
     return user
 
@@ -229,7 +230,7 @@ def log_in() -> ResponseReturnValue:
     _check_csrf()
     state = _of(current_app)
     name, password = request.form.get("user", "")[:64].lower(), request.form.get("password", "")[: LONGEST + 1]
-    if wait_ns := state.wait_ns(name, _origin()):
+    if wait_ns := state.wait_ns(name, origin_of(request.remote_addr)):
         audit("login refused: too many attempts", severity="warning", by=name or "visitor")
         raise TooManyRequests("too many attempts; wait and try again", retry_after=-(-wait_ns // SECOND_NS))
     if not state.accounts.is_password(name, password):
@@ -332,15 +333,6 @@ def _challenge() -> WWWAuthenticate:
 def _audit_path(status: int) -> None:
     if not g.get("baton_audited"):
         audit(f"{request.method} {request.path}: {status}", status=status)
-
-
-def _origin() -> str:
-    """The origin whose attempts are counted together: an IPv4 address, or the /64 that one IPv6 host has for itself."""
-    try:
-        address = ip_address(request.remote_addr or "")
-    except ValueError:
-        return ""
-    return str(ip_network((address, 64), strict=False)) if isinstance(address, IPv6Address) else str(address)
 
 
 def _local(path: str) -> str:

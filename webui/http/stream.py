@@ -8,35 +8,44 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response, current_app, request
 from flask.typing import ResponseReturnValue
 
+from webui.access.auth import current_user
+from webui.access.origin import origin_of
 from webui.http.api import poller
 from webui.http.errors import RequestRefused
-from webui.state.poller import Poller, Subscription
+from webui.settings import PLACES, SUBSCRIPTION
+from webui.state.poller import Subscription
 
 HEARTBEAT_S = 1.0
-CLIENTS_MAX = 40
-"""Each client occupies one of the server's threads (webui/serve.py)."""
 
 stream = Blueprint("stream", __name__)
 
 
 @stream.get("/api/stream")
 def events() -> ResponseReturnValue:
-    """Sends messages without end; a comment each second shows that the server is alive."""
-    reader = poller()
-    if reader.subscribers >= CLIENTS_MAX:
-        raise RequestRefused(f"{CLIENTS_MAX} dashboards are open already", "close one, or poll /api/state instead", 503)
+    """Sends messages without end; a comment each second shows that the server is alive.
+
+    Visitors have few places, users many of their own (webui/access/places.py).
+    """
+    user, places, reader = current_user(), current_app.extensions[PLACES], poller()
+    place = places.take(user, origin_of(request.remote_addr))
+    if place is None:
+        remedy = "close one, or poll /api/state instead" if user else "log in, or poll /api/state instead"
+        raise RequestRefused("too many dashboards are open already", remedy, 503)
     subscription = reader.subscribe(request.headers.get("Last-Event-ID"))
-    answer = Response(_told(reader, subscription), mimetype="text/event-stream")
+    request.environ[SUBSCRIPTION] = subscription  # the server writes it without a thread of its own (webui/server/front.py)
+    answer = Response(_told(subscription), mimetype="text/event-stream")
     answer.headers["Cache-Control"] = "no-store"
     answer.headers["X-Accel-Buffering"] = "no"  # nginx would hold messages back
     answer.call_on_close(lambda: reader.unsubscribe(subscription))
+    answer.call_on_close(lambda: places.leave(place))
     return answer
 
 
-def _told(reader: Poller, subscription: Subscription) -> Iterator[bytes]:
+def _told(subscription: Subscription) -> Iterator[bytes]:
+    """The same for another WSGI server."""
     yield b": welcome\n\n"
     while True:
         yield subscription.take(HEARTBEAT_S) or b": still here\n\n"

@@ -11,6 +11,7 @@ import re
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -55,8 +56,9 @@ class Subscription:
     queue: deque[bytes] = field(default_factory=deque)
     ready: threading.Event = field(default_factory=threading.Event)
     begun: bool = False
+    _call: Callable[[], object] | None = None
 
-    def take(self, timeout_s: float) -> bytes:
+    def take(self, timeout_s: float = 0.0) -> bytes:
         """The waiting messages, joined; empty if none came in time."""
         if not self.ready.wait(timeout_s):
             return b""
@@ -65,6 +67,20 @@ class Subscription:
         while self.queue:
             found.append(self.queue.popleft())
         return b"".join(found)
+
+    def call_when_ready(self, call: Callable[[], object]) -> None:
+        """Calls this, in the poller's thread, whenever messages have come; at once if there are some."""
+        self._call = call
+        if self.ready.is_set():
+            call()
+
+    def put(self, messages: list[bytes]) -> None:
+        """Adds messages; the poller calls this."""
+        self.queue.extend(messages)
+        if messages:
+            self.ready.set()
+            if self._call is not None:
+                self._call()
 
 
 class Liveness:
@@ -291,9 +307,7 @@ class Poller:
             queue.clear()
             subscription.begun = False  # the next tick sends it the whole state
             return
-        queue.extend(messages)
-        if messages:
-            subscription.ready.set()
+        subscription.put(messages)
 
 
 def state_ticks(cost_s: float) -> int:

@@ -35,6 +35,7 @@ export class Feed extends EventTarget {
       // The browser itself does not retry a refused connection.
       if (source.readyState === EventSource.CLOSED && source === this.source) {
         setTimeout(() => source === this.source && this.open(), RETRY_MS[Math.min(this.tries++, RETRY_MS.length - 1)]);
+        this.poll();
       }
     };
     for (const name of NAMES) {
@@ -50,6 +51,16 @@ export class Feed extends EventTarget {
     try {
       const answer = await (window.batonEarly?.[name] ?? fetch(`/api/${name}`));
       if (answer.ok && !this.last[name]) this.take(name, await answer.json());
+    } catch {
+      // the feed keeps retrying the stream; the banner says that the server does not answer
+    }
+  }
+
+  /** Fetches the state while there is no stream: the server may have no place left for one. */
+  async poll() {
+    try {
+      const answer = await fetch("/api/state");
+      if (answer.ok) this.take("state", await answer.json());
     } catch {
       // the feed keeps retrying the stream; the banner says that the server does not answer
     }

@@ -33,9 +33,9 @@ class TestTheLoad:
                 stream = Stream(server.port)
                 with feeding(feed, 0.1):
                     wait_for(lambda: stream.named("state"))
-                    began_s, began = cpu_s(server.worker()), time.monotonic()
+                    began_s, began = cpu_s(server.pid), time.monotonic()
                     time.sleep(3)
-                    share = (cpu_s(server.worker()) - began_s) / (time.monotonic() - began)
+                    share = (cpu_s(server.pid) - began_s) / (time.monotonic() - began)
                 assert len(stream.named("state")[-1]["members"]) == 200 and len(stream.named("state")[-1]["flows"]) == 1_000
                 print(json.dumps({"share_of_a_core": round(share, 4), "page_fabric_state_s": [round(one, 4) for one in pages]}))
                 assert share < 0.15  # 0.03 on an idle machine: tests run on busy ones

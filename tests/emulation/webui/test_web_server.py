@@ -122,7 +122,7 @@ class TestTheProcess:
     """It leaves the processor to slots, and says in one line why it can't start."""
 
     def test_it_runs_at_low_priority_and_is_no_real_time_process(self, server: Server) -> None:
-        pid = server.worker()
+        pid = server.pid
         assert os.getpriority(os.PRIO_PROCESS, pid) >= 10 and os.sched_getscheduler(pid) == os.SCHED_BATCH
 
     def test_a_store_that_goes_and_comes_back_is_told_both_times(self, tmp_path: Path) -> None:

@@ -81,10 +81,10 @@ class Server:
         connection.close()
         return answer.status, body, time.perf_counter() - began
 
-    def worker(self) -> int:
-        """The pid of the process that serves."""
-        text = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
-        return int(text.split()[0])
+    @property
+    def pid(self) -> int:
+        """Of the process that serves."""
+        return self.process.pid
 
     def close(self) -> None:
         self.process.send_signal(signal.SIGTERM)
