@@ -50,7 +50,8 @@ unit: setup
 # That may have other work to do: a test on real traffic that fails is tried once more, and the closing lines say how many were
 # ("rerun", each named by RERUN). The closing lines are three.
 FIRST_BOX   := agents/kernel/test_capabilities agents/priorities/test_mark agents/priorities/test_tagger \
-               controller/openflow/test_openflow_tls controller/spanning_tree/test_tree_sources stack/test_demo test_inconclusive \
+               controller/openflow/test_openflow_tls controller/openflow/test_openflow_hostile \
+               controller/spanning_tree/test_tree_sources stack/test_demo test_inconclusive \
                webui/test_dashboard webui/test_dashboard_emulated webui/test_dashboard_format
 SECOND_BOX  := agents/kernel/test_kernel_probe agents/queues/test_netlink controller/openflow/test_openflow_ring \
                controller/spanning_tree/test_snmp_tree controller/spanning_tree/test_tree_watch controller/store/test_store \

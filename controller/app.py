@@ -27,10 +27,12 @@ from typing import Any
 
 from controller.election.controllers import Controllers
 from controller.openflow import codec, framework, tls
-from controller.openflow.discovery import Discovery, PortRef
+from controller.openflow.discovery import Discovery
 from controller.openflow.environment import SupervisorFailed, attachment_from, ensure_supervisor, settings_from
 from controller.openflow.forwarding import LEARN, ControlAttachment, tables
 from controller.openflow.intake import server
+from controller.openflow.intake.hosts import PortRef
+from controller.openflow.intake.lldp import Doubt
 from controller.openflow.learned import FabricLearner, inherited_hosts
 from controller.openflow.local_switches import LocalSwitches, wanted
 from controller.openflow.metering import PortMeter, RefusalMeter
@@ -53,10 +55,6 @@ PROBE_TICKS = 2
 LOOK_TICKS = 20
 ANSWER_SHARE = 0.2
 """The share of the polling period that switches have to answer; what comes later is published a period later."""
-
-_REQUIRED_APP = [f"{fw.root}.topology.switches"]
-"""The framework loads this with our module: its discovery, which sends LLDP by every port."""
-
 
 listen_as_configured = "BATON_CONFIG" in os.environ
 try:
@@ -87,8 +85,8 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         self.attachment = ATTACHMENT
         self.switches = Switches(fw)
         self.local = LocalSwitches() if SETTINGS.control_first else None
-        self.discovery = Discovery()
         self.fabrics = FABRICS
+        self.discovery = self._new_discovery()
         self.ports = PortMeter()
         self.refusals = RefusalMeter()
         url, name = os.environ.get("BATON_REDIS"), os.environ.get("BATON_CONTROLLER")
@@ -145,13 +143,15 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
     def frame_in(self, event: Event) -> None:
         """A switch passes on LLDP, or a frame whose source it does not know."""
         dpid, now_ns = event.msg.datapath.id, time.monotonic_ns()
-        match self.switches.codec.frame(event.msg):
-            case codec.LldpReceived() as lldp:
-                source = PortRef(lldp.source_dpid, lldp.source_number)
-                self.discovery.lldp_heard(source, PortRef(dpid, lldp.number), now_ns)
-            case codec.FrameReceived() as frame:
-                at = PortRef(dpid, frame.number)
-                self.discovery.frame_seen(at, frame.mac, now_ns, frame.address, frame.control)
+        at = PortRef(dpid, event.msg.match["in_port"])
+        if self.discovery.admits(at, codec.is_lldp(event.msg), now_ns):
+            match self.switches.codec.frame(event.msg, now_ns):
+                case codec.LldpReceived(_, Doubt() as why):
+                    self.discovery.lldp_doubted(at, why, now_ns)
+                case codec.LldpReceived(_, PortRef() as source):
+                    self.discovery.lldp_heard(source, at, now_ns)
+                case codec.FrameReceived() as frame:
+                    self.discovery.frame_seen(at, frame.mac, now_ns, frame.address, frame.control)
         self._wake_if_changed()
 
     @on(of.EventOFPFlowRemoved, MAIN)  # type: ignore[untyped-decorator]  # as above
@@ -212,6 +212,8 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         if codec.refuses_queues(event.msg):
             self.switches.has_no_queues(event.msg.datapath.id)
             return
+        if codec.refuses_meter(event.msg):
+            return
         if text := codec.error(event.msg):
             name = self.discovery.switch_name(event.msg.datapath.id)
             self.logger.error("switch %s refused: %s", name, text)
@@ -248,16 +250,13 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         view = self.discovery.view(now_ns)
         if self._inherited is not None and not self.discovery.settling(now_ns):
             for host in inherited_hosts(self._inherited, view):
-                self.discovery.frame_seen(host.at, host.mac, now_ns, host.address, control=True)
+                self.discovery.host_inherited(host.at, host.mac, host.address, now_ns)
             self._inherited, view = None, self.discovery.view(now_ns)
         learned = self.fabrics.learn(view)
         queued = self.switches.queued(view) if SETTINGS.control_first else frozenset()
         self.switches.converge(tables(view, learned.active, self.attachment, self.standbys, queued), view, now_ns)
         if self.local is not None and self.roles.acts:
             self.local.tell(wanted(view, learned.active, self.attachment, self.standbys))
-        for note in self.discovery.drain_notes():
-            self.logger.info("%s", note.text)
-            self.publisher.event(note.kind, note.severity, note.text, note.fields)
         if self.roles.acts and not self.discovery.settling(now_ns):  # half a fabric makes the coordinator forget the other half
             self.publisher.fabric(learned.document)
 
@@ -272,8 +271,11 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             self._learn_strangers(now_ns)
             self.switches.remove_foreign(now_ns)
             if ticks % PROBE_TICKS == 0:
-                for at in self.discovery.probing(now_ns):
-                    self.switches.send_lldp(at.dpid, at.number)
+                self.switches.send_lldp([*self.discovery.probing(now_ns), *self.discovery.announcing(now_ns)], now_ns)
+            self.switches.ask(self.discovery.requests(now_ns))
+            for note in self.discovery.drain_notes():
+                self.logger.info("%s", note.text)
+                self.publisher.event(note.kind, note.severity, note.text, note.fields)
             self._wake_if_changed()
 
     def _learn_strangers(self, now_ns: int) -> None:
@@ -293,7 +295,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             self.switches.poll()
             hub.sleep(SETTINGS.poll_ns / 1e9 * ANSWER_SHARE)
             view = self.discovery.view(time.monotonic_ns())
-            refused = {**self.refusals.named(), **INTAKE.counts()}
+            refused = {**self.refusals.named(), **INTAKE.counts(), **self.discovery.counts}
             self.publisher.ports(self.fabrics.ports_document(view, self.ports.loads(), refused))
 
     def _publish(self) -> None:
@@ -327,7 +329,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
                 self.switches.new_generation()
                 self._inherited = controllers.fabric()
             if self.roles.acts != acted:
-                self.discovery, self._revision = Discovery(), -1
+                self.discovery, self._revision = self._new_discovery(), -1
                 self.switches.forget_tables()
             for dpid in self.switches:
                 self._take_up(dpid, known=acted)
@@ -338,6 +340,9 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             if standbys != self.standbys:
                 self.standbys = standbys
                 self._wake.set()
+
+    def _new_discovery(self) -> Discovery:
+        return Discovery(self.fabrics.host_ports, SETTINGS.hosts_per_port)
 
     def _take_up(self, dpid: int, known: bool = False) -> None:
         """Claims our role at a switch and, if we command it, adds it to the network. `known`: it has been added already."""

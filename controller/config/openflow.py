@@ -37,6 +37,7 @@ class OpenFlowSection(Section):
         None, description="write cert, key and ca, each with a file; none only on loopback"
     )
     control_first: bool = Field(True, description="write true or false")
+    hosts_per_port: int = Field(128, ge=1, le=65_536, description="write how many addresses one port may have, such as 128")
     poll_ns: Duration = Field(250 * MS, alias="poll", ge=50 * MS, description="write 50ms or more, such as 1s")
 
     @model_validator(mode="after")

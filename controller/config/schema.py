@@ -100,6 +100,7 @@ class Config(Section):
             sources=self.sources,
             tls=None if self.openflow.tls is None else self.openflow.tls.files(Path()),
             control_first=self.openflow.control_first,
+            hosts_per_port=self.openflow.hosts_per_port,
         )
 
 

@@ -186,6 +186,8 @@ class OpenFlowSettings:
     sources: tuple[TreeSource, ...] = (TreeSource("openflow", ""),)
     tls: TlsFiles | None = None
     """None: switches connect without TLS."""
+    hosts_per_port: int = 128
+    """How many MAC addresses are learned at one port."""
     control_first: bool = True
     """Whether control frames go first at this machine's switches, and through a queue of theirs at any other."""
 

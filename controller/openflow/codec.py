@@ -9,18 +9,24 @@ removes the rest of them afterwards.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from ipaddress import ip_address
 from typing import Any, NamedTuple
 
-from controller.openflow.discovery import Port
 from controller.openflow.flowtable import Cause, Change, Flow, FlowKey, Match, Ports
-from controller.openflow.forwarding import ETH_ARP, ETH_CONTROL, ETH_LLDP
+from controller.openflow.forwarding import ASKING_MAC, ETH_ARP, ETH_CONTROL, ETH_LLDP
 from controller.openflow.framework import Framework
+from controller.openflow.intake.hosts import PortRef, Request
+from controller.openflow.intake.lldp import Doubt, Lldp
 from controller.openflow.metering import Counters
 from controller.openflow.roles import Claim, Role
+from controller.openflow.view import Port
 
 MAGIC = 0xBA70
 COUNTED = 0x8000  # the bit in the cookie of every Cause whose counters are polled
 WORTH_AN_EVENT = (Cause.FORGED_COORDINATOR, Cause.CONTROL_OFF_PATH)
+METERED_PER_S = 500
+"""How many frames a second a switch with meters passes on to the controller."""
+ROOM = 8  # of the framework's 16 buffers
 EVERY_PORT_MAX = 0xFFFFFF00  # OFPP_MAX: port numbers above are reserved
 
 Datapath = Any  # the frameworks publish no types
@@ -32,9 +38,9 @@ Parser = Any
 class Codec:
     """Builds and reads messages for one start of the controller. `generation`: 32 bits, other than at the last start."""
 
-    def __init__(self, framework: Framework, generation: int) -> None:
+    def __init__(self, framework: Framework, generation: int, lldp: Lldp) -> None:
         self._packet: Any = framework.packet
-        self._lldp = framework.switches.LLDPPacket
+        self._lldp = lldp
         self._generation = generation & 0xFFFFFFFF
 
     # -- out -------------------------------------------------------------------------------------------------
@@ -69,14 +75,11 @@ class Codec:
             for bit in range(16, 64)
         ]
 
-    def lldp(self, datapath: Datapath, number: int) -> list[Message]:
-        """The message that sends LLDP out by a port now, as the framework's discovery does from time to time."""
-        ofproto, parser = datapath.ofproto, datapath.ofproto_parser
+    def lldp(self, datapath: Datapath, number: int, now_ns: int) -> Message:
+        """The message that sends LLDP out by a port now."""
         described = datapath.ports.get(number)
         address = described.hw_addr if described is not None else "02:00:00:00:00:00"
-        data = self._lldp.lldp_packet(datapath.id, number, address, 120)
-        actions = [parser.OFPActionOutput(number)]
-        return [parser.OFPPacketOut(datapath, ofproto.OFP_NO_BUFFER, ofproto.OFPP_CONTROLLER, actions, data)]
+        return _out(datapath, number, self._lldp.frame(PortRef(datapath.id, number), address, now_ns))
 
     def _put(self, datapath: Datapath, flow: Flow) -> Message:
         ofproto, parser = datapath.ofproto, datapath.ofproto_parser
@@ -108,15 +111,14 @@ class Codec:
 
     # -- in --------------------------------------------------------------------------------------------------
 
-    def frame(self, message: Message) -> FrameReceived | LldpReceived | None:
-        """Reads a packet-in: a frame with its source, LLDP of ours, or None for a frame that can't be parsed."""
+    def frame(self, message: Message, now_ns: int) -> FrameReceived | LldpReceived | None:
+        """Reads a packet-in: a frame with its source, LLDP, or None for a frame that can't be parsed."""
         number = message.match["in_port"]
         try:
             ethernet, _, rest = self._packet.ethernet.ethernet.parser(message.data)
             kind = ethernet.ethertype
             if kind == ETH_LLDP:
-                dpid, port = self._lldp.lldp_parse(message.data)
-                return LldpReceived(number, dpid, port)
+                return LldpReceived(number, self._lldp.read(bytes(message.data), now_ns))
             address = None
             if kind == ETH_ARP:
                 address = self._packet.arp.arp.parser(rest)[0].src_ip
@@ -126,6 +128,11 @@ class Codec:
         except Exception:
             return None
         return FrameReceived(number, ethernet.src, address, kind == ETH_CONTROL)
+
+
+def is_lldp(message: Message) -> bool:
+    """Whether a packet-in is LLDP."""
+    return bytes(message.data[12:14]) == ETH_LLDP.to_bytes(2)
 
 
 class FrameReceived(NamedTuple):
@@ -138,11 +145,10 @@ class FrameReceived(NamedTuple):
 
 
 class LldpReceived(NamedTuple):
-    """LLDP came in by port `number`; port `source_number` of switch `source_dpid` sent it."""
+    """LLDP came in by port `number`; `source` sent it, or it is not believed."""
 
     number: int
-    source_dpid: int
-    source_number: int
+    source: PortRef | Doubt
 
 
 def batch(datapath: Datapath, messages: Iterable[Message]) -> bytes:
@@ -153,6 +159,46 @@ def batch(datapath: Datapath, messages: Iterable[Message]) -> bytes:
         message.serialize()
         buffers.append(bytes(message.buf))
     return b"".join(buffers)
+
+
+def meter(datapath: Datapath) -> list[Message]:
+    """Messages that bound how many frames a switch passes on to the controller, by the meter of its connection (7.3.4.4). As
+    with groups, the switch refuses one of the two. A switch without meters refuses both: then only we bound them."""
+    ofproto, parser = datapath.ofproto, datapath.ofproto_parser
+    bands = [parser.OFPMeterBandDrop(rate=METERED_PER_S, burst_size=METERED_PER_S)]
+    flags = ofproto.OFPMF_PKTPS | ofproto.OFPMF_BURST
+    return [
+        parser.OFPMeterMod(datapath, command, flags, ofproto.OFPM_CONTROLLER, bands)
+        for command in (ofproto.OFPMC_ADD, ofproto.OFPMC_MODIFY)
+    ]
+
+
+def refuses_meter(message: Message) -> bool:
+    """Whether an error is a switch's answer to one of `meter`."""
+    ofproto = message.datapath.ofproto
+    asked = bytes(message.data)[1:2] == bytes([ofproto.OFPT_METER_MOD])
+    return bool(asked or message.type == ofproto.OFPET_METER_MOD_FAILED)
+
+
+def request(datapath: Datapath, wanted: Request) -> Message:
+    """The message that sends an ARP request to one host, as a probe without a sender's address: it changes no host's table (RFC
+    5227, 1.1)."""
+    target, sender = (bytes.fromhex(mac.replace(":", "")) for mac in (wanted.mac, ASKING_MAC))
+    header = target + sender + ETH_ARP.to_bytes(2)
+    body = bytes.fromhex("0001080006040001") + sender + bytes(4) + bytes(6) + ip_address(wanted.address).packed
+    return _out(datapath, wanted.at.number, header + body + bytes(18))
+
+
+def _out(datapath: Datapath, number: int, data: bytes) -> Message:
+    ofproto, parser = datapath.ofproto, datapath.ofproto_parser
+    actions = [parser.OFPActionOutput(number)]
+    return parser.OFPPacketOut(datapath, ofproto.OFP_NO_BUFFER, ofproto.OFPP_CONTROLLER, actions, data)
+
+
+def has_room(datapath: Datapath) -> bool:
+    """Whether `datapath.send` would not wait: the framework keeps 16 buffers for a switch that does not read."""
+    queue = datapath.send_q
+    return queue is not None and queue.qsize() < ROOM
 
 
 def barrier(datapath: Datapath) -> Message:
@@ -257,7 +303,7 @@ def refusals(message: Message) -> dict[Cause, int]:
 
 def error(message: Message) -> str | None:
     """An error of a switch in words. None for two that are expected: the refusal to add a group that exists (see `_group`), and
-    the refusal of packet-outs of a slave, since the framework's discovery goes on sending LLDP there."""
+    the refusal of packet-outs of a slave, for those that were on their way when its role changed."""
     ofproto = message.datapath.ofproto
     exists = (ofproto.OFPET_GROUP_MOD_FAILED, ofproto.OFPGMFC_GROUP_EXISTS)
     slave = (ofproto.OFPET_BAD_REQUEST, ofproto.OFPBRC_IS_SLAVE)

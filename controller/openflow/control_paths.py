@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from controller.openflow.discovery import Host, Link, PortRef, View
 from controller.openflow.forwarding import (
     HEARTBEAT_MAC,
     ControlAttachment,
@@ -19,6 +18,8 @@ from controller.openflow.forwarding import (
     Routes,
     coordinator_port,
 )
+from controller.openflow.intake.hosts import Host, PortRef
+from controller.openflow.view import Link, View
 
 
 class ControlPath(NamedTuple):

@@ -11,97 +11,51 @@ with loops safe while it is only half known:
   neither LLDP nor any other frame arrives (a congested link loses LLDP, too), though we sent LLDP again and again for half of
   that time, and this process was running to receive it;
 * a switch takes part once its ports have been probed; until then it keeps the flow table it came with.
+
+And these keep hosts from doing harm beyond their own port:
+
+* LLDP is read by `controller.openflow.intake.lldp`: only what we sent lately counts. It closes the port by which it came in,
+  never the port that it names: one closed end is enough against a loop. Any other LLDP at an edge is told and counted;
+* between ports that the fabric file gives to hosts there is no link, whatever LLDP says: they are closed;
+* a port that passes on more than its budget is *muted* for MUTE_NS: its frames are forwarded, but the controller gets none;
+* hosts are learned by `controller.openflow.intake.hosts`.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections import Counter, deque
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from controller.openflow.intake.budget import Budget
+from controller.openflow.intake.hosts import Host, Hosts, PortRef, Request
+from controller.openflow.intake.lldp import FRESH_NS, Doubt
+from controller.openflow.view import Link, Note, Port, Switch, View
 from protocol.units import MILLISECOND_NS
 
 PROBE_NS = 300 * MILLISECOND_NS
-LINK_SILENCE_NS = 3_000 * MILLISECOND_NS
+LINK_SILENCE_NS = FRESH_NS
 LINK_SILENCE_PER_PORT_NS = 20 * MILLISECOND_NS  # LLDP is sent port by port: less often in a large fabric
 ABSENCE_NS = 500 * MILLISECOND_NS  # between two ticks: this process was stopped, and has not read yet what came meanwhile
-MOVE_HOLD_NS = 1_000 * MILLISECOND_NS  # a MAC that is seen at two ports moves at most once in this time
-MAX_HOSTS_PER_PORT = 1024
-MAX_ADDRESSES_PER_HOST = 64
+ANNOUNCE_NS = 500 * MILLISECOND_NS  # between two LLDP frames by the same port
+ANNOUNCED_AT_ONCE = 256
+FRAMES_PER_S, FRAMES_AT_ONCE = 100, 500  # of unknown sources by one port; a new host sends many before its flow is there
+LLDP_PER_S, LLDP_AT_ONCE = 20, 40  # by one port; we send 10 a second at most
+MUTE_NS = 5_000 * MILLISECOND_NS
+TELL_AGAIN_NS = 60_000 * MILLISECOND_NS  # after which the same is told again of the same port
 
 
-class PortRef(NamedTuple):
-    """A port of the fabric: datapath id and OpenFlow port number."""
-
-    dpid: int
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Port:
-    """A switch port as the switch describes it; `rate_bps` is 0 if the switch does not say."""
-
-    number: int
-    name: str
-    up: bool
-    rate_bps: int = 0
-    mac: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Switch:
-    """A connected switch: bridge name and ports by number."""
-
-    dpid: int
-    name: str
-    ports: Mapping[int, Port]
-
-
-class Link(NamedTuple):
-    """An inter-switch link on which LLDP passed both ways; `a` is the lower end."""
-
-    a: PortRef
-    b: PortRef
-
-
-@dataclass(frozen=True, slots=True)
-class Host:
-    """A MAC address learned at an edge port, with the IP addresses that it used (oldest first).
-
-    `speaks_control`: it has sent a frame of the control EtherType, so it is an agent's own address, not a VM's.
-    """
-
-    mac: str
-    at: PortRef
-    addresses: tuple[str, ...] = ()
-    speaks_control: bool = False
-    moved_ns: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """The network as forwarding may use it: only switches that take part, links between them, edges open to hosts."""
-
-    switches: Mapping[int, Switch]
-    links: tuple[Link, ...]
-    edges: frozenset[PortRef]
-    hosts: Mapping[str, Host]
-
-    def is_up(self, ref: PortRef) -> bool:
-        """Whether this port exists and its link is up."""
-        switch = self.switches.get(ref.dpid)
-        port = switch.ports.get(ref.number) if switch else None
-        return port is not None and port.up
-
-
-class Note(NamedTuple):
-    """An event for operators: kind, severity ("info" or "warning"), text, fields."""
-
-    kind: str
-    severity: str
-    text: str
-    fields: dict[str, str]
+_DOUBTS = {
+    Doubt.FOREIGN: ("info", "receives LLDP that is not Baton's: a host's, or another vendor's; ignored"),
+    Doubt.FORGED: ("warning", "receives LLDP that names a switch, not sent by us: forged, or another controller's; ignored"),
+    Doubt.OLD: ("warning", "receives LLDP of ours again that is too old; ignored"),
+}
+COUNTED = (
+    *(f"lldp_{doubt.value}" for doubt in Doubt),
+    *("ports_muted", "moves_refused", "moves_not_asked", "hosts_not_learnt"),
+)
+"""What `Discovery.counts` counts."""
 
 
 @dataclass(slots=True)
@@ -111,6 +65,11 @@ class _PortState:
     trunk: bool = False
     rx_packets: int = 0
     received_ns: int = 0
+    announced_ns: int | None = None
+    muted_until_ns: int | None = None
+    frames: Budget = field(default_factory=lambda: Budget(FRAMES_PER_S, FRAMES_AT_ONCE))
+    lldp: Budget = field(default_factory=lambda: Budget(LLDP_PER_S, LLDP_AT_ONCE))
+    told_ns: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -126,16 +85,20 @@ class _Neighbour(NamedTuple):
 
 
 class Discovery:
-    """Collects events; `revision` grows whenever `view()` would differ."""
+    """Collects events; `revision` grows whenever `view()` would differ, `counts` with what is refused."""
 
-    def __init__(self) -> None:
+    def __init__(self, host_ports: Container[tuple[str, str]] = (), hosts_per_port: int = 128) -> None:
+        """`host_ports`: names of switches and ports that the fabric file gives to hosts."""
         self.revision = 0
+        self.counts = Counter(dict.fromkeys(COUNTED, 0))
+        self._host_ports = host_ports
         self._switches: dict[int, _SwitchState] = {}
         self._heard: dict[PortRef, _Neighbour] = {}  # by the port that received
-        self._hosts: dict[str, Host] = {}
+        self._hosts = Hosts(self.counts, self._told_of_hosts, self._host_moved, hosts_per_port)
         self._notes: list[Note] = []
         self._settling: deque[int] = deque()  # when each port or switch that came up will have been probed, in order
         self._tick_ns: int | None = None
+        self._now_ns = 0
         self._present_ns = 0  # since when we have received without an interruption
 
     # -- switches and ports ----------------------------------------------------------------------------------
@@ -163,7 +126,8 @@ class Discovery:
         for number in state.ports:
             self._forget_links(PortRef(dpid, number))
         del self._switches[dpid]
-        self._forget_hosts(host for host in self._hosts.values() if host.at.dpid == dpid)
+        for number in state.ports:
+            self._hosts.gone(PortRef(dpid, number))
         self._note("switch_down", "warning", f"switch {state.name} left", switch=state.name)
         self.revision += 1
 
@@ -181,7 +145,7 @@ class Discovery:
             switch.ports[port.number] = state = _PortState(port, now_ns)
         state.port = port
         if port.up and not was_up:
-            state.up_ns, state.trunk = now_ns, False
+            state.up_ns, state.trunk, state.announced_ns, state.muted_until_ns = now_ns, False, None, None
             self._settle(now_ns)
         elif was_up and not port.up:
             state.trunk = False
@@ -199,18 +163,25 @@ class Discovery:
     # -- links -----------------------------------------------------------------------------------------------
 
     def lldp_heard(self, source: PortRef, at: PortRef, now_ns: int) -> None:
-        """LLDP that was sent from `source` came in by `at`.
+        """LLDP that we sent from `source` came in by `at`.
 
         A port has one neighbour: while its LLDP comes, that of another port on the same segment is ignored.
         """
         sender, hearer = self._state(source), self._state(at)
         if sender is None or hearer is None or not (sender.port.up and hearer.port.up):
             return
-        for ref, state in ((source, sender), (at, hearer)):
-            if not state.trunk:
-                state.trunk = True
-                self._forget_hosts(host for host in self._hosts.values() if host.at == ref)
-                self.revision += 1
+        if source == at:
+            self._tell(at, "lldp_reflected", "warning", "hears its own LLDP: a host or a loop sends it back; ignored", now_ns)
+            return
+        if not hearer.trunk:
+            hearer.trunk = True
+            self._hosts.gone(at)
+            self.revision += 1
+        for ref in (at, source):
+            if (self.switch_name(ref.dpid), self._port(ref)) in self._host_ports:
+                text = "is a host's in the fabric file, but a switch's LLDP passes there: closed; mend the file or the cable"
+                self._tell(ref, "lldp_at_host", "warning", text, now_ns)
+                return
         before = self._heard.get(at)
         if before is not None and before.source != source and now_ns - before.last_ns < self._silence_ns():
             return
@@ -219,6 +190,30 @@ class Discovery:
             self.revision += 1
             if self._is_link(source, at):
                 self._note_link("link_up", "info", source, at)
+
+    def lldp_doubted(self, at: PortRef, why: Doubt, now_ns: int) -> None:
+        """LLDP that is not ours, or is old, came in by a port. It changes nothing; at a port open to hosts it is told."""
+        state = self._state(at)
+        if state is None or not self._is_edge(state, now_ns):
+            return
+        kind = f"lldp_{why.value}"
+        self.counts[kind] += 1
+        self._tell(at, kind, *_DOUBTS[why], now_ns)
+
+    def admits(self, at: PortRef, lldp: bool, now_ns: int) -> bool:
+        """Whether a frame that a switch passes on is read. A port beyond its budget is muted, but for a link's."""
+        state = self._state(at)
+        if state is None or state.muted_until_ns is not None:
+            return False
+        if (state.lldp if lldp else state.frames).take(now_ns):
+            return True
+        if not state.trunk:
+            state.muted_until_ns = now_ns + MUTE_NS
+            self.counts["ports_muted"] += 1
+            text = f"floods the controller: not listened to for {MUTE_NS // 10**9} s"
+            self._tell(at, "port_muted", "warning", text, now_ns)
+            self.revision += 1
+        return False
 
     def frames_received(self, at: PortRef, rx_packets: int, now_ns: int) -> None:
         """The switch's counter of frames received by a port: growth is a sign of life of the link."""
@@ -242,13 +237,27 @@ class Discovery:
                 self._note_link("link_silent", "warning", heard.source, at)
                 del self._heard[at]
                 self.revision += 1
+        for _, state in self._ports():
+            if state.muted_until_ns is not None and now_ns >= state.muted_until_ns:
+                state.muted_until_ns = None
+                self.revision += 1
+        self._now_ns = now_ns
+        self.revision += self._hosts.tick(now_ns)
+
+    def announcing(self, now_ns: int) -> list[PortRef]:
+        """The ports by which LLDP is to be sent again; at most ANNOUNCED_AT_ONCE, those first that have waited longest."""
+        due = [
+            (state.announced_ns or 0, ref)
+            for ref, state in self._ports()
+            if state.port.up and (state.announced_ns is None or now_ns - state.announced_ns >= ANNOUNCE_NS)
+        ]
+        refs = [ref for _, ref in sorted(due)[:ANNOUNCED_AT_ONCE]]
+        for ref in refs:
+            self._switches[ref.dpid].ports[ref.number].announced_ns = now_ns
+        return refs
 
     def probing(self, now_ns: int) -> list[PortRef]:
-        """The ports by which to send LLDP now: ports that have come up without a known neighbour, and silent links.
-
-        The framework sends LLDP from time to time; but when all ports are overdue, as after a second without a processor, it
-        sleeps until something else happens (`lldp_loop` of Ryu 4.34 and os-ken 4).
-        """
+        """The ports by which to send LLDP now: ports that have come up without a known neighbour, and silent links."""
         silence_ns = self._silence_ns()
         unheard = {heard.source for heard in self._heard.values() if now_ns - heard.last_ns >= silence_ns // 2}
 
@@ -264,37 +273,26 @@ class Discovery:
         state = self._state(at)
         if state is None or not self._is_edge(state, now_ns) or int(mac[:2], 16) & 1:
             return
-        host = self._hosts.get(mac)
-        if host is None:
-            if sum(1 for other in self._hosts.values() if other.at == at) >= MAX_HOSTS_PER_PORT:
-                return
-            host = Host(mac, at, moved_ns=now_ns)
-            self._note("host_learned", "info", f"host {mac} at {self.port_name(at)}", mac=mac)
-        elif host.at != at:
-            if now_ns - host.moved_ns < MOVE_HOLD_NS:
-                return
-            text = f"host {mac} moved from {self.port_name(host.at)} to {self.port_name(at)}"
-            self._note("host_moved", "info", text, mac=mac)
-            host = replace(host, at=at, moved_ns=now_ns)
-        if (
-            address is not None
-            and address != "0.0.0.0"
-            and address not in host.addresses
-            and len(host.addresses) < MAX_ADDRESSES_PER_HOST
-        ):
-            self._take_address(address)
-            host = replace(host, addresses=(*host.addresses, address))
-        if control and not host.speaks_control:
-            host = replace(host, speaks_control=True)
-        if self._hosts.get(mac) != host:
-            self._hosts[mac] = host
+        self._now_ns = now_ns
+        is_new = mac not in self._hosts.by_mac
+        if self._hosts.seen(at, mac, now_ns, address, control):
             self.revision += 1
+        if is_new and mac in self._hosts.by_mac:
+            self._note("host_learned", "info", f"host {mac} at {self.port_name(at)}", mac=mac)
+
+    def host_inherited(self, at: PortRef, mac: str, address: str | None, now_ns: int) -> None:
+        """An earlier application knew this host at this port."""
+        state = self._state(at)
+        if state is not None and self._is_edge(state, now_ns):
+            self.revision += self._hosts.inherited(at, mac, address)
 
     def host_idle(self, at: PortRef, mac: str) -> None:
         """Forgets a host that has sent nothing for the ageing time, if it has not moved meanwhile."""
-        host = self._hosts.get(mac)
-        if host is not None and host.at == at:
-            self._forget_hosts([host])
+        self.revision += self._hosts.idle(at, mac)
+
+    def requests(self, now_ns: int) -> list[Request]:
+        """The ARP requests to send now: to hosts whose address was seen elsewhere."""
+        return list(self._hosts.requests(now_ns))
 
     # -- out -------------------------------------------------------------------------------------------------
 
@@ -314,8 +312,9 @@ class Discovery:
             and self._is_link(heard.source, at)
         )
         edges = frozenset(ref for ref, state in self._ports() if ref.dpid in switches and self._is_edge(state, now_ns))
-        hosts = {mac: host for mac, host in self._hosts.items() if host.at in edges}
-        return View(switches, tuple(links), edges, hosts)
+        hosts = {mac: host for mac, host in self._hosts.by_mac.items() if host.at in edges}
+        muted = frozenset(ref for ref, state in self._ports() if ref.dpid in switches and state.muted_until_ns is not None)
+        return View(switches, tuple(links), edges, hosts, muted)
 
     def settling(self, now_ns: int) -> bool:
         """Whether a switch is connected that does not take part yet."""
@@ -374,7 +373,7 @@ class Discovery:
 
     def _port_gone(self, ref: PortRef) -> None:
         self._forget_links(ref)
-        self._forget_hosts(host for host in self._hosts.values() if host.at == ref)
+        self._hosts.gone(ref)
 
     def _forget_links(self, ref: PortRef) -> None:
         for at, heard in list(self._heard.items()):
@@ -384,17 +383,24 @@ class Discovery:
                 del self._heard[at]
                 self.revision += 1
 
-    def _forget_hosts(self, hosts: Iterable[Host]) -> None:
-        for host in list(hosts):
-            del self._hosts[host.mac]
-            self.revision += 1
+    def _port(self, ref: PortRef) -> str:
+        state = self._state(ref)
+        return state.port.name if state is not None else ""
 
-    def _take_address(self, address: str) -> None:
-        """Takes an address from the host that had it: it belongs to the host that used it last."""
-        for mac, host in self._hosts.items():
-            if address in host.addresses:
-                kept = tuple(other for other in host.addresses if other != address)
-                self._hosts[mac] = replace(host, addresses=kept)
+    def _host_moved(self, host: Host, to: PortRef) -> None:
+        text = f"host {host.mac} moved from {self.port_name(host.at)} to {self.port_name(to)}"
+        self._note("host_moved", "info", text, mac=host.mac)
+
+    def _told_of_hosts(self, kind: str, severity: str, at: PortRef, text: str) -> None:
+        self._tell(at, kind, severity, text, self._now_ns)
+
+    def _tell(self, at: PortRef, kind: str, severity: str, text: str, now_ns: int) -> None:
+        """Notes what a port did, once in TELL_AGAIN_NS for each kind: a host must not fill the operator's log."""
+        state = self._state(at)
+        if state is None or (kind in state.told_ns and now_ns - state.told_ns[kind] < TELL_AGAIN_NS):
+            return
+        state.told_ns[kind] = now_ns
+        self._note(kind, severity, f"port {self.port_name(at)} {text}", port=self.port_name(at))
 
     def _note(self, kind: str, severity: str, text: str, **fields: str) -> None:
         self._notes.append(Note(kind, severity, text, fields))

@@ -7,7 +7,7 @@ Pure. Three tables on every switch:
   coordinator's source MAC enter only by its port, or by the tree port towards it. Frames on ports off the tree stop here.
 * LEARN: the sources at host ports. Frames of a known source pass. Frames of an unknown source pass too, and the controller gets
   a copy of their first bytes; likewise ARP with a sender address that is not known for its MAC, and a source's first control
-  frame.
+  frame. From a muted port it gets none; of a host that may have moved it gets all.
 * DELIVER: a known destination leaves by the tree's port towards it, all others flood along the tree.
 
 Flooding is one group of type ALL per switch; OpenFlow does not send a frame back out of the port that it came in by.
@@ -19,7 +19,6 @@ from collections import deque
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
-from controller.openflow.discovery import Host, Link, PortRef, View
 from controller.openflow.flowtable import (
     NO_LIMIT,
     Cause,
@@ -30,6 +29,8 @@ from controller.openflow.flowtable import (
     diff,
     without_ports,
 )
+from controller.openflow.intake.hosts import Host, PortRef
+from controller.openflow.view import Link, View
 from controller.switch_queues.control_room import CONTROL_QUEUE
 
 CLASSIFY, LEARN, DELIVER = 0, 1, 2
@@ -40,6 +41,8 @@ HOST_IDLE_S = 300  # ageing time, IEEE 802.1D table 7-5
 ETH_ARP = 0x0806
 ETH_LLDP = 0x88CC
 ETH_CONTROL = 0x88B5
+ASKING_MAC = "02:42:41:54:4f:4e"
+"""The sender of our ARP requests; nobody has this address, and answers to it end at the first switch."""
 HEARTBEAT_MAC = "03:42:41:54:4f:4e"  # protocol/PROTOCOL.md
 LLDP_MAC = "01:80:c2:00:00:0e"
 LINK_LOCAL = "01:80:c2:00:00:00/ff:ff:ff:ff:ff:f0"  # never forwarded by a bridge, IEEE 802.1Q table 8-1
@@ -149,10 +152,13 @@ def tables(
         for coordinator in coordinators.values():
             _admit(table, dpid, edges[dpid], trunks, coordinator, routes, CONTROL_QUEUE if dpid in queued else None)
         _learn(table)
-        table.add(Flow(DELIVER, 0, Match(), group=FLOOD_GROUP))
+        for ref in view.muted:
+            if ref.dpid == dpid:
+                _mute(table, ref.number)
+        table.add(Flow(DELIVER, 200, Match(eth_dst=ASKING_MAC)), Flow(DELIVER, 0, Match(), group=FLOOD_GROUP))
     for host in view.hosts.values():
         if places[host.mac] == host.at:
-            _source(result[host.at.dpid], host)
+            _source(result[host.at.dpid], host, host.at in view.muted)
     for mac, at in places.items():
         _deliver(result[at.dpid], mac, at.number)
         for dpid, port in routes.towards(at.dpid).items():
@@ -214,17 +220,26 @@ def _learn(table: Table) -> None:
     )
 
 
-def _source(table: Table, host: Host) -> None:
-    port, mac = host.at.number, host.mac
+def _mute(table: Table, port: int) -> None:
     table.add(
-        Flow(LEARN, 100, Match(in_port=port, eth_src=mac), goto=DELIVER, idle_s=HOST_IDLE_S),
-        Flow(LEARN, 110, Match(port, ETH_ARP, mac), copy_bytes=LEARN_COPY_BYTES, goto=DELIVER),
-        Flow(LEARN, 120, Match(port, ETH_ARP, mac, arp_spa="0.0.0.0"), goto=DELIVER),  # a probe, RFC 5227
+        Flow(CLASSIFY, 65001, Match(in_port=port, eth_type=ETH_LLDP, eth_dst=LLDP_MAC)),
+        Flow(LEARN, 10, Match(in_port=port), goto=DELIVER),
+    )
+
+
+def _source(table: Table, host: Host, muted: bool) -> None:
+    port, mac = host.at.number, host.mac
+    known = LEARN_COPY_BYTES if host.asked else None
+    news = known if muted else LEARN_COPY_BYTES
+    table.add(
+        Flow(LEARN, 100, Match(in_port=port, eth_src=mac), copy_bytes=known, goto=DELIVER, idle_s=HOST_IDLE_S),
+        Flow(LEARN, 110, Match(port, ETH_ARP, mac), copy_bytes=news, goto=DELIVER),
+        Flow(LEARN, 120, Match(port, ETH_ARP, mac, arp_spa="0.0.0.0"), copy_bytes=known, goto=DELIVER),  # a probe, RFC 5227
     )
     if not host.speaks_control:
-        table.add(Flow(LEARN, 110, Match(port, ETH_CONTROL, mac), copy_bytes=LEARN_COPY_BYTES, goto=DELIVER))
+        table.add(Flow(LEARN, 110, Match(port, ETH_CONTROL, mac), copy_bytes=news, goto=DELIVER))
     for address in host.addresses:
-        table.add(Flow(LEARN, 120, Match(port, ETH_ARP, mac, arp_spa=address), goto=DELIVER))
+        table.add(Flow(LEARN, 120, Match(port, ETH_ARP, mac, arp_spa=address), copy_bytes=known, goto=DELIVER))
 
 
 def _deliver(table: Table, mac: str, port: int) -> None:

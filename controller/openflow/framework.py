@@ -22,8 +22,6 @@ from typing import Any
 
 RYU, OS_KEN = "ryu", "os_ken"
 APP = "controller.app"
-LLDP_PERIOD_S = 0.5
-LLDP_GUARD_S = 0.002  # between two ports; the default of 50 ms makes 20 ports take a second
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,6 @@ class Framework:
     hub: Any
     handler: Any
     ofp_event: Any
-    switches: Any
     packet: ModuleType
     conf: Any
 
@@ -47,7 +44,7 @@ def chosen() -> str:
 
 
 def load() -> Framework:
-    """The chosen framework, set up for discovery: it observes links, and leaves LLDP rules to our own tables."""
+    """The chosen framework."""
     root = chosen()
     if root == RYU:
         _mend_eventlet()
@@ -55,11 +52,8 @@ def load() -> Framework:
     def module(name: str) -> Any:  # noqa: ANN401 -- of a package without types
         return importlib.import_module(f"{root}.{name}")
 
-    app_manager, switches, conf = module("base.app_manager"), module("topology.switches"), module("cfg").CONF
-    conf.set_override("observe_links", True)
-    conf.set_override("install_lldp_flow", False)
-    switches.Switches.LLDP_SEND_PERIOD_PER_PORT = LLDP_PERIOD_S
-    switches.Switches.LLDP_SEND_GUARD = LLDP_GUARD_S
+    app_manager, conf = module("base.app_manager"), module("cfg").CONF
+    module("controller.controller")  # registers the options of where to listen
     for name in ("ethernet", "arp", "ipv4"):
         module(f"lib.packet.{name}")
     return Framework(
@@ -69,7 +63,6 @@ def load() -> Framework:
         hub=module("lib.hub"),
         handler=module("controller.handler"),
         ofp_event=module("controller.ofp_event"),
-        switches=switches,
         packet=module("lib.packet"),
         conf=conf,
     )
@@ -114,8 +107,7 @@ def run_os_ken(listen_host: str = "127.0.0.1", listen_port: int = 6653, app: str
     hub.patch(thread=True)
     conf = importlib.import_module("os_ken.cfg").CONF
     app_manager = importlib.import_module("os_ken.base.app_manager")
-    for name in ("controller.controller", "topology.switches"):
-        importlib.import_module(f"os_ken.{name}")  # registers options, which must come before os-ken parses them
+    importlib.import_module("os_ken.controller.controller")  # registers options, which must come before os-ken parses them
     log = importlib.import_module("os_ken.log")
     log.early_init_log()
     conf(args=[], project="os_ken", default_config_files=[])

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from controller.config.settings import OpenFlowSettings
-from controller.openflow.discovery import Host, Link, PortRef, View
+from controller.openflow.intake.hosts import Host, PortRef
 from controller.openflow.metering import Load
+from controller.openflow.view import Link, View
 from topology import capacity, spanning_tree
 from topology import fabric as topology
 from topology.capacity import Capacity
@@ -48,6 +49,11 @@ class FabricLearner:
                 if mac := known.mac(name):
                     self._owners[mac] = name
         self._tree: tuple[topology.Fabric, spanning_tree.Tree] | None = None
+
+    @property
+    def host_ports(self) -> frozenset[tuple[str, str]]:
+        """The switches and ports that the file gives to hosts."""
+        return frozenset(self._port_hosts)
 
     @classmethod
     def from_settings(cls, settings: OpenFlowSettings) -> FabricLearner:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from controller.openflow.discovery import PortRef
 from controller.openflow.flowtable import Cause
+from controller.openflow.intake.hosts import PortRef
 
 
 class Counters(NamedTuple):

@@ -7,16 +7,19 @@ Foreign flows that admit frames or learn sources go with the new table; the othe
 
 from __future__ import annotations
 
+import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from controller.openflow import codec
-from controller.openflow.discovery import Port, View
 from controller.openflow.flowtable import Change, Table
 from controller.openflow.forwarding import CLASSIFY, LEARN, LLDP_FLOW, Transition, transition
 from controller.openflow.framework import Framework
+from controller.openflow.intake.hosts import PortRef, Request
+from controller.openflow.intake.lldp import KEY_BYTES, Lldp
 from controller.openflow.roles import Claim
+from controller.openflow.view import Port, View
 from protocol.units import MILLISECOND_NS
 
 BARRIER_S = 0.1
@@ -30,6 +33,7 @@ class Switches:
 
     def __init__(self, framework: Framework) -> None:
         self._framework = framework
+        self._lldp = Lldp(secrets.token_bytes(KEY_BYTES))
         self.codec = self._new_codec()
         self._datapaths: dict[int, codec.Datapath] = {}
         self._installed: dict[int, Table] = {}
@@ -75,16 +79,30 @@ class Switches:
         self.send(dpid, [codec.claim_role(self._datapaths[dpid], claim)])
 
     def describe(self, dpid: int) -> tuple[str, Iterator[Port]]:
-        """The switch's name and its ports, for discovery; has the switch send us the LLDP frames that it receives."""
+        """The switch's name and its ports, for discovery; has the switch send us the LLDP frames that it receives, through a
+        meter if it has any."""
         datapath = self._datapaths[dpid]
         self.suspect(dpid)
-        self.send(dpid, self.codec.change(datapath, Change({}, (), (LLDP_FLOW,))))
+        self.send(dpid, [*codec.meter(datapath), *self.codec.change(datapath, Change({}, (), (LLDP_FLOW,)))])
         return codec.bridge_name(datapath), codec.ports(datapath)
 
-    def send_lldp(self, dpid: int, port: int) -> None:
-        """Sends LLDP out by a port now."""
-        if dpid in self._datapaths:
-            self.send(dpid, self.codec.lldp(self._datapaths[dpid], port))
+    def send_lldp(self, ports: Iterable[PortRef], now_ns: int) -> None:
+        """Sends LLDP out by these ports now, in one write for each switch. A switch that does not read gets none: it must not
+        delay the others."""
+        by_switch: dict[int, set[int]] = {}
+        for dpid, number in ports:
+            by_switch.setdefault(dpid, set()).add(number)
+        for dpid, numbers in by_switch.items():
+            datapath = self._datapaths.get(dpid)
+            if datapath is not None and codec.has_room(datapath):
+                self.send(dpid, [self.codec.lldp(datapath, number, now_ns) for number in sorted(numbers)])
+
+    def ask(self, requests: Iterable[Request]) -> None:
+        """Sends ARP requests to hosts."""
+        for request in requests:
+            datapath = self._datapaths.get(request.at.dpid)
+            if datapath is not None and codec.has_room(datapath):
+                self.send(request.at.dpid, [codec.request(datapath, request)])
 
     def poll(self) -> None:
         """Asks every switch for its counters, and for its queues if it has any."""
@@ -180,4 +198,4 @@ class Switches:
         return self.codec.change(datapath, change) if datapath is not None else []
 
     def _new_codec(self) -> codec.Codec:
-        return codec.Codec(self._framework, generation=time.time_ns() // MILLISECOND_NS)
+        return codec.Codec(self._framework, time.time_ns() // MILLISECOND_NS, self._lldp)

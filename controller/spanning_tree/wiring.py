@@ -11,10 +11,14 @@ from collections.abc import Iterable, Iterator
 from controller.spanning_tree.port_states import PortState
 from topology.fabric import Fabric
 
+_Ports = dict[tuple[str, str], list[str]]
+
 
 def with_ports(fabric: Fabric, states: Iterable[PortState]) -> Fabric:
     """The fabric with port names from LLDP at links between two switches that have none in the file; no port stands twice."""
-    learned = {(a, b): port for a, port, b, _ in _cables(fabric, states) if fabric.graph.has_edge(a, b)}
+    confirmed, claimed = _choices(fabric, states)
+    learned = {ends: ports[0] for ends, ports in claimed.items() if len(ports) == 1}
+    learned |= {ends: ports[-1] for ends, ports in confirmed.items()}
     missing = {ends: port for ends, port in learned.items() if fabric.port(ends) is None}
     taken = {(a, fabric.port((a, b))) for a, b in fabric.graph.edges}
     missing = {(a, b): port for (a, b), port in missing.items() if (a, port) not in taken}
@@ -36,7 +40,27 @@ def contradictions(fabric: Fabric, states: Iterable[PortState]) -> list[str]:
             lines.append(f"fabric: port {port} of {a} leads to {written}, but LLDP sees {b} there; mend the file or the cable")
         elif written is None and (other := fabric.port((a, b)) if fabric.graph.has_edge(a, b) else None) is not None:
             lines.append(f"fabric: {a} reaches {b} by port {other}, but LLDP sees it at {port}; mend the file or the cable")
+    confirmed, claimed = _choices(fabric, states)
+    for (a, b), ports in claimed.items():
+        if len(ports) > 1 and (a, b) not in confirmed and fabric.port((a, b)) is None:
+            shown = " and ".join(ports)
+            lines.append(f"fabric: LLDP sees {b} at the ports {shown} of {a}, {b} confirms none; write the port in the file")
     return sorted(lines)
+
+
+def _choices(fabric: Fabric, states: Iterable[PortState]) -> tuple[_Ports, _Ports]:
+    """By link of the fabric, from each end: the ports there that the other end confirms, and all that LLDP shows. A host can
+    send LLDP, too, so what both ends say comes first."""
+    cables = list(_cables(fabric, states))
+    said = set(cables)
+    confirmed: _Ports = {}
+    claimed: _Ports = {}
+    for a, port, b, other in cables:
+        if fabric.graph.has_edge(a, b):
+            claimed.setdefault((a, b), []).append(port)
+            if (b, other, a, port) in said:
+                confirmed.setdefault((a, b), []).append(port)
+    return confirmed, claimed
 
 
 def _cables(fabric: Fabric, states: Iterable[PortState]) -> Iterator[tuple[str, str, str, str]]:

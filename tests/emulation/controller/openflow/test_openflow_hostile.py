@@ -48,6 +48,11 @@ def answer_to(network: PrivateNetwork, data: bytes) -> bytes | None:
         return None
 
 
+def connected(network: PrivateNetwork, *switches: str) -> bool:
+    network.ovs.refresh()
+    return all(network.ovs.vsctl("get", "controller", name, "is_connected").strip() == "true" for name in switches)
+
+
 @pytest.mark.parametrize("framework", ["ryu", "os-ken"])
 def test_twelve_bytes_of_a_stranger_do_not_hang_the_controller(framework: str, network: PrivateNetwork) -> None:
     network.spawn(
@@ -55,17 +60,13 @@ def test_twelve_bytes_of_a_stranger_do_not_hang_the_controller(framework: str, n
     )
     network.add_switch("s1", 1, f"tcp:127.0.0.1:{PORT}")
 
-    def connected() -> bool:
-        return network.ovs.vsctl("get", "controller", "s1", "is_connected").strip() == "true"
-
-    until(connected, 20, f"s1 connects: {network.log('controller')}")
+    until(lambda: connected(network, "s1"), 20, f"s1 connects: {network.log('controller')}")
     for _ in range(3):
         answer_to(network, HELLO_OF_LENGTH_0)
     assert (answer_to(network, b"") or b"").startswith(b"\x04\x00\x00\x08"), "the next one is not greeted"
     assert "is refused: HELLO: element: length" in network.log("controller")
     network.add_switch("s2", 2, f"tcp:127.0.0.1:{PORT}")
-    until(lambda: network.ovs.vsctl("get", "controller", "s2", "is_connected").strip() == "true", 20, "another switch connects")
-    assert connected()
+    until(lambda: connected(network, "s1", "s2"), 20, "another switch connects")
 
 
 @pytest.mark.parametrize("framework", ["ryu", "os-ken"])

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from controller.openflow.discovery import Link, PortRef
 from controller.openflow.flowtable import Cause, Flow, Match, Table
+from controller.openflow.intake.hosts import PortRef
+from controller.openflow.view import Link
 
 LIMIT = 10_000  # copies of one frame: more is a storm
 

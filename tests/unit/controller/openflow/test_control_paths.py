@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.openflow.control_paths import ControlPath, control_paths, flooded
-from controller.openflow.discovery import PortRef, View
 from controller.openflow.forwarding import ETH_CONTROL, HEARTBEAT_MAC, tables
+from controller.openflow.intake.hosts import PortRef
 from controller.openflow.local_switches import wanted
+from controller.openflow.view import View
 from controller.switch_queues.control_keeper import Wanted
 from tests.unit.controller.openflow.fake_of_table import Frame, push
 from tests.unit.controller.openflow.test_forwarding import ATTACHED, COORDINATOR, COORDINATOR_PORT, TREE, VIEW, mac

@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
-from controller.openflow.discovery import LINK_SILENCE_NS, PROBE_NS, Discovery, Link, Port, PortRef
+from collections import Counter
+
+from controller.openflow.discovery import (
+    ANNOUNCED_AT_ONCE,
+    FRAMES_AT_ONCE,
+    LINK_SILENCE_NS,
+    LLDP_AT_ONCE,
+    MUTE_NS,
+    PROBE_NS,
+    Discovery,
+)
 from controller.openflow.forwarding import HEARTBEAT_MAC
+from controller.openflow.intake.hosts import MOVE_NS, PortRef
+from controller.openflow.intake.lldp import Doubt
+from controller.openflow.view import Link, Port
 from protocol.units import MILLISECOND_NS
 
 HOST = "02:00:00:00:99:99"
@@ -53,12 +66,104 @@ class TestDiscovery:
         assert view.links == (Link(self.A, self.B),)
         assert view.edges == {PortRef(1, 1), PortRef(2, 1)}
 
-    def test_a_link_heard_one_way_is_neither_link_nor_edge(self) -> None:
+    def test_a_link_heard_one_way_is_no_link_and_closes_only_the_end_that_heard(self) -> None:
+        """One closed end is enough against a loop."""
         discovery = self.pair()
         discovery.lldp_heard(self.A, self.B, 0)
         view = discovery.view(PROBE_NS)
         assert not view.links
-        assert view.edges == {PortRef(1, 1), PortRef(2, 1)}
+        assert view.edges == {PortRef(1, 1), PortRef(2, 1), self.A}
+
+    def test_no_frame_from_one_port_closes_another(self) -> None:
+        """Ten ports that a host names, by LLDP that it might have from accomplices: all stay open to hosts."""
+        discovery = Discovery()
+        discovery.switch_up(1, "s1", [Port(number, f"s1-eth{number}", True) for number in range(1, 12)], 0)
+        named = [PortRef(1, number) for number in range(2, 12)]
+        for source in named:
+            discovery.frame_seen(source, f"02:00:00:00:00:{source.number:02x}", PROBE_NS)
+        for source in named:
+            discovery.lldp_heard(source, PortRef(1, 1), PROBE_NS)
+        view = discovery.view(PROBE_NS)
+        assert view.edges == set(named)
+        assert len(view.hosts) == 10
+
+    def test_lldp_that_is_not_believed_changes_nothing_and_is_told_once_a_minute(self) -> None:
+        discovery, at = self.joined(), PortRef(1, 1)
+        discovery.drain_notes()
+        before = discovery.view(PROBE_NS)
+        for now_ns in range(PROBE_NS, PROBE_NS + 59_000 * MILLISECOND_NS, 1_000 * MILLISECOND_NS):
+            for why in Doubt:
+                discovery.lldp_doubted(at, why, now_ns)
+        assert discovery.view(PROBE_NS) == before
+        told = [(note.kind, note.severity) for note in discovery.drain_notes()]
+        assert sorted(told) == [("lldp_foreign", "info"), ("lldp_forged", "warning"), ("lldp_old", "warning")]
+        assert discovery.counts["lldp_forged"] == 59
+
+    def test_lldp_of_another_controller_at_a_link_is_not_worth_an_event(self) -> None:
+        discovery = self.joined()
+        discovery.drain_notes()
+        discovery.lldp_doubted(self.A, Doubt.FORGED, PROBE_NS)
+        assert not discovery.drain_notes() and not discovery.counts["lldp_forged"]
+
+    def test_a_port_that_hears_itself_stays_open_and_is_told(self) -> None:
+        discovery, at = self.joined(), PortRef(1, 1)
+        discovery.lldp_heard(at, at, PROBE_NS)
+        assert at in discovery.view(PROBE_NS).edges
+        assert "lldp_reflected" in [note.kind for note in discovery.drain_notes()]
+
+    def test_two_hosts_that_pass_lldp_to_each_other_make_no_link_where_the_file_has_hosts(self) -> None:
+        discovery = Discovery(host_ports={("s1", "s1-eth1"), ("s2", "s2-eth1")})
+        for dpid in (1, 2):
+            discovery.switch_up(dpid, f"s{dpid}", [Port(1, f"s{dpid}-eth1", True)], 0)
+        one, other = PortRef(1, 1), PortRef(2, 1)
+        discovery.lldp_heard(one, other, 0)
+        discovery.lldp_heard(other, one, 0)
+        view = discovery.view(PROBE_NS)
+        assert not view.links and not view.edges, "it may be a cable, and a loop"
+        assert [note.kind for note in discovery.drain_notes()].count("lldp_at_host") == 2
+
+    def test_a_link_may_come_up_where_hosts_were_learnt(self) -> None:
+        """The neighbour connects to the controller later than this switch, and flooded hosts' frames meanwhile."""
+        discovery = Discovery()
+        discovery.switch_up(1, "s1", [Port(10, "s1-eth10", True)], 0)
+        discovery.frame_seen(self.A, HOST, PROBE_NS)
+        assert discovery.view(PROBE_NS).hosts
+        discovery.switch_up(2, "s2", [Port(11, "s2-eth11", True)], PROBE_NS)
+        discovery.lldp_heard(self.A, self.B, PROBE_NS)
+        discovery.lldp_heard(self.B, self.A, PROBE_NS)
+        view = discovery.view(2 * PROBE_NS)
+        assert view.links == (Link(self.A, self.B),)
+        assert not view.hosts and not view.edges
+
+    def test_every_port_that_is_up_sends_lldp_twice_a_second_and_none_starves(self) -> None:
+        discovery = Discovery()
+        discovery.switch_up(1, "s1", [Port(number, f"p{number}", number != 3) for number in range(600)], 0)
+        sent: Counter[PortRef] = Counter()
+        for now_ns in range(0, 3_000 * MILLISECOND_NS, 100 * MILLISECOND_NS):
+            due = discovery.announcing(now_ns)
+            assert len(due) <= ANNOUNCED_AT_ONCE
+            sent.update(due)
+        assert PortRef(1, 3) not in sent
+        assert len(sent) == 599 and set(sent.values()) == {6}
+
+    def test_a_port_that_floods_the_controller_is_muted_for_a_while(self) -> None:
+        discovery, at = self.joined(), PortRef(1, 1)
+        taken = sum(discovery.admits(at, False, PROBE_NS) for _ in range(5_000))
+        assert taken == FRAMES_AT_ONCE
+        assert discovery.view(PROBE_NS).muted == {at}
+        assert at in discovery.view(PROBE_NS).edges, "its frames are forwarded as ever"
+        assert discovery.admits(PortRef(2, 1), False, PROBE_NS)
+        assert "port_muted" in [note.kind for note in discovery.drain_notes()]
+        discovery.tick(PROBE_NS + MUTE_NS)
+        assert not discovery.view(PROBE_NS).muted
+        assert discovery.admits(at, False, PROBE_NS + MUTE_NS)
+
+    def test_lldp_has_a_budget_of_its_own_and_a_link_is_never_muted(self) -> None:
+        discovery, at = self.joined(), PortRef(1, 1)
+        assert sum(discovery.admits(at, True, PROBE_NS) for _ in range(5_000)) == LLDP_AT_ONCE
+        assert discovery.view(PROBE_NS).muted == {at}
+        assert sum(discovery.admits(self.A, True, PROBE_NS) for _ in range(5_000)) == LLDP_AT_ONCE
+        assert self.A not in discovery.view(PROBE_NS).muted
 
     def test_a_cable_between_two_ports_of_a_switch_closes_both(self) -> None:
         discovery = self.pair()
@@ -141,12 +246,24 @@ class TestDiscovery:
         assert hosts[HOST].addresses == ()
         assert hosts[OTHER].addresses == ("10.0.0.1",)
 
-    def test_a_host_moves_but_does_not_flap(self) -> None:
+    def test_a_host_moves_once_its_old_port_is_silent(self) -> None:
+        """tests/unit/controller/openflow/intake/test_hosts.py has the rules."""
+        discovery, here, there = self.joined(), PortRef(1, 1), PortRef(2, 1)
+        discovery.frame_seen(here, HOST, PROBE_NS, "10.0.0.1")
+        discovery.frame_seen(there, HOST, 2 * PROBE_NS)
+        assert discovery.view(2 * PROBE_NS).hosts[HOST].at == here
+        assert [request.at for request in discovery.requests(3 * PROBE_NS)] == [here]
+        before = discovery.revision
+        discovery.tick(2 * PROBE_NS + MOVE_NS)
+        assert discovery.revision > before
+        assert discovery.view(2 * PROBE_NS).hosts[HOST].at == there
+        assert "host_moved" in [note.kind for note in discovery.drain_notes()]
+
+    def test_a_host_whose_port_is_down_moves_at_once(self) -> None:
         discovery, here, there = self.joined(), PortRef(1, 1), PortRef(2, 1)
         discovery.frame_seen(here, HOST, PROBE_NS)
+        discovery.port_changed(1, Port(1, "s1-eth1", False), PROBE_NS)
         discovery.frame_seen(there, HOST, PROBE_NS + MILLISECOND_NS)
-        assert discovery.view(PROBE_NS).hosts[HOST].at == here
-        discovery.frame_seen(there, HOST, PROBE_NS + 1_500 * MILLISECOND_NS)
         assert discovery.view(PROBE_NS).hosts[HOST].at == there
 
     def test_a_group_address_is_never_a_host(self) -> None:

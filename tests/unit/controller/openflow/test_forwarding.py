@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import networkx as nx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.openflow.discovery import Host, Link, Port, PortRef, Switch, View
 from controller.openflow.flowtable import Cause, Table, diff
 from controller.openflow.forwarding import (
+    ASKING_MAC,
     ETH_ARP,
     ETH_CONTROL,
     ETH_LLDP,
@@ -19,6 +21,8 @@ from controller.openflow.forwarding import (
     tables,
     transition,
 )
+from controller.openflow.intake.hosts import Host, PortRef
+from controller.openflow.view import Link, Port, Switch, View
 from controller.switch_queues.control_room import CONTROL_QUEUE
 from tests.unit.controller.openflow.fake_of_table import FakeNetwork, Frame, push
 
@@ -113,6 +117,38 @@ class TestForwarding:
         table, source = tables(VIEW, TREE)[1], mac(PortRef(1, 1))
         assert not push(table, 1, Frame(source, BROADCAST, ETH_ARP, "10.0.1.1")).copied
         assert push(table, 1, Frame(source, BROADCAST, ETH_ARP, "10.9.9.9")).copied
+
+    def test_of_a_muted_port_nothing_is_told_and_everything_is_forwarded(self) -> None:
+        at = PortRef(1, 1)
+        told, muted = tables(VIEW, TREE)[1], tables(replace(VIEW, muted=frozenset({at})), TREE)[1]
+        frames = [
+            Frame(STRANGER, BROADCAST),
+            Frame(mac(at), BROADCAST, ETH_ARP, "10.9.9.9"),
+            Frame(mac(at), LLDP_MAC, ETH_LLDP),
+            Frame(mac(at), mac(PortRef(3, 1))),
+        ]
+        for frame in frames:
+            before, after = push(told, at.number, frame), push(muted, at.number, frame)
+            assert after.ports == before.ports
+            assert not after.copied
+        assert [push(told, at.number, frame).copied for frame in frames] == [True, True, True, False]
+        assert push(muted, 2, Frame(STRANGER, BROADCAST)).copied, "another port is heard"
+
+    def test_of_a_host_whose_place_is_in_question_everything_is_told_even_from_a_muted_port(self) -> None:
+        at = PortRef(1, 1)
+        host = replace(VIEW.hosts[mac(at)], asked=True)
+        for muted in (frozenset[PortRef](), frozenset({at})):
+            table = tables(replace(VIEW, hosts={**VIEW.hosts, host.mac: host}, muted=muted), TREE)[1]
+            for frame in (
+                Frame(host.mac, mac(PortRef(3, 1))),
+                Frame(host.mac, ASKING_MAC, ETH_ARP, "10.0.1.1"),
+                Frame(host.mac, BROADCAST, ETH_ARP, "10.9.9.9"),
+            ):
+                assert push(table, at.number, frame).copied
+
+    def test_what_answers_our_request_reaches_nobody_else(self) -> None:
+        at = PortRef(1, 1)
+        assert not network().send(at, Frame(mac(at), ASKING_MAC, ETH_ARP, "10.0.1.1"))
 
     @settings(max_examples=60, deadline=None)
     @given(data=st.data(), count=st.integers(2, 6))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from controller.openflow.discovery import Port, PortRef, Switch, View
+from controller.openflow.intake.hosts import PortRef
 from controller.openflow.learned import Inherited, inherited_hosts
+from controller.openflow.view import Port, Switch, View
 
 VIEW = View({1: Switch(1, "s1", {2: Port(2, "s1-eth2", up=True)})}, (), frozenset({PortRef(1, 2)}), {})
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from controller.openflow.discovery import Host, Link, Port, PortRef, Switch, View
 from controller.openflow.flowtable import Cause
+from controller.openflow.intake.hosts import Host, PortRef
 from controller.openflow.learned import DEFAULT_RATE_BPS, FabricLearner
 from controller.openflow.metering import Counters, Load, PortMeter, RefusalMeter
 from controller.openflow.publisher import Publisher
+from controller.openflow.view import Link, Port, Switch, View
 from controller.store.store import StoreUnavailable
 from topology.fabric import Fabric, FabricBuilder
 

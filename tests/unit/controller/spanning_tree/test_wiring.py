@@ -27,6 +27,21 @@ def test_a_port_that_the_file_lacks_is_taken_from_lldp() -> None:
     assert found.port(("s2", "s3")) == "p23"
 
 
+def test_a_port_that_one_end_alone_names_does_not_displace_one_that_both_name() -> None:
+    honest = [seen("s1", "p12", "s2", "p21"), seen("s2", "p21", "s1", "p12")]
+    forged = seen("s1", "p9", "s2", "p21")  # by a host at p9, which comes later in any order
+    found = with_ports(fabric(), [*honest, forged])
+    assert (found.port(("s1", "s2")), found.port(("s2", "s1"))) == ("p12", "p21")
+    assert contradictions(fabric(), [*honest, forged]) == []
+
+
+def test_of_two_ports_that_nobody_confirms_none_is_taken_and_that_is_told() -> None:
+    states = [seen("s1", "p12", "s2"), seen("s1", "p9", "s2")]
+    assert with_ports(fabric(), states).port(("s1", "s2")) is None
+    (line,) = contradictions(fabric(), states)
+    assert line.startswith("fabric: LLDP sees s2 at the ports p12 and p9 of s1, s2 confirms none; write the port")
+
+
 @pytest.mark.parametrize(
     "state", [seen("s1", "p12", "elsewhere"), seen("elsewhere", "p12", "s2"), seen("s1", "p12", "s3"), seen("s1", "p", "s1")]
 )
