@@ -22,19 +22,26 @@ class Timers:
         self._heap: list[tuple[int, int, Callable[[int], None]]] = []
         self._number = 0
 
+    def __bool__(self) -> bool:
+        """Whether any call is scheduled."""
+        return bool(self._heap)
+
     def at(self, when_ns: int, call: Callable[[int], None]) -> None:
         """Schedules `call(now_ns)` once, at `when_ns` or soon after."""
         self._number += 1
         heapq.heappush(self._heap, (when_ns, self._number, call))
 
     def every(self, now_ns: int, period_ns: int, call: Callable[[int], None]) -> None:
-        """Schedules `call(now_ns)` at `now_ns`, and again `period_ns` after each call."""
+        """Schedules `call(now_ns)` at `now_ns`, and at whole periods after it; what was missed is not made up for.
+
+        So calls of periods that divide one another come together, however late each turn is, and wake the process once.
+        """
 
         def again(then_ns: int) -> None:
             try:
                 call(then_ns)
             finally:
-                self.at(then_ns + period_ns, again)
+                self.at(then_ns + period_ns - (then_ns - now_ns) % period_ns, again)
 
         self.at(now_ns, again)
 

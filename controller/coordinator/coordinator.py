@@ -19,7 +19,7 @@ from controller.members.health import Clocks, HostHealth
 from controller.members.host_links import HostLinks
 from controller.members.key_rotation import KeyRotation
 from controller.members.membership import Membership
-from controller.members.part import Parts, sweep_ns
+from controller.members.part import STATUS_NS, Part, Parts, periods
 from controller.members.pause_control import PauseControl
 from controller.members.queue_conditions import QueueConditions
 from controller.members.registry import Member, Members
@@ -56,14 +56,27 @@ from protocol.units import MILLISECOND_NS
 
 log = logging.getLogger("baton.coordinator")
 
-STATUS_NS = 250 * MILLISECOND_NS
 CORRECTION_NS = MILLISECOND_NS
 """At most so often a host hears that its sequence numbers are refused: replayed frames are refused for theirs, too."""
-DEFERRED = ((Kind.ACK, None), (Kind.REPORT, None))
+DEFERRED = tuple((kind, None) for kind in (Kind.ACK, Kind.REPORT, Kind.CLOCK_REPORT, Kind.HOST_STATE, Kind.HOST_LINK))
 """Frames that do not wake the loop: it reads them when something else wakes it, at the latest the next heartbeat."""
 MOST_FRAMES = 64
 """How many frames of each kind, deferred or not, one turn of the loop takes: some milliseconds. Timers, the lease and the plan
 are served between two turns, however many frames come."""
+
+
+class _News(Part):
+    """What operators wait to see: their own changes, and who is a member."""
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        self.documents = dict.fromkeys(("policy", "override", "rotation", "fabric"), lambda *_: tell())
+        self._tell = tell
+
+    def joined(self, node: int) -> None:
+        self._tell()
+
+    def left(self, node: int, now_ns: int) -> None:
+        self._tell()
 
 
 class Coordinator:
@@ -91,12 +104,14 @@ class Coordinator:
         self.timers = Timers()
         self._sequence = time.time_ns()
         self._corrected_ns = 0
+        self._periods = periods(settings)
+        self._told_ns, self._telling = 0, False
         self._stopping = False
         self._delay = virtual_time.processing_delay(virtual_time.CONTROLLER_DELAY)
 
         members, timers, send, write = self.members, self.timers, self._send, bridge.write
         parts = self.parts = Parts()
-        telemetry = Telemetry(write)
+        telemetry = Telemetry(write, timers.at)
         week_frames = WeekFrames(timers, link.send, link.address)
         self.membership = Membership(settings, members, parts, send, write)
         self.granting = Granting(settings, members, send, telemetry, week_frames.take)
@@ -117,12 +132,13 @@ class Coordinator:
             PathLimits(settings, members, lambda: self.granting.network, timers, send),
             self.distribution,
             KeyRotation(self.guard.ring, settings.key_file, members, send, write),
-            Policing(self.granting, members, self.regulation, write),
+            Policing(self.granting, members, self.regulation, write, timers.at),
             PauseControl(settings, members, timers, send, write),
             QueueConditions(members, timers, send),
             Clocks(),
             HostHealth(write),
             HostLinks(lambda: self.granting.network, settings.mice_rate_bps, link.address),
+            _News(self._tell_soon),
         )
         self._handlers: dict[type, Callable[..., None]] = {**parts.handlers, Ping: self._on_ping}
 
@@ -132,8 +148,8 @@ class Coordinator:
         """Serves until `stop` is called, another controller leads, or the store bridge or the elector is gone."""
         now = time.monotonic_ns()
         self.timers.every(now, self.settings.heartbeat_ns, self._heartbeat)
-        self.parts.begin(self.timers, now, sweep_ns(self.settings))
-        self.timers.every(now, STATUS_NS, self._status)
+        self.parts.begin(self.timers, now, self._periods)
+        self.timers.every(now, self._periods[STATUS_NS], self._status)
         behind = False
         while not self._stopping:
             timeout = 0 if behind else max(0, self._next_ns() - time.monotonic_ns()) / 1e9
@@ -254,7 +270,14 @@ class Coordinator:
             with self.mishaps.surviving(", ".join(map(str, line)), now_ns):
                 self.parts.take(line, now_ns)
 
+    def _tell_soon(self) -> None:
+        """Publishes the status as soon as if that were often done: an operator looks whether a change is in force."""
+        if not self._telling and self._periods[STATUS_NS] > STATUS_NS:
+            self._telling = True
+            self.timers.at(self._told_ns + STATUS_NS, self._status)
+
     def _status(self, now_ns: int) -> None:
+        self._told_ns, self._telling = now_ns, False
         self.bridge.write({"status": self._document(now_ns)})
         self.bridge.write(announcement(self.settings, self.link, self.epoch))
         for member in self.members.present():
@@ -269,5 +292,6 @@ class Coordinator:
             "mac": self.link.address.hex(":"),
             "refused": {cause.name.lower(): count for cause, count in self.guard.refused.items()},
             "time_ns": now_ns,
+            "period_ns": self._periods[STATUS_NS],
             **self.parts.status(),
         }

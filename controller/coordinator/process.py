@@ -23,8 +23,12 @@ from controller.processes.identity import enter_netns
 from controller.processes.jsonlines import JsonLines
 from controller.processes.logs import log_to_stderr
 from protocol.realtime import become_realtime
+from protocol.units import SECOND_NS
 
 log = logging.getLogger("baton.coordinator")
+
+KEPT_PERIODS = 4
+"""So many of the hosts' reports the store keeps at least what was published: as often as they come it is published again."""
 
 
 class Helpers:
@@ -86,7 +90,8 @@ def main(arguments: list[str] | None = None) -> int:
     settings = CoordinatorSettings.from_json(options.config.read_text())
     helpers = Helpers()
     try:
-        lines = helpers.start("controller.coordinator.store_bridge", "--store", settings.store)
+        kept = ["--keep-s", str(KEPT_PERIODS * settings.report_ns // SECOND_NS)]
+        lines = helpers.start("controller.coordinator.store_bridge", "--store", settings.store, *kept)
         lease = ["--name", settings.name, "--lease-ns", str(settings.lease_ns)]
         lease += ["--priority", str(settings.realtime_priority)] if settings.realtime_priority is not None else []
         elector = helpers.start("controller.election.elector", "--store", settings.store, *lease)

@@ -54,8 +54,12 @@ class StoreBridge:
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))  # only the start was urgent
         threading.Thread(target=self._from_store, daemon=True).start()
         while (values := self._lines.read()) is not None:
-            for value in values:
-                self._to_store(value)
+            try:
+                with self._store.connection.together():
+                    for value in values:
+                        self._to_store(value)
+            except StoreUnavailable:
+                log.debug("not stored: %d documents", len(values))
 
     def _tell(self, value: dict[str, Any]) -> None:
         with self._lock:
@@ -143,10 +147,11 @@ def main(arguments: list[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(prog="store_bridge")
     parser.add_argument("--store", required=True)
+    parser.add_argument("--keep-s", type=int, default=0, help="The least time that the store keeps what the coordinator told.")
     parser.add_argument("--fd", type=int, required=True)
     options = parser.parse_args(arguments)
     log_to_stderr()
-    StoreBridge(Store(options.store), socket.socket(fileno=options.fd)).run()
+    StoreBridge(Store(options.store, keep_s=options.keep_s), socket.socket(fileno=options.fd)).run()
     return 0
 
 

@@ -12,18 +12,27 @@ from typing import Any
 
 from controller.config.settings import CoordinatorSettings
 from controller.members.registry import Member
-from protocol.timers import Timers
+from protocol.timers import REFRESH_NS, Timers
 from protocol.units import MILLISECOND_NS
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 SWEEP_NS = 24 * MILLISECOND_NS
-"""As often as every second heartbeat, unless configured otherwise: calls that are due together wake the process once. Where
-heartbeats, reports and silence are longer, so is this period (`sweep_ns`)."""
+"""As often as every second heartbeat, unless configured otherwise: calls that are due together wake the process once."""
+STATUS_NS = 250 * MILLISECOND_NS
+"""How often the documents for operators are published."""
+SUMMARY_NS = 2 * STATUS_NS
+"""How often those are published that nobody waits for."""
 
 
-def sweep_ns(settings: CoordinatorSettings) -> int:
-    """How often a coordinator makes the calls whose period is `SWEEP_NS`: they follow what hosts report, and who is silent."""
-    return max(SWEEP_NS, min(2 * settings.heartbeat_ns, settings.report_ns, settings.silence_ns // 10))
+def periods(settings: CoordinatorSettings) -> dict[int, int]:
+    """How often a coordinator makes the calls of certain periods where heartbeats, reports and silence are longer than usual.
+
+    What follows from the hosts' reports need not be looked at, published or repeated more often than they come.
+    """
+    return {
+        SWEEP_NS: max(SWEEP_NS, min(2 * settings.heartbeat_ns, settings.report_ns, settings.silence_ns // 10)),
+        **{period_ns: max(period_ns, settings.report_ns) for period_ns in (STATUS_NS, SUMMARY_NS, REFRESH_NS)},
+    }
 
 
 class Part:
@@ -82,11 +91,11 @@ class Parts:
     def __iter__(self) -> Iterator[Part]:
         return iter(self._parts)
 
-    def begin(self, timers: Timers, now_ns: int, every_ns: int = SWEEP_NS) -> None:
-        """Has every periodic call made from now on; those of period `SWEEP_NS` every `every_ns`."""
+    def begin(self, timers: Timers, now_ns: int, periods: Mapping[int, int] = NOTHING) -> None:
+        """Has every periodic call made from now on, with another period where `periods` has one in place of the part's own."""
         for part in self._parts:
             for period_ns, call in part.periodic:
-                timers.every(now_ns, every_ns if period_ns == SWEEP_NS else period_ns, call)
+                timers.every(now_ns, periods.get(period_ns, period_ns), call)
 
     def take(self, line: Mapping[str, Any], now_ns: int) -> None:
         """Gives a line of the store bridge, {name: document}, to all parts that know a document of that name."""

@@ -31,18 +31,29 @@ BYTE_NS = 8_000_000_000
 
 
 class Policing(Part):
-    """Windows of readings, their verdicts, and the times at which suspects are believed."""
+    """Windows of readings, their verdicts, and the times at which suspects are believed.
+
+    Args:
+        write: takes lines for the store bridge.
+        at: has a call made at a time (ns): as long as there are suspects, and no longer.
+    """
 
     def __init__(
-        self, granting: Granting, members: Members, regulation: Regulation, write: Callable[[dict[str, Any]], object]
+        self,
+        granting: Granting,
+        members: Members,
+        regulation: Regulation,
+        write: Callable[[dict[str, Any]], object],
+        at: Callable[[int, Callable[[int], None]], None],
     ) -> None:
         self.documents = {"ports": self.on_ports}
-        self.periodic = ((PERIOD_NS, self.advance),)
         self.misbehaviour = Misbehaviour()
         self._granting = granting
         self._members = members
         self._regulation = regulation
         self._write = write
+        self._at = at
+        self._advancing = False
         self._seen: dict[Hashable, int] = defaultdict(int)
         self._dropped: dict[Hashable, int] = defaultdict(int)
         self._sent: dict[tuple[int, int], int] = defaultdict(int)
@@ -74,6 +85,9 @@ class Policing(Part):
         """Believes the suspects at the begin of a cycle, and no more after `OPEN_NS`."""
         suspects = self.misbehaviour.suspects()
         self._granting.distrust(suspects if now_ns % CYCLE_NS >= OPEN_NS else frozenset(), now_ns)
+        self._advancing = bool(suspects)
+        if suspects:
+            self._at(now_ns + PERIOD_NS, self.advance)
 
     def left(self, node: int, now_ns: int) -> None:
         for pair in [pair for pair in self._sent if node in pair]:
@@ -126,6 +140,8 @@ class Policing(Part):
             links = dict(self._links(contended, permitted, hosts, window_ns))
             for finding in self.misbehaviour.window(hosts, links, window_ns):
                 self._write({"event": ["suspect", finding.severity, finding.text]})
+            if not self._advancing and self.misbehaviour.suspects():
+                self.advance(now_ns)
         self._begin(now_ns)
 
     def _hosts(

@@ -15,14 +15,13 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from controller.members.part import Part
+from controller.members.part import SUMMARY_NS, Part
 from controller.policies.base import Slot
 from controller.scheduling.slot_events import SlotListener
 from controller.store.layout import FLUSH_NS
 
 EVENTS_MAX = 128
 """Rows of one batch, which takes 0.1 ms of the coordinator's loop: 5,120 rows a second."""
-SUMMARY_NS = 500_000_000
 OVER_NS = 1_000_000_000
 """How long after its end a slot may still be acknowledged, yielded or lost."""
 SLOT, LATE, YIELD, LOST = "slot", "late", "yield", "lost"
@@ -49,11 +48,22 @@ class Histogram:
 
 
 class Telemetry(Part, SlotListener):
-    """The rows and histograms of one coordinator. `write` takes lines for the store bridge, and says whether it had room."""
+    """The rows and histograms of one coordinator.
 
-    def __init__(self, write: Callable[[dict[str, Any]], bool]) -> None:
-        self.periodic = ((FLUSH_NS, self.flush), (SUMMARY_NS, self.summary))
+    Args:
+        write: takes lines for the store bridge, and says whether it had room.
+        at: has a call made at a time (ns): the rows of `FLUSH_NS` leave together, and while there are none nothing wakes.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[dict[str, Any]], bool],
+        at: Callable[[int, Callable[[int], None]], None] = lambda *_: None,
+    ) -> None:
+        self.periodic = ((SUMMARY_NS, self.summary),)
         self._write = write
+        self._at = at
+        self._flushed_ns = 0
         self._rows: list[tuple[str, int, int, int, int, int, int]] = []
         self._open: dict[int, tuple[int, int, int, int, int, int]] = {}
         """Slots granted and not over: node, destination, start, end, bytes, and when the directive had to be in force."""
@@ -134,6 +144,7 @@ class Telemetry(Part, SlotListener):
 
     def flush(self, now_ns: int) -> None:
         """Writes the rows since the last call, {"slots": {"now_us", "rows"}}, and forgets slots that are over."""
+        self._flushed_ns = now_ns
         while self._open and self._open[first := next(iter(self._open))][3] <= now_ns - OVER_NS:
             del self._open[first]
         if not self._rows:
@@ -168,4 +179,6 @@ class Telemetry(Part, SlotListener):
         if len(self._rows) >= EVENTS_MAX:
             self.dropped += 1
             return
+        if not self._rows:
+            self._at(self._flushed_ns + FLUSH_NS, self.flush)
         self._rows.append((kind, slot, node, destination, start_ns // 1000, end_ns // 1000, size))

@@ -8,6 +8,7 @@ what this process had published.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import threading
@@ -25,6 +26,9 @@ from controller.store.url import redacted
 ANSWER_S = 2.0
 """How long an operation waits for an answer of Redis."""
 
+LOOK_S, LOCAL_S = 1.0, 60.0
+"""How often a subscriber looks whether its server still is the master and answers; one on this machine tells by itself."""
+
 T = TypeVar("T")
 
 
@@ -35,10 +39,15 @@ class StoreUnavailable(Exception):
 class Connection:
     """Reads and writes documents, and whatever a caller does with the client. Threads may share it."""
 
-    def __init__(self, url: str) -> None:
-        """Does not connect: every operation does, when it needs to. Raises StoreUnavailable: the URL is not one of Redis."""
+    def __init__(self, url: str, *, keep_s: int = 0) -> None:
+        """Does not connect: every operation does, when it needs to. `keep_s`: see `Store`.
+
+        Raises StoreUnavailable: the URL is not one of Redis.
+        """
         self.url = url
+        self.keep_s = keep_s
         self._lock = threading.RLock()
+        self._gathered = threading.local()
         self._incarnation: str | None = None
         self._schema_checked = False
         self._republished = False
@@ -54,7 +63,7 @@ class Connection:
     def publish(self, name: str, item: str, value: dict[str, Any]) -> None:
         """Writes a document, and remembers it in case the store loses it. `item` is empty for a name with one document only."""
         self.keep(name, value, item)
-        self.write(lambda pipe: put(pipe, name, item, value))
+        self.write(lambda pipe: put(pipe, name, item, value, self.keep_s))
 
     def forget(self, name: str, number: int) -> None:
         """Removes one of several documents of this name."""
@@ -94,7 +103,13 @@ class Connection:
     # -- any operation -------------------------------------------------------------------------------------
 
     def write(self, fill: Callable[[Pipeline], None]) -> None:
-        """Lets `fill` fill one transaction and executes it; first publishes again what the store has lost."""
+        """Lets `fill` fill one transaction and executes it; first publishes again what the store has lost.
+
+        Inside `together` it only remembers `fill`.
+        """
+        if (fills := getattr(self._gathered, "fills", None)) is not None:
+            fills.append(fill)
+            return
 
         def write(client: Client) -> None:
             self._republish_if_lost(client)
@@ -104,6 +119,25 @@ class Connection:
             self._republish_if_lost(client)  # this very transaction may have found a new connection
 
         self.call(write)
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Has all that this thread writes in the block written in one transaction at its end, which may raise as `write`.
+
+        A coordinator's status and its hosts' documents come at once: apart, each would take a round trip.
+        """
+        self._gathered.fills = fills = list[Callable[[Pipeline], None]]()
+        try:
+            yield
+        finally:
+            self._gathered.fills = None
+
+        def fill(pipe: Pipeline) -> None:
+            for one in fills:
+                one(pipe)
+
+        if fills:
+            self.write(fill)
 
     def call(self, work: Callable[[Client], T]) -> T:
         """What `work` does with the client. Calls it a second time if Redis had closed the connection since the last use."""
@@ -133,12 +167,13 @@ class Connection:
         Raises StoreUnavailable when Redis goes; the caller subscribes again to go on.
         """
         channels = {f"{PREFIX}changed:{name}": name for name in names}
+        patience_s = LOCAL_S if self.url.startswith("unix:") else LOOK_S
         pubsub = self._redis.pubsub()
         try:
             pubsub.subscribe(*channels)
             subscribed = 0
             while True:
-                message = pubsub.get_message(timeout=1.0)
+                message = pubsub.get_message(timeout=patience_s)
                 if message is None:
                     if has_moved(self._redis, pubsub.connection):
                         raise ConnectionError("another server is the master now")
@@ -213,8 +248,8 @@ class Connection:
         for (name, item), (value, at_s) in self._published.items():
             if name == "override":
                 pipe.set(PREFIX + "override", value["override"])
-            elif now_s - at_s < EXPIRY_S.get(name, math.inf):
-                put(pipe, name, item, value)
+            elif now_s - at_s < max(self.keep_s, EXPIRY_S.get(name, math.inf)):
+                put(pipe, name, item, value, self.keep_s)
 
     def _connected(self, connection: Any) -> None:  # noqa: ANN401 -- redis-py's
         """A new connection may lead to a server that has lost its data; redis-py reconnects without telling its caller."""

@@ -90,7 +90,7 @@ class Feeds:
 
     def publish_telemetry(self, telemetry: dict[str, Any]) -> None:
         """Publishes the coordinator's histograms and counts; they expire after 5 s."""
-        self._connection.write(lambda pipe: put(pipe, "telemetry", "", telemetry))
+        self._connection.write(lambda pipe: put(pipe, "telemetry", "", telemetry, self._connection.keep_s))
 
     def audit(self, count: int = 100) -> list[dict[str, Any]]:
         """The last events that name the operator who caused them (their field `by`), oldest first, in the form of

@@ -2,7 +2,7 @@
 
 Schema 1. Every key begins with `baton:`. A *document* is a hash {json, version, at_ns}: its value, how often it was published
 since it appeared, and the wall-clock time (ns) of the last publication. Each line below says who writes the key, and after how
-long it expires.
+long it expires. A coordinator whose hosts report seldom publishes as seldom; what it publishes expires after four reports then.
 
 * baton:schema: hash {version: "1", incarnation}; never expires. A store that has lost its data gets another incarnation.
 * baton:fabric: document by the application; never expires: {"fabric": Fabric.to_dict(), "blocked": [[a, b]], ...}; see
@@ -63,17 +63,17 @@ SETS = {"member": "members", "coflow": "coflows", "controller": "controllers", "
 """Names that stand for several documents, by number: the sorted set of the numbers, which also names the channel."""
 
 
-def put(pipe: Pipeline, name: str, item: str, value: dict[str, Any]) -> None:
-    """Writes one document into a transaction: value, version, time, expiry, index and notification."""
+def put(pipe: Pipeline, name: str, item: str, value: dict[str, Any], keep_s: int = 0) -> None:
+    """Writes one document into a transaction: value, version, time, expiry (not before `keep_s`), index and notification."""
     key = f"{PREFIX}{name}:{item}" if item else PREFIX + name
     now_ns = time.time_ns()
     pipe.hset(key, mapping={"json": json.dumps(value, separators=(",", ":")), "at_ns": now_ns})
     pipe.hincrby(key, "version", 1)
     if name in EXPIRY_S:
-        pipe.expire(key, EXPIRY_S[name])
+        pipe.expire(key, max(keep_s, EXPIRY_S[name]))
     channel = SETS.get(name, name)
     if name in SETS:
         now_s = now_ns / 1e9
         pipe.zadd(PREFIX + channel, {item: now_s})
-        pipe.zremrangebyscore(PREFIX + channel, "-inf", now_s - EXPIRY_S[name])
+        pipe.zremrangebyscore(PREFIX + channel, "-inf", now_s - max(keep_s, EXPIRY_S[name]))
     pipe.publish(f"{PREFIX}changed:{channel}", channel)

@@ -29,10 +29,13 @@ class Store:
     Making one does not connect: every operation does, when it needs to, and raises StoreUnavailable when it can't.
     """
 
-    def __init__(self, url: str) -> None:
-        """Raises StoreUnavailable: the URL is not one of Redis."""
+    def __init__(self, url: str, *, keep_s: int = 0) -> None:
+        """`keep_s`: how long the store keeps at least what this process publishes: for one that publishes seldom.
+
+        Raises StoreUnavailable: the URL is not one of Redis.
+        """
         self.url = url
-        self.connection = Connection(url)
+        self.connection = Connection(url, keep_s=keep_s)
         self.feeds = Feeds(self.connection)
         self.commands = Commands(self.connection)
 

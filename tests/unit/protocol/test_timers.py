@@ -17,13 +17,23 @@ def test_calls_that_are_due_are_made_in_order_of_time_and_then_of_asking(times: 
     assert made == sorted((when, number) for number, when in enumerate(times) if when <= now_ns)
 
 
-def test_a_period_begins_at_once_and_each_time_when_the_call_was_made() -> None:
+def test_a_call_comes_at_whole_periods_and_what_was_missed_is_not_made_up_for() -> None:
     timers, made = Timers(), []
     timers.every(100, 10, made.append)
-    for now_ns in (100, 105, 113, 120, 123):
+    for now_ns in (100, 105, 113, 120, 123, 155):
         timers.run(now_ns)
-    assert made == [100, 113, 123]
-    assert timers.next_ns() == 133
+    assert made == [100, 113, 120, 155]
+    assert timers.next_ns() == 160
+
+
+@given(st.lists(st.integers(0, 9), min_size=10, max_size=30))
+def test_periods_that_divide_one_another_come_together_however_late_each_turn_is(late: list[int]) -> None:
+    timers, often, seldom = Timers(), list[int](), list[int]()
+    timers.every(0, 20, often.append)
+    timers.every(0, 40, seldom.append)
+    for late_ns in late:
+        timers.run(timers.next_ns() + late_ns)
+    assert seldom == often[::2]
 
 
 def test_what_is_repeated_is_said_at_once_and_twice_more() -> None:

@@ -212,6 +212,13 @@ class TestLiveness:
         assert liveness.alive(7, 0, now_ns=SILENT_NS - 1)
         assert not liveness.alive(7, 0, now_ns=SILENT_NS)
 
+    def test_one_that_publishes_seldom_may_be_silent_for_three_periods(self) -> None:
+        liveness = Liveness()
+        for version, now_ns in ((7, 0), (8, 2 * SECOND), (9, 4 * SECOND)):
+            assert liveness.alive(version, 0, now_ns=now_ns, period_ns=2 * SECOND)
+        assert liveness.alive(9, 2 * SECOND, now_ns=10 * SECOND - 1, period_ns=2 * SECOND)
+        assert not liveness.alive(9, 6 * SECOND, now_ns=10 * SECOND, period_ns=2 * SECOND)
+
     def test_an_old_status_that_nobody_watched_is_dead_at_first_sight(self) -> None:
         liveness = Liveness()
         assert liveness.alive(7, 0, now_ns=0)

@@ -72,6 +72,25 @@ class TestDocuments:
         assert reader.fabric() == document
         assert (reader.ports(), reader.status(), reader.policy()) == ({"s1": 1}, {"pid": 7}, {"slice_ns": 2})
 
+    def test_what_is_written_together_is_one_transaction(self, server: PrivateRedis, store: Store) -> None:
+        store.publish_status({"pid": 7})
+
+        def transactions() -> int:
+            told = redis_cli(server, "info", "commandstats")
+            return int(told.split("cmdstat_exec:calls=")[1].split(",")[0])
+
+        before = transactions()
+        with store.connection.together():
+            store.publish_status({"pid": 8})
+            for node in (16, 17):
+                store.publish_member(node, {"name": f"h{node}"})
+            store.forget_member(16)
+            assert (store.status(), transactions()) == ({"pid": 7}, before)
+        assert (store.status(), store.members(), transactions()) == ({"pid": 8}, {17: {"name": "h17"}}, before + 1)
+        kill(server)
+        with pytest.raises(StoreUnavailable), store.connection.together():
+            store.publish_status({"pid": 9})
+
     def test_a_version_grows_with_every_publication(self, store: Store) -> None:
         versions = [store.version("fabric")]
         for _ in range(3):

@@ -70,11 +70,12 @@ class Term(Leadership):
         return True
 
 
-def coordinator(lines: Lines, policy: str = "timeslice") -> Coordinator:
+def coordinator(lines: Lines, policy: str = "timeslice", **changes: Any) -> Coordinator:  # noqa: ANN401 -- of the settings
     """One with three hosts at a switch, where every pair needs permission."""
     settings = CoordinatorSettings(
-        policy=policy, interface="c0", attachment="s1:c0", key_file=Path("/nowhere/key"), store="", name="c", mode="always"
-    )
+        policy=policy, interface="c0", attachment="s1:c0", key_file=Path("/nowhere/key"), store="", name="c", mode="always",
+        **changes,
+    )  # fmt: skip
     made = Coordinator(settings, KEY, cast(ControlSocket, lines), cast(JsonLines, lines), Term(), cast(Any, None))
     fabric = shapes.build("star", hosts=3, rate_bps=10**8)
     made.take([{"fabric": {"fabric": fabric.to_dict(), "blocked": []}}], 0)
@@ -98,6 +99,26 @@ def documents(made: Coordinator, lines: Lines, now_ns: int) -> list[dict[str, An
     lines.lines.clear()
     made._status(now_ns)
     return list(json.loads(json.dumps(lines.lines)))
+
+
+def test_where_hosts_report_seldom_the_status_is_published_as_seldom_but_soon_after_a_change() -> None:
+    lines = Lines()
+    made = coordinator(lines, report_ns=10_000 * MS)
+
+    def published(now_ns: int) -> bool:
+        lines.lines.clear()
+        made.timers.run(now_ns)
+        return any("status" in line for line in lines.lines)
+
+    assert published(250 * MS)  # hosts have joined
+    assert not published(5_000 * MS)
+    made.take([{"override": "free"}], 5_000 * MS)
+    made.take([{"override": "coordinate"}], 5_001 * MS)
+    assert published(5_001 * MS)
+    made.take([{"ports": {"links": []}}], 5_002 * MS)
+    made.take([{"override": "free"}], 5_100 * MS)
+    assert not published(5_200 * MS) and published(5_001 * MS + 250 * MS)
+    assert not published(6_000 * MS)
 
 
 def test_the_status_and_the_members_documents_have_these_fields_and_values() -> None:
@@ -143,6 +164,7 @@ def test_the_status_and_the_members_documents_have_these_fields_and_values() -> 
             "contended": [],
             "refused": {},
             "time_ns": 30 * MS,
+            "period_ns": 250 * MS,
             "key": {"sending": f"{KEY.fingerprint:016x}", "other": None},
             "bypass": [],
             "pfc": {

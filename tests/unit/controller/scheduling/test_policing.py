@@ -13,6 +13,7 @@ from controller.scheduling.misbehaviour import AFTER
 from controller.scheduling.network import FabricNetwork
 from controller.scheduling.policing import CYCLE_NS, OPEN_NS, PERIOD_NS, Policing
 from controller.scheduling.telemetry import Telemetry
+from protocol.timers import Timers
 from topology import shapes
 from topology.paths import Routes
 from topology.spanning_tree import Tree
@@ -39,7 +40,8 @@ class World:
         congestion = SimpleNamespace(contended=lambda: frozenset({self.link}))
         self.regulation = SimpleNamespace(regulated=regulated, congestion=congestion)
         self.told: list[dict[str, Any]] = []
-        self.policing = Policing(self.granting, self.members, self.regulation, self.told.append)  # type: ignore[arg-type]
+        self.timers = Timers()
+        self.policing = Policing(self.granting, self.members, self.regulation, self.told.append, self.timers.at)  # type: ignore[arg-type]
         self.now_ns = SECOND
         self.slot = 0
 
@@ -126,6 +128,18 @@ def test_readings_far_apart_say_nothing() -> None:
     assert world.told == []
 
 
+def test_nothing_wakes_the_coordinator_while_nobody_is_a_suspect() -> None:
+    world = World()
+    world.second({16: 48, 17: 48}, {"h1": 48, "h2": 48})
+    assert not world.timers
+    for _ in range(4):
+        world.second({16: 48, 17: 48}, {"h1": 0, "h2": 48})
+    assert world.timers
+    world.policing.left(16, world.now_ns)
+    world.timers.run(world.now_ns + PERIOD_NS)
+    assert not world.timers
+
+
 def test_a_suspect_is_believed_for_a_fifth_of_the_time_and_the_others_always() -> None:
     world = World()
     for _ in range(4):
@@ -138,7 +152,7 @@ def test_a_suspect_is_believed_for_a_fifth_of_the_time_and_the_others_always() -
     world.granting.policy.backlog = lambda node, backlog, *, now_ns, **_: heard.append((node, dict(backlog), now_ns))  # type: ignore[method-assign]
     start = (world.now_ns // CYCLE_NS + 1) * CYCLE_NS
     for at in range(start, start + 4 * CYCLE_NS, PERIOD_NS):
-        world.policing.advance(at)
+        world.timers.run(at)
     assert {node for node, _, _ in heard} == {16}
     opened = [now for _, backlog, now in heard if backlog]
     shut = [now for _, backlog, now in heard if not backlog and now > opened[0]]

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from controller.policies.base import Slot
 from controller.scheduling.telemetry import BOUNDS_US, EVENTS_MAX, LATE, LOST, SLOT, YIELD, Histogram, Telemetry
+from controller.store.layout import FLUSH_NS
+from protocol.timers import Timers
 
 MS = 1_000_000
 NODE, TO = 16, 17
@@ -54,6 +56,19 @@ class TestRows:
         telemetry.flush(20 * MS)
         assert bridge.rows() == [(SLOT, 1, NODE, TO, 10_000, 12_200, 25_000)]
         assert bridge.lines[0]["slots"]["now_us"] == 20_000
+
+    def test_rows_leave_together_and_while_there_are_none_nothing_wakes(self, bridge: Bridge) -> None:
+        timers = Timers()
+        telemetry = Telemetry(bridge.write, timers.at)
+        assert not timers
+        for number, now_ns in ((1, 50 * MS), (2, 51 * MS), (3, 60 * MS)):
+            telemetry.granted(slot(number), now_ns + 2 * MS, now_ns)
+            timers.run(now_ns)
+        assert [len(line["slots"]["rows"]) for line in bridge.lines] == [1]
+        assert timers.next_ns() == 50 * MS + FLUSH_NS
+        timers.run(timers.next_ns())
+        assert [len(line["slots"]["rows"]) for line in bridge.lines] == [1, 2]
+        assert not timers
 
     def test_late_yielded_and_lost_slots_say_when(self, bridge: Bridge, telemetry: Telemetry) -> None:
         for number in (1, 2, 3):
