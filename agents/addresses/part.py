@@ -1,12 +1,14 @@
 """Keeps the leader informed of the addresses that live at this host, and of its link. An edge: netlink, and the log.
 
-The kernel notifies a socket of every change; this part looks at it ten times a second and takes a bounded number of messages.
-The loop does not wake for each notification, because a guest behind the bridge can cause as many as it likes.
+The kernel notifies a socket of every change. This part looks at it when something has come, but at most ten times a second, and
+takes a bounded number of messages: the loop does not wake for each notification, because a guest behind the bridge can cause as
+many as it likes.
 """
 
 from __future__ import annotations
 
 import logging
+import select
 import socket
 from collections.abc import Callable, Collection, Iterator
 from itertools import islice
@@ -16,16 +18,18 @@ from agents.addresses.tables import Address
 from agents.addresses.watch import AddressWatch
 from agents.kernel import speed
 from agents.kernel.netlink import RTM_GETTCLASS, Netlink, NetlinkError, query
+from agents.loop.pace import Pace
 from agents.loop.part import Part, Surroundings
 from agents.queues.queues import OTHER
 from protocol.bodies.host_link import COUNT_MAX, HostLink
+from protocol.messages import Welcome
 from protocol.units import MILLISECOND_NS, SECOND_NS
 from topology.units import format_rate
 
 log = logging.getLogger("baton.agent")
 
 LOOK_NS, BEHIND_NS = 100 * MILLISECOND_NS, 10 * MILLISECOND_NS
-"""How often to look for notifications, and when to go on if there were more than `STEPS`."""
+"""How often to look for notifications at most, and when to go on if there were more than `STEPS`."""
 STEPS = 32
 """Steps in one look: a millisecond at most."""
 ANNOUNCE_NS = SECOND_NS
@@ -60,13 +64,21 @@ class Addresses(Part):
         self._room = room
         self._announce = announce
         self._watch = AddressWatch()
+        self._bell = select.epoll()
+        """Readable once when notifications have come, and again only after the next look."""
+        self._bell.register(self._watch.fileno(), select.EPOLLIN | select.EPOLLONESHOT)
+        self.descriptors = {self._bell.fileno(): self._on_bell}
         self._netlink = Netlink()
         self._reading: Iterator[bool] | None = None
         self._changed = False
         self._was_up = True
         now_ns = clock()
         self._counted_ns = now_ns
-        self._look_ns, self._announce_ns, self._report_ns = now_ns + LOOK_NS, 0, 0
+        self._looked_ns = now_ns
+        self._look_ns: int | None = now_ns + LOOK_NS
+        self._announce_ns, self._report_ns = 0, 0
+        self._reports = Pace(REPORT_NS)
+        self.handlers = {Welcome: self._reports.welcomed}
         self._counted = (0, 0)
         self._counted = self._count()
         self._watch.read_all()
@@ -82,11 +94,19 @@ class Addresses(Part):
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
-    def next_due_ns(self) -> int:
-        return min(self._look_ns, self._report_ns) if self._agent.member else self._look_ns
+    def next_due_ns(self) -> int | None:
+        look_ns = self._announce_ns if self._look_ns is None and self._changed else self._look_ns
+        if not self._agent.member:
+            return look_ns
+        return self._report_ns if look_ns is None else min(look_ns, self._report_ns)
+
+    def _on_bell(self, now_ns: int) -> None:
+        self._bell.poll(0)
+        if self._look_ns is None:
+            self._look_ns = max(now_ns, self._looked_ns + LOOK_NS)
 
     def advance(self, now_ns: int) -> None:
-        if now_ns >= self._look_ns:
+        if self._look_ns is not None and now_ns >= self._look_ns:
             self._look(now_ns)
         if self._changed and now_ns >= self._announce_ns:
             self._search(now_ns)
@@ -103,7 +123,11 @@ class Addresses(Part):
         if taken < STEPS:
             self._reading = None
         behind, flooded = self._reading is not None, not self._watch.complete
-        self._look_ns = now_ns + (BEHIND_NS if behind else SECOND_NS if flooded else LOOK_NS)
+        self._looked_ns, self._look_ns = now_ns, None
+        if behind or flooded:
+            self._look_ns = now_ns + (BEHIND_NS if behind else SECOND_NS)
+        else:
+            self._bell.modify(self._watch.fileno(), select.EPOLLIN | select.EPOLLONESHOT)
 
     def _search(self, now_ns: int) -> None:
         """Finds the addresses anew, and announces them if they are others."""
@@ -137,7 +161,7 @@ class Addresses(Part):
 
     def _report(self, now_ns: int) -> None:
         before, (received, unclassified) = self._counted, self._count()
-        period_ns, self._counted_ns, self._report_ns = now_ns - self._counted_ns, now_ns, now_ns + REPORT_NS
+        period_ns, self._counted_ns, self._report_ns = now_ns - self._counted_ns, now_ns, self._reports.after(now_ns)
         self._counted = received, unclassified
         self._agent.send(
             HostLink(
@@ -163,5 +187,6 @@ class Addresses(Part):
         self._report_ns = now_ns + REPORT_NS // 4
 
     def close(self) -> None:
+        self._bell.close()
         self._watch.close()
         self._netlink.close()

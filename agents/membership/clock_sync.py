@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from agents.loop.pace import Pace
 from agents.loop.part import Part, Surroundings
 from protocol.bodies.host_control import ClockReport
 from protocol.messages import Ping, Pong, Welcome
 
-PING_NS, MOST_NS = 200_000_000, 1_000_000_000
-"""How often the agent asks: where the leader wants reports less often, as often as it reports, but once a second at least."""
+PING_NS = 200_000_000
+"""How often the agent asks: where the leader wants reports less often, as often as it reports."""
 FIRST_PING_NS = 5_000_000
 FIRST_PINGS = 16
 PINGS_A_REPORT = 5
@@ -28,8 +29,8 @@ class ClockSync(Part):
         self._arrived_ns = arrived_ns
         self._pings = 0
         self._due_ns = 0
-        self._period_ns = PING_NS
-        self.handlers = {Pong: self._on_pong, Welcome: self._on_welcome}
+        self._pace = Pace(PING_NS)
+        self.handlers = {Pong: self._on_pong, Welcome: self._pace.welcomed}
 
     def next_due_ns(self) -> int | None:
         return self._due_ns if self._agent.member else None
@@ -39,7 +40,7 @@ class ClockSync(Part):
         if now_ns < self._due_ns or not self._agent.member:
             return
         self._pings += 1
-        self._due_ns = now_ns + (self._period_ns if self._pings > FIRST_PINGS else FIRST_PING_NS)
+        self._due_ns = self._pace.after(now_ns) if self._pings > FIRST_PINGS else now_ns + FIRST_PING_NS
         clock = self._agent.clock
         if clock.synchronised and (self._pings == FIRST_PINGS or not self._pings % PINGS_A_REPORT):
             self._agent.send(ClockReport(clock.offset_ns, clock.uncertainty_ns(now_ns)))
@@ -49,9 +50,6 @@ class ClockSync(Part):
         """Begins anew: another leader has another clock."""
         self._agent.clock.reset()
         self._pings = self._due_ns = 0
-
-    def _on_welcome(self, message: Welcome, _: int) -> None:
-        self._period_ns = max(PING_NS, min(MOST_NS, message.report_ns))
 
     def _on_pong(self, message: Pong, now_ns: int) -> None:
         if message.sent_ns:  # else it answers the membership's question, which is not about the time

@@ -12,8 +12,9 @@ from protocol.messages import HEARTBEAT_MAC, Frame, Heartbeat
 
 LOOK_NS, LATEST_NS = 10_000_000, 20_000_000
 """How often an agent that is awake reads the waiting heartbeats, and after how long it wakes up to read them."""
-MOST_NS, PARTS = 1_000_000_000, 5
-"""Where the leader may be silent for longer, it wakes up after two of so many parts of that time, but within a second."""
+MOST_NS, HEARTBEATS, PARTS = 1_000_000_000, 4, 5
+"""Where the leader may be silent for longer, it wakes up after two of so many parts of that time, but within a second, or so
+many heartbeats if these take longer."""
 
 
 class HeartbeatMonitor:
@@ -36,9 +37,10 @@ class HeartbeatMonitor:
         """When the agent must wake up to read them."""
         return self._looked_ns + self._within_ns
 
-    def patience(self, fail_open_ns: int) -> None:
-        """How long the leader may be silent: the less often an agent wakes up to read what waits."""
-        self._within_ns = max(LATEST_NS, min(MOST_NS, 2 * fail_open_ns // PARTS))
+    def patience(self, fail_open_ns: int, heartbeat_ns: int) -> None:
+        """How long the leader may be silent, and how often it speaks: the less often an agent wakes up to read what waits."""
+        most_ns = max(MOST_NS, HEARTBEATS * heartbeat_ns)
+        self._within_ns = max(LATEST_NS, min(most_ns, 2 * fail_open_ns // PARTS))
 
     def looked(self, now_ns: int) -> int:
         """Notes that the agent reads all that waited; returns how long (ns) a frame can have waited at most.

@@ -1,6 +1,7 @@
 """A host's part in a change of the fabric's key: loads the new key from its file, drops the old one when the leader says.
 
-The ring itself chooses the key to send with (protocol/keyring.py). An edge: reads the files once a second.
+The ring itself chooses the key to send with (protocol/keyring.py). An edge: reads the files once a second,
+or as often as it reports where that is less often.
 """
 
 from __future__ import annotations
@@ -8,10 +9,12 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from agents.loop.pace import Pace
 from agents.loop.part import Part, Surroundings
 from protocol.bodies.keys import KeyState, KeyStep
 from protocol.key_files import KeyFiles
 from protocol.keyring import KeyRing
+from protocol.messages import Welcome
 
 log = logging.getLogger("baton.agent")
 
@@ -22,7 +25,8 @@ class Keys(Part):
     """Keeps the agent's ring in step with the key files and the leader's KEY_STEP messages."""
 
     def __init__(self, agent: Surroundings, ring: KeyRing, path: Path) -> None:
-        self.handlers = {KeyStep: self._on_step}
+        self._pace = Pace(LOOK_NS)
+        self.handlers = {KeyStep: self._on_step, Welcome: self._pace.welcomed}
         self._agent = agent
         self._ring = ring
         self._files = KeyFiles(path, ring)
@@ -37,7 +41,7 @@ class Keys(Part):
 
     def advance(self, now_ns: int) -> None:
         if now_ns >= self._due_ns:
-            self._due_ns = now_ns + LOOK_NS
+            self._due_ns = self._pace.after(now_ns)
             self._log(self._files.refresh())
 
     def _on_step(self, message: KeyStep, _: int) -> None:

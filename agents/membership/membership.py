@@ -225,7 +225,7 @@ class Membership:
         first = message.node != self.node or not self.member
         self.node = message.node
         self._fail_open_ns = max(message.fail_open_ns // 2, message.fail_open_ns - OPENING_NS)
-        self.heartbeats.patience(message.fail_open_ns)
+        self.heartbeats.patience(message.fail_open_ns, message.heartbeat_ns)
         self._keeper.hysteresis_ns = message.yield_hysteresis_ns
         self._host.flows.set_mice(message.mice_bytes, message.mice_rate_bps)
         self._lifecycle.on(Event.WELCOME)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 
+from agents.loop.pace import Pace
 from agents.loop.part import Part, Surroundings
 from agents.loop.throttle import BackgroundTask, Throttle
 from agents.permission.gatekeeper import Gatekeeper
@@ -19,6 +20,8 @@ from protocol.paging import paginate
 
 FIRST_PERIOD_NS = 50_000_000
 """Until a leader's WELCOME has said how often it wants reports."""
+TOGETHER_NS = 1_000_000_000
+"""Reports that are as seldom as this come together with the agent's other looks."""
 
 
 class Reporting(Part):
@@ -31,6 +34,7 @@ class Reporting(Part):
         self._guard = guard
         self._clock = throttle.clock
         self._period_ns = FIRST_PERIOD_NS
+        self._pace = Pace(FIRST_PERIOD_NS)
         self._begun_ns = self._clock()
         """When the last report was begun. The throttle may delay one: each covers all the time since the one before."""
         self._due_ns = self._begun_ns + FIRST_PERIOD_NS
@@ -40,13 +44,14 @@ class Reporting(Part):
 
     def _on_welcome(self, message: Welcome, now_ns: int) -> None:
         self._period_ns = message.report_ns
+        self._pace.welcomed(message, now_ns)
 
     def next_due_ns(self) -> int:
         return self._due_ns if self._work.due_ns is None else min(self._due_ns, self._work.due_ns)
 
     def advance(self, now_ns: int) -> None:
         if now_ns >= self._due_ns:
-            self._due_ns = now_ns + self._period_ns
+            self._due_ns = self._pace.after(now_ns) if self._period_ns >= TOGETHER_NS else now_ns + self._period_ns
             self._work.begin(self._report(), now_ns)  # if the last one is done
         self._work.advance(now_ns)
 

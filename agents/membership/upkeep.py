@@ -1,7 +1,8 @@
 """Repairs what another program changed of the agent's set-up, and reports the host's state. An edge: the clock.
 
-Once a second the queues and every part are compared with what they should be. What another program has changed is made anew; it
-is a line in the log, and with the last few in HOST_STATE: so `baton status`, the dashboard and `baton doctor --hosts` show it.
+Once a second (where the leader wants reports less often, as often as it reports) the queues and every part are compared with
+what they should be. What another program has changed is made anew; it is a line in the log, and with the last few in
+HOST_STATE: so `baton status`, the dashboard and `baton doctor --hosts` show it.
 A gate that is gone is noticed sooner: the kernel refuses to change it, and the agent then checks and repairs everything.
 """
 
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from agents.kernel.netlink import NetlinkError
+from agents.loop.pace import Pace
 from agents.loop.part import Part, Surroundings
 from agents.loop.parts import Parts
 from agents.loop.throttle import BackgroundTask, Throttle
@@ -22,6 +24,7 @@ from agents.permission.gatekeeper import Gatekeeper
 from agents.queues.host import Host
 from protocol.auth import Guard
 from protocol.bodies.host_state import LINES_MAX, NEVER_MS, HostState, shortened
+from protocol.messages import Welcome
 from protocol.units import MILLISECOND_NS
 
 log = logging.getLogger("baton.agent")
@@ -43,6 +46,8 @@ class Upkeep(Part):
         self._keeper = keeper
         self._parts = parts
         self._guard = guard
+        self._checks, self._reports = Pace(CHECK_NS), Pace(REPORT_NS)
+        self.handlers = {Welcome: self._on_welcome}
         self._check_ns = time.monotonic_ns() + CHECK_NS
         self._report_ns = 0
         self._lines: deque[str] = deque(maxlen=LINES_MAX)
@@ -51,17 +56,21 @@ class Upkeep(Part):
         self._failures = 0
         self._check = BackgroundTask(throttle)
 
+    def _on_welcome(self, message: Welcome, now_ns: int) -> None:
+        self._checks.welcomed(message, now_ns)
+        self._reports.welcomed(message, now_ns)
+
     def next_due_ns(self) -> int:
         due_ns = self._check_ns if self._check.due_ns is None else min(self._check_ns, self._check.due_ns)
         return min(due_ns, self._report_ns) if self._agent.member else due_ns
 
     def advance(self, now_ns: int) -> None:
         if now_ns >= self._check_ns:
-            self._check_ns = now_ns + CHECK_NS
+            self._check_ns = self._checks.after(now_ns)
             self._check.begin(self._check_steps(now_ns), now_ns)
         self._check.advance(now_ns)
         if self._agent.member and now_ns >= self._report_ns:
-            self._report_ns = now_ns + REPORT_NS
+            self._report_ns = self._reports.after(now_ns)
             self._agent.send(self._state(now_ns))
 
     def new_leader(self, now_ns: int) -> None:

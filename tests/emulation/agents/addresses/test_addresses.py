@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import subprocess
 import time
 from collections.abc import Iterator
@@ -49,18 +50,24 @@ class Watched:
     def now(self) -> list[str]:
         return [str(address) for address in self.announced[-1]]
 
+    def turn(self) -> None:
+        """A turn of an agent's loop."""
+        for descriptor in select.select(self.part.descriptors, (), (), 0)[0]:
+            self.part.descriptors[descriptor](time.monotonic_ns())
+        self.part.advance(time.monotonic_ns())
+
     def until(self, *wanted: str) -> None:
         """Lets the part work until these addresses are announced."""
         end_s = time.monotonic() + PATIENCE_S
         while self.now != list(wanted) and time.monotonic() < end_s:
-            self.part.advance(time.monotonic_ns())
+            self.turn()
             time.sleep(0.01)
         assert self.now == list(wanted)
 
     def work(self, seconds: float) -> None:
         end_s = time.monotonic() + seconds
         while time.monotonic() < end_s:
-            self.part.advance(time.monotonic_ns())
+            self.turn()
             time.sleep(0.01)
 
 
@@ -94,6 +101,24 @@ def bridged(hosts: Pair) -> Iterator[tuple[Pair, str]]:
 
 def ping(namespace: str, address: str) -> None:
     run("ip", "netns", "exec", namespace, "ping", "-q", "-c", "1", "-W", "2", address)
+
+
+def test_it_wakes_for_notifications_but_not_for_each_and_for_nothing_else(hosts: Pair) -> None:
+    watched = Watched(hosts.left)
+    watched.agent.member = False
+    watched.work(0.5)
+    part = watched.part
+    assert part.next_due_ns() is None and not select.select(part.descriptors, (), (), 0.5)[0]
+    looked, turns, end_s = 0, 0, time.monotonic() + 1.0
+    number = 0
+    while time.monotonic() < end_s:
+        number += 1
+        run("ip", "-n", hosts.left, "addr", "add", f"10.9.{1 + number // 250}.{number % 250}/32", "dev", "eth0")
+        turns += bool(select.select(part.descriptors, (), (), 0)[0])
+        before = part._looked_ns
+        watched.turn()
+        looked += part._looked_ns != before
+    assert number > 2 * looked and 2 <= looked <= 12 and turns <= looked + 1
 
 
 class TestOwnAddresses:

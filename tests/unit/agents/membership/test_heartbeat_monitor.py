@@ -50,11 +50,16 @@ def test_it_looks_in_passing_and_wakes_up_if_nothing_else_wakes_it(now: int) -> 
 
 
 @pytest.mark.parametrize(
-    ("fail_open_ns", "within_ns"),
-    [(5_000_000, LATEST_NS), (50_000_000, LATEST_NS), (1_000_000_000, 400_000_000), (10**10, MOST_NS)],
-)
-def test_the_longer_the_leader_may_be_silent_the_less_often_it_wakes_up(fail_open_ns: int, within_ns: int) -> None:
+    ("fail_open_ns", "heartbeat_ns", "within_ns"),
+    [
+        (5_000_000, 1_000_000, LATEST_NS), (50_000_000, 12_000_000, LATEST_NS), (1_000_000_000, 12_000_000, 400_000_000),
+        (10**10, 12_000_000, MOST_NS), (10**10, 500_000_000, 2 * 10**9), (10**10, 10**9, 4 * 10**9),
+    ],
+)  # fmt: skip
+def test_the_longer_the_leader_may_be_silent_the_less_often_it_wakes_up(
+    fail_open_ns: int, heartbeat_ns: int, within_ns: int
+) -> None:
     monitor = HeartbeatMonitor()
     monitor.looked(7)
-    monitor.patience(fail_open_ns)
+    monitor.patience(fail_open_ns, heartbeat_ns)
     assert monitor.latest_ns() == 7 + within_ns

@@ -1,0 +1,28 @@
+"""How often an agent does what nobody waits for: looks at its set-up, and tells its leader of its state. Pure.
+
+An operator who wants reports less often than usual has a calm fabric; the other looks then are as seldom, and come together,
+so that an agent that has nothing to do sleeps between them.
+"""
+
+from __future__ import annotations
+
+from protocol.messages import Welcome
+from protocol.units import SECOND_NS
+
+MOST_NS = 10 * SECOND_NS
+
+
+class Pace:
+    """The period of one kind of look: its own, or that of the leader's reports if it is longer, up to `MOST_NS`."""
+
+    def __init__(self, own_ns: int) -> None:
+        self._own_ns = self.period_ns = own_ns
+
+    def welcomed(self, message: Welcome, _: int) -> None:
+        """A handler: the leader says how often it wants reports."""
+        self.period_ns = max(self._own_ns, min(MOST_NS, message.report_ns))
+
+    def after(self, now_ns: int) -> int:
+        """When to look next: a period later, or, where the leader sets the period, at the next multiple of it."""
+        passed_ns = now_ns % self.period_ns if self.period_ns > self._own_ns else 0
+        return now_ns + self.period_ns - passed_ns
