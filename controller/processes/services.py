@@ -171,8 +171,8 @@ class Services:
         for service in reversed(self._services.values()):
             service.stop()
 
-    def turn(self, patience_s: float, waker: Readable) -> tuple[list[Service], bool]:
-        """Waits until a child ends, the waker is readable, a start is due or `patience_s` is over; then starts what is due.
+    def turn(self, patience_s: float, *wakers: Readable) -> tuple[list[Service], bool]:
+        """Waits until a child ends, a waker is readable, a start is due or `patience_s` is over; then starts what is due.
 
         Returns the services that ended, and whether anything was started or ended.
         """
@@ -181,7 +181,7 @@ class Services:
         if due:
             patience_s = max(0.0, min(patience_s, (min(due) - now) / SECOND_NS))
         running = [service for service in self if service.running]
-        ready, _, _ = select.select([waker, *running], (), (), patience_s)
+        ready, _, _ = select.select([*wakers, *running], (), (), patience_s)
         ended = [service for service in running if service in ready]
         for service in ended:
             service.reap()

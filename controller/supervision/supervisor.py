@@ -12,6 +12,7 @@ import contextlib
 import logging
 import os
 import socket
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,8 +23,9 @@ from controller.config.reading import ConfigError
 from controller.config.schema import Config
 from controller.config.settings import CoordinatorSettings
 from controller.election.controllers import Controllers, name_of
+from controller.processes.file_events import FileEvents
 from controller.processes.logs import LOG_FORMAT
-from controller.processes.services import Service, ServiceFailed, Services
+from controller.processes.services import Readable, Service, ServiceFailed, Services
 from controller.store import private_redis
 from controller.store.store import EVENTS_KEPT, Store, StoreUnavailable
 from controller.supervision import preflight, runstate
@@ -33,8 +35,9 @@ from controller.supervision.runstate import RunState
 
 log = logging.getLogger("baton.supervisor")
 
-LOOK_S = 0.25
-"""How often the supervisor looks at the configuration file."""
+LOOK_S, CALM_S = 0.25, 30.0
+"""How often the supervisor looks at what tells nothing by itself: the store that is away, who leads, a file without events. And
+how often where none of these is the case, to be safe."""
 START_S = 20.0
 
 
@@ -64,8 +67,13 @@ class Supervisor:
         self._owner = owner
         self._services = Services()
         self._unpublished: deque[tuple[str, str, str]] = deque(maxlen=EVENTS_KEPT)
-        self._stopping = self._reload_asked = False
+        self._stopping = self._reload_asked = self._told = False
         self._state: RunState | None = None
+        self._changes: FileEvents | None = None
+        self._changed_s = 0.0
+        if path is not None:
+            with contextlib.suppress(OSError):
+                self._changes = FileEvents(path)
         self._woken, self._wake = socket.socketpair()
         self._woken.setblocking(False)
         self._wake.setblocking(False)
@@ -129,7 +137,7 @@ class Supervisor:
     def run(self) -> None:
         """Keeps everything running until `stop` is called."""
         while not self._stopping:
-            ended, changed = self._services.turn(LOOK_S, self._woken)
+            ended, changed = self._services.turn(self._patience_s, *self._wakers)
             self._drain()
             if changed:
                 self._save()
@@ -142,6 +150,21 @@ class Supervisor:
             if self._owner and os.getppid() != self._owner:
                 log.info("the process that started this one has ended")
                 self.stop()
+
+    @property
+    def _wakers(self) -> list[Readable]:
+        """What may wake us: changed files not so soon again, since others may write into that directory, too."""
+        return [self._woken] if self._changes is None or self._changed_lately else [self._woken, self._changes]
+
+    @property
+    def _changed_lately(self) -> bool:
+        return time.monotonic() - self._changed_s < LOOK_S
+
+    @property
+    def _patience_s(self) -> float:
+        """How long to wait for an event."""
+        events = self.path is None or (self._changes is not None and not self._changed_lately)
+        return CALM_S if events and self._told and not self._owner and not reads_tree(self.config) else LOOK_S
 
     def stop(self) -> None:
         """Has `run` return soon."""
@@ -160,11 +183,15 @@ class Supervisor:
     def _drain(self) -> None:
         with contextlib.suppress(BlockingIOError):
             self._woken.recv(64)
+        if self._changes is not None and self._changes.drain():
+            self._changed_s = time.monotonic()
 
     def close(self, *, keep_logs: bool = False) -> None:
         """Stops the children, last started first, and removes their files; keeps the logs if asked to, also by `baton down`."""
         self._services.stop_all()
         self.store.close()
+        if self._changes is not None:
+            self._changes.close()
         self._woken.close()
         self._wake.close()
         if self._state is not None:
@@ -330,11 +357,13 @@ class Supervisor:
 
     def _tell_store(self) -> None:
         """Publishes events that the store has not got, and restores what it has lost; later, while the store is away."""
+        self._told = False
         with contextlib.suppress(StoreUnavailable):
             self.store.connection.republish()
             while self._unpublished:
                 self.store.publish_event(*self._unpublished[0])
                 self._unpublished.popleft()
+            self._told = True
 
     def _update(self, **changes: object) -> None:
         assert self._state is not None
