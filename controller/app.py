@@ -18,6 +18,7 @@ Without BATON_REDIS it starts a supervisor, which starts the store and the coord
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import os
@@ -39,7 +40,7 @@ from controller.openflow.metering import PortMeter, RefusalMeter
 from controller.openflow.publisher import Publisher
 from controller.openflow.roles import Role, Roles
 from controller.openflow.switches import Switches
-from controller.store.store import Store
+from controller.store.store import Store, StoreUnavailable
 from controller.switch_queues.control_room import CONTROL_QUEUE
 from topology.problems import FabricError
 
@@ -52,7 +53,9 @@ of = fw.ofp_event
 
 TICK_S = 0.05
 PROBE_TICKS = 2
-LOOK_TICKS = 20
+LOOK_S, LOOK_AT_MOST_S = 1.0, 10.0
+"""How often the store is looked at for other controllers; where counters are read less often than that, as often as those."""
+AGAIN_S = 0.25
 ANSWER_SHARE = 0.2
 """The share of the polling period that switches have to answer; what comes later is published a period later."""
 
@@ -91,20 +94,25 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         self.refusals = RefusalMeter()
         url, name = os.environ.get("BATON_REDIS"), os.environ.get("BATON_CONTROLLER")
         store = Store(url) if url else None
-        self.publisher = Publisher(store)
+        self._news = hub.Event()
+        self.publisher = Publisher(store, self._news.set)
         self.roles = Roles(name if store else None, standby=bool(os.environ.get("BATON_STANDBY")))
         self.controllers = Controllers(store, name) if store and name else None
         self.standbys: tuple[ControlAttachment, ...] = ()
         self._inherited: dict[str, Any] | None = None  # the fabric of the application before us, until its hosts are taken over
+        self._store = store
+        self._leader_changed = True
         self._wake = hub.Event()
+        self._stirred = hub.Event()
         self._revision = 0
 
     def start(self) -> None:
         """The framework calls it when it has made all its applications."""
         super().start()
         if self.controllers is not None:
-            self._follow_leader(self.controllers, 1)
-        for loop in (self._converge, self._keep_time, self._poll, self._publish):
+            self._follow_leader(self.controllers)
+            self._look_around(self.controllers)
+        for loop in (self._converge, self._keep_time, self._poll, self._publish, self._hear_store):
             self.threads.append(hub.spawn(loop))
 
     # -- events from switches --------------------------------------------------------------------------------
@@ -124,6 +132,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             return
         self.switches.suspect(datapath.id)
         self._wake.set()
+        self._stirred.set()
 
     @on(of.EventOFPPortStatus, MAIN)  # type: ignore[untyped-decorator]  # as above
     def port_changed(self, event: Event) -> None:
@@ -259,12 +268,17 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             self.local.tell(wanted(view, learned.active, self.attachment, self.standbys))
         if self.roles.acts and not self.discovery.settling(now_ns):  # half a fabric makes the coordinator forget the other half
             self.publisher.fabric(learned.document)
+        self._stirred.set()
 
     def _keep_time(self) -> None:
-        """Tells the core the time, and probes ports that have come up."""
+        """Tells the core the time, and probes ports that have come up, as long as time alone can change anything."""
         ticks = 0
         while self.is_active:
             hub.sleep(TICK_S)
+            if self.local is None and self.discovery.calm() and not self.switches.awaiting:
+                self._stirred.clear()
+                self._stirred.wait(timeout=SETTINGS.lldp_ns / 1e9)
+                ticks = -1
             ticks += 1
             now_ns = time.monotonic_ns()
             self.discovery.tick(now_ns)
@@ -299,29 +313,48 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             self.publisher.ports(self.fabrics.ports_document(view, self.ports.loads(), refused))
 
     def _publish(self) -> None:
-        """Talks to the store; the only green thread that waits for it. Learns there the coordinator's address, if
-        BATON_CONTROL_MAC does not give it."""
-        ticks = 0
+        """Talks to the store when there is news; with `_hear_store` the only green thread that waits for it. Learns there the
+        coordinator's address, if BATON_CONTROL_MAC does not give it."""
+        asks_address = self.attachment is not None and not os.environ.get("BATON_CONTROL_MAC")
+        looked_s, every_s = 0.0, LOOK_S if asks_address else max(LOOK_S, min(LOOK_AT_MOST_S, SETTINGS.poll_ns / 1e9))
         while self.is_active:
-            hub.sleep(TICK_S)
-            ticks += 1
+            self._news.wait(timeout=AGAIN_S if self.publisher.unpublished else every_s)
+            self._news.clear()
+            now_s = time.monotonic()
+            looks = now_s - looked_s >= every_s
             if self.controllers is not None:
-                self._follow_leader(self.controllers, ticks)
+                if self._leader_changed or looks:
+                    self._leader_changed = False
+                    self._follow_leader(self.controllers)
+                if looks:
+                    self._look_around(self.controllers)
+            looked_s = now_s if looks else looked_s
             while REFUSED:
                 kind, text = REFUSED.popleft()
                 self.publisher.event(kind, "warning", text, {})
             self.publisher.flush()
-            if self.attachment is not None and not os.environ.get("BATON_CONTROL_MAC"):
+            if self.attachment is not None and asks_address:
                 mac = self.publisher.coordinator_mac(time.monotonic_ns())
                 if mac is not None and mac != self.attachment.mac:
                     self.attachment = dataclasses.replace(self.attachment, mac=mac)
                     self.logger.info("the coordinator's address is %s", mac)
                     self._wake.set()
 
+            hub.sleep(TICK_S)  # what comes meanwhile goes together
+
+    def _hear_store(self) -> None:
+        """Waits until the store says that another controller leads."""
+        while self._store is not None and self.is_active:
+            with contextlib.suppress(StoreUnavailable):
+                for _ in self._store.connection.subscribe(("leader",)):
+                    self._leader_changed = True
+                    self._news.set()
+            hub.sleep(AGAIN_S)
+
     # -- roles -----------------------------------------------------------------------------------------------
 
-    def _follow_leader(self, controllers: Controllers, ticks: int) -> None:
-        """Commands the switches while our coordinator leads, and admits the frames of other controllers' coordinators."""
+    def _follow_leader(self, controllers: Controllers) -> None:
+        """Commands the switches while our coordinator leads."""
         leader, acted = controllers.leader(), self.roles.acts
         if leader is not None and self.roles.leader(*leader):
             self.logger.info("%s leads in epoch %d", *leader)
@@ -334,15 +367,18 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             for dpid in self.switches:
                 self._take_up(dpid, known=acted)
             self._wake.set()
-        if ticks % LOOK_TICKS == 1:
-            others = controllers.others(time.monotonic_ns())
-            standbys = tuple(ControlAttachment.parse(*place) for _, place in sorted(others.items()))
-            if standbys != self.standbys:
-                self.standbys = standbys
-                self._wake.set()
+            self._stirred.set()
+
+    def _look_around(self, controllers: Controllers) -> None:
+        """Admits the frames of other controllers' coordinators."""
+        others = controllers.others(time.monotonic_ns())
+        standbys = tuple(ControlAttachment.parse(*place) for _, place in sorted(others.items()))
+        if standbys != self.standbys:
+            self.standbys = standbys
+            self._wake.set()
 
     def _new_discovery(self) -> Discovery:
-        return Discovery(self.fabrics.host_ports, SETTINGS.hosts_per_port)
+        return Discovery(self.fabrics.host_ports, SETTINGS.hosts_per_port, SETTINGS.lldp_ns)
 
     def _take_up(self, dpid: int, known: bool = False) -> None:
         """Claims our role at a switch and, if we command it, adds it to the network. `known`: it has been added already."""
@@ -355,3 +391,4 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
     def _wake_if_changed(self) -> None:
         if self.discovery.revision != self._revision:
             self._wake.set()
+            self._stirred.set()

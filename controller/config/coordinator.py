@@ -74,8 +74,8 @@ class CoordinatorSection(Section):
         12 * MS,
         alias="heartbeat",
         ge=1 * MS,
-        le=1_000 * MS,
-        description="write a duration from 1ms to 1s, such as 5ms",
+        le=2_500 * MS,
+        description="write a duration from 1ms to 2.5s, such as 5ms",
     )
     fail_open_ns: Duration = Field(
         50 * MS,

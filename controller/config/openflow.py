@@ -38,6 +38,9 @@ class OpenFlowSection(Section):
     )
     control_first: bool = Field(True, description="write true or false")
     hosts_per_port: int = Field(128, ge=1, le=65_536, description="write how many addresses one port may have, such as 128")
+    lldp_ns: Duration = Field(
+        500 * MS, alias="lldp", ge=100 * MS, le=30_000 * MS, description="write a duration from 100ms to 30s, such as 500ms"
+    )
     poll_ns: Duration = Field(250 * MS, alias="poll", ge=50 * MS, description="write 50ms or more, such as 1s")
 
     @model_validator(mode="after")

@@ -96,6 +96,7 @@ class Config(Section):
             address=address,
             port=port,
             poll_ns=self.openflow.poll_ns,
+            lldp_ns=self.openflow.lldp_ns,
             fabric_file=fabric_file,
             sources=self.sources,
             tls=None if self.openflow.tls is None else self.openflow.tls.files(Path()),

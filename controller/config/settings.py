@@ -181,6 +181,8 @@ class OpenFlowSettings:
     address: str = "127.0.0.1"
     port: int = 6653
     poll_ns: int = 250 * MILLISECOND_NS
+    lldp_ns: int = 500 * MILLISECOND_NS
+    """How often each port sends LLDP: a link is silent after six times that, and three seconds."""
     fabric_file: Path | None = None
     """A fabric known beforehand; None to learn it."""
     sources: tuple[TreeSource, ...] = (TreeSource("openflow", ""),)

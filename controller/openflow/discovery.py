@@ -37,8 +37,9 @@ from protocol.units import MILLISECOND_NS
 PROBE_NS = 300 * MILLISECOND_NS
 LINK_SILENCE_NS = FRESH_NS
 LINK_SILENCE_PER_PORT_NS = 20 * MILLISECOND_NS  # LLDP is sent port by port: less often in a large fabric
+LLDP_MISSED = 6  # in succession: the link is silent
 ABSENCE_NS = 500 * MILLISECOND_NS  # between two ticks: this process was stopped, and has not read yet what came meanwhile
-ANNOUNCE_NS = 500 * MILLISECOND_NS  # between two LLDP frames by the same port
+LLDP_NS = 500 * MILLISECOND_NS  # between two LLDP frames by the same port
 ANNOUNCED_AT_ONCE = 256
 FRAMES_PER_S, FRAMES_AT_ONCE = 100, 500  # of unknown sources by one port; a new host sends many before its flow is there
 LLDP_PER_S, LLDP_AT_ONCE = 20, 40  # by one port; we send 10 a second at most
@@ -87,11 +88,13 @@ class _Neighbour(NamedTuple):
 class Discovery:
     """Collects events; `revision` grows whenever `view()` would differ, `counts` with what is refused."""
 
-    def __init__(self, host_ports: Container[tuple[str, str]] = (), hosts_per_port: int = 128) -> None:
-        """`host_ports`: names of switches and ports that the fabric file gives to hosts."""
+    def __init__(self, host_ports: Container[tuple[str, str]] = (), hosts_per_port: int = 128, lldp_ns: int = LLDP_NS) -> None:
+        """`host_ports`: names of switches and ports that the fabric file gives to hosts. `lldp_ns`: how often each port sends
+        LLDP."""
         self.revision = 0
         self.counts = Counter(dict.fromkeys(COUNTED, 0))
         self._host_ports = host_ports
+        self._lldp_ns = lldp_ns
         self._switches: dict[int, _SwitchState] = {}
         self._heard: dict[PortRef, _Neighbour] = {}  # by the port that received
         self._hosts = Hosts(self.counts, self._told_of_hosts, self._host_moved, hosts_per_port)
@@ -249,12 +252,18 @@ class Discovery:
         due = [
             (state.announced_ns or 0, ref)
             for ref, state in self._ports()
-            if state.port.up and (state.announced_ns is None or now_ns - state.announced_ns >= ANNOUNCE_NS)
+            if state.port.up and (state.announced_ns is None or now_ns - state.announced_ns >= self._lldp_ns)
         ]
         refs = [ref for _, ref in sorted(due)[:ANNOUNCED_AT_ONCE]]
         for ref in refs:
             self._switches[ref.dpid].ports[ref.number].announced_ns = now_ns
         return refs
+
+    def calm(self) -> bool:
+        """Whether time alone changes nothing until LLDP is due: every port has been probed, no link could fall silent, for there
+        is none, no host is in question, and no port is muted."""
+        muted = any(state.muted_until_ns is not None for _, state in self._ports())
+        return not (self._settling or self._heard or self._hosts.in_question or muted)
 
     def probing(self, now_ns: int) -> list[PortRef]:
         """The ports by which to send LLDP now: ports that have come up without a known neighbour, and silent links."""
@@ -361,7 +370,7 @@ class Discovery:
 
     def _silence_ns(self) -> int:
         ports = sum(len(switch.ports) for switch in self._switches.values())
-        return max(LINK_SILENCE_NS, LINK_SILENCE_PER_PORT_NS * ports)
+        return max(LINK_SILENCE_NS, LINK_SILENCE_PER_PORT_NS * ports, LLDP_MISSED * self._lldp_ns)
 
     @staticmethod
     def _is_edge(state: _PortState, now_ns: int) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from controller.store.store import StoreUnavailable
@@ -33,8 +34,10 @@ class PublishingStore(Protocol):
 class Publisher:
     """Holds the latest documents and the last events for a store. Without a store it drops the events."""
 
-    def __init__(self, store: PublishingStore | None) -> None:
+    def __init__(self, store: PublishingStore | None, news: Callable[[], None] = lambda: None) -> None:
+        """`news`: called when there is something to `flush`."""
         self._store = store
+        self._news = news
         self._fabric: dict[str, Any] | None = None
         self._fabric_told = True
         self._version = 0
@@ -49,21 +52,29 @@ class Publisher:
             self._version += 1
             self._fabric = {**document, "version": self._version}
             self._fabric_told = False
+            self._news()
 
     def ports(self, document: dict[str, Any]) -> None:
         """Has the load of the ports published."""
         self._ports = document
+        self._news()
 
     def event(self, kind: str, severity: str, text: str, fields: dict[str, str]) -> None:
         """Has an event published for operators; while the store is away, at most EVENTS_KEPT wait."""
         self._events.append((kind, severity, text, fields))
+        self._news()
+
+    @property
+    def unpublished(self) -> bool:
+        """Whether anything waits for `flush`, as while the store is away."""
+        return self._store is not None and (bool(self._events) or not self._fabric_told or self._ports is not None)
 
     def flush(self) -> None:
         """Writes everything new to the store. May wait for it; never raises because of it."""
         if self._store is None:
             self._events.clear()
             return
-        if self._fabric_told and self._ports is None and not self._events:
+        if not self.unpublished:
             return
         try:
             if not self._fabric_told and self._fabric is not None:

@@ -163,6 +163,11 @@ class Switches:
             self.send(dpid, messages)
         self._installed = wanted
 
+    @property
+    def awaiting(self) -> bool:
+        """Whether `remove_foreign` has anything to do sooner or later."""
+        return bool(self._foreign_until_ns)
+
     def remove_foreign(self, now_ns: int) -> None:
         """Removes the foreign flows that have stayed for FOREIGN_NS."""
         for dpid in [dpid for dpid, until_ns in self._foreign_until_ns.items() if now_ns >= until_ns]:

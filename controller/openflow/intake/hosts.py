@@ -137,6 +137,11 @@ class Hosts:
         self._held = {move: until_ns for move, until_ns in self._held.items() if now_ns < until_ns}
         return changed
 
+    @property
+    def in_question(self) -> bool:
+        """Whether a move is being decided, or one that was refused is held."""
+        return bool(self._questions or self._held)
+
     def requests(self, now_ns: int) -> Iterator[Request]:
         """The ARP requests that are due."""
         for mac, question in self._questions.items():

@@ -49,6 +49,27 @@ class TestDiscovery:
         discovery.tick(PROBE_NS)
         return discovery
 
+    def test_time_alone_changes_nothing_once_all_is_probed_unless_there_are_links(self) -> None:
+        discovery = self.pair()
+        assert not discovery.calm()
+        discovery.tick(PROBE_NS)
+        assert discovery.calm()
+        discovery.port_changed(1, Port(2, "s1-eth2", True), PROBE_NS)
+        assert not discovery.calm()
+        assert not self.joined().calm()
+
+    def test_where_lldp_is_sent_seldom_a_link_may_be_silent_for_longer(self) -> None:
+        for lldp_ns, silence_ns in ((0, LINK_SILENCE_NS), (500 * MILLISECOND_NS, LINK_SILENCE_NS), (10**10, 6 * 10**10)):
+            discovery = Discovery(lldp_ns=lldp_ns)
+            discovery.switch_up(1, "s1", [Port(10, "s1-eth10", True)], 0)
+            discovery.switch_up(2, "s2", [Port(11, "s2-eth11", True)], 0)
+            for one, other in ((self.A, self.B), (self.B, self.A)):
+                discovery.lldp_heard(one, other, 0)
+            pass_time(discovery, 0, silence_ns - 50 * MILLISECOND_NS)
+            assert discovery.view(silence_ns).links
+            pass_time(discovery, silence_ns, silence_ns)
+            assert not discovery.view(silence_ns).links
+
     def test_a_switch_takes_no_part_before_its_ports_are_probed(self) -> None:
         assert not self.pair().view(PROBE_NS - 1).switches
         assert set(self.pair().view(PROBE_NS).switches) == {1, 2}
