@@ -221,7 +221,9 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         if codec.refuses_queues(event.msg):
             self.switches.has_no_queues(event.msg.datapath.id)
             return
-        if codec.refuses_meter(event.msg):
+        if refusal := codec.refuses_meter(event.msg):
+            if refusal is codec.Refusal.NO_METERS:
+                self.logger.info("switch %s has no meters", self.discovery.switch_name(event.msg.datapath.id))
             return
         if text := codec.error(event.msg):
             name = self.discovery.switch_name(event.msg.datapath.id)

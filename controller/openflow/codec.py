@@ -9,6 +9,7 @@ removes the rest of them afterwards.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from enum import Enum, auto
 from ipaddress import ip_address
 from typing import Any, NamedTuple
 
@@ -24,8 +25,8 @@ from controller.openflow.view import Port
 MAGIC = 0xBA70
 COUNTED = 0x8000  # the bit in the cookie of every Cause whose counters are polled
 WORTH_AN_EVENT = (Cause.FORGED_COORDINATOR, Cause.CONTROL_OFF_PATH)
-METERED_PER_S = 500
-"""How many frames a second a switch with meters passes on to the controller."""
+METERED_PER_S, METERED_PER_PORT, METERED_MAX = 400, 4, 2_000
+"""How many frames a second a switch with meters passes on to the controller: for the switch, and more for each port."""
 ROOM = 8  # of the framework's 16 buffers
 EVERY_PORT_MAX = 0xFFFFFF00  # OFPP_MAX: port numbers above are reserved
 
@@ -135,6 +136,13 @@ def is_lldp(message: Message) -> bool:
     return bytes(message.data[12:14]) == ETH_LLDP.to_bytes(2)
 
 
+class Refusal(Enum):
+    """What a switch's refusal of a meter means."""
+
+    ONE_OF_TWO = auto()
+    NO_METERS = auto()
+
+
 class FrameReceived(NamedTuple):
     """A frame from `mac` came in by port `number`; `address` is its source in ARP or IPv4."""
 
@@ -165,7 +173,8 @@ def meter(datapath: Datapath) -> list[Message]:
     """Messages that bound how many frames a switch passes on to the controller, by the meter of its connection (7.3.4.4). As
     with groups, the switch refuses one of the two. A switch without meters refuses both: then only we bound them."""
     ofproto, parser = datapath.ofproto, datapath.ofproto_parser
-    bands = [parser.OFPMeterBandDrop(rate=METERED_PER_S, burst_size=METERED_PER_S)]
+    rate = min(METERED_MAX, METERED_PER_S + METERED_PER_PORT * len(datapath.ports))
+    bands = [parser.OFPMeterBandDrop(rate=rate, burst_size=rate)]
     flags = ofproto.OFPMF_PKTPS | ofproto.OFPMF_BURST
     return [
         parser.OFPMeterMod(datapath, command, flags, ofproto.OFPM_CONTROLLER, bands)
@@ -173,11 +182,13 @@ def meter(datapath: Datapath) -> list[Message]:
     ]
 
 
-def refuses_meter(message: Message) -> bool:
-    """Whether an error is a switch's answer to one of `meter`."""
+def refuses_meter(message: Message) -> Refusal | None:
+    """What an error says of `meter`: one of its messages was refused, or, if it was the second, the switch has no meters."""
     ofproto = message.datapath.ofproto
-    asked = bytes(message.data)[1:2] == bytes([ofproto.OFPT_METER_MOD])
-    return bool(asked or message.type == ofproto.OFPET_METER_MOD_FAILED)
+    data = bytes(message.data)
+    if data[1:2] != bytes([ofproto.OFPT_METER_MOD]) and message.type != ofproto.OFPET_METER_MOD_FAILED:
+        return None
+    return Refusal.NO_METERS if data[8:10] == ofproto.OFPMC_MODIFY.to_bytes(2) else Refusal.ONE_OF_TWO
 
 
 def request(datapath: Datapath, wanted: Request) -> Message:

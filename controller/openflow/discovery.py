@@ -67,7 +67,6 @@ class _PortState:
     rx_packets: int = 0
     received_ns: int = 0
     announced_ns: int | None = None
-    muted_until_ns: int | None = None
     frames: Budget = field(default_factory=lambda: Budget(FRAMES_PER_S, FRAMES_AT_ONCE))
     lldp: Budget = field(default_factory=lambda: Budget(LLDP_PER_S, LLDP_AT_ONCE))
     told_ns: dict[str, int] = field(default_factory=dict)
@@ -101,6 +100,7 @@ class Discovery:
         self._notes: list[Note] = []
         self._settling: deque[int] = deque()  # when each port or switch that came up will have been probed, in order
         self._tick_ns: int | None = None
+        self._muted: dict[PortRef, int] = {}  # until when
         self._now_ns = 0
         self._present_ns = 0  # since when we have received without an interruption
 
@@ -127,10 +127,8 @@ class Discovery:
         if state is None:
             return
         for number in state.ports:
-            self._forget_links(PortRef(dpid, number))
+            self._port_gone(PortRef(dpid, number))
         del self._switches[dpid]
-        for number in state.ports:
-            self._hosts.gone(PortRef(dpid, number))
         self._note("switch_down", "warning", f"switch {state.name} left", switch=state.name)
         self.revision += 1
 
@@ -148,7 +146,7 @@ class Discovery:
             switch.ports[port.number] = state = _PortState(port, now_ns)
         state.port = port
         if port.up and not was_up:
-            state.up_ns, state.trunk, state.announced_ns, state.muted_until_ns = now_ns, False, None, None
+            state.up_ns, state.trunk, state.announced_ns = now_ns, False, None
             self._settle(now_ns)
         elif was_up and not port.up:
             state.trunk = False
@@ -206,12 +204,12 @@ class Discovery:
     def admits(self, at: PortRef, lldp: bool, now_ns: int) -> bool:
         """Whether a frame that a switch passes on is read. A port beyond its budget is muted, but for a link's."""
         state = self._state(at)
-        if state is None or state.muted_until_ns is not None:
+        if state is None or at in self._muted:
             return False
         if (state.lldp if lldp else state.frames).take(now_ns):
             return True
         if not state.trunk:
-            state.muted_until_ns = now_ns + MUTE_NS
+            self._muted[at] = now_ns + MUTE_NS
             self.counts["ports_muted"] += 1
             text = f"floods the controller: not listened to for {MUTE_NS // 10**9} s"
             self._tell(at, "port_muted", "warning", text, now_ns)
@@ -240,10 +238,9 @@ class Discovery:
                 self._note_link("link_silent", "warning", heard.source, at)
                 del self._heard[at]
                 self.revision += 1
-        for _, state in self._ports():
-            if state.muted_until_ns is not None and now_ns >= state.muted_until_ns:
-                state.muted_until_ns = None
-                self.revision += 1
+        for at in [at for at, until_ns in self._muted.items() if now_ns >= until_ns]:
+            del self._muted[at]
+            self.revision += 1
         self._now_ns = now_ns
         self.revision += self._hosts.tick(now_ns)
 
@@ -322,8 +319,7 @@ class Discovery:
         )
         edges = frozenset(ref for ref, state in self._ports() if ref.dpid in switches and self._is_edge(state, now_ns))
         hosts = {mac: host for mac, host in self._hosts.by_mac.items() if host.at in edges}
-        muted = frozenset(ref for ref, state in self._ports() if ref.dpid in switches and state.muted_until_ns is not None)
-        return View(switches, tuple(links), edges, hosts, muted)
+        return View(switches, tuple(links), edges, hosts, frozenset(ref for ref in self._muted if ref.dpid in switches))
 
     def settling(self, now_ns: int) -> bool:
         """Whether a switch is connected that does not take part yet."""
@@ -383,6 +379,7 @@ class Discovery:
     def _port_gone(self, ref: PortRef) -> None:
         self._forget_links(ref)
         self._hosts.gone(ref)
+        self._muted.pop(ref, None)
 
     def _forget_links(self, ref: PortRef) -> None:
         for at, heard in list(self._heard.items()):

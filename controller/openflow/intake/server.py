@@ -14,6 +14,7 @@ from typing import Any
 
 from controller.config.loopback import is_loopback
 from controller.openflow.framework import Framework
+from controller.openflow.intake.budget import Budget
 from controller.openflow.intake.stream import Stream, Unreadable
 
 log = logging.getLogger("baton.openflow")
@@ -21,6 +22,7 @@ log = logging.getLogger("baton.openflow")
 HANDSHAKE_S = 5
 READ_BYTES = 16_384
 CONNECTIONS_MAX = 1_024
+TOLD_PER_S, TOLD_AT_ONCE = 1, 30
 REASONS_MAX = 256
 """Peers of whose refusal we remember the reason, so that it is told once."""
 
@@ -35,12 +37,20 @@ class NotProtected(ValueError):
 class Intake:
     """Counts what was refused since the start, over all connections."""
 
-    def __init__(self, tell: Tell) -> None:
-        """`tell` hears of each refusal once: the kind of event and its text."""
-        self.tell = tell
+    def __init__(self, tell: Tell, clock: Callable[[], int] = time.monotonic_ns) -> None:
+        """`tell` hears of refusals: the kind of event and its text; no more than TOLD_PER_S, whoever wants to fill the log."""
+        self.clock = clock
+        self._tell = tell
+        self._budget = Budget(TOLD_PER_S, TOLD_AT_ONCE)
         self.malformed = 0
         self.frames_dropped = 0
         self._given_up: set[str] = set()
+
+    def report(self, kind: str, text: str) -> None:
+        """Logs a refusal and tells it."""
+        if self._budget.take(self.clock()):
+            log.warning("%s", text)
+            self._tell(kind, text)
 
     def counts(self) -> dict[str, int]:
         """What was refused, by name, as it is published."""
@@ -71,6 +81,12 @@ def serve(framework: Framework, intake: Intake, current: Callable[[], ssl.SSLCon
         )
     logging.getLogger(f"{framework.root}.ofproto.ofproto_parser").addFilter(intake.parser_said)
     controller: Any = importlib.import_module(f"{framework.root}.controller.controller")
+    handle, sleep = controller.datapath_connection_factory, framework.hub.sleep
+
+    def guarded(connection: Green, address: tuple[Any, ...]) -> None:
+        handle(Guarded(connection, address[0], intake, lambda: sleep(0)), address)
+
+    controller.datapath_connection_factory = guarded
     controller.StreamServer = lambda address, handle, **_: _Server(address, handle, intake, current)
 
 
@@ -82,7 +98,7 @@ class Guarded:
         self._peer = peer
         self._intake = intake
         self._pause = pause
-        self._stream = Stream(time.monotonic_ns())
+        self._stream = Stream(intake.clock())
         self._ready = bytearray()
         self._told: set[str] = set()
 
@@ -91,11 +107,11 @@ class Guarded:
         try:
             while not self._ready:
                 self._pause()
-                self._stream.wait(time.monotonic_ns())
+                self._stream.wait(self._intake.clock())
                 data = self._connection.recv(READ_BYTES)
                 if not data:
                     return b""
-                self._ready += self._stream.feed(data, time.monotonic_ns())
+                self._ready += self._stream.feed(data, self._intake.clock())
                 self._count()
         except Unreadable as error:
             self._intake.malformed += 1
@@ -123,8 +139,7 @@ class Guarded:
     def _tell(self, kind: str, text: str) -> None:
         if text not in self._told:  # the texts have no number of the sender's: they are few
             self._told.add(text)
-            log.warning("%s", text)
-            self._intake.tell(kind, text)
+            self._intake.report(kind, text)
 
 
 class _Server:
@@ -175,7 +190,7 @@ class _Server:
             connection.close()
         else:
             self._refused.pop(address[0], None)
-            self._handle(Guarded(connection, address[0], self._intake, self._eventlet.sleep), address)
+            self._handle(connection, address)
         finally:
             self._serving -= 1
 
@@ -191,6 +206,4 @@ class _Server:
         if len(self._refused) >= REASONS_MAX:
             self._refused.clear()
         self._refused[peer] = reason
-        text = f"a switch at {peer} is refused: {reason}"
-        log.warning("%s", text)
-        self._intake.tell("switch_refused", text)
+        self._intake.report("switch_refused", f"a switch at {peer} is refused: {reason}")

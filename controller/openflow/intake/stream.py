@@ -7,7 +7,7 @@ from collections import Counter
 from controller.openflow.intake import messages
 from controller.openflow.intake.budget import Budget
 
-FRAMES_PER_S, FRAMES_AT_ONCE = 1_000, 1_000
+FRAMES_PER_S, FRAMES_AT_ONCE = 2_000, 2_000
 """How many frames (packet-ins) of one switch the application takes. A switch with meters sends fewer."""
 HANDSHAKE_NS = 10_000_000_000
 """Within which a switch must have described itself."""

@@ -117,6 +117,7 @@ def test_a_flood_of_lldp_is_kept_from_the_controller(site: Site) -> None:
         time.sleep(0.005)
     until(lambda: "port_muted" in site.events(), 5, "the port is muted")
     assert sent > 5_000
+    assert "meter=controller pktps" in site.network.ovs.ofctl("dump-meters", "s1")
     time.sleep(0.6)
     assert site.counted("lldp_forged") - before < 200
     assert site.learnt() and site.links() == {("s1", "s2")}

@@ -27,7 +27,7 @@ class Reader:
     def __init__(self, *pieces: bytes) -> None:
         self.told: list[tuple[str, str]] = []
         self.pauses = 0
-        self.intake = server.Intake(lambda kind, text: self.told.append((kind, text)))
+        self.intake = server.Intake(lambda kind, text: self.told.append((kind, text)), clock=lambda: 0)
         self.socket = server.Guarded(Connection(*pieces), "10.0.0.9", self.intake, self._pause)
         self.got = b""
         while data := self.socket.recv(8):
@@ -52,11 +52,20 @@ def test_a_switch_stays_when_one_of_its_messages_is_dropped_and_that_is_told_onc
 
 
 def test_frames_beyond_the_bound_are_dropped_told_and_counted() -> None:
-    reader = Reader(HELLOS[0] + FEATURES, FRAME * 700, FRAME * 700, SEEDS[2])
+    reader = Reader(HELLOS[0] + FEATURES, FRAME * 1_200, FRAME * 1_200, SEEDS[2])
     assert reader.got.endswith(SEEDS[2])
-    assert len(reader.got) < len(FRAME) * 1_200
+    assert len(reader.got) == len(HELLOS[0] + FEATURES + SEEDS[2]) + 2_000 * len(FRAME)
     assert [kind for kind, _ in reader.told] == ["frames_dropped"]
-    assert reader.intake.frames_dropped > 300
+    assert reader.intake.frames_dropped == 400
+
+
+def test_a_stranger_that_connects_again_and_again_does_not_fill_the_log() -> None:
+    told: list[str] = []
+    intake = server.Intake(lambda _kind, text: told.append(text), clock=lambda: 0)
+    for _ in range(1_000):
+        assert server.Guarded(Connection(message(messages.HELLO, bytes(4))), "10.0.0.9", intake, lambda: None).recv(8) == b""
+    assert len(told) == server.TOLD_AT_ONCE
+    assert intake.malformed == 1_000
 
 
 def test_the_others_get_their_turn_before_each_read() -> None:
