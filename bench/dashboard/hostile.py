@@ -60,7 +60,7 @@ class Operator:
 
     def __init__(self, port: int, address: str) -> None:
         self._port, self._address = port, address
-        self._cookies: dict[str, str] = {}
+        self.cookies: dict[str, str] = {}
 
     def connect(self) -> http.client.HTTPConnection:
         """A new connection."""
@@ -68,7 +68,7 @@ class Operator:
 
     def ask(self, connection: http.client.HTTPConnection, method: str, path: str, form: dict[str, str] | None = None) -> bytes:
         """Sends a request and returns the body. Raises OSError, http.client.HTTPException."""
-        headers = {"Cookie": "; ".join(f"{name}={value}" for name, value in self._cookies.items())}
+        headers = {"Cookie": "; ".join(f"{name}={value}" for name, value in self.cookies.items())}
         body = None
         if form is not None:
             body = urllib.parse.urlencode(form)
@@ -77,7 +77,7 @@ class Operator:
         answer = connection.getresponse()
         for line in answer.headers.get_all("Set-Cookie", ()):
             name, _, value = line.partition(";")[0].partition("=")
-            self._cookies[name] = value
+            self.cookies[name] = value
         found = answer.read()
         if answer.status >= 400:
             raise OSError(f"{method} {path}: {answer.status}")
@@ -100,7 +100,7 @@ class Operator:
     def first_state(self) -> None:
         """Opens an event stream, and returns when the first state has come. Raises OSError, http.client.HTTPException."""
         with contextlib.closing(self.connect()) as connection:
-            cookies = "; ".join(f"{name}={value}" for name, value in self._cookies.items())
+            cookies = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
             connection.request("GET", "/api/stream", headers={"Cookie": cookies})
             answer = connection.getresponse()
             if answer.status >= 400:

@@ -23,6 +23,7 @@ def slot_batches(seconds: int) -> int:
 SLOTS_KEPT = slot_batches(20)
 """How many batches the store keeps."""
 AUDIT, AUDIT_KEPT = "audit", 10_000
+REFUSED, REFUSED_KEPT = "refused", 1_000
 DOCUMENTS = ("fabric", "ports", "status", "thresholds", "policy", "telemetry")
 MEMBERS = """
 local found = {}
@@ -96,6 +97,11 @@ class Feeds:
         """The last events that name the operator who caused them (their field `by`), oldest first, in the form of
         `events_after`. The store keeps 10,000 of these, however many other events there are."""
         entries = self._connection.call(lambda client: client.xrevrange(PREFIX + AUDIT, count=count))
+        return [event_of(number, entry) for number, entry in reversed(entries)]
+
+    def refused(self, count: int = 100) -> list[dict[str, Any]]:
+        """The last refused logins, oldest first, in the form of `events_after`; the store keeps 1,000."""
+        entries = self._connection.call(lambda client: client.xrevrange(PREFIX + REFUSED, count=count))
         return [event_of(number, entry) for number, entry in reversed(entries)]
 
     def snapshot(self, before: Snapshot | None = None) -> Snapshot:

@@ -26,6 +26,8 @@ long it expires. A coordinator whose hosts report seldom publishes as seldom; wh
 * baton:telemetry: document by the coordinator, twice a second; 5 s: histograms of directive latency and waiting time, bytes
   sent with and without permission.
 * baton:audit: stream: the last 10,000 events that say who changed something (field `by`); never expires.
+* baton:refused: stream by the web server: the last 1,000 refused logins, a few a minute and sums of the others; never expires.
+* baton:session:ID: string by the web server: the user who is logged in; 12 h, or until the logout.
 * baton:rotation: document by the operator; never expires: {"step", "old", "new"}: see controller/members/key_rotation.py.
 * baton:queues: document by `baton queue`; never expires: {host: {queue: [condition]}}; see
   controller/members/queue_conditions.py.

@@ -1,8 +1,8 @@
 """The store: what the controller's processes and its operators share, in Redis. An edge: Redis.
 
 Which keys there are: `controller.store.layout`. `Store` has the documents, the override and the events; `Store.feeds` is for
-observers, `Store.commands` for operators' commands, and `Store.connection` has what all three are made of: subscribing,
-waiting, and restoring what a store has lost.
+observers, `Store.commands` for operators' commands, `Store.sessions` for logins, and `Store.connection` has what all of them
+are made of: subscribing, waiting, and restoring what a store has lost.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any
 
 from controller.store.commands import Commands
 from controller.store.connection import Connection, StoreUnavailable
-from controller.store.feeds import AUDIT, AUDIT_KEPT, Feeds, Snapshot
+from controller.store.feeds import AUDIT, AUDIT_KEPT, REFUSED, REFUSED_KEPT, Feeds, Snapshot
 from controller.store.layout import PREFIX, Client, Pipeline
+from controller.store.sessions import Sessions
 
 __all__ = ["EVENTS_KEPT", "OVERRIDES", "SEVERITIES", "Snapshot", "Store", "StoreUnavailable"]
 
@@ -38,6 +39,7 @@ class Store:
         self.connection = Connection(url, keep_s=keep_s)
         self.feeds = Feeds(self.connection)
         self.commands = Commands(self.connection)
+        self.sessions = Sessions(self.connection)
 
     def close(self) -> None:
         """Closes the connections to Redis."""
@@ -176,6 +178,18 @@ class Store:
             if "by" in fields:
                 pipe.xadd(PREFIX + AUDIT, entry, maxlen=AUDIT_KEPT)
             pipe.publish(PREFIX + "changed:events", "events")
+
+        self.connection.write(write)
+
+    def publish_refusal(self, text: str, *, event: bool, **fields: Any) -> None:  # noqa: ANN401 -- any JSON
+        """Adds to the last 1,000 refused logins; with `event` also to the events, which say no more than the text."""
+        entry = {"kind": "login", "severity": "warning", "text": text, "fields": json.dumps(fields)}
+
+        def write(pipe: Pipeline) -> None:
+            pipe.xadd(PREFIX + REFUSED, entry, maxlen=REFUSED_KEPT)
+            if event:
+                pipe.xadd(PREFIX + "events", {**entry, "fields": "{}"}, maxlen=EVENTS_KEPT, approximate=False)
+                pipe.publish(PREFIX + "changed:events", "events")
 
         self.connection.write(write)
 

@@ -1,1 +1,1 @@
-"""Access control: accounts, sessions, rate limits of logins."""
+"""Access control: accounts, sessions, limits of logins and event streams, what is told of refused logins."""

@@ -57,8 +57,10 @@ from werkzeug.exceptions import HTTPException, TooManyRequests, Unauthorized
 from controller.store.store import StoreUnavailable
 from protocol.units import SECOND_NS
 from webui.access.accounts import LONGEST, Accounts, AccountsError
-from webui.access.limiter import Limiter
+from webui.access.browsers import KNOWN_S, cookie_of, number_of
+from webui.access.guard import Attempt, Guard
 from webui.access.origin import origin_of
+from webui.access.refusals import PERIOD_NS, Refusals
 from webui.settings import SETTINGS, STORE, USER
 
 log = logging.getLogger("baton.web.auth")
@@ -80,11 +82,31 @@ AUTH = "baton.auth"
 auth = Blueprint("auth", __name__)
 
 
+class SessionStore(Protocol):
+    """The part of `controller.store.sessions.Sessions` that this module uses."""
+
+    def begin(self, identifier: str, user: str, lifetime_s: int) -> None:
+        """Adds a session."""
+
+    def lives(self, identifier: str) -> bool:
+        """Whether there is such a session."""
+
+    def end(self, identifier: str) -> None:
+        """Ends a session."""
+
+
 class AuditStore(Protocol):
     """The part of `controller.store.store.Store` that this module uses."""
 
+    @property
+    def sessions(self) -> SessionStore:
+        """The sessions."""
+
     def publish_event(self, kind: str, severity: str, text: str, **fields: Any) -> None:  # noqa: ANN401 -- as Store
         """Adds an event to the store's stream of events."""
+
+    def publish_refusal(self, text: str, *, event: bool, **fields: Any) -> None:  # noqa: ANN401 -- as Store
+        """Adds to the store's stream of refused logins, and with `event` to the events."""
 
 
 class Auth:
@@ -95,30 +117,58 @@ class Auth:
         self.accounts = accounts
         self.login_to_read = login_to_read
         self.clock: Callable[[], int] = time.time_ns
-        self.by_address = Limiter(burst=20, refill_ns=15 * SECOND_NS)
-        self.by_user = Limiter(burst=8, refill_ns=60 * SECOND_NS)
-        self.by_all = Limiter(burst=30, refill_ns=SECOND_NS // 2)
-        """Limits all logins together: a hash takes 50 ms and 32 MiB, and the dashboard must stay responsive."""
-        self.ended: dict[str, int] = {}
-        """Sessions that were logged out, and the times (s) at which they would have expired."""
+        self.guard = Guard()
+        self.refusals = Refusals()
         self.lock = threading.Lock()
+        self._timer: threading.Timer | None = None
 
     def now_s(self) -> int:
         """Wall clock, seconds since 1970."""
         return self.clock() // SECOND_NS
 
-    def wait_ns(self, user: str, address: str) -> int:
+    def wait_ns(self, attempt: Attempt) -> int:
         """Counts an attempt to log in; returns how long to wait (ns) if there were too many, else 0."""
-        now_ns = self.clock()
         with self.lock:
-            tried = ((self.by_address, address), (self.by_user, user), (self.by_all, ""))
-            return next((wait for limiter, name in tried if (wait := limiter.wait_ns(name, now_ns=now_ns))), 0)
+            return self.guard.wait_ns(attempt, now_ns=self.clock())
 
-    def end(self, identifier: str, until_s: int) -> None:
-        """Ends a session for good, also for anyone who copied its cookie."""
+    def refused(self, cause: str, attempt: Attempt, address: str) -> None:
+        """Records a refused login, in the store and in the log; in a flood only some, and the sum of the others."""
+        # A name that is no user's may be a password that was typed into the wrong field.
+        user = attempt.user if self.accounts.generation(attempt.user) is not None else "an unknown user"
+        self.tell_sum()
         with self.lock:
-            now_s = self.now_s()
-            self.ended = {known: at for known, at in self.ended.items() if at > now_s} | {identifier: until_s}
+            number = self.refusals.note(user, attempt.origin, now_ns=self.clock())
+            if self._timer is None:
+                self._wait_for_the_sum()
+        if number:
+            log.warning("login refused: %s: %s from %s", cause, user, address)
+            self._publish(f"login refused: {cause}, from {address}", event=number == 1, user=user, address=address)
+
+    def tell_sum(self) -> None:
+        """Records the sum of the refused logins that were not told one by one, when their period is over."""
+        with self.lock:
+            text = self.refusals.sum(now_ns=self.clock())
+        if text:
+            log.warning("login refused: %s", text)
+            self._publish(text, event=True)
+
+    def _wait_for_the_sum(self) -> None:
+        self._timer = threading.Timer(PERIOD_NS / SECOND_NS + 1, self._period_over)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _period_over(self) -> None:
+        self.tell_sum()
+        with self.lock:
+            self._timer = None
+            if self.refusals.end_ns() is not None:  # a refused login began another period meanwhile
+                self._wait_for_the_sum()
+
+    def _publish(self, text: str, *, event: bool, **fields: str) -> None:
+        try:
+            self.store.publish_refusal(text, event=event, **fields)
+        except StoreUnavailable as error:
+            log.warning("not in the store's stream of refused logins: %s", error)
 
 
 class _Sessions(SecureCookieSessionInterface):
@@ -206,9 +256,9 @@ def login_required(view: Callable[P, ResponseReturnValue]) -> Callable[P, Respon
 
 def audit(text: str, *, severity: str = "info", **fields: str | int | float | bool | None) -> None:
     """Records the user and the action as an event of kind `audit` and a line in the log. Never fails the request."""
-    who = fields.pop("by", None) or current_user() or "visitor"
+    who = current_user() or "visitor"
     g.baton_audited = True
-    log.info("audit: %s from %s: %s", who, request.remote_addr, text)
+    log.info("audit: %s from %s: %s", who, request.remote_addr, "".join(c if c.isprintable() else "?" for c in text))
     try:
         _of(current_app).store.publish_event("audit", severity, f"{who}: {text}", by=who, address=request.remote_addr, **fields)
     except StoreUnavailable as error:
@@ -230,31 +280,40 @@ def log_in() -> ResponseReturnValue:
     _check_csrf()
     state = _of(current_app)
     name, password = request.form.get("user", "")[:64].lower(), request.form.get("password", "")[: LONGEST + 1]
-    if wait_ns := state.wait_ns(name, origin_of(request.remote_addr)):
-        audit("login refused: too many attempts", severity="warning", by=name or "visitor")
+    secret, address = state.accounts.session_secret(), request.remote_addr or ""
+    browser = number_of(secret, request.cookies.get(_browser_cookie(), ""), name, now_s=state.now_s())
+    attempt = Attempt(name, origin_of(address), browser)
+    if wait_ns := state.wait_ns(attempt):
+        state.refused("too many attempts", attempt, address)
         raise TooManyRequests("too many attempts; wait and try again", retry_after=-(-wait_ns // SECOND_NS))
     if not state.accounts.is_password(name, password):
-        audit("login failed", severity="warning", by=name or "visitor")
+        state.refused("wrong name or password", attempt, address)
         return _form("wrong name or password", 401)
+    identifier = secrets.token_hex(16)
+    state.store.sessions.begin(identifier, name, LIFETIME_S)
     with state.lock:
-        state.by_user.forgive(name)
+        state.guard.succeeded(attempt)
     session.clear()  # against session fixation: an attacker may have set the visitor's cookie
     session.permanent = True
     session["user"], session["generation"] = name, state.accounts.generation(name)
-    session["id"], session["since_s"] = secrets.token_hex(16), state.now_s()
-    g.pop("baton_user", None)
+    session["id"], session["since_s"] = identifier, state.now_s()
+    g.baton_user = name
     csrf_token()
     audit("logged in")
-    return redirect(_local(request.form.get("next", "")), 303)
+    answer = redirect(_local(request.form.get("next", "")), 303)
+    known = cookie_of(secret, name, attempt.browser or secrets.token_hex(16), now_s=state.now_s())
+    secure = bool(current_app.config["SESSION_COOKIE_SECURE"])
+    answer.set_cookie(_browser_cookie(), known, KNOWN_S, secure=secure, httponly=True, samesite="Strict", path="/")
+    return answer
 
 
 @auth.post("/logout")
 @login_required
 def logout() -> ResponseReturnValue:
-    """Ends the session."""
-    audit("logged out")
+    """Ends the session for good, also for anyone who copied its cookie, and for a web server that is started later."""
     if "id" in session:
-        _of(current_app).end(session["id"], session["since_s"] + LIFETIME_S)
+        _of(current_app).store.sessions.end(session["id"])
+    audit("logged out")
     session.clear()
     return redirect("/", 303)
 
@@ -295,11 +354,20 @@ def _by_session() -> str | None:
     state, name = _of(current_app), session.get("user")
     if name is None:
         return None
-    fresh = state.now_s() < session.get("since_s", 0) + LIFETIME_S and session.get("id") not in state.ended
+    fresh = state.now_s() < session.get("since_s", 0) + LIFETIME_S
+    try:
+        fresh = fresh and state.store.sessions.lives(str(session.get("id")))
+    except StoreUnavailable as error:
+        log.warning("a session can't be checked, and counts as a visitor's: %s", error)
+        return None
     if not fresh or state.accounts.generation(name) != session.get("generation"):
         session.clear()
         return None
     return str(name)
+
+
+def _browser_cookie() -> str:
+    return "__Host-baton-browser" if current_app.config["SESSION_COOKIE_SECURE"] else "baton-browser"
 
 
 def _check_csrf() -> None:

@@ -6,6 +6,7 @@ from flask import Blueprint, current_app, jsonify, request
 from flask.typing import ResponseReturnValue
 
 from controller.store.feeds import SLOTS_KEPT
+from webui.access.auth import login_required
 from webui.http.errors import RequestRefused
 from webui.settings import POLLER
 from webui.state.poller import Poller
@@ -63,3 +64,10 @@ def events() -> ResponseReturnValue:
 def audit() -> ResponseReturnValue:
     """The last `count` actions, each with its user."""
     return jsonify(poller().audit(number("count", 100, COUNT_MAX)))
+
+
+@api.get("/refused")
+@login_required
+def refused() -> ResponseReturnValue:
+    """The last `count` refused logins, and sums of others. Only users see them: they tell which users there are."""
+    return jsonify(poller().refused(number("count", 100, COUNT_MAX)))

@@ -173,6 +173,11 @@ def event(entry: Document) -> dict[str, Any]:
     return found | ({"who": entry["by"]} if "by" in entry else {})
 
 
+def refused(entry: Document) -> dict[str, Any]:
+    """The document `refused`: an event with the user and the address of a login, where it is not a sum of several."""
+    return event(entry) | {name: entry[name] for name in ("user", "address") if name in entry}
+
+
 # -- parts of the state -------------------------------------------------------------------------------------------------
 
 

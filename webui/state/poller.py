@@ -161,6 +161,10 @@ class Poller:
         """The last actions of operators as documents `event`, oldest first. Raises StoreUnavailable."""
         return [model.event(entry) for entry in self._store.feeds.audit(count)]
 
+    def refused(self, count: int) -> list[dict[str, Any]]:
+        """The last refused logins as documents `refused`, oldest first. Raises StoreUnavailable."""
+        return [model.refused(entry) for entry in self._store.feeds.refused(count)]
+
     def _look(self) -> Reading:
         before = self._reading
         snapshot = self._store.feeds.snapshot(None if before is None else before.snapshot)

@@ -10,6 +10,7 @@ from flask import Flask, Response, jsonify
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
+from controller.store.store import StoreUnavailable
 from webui.access.accounts import Accounts
 from webui.access.auth import AUTH, audit, auth, bind_error, csrf_token, login_required
 from webui.settings import SETTINGS, STORE, WebSettings
@@ -18,14 +19,39 @@ PASSWORD = "correct horse battery"
 SECOND = 1_000_000_000
 
 
+class Sessions:
+    """The store's sessions."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, str] = {}
+        self.lost = False
+
+    def begin(self, identifier: str, user: str, lifetime_s: int) -> None:
+        assert lifetime_s == 12 * 3_600
+        self.known[identifier] = user
+
+    def lives(self, identifier: str) -> bool:
+        if self.lost:
+            raise StoreUnavailable("store: gone: start it")
+        return identifier in self.known
+
+    def end(self, identifier: str) -> None:
+        self.known.pop(identifier, None)
+
+
 class Recorded:
     """An audit stream."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str, str, dict[str, Any]]] = []
+        self.refusals: list[tuple[str, bool, dict[str, Any]]] = []
+        self.sessions = Sessions()
 
     def publish_event(self, kind: str, severity: str, text: str, **fields: Any) -> None:  # noqa: ANN401 -- as Store
         self.events.append((kind, severity, text, fields))
+
+    def publish_refusal(self, text: str, *, event: bool, **fields: Any) -> None:  # noqa: ANN401 -- as Store
+        self.refusals.append((text, event, fields))
 
     def texts(self) -> list[str]:
         return [text for _, _, text, _ in self.events]
@@ -239,13 +265,56 @@ class TestTokens:
 class TestLimits:
     """Guessing is slow, for each user, each address, and all together."""
 
+    def guess(self, site: Site, address: str, user: str = "ann") -> int:
+        client = site.client()
+        client.environ_base["REMOTE_ADDR"] = address
+        return log_in(client, "wrong", user=user).status_code
+
     def test_a_user_cannot_be_guessed_at_from_many_addresses(self, site: Site) -> None:
         codes = []
-        for number in range(12):
-            client = site.client()
-            client.environ_base["REMOTE_ADDR"] = f"127.0.0.{number + 1}"
-            codes.append(log_in(client, "wrong").status_code)
-        assert codes[:8] == [401] * 8 and set(codes[8:]) == {429}
+        for number in range(90):
+            site.now_ns += SECOND
+            codes.append(self.guess(site, f"127.0.1.{number + 1}"))
+        assert codes[:60] == [401] * 60 and codes.count(401) <= 62
+
+    def test_one_address_has_few_guesses_at_one_user(self, site: Site) -> None:
+        codes = [self.guess(site, "10.0.0.9") for _ in range(12)]
+        assert codes == [401] * 8 + [429] * 4
+
+    def test_others_guesses_do_not_lock_a_user_out_where_the_user_has_been(self, site: Site) -> None:
+        home = site.client()
+        home.environ_base["REMOTE_ADDR"] = "10.0.0.1"
+        assert log_in(home).status_code == 303
+        moved = site.client()
+        moved.environ_base["REMOTE_ADDR"] = "10.0.0.99"
+        browser = home.get_cookie("baton-browser")
+        assert browser is not None
+        moved.set_cookie("baton-browser", browser.value)
+        for number in range(200):
+            self.guess(site, f"10.0.1.{number}")
+        again = site.client()
+        again.environ_base["REMOTE_ADDR"] = "10.0.0.1"
+        assert log_in(again).status_code == 303  # at the known address
+        assert log_in(moved).status_code == 303  # elsewhere, with the known browser
+        assert home.get("/api/session").get_json()["user"] == "ann"
+        stranger = site.client()
+        stranger.environ_base["REMOTE_ADDR"] = "10.0.0.98"
+        assert log_in(stranger).status_code == 429
+
+    def test_the_cookie_of_a_browser_is_of_one_user_and_can_not_be_forged(self, site: Site, users: Path) -> None:
+        Accounts(users).set_user("bob", PASSWORD, now_s=1)
+        client = site.client()
+        client.environ_base["REMOTE_ADDR"] = "10.0.0.1"
+        log_in(client)
+        cookie = client.get_cookie("baton-browser")
+        assert cookie is not None
+        for value, user in ((cookie.value, "bob"), (cookie.value[:-1] + "A", "ann"), ("", "ann"), ("W10.x", "ann")):
+            thief = site.client()
+            thief.environ_base["REMOTE_ADDR"] = f"10.0.0.{len(value) % 50 + 100}"
+            if value:
+                thief.set_cookie("baton-browser", value)
+            assert [log_in(thief, "wrong", user=user).status_code for _ in range(9)] == [401] * 8 + [429]
+            site.now_ns += 600 * SECOND
 
     def test_an_address_cannot_guess_at_many_users_and_is_told_when_to_come_back(self, site: Site) -> None:
         client = site.client()
@@ -273,8 +342,14 @@ class TestAudit:
         client.post("/change", headers=token)
         client.post("/told", headers=token)
         client.post("/logout", headers=token)
+        assert site.store.refusals == [
+            (
+                "login refused: wrong name or password, from 127.0.0.1",
+                True,
+                {"user": "ann", "address": "127.0.0.1"},
+            )
+        ]
         assert site.store.texts() == [
-            "ann: login failed",
             "ann: logged in",
             "ann: POST /change: 200",
             "ann: policy set to rate_limit",
@@ -286,6 +361,56 @@ class TestAudit:
         log_in(site.client(), "hunter2hunter2")
         log_in(site.client())
         assert not [text for text in map(str, site.store.events) if "hunter2" in text or PASSWORD in text]
+
+
+    def test_a_flood_of_refused_logins_adds_a_few_lines_and_their_sum_and_nothing_to_the_audit(
+        self, site: Site, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level("INFO", "baton.web.auth")
+        log_in(site.client())
+        client = site.client()
+        client.environ_base["REMOTE_ADDR"] = "10.0.0.9"
+        for _ in range(500):
+            log_in(client, "wrong", user="ann")
+        site.now_ns += 61 * SECOND
+        site.app.extensions[AUTH].tell_sum()
+        assert site.store.texts() == ["ann: logged in"]
+        assert len(site.store.refusals) == 11 and sum(event for _, event, _ in site.store.refusals) == 2
+        text = "490 more logins were refused within 60 s, from 1 addresses for 1 users; 490 from 10.0.0.9"
+        assert site.store.refusals[-1] == (text, True, {})
+        assert len([record for record in caplog.records if "login refused" in record.message]) == 11
+
+    def test_a_name_that_is_no_users_is_not_recorded_and_forges_no_line(
+        self, site: Site, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        log_in(site.client(), "wrong", user="hunter2hunter2")
+        log_in(site.client(), "wrong", user="x\n2026-01-01 baton.web.auth INFO audit: ann: all well")
+        assert [fields["user"] for _, _, fields in site.store.refusals] == ["an unknown user"] * 2
+        assert not [record for record in caplog.records if "hunter2" in record.message or "\n" in record.message]
+
+
+class TestTheStoresSessions:
+    """A session lives as long as the store has it."""
+
+    def test_a_logout_holds_for_another_web_server(self, site: Site, users: Path) -> None:
+        client = site.client()
+        log_in(client)
+        cookie = client.get_cookie("baton")
+        client.post("/logout", headers={"X-CSRF-Token": csrf(client)})
+        other = Site(users)
+        other.store.sessions = site.store.sessions
+        thief = other.client()
+        assert cookie is not None
+        thief.set_cookie("baton", cookie.value)
+        assert thief.get("/api/session").get_json()["user"] is None
+
+    def test_while_the_store_is_away_a_user_is_a_visitor_and_is_back_with_it(self, site: Site) -> None:
+        client = site.client()
+        log_in(client)
+        site.store.sessions.lost = True
+        assert client.get("/api/session").get_json()["user"] is None
+        site.store.sessions.lost = False
+        assert client.get("/api/session").get_json()["user"] == "ann"
 
 
 class TestWhereItListens:
