@@ -259,8 +259,7 @@ class Discovery:
     def calm(self) -> bool:
         """Whether time alone changes nothing until LLDP is due: every port was probed, no link could fall silent, for there
         is none, no host is in question, and no port is muted."""
-        muted = any(state.muted_until_ns is not None for _, state in self._ports())
-        return not (self._settling or self._heard or self._hosts.in_question or muted)
+        return not (self._settling or self._heard or self._hosts.in_question or self._muted)
 
     def probing(self, now_ns: int) -> list[PortRef]:
         """The ports by which to send LLDP now: ports that have come up without a known neighbour, and silent links."""
