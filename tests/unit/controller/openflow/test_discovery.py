@@ -58,6 +58,18 @@ class TestDiscovery:
         assert not discovery.calm()
         assert not self.joined().calm()
 
+    def test_a_muted_port_and_a_host_in_question_are_in_times_hands(self) -> None:
+        discovery, at = self.pair(), PortRef(1, 1)
+        discovery.tick(PROBE_NS)
+        for _ in range(2 * FRAMES_AT_ONCE):
+            discovery.admits(at, False, PROBE_NS)
+        assert not discovery.calm()
+        discovery.tick(PROBE_NS + MUTE_NS)
+        assert discovery.calm()
+        for place in (at, PortRef(2, 1)):
+            discovery.frame_seen(place, "02:00:00:00:00:01", PROBE_NS + MUTE_NS)
+        assert not discovery.calm()
+
     def test_where_lldp_is_sent_seldom_a_link_may_be_silent_for_longer(self) -> None:
         for lldp_ns, silence_ns in ((0, LINK_SILENCE_NS), (500 * MILLISECOND_NS, LINK_SILENCE_NS), (10**10, 6 * 10**10)):
             discovery = Discovery(lldp_ns=lldp_ns)
