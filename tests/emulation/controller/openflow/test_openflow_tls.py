@@ -92,7 +92,7 @@ def told(store: Store) -> list[str]:
 def shown_by_openssl(network: PrivateNetwork, *options: str) -> str:
     """What `openssl s_client` says of the controller's port."""
     command = ("ip", "netns", "exec", network.fabric, "openssl", "s_client", "-connect", f"127.0.0.1:{PORT}", *options)
-    done = subprocess.run(command, input="", capture_output=True, text=True, check=False, timeout=10)
+    done = subprocess.run(command, input="", capture_output=True, text=True, errors="replace", check=False, timeout=10)
     return done.stdout + done.stderr
 
 
