@@ -17,10 +17,18 @@ WINDOW = 64
 JUMP, FIRST_BELOW = 1 << 40, 1 << 62
 """How far a member's sequence number may be above its last one, and below what its first one must be: so no frame takes the
 numbers that a host will need, and there is room above for millions of jumps."""
+LAST_EPOCH, EPOCHS_AHEAD = 0xF000_0000, 1 << 26
+"""The last epoch there can be, and how far one may be above those known: epochs are seconds or little more (two years of them),
+so a forged one does not use up all that a fabric will need."""
 Identity = tuple[int, bytes, bool]
 """The owner of a series of sequence numbers: the sender, its MAC address, and whether the frames went to all (agents may
 read those much later)."""
 _ALL_SEEN = (1 << WINDOW) - 1
+
+
+def believable(epoch: int, known: int) -> bool:
+    """Whether a leader can have this epoch, for whoever knows of the epoch `known` (0: of none)."""
+    return epoch <= min(LAST_EPOCH, known + EPOCHS_AHEAD if known else LAST_EPOCH)
 
 
 class ReplayWindow:
@@ -52,9 +60,11 @@ class Guard:
     """Accepts frames that are authentic, of this epoch, new, from the right kind of sender and addressed to us; counts the
     others by cause.
 
-    A member's guard accepts frames of the leader only, and follows it to a higher epoch. A leader's guard accepts frames of
-    members only, of exactly its own epoch. The guard remembers sequence numbers for each (sender, source address) in bounded
-    memory: when there are more than `senders` windows, it reduces the oldest to its highest number, and when there are more
+    A member's guard accepts frames of the leader only, and follows it to a higher epoch that is `believable`. In one epoch the
+    leader has one MAC address: that of its first frame. A leader's guard accepts frames of members only, of exactly its own
+    epoch; of later epochs it believes leaders only.
+
+    The guard remembers sequence numbers for each (sender, source address) in bounded memory: when there are more than `senders` windows, it reduces the oldest to its highest number, and when there are more
     than `remembered` such numbers, it keeps only the highest of the oldest ones. So it never accepts a frame twice in an epoch,
     even after it has dropped the sender's window.
 
@@ -79,7 +89,10 @@ class Guard:
         self.epoch = epoch
         self.leader = leader
         self.highest_epoch = epoch
-        """The highest epoch in any authentic frame, accepted or not; if it is above a leader's own, there is a newer leader."""
+        """The highest believable epoch in any leader's frame; if it is above a leader's own, there is a newer leader."""
+        self.twin: bytes | None = None
+        """The address of another leader of a leader's own epoch; stores that lost touch may give one epoch to two."""
+        self._source: bytes | None = None
         self.accepted = 0
         self.refused: Counter[Cause] = Counter()
         self.astray: tuple[bytes, int] | None = None
@@ -122,20 +135,29 @@ class Guard:
         destination, source, sender, epoch, sequence, _ = content
         if destination != self._address and self._address is not None and destination != HEARTBEAT_MAC:
             return Cause.NOT_OURS
-        self.highest_epoch = max(self.highest_epoch, epoch)
-        if epoch < self.epoch:
-            return Cause.OLD_EPOCH
-        if self.leader:
-            if epoch > self.epoch:
+        if epoch != self.epoch:
+            if epoch < self.epoch:
+                return Cause.OLD_EPOCH
+            if sender != COORDINATOR:
+                return Cause.FUTURE_EPOCH if self.leader else Cause.NOT_LEADER
+            if not believable(epoch, self.epoch):
                 return Cause.FUTURE_EPOCH
-            if sender == COORDINATOR:
-                return Cause.NOT_LEADER
-        elif sender != COORDINATOR:
-            return Cause.NOT_LEADER
-        elif epoch > self.epoch:
+            self.highest_epoch = max(self.highest_epoch, epoch)
+            if self.leader:
+                return Cause.FUTURE_EPOCH
             self.adopt(epoch)
+        if (sender == COORDINATOR) is self.leader:
+            if self.leader and source != self._address:
+                self.twin = source
+            return Cause.NOT_LEADER
         identity = sender, source, destination == HEARTBEAT_MAC
-        window = self._windows.get(identity) or self._begin(identity)
+        window = self._windows.get(identity)
+        if window is None:
+            if not self.leader:
+                self._source = self._source or source
+                if source != self._source:
+                    return Cause.NOT_LEADER
+            window = self._begin(identity)
         if self.leader and sequence - window.highest > JUMP and (window.highest >= 0 or sequence >= FIRST_BELOW):
             self.astray = source, max(0, window.highest)
             return Cause.AHEAD
@@ -163,6 +185,7 @@ class Guard:
             raise ValueError(f"epoch: {epoch} must not be less than {self.epoch}; epochs only grow")
         if epoch > self.epoch:
             self.epoch = epoch
+            self._source = None
             self._windows.clear()
             self._highest.clear()
             self._floor = -1

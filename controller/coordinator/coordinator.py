@@ -219,6 +219,9 @@ class Coordinator:
         if frame is None:
             if self.guard.highest_epoch > self.epoch:
                 self.leadership.heard(self.guard.highest_epoch, now_ns)
+            if self.guard.twin is not None:
+                self.leadership.twin(self.guard.twin, self.link.address, now_ns)
+                self.guard.twin = None
             if self.guard.astray is not None:
                 self._correct(*self.guard.astray, now_ns)
             return

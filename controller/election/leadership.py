@@ -9,6 +9,7 @@ from typing import Self
 from controller.config.settings import CoordinatorSettings
 from controller.election.rules import Answer, Election
 from controller.processes.jsonlines import JsonLines
+from protocol.auth import LAST_EPOCH, believable
 
 log = logging.getLogger("baton.coordinator")
 
@@ -21,6 +22,8 @@ class Leadership:
         self.lines = lines
         self.withheld = 0
         """How many frames we did not send because we no longer led."""
+        self.unbelieved = 0
+        """How many leaders' frames had an epoch that no leader can have."""
         self.contended: list[tuple[str, ...]] = []
         """The links that were contended under the last leader."""
         self.nodes: dict[bytes, int] = {}
@@ -66,8 +69,16 @@ class Leadership:
         return self.election.leads(now_ns)
 
     def heard(self, epoch: int, now_ns: int) -> None:
-        """An authentic frame of this epoch has arrived from the fabric."""
-        self.election.heard(epoch, now_ns)
+        """A leader's authentic frame of this epoch has arrived from the fabric."""
+        if believable(epoch, max(self.election.highest_epoch, int(time.time()))):
+            self.election.heard(epoch, now_ns)
+        else:
+            self.unbelieved += 1
+
+    def twin(self, other: bytes, own: bytes, now_ns: int) -> None:
+        """Another leader of our epoch was heard, at the MAC address `other`. The higher one goes on."""
+        if other > own:
+            self.election.twin(now_ns)
 
     def serve(self, readable: bool) -> bool:
         """Serves the election in a turn of a leader's loop: takes answers, asks what is due. False: we lead no more."""
@@ -105,8 +116,8 @@ class Leadership:
                 self.contended = [tuple(link) for link in value["legacy"].get("contended", ())]
                 nodes = value["legacy"].get("nodes", {})
                 self.nodes = {bytes.fromhex(mac.replace(":", "")): node for mac, node in nodes.items()}
-            if "answer" in value:
-                self.election.answered(Answer(*value["answer"]), value["term"], now_ns)
+            if "answer" in value and (answer := Answer(*value["answer"])).epoch <= LAST_EPOCH:
+                self.election.answered(answer, value["term"], now_ns)
             else:
                 self.election.away(value["term"], now_ns)
         if self.election.from_memory != self._without_store and self.election.epoch:

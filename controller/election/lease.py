@@ -1,5 +1,9 @@
 """Takes, renews and gives back the leader's lease in the store, each by one script. An edge: Redis.
 
+No two controllers are given the same epoch, not even by two stores that have lost touch: an epoch, divided by `HOLDERS`, leaves
+the number that belongs to its holder's name. Epochs above `LAST_EPOCH` do not exist: such a number in the store, or heard, is
+ignored.
+
 `baton:leader` is a hash {name, token, epoch} that expires with the lease; `baton:epoch` is the last epoch given out. A token
 stands for one term of one process, so no process takes an earlier lease for its own. The rules are in
 `controller.election.rules`.
@@ -9,16 +13,20 @@ from __future__ import annotations
 
 import json
 import time
+import zlib
 from typing import Any
 
 from redis.exceptions import RedisError, TimeoutError
 
 from controller.election.rules import Answer
-from controller.store.client import connect, is_replicated
+from controller.store.client import connect
 from controller.store.layout import PREFIX
+from protocol.auth import LAST_EPOCH
 from protocol.units import MILLISECOND_NS
 
 REPLICATION_MS = 50
+HOLDERS = 1024
+"""So many remainders belong to names; two names have the same one once in so many pairs (then see `Leadership.twin`)."""
 
 _LOOK = """
 local found = redis.call('HMGET', KEYS[1], 'token', 'epoch', 'name')
@@ -31,7 +39,10 @@ local found = redis.call('HMGET', KEYS[1], 'token', 'epoch', 'name')
 if found[1] and found[1] ~= ARGV[1] then
   return {0, tonumber(found[2]), found[3], math.max(0, redis.call('PTTL', KEYS[1]))}
 end
-local epoch = math.max((tonumber(redis.call('GET', KEYS[2])) or 0) + 1, tonumber(ARGV[4]), tonumber(ARGV[5]) + 1)
+local stored, heard, last = tonumber(redis.call('GET', KEYS[2])) or 0, tonumber(ARGV[5]), tonumber(ARGV[8])
+local epoch = math.max((stored < last and stored or 0) + 1, tonumber(ARGV[4]), (heard < last and heard or 0) + 1)
+epoch = epoch + (tonumber(ARGV[6]) - epoch) % tonumber(ARGV[7])
+if epoch > last then return redis.error_reply('no epochs are left: set the clock') end
 redis.call('SET', KEYS[2], string.format('%.0f', epoch))
 redis.call('HSET', KEYS[1], 'token', ARGV[1], 'name', ARGV[2], 'epoch', string.format('%.0f', epoch))
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
@@ -45,7 +56,7 @@ if found[1] and found[1] ~= ARGV[1] then
   return {0, tonumber(found[2]), found[3], math.max(0, redis.call('PTTL', KEYS[1]))}
 end
 local epoch, mine = tonumber(redis.call('GET', KEYS[2])) or 0, tonumber(ARGV[4])
-if epoch > mine then return {0, epoch, '', 0} end
+if epoch > mine and epoch <= tonumber(ARGV[5]) then return {0, epoch, '', 0} end
 if not found[1] then
   redis.call('SET', KEYS[2], string.format('%.0f', mine))
   redis.call('HSET', KEYS[1], 'token', ARGV[1], 'name', ARGV[2], 'epoch', string.format('%.0f', mine))
@@ -69,7 +80,6 @@ class LeaseStore:
 
     def __init__(self, url: str, name: str, lease_ns: int) -> None:
         """Raises ValueError: not a URL of a store."""
-        self._url = url
         self._name = name
         self._lease_ms = lease_ns // MILLISECOND_NS
         self._client: Any = connect(url, timeout_s=lease_ns / 5e9)
@@ -79,8 +89,10 @@ class LeaseStore:
         return self._answer(_LOOK, ("leader",))
 
     def acquire(self, token: str, highest_epoch: int) -> Answer:
-        """Takes the lease if it is free. Its epoch is above all given out and `highest_epoch`, and at least the time in s."""
-        arguments = (token, self._name, self._lease_ms, int(time.time()), highest_epoch)
+        """Takes the lease if it is free. Its epoch is above all given out and `highest_epoch`, and at least the time in s; no
+        other holder is given it."""
+        remainder = zlib.crc32(self._name.encode()) % HOLDERS
+        arguments = (token, self._name, self._lease_ms, int(time.time()), highest_epoch, remainder, HOLDERS, LAST_EPOCH)
         answer = self._answer(_ACQUIRE, ("leader", "epoch", "changed:leader"), *arguments)
         if answer.held and not self._replicated():
             self.release(token)
@@ -98,20 +110,27 @@ class LeaseStore:
                 members = pipe.execute()
         except RedisError:
             return {}
-        nodes = {json.loads(text)["mac"]: int(number) for number, text in zip(numbers, members, strict=True) if text}
-        return {"contended": json.loads(status)["contended"] if status else [], "nodes": nodes}
+        try:
+            nodes = {json.loads(text)["mac"]: int(number) for number, text in zip(numbers, members, strict=True) if text}
+            return {"contended": json.loads(status)["contended"] if status else [], "nodes": nodes}
+        except (KeyError, TypeError, ValueError):
+            return {}  # its successor finds out anew
 
     def renew(self, token: str, epoch: int) -> Answer:
         """Prolongs the lease; takes it back if the store lost it and no other controller has led since."""
-        return self._answer(_RENEW, ("leader", "epoch"), token, self._name, self._lease_ms, epoch)
+        return self._answer(_RENEW, ("leader", "epoch"), token, self._name, self._lease_ms, epoch, LAST_EPOCH)
 
     def release(self, token: str) -> None:
         """Gives the lease back, if it is ours."""
         self._run(_RELEASE, ("leader", "changed:leader"), token)
 
     def _answer(self, script: str, keys: tuple[str, ...], *arguments: object) -> Answer:
-        held, epoch, holder, left_ms = self._run(script, keys, *arguments)
-        return Answer(bool(held), int(epoch), str(holder), int(left_ms) * MILLISECOND_NS)
+        found = self._run(script, keys, *arguments)
+        try:
+            held, epoch, holder, left_ms = found
+            return Answer(bool(held), int(epoch), str(holder), int(left_ms) * MILLISECOND_NS)
+        except (TypeError, ValueError):
+            raise LeaseAway("its lease is not one: delete the key baton:leader") from None
 
     def _run(self, script: str, keys: tuple[str, ...], *arguments: object) -> Any:  # noqa: ANN401 -- of Redis
         names = [PREFIX + key for key in keys]
@@ -126,8 +145,6 @@ class LeaseStore:
 
     def _replicated(self) -> bool:
         """Whether a replica has the epoch just given out; True where there is no replica."""
-        if not is_replicated(self._url):
-            return True
         try:
             if not int(self._client.info("replication").get("connected_slaves", 0)):
                 return True

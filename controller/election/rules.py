@@ -133,6 +133,11 @@ class Election:
         if self.epoch and now_ns >= self._until_ns:
             self._stand_down("its lease ran out", now_ns)
 
+    def twin(self, now_ns: int) -> None:
+        """Another leader of our epoch speaks on the fabric, and is to go on: two stores gave out one epoch."""
+        if self.epoch:
+            self._stand_down(f"another leader of epoch {self.epoch} speaks on the fabric", now_ns)
+
     def resign(self, why: str, now_ns: int) -> None:
         """Stands down because this process can't go on."""
         if self.epoch:

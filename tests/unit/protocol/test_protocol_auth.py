@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.auth import WINDOW, Guard, Key, KeyFileError, ReplayWindow
+from protocol.auth import EPOCHS_AHEAD, LAST_EPOCH, WINDOW, Guard, Key, KeyFileError, ReplayWindow
 from protocol.messages import COORDINATOR, HEARTBEAT_MAC, UNREGISTERED, Cause, Heartbeat, Override, Ping
 from tests.unit.protocol.protocol_strategies import HOST, KEY, LEADER, OTHER_KEY, PROPERTY, frame_of, messages
 
@@ -269,6 +269,45 @@ class TestEpochs:
     def test_a_lower_epoch_cannot_be_adopted(self) -> None:
         with pytest.raises(ValueError, match="epochs only grow"):
             Guard(KEY, epoch=2).adopt(1)
+
+
+    def test_a_members_frame_of_a_later_epoch_does_not_depose_a_leader(self) -> None:
+        guard = Guard(KEY, epoch=5, leader=True)
+        for epoch in (6, 1 << 20, (1 << 32) - 1):
+            assert guard.accept(from_member(epoch=epoch)) is None
+        assert guard.highest_epoch == 5 and guard.refused == {Cause.FUTURE_EPOCH: 3}
+        assert guard.accept(from_leader(epoch=6)) is None
+        assert guard.highest_epoch == 6
+
+    @pytest.mark.parametrize("leader", [False, True])
+    def test_an_epoch_that_is_years_ahead_is_not_believed(self, leader: bool) -> None:
+        now = 1_800_000_000
+        guard = Guard(KEY, epoch=now, leader=leader)
+        for epoch in (now + EPOCHS_AHEAD + 1, LAST_EPOCH, (1 << 32) - 1):
+            assert guard.accept(from_leader(epoch=epoch)) is None
+        assert guard.epoch == guard.highest_epoch == now and guard.refused == {Cause.FUTURE_EPOCH: 3}
+        guard.accept(from_leader(epoch=now + EPOCHS_AHEAD))
+        assert guard.highest_epoch == now + EPOCHS_AHEAD
+
+    def test_who_knows_no_epoch_believes_any_that_a_leader_can_have(self) -> None:
+        assert Guard(KEY).accept(from_leader(epoch=LAST_EPOCH + 1)) is None
+        assert Guard(KEY).accept(from_leader(epoch=1_800_000_000)) is not None
+
+    def test_a_member_hears_one_of_two_leaders_of_an_epoch(self) -> None:
+        guard, other = Guard(KEY, epoch=1), bytes.fromhex("0200000000fd")
+        assert guard.accept(from_leader(epoch=2)) is not None
+        for destination in (HOST, HEARTBEAT_MAC):
+            frame = frame_of(PING, epoch=2, sequence=9, source=other, destination=destination)
+            assert guard.accept(frame) is None
+        assert guard.refused == {Cause.NOT_LEADER: 2}
+        assert guard.accept(frame_of(PING, epoch=3, source=other, destination=HOST)) is not None
+
+    def test_a_leader_notices_another_one_of_its_epoch_and_not_its_own_frames(self) -> None:
+        guard = Guard(KEY, epoch=2, leader=True, address=LEADER)
+        guard.accept(frame_of(PING, epoch=2, source=LEADER, destination=HEARTBEAT_MAC))
+        assert guard.twin is None
+        guard.accept(frame_of(PING, epoch=2, source=HOST, destination=HEARTBEAT_MAC))
+        assert guard.twin == HOST and guard.refused == {Cause.NOT_LEADER: 2}
 
 
 class TestCounting:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.election.lease import LeaseAway, LeaseStore
+from controller.election.lease import HOLDERS, LeaseAway, LeaseStore
 from controller.store.private_redis import PrivateRedis
 from controller.store.store import EVENTS_KEPT, Store, StoreUnavailable
 
@@ -213,10 +213,42 @@ class TestTheLease:
     def test_an_epoch_is_above_what_was_heard_and_at_least_the_time(self, server: PrivateRedis) -> None:
         (one,) = leases(server, "one")
         first = one.acquire("a", 0).epoch
-        assert int(time.time()) - 2 <= first < 2**32
+        assert int(time.time()) - 2 <= first < int(time.time()) + 2 * HOLDERS
         one.release("a")
         redis_cli(server, "flushall")
-        assert one.acquire("b", first + 1000).epoch == first + 1001
+        assert first + 1000 < one.acquire("b", first + 1000).epoch <= first + 1000 + HOLDERS
+
+    def test_two_stores_that_lost_touch_never_give_out_one_epoch_twice(self, server: PrivateRedis, tmp_path: Path) -> None:
+        (tmp_path / "other").mkdir()
+        with PrivateRedis(tmp_path / "other") as other:
+            one, two = leases(server, "a:/run/baton")[0], leases(other, "b:/run/baton")[0]
+            given = list[int]()
+            for number in range(20):
+                for store in (one, two):
+                    token = f"{id(store)}:{number}"
+                    given.append(store.acquire(token, 1_900_000_000).epoch)
+                    store.release(token)
+        assert len(set(given)) == len(given) and given[::2] == sorted(given[::2]) and min(given) > 1_900_000_000
+
+    @pytest.mark.parametrize("poison", ["4294967295", "4294967296", "99999999999999999999", "nonsense", "-5"])
+    def test_a_number_that_is_no_epoch_does_not_end_all_terms(self, server: PrivateRedis, poison: str) -> None:
+        (one,) = leases(server, "one")
+        redis_cli(server, "set", "baton:epoch", poison)
+        epoch = one.acquire("a", 2**32 - 1).epoch
+        assert int(time.time()) - 2 <= epoch < int(time.time()) + 2 * HOLDERS
+        redis_cli(server, "set", "baton:epoch", poison)
+        assert one.renew("a", epoch).held
+        one.release("a")
+        assert epoch < one.acquire("b", epoch).epoch < 2**32
+
+    def test_a_lease_that_is_none_and_members_that_are_none_end_no_elector(self, server: PrivateRedis) -> None:
+        (one,) = leases(server, "one")
+        redis_cli(server, "hset", "baton:leader", "token", "x", "epoch", "nonsense", "name", "x")
+        with pytest.raises(LeaseAway, match="baton:leader"):
+            one.look()
+        redis_cli(server, "hset", "baton:member:16", "json", "{}")
+        redis_cli(server, "zadd", "baton:members", "1", "16")
+        assert one.legacy() == {}
 
     def test_a_store_that_is_gone_is_said_to_be_away_soon(self, server: PrivateRedis) -> None:
         (one,) = leases(server, "one")

@@ -1,0 +1,58 @@
+"""What a controller believes of other leaders' epochs."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, cast
+
+import pytest
+
+from controller.election.leadership import Leadership
+from controller.election.rules import Election
+from protocol.auth import EPOCHS_AHEAD, LAST_EPOCH
+
+LOW, HIGH = b"\2\0\0\0\0\1", b"\2\0\0\0\0\2"
+
+
+class Lines:
+    """An elector that gives the lease of an epoch."""
+
+    def __init__(self, epoch: int) -> None:
+        self.answers: list[dict[str, Any]] = [{"term": 0, "answer": [True, epoch, "me", 0]}]
+
+    def read(self) -> list[dict[str, Any]]:
+        return self.answers
+
+    def write(self, value: dict[str, Any]) -> bool:
+        return True
+
+
+def leader(epoch: int) -> Leadership:
+    made = Leadership(Election(lease_ns=10**9, heard_ns=10**8), cast(Any, Lines(epoch)))
+    made.turn(1)
+    made.read(2)
+    return made
+
+
+@pytest.mark.parametrize("epoch", [(1 << 32) - 1, LAST_EPOCH, int(time.time()) + EPOCHS_AHEAD + 100])
+def test_an_epoch_that_no_leader_can_have_deposes_nobody_and_is_forgotten(epoch: int) -> None:
+    now = int(time.time())
+    leads = leader(now)
+    leads.heard(epoch, 3)
+    assert leads.epoch == now and leads.election.highest_epoch == now and leads.unbelieved == 1
+    leads.heard(now + 5, 4)
+    assert not leads.epoch and leads.election.highest_epoch == now + 5
+    candidate = Leadership(Election(lease_ns=10**9, heard_ns=10**8), cast(Any, Lines(now)))
+    candidate.heard(epoch, 3)
+    assert not candidate.election.highest_epoch
+
+
+def test_a_lease_of_an_epoch_that_frames_cannot_carry_is_not_taken() -> None:
+    assert not leader(1 << 32).epoch
+
+
+def test_of_two_leaders_of_one_epoch_one_stands_down() -> None:
+    one, other = leader(7), leader(7)
+    one.twin(HIGH, LOW, 3)
+    other.twin(LOW, HIGH, 3)
+    assert not one.epoch and other.epoch == 7 and "another leader of epoch 7" in one.election.why
