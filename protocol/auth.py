@@ -66,7 +66,7 @@ class Guard:
 
     The guard remembers sequence numbers for each (sender, source address) in bounded memory: when there are more than `senders`
     windows, it reduces the oldest to its highest number, and when there are more than `remembered` such numbers, it keeps only
-    the highest of the oldest ones. So it never accepts a frame twice in an epoch, even after it has dropped the sender's window.
+    the highest of the oldest ones. So it never accepts a frame twice in an epoch, even after dropping the sender's window.
 
     A leader's guard refuses a number that is far above the sender's last one. A host whose numbers are refused, because they
     are that far above or because another host has used higher ones in its name, is in `astray`: the leader tells it the last.
