@@ -242,7 +242,7 @@ class Discovery:
             del self._muted[at]
             self.revision += 1
         self._now_ns = now_ns
-        self.revision += self._hosts.tick(now_ns)
+        self.revision += self._hosts.tick(now_ns, self._present_ns)
 
     def announcing(self, now_ns: int) -> list[PortRef]:
         """The ports by which LLDP is to be sent again; at most ANNOUNCED_AT_ONCE, those first that have waited longest."""

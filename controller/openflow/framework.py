@@ -97,14 +97,9 @@ def ryu_manager() -> None:
     importlib.import_module("ryu.cmd.manager").main()
 
 
-<<<<<<< ours
 def run_os_ken(listen_host: str = "127.0.0.1", listen_port: int = 6653, app: str = APP) -> None:
-    """Runs the application under os-ken until it is stopped. Call it first in the process: it patches the standard library."""
-=======
-def run_os_ken(listen_host: str = "0.0.0.0", listen_port: int = 6653, app: str = APP) -> None:
     """Runs the application under os-ken until it is stopped. Call it first in the process: it patches the standard library, as
     Ryu's manager does, so that only the green thread that asks the store waits for its answer."""
->>>>>>> theirs
     _end_at_once()
     os.environ["OSKEN_HUB_TYPE"] = "eventlet"
     with warnings.catch_warnings():

@@ -122,17 +122,18 @@ class Hosts:
                 self.by_mac[mac] = replace(self.by_mac[mac], asked=False)
         return self._forget([host for host in self.by_mac.values() if host.at == at])
 
-    def tick(self, now_ns: int) -> bool:
-        """Moves the hosts whose old place has been silent for MOVE_NS."""
+    def tick(self, now_ns: int, present_ns: int = 0) -> bool:
+        """Moves the hosts whose old place has been silent for MOVE_NS, and while this process was running to hear it: since
+        `present_ns`. One whose new port is full is forgotten: frames to it are flooded, and so reach it."""
         changed = False
         for mac, question in list(self._questions.items()):
-            if now_ns - question.since_ns >= MOVE_NS:
+            if now_ns - max(question.since_ns, present_ns) >= MOVE_NS:
                 del self._questions[mac]
                 host = self.by_mac[mac]
-                self._moved(host, question.to)
-                self._at[host.at] -= 1
-                self._at[question.to] += 1
-                self.by_mac[mac] = replace(host, at=question.to, asked=False)
+                self._forget([host])
+                if self._at[question.to] < self._per_port:
+                    self._moved(host, question.to)
+                    self._put(replace(host, at=question.to, asked=False))
                 changed = True
         self._held = {move: until_ns for move, until_ns in self._held.items() if now_ns < until_ns}
         return changed
@@ -167,7 +168,7 @@ class Hosts:
         if host.asked or (host.mac, to) in self._held:
             return False
         bound_for = sum(1 for question in self._questions.values() if question.to == to)
-        if len(self._questions) >= QUESTIONS_MAX or bound_for >= QUESTIONS_PER_PORT or self._at[to] >= self._per_port:
+        if len(self._questions) >= QUESTIONS_MAX or bound_for >= QUESTIONS_PER_PORT:
             self._counts["moves_not_asked"] += 1
             return False
         self._questions[host.mac] = _Question(to, now_ns, now_ns + ASK_NS)

@@ -287,7 +287,7 @@ class TestDiscovery:
         assert discovery.view(2 * PROBE_NS).hosts[HOST].at == here
         assert [request.at for request in discovery.requests(3 * PROBE_NS)] == [here]
         before = discovery.revision
-        discovery.tick(2 * PROBE_NS + MOVE_NS)
+        pass_time(discovery, PROBE_NS, 2 * PROBE_NS + MOVE_NS)
         assert discovery.revision > before
         assert discovery.view(2 * PROBE_NS).hosts[HOST].at == there
         assert "host_moved" in [note.kind for note in discovery.drain_notes()]

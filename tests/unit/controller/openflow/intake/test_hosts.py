@@ -99,6 +99,14 @@ class TestMoves:
         assert known.hosts.by_mac[MAC] == Host(MAC, THERE, ("10.0.0.1",))
         assert known.moves == [(MAC, HERE, THERE)]
 
+    def test_silence_that_this_process_was_not_there_to_hear_moves_nothing(self) -> None:
+        known = settled()
+        known.hosts.seen(THERE, MAC, SECOND_NS)
+        assert not known.hosts.tick(5 * SECOND_NS, present_ns=5 * SECOND_NS)
+        known.hosts.seen(HERE, MAC, 5 * SECOND_NS + 1)  # had waited to be read
+        assert not known.hosts.tick(6 * SECOND_NS, present_ns=5 * SECOND_NS)
+        assert known.at() == HERE
+
     def test_it_moves_back_by_the_same_rule(self) -> None:
         known = settled()
         known.hosts.seen(THERE, MAC, SECOND_NS)
@@ -186,12 +194,13 @@ class TestLearning:
             known.hosts.seen(HERE, fake(5_000 + number), (3_700 + number) * SECOND_NS, control=True)
         assert len(known.hosts.by_mac) == HOSTS_PER_PORT + AGENTS_PER_PORT
 
-    def test_no_hosts_move_to_a_full_port(self) -> None:
+    def test_a_host_that_moves_to_a_full_port_is_forgotten_and_so_frames_to_it_are_flooded(self) -> None:
         known = settled()
         for number in range(3_600):
             known.hosts.seen(THERE, fake(number), number * SECOND_NS)
         known.hosts.seen(THERE, MAC, 3_600 * SECOND_NS)
-        assert not known.hosts.by_mac[MAC].asked
+        assert known.hosts.tick(3_600 * SECOND_NS + MOVE_NS)
+        assert MAC not in known.hosts.by_mac and len(known.hosts.by_mac) == HOSTS_PER_PORT
 
     def test_what_is_forgotten_makes_room(self) -> None:
         known = Known()
