@@ -18,6 +18,16 @@ _FINGERPRINT_PERSON = b"batonfpr"
 _LONGEST_FILE = 4096
 
 
+def open_to_others(status: os.stat_result, *, user: int) -> str:
+    """Why a file is no place for a secret of this user's process: others can read, write or own it; empty if it is one."""
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & 0o077:
+        return f"mode {mode:04o} is open to others; chmod 600 it"
+    if status.st_uid not in (0, user):
+        return f"is owned by uid {status.st_uid}; chown it to root, or to the user of this process (uid {user})"
+    return ""
+
+
 class KeyFileError(ValueError):
     """A key file that cannot be used; the text is one line with the remedy."""
 
@@ -48,7 +58,7 @@ class Key:
     def load(cls, path: str | os.PathLike[str]) -> Key:
         """Reads a key file: 64 hexadecimal digits, a regular file that only its owner may read.
 
-        Raises KeyFileError: missing, unreadable, open to others, or not 64 hexadecimal digits.
+        Raises KeyFileError: missing, unreadable, open to others (`open_to_others`), or not 64 hexadecimal digits.
         """
         try:
             # O_NONBLOCK: a FIFO in the file's place must not block the start.
@@ -57,11 +67,10 @@ class Key:
             raise KeyFileError(f"key file {path}: {error.strerror}; name the key file, or make one") from None
         try:
             status = os.fstat(descriptor)
-            mode = stat.S_IMODE(status.st_mode)
             if not stat.S_ISREG(status.st_mode):
                 raise KeyFileError(f"key file {path}: not a regular file; name the file that holds the key")
-            if mode & 0o077:
-                raise KeyFileError(f"key file {path}: mode {mode:04o} is open to others; chmod 600 it")
+            if complaint := open_to_others(status, user=os.geteuid()):
+                raise KeyFileError(f"key file {path}: {complaint}")
             text = os.read(descriptor, _LONGEST_FILE)
         finally:
             os.close(descriptor)

@@ -20,6 +20,7 @@ from tornado.netutil import bind_sockets
 
 from controller.processes.logs import log_to_stderr
 from controller.store.store import Store, StoreUnavailable
+from protocol.key import open_to_others
 from webui.access.auth import bind_error
 from webui.app import create_app
 from webui.server.front import BACKLOG, serve
@@ -44,7 +45,8 @@ def url(settings: WebSettings) -> str:
 
 
 def check(store: str, settings: WebSettings) -> None:
-    """Raises CannotServe: the address needs TLS, `cert` or `key` is missing, the port is in use, the store's URL is wrong."""
+    """Raises CannotServe: the address needs TLS, `cert` or `key` is missing, `key` is open to others, the port is in use, the
+    store's URL is wrong."""
     if (wrong := bind_error(settings.host, tls=settings.secure)) is not None:
         raise CannotServe(wrong)
     if (settings.cert is None) != (settings.key is None):
@@ -52,6 +54,8 @@ def check(store: str, settings: WebSettings) -> None:
     for name, path in (("cert", settings.cert), ("key", settings.key)):
         if path is not None and not path.is_file():
             raise CannotServe(f"{name}: {path} does not exist; name a PEM file")
+    if settings.key is not None and (complaint := open_to_others(settings.key.stat(), user=os.geteuid())):
+        raise CannotServe(f"key: {settings.key}: {complaint}")
     _tls(settings)
     try:
         Store(store).close()

@@ -38,15 +38,16 @@ class Helpers:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._ends: dict[str, socket.socket] = {}
 
-    def start(self, module: str, *arguments: str) -> JsonLines:
-        """Starts `python -m module ARGUMENTS --fd N`, in place of one that has ended, and returns the near end."""
+    def start(self, module: str, *arguments: str, store: str | None = None) -> JsonLines:
+        """Starts `python -m module ARGUMENTS --fd N`, in place of one that has ended, and returns the near end. It finds the
+        URL of the store in BATON_REDIS: a URL may have a password, and every user of the machine can read arguments."""
         if (before := self._running.pop(module, None)) is not None:
             _end(before)
         ours, theirs = socket.socketpair()
         self._running[module] = subprocess.Popen(
             [sys.executable, "-m", module, *arguments, "--fd", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"} | ({} if store is None else {"BATON_REDIS": store}),
         )
         theirs.close()
         self._ends[module] = ours
@@ -91,10 +92,10 @@ def main(arguments: list[str] | None = None) -> int:
     helpers = Helpers()
     try:
         kept = ["--keep-s", str(KEPT_PERIODS * settings.report_ns // SECOND_NS)]
-        lines = helpers.start("controller.coordinator.store_bridge", "--store", settings.store, *kept)
+        lines = helpers.start("controller.coordinator.store_bridge", *kept, store=settings.store)
         lease = ["--name", settings.name, "--lease-ns", str(settings.lease_ns)]
         lease += ["--priority", str(settings.realtime_priority)] if settings.realtime_priority is not None else []
-        elector = helpers.start("controller.election.elector", "--store", settings.store, *lease)
+        elector = helpers.start("controller.election.elector", *lease, store=settings.store)
         from controller.coordinator.candidate import CachedLines, Candidate  # late: see the module's docstring
         from controller.coordinator.coordinator import DEFERRED, Coordinator
         from controller.election.leadership import Leadership

@@ -142,16 +142,15 @@ class StoreBridge:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """`python -m controller.coordinator.store_bridge --store URL --fd N`: started by the coordinator with one end of a socket
-    pair.
+    """`python -m controller.coordinator.store_bridge --fd N`: started by the coordinator with one end of a socket pair, and
+    the URL of the store in BATON_REDIS.
     """
     parser = argparse.ArgumentParser(prog="store_bridge")
-    parser.add_argument("--store", required=True)
     parser.add_argument("--keep-s", type=int, default=0, help="The least time that the store keeps what the coordinator told.")
     parser.add_argument("--fd", type=int, required=True)
     options = parser.parse_args(arguments)
     log_to_stderr()
-    StoreBridge(Store(options.store, keep_s=options.keep_s), socket.socket(fileno=options.fd)).run()
+    StoreBridge(Store(os.environ["BATON_REDIS"], keep_s=options.keep_s), socket.socket(fileno=options.fd)).run()
     return 0
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
+import os
 import signal
 import socket
 import sys
@@ -85,10 +86,9 @@ class Elector:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """`python -m controller.election.elector --store URL --name NAME --lease-ns N [--priority N] --fd N`: a coordinator
-    starts it, with one end of a socket pair."""
+    """`python -m controller.election.elector --name NAME --lease-ns N [--priority N] --fd N`: a coordinator starts it, with
+    one end of a socket pair, and the URL of the store in BATON_REDIS."""
     parser = argparse.ArgumentParser(prog="elector")
-    parser.add_argument("--store", required=True)
     parser.add_argument("--name", required=True)
     parser.add_argument("--lease-ns", type=int, required=True)
     parser.add_argument("--priority", type=int, help="SCHED_FIFO, as the coordinator's.")
@@ -97,7 +97,7 @@ def main(arguments: list[str] | None = None) -> int:
     log_to_stderr()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     become_realtime(options.priority)  # a leader must not wait for its renewal, which is little work
-    store = LeaseStore(options.store, options.name, options.lease_ns)
+    store = LeaseStore(os.environ["BATON_REDIS"], options.name, options.lease_ns)
     Elector(store, options.lease_ns, socket.socket(fileno=options.fd)).run()
     return 0
 

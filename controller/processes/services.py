@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from controller.processes.identity import Identity, identify, with_owner
+from controller.processes.private_file import private
 from protocol.units import SECOND_NS
 
 log = logging.getLogger("baton.supervisor")
@@ -68,13 +69,14 @@ class Service:
         with contextlib.suppress(OSError):
             if self.log_file.stat().st_size > LOG_BYTES:
                 self.log_file.replace(self.log_file.with_suffix(".log.1"))
-        with self.log_file.open("ab") as output:
+        with private(self.log_file, os.O_APPEND) as output:
             self.process = subprocess.Popen(
                 with_owner(self.command),
                 env={**os.environ, **self.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
+                umask=0o077,
                 process_group=0,  # an interrupt from the terminal is for the supervisor, which ends them in order
             )
         self._pidfd = os.pidfd_open(self.process.pid)

@@ -24,6 +24,8 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, TypeAdapter, ValidationError
 
+from protocol.key import open_to_others
+
 LONGEST_FILE = 4096
 LEAST_PASSWORD = 8
 Password = Annotated[SecretStr, Field(min_length=LEAST_PASSWORD)]
@@ -99,9 +101,8 @@ def _read(path: Path) -> str:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise CredentialsError(f"credentials {path}: is not a regular file; name the file that holds them")
-        if status.st_mode & 0o077:
-            mode = stat.S_IMODE(status.st_mode)
-            raise CredentialsError(f"credentials {path}: mode {mode:04o} is open to others; chmod 600 it")
+        if complaint := open_to_others(status, user=os.geteuid()):
+            raise CredentialsError(f"credentials {path}: {complaint}")
         return os.read(descriptor, LONGEST_FILE).decode(errors="replace")
     finally:
         os.close(descriptor)

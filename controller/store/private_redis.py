@@ -6,6 +6,7 @@ It cannot be reached by network. It keeps nothing on disk unless asked to, and e
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from controller.processes.identity import with_owner
+from controller.processes.private_file import private
 from controller.store.connection import Connection, StoreUnavailable
 
 START_S = 5.0
@@ -56,7 +58,8 @@ def configure(run_dir: Path, *, persist: bool = False) -> list[str]:
         "maxmemory-policy noeviction",
         "hz 1",  # how often it wakes up to tidy; what has expired is gone at once for whoever asks
     ]
-    path.write_text("\n".join(lines) + "\n")
+    with private(path, os.O_TRUNC) as file:
+        file.write(("\n".join(lines) + "\n").encode())
     socket_path(run_dir).unlink(missing_ok=True)
     return [program, str(path)]
 

@@ -50,7 +50,7 @@ def claim_run_dir(run_dir: Path) -> bool:
     try:
         if run_dir.is_dir():
             return before is not None and before.made_run_dir
-        run_dir.mkdir(mode=0o755, parents=True)
+        run_dir.mkdir(mode=0o700, parents=True)
     except OSError as error:
         raise CannotStart(f"run_dir: {run_dir} can't be made ({error.strerror}); run as root, or set another") from None
     return True

@@ -8,11 +8,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from controller.processes.identity import Identity, end, identify
+from controller.processes.private_file import private
 from controller.store import private_redis
 
 DEFAULT_RUN_DIR = Path("/run/baton")
@@ -58,9 +60,10 @@ def save(run_dir: Path, state: RunState) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replaces a file in one step, or not at all."""
+    """Replaces a file in one step, or not at all. Only its owner can read it: it may hold the store's password."""
     temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text(text)
+    with private(temporary, os.O_TRUNC) as file:
+        file.write(text.encode())
     temporary.replace(path)
 
 

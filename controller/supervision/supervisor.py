@@ -25,6 +25,7 @@ from controller.config.settings import CoordinatorSettings
 from controller.election.controllers import Controllers, name_of
 from controller.processes.file_events import FileEvents
 from controller.processes.logs import LOG_FORMAT
+from controller.processes.private_file import private
 from controller.processes.services import Readable, Service, ServiceFailed, Services
 from controller.store import private_redis
 from controller.store.store import EVENTS_KEPT, Store, StoreUnavailable
@@ -88,6 +89,7 @@ class Supervisor:
         """
         made = preflight.claim_run_dir(self.run_dir)
         if log_to_file:
+            private(self.run_dir / "supervisor.log", os.O_APPEND).close()
             handler = logging.FileHandler(self.run_dir / "supervisor.log")
             handler.setFormatter(logging.Formatter(LOG_FORMAT))
             logging.getLogger().addHandler(handler)

@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 
 from werkzeug.security import check_password_hash, generate_password_hash
 
+from protocol.key import open_to_others
+
 SHORTEST = 10
 LONGEST = 1024
 """Of a password: scrypt hashes any length, but a request must stay cheap."""
@@ -139,9 +141,10 @@ class Accounts:
             return self._content
         except OSError as error:
             raise AccountsError(f"users file {self.path}: {error.strerror}; name `baton user add`'s file") from None
-        if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077:
-            mode = stat.S_IMODE(status.st_mode)
-            raise AccountsError(f"users file {self.path}: mode {mode:04o} is open to others; chmod 600 it")
+        if not stat.S_ISREG(status.st_mode):
+            raise AccountsError(f"users file {self.path}: not a regular file; name `baton user add`'s file")
+        if complaint := open_to_others(status, user=os.geteuid()):
+            raise AccountsError(f"users file {self.path}: {complaint}")
         seen = status.st_ino, status.st_mtime_ns, status.st_size
         if seen != self._read:
             try:
