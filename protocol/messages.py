@@ -39,6 +39,7 @@ from protocol.bodies.vocabulary import (
     Coflows,
     Directive,
     Directory,
+    DirectoryChange,
     DirectoryRequest,
     Error,
     ErrorCode,
@@ -69,7 +70,8 @@ from protocol.wire import BODY, BODY_MAX, ETHERTYPE, Cause, Layout, Refused, sea
 
 __all__ = [
     "COORDINATOR", "ETHERTYPE", "HEARTBEAT_MAC", "MAX_GRANTS", "UNREGISTERED", "Ack", "Backlog", "Cause", "ClockReport",
-    "Coflows", "Conditions", "Directive", "Directory", "DirectoryRequest", "Error", "ErrorCode", "FlowReport",
+    "Coflows", "Conditions", "Directive", "Directory", "DirectoryChange",
+    "DirectoryRequest", "Error", "ErrorCode", "FlowReport",
     "Frame", "GateKind", "Grant", "Heartbeat", "IPAddress", "Kind", "Leave", "Message", "Override", "Paths", "PfcPause",
     "PfcReport", "PfcSettings", "Ping", "Pong", "Refused", "Register", "Regulate", "Report", "SizeReport",
     "Thresholds", "ThresholdsRequest", "Week", "Welcome", "Yield", "decode", "encode",
@@ -85,6 +87,8 @@ WELCOME = Layout(
 DIRECTORY_REQUEST = Layout(version="Q")
 DIRECTORY = REGULATE = COFLOWS = Layout(version="Q", page="H", pages="H")
 DIRECTORY_ENTRY = Layout(node="I", address_count="B")
+DIRECTORY_CHANGE = Layout(base="Q", version="Q")
+CHANGED_NODE = Layout(node="I", member="B", address_count="B")
 DESTINATION = Layout(destination="I")
 BACKLOG = Layout(report="Q", page="H", pages="H")
 BACKLOG_ENTRY = Layout(destination="I", bytes="Q", deadline_bytes="Q")
@@ -291,6 +295,33 @@ def _unpack_directory(body: bytes) -> Directory:
     return Directory(version, page, pages, tuple(entries))
 
 
+def changed_node(node: int, member: bool, addresses: tuple[IPAddress, ...]) -> bytes:
+    """One entry of a DirectoryChange as bytes. Raises ValueError: a field does not fit; names it."""
+    packed = _addresses("DirectoryChange.entries", addresses)
+    return CHANGED_NODE.pack("DirectoryChange.entries", node, int(member), len(addresses)) + packed
+
+
+def _pack_directory_change(message: DirectoryChange) -> bytes:
+    if message.base >= message.version:
+        raise ValueError(f"DirectoryChange.base: {message.base} must be less than version, which is {message.version}")
+    head = DIRECTORY_CHANGE.pack("DirectoryChange", message.base, message.version)
+    return head + b"".join([changed_node(*entry) for entry in message.entries])
+
+
+def _unpack_directory_change(body: bytes) -> DirectoryChange:
+    base, version = DIRECTORY_CHANGE.struct.unpack_from(body)
+    at, entries = DIRECTORY_CHANGE.size, []
+    while at < len(body):
+        node, member, count = CHANGED_NODE.struct.unpack_from(body, at)
+        addresses, at = _read_addresses(body, at + CHANGED_NODE.size, count)
+        if member > 1 or (addresses and not member):
+            raise ValueError("changed node")
+        entries.append((node, bool(member), addresses))
+    if base >= version:
+        raise ValueError("versions")
+    return DirectoryChange(base, version, tuple(entries))
+
+
 def _pack_heartbeat(message: Heartbeat) -> bytes:
     _known(Override, "Heartbeat.override", message.override)
     return HEARTBEAT.pack("Heartbeat", *HEARTBEAT.values(message))
@@ -351,6 +382,7 @@ _CODECS: dict[Kind, tuple[type, tuple[Pack, Unpack]]] = {
     Kind.PATHS: (Paths, (pack_paths, unpack_paths)),
     Kind.HOST_LINK: (HostLink, _fixed(HOST_LINK, HostLink)),
     Kind.LOSSES: (Losses, (pack_losses, unpack_losses)),
+    Kind.DIRECTORY_CHANGE: (DirectoryChange, (_pack_directory_change, _unpack_directory_change)),
 }
 _PACK: dict[type, tuple[int, Pack]] = {cls: (int(kind), codec[0]) for kind, (cls, codec) in _CODECS.items()}
 _UNPACK: dict[int, Unpack] = {int(kind): codec[1] for kind, (_, codec) in _CODECS.items()}

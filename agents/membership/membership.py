@@ -22,11 +22,12 @@ from agents.membership.lifecycle import Event, Lifecycle, State
 from agents.permission.gatekeeper import Gatekeeper
 from agents.permission.rules import Rules
 from agents.queues.classifier import Address
+from agents.queues.directory import DirectoryCopy
 from agents.queues.host import Host
-from agents.queues.queues import FIRST_NODE, LAST_NODE
 from protocol.messages import (
     REGISTER,
     Directory,
+    DirectoryChange,
     DirectoryRequest,
     Error,
     ErrorCode,
@@ -50,9 +51,9 @@ VERSION = "0.1.0"
 REGISTER_RETRY_NS, MOST_RETRY_NS = 50_000_000, 1_600_000_000
 """How long to wait for the answer to a REGISTER: at first, and at most. The time doubles with each try, and up to half of it is
 left out at random: else all hosts of a fabric would ask a leader that can't keep up at the same moments."""
-ASK_AGAIN_NS = 20_000_000
-DIRECTORY_ADDRESSES = 65_536
-"""What the classifier holds (MAX_FLOWS in agents/bpf/classify.h)."""
+ASK_NS, MOST_ASK_NS = 100_000_000, 3_200_000_000
+"""How long, and up to twice as long, to wait for a change of the directory before asking for the whole; then doubled, up to the
+second."""
 OPENING_NS = 5_000_000
 """What waking up and opening every gate may take: begun so long before `fail_open` is over."""
 
@@ -100,14 +101,16 @@ class Membership:
         self._chance = chance
         self._answers = Answers()
         self._look_ns = 0
-        self._directory: Reassembler[Directory] = Reassembler()
-        self._directory_version = -1
-        self._asked_ns = 0
+        self._directory = DirectoryCopy()
+        self._ask_ns: int | None = None
+        """When to ask for the directory, since a heartbeat named another version; None: ours is that of the last heartbeat."""
+        self._ask_after_ns = ASK_NS
         self._regulate: Reassembler[Regulate] = Reassembler()
         self.handlers: Mapping[type, Handler] = {
             Heartbeat: self._on_heartbeat,
             Welcome: self._on_welcome,
             Directory: self._on_directory,
+            DirectoryChange: self._on_directory_change,
             Regulate: self._on_regulate,
         }
         """By type of message, of the leader's and verified."""
@@ -243,9 +246,8 @@ class Membership:
         self._nonce += 1
         self._retry_ns = REGISTER_RETRY_NS
         self.heartbeats.new_leader()
-        self._directory.clear()
+        self._directory.new_leader()
         self._regulate.clear()
-        self._directory_version = -1
         before = self.state
         self._lifecycle.on(Event.NEW_LEADER)
         self._release(now_ns)
@@ -264,9 +266,14 @@ class Membership:
         if message.override is not self.override or before is State.FAIL_OPEN:
             self.override = message.override
             self._apply_override(now_ns)
-        if message.directory_version != self._directory_version and now_ns - self._asked_ns > ASK_AGAIN_NS:
-            self._asked_ns = now_ns
-            self._send(DirectoryRequest(max(0, self._directory_version)))
+        if message.directory_version == self._directory.version:
+            self._ask_ns, self._ask_after_ns = None, ASK_NS
+        elif self._ask_ns is None:
+            self._ask_ns = now_ns + int(ASK_NS * (1 + self._chance()))
+        elif now_ns >= self._ask_ns:
+            self._ask_after_ns = min(2 * self._ask_after_ns, MOST_ASK_NS)
+            self._ask_ns = now_ns + int(self._ask_after_ns * (1 - self._chance() / 2))
+            self._send(DirectoryRequest(max(0, self._directory.version)))
 
     def on_error(self, message: Error, now_ns: int) -> None:
         """Registers again if the leader does not know us (any more)."""
@@ -298,18 +305,17 @@ class Membership:
     # -- the fabric's directory, and the regulated destinations ---------------------------------------------------------
 
     def _on_directory(self, message: Directory, _: int) -> None:
-        pages = self._directory.add(message)
-        if pages is None:
-            return
-        entries, room = dict[int, tuple[Address, ...]](), DIRECTORY_ADDRESSES
-        for page in pages:
-            for node, addresses in page.entries:
-                if FIRST_NODE <= node <= LAST_NODE and node != self.node:
-                    entries[node] = addresses[:room]
-                    room -= len(entries[node])
-        self._host.flows.set_directory(entries)
-        self.nodes = frozenset(entries)
-        self._directory_version = message.version
+        if self._directory.take(message):
+            self._apply_directory()
+
+    def _on_directory_change(self, message: DirectoryChange, _: int) -> None:
+        if self._directory.change(message):
+            self._apply_directory()
+
+    def _apply_directory(self) -> None:
+        others = {node: addresses for node, addresses in self._directory.entries.items() if node != self.node}
+        self._host.flows.set_directory(others)
+        self.nodes = frozenset(others)
 
     def _on_regulate(self, message: Regulate, now_ns: int) -> None:
         pages = self._regulate.add(message)

@@ -16,11 +16,21 @@ from agents.priorities.marked_run import NoCgroup
 from agents.priorities.mcp_model import MOST_LINK_BPS, McpSettings, Termination
 from agents.priorities.size_counts import SizeCounts
 from agents.priorities.tagger import Tagger
-from agents.queues.classifier import Address
+from agents.queues.directory import DirectoryCopy
 from ebpf.build import BuildError
 from ebpf.libbpf import BpfError
 from protocol.bodies.priorities import size_reports
-from protocol.messages import Coflows, Directory, Heartbeat, Paths, Regulate, SizeReport, Thresholds, ThresholdsRequest
+from protocol.messages import (
+    Coflows,
+    Directory,
+    DirectoryChange,
+    Heartbeat,
+    Paths,
+    Regulate,
+    SizeReport,
+    Thresholds,
+    ThresholdsRequest,
+)
 from protocol.paging import Reassembler
 from protocol.units import FRAME_BYTES
 
@@ -77,17 +87,17 @@ class Priorities(Part):
         self._postponed = 0
         self._collect_ns = 0
         self._coflows: Reassembler[Coflows] = Reassembler()
-        self._directory: Reassembler[Directory] = Reassembler()
+        self._directory = DirectoryCopy()
         self._regulate: Reassembler[Regulate] = Reassembler()
         self._path_pages: Reassembler[Paths] = Reassembler()
         self._paths: dict[int, McpSettings] = {}
-        self._addresses: dict[int, tuple[Address, ...]] = {}
         self._gated: frozenset[int] = frozenset()
         self.handlers = {
             Heartbeat: self._on_heartbeat,
             Thresholds: self.on_thresholds,
             Coflows: self.on_coflows,
             Directory: self._on_directory,
+            DirectoryChange: self._on_directory_change,
             Regulate: self._on_regulate,
             Paths: self._on_paths,
         }
@@ -97,7 +107,8 @@ class Priorities(Part):
     def new_leader(self, now_ns: int) -> None:
         """Forgets the previous leader's versions. Thresholds and coflows stay in force until the new leader replaces them."""
         self._version = UNKNOWN
-        for pages in (self._coflows, self._directory, self._regulate, self._path_pages):
+        self._directory.new_leader()
+        for pages in (self._coflows, self._regulate, self._path_pages):
             pages.clear()
 
     def released(self, now_ns: int) -> None:
@@ -106,8 +117,12 @@ class Priorities(Part):
         self._update_chooser()
 
     def _on_directory(self, message: Directory, now_ns: int) -> None:
-        if (pages := self._directory.add(message)) is not None:
-            self._addresses = {node: tuple(addresses) for page in pages for node, addresses in page.entries}
+        if self._directory.take(message):
+            self._update_chooser()
+            self._update_paths()
+
+    def _on_directory_change(self, message: DirectoryChange, now_ns: int) -> None:
+        if self._directory.change(message):
             self._update_chooser()
             self._update_paths()
 
@@ -118,7 +133,7 @@ class Priorities(Part):
 
     def _update_chooser(self) -> None:
         if self._chooser is not None:
-            self._chooser.gate([address for node in self._gated for address in self._addresses.get(node, ())])
+            self._chooser.gate([address for node in self._gated for address in self._directory.entries.get(node, ())])
 
     def _on_paths(self, message: Paths, now_ns: int) -> None:
         if (pages := self._path_pages.add(message)) is None:
@@ -143,7 +158,7 @@ class Priorities(Part):
     def _update_paths(self) -> None:
         if self._control is None:
             return
-        paths = {address: path for node, path in self._paths.items() for address in self._addresses.get(node, ())}
+        paths = {address: path for node, path in self._paths.items() for address in self._directory.entries.get(node, ())}
         if left_out := self._control.set_paths(paths):
             log.warning("MCP takes the usual path for %d addresses: there are too many others", left_out)
 

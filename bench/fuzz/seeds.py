@@ -18,6 +18,7 @@ SEEDS: tuple[m.Message, ...] = (
     m.Welcome(1, 16, 10**7, 5 * 10**7, 300_000, 10_000, 10**6, 10**8),
     m.DirectoryRequest(1),
     m.Directory(1, 0, 1, ((16, ADDRESSES), (17, ()))),
+    m.DirectoryChange(1, 3, ((16, True, ADDRESSES), (17, False, ()))),
     m.Regulate(1, 0, 1, (16, 17)),
     m.Backlog(1, 0, 1, ((16, 60_000, 1514), (17, 1, 0))),
     m.Directive((m.Grant(16, 1, 1, 2, 24_224, 0), m.Grant(17, 2, 1, 2, 0, 10**8))),

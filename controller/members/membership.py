@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from controller.config.settings import CoordinatorSettings
 from controller.members.part import SWEEP_NS, Part, Parts
 from controller.members.registry import Address, Member, Members, NoRoom
-from protocol.messages import Directory, DirectoryRequest, Error, ErrorCode, Leave, Message, Register, Welcome
+from protocol.messages import (
+    DIRECTORY_CHANGE,
+    HEARTBEAT_MAC,
+    Directory,
+    DirectoryChange,
+    DirectoryRequest,
+    Error,
+    ErrorCode,
+    Leave,
+    Message,
+    Register,
+    Welcome,
+    changed_node,
+)
 from protocol.paging import paginate
+from protocol.wire import BODY_MAX
 
 log = logging.getLogger("baton.coordinator")
+
+TELLS = 3
+"""How often a change of the directory is told: a frame may be lost."""
 
 
 class Membership(Part):
@@ -32,7 +50,7 @@ class Membership(Part):
         write: Callable[[dict[str, Any]], object],
     ) -> None:
         self.handlers = {Leave: self._on_leave, DirectoryRequest: self._on_directory_request}
-        self.periodic = ((SWEEP_NS, self._forget_silent),)
+        self.periodic = ((SWEEP_NS, self._forget_silent), (SWEEP_NS, self._tell_changes))
         self._settings = settings
         self._members = members
         self._parts = parts
@@ -40,6 +58,8 @@ class Membership(Part):
         self._write = write
         self._refused: dict[int, frozenset[Address]] = {}
         """The addresses that a member did not get when it registered last."""
+        self._bases: deque[int] = deque([members.version] * TELLS, maxlen=TELLS)
+        """The version of the directory at each of the last looks."""
         self._turned_away = 0
         """How many registrations found no room."""
 
@@ -117,6 +137,14 @@ class Membership(Part):
         self._write({"gone": member.node})
         self._members.leave(member.node)
         self._parts.left(member.node, now_ns)
+
+    def _tell_changes(self, _: int) -> None:
+        """Sends all members the last changes of the directory, so that nobody needs to ask for the whole."""
+        base, version = self._bases[0], self._members.version
+        self._bases.append(version)
+        changes = self._members.changes_since(base) if base != version else None
+        if changes and DIRECTORY_CHANGE.size + sum(len(changed_node(*change)) for change in changes) <= BODY_MAX:
+            self._send(DirectoryChange(base, version, changes), HEARTBEAT_MAC)
 
     def _on_directory_request(self, member: Member, _: DirectoryRequest, now_ns: int) -> None:
         for page in paginate(Directory(self._members.version, 0, 1, self._members.directory())):

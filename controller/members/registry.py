@@ -8,6 +8,7 @@ An address belongs to the first present host that claimed it, until that host cl
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address
@@ -21,7 +22,10 @@ SEARCH_NS = 1_000_000_000
 """How often to look for a free id while there is none."""
 DIRECTORY_ADDRESSES = 65_536
 """What the hosts' classifiers hold (agents/bpf/classify.h)."""
+CHANGES_KEPT = 1024
 Address = IPv4Address | IPv6Address
+Changes = tuple[tuple[int, bool, tuple[Address, ...]], ...]
+"""(node, whether it is present, its addresses)."""
 
 
 class NoRoom(Exception):
@@ -85,6 +89,8 @@ class Members:
 
     def __init__(self) -> None:
         self.version = 1
+        self._changes: deque[tuple[int, int]] = deque(maxlen=CHANGES_KEPT)
+        """(version, node) of the last changes."""
         self._by_node: dict[int, Member] = {}
         self._by_mac: dict[bytes, Member] = {}
         self._claims: dict[Address, list[int]] = {}
@@ -120,10 +126,11 @@ class Members:
             node = self._node_of(mac, now_ns)
             member = Member(node, name, mac, rate_bps, (), gate, version, now_ns, now_ns)
             self._by_mac[mac] = self._by_node[member.node] = member
-            self.version += 1
+            self._changed(node)
         if member.claimed != addresses:
             self._claim(member, addresses)
-        self.version += member.rate_bps != rate_bps  # its link's capacity has changed
+        if member.rate_bps != rate_bps:  # its link's capacity has changed
+            self._changed(member.node)
         member.name, member.rate_bps, member.gate, member.version = name, rate_bps, gate, version
         member.last_heard_ns = now_ns
         return member
@@ -165,7 +172,7 @@ class Members:
             held = tuple(address for address in other.claimed if self._claims[address][0] == node)
             if held != other.addresses:
                 other.addresses = held
-                self.version += 1
+                self._changed(node)
 
     def refused(self, member: Member) -> dict[Address, Member]:
         """The addresses that a member claims and does not hold, with the member that holds each."""
@@ -184,7 +191,7 @@ class Members:
             self._claim(member, ())
             del self._by_node[node], self._by_mac[member.mac]
             self._reserved[member.mac] = node, member.last_heard_ns
-            self.version += 1
+            self._changed(node)
 
     def silent(self, now_ns: int, silence_ns: int) -> list[Member]:
         """Present members not heard for `silence_ns`."""
@@ -201,6 +208,18 @@ class Members:
             rows.append((member.node, member.addresses[:room]))
             room -= len(rows[-1][1])
         return tuple(rows)
+
+    def _changed(self, node: int) -> None:
+        self.version += 1
+        self._changes.append((self.version, node))
+
+    def changes_since(self, version: int) -> Changes | None:
+        """The nodes that differ from an earlier version of the directory; None if that is not known any more, or if the
+        directory has no room for all addresses."""
+        if self.left_out() or version < self.version - len(self._changes):
+            return None
+        nodes = dict.fromkeys(node for at, node in self._changes if at > version)
+        return tuple((node, (m := self.get(node)) is not None, m.addresses if m is not None else ()) for node in nodes)
 
     def left_out(self) -> int:
         """How many addresses of present members the directory has no room for."""

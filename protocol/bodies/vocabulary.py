@@ -61,6 +61,7 @@ class Kind(IntEnum):
     HOST_LINK = 41
     PATHS = 42
     LOSSES = 43
+    DIRECTORY_CHANGE = 44
 
 
 class GateKind(IntFlag):
@@ -133,6 +134,16 @@ class Directory:
     page: int
     pages: int
     entries: tuple[tuple[int, tuple[IPAddress, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryChange:
+    """Leader to all: (node, whether it is a member, its addresses) of every node that differs between two versions of the
+    Directory. Who has version `base`, or a later one, then has `version`."""
+
+    base: int
+    version: int
+    entries: tuple[tuple[int, bool, tuple[IPAddress, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +345,7 @@ Message = (
     Register | Welcome | DirectoryRequest | Directory | Regulate | Backlog | Directive | Yield | Ack | Report
     | Heartbeat | Ping | Pong | Leave | Error | SizeReport | Thresholds | ThresholdsRequest
     | Coflows | Paths | Conditions | Week | ClockReport | PfcSettings | PfcPause | PfcReport
-    | KeyStep | KeyState | HostState | HostLink | Losses
+    | KeyStep | KeyState | HostState | HostLink | Losses | DirectoryChange
 )  # fmt: skip
 
 

@@ -57,6 +57,14 @@ def paged(build: object, *parts: st.SearchStrategy) -> st.SearchStrategy:
 
 
 @st.composite
+def directory_changes(draw: st.DrawFn) -> m.DirectoryChange:
+    base, version = sorted(draw(st.lists(u64, min_size=2, max_size=2, unique=True)))
+    here = st.tuples(u32, st.just(True), few_addresses)
+    gone = st.tuples(u32, st.just(False), st.just(()))
+    return m.DirectoryChange(base, version, tuple(draw(st.lists(here | gone, max_size=9))))
+
+
+@st.composite
 def thresholds(draw: st.DrawFn) -> m.Thresholds:
     bands = draw(st.integers(1, 7))
     count = draw(st.sampled_from((0, bands - 1)))
@@ -95,6 +103,7 @@ BY_KIND: dict[m.Kind, st.SearchStrategy] = {
     m.Kind.WELCOME: st.builds(m.Welcome, u64, u32, u64, u64, u64, u64, u64, u64),
     m.Kind.DIRECTORY_REQUEST: st.builds(m.DirectoryRequest, u64),
     m.Kind.DIRECTORY: paged(m.Directory, st.lists(st.tuples(u32, few_addresses), max_size=9).map(tuple)),
+    m.Kind.DIRECTORY_CHANGE: directory_changes(),
     m.Kind.REGULATE: paged(m.Regulate, rows(u32, 4)),
     m.Kind.BACKLOG: paged(m.Backlog, rows(st.tuples(u32, u64, u64), 20)),
     m.Kind.DIRECTIVE: st.builds(m.Directive, st.lists(grants(), max_size=m.MAX_GRANTS).map(tuple)),

@@ -59,7 +59,7 @@ def test_a_directory_of_too_many_addresses_and_nodes_is_cut() -> None:
         entries = ((FIRST_NODE + 1 + page, addresses), (LAST_NODE + 1, ()), (3, ()))
         world.agent._receive(world.frame(Directory(9, page, pages, entries), mac(1)), MS)
     assert sum(map(len, taken.values())) == 65_536 and len(taken) == pages
-    assert min(taken) == FIRST_NODE + 1 and max(taken) <= LAST_NODE and world.agent.membership._directory_version == 9
+    assert min(taken) == FIRST_NODE + 1 and max(taken) <= LAST_NODE and world.agent.membership._directory.version == 9
 
 
 class Counting(Part):

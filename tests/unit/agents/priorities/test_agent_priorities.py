@@ -163,12 +163,12 @@ class TestGates:
 
     @pytest.mark.parametrize("enforcing", [True, False])
     def test_the_addresses_of_regulated_nodes_are_told_until_all_is_released(self, made: Priorities, enforcing: bool) -> None:
-        chooser, at = FakeChooser(), {node: IPv4Address(f"10.0.0.{node}") for node in (6, 7)}
+        chooser, at = FakeChooser(), {node: IPv4Address(f"10.0.0.{node}") for node in (16, 17)}
         made._chooser = chooser  # type: ignore[assignment]  # the kernel's is not there
         made._agent.enforcing = enforcing  # type: ignore[misc]  # of the fixture
         made.handlers[Directory](Directory(1, 0, 1, tuple((node, (address,)) for node, address in at.items())), 0)
-        made.handlers[Regulate](Regulate(1, 0, 1, (6,)), 0)
-        assert chooser.gated == ((at[6],) if enforcing else ())
+        made.handlers[Regulate](Regulate(1, 0, 1, (16,)), 0)
+        assert chooser.gated == ((at[16],) if enforcing else ())
         made.released(1)
         assert chooser.gated == ()
 
@@ -197,14 +197,14 @@ class TestPaths:
 
     def test_the_usual_path_and_those_that_differ_are_set_by_address(self, made: Priorities) -> None:
         made._control = control = FakeControl()  # type: ignore[assignment]  # the kernel's is not there
-        made.handlers[Paths](Paths(1, 0, 1, 10**8, 30_280, ((7, 10**7, 15_140),)), 0)
+        made.handlers[Paths](Paths(1, 0, 1, 10**8, 30_280, ((17, 10**7, 15_140),)), 0)
         usual = control.common[-1]
         assert (usual.link_bps, usual.marking_packets, usual.crowd_packets) == (10**8, 20, 10)
         assert not control.paths, "the directory has not come yet"
-        at = {node: IPv4Address(f"10.0.0.{node}") for node in (6, 7)}
+        at = {node: IPv4Address(f"10.0.0.{node}") for node in (16, 17)}
         made.handlers[Directory](Directory(1, 0, 1, tuple((node, (address,)) for node, address in at.items())), 0)
-        slow = control.paths[at[7]]
-        assert control.paths.keys() == {at[7]} and (slow.link_bps, slow.marking_packets) == (10**7, 10)
+        slow = control.paths[at[17]]
+        assert control.paths.keys() == {at[17]} and (slow.link_bps, slow.marking_packets) == (10**7, 10)
 
     def test_thresholds_change_the_termination_and_keep_the_path(self, made: Priorities) -> None:
         made._control = control = FakeControl()  # type: ignore[assignment]  # the kernel's is not there
