@@ -9,6 +9,7 @@ import contextlib
 import logging
 import os
 import select
+import shutil
 import signal
 import subprocess
 import time
@@ -66,9 +67,7 @@ class Service:
         """Starts the process; the kernel ends it when this one dies. A command that can't be run counts as one that ended."""
         self.start_at_ns = None
         self._started_ns = time.monotonic_ns()
-        with contextlib.suppress(OSError):
-            if self.log_file.stat().st_size > LOG_BYTES:
-                self.log_file.replace(self.log_file.with_suffix(".log.1"))
+        self.trim_log()
         with private(self.log_file, os.O_APPEND) as output:
             self.process = subprocess.Popen(
                 with_owner(self.command),
@@ -82,6 +81,18 @@ class Service:
         self._pidfd = os.pidfd_open(self.process.pid)
         self.identity = identify(self.process.pid)
         log.info("%s started, pid %d", self.name, self.process.pid)
+
+    def trim_log(self) -> None:
+        """Keeps the last `LOG_BYTES` of its log beside it and begins the log anew, once it is that long. The process writes on
+        into the same file, at its end; what it writes in between is lost."""
+        with contextlib.suppress(OSError):
+            size = self.log_file.stat().st_size
+            if size <= LOG_BYTES:
+                return
+            with self.log_file.open("rb") as full, self.log_file.with_suffix(".log.1").open("wb") as kept:
+                full.seek(size - LOG_BYTES)
+                shutil.copyfileobj(full, kept)
+            os.truncate(self.log_file, 0)
 
     @property
     def running(self) -> bool:
@@ -174,7 +185,8 @@ class Services:
             service.stop()
 
     def turn(self, patience_s: float, *wakers: Readable) -> tuple[list[Service], bool]:
-        """Waits until a child ends, a waker is readable, a start is due or `patience_s` is over; then starts what is due.
+        """Waits until a child ends, a waker is readable, a start is due or `patience_s` is over; then starts what is due, and
+        trims the logs.
 
         Returns the services that ended, and whether anything was started or ended.
         """
@@ -187,6 +199,8 @@ class Services:
         ended = [service for service in running if service in ready]
         for service in ended:
             service.reap()
+        for service in running:
+            service.trim_log()
         now = time.monotonic_ns()
         started = [service for service in self if service.start_at_ns is not None and service.start_at_ns <= now]
         for service in started:

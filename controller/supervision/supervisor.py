@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from controller.config.file import ConfigFile, differences, reads_tree, uses_openflow
@@ -26,7 +27,7 @@ from controller.election.controllers import Controllers, name_of
 from controller.processes.file_events import FileEvents
 from controller.processes.logs import LOG_FORMAT
 from controller.processes.private_file import private
-from controller.processes.services import Readable, Service, ServiceFailed, Services
+from controller.processes.services import LOG_BYTES, Readable, Service, ServiceFailed, Services
 from controller.store import private_redis
 from controller.store.store import EVENTS_KEPT, Store, StoreUnavailable
 from controller.supervision import preflight, runstate
@@ -90,7 +91,7 @@ class Supervisor:
         made = preflight.claim_run_dir(self.run_dir)
         if log_to_file:
             private(self.run_dir / "supervisor.log", os.O_APPEND).close()
-            handler = logging.FileHandler(self.run_dir / "supervisor.log")
+            handler = RotatingFileHandler(self.run_dir / "supervisor.log", maxBytes=LOG_BYTES, backupCount=1)
             handler.setFormatter(logging.Formatter(LOG_FORMAT))
             logging.getLogger().addHandler(handler)
         self._state = RunState(
