@@ -79,7 +79,7 @@ figures: virtual
 	$(BIN)/baton bench figures $(FIGURES_FLAGS)
 
 test-virtual: virtual
-	$(PYTEST) -n 2 -raR tests/virtual
+	$(PYTEST) -n 2 --dist worksteal -raR tests/virtual
 
 fuzz: setup
 	$(BIN)/baton bench fuzz --seconds 60 --json results/fuzz.json

@@ -1,7 +1,6 @@
-"""An idle and lightly loaded fabric over twenty minutes of virtual time: nothing grows, nothing restarts, no slot is late.
+"""An idle and lightly loaded fabric over a day of virtual time: nothing grows, nothing restarts, no slot is late.
 
-That is what `make test-virtual` has room for. BATON_SOAK_S in the environment: so many seconds instead; 86400 is a day,
-and takes hours.
+BATON_SOAK_S in the environment: so many seconds instead of a day's 86,400.
 """
 
 from __future__ import annotations
@@ -15,12 +14,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SECONDS = int(os.environ.get("BATON_SOAK_S", "1200"))
+SECONDS = int(os.environ.get("BATON_SOAK_S", "86400"))
+SLOTS = 2_000
 SAMPLES_KB = 3 * 1024
 """An agent keeps its newest 20,000 samples of each latency, and has fewer yet."""
 
 
-@pytest.mark.timeout(max(600, SECONDS))
+@pytest.mark.timeout(max(600, SECONDS // 24))
 def test_memory_descriptors_store_and_epoch_stay_as_they_are() -> None:
     program = [sys.executable, "-m", "tests.virtual.inside.soak_run", str(SECONDS)]
     argv = [sys.executable, "-m", "cli.main", "virtual", "run", "--", *program]
@@ -28,7 +28,8 @@ def test_memory_descriptors_store_and_epoch_stay_as_they_are() -> None:
     assert done.returncode == 0, done.stderr
     samples = json.loads(done.stdout.splitlines()[-1])
     early, last = samples[len(samples) // 2 - 1], samples[-1]
-    assert last["slots"] > early["slots"] > 0
+    slots = [sample["slots"] for sample in samples]
+    assert slots == sorted(set(slots)) and slots[-1] > SLOTS  # in every eighth of the time, the last one included
     assert (last["epoch"], last["members"]) == (early["epoch"], early["members"]) and last["members"] == 3
     assert last["late_slots"] == last["lost"] == 0
     assert last["processes"].keys() == early["processes"].keys()  # the same ids: nothing was started again

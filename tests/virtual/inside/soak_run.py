@@ -20,10 +20,14 @@ SAMPLES = 8
 SENDERS, RECEIVER = ("h1", "h2"), "h3"
 PORT = 5001
 COORDINATOR = {
-    "slice": "10ms", "mode": "always", "heartbeat": "1s", "fail_open": "10s", "silence": "30s", "lease": "60s",
+    "slice": "10ms", "mode": "always", "heartbeat": "2.5s", "fail_open": "10s", "silence": "1min", "lease": "60s",
 }  # fmt: skip
 AGENTS = {"report": "10s", "mice_bytes": "16KB"}
-OPENFLOW = {"poll": "60s"}
+OPENFLOW = {"poll": "60s", "lldp": "30s"}
+SWITCH = {"stats-update-interval": 60_000, "max-revalidator": 10_000, "max-idle": 30_000}
+"""Of Open vSwitch (ovs-vswitchd.conf.db(5)), in ms: how often it writes counters, looks at its flows, and forgets idle ones."""
+PROBE_MS = 60_000
+"""How long switch and controller may be silent before the switch asks."""
 RECEIVE = """
 import socket, sys
 with socket.create_server(("", int(sys.argv[1])), backlog=16) as server:
@@ -38,9 +42,11 @@ import socket, sys, time
 while True:
     with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as connection:
         connection.sendall(bytes(2_000_000))
-    time.sleep(240)
+    time.sleep(float(sys.argv[3]))
 """
-"""Both senders at once, every four minutes: they share the receiver's link by slots for a third of a second."""
+"""Both senders at once: they share the receiver's link by slots for a third of a second, fifty slots."""
+BURSTS = 64.5
+"""So many times in the run, at other moments than the samples."""
 
 
 def main() -> None:
@@ -49,16 +55,26 @@ def main() -> None:
     fabric = shapes.build("star", hosts=3, rate_bps=100_000_000)
     sections: dict[str, Any] = {"coordinator": COORDINATOR, "agents": AGENTS, "openflow": OPENFLOW}
     with with_baton(fabric, buffer_packets=100, **sections) as running:
+        calm(running)
         target = str(running.emulated.endpoints()[RECEIVER])
         running.emulated.popen(RECEIVER, [sys.executable, "-ISc", RECEIVE, str(PORT)], stdin=subprocess.DEVNULL)
         time.sleep(1)
         for sender in SENDERS:
-            running.emulated.popen(sender, [sys.executable, "-ISc", SEND, target, str(PORT)], stdin=subprocess.DEVNULL)
+            words = [sys.executable, "-ISc", SEND, target, str(PORT), str(seconds / BURSTS)]
+            running.emulated.popen(sender, words, stdin=subprocess.DEVNULL)
         found = []
         for _ in range(SAMPLES):
             time.sleep(seconds / SAMPLES)
             found.append(sample(running))
     print(json.dumps(found))
+
+
+def calm(running: Running) -> None:
+    """Sets Open vSwitch's periods."""
+    ovs = running.emulated.ovs
+    ovs.vsctl("set", "Open_vSwitch", ".", *(f"other_config:{name}={value}" for name, value in SWITCH.items()))
+    for switch in running.emulated.fabric.switches:
+        ovs.vsctl("set", "Controller", switch, f"inactivity_probe={PROBE_MS}")
 
 
 def sample(running: Running) -> dict[str, Any]:
