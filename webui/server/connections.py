@@ -1,10 +1,10 @@
 """Who may be connected: limits by origin and in total, and which connection is given up for a new one. Pure.
 
-A connection *waits* while the server has no whole request of it: it is idle, or in the middle of a request. A connection that
-waits has no claim: when its origin has as many as it may have, the one that waits longest makes room for the new one. So a
-client that takes all connections of its address does not keep out a browser at the same address, whose request comes at once.
-When the server is full, the origin with the most connections makes room. The connections of a user who has logged in are not
-counted to their origin, up to a limit for each user, and are never given up.
+A connection *waits* while the server has no whole request of it: it is idle, or in the middle of a request. When an origin has
+as many connections as it may have, the one that waits longest makes room for the new one; if none waits, the one that is
+answered longest. So a client that takes all connections of its address, and reads slowly, does not keep out a browser at the
+same address, whose request comes at once. When the server is full, the origin with the most connections makes room. The
+connections of a user who has logged in are not counted to their origin, up to a limit for each user, and are never given up.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ class Connections(Generic[K]):
         self._open: dict[K, _Connection] = {}
         self._waiting: dict[str, dict[K, None]] = {}
         """By origin: those that wait, the longest first."""
+        self._answered: dict[str, dict[K, None]] = {}
+        """By origin: those whose request is being answered, the longest first."""
         self._of_origin: Counter[str] = Counter()
         self._of_user: Counter[str] = Counter()
 
@@ -53,8 +55,9 @@ class Connections(Generic[K]):
         given_up = None
         own = self._of_origin[origin] >= self._each
         if own or len(self._open) >= self._total:
-            crowded = origin if own else max(self._waiting, key=self._of_origin.__getitem__, default=origin)
-            given_up = next(iter(self._waiting.get(crowded, ())), None)
+            crowded = origin if own else max(self._of_origin, key=self._of_origin.__getitem__, default=origin)
+            first = (next(iter(table.get(crowded, ())), None) for table in (self._waiting, self._answered))
+            given_up = next((one for one in first if one is not None), None)
             if given_up is None:
                 return Verdict(False, None)
             self.leave(given_up)
@@ -66,11 +69,14 @@ class Connections(Generic[K]):
     def begin(self, key: K) -> None:
         """The connection has sent a whole request: it does not wait."""
         if (found := self._open.get(key)) is not None:
-            self._stop_waiting(key, found.origin)
+            self._remove(key, found.origin)
+            if found.user is None:
+                self._answered.setdefault(found.origin, {})[key] = None
 
     def end(self, key: K) -> None:
         """The request was answered: the connection waits again, unless it is a user's."""
         if (found := self._open.get(key)) is not None and found.user is None:
+            self._remove(key, found.origin)
             self._waiting.setdefault(found.origin, {})[key] = None
 
     def recognise(self, key: K, user: str) -> bool:
@@ -82,7 +88,7 @@ class Connections(Generic[K]):
             return False
         found.user = user
         self._of_user[user] += 1
-        self._stop_waiting(key, found.origin)
+        self._remove(key, found.origin)
         self._of_origin[found.origin] -= 1
         self._forget(found.origin)
         return True
@@ -92,7 +98,7 @@ class Connections(Generic[K]):
         found = self._open.pop(key, None)
         if found is None:
             return
-        self._stop_waiting(key, found.origin)
+        self._remove(key, found.origin)
         if found.user is None:
             self._of_origin[found.origin] -= 1
             self._forget(found.origin)
@@ -101,12 +107,12 @@ class Connections(Generic[K]):
         if not self._of_user[found.user]:
             del self._of_user[found.user]
 
-    def _stop_waiting(self, key: K, origin: str) -> None:
-        waiting = self._waiting.get(origin)
-        if waiting is not None:
-            waiting.pop(key, None)
-            if not waiting:
-                del self._waiting[origin]
+    def _remove(self, key: K, origin: str) -> None:
+        for table in (self._waiting, self._answered):
+            if (keys := table.get(origin)) is not None:
+                keys.pop(key, None)
+                if not keys:
+                    del table[origin]
 
     def _forget(self, origin: str) -> None:
         if not self._of_origin[origin]:

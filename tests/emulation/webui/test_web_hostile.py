@@ -80,6 +80,21 @@ class TestPatience:
             wait_for(lambda: dashboards() == 0, 120)
 
 
+    def test_slow_readers_at_the_address_of_a_browser_do_not_keep_it_out(self, server: Server) -> None:
+        deaf = []
+        for _ in range(100):
+            one = socket.socket()
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            one.connect(("127.0.0.1", server.port))
+            one.sendall(b"GET /assets/any/baton.js HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            deaf.append(one)
+        time.sleep(1)
+        for _ in range(5):
+            assert server.get("/")[0] == 200
+        for one in deaf:
+            one.close()
+
+
 class TestStreams:
     """Visitors have few streams, and take none of the users'."""
 

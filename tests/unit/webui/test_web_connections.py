@@ -29,13 +29,22 @@ class TestConnections:
         assert table.enter(5, "a") == (True, 3)
         assert table.enter(6, "a") == (True, 0)
 
-    def test_an_origin_whose_connections_are_all_at_work_gets_no_more(self) -> None:
+    def test_if_none_waits_the_one_that_is_answered_longest_makes_room(self) -> None:
         table = few()
         for number in range(3):
             table.enter(number, "a")
             table.begin(number)
-        assert table.enter(3, "a") == (False, None)
-        assert table.enter(4, "b") == (True, None)
+        assert table.enter(3, "a") == (True, 0)
+        assert table.enter(4, "a") == (True, 3)  # it waits
+        table.begin(4)
+        assert table.enter(5, "a") == (True, 1)
+
+    def test_a_server_full_of_users_refuses(self) -> None:
+        table = few()
+        for number in range(6):
+            table.enter(number, "a")
+            table.recognise(number, f"user{number // 2}")
+        assert table.enter(6, "b") == (False, None)
 
     def test_when_the_server_is_full_the_origin_with_the_most_makes_room(self) -> None:
         table = few()
@@ -65,7 +74,8 @@ class TestConnections:
             table.recognise(number, "ann")
             table.leave(number)
             table.leave(number)
-        assert len(table) == 0 and not table._of_origin and not table._of_user and not table._waiting
+        assert len(table) == 0 and not table._of_origin and not table._of_user
+        assert not table._waiting and not table._answered
 
     @given(st.lists(st.tuples(st.sampled_from("ebdrl"), st.integers(0, 12), st.sampled_from("abc")), max_size=120))
     def test_no_limit_is_ever_exceeded(self, steps: list[tuple[str, int, str]]) -> None:
