@@ -57,7 +57,7 @@ class TestArguments:
                 raise Started
             return SimpleNamespace(terminate=lambda: None, wait=lambda: None)
 
-        settings = SimpleNamespace(store=STORE, name="c1", lease_ns=1, realtime_priority=None)
+        settings = SimpleNamespace(report_ns=50_000_000, store=STORE, name="c1", lease_ns=1, realtime_priority=None)
         monkeypatch.setattr(process.CoordinatorSettings, "from_json", staticmethod(lambda _: settings))
         monkeypatch.setattr(subprocess, "Popen", popen)
         file = tmp_path / "config.json"
