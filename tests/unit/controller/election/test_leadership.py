@@ -34,7 +34,10 @@ def leader(epoch: int) -> Leadership:
     return made
 
 
-@pytest.mark.parametrize("epoch", [(1 << 32) - 1, LAST_EPOCH, int(time.time()) + EPOCHS_AHEAD + 100], ids=["largest", "last", "ahead"])
+BAD_EPOCHS = {"largest": (1 << 32) - 1, "last": LAST_EPOCH, "ahead": int(time.time()) + EPOCHS_AHEAD + 100}
+
+
+@pytest.mark.parametrize("epoch", BAD_EPOCHS.values(), ids=BAD_EPOCHS)
 def test_an_epoch_that_no_leader_can_have_deposes_nobody_and_is_forgotten(epoch: int) -> None:
     now = int(time.time())
     leads = leader(now)
