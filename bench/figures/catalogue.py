@@ -108,13 +108,13 @@ def _entries() -> tuple[Entry, ...]:
     fabrics = [
         Entry(
             f"fabrics-{shape}",
-            "Does each of several flows get its max-min share where rates are mixed and several links are contended?",
+            f"Does each of several flows get its max-min share {where}, where rates are mixed and several links are contended?",
             "Baton's goals",
             ("bench", "fabrics", "--shape", shape, "--virtual", "--rtt", "500us", "--quick", *SEED),
             "bench.fabrics.experiment",
             900,
         )
-        for shape in ("three-tier", "leaf-spine", "racks")
+        for shape, where in {"three-tier": "in three tiers", "leaf-spine": "in leaf and spine", "racks": "among racks"}.items()
     ]
     host = Entry(
         "host-control",
