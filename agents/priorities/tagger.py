@@ -281,7 +281,7 @@ class Tagger:
         return self._fd
 
     def ended(self) -> list[FlowEnd]:
-        """The flows that ended since the last call."""
+        """Flows that ended since the last call; the next call returns what was too much for one."""
         self._consume()
         found, self._ends = self._ends, []
         return found

@@ -346,7 +346,9 @@ def test_100_000_flows_are_kept_in_bounded_memory_and_none_is_lost_by_sweeps(wir
         start = time.perf_counter_ns()
         swept = wire.tagger.sweep()
         longest = max(longest, time.perf_counter_ns() - start)
-        found = wire.tagger.ended()
+        found = list[FlowEnd]()
+        while some := wire.tagger.ended():  # at most so many at once
+            found += some
         assert len(found) == swept > 0
         ends += found
     print(f"a sweep takes {longest / MS:.0f} ms at most")
