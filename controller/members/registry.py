@@ -47,7 +47,6 @@ class Member:
     joined_ns: int
     claimed: tuple[Address, ...] = ()
     """What it says lives there; `addresses` are those of them that it holds."""
-    present: bool = True
     slots: int = 0
     acknowledged: int = 0
     late: int = 0
@@ -180,14 +179,13 @@ class Members:
         return {a: self._by_node[self._claims[a][0]] for a in member.claimed if a not in held and a in self._claims}
 
     def get(self, node: int) -> Member | None:
-        """The member with this id, if it is present."""
+        """The member with this id; None: it is not here."""
         return self._by_node.get(node)
 
     def leave(self, node: int) -> None:
         """Forgets a member at once; only its id is kept, for when it comes back."""
         member = self.get(node)
         if member is not None:
-            member.present = False
             self._claim(member, ())
             del self._by_node[node], self._by_mac[member.mac]
             self._reserved[member.mac] = node, member.last_heard_ns

@@ -40,7 +40,6 @@ class Auto(Policy):
         """By contended link; the links of a group have the same."""
         self._sending: dict[Key, int] = {}
         """When each pair that sends had a backlog last."""
-        self._delays: dict[int, int] = {}
         self._used: dict[Hashable, list[int]] = {}
         """By contended link: turns, bytes granted in them, and bytes given back, since the last choice."""
         self._owners: dict[int, Key] = {}
@@ -99,12 +98,10 @@ class Auto(Policy):
         self._rates.sent(node, rates_bps, now_ns=now_ns)
 
     def set_delay(self, node: int, delay_ns: int) -> None:
-        self._delays[node] = delay_ns
         for policy in self._both():
             policy.set_delay(node, delay_ns)
 
     def left(self, node: int, *, now_ns: int) -> None:
-        self._delays.pop(node, None)
         for key in [key for key in self._sending if node in key]:
             del self._sending[key]
         for policy in self._both():
@@ -210,13 +207,13 @@ class Auto(Policy):
     def _measure(self, links: Iterable[Hashable], keys: Iterable[Key]) -> Measured:
         senders: Counter[Hashable] = Counter()
         one_link = True
-        delays = []
+        delays = list[int]()
         for key in keys:
             crossed = self._links(*key)
             senders.update(crossed)
             one_link &= len(crossed) == 1 or not self._contended
-            if key[0] in self._delays:
-                delays.append(self._delays[key[0]])
+            if (delay_ns := self._turns.delay_ns(key[0])) is not None:
+                delays.append(delay_ns)
         turns, granted, unspent = (sum(self._used.get(link, (0, 0, 0))[i] for link in links) for i in range(3))
         used = 1 - unspent / granted if turns >= LEAST_SLOTS and granted else None
         return Measured(max(senders.values()), 2 * max(delays) if delays else None, one_link, used)

@@ -186,6 +186,10 @@ class Timeslice(Policy):
         if (host := self._roster.hosts.get(node)) is not None:
             host.delay_ns = delay_ns
 
+    def delay_ns(self, node: int) -> int | None:
+        """What `set_delay` said of the node; None: nothing yet."""
+        return self._roster.delays.get(node)
+
     def left(self, node: int, *, now_ns: int) -> None:
         """Slots towards the node are revoked, and its own: their links are free from now on."""
         self._advance(now_ns)

@@ -49,6 +49,15 @@ def waiting(wire: Wire, sender: socket.socket) -> int:
     return wire.host.state(16)[1] // FRAME
 
 
+def passes(wire: Wire, receiver: socket.socket, payload: bytes) -> bool:
+    """Whether an open gate lets all of it pass, in order."""
+    time.sleep(0.05)
+    wire.host.open_gate(16)
+    wire.host.wake_queues()
+    receiver.settimeout(5)
+    return receiver.recv(len(payload), socket.MSG_WAITALL) == payload
+
+
 def test_a_connection_fills_its_window_at_a_closed_gate(wire: Wire, connection: tuple[socket.socket, socket.socket]) -> None:
     wire.host.free_senders(16, 40 * FRAME)
     assert waiting(wire, connection[0]) >= WINDOW - 2
@@ -71,11 +80,7 @@ def test_all_arrives_in_order_and_each_packet_is_counted_once(
     dict(wire.host.flows.sent_bytes())
     payload = bytes(range(250)) * 40  # 10 kB: seven packets
     sender.send(payload)
-    time.sleep(0.05)
-    wire.host.open_gate(16)
-    wire.host.wake_queues()
-    receiver.settimeout(2)
-    assert receiver.recv(len(payload), socket.MSG_WAITALL) == payload
+    assert passes(wire, receiver, payload)
     sent = dict(wire.host.flows.sent_bytes())[16]
     assert len(payload) < sent < 1.5 * len(payload), "TCP may probe once (RFC 8985); counted twice it would be double"
 
@@ -88,8 +93,4 @@ def test_a_full_queue_drops_the_packet_and_its_connection_sends_it_again(
     wire.send(1100)  # more than the flow's queue holds
     payload = bytes(range(250)) * 20
     sender.send(payload)
-    time.sleep(0.05)
-    wire.host.open_gate(16)
-    wire.host.wake_queues()
-    receiver.settimeout(5)
-    assert receiver.recv(len(payload), socket.MSG_WAITALL) == payload
+    assert passes(wire, receiver, payload)
