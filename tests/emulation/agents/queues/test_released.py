@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from agents.priorities.tagger import Tagger, TaggerSettings
 from tests.emulation.agents.queues.gated_wire import RIGHT, Wire, gated_wire
 from tests.emulation.namespaces import inside
 
@@ -83,6 +84,18 @@ def test_all_arrives_in_order_and_each_packet_is_counted_once(
     assert passes(wire, receiver, payload)
     sent = dict(wire.host.flows.sent_bytes())[16]
     assert len(payload) < sent < 1.5 * len(payload), "TCP may probe once (RFC 8985); counted twice it would be double"
+
+
+def test_a_tagger_before_the_gate_counts_it_once_too(wire: Wire, connection: tuple[socket.socket, socket.socket]) -> None:
+    sender, _ = connection
+    wire.host.free_senders(16, 40 * FRAME)
+    with inside(wire.pair.left):
+        tagger = Tagger("eth0", TaggerSettings(dscp=(56, 48, 40, 32, 24, 16, 8, 1)))
+    with closing(tagger):
+        sender.send(bytes(5 * 1448))
+        time.sleep(0.05)
+        assert wire.host.state(16)[1] >= 4 * FRAME
+        assert 5 <= tagger.counters().tagged <= 7, "five packets, and TCP may probe"
 
 
 def test_a_full_queue_drops_the_packet_and_its_connection_sends_it_again(
