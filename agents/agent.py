@@ -83,7 +83,8 @@ class Agent:
             Error: self._on_error,
         }
         self.add(ClockSync(self, self.link.arrived_ns))
-        self.add(Reporting(self, host, self.keeper, self.guard, self.throttle))
+        self._reporting = Reporting(self, host, self.keeper, self.guard, self.throttle)
+        self.add(self._reporting)
         self._upkeep = Upkeep(self, host, self.keeper, self.parts, self.guard, self.throttle)
         self.add(self._upkeep)
 
@@ -269,6 +270,10 @@ class Agent:
 
     def _flow_event(self, event: Backlogged | NewFlow, now_ns: int) -> None:
         if isinstance(event, Backlogged):
+            if not self.keeper.regulates(event.destination):
+                self._reporting.woken(event.destination, now_ns)
+                self.parts.touch()
+                return
             reported = self.keeper.backlogged(event.destination, now_ns, urgent=event.urgent)
             if reported and self.keeper.counters.answered_within(POLL_NS):
                 self._poll_until_ns = now_ns + POLL_NS

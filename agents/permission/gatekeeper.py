@@ -82,6 +82,10 @@ class Gatekeeper:
             self._gates.wake_queues()
         self._close_gates(added)
 
+    def regulates(self, destination: int) -> bool:
+        """Whether packets to a destination need permission now."""
+        return self.enforcing and destination in self.regulated
+
     def enforce(self, now_ns: int) -> None:
         """Membership begins, or the operator's override ends: regulated gates close."""
         if not self.enforcing:
@@ -103,7 +107,7 @@ class Gatekeeper:
 
     def created(self, destination: int, now_ns: int) -> None:
         """Closes the new gate of a regulated destination; its queue was created just now."""
-        if self.enforcing and destination in self.regulated:
+        if self.regulates(destination):
             self._close_gates([destination])
 
     def rebuilt(self, now_ns: int) -> None:
@@ -115,7 +119,7 @@ class Gatekeeper:
 
     def resume(self, destination: int) -> None:
         """Applies the current permission to a destination again, after its rules were removed or changed its rate."""
-        if not self.enforcing or destination not in self.regulated:
+        if not self.regulates(destination):
             self._gates.open_gate(destination)
             return
         current = self.table.open.get(destination)
@@ -165,7 +169,7 @@ class Gatekeeper:
 
         Returns whether it was reported. If the path is free, the coordinator answers at once with a directive.
         """
-        if not self.enforcing or destination not in self.regulated:
+        if not self.regulates(destination):
             return False
         if destination in self.table.open and destination in self._waiting_bytes:
             return False  # urgent packets leave first, and the slot's end reports the rest

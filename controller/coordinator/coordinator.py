@@ -119,7 +119,7 @@ class Coordinator:
         self.regulation = Regulation(
             settings, members, timers, send, self.granting, parts, leadership.contended, self.distribution.on_busiest
         )
-        capacities = Capacities(self.granting, self.regulation, write)
+        capacities = Capacities(timers, self.granting, self.regulation, write)
         self.policy = PolicyControl(settings, members, self.granting, self.regulation, capacities, self._heartbeat)
         parts.add(
             self.membership,

@@ -55,6 +55,9 @@ class Part:
         """What a member's large flows sent since its last report, in bytes by destination, and the destinations that it needed
         permission for."""
 
+    def contended(self, links: frozenset[Any], now_ns: int) -> None:
+        """Links were found contended: the pairs across them are regulated next."""
+
     def tell(self, member: Member) -> None:
         """Sends a member in full what it may have missed: it asked for that."""
 
@@ -114,6 +117,10 @@ class Parts:
     def reported(self, node: int, sent: Mapping[int, int], regulated: frozenset[int]) -> None:
         for part in self._parts:
             part.reported(node, sent, regulated)
+
+    def contended(self, links: frozenset[Any], now_ns: int) -> None:
+        for part in self._parts:
+            part.contended(links, now_ns)
 
     def tell(self, member: Member) -> None:
         for part in self._parts:

@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from controller.members.part import Part
+from controller.scheduling.drain import DRAIN_NS, Drains
+from controller.scheduling.drain import PART as DRAIN_PART
 from controller.scheduling.drop_watch import DropWatch
 from controller.scheduling.granting import Granting
 from controller.scheduling.network import FabricNetwork
 from controller.scheduling.regulation import Regulation
 from controller.scheduling.unmanaged import LEAST, Reading, Unmanaged
+from protocol.timers import Timers
 from protocol.units import FRAME_BYTES, SECOND_NS
 from topology import capacity
 from topology.capacity import Capacity
@@ -31,11 +34,15 @@ class Capacities(Part):
     """The network in force.
 
     Args:
+        timers: end what lasts a moment.
         write: takes lines for the store bridge.
     """
 
-    def __init__(self, granting: Granting, regulation: Regulation, write: Callable[[dict[str, Any]], object]) -> None:
+    def __init__(
+        self, timers: Timers, granting: Granting, regulation: Regulation, write: Callable[[dict[str, Any]], object]
+    ) -> None:
         self.documents = {"ports": self._on_ports}
+        self._timers = timers
         self._granting = granting
         self._regulation = regulation
         self._write = write
@@ -43,6 +50,7 @@ class Capacities(Part):
         self._rows: list[dict[str, Any]] = []
         self._unmanaged: Unmanaged[DirectedLink] = Unmanaged()
         self._drops = DropWatch()
+        self._drains: Drains[DirectedLink] = Drains()
         self._sent: dict[tuple[int, int], int] = defaultdict(int)
         """Bytes that members' large flows sent since the last reading, by node and destination."""
         self._read_ns: int | None = None
@@ -59,6 +67,17 @@ class Capacities(Part):
     def reported(self, node: int, sent: Mapping[int, int], regulated: frozenset[int]) -> None:
         for destination, size in sent.items():
             self._sent[node, destination] += size
+
+    def contended(self, links: frozenset[Any], now_ns: int) -> None:
+        """Has the links drained: members are granted less there at once, and for a moment."""
+        if self._network is not None and self._drains.begin(filter(self._network.has, links), now_ns):
+            self._put_in_force(self._network, now_ns)
+            self._timers.at(now_ns + DRAIN_NS, self._drained)
+
+    def _drained(self, now_ns: int) -> None:
+        if self._network is not None:
+            self._put_in_force(self._network, now_ns)
+            self._granting.plan(now_ns)
 
     def left(self, node: int, now_ns: int) -> None:
         for pair in [pair for pair in self._sent if node in pair]:
@@ -91,6 +110,8 @@ class Capacities(Part):
         passed_ns = now_ns - before_ns
         rates = {pair: size * 8 * SECOND_NS // passed_ns for pair, size in sent.items()}
         lost_bps = {link: count * FRAME_BYTES * 8 * SECOND_NS // passed_ns for link, count in dropped.items()}
+        if passed_ns <= SECOND_NS and self._granting.policy.needs_permission:
+            self.contended(self._regulation.congestion.contended() & {link for link, count in dropped.items() if count}, now_ns)
         if self._unmanaged.read(dict(_readings(network, known, lost_bps, rates)), now_ns):
             self._put_in_force(network, now_ns)
             self._granting.plan(now_ns)
@@ -103,7 +124,11 @@ class Capacities(Part):
     def _put_in_force(self, network: FabricNetwork, now_ns: int) -> None:
         taken = {link: bps for link, bps in self._unmanaged.taken_bps.items() if network.has(link)}
         self._regulation.congestion.set_unmanaged(taken)
-        self._granting.set_network(network.less(taken), now_ns)
+        less = dict(taken)
+        for link in self._drains.active(now_ns):
+            if network.has(link):
+                less[link] = less.get(link, 0) + int(DRAIN_PART * network.capacity(link).bps)
+        self._granting.set_network(network.less(less), now_ns)
 
 
 def _readings(

@@ -119,8 +119,10 @@ class Regulation(Part):
                 granting.plan(now_ns)
         wanted = self.congestion.regulated(now_ns=now_ns) if granting.policy.needs_permission else {}
         if (contended := self.congestion.contended()) != self._contended:
-            self._contended = contended
+            before, self._contended = self._contended, contended
             granting.policy.set_contended(contended)
+            if granting.policy.needs_permission and (new := contended - before):
+                self._parts.contended(new, now_ns)
         if wanted == self.regulated:
             return
         changed = [n for n in wanted.keys() | self.regulated.keys() if wanted.get(n) != self.regulated.get(n)]

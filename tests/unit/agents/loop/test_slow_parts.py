@@ -20,20 +20,28 @@ LATE_NS = 3 * FIRST_PERIOD_NS
 class Host:
     """An agent as these parts see it, on a clock that goes on with every step."""
 
+    count = 1000
+
     def __init__(self, *, busy: bool) -> None:
         self.now, self.steps, self.repaired, self.differs = 1_000_000, 0, 0, list[str]()
         self.throttle = Throttle(lambda: self.now, lambda: busy)
         self.member, self.sent = True, list[Any]()
         self.send = self.sent.append
         self.refreshed = list[int]()
-        self.flows = SimpleNamespace(sent_bytes=self.counts, lost_segments=lambda node: node % 2, forget=None)
+        self.armed = list[int]()
+        self.flows = SimpleNamespace(
+            sent_bytes=self.counts, lost_segments=lambda node: node % 2, forget=None, arm=self.armed.append
+        )
         self.queues = SimpleNamespace(
             backlog=lambda node: (0, node),
             drift_steps=self.steps_of_a_check,
             collect_steps=lambda now_ns: self.steps_of_a_check(),
             repair=self.repair,
         )
-        self.keeper = SimpleNamespace(refresh=self.refreshed.append, rebuilt=lambda now_ns: None)
+        self.regulated = set[int]()
+        self.keeper = SimpleNamespace(
+            refresh=self.refreshed.append, rebuilt=lambda now_ns: None, regulates=self.regulated.__contains__
+        )
         self.guard = SimpleNamespace(refused={})
         self.rules = SimpleNamespace(reapply=lambda: None)
         self.parts = SimpleNamespace(repair=list)
@@ -41,7 +49,7 @@ class Host:
     def counts(self) -> Iterator[tuple[int, int]]:
         for node in NODES:
             self.now += STEP_NS
-            yield node, 1000
+            yield node, self.count
 
     def steps_of_a_check(self) -> Generator[None, None, list[Any]]:
         for _ in NODES:

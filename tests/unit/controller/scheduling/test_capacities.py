@@ -29,8 +29,8 @@ class World:
 
     def __init__(self, rate_mbps: int = 100) -> None:
         settings = CoordinatorSettings(interface="c0", attachment="s1:c0", key_file=None, store="")  # type: ignore[arg-type]
-        self.members, timers = Members(), Timers()
-        members = self.members
+        self.members, self.timers, self.parts = Members(), Timers(), Parts()
+        members, timers = self.members, self.timers
         for number in (1, 2, 4):
             members.register(bytes([2, 0, 0, 0, 0, number]), f"h{number}", rate_mbps * MBIT, (), "tbf", "1", 0)
         fabric = shapes.build("star", hosts=4, rate_bps=100 * MBIT)
@@ -40,8 +40,9 @@ class World:
         self.network = self.remade()
         self.told: list[dict[str, Any]] = []
         self.granting = Granting(settings, members, lambda *_: None, Telemetry(lambda _: True))
-        self.regulation = Regulation(settings, members, timers, lambda *_: None, self.granting, Parts())
-        self.capacities = Capacities(self.granting, self.regulation, self.told.append)
+        self.regulation = Regulation(settings, members, timers, lambda *_: None, self.granting, self.parts)
+        self.capacities = Capacities(timers, self.granting, self.regulation, self.told.append)
+        self.parts.add(self.capacities)
         self.now_ns = SECOND
         self.capacities.set_network(self.network, self.now_ns)
 
