@@ -56,13 +56,31 @@ def xco_racks(
     uplink_rate_bps: int = 10 * GIGABIT,
     vms: int = 1,
 ) -> Fabric:
-    """Racks under one core switch: XCo's Figure 27 (40 to 240 racks of 20 machines)."""
+    """Racks under one core switch, with one oversubscribed level; XCo's Figure 27 has two (`xco_rows`)."""
+    plan = _Plan(vms)
+    plan.racks(racks, plan.switch("core", ROOT_PRIORITY), hosts_per_rack, host_rate_bps, uplink_rate_bps)
+    return plan.fabric()
+
+
+def xco_rows(
+    rows: int = 2,
+    racks_per_row: int = 10,
+    hosts_per_rack: int = 20,
+    host_rate_bps: int = GIGABIT,
+    rack_uplink_rate_bps: int = 10 * GIGABIT,
+    row_uplink_rate_bps: int = 10 * GIGABIT,
+    vms: int = 1,
+) -> Fabric:
+    """XCo's Figure 27 (4 to 24 rows of 200 machines): racks under switches at the ends of rows, those under one core switch.
+
+    Both levels are oversubscribed: 20 Gb/s of machines share a rack's uplink of 10, and the 100 of a row's racks its one of 10.
+    """
     plan = _Plan(vms)
     core = plan.switch("core", ROOT_PRIORITY)
-    for number in range(1, racks + 1):
-        rack = plan.switch(f"rack{number}")
-        plan.link(rack, core, uplink_rate_bps)
-        plan.hosts(hosts_per_rack, rack, host_rate_bps)
+    for number in range(1, rows + 1):
+        row = plan.switch(f"row{number}")
+        plan.link(row, core, row_uplink_rate_bps)
+        plan.racks(racks_per_row, row, hosts_per_rack, host_rate_bps, rack_uplink_rate_bps)
     return plan.fabric()
 
 
@@ -130,7 +148,7 @@ def ring(
 
 
 SHAPES: Mapping[str, Callable[..., Fabric]] = MappingProxyType(
-    {shape.__name__: shape for shape in (star, dumbbell, xco_racks, leaf_spine, three_tier, ring)}
+    {shape.__name__: shape for shape in (star, dumbbell, xco_racks, xco_rows, leaf_spine, three_tier, ring)}
 )
 
 
@@ -178,6 +196,7 @@ class _Plan:
         self._builder = FabricBuilder()
         self._vms = vms
         self._switches = 0
+        self._racks = 0
         self._hosts = 0
         self._ports: Counter[str] = Counter()
 
@@ -185,6 +204,13 @@ class _Plan:
         self._switches += 1
         self._builder.add_switch(name, dpid=self._switches, priority=priority)
         return name
+
+    def racks(self, count: int, above: str, hosts: int, host_rate_bps: int, uplink_rate_bps: int) -> None:
+        for _ in range(count):
+            self._racks += 1
+            rack = self.switch(f"rack{self._racks}")
+            self.link(rack, above, uplink_rate_bps)
+            self.hosts(hosts, rack, host_rate_bps)
 
     def hosts(self, count: int, switch: str, rate_bps: int) -> None:
         for _ in range(count):

@@ -1,7 +1,7 @@
 """How long a decision of the timeslice policy takes: one event and the `plan` that follows it, in microseconds.
 
-Method: on a star (all to one, and each to four random others) and on XCo's tree (racks of 20 machines at 1 Gb/s, 10 Gb/s
-uplinks, half of the machines send to the other half) every node becomes backlogged at a random time of the first slice and
+Method: on a star (all to one, and each to four random others) and on racks (20 machines at 1 Gb/s each, 10 Gb/s uplinks, half
+of the machines send to the other half) every node becomes backlogged at a random time of the first slice and
 stays so. The schedule runs in simulated time, 2 ms slices planned 1.5 ms ahead. Events are: a node newly backlogged ("join"),
 the end of a slot ("end"), a slot given back while its queue is empty, and the pair backlogged again ("yield": one in twenty).
 A sample is the wall-clock time of the calls of one event (`time.perf_counter_ns`), garbage collection as it comes. Several
@@ -47,7 +47,7 @@ class Star:
 
 
 class Racks(Star):
-    """Nodes in racks of 20 under a core switch: XCo's Figure 27."""
+    """Nodes in racks of 20 under a core switch."""
 
     def path(self, source: int, destination: int) -> tuple[Hashable, ...]:
         one, other = source // RACK, destination // RACK

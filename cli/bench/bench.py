@@ -14,6 +14,7 @@ from cli.bench.figures import figures
 from cli.bench.fuzz import fuzz
 from cli.bench.host_control import host_control
 from cli.bench.karuna import both, karuna
+from cli.bench.scale import scale
 from cli.bench.xco import xco
 from cli.experiment_time import ExperimentTime, enter, virtual_options
 from cli.experiments import in_a_line, print_json
@@ -64,6 +65,7 @@ _OTHERS = {
     "fabrics": fabrics,
     "figures": figures,
     "dashboard": dashboard,
+    "scale": scale,
     "fuzz": fuzz,
 }
 

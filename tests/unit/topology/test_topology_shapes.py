@@ -3,6 +3,7 @@
 import pytest
 
 from topology import shapes
+from topology.paths import Routes
 from topology.problems import FabricError
 from topology.spanning_tree import compute
 
@@ -13,6 +14,7 @@ from topology.spanning_tree import compute
         ("star", {"hosts": 6}, 1, 6, 6, 0),
         ("dumbbell", {"left": 3, "right": 2}, 2, 5, 6, 0),
         ("xco_racks", {"racks": 40}, 41, 800, 840, 0),
+        ("xco_rows", {"rows": 24}, 265, 4800, 5064, 0),
         ("leaf_spine", {"leaves": 4, "spines": 3, "hosts_per_leaf": 2}, 7, 8, 20, 6),
         ("ring", {"switches": 5, "hosts_per_switch": 2}, 5, 10, 15, 1),
     ],
@@ -41,6 +43,14 @@ def test_rates_reach_the_links_they_are_for() -> None:
     fabric = shapes.build("xco_racks", racks="2", host_rate_bps="100Mbit", uplink_rate_bps="1G")
     assert fabric.capacity_bps(("h1", "rack1")) == fabric.capacity_bps(("rack1", "h1")) == 10**8
     assert fabric.capacity_bps(("rack2", "core")) == 10**9
+
+
+def test_both_levels_of_rows_are_oversubscribed() -> None:
+    fabric = shapes.xco_rows(rows=4)
+    path = Routes(fabric, compute(fabric)).path("h1", "h401")
+    assert [fabric.capacity_bps(link) // 10**9 for link in path] == [1, 10, 10, 10, 10, 1]
+    of_rack = [host for host in fabric.hosts if fabric.attachment(host) == "rack1"]
+    assert len(of_rack) == 20 and len(fabric.hosts) == 4 * 200
 
 
 def test_the_root_of_the_tree_is_in_the_middle() -> None:

@@ -59,7 +59,7 @@ def star(hosts: int, rate_bps: int = 100 * MBIT, rates: dict[int, int] | None = 
 
 
 def racks(count: int, hosts: int, rate_bps: int = GBIT, uplink_bps: int = 10 * GBIT) -> TreeNetwork:
-    """XCo's tree: racks of hosts under one core switch."""
+    """Racks of hosts under one core switch."""
     tree: nx.Graph[str | int] = nx.Graph()
     capacities: dict[Link, int] = {}
     rates: dict[int, int] = {}

@@ -1,0 +1,304 @@
+"""How long a grant takes with thousands of hosts, and how much is granted: the timeslice policy alone, without frames.
+
+Method: simulated hosts (`bench.computing.scale_hosts`) tell a policy what waits, at ticks of an eighth of a slice, and hear
+what it plans, 1.5 ms ahead, or a slice if that is shorter. Half of the hosts send to the other half, `destinations` each, all
+regulated. Saturated hosts begin within the first slice. With a `load` demands come at random, as many for each pair as load
+the fullest link to that part. The first `WARM_SLICES`, with a load half as many as are measured, are left out. Only the
+policy's own calls are timed (`time.perf_counter_ns`), garbage collection as it comes; each scheduler has a process of its own.
+
+* ns_per_grant: all calls' time by the slots granted; event_part: the part of it that the events took, the rest is `plan`
+* plan_max_us: the longest `plan`; start_max_us: the longest while hosts began
+* times_real_time: calls' time by simulated time; above 1 a controller falls behind
+* rss_mb: by how much the process grew from before the policy to the end
+* network_ms: a changed fabric and regulation, with all pairs; the look-up of their paths included
+* granted_fraction: bits granted (saturated) or sent (with a load), by what a linear programme could grant of the same demand
+  (`bench.computing.scale_optimum`)
+* queue_slots: slots' worth waiting in all queues, per pair, at a half and at the end of the time measured
+
+Matching: the workload of Fastpass's own benchmark, on one switch: Poisson demands of 10 slots on average between all nodes,
+uniform destinations, slots of one packet, planned one after another as each begins. Here us_per_slot is the time of all calls
+for one slot of all nodes.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import platform
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.computing.scale_hosts import SLOT, Hosts, Said
+from bench.computing.scale_network import SHAPES, Pairs, ScaleNetwork, all_to_all, half_to_half
+from bench.computing.scale_optimum import admissible_bps, optimum_bps
+from controller.policies.base import Policy, Slot
+from controller.policies.timeslice import Timeslice
+from emulation.measuring.fidelity import environment
+from protocol.units import FRAME_BYTES, SECOND_NS
+
+TICKS = 8
+LEAD_NS = 1_500_000
+WARM_SLICES = 10
+MATCHING_RATE_BPS = 10 * 10**9
+HEADROOM = 0.98
+MATCHING_LOADS = (0.5, 0.8, 0.9, 0.95, 0.99)
+EMPTY = np.zeros(0, dtype=SLOT)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is measured. `load` None: saturated hosts."""
+
+    hosts: int
+    destinations: int
+    shape: str
+    slice_ns: int
+    slices: int
+    load: float | None = None
+    matching: bool = False
+    seed: int = 1
+
+    def check(self) -> None:
+        """Raises ValueError: there is no such case; says why."""
+        if self.slice_ns < 1000:
+            raise ValueError("slices are at least 1 us")
+        if not self.matching:
+            self.pairs()
+
+    def network(self) -> ScaleNetwork:
+        """The fabric."""
+        return ScaleNetwork(SHAPES[self.shape](self.hosts), self.hosts)
+
+    def pairs(self) -> Pairs:
+        """The pairs that send."""
+        return all_to_all(self.hosts) if self.matching else half_to_half(self.hosts, self.destinations, self.seed)
+
+
+class Scheduler(Protocol):
+    """A schedule under test. Each call returns the ns that its work took, without the conversions of this benchmark."""
+
+    def start(self, network: ScaleNetwork, pairs: Pairs, now_ns: int) -> int:
+        """Takes the fabric and the regulated pairs."""
+
+    def say(self, said: Said, now_ns: int) -> int:
+        """Takes what hosts say."""
+
+    def plan(self, now_ns: int, horizon_ns: int) -> tuple[int, NDArray[np.void], NDArray[np.void]]:
+        """(ns, what is granted, what is revoked), the slots with dtype SLOT."""
+
+
+class Reference:
+    """The policy in Python."""
+
+    def __init__(self, slice_ns: int, headroom: float) -> None:
+        self._policy: Policy = Timeslice(slice_ns=slice_ns, headroom=headroom)
+
+    def start(self, network: ScaleNetwork, pairs: Pairs, now_ns: int) -> int:
+        regulated: dict[int, list[int]] = {}
+        for node, destination in zip(pairs.nodes.tolist(), pairs.destinations.tolist(), strict=True):
+            regulated.setdefault(node, []).append(destination)
+        given = {node: frozenset(destinations) for node, destinations in regulated.items()}
+        began = time.perf_counter_ns()
+        self._policy.set_network(network, now_ns=now_ns)
+        self._policy.set_regulated(given, now_ns=now_ns)
+        return time.perf_counter_ns() - began
+
+    def say(self, said: Said, now_ns: int) -> int:
+        bounds, destinations = said.offsets.tolist(), said.destinations.tolist()
+        backlogs = [
+            (node, dict.fromkeys(destinations[bounds[at] : bounds[at + 1]], FRAME_BYTES))
+            for at, node in enumerate(said.nodes.tolist())
+        ]
+        slots = said.returned
+        yields = list(
+            zip(*(slots[name].tolist() for name in ("node", "destination", "slot")), said.unspent_bytes.tolist(),
+                said.backlog_bytes.tolist(), strict=True)
+        )  # fmt: skip
+        policy = self._policy
+        began = time.perf_counter_ns()
+        for node, destination, slot, unspent, backlog in yields:
+            policy.yielded(node, destination, slot, now_ns=now_ns, backlog_bytes=backlog, unspent_bytes=unspent)
+        for node, backlog_of in backlogs:
+            policy.backlog(node, backlog_of, now_ns=now_ns)
+        return time.perf_counter_ns() - began
+
+    def plan(self, now_ns: int, horizon_ns: int) -> tuple[int, NDArray[np.void], NDArray[np.void]]:
+        began = time.perf_counter_ns()
+        plan = self._policy.plan(now_ns=now_ns, horizon_ns=horizon_ns)
+        took_ns = time.perf_counter_ns() - began
+        return took_ns, as_array(plan.grants), as_array(plan.revokes)
+
+
+SCHEDULERS: dict[str, Callable[[int, float], Scheduler]] = {"reference": Reference}
+"""What is measured, by name."""
+
+
+def as_array(slots: list[Slot]) -> NDArray[np.void]:
+    """Slots as an array of dtype SLOT."""
+    return np.array([astuple(slot) for slot in slots], dtype=SLOT) if slots else EMPTY
+
+
+def run(case: Case) -> dict[str, Any]:
+    """{"policies": {scheduler: figures}, "case", "load_average" before the run, ...}. Raises ValueError: no such case."""
+    load_average = [round(load, 2) for load in os.getloadavg()]
+    case.check()
+    found: dict[str, Any] = {}
+    for name in SCHEDULERS:
+        if case.matching:
+            loads = MATCHING_LOADS if case.load is None else (case.load,)
+            found[name] = {str(load): _apart(_matching, name, case, load) for load in loads}
+        else:
+            found[name] = _apart(_slots, name, case, case.load)
+    return {
+        "policies": found,
+        "case": {name: getattr(case, name) for name in case.__dataclass_fields__},
+        "method": "policy calls alone in simulated time, one process each",
+        "python": platform.python_version(),
+        "load_average": load_average,
+        "environment": environment(),
+    }
+
+
+def _apart(measure: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:  # noqa: ANN401 -- whatever it takes
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(measure, *arguments).result()
+
+
+@dataclass(slots=True)
+class _Times:
+    events_ns: int = 0
+    plans_ns: int = 0
+    longest_ns: int = 0
+    grants: int = 0
+    regrants: int = 0
+    revokes: int = 0
+
+
+def _slots(name: str, case: Case, load: float | None) -> dict[str, Any]:
+    """Slots of a slice on a tree."""
+    network, pairs = case.network(), case.pairs()
+    wanted_bps = None if load is None else admissible_bps(network, pairs, load * HEADROOM)
+    slot_bytes = int(network.node_rate_bps(0) * HEADROOM * case.slice_ns / 8e9) // FRAME_BYTES * FRAME_BYTES
+    hosts = Hosts(case.hosts, pairs, None if wanted_bps is None else wanted_bps / 8, slot_bytes, case.seed)
+    before_mb = rss_mb()
+    schedule = SCHEDULERS[name](case.slice_ns, HEADROOM)
+    now_ns = SECOND_NS
+    schedule.start(network, pairs, now_ns)
+    lead_ns = min(LEAD_NS, case.slice_ns)
+    tick_ns = case.slice_ns // TICKS
+
+    def pass_slices(slices: int, joining: bool) -> tuple[_Times, NDArray[np.void]]:
+        nonlocal now_ns
+        times, granted = _Times(), [EMPTY]
+        seen = 0
+        for tick in range(slices * TICKS):
+            said = hosts.say(tick_ns, now_ns, joining=1 / max(1, TICKS - tick) if joining else 1.0)
+            times.events_ns += schedule.say(said, now_ns)
+            took_ns, grants, revokes = schedule.plan(now_ns, now_ns + lead_ns)
+            times.plans_ns += took_ns
+            times.longest_ns = max(times.longest_ns, took_ns)
+            new = grants[grants["slot"] > seen]
+            seen = max(seen, int(new["slot"].max(initial=0)))
+            times.grants += len(new)
+            times.regrants += len(grants) - len(new)
+            times.revokes += len(revokes)
+            granted.append(grants)
+            hosts.hear(grants, revokes)
+            now_ns += tick_ns
+        return times, np.concatenate(granted)
+
+    warm = WARM_SLICES if load is None else max(WARM_SLICES, case.slices // 2)
+    start, early = pass_slices(warm, joining=True)
+    hosts.forget()
+    begun_ns, came_from = now_ns, hosts.waiting_bytes.copy()
+    first, one = pass_slices(-(-case.slices // 2), joining=False)
+    half_bytes = int(hosts.waiting_bytes.sum())
+    second, other = pass_slices(case.slices // 2, joining=False)
+    took_ns = first.events_ns + first.plans_ns + second.events_ns + second.plans_ns
+    grants, measured_ns = first.grants + second.grants, now_ns - begun_ns
+    found: dict[str, Any] = {
+        "ns_per_grant": round(took_ns / max(1, grants), 1),
+        "event_part": round((first.events_ns + second.events_ns) / took_ns, 3),
+        "plan_max_us": round(max(first.longest_ns, second.longest_ns) / 1e3, 1),
+        "start_max_us": round(start.longest_ns / 1e3, 1),
+        "times_real_time": round(took_ns / measured_ns, 3),
+        "rss_mb": round(rss_mb() - before_mb, 1),
+        "network_ms": round(schedule.start(network, pairs, now_ns) / 1e6, 1),
+        "grants": grants,
+        "granted_again": first.regrants + second.regrants,
+        "revoked": first.revokes + second.revokes,
+    }
+    if load is None:
+        bits = _bits(np.concatenate((early, one, other)), begun_ns, now_ns)
+        best = optimum_bps(network, pairs, part=HEADROOM) * measured_ns / SECOND_NS
+    else:
+        bits = hosts.sent_bytes * 8
+        # What waited at the beginning could be sent as well.
+        wanted = (hosts.came_bytes + came_from) * 8 * SECOND_NS / measured_ns
+        best = optimum_bps(network, pairs, wanted.astype(np.float64), HEADROOM) * measured_ns / SECOND_NS
+        pair_slots = len(pairs) * slot_bytes
+        found["queue_slots"] = [round(size / pair_slots, 2) for size in (half_bytes, int(hosts.waiting_bytes.sum()))]
+        found["sent_of_what_came"] = round(hosts.sent_bytes / max(1, int(hosts.came_bytes.sum())), 4)
+    found["granted_fraction"] = round(bits / best, 4)
+    found["optimum_gbps"] = round(best / measured_ns * SECOND_NS / 1e9, 1)
+    return found
+
+
+def _bits(slots: NDArray[np.void], begun_ns: int, ended_ns: int) -> float:
+    """What slots were granted within a time, each at an even rate; of a slot that was granted again the last counts."""
+    last = slots[len(slots) - 1 - np.unique(slots["slot"][::-1], return_index=True)[1]]
+    inside_ns = np.maximum(0, np.minimum(last["end"], ended_ns) - np.maximum(last["start"], begun_ns))
+    rate_bps = last["rate"] + 8.0 * SECOND_NS * last["bytes"] / (last["end"] - last["start"])
+    return float((rate_bps * inside_ns).sum() / SECOND_NS)
+
+
+def _matching(name: str, case: Case, load: float) -> dict[str, Any]:
+    """Slots of one packet on one switch."""
+    network, pairs = case.network(), case.pairs()
+    tick_ns = -(-FRAME_BYTES * 8 * SECOND_NS // MATCHING_RATE_BPS)
+    demand = load * FRAME_BYTES * SECOND_NS / tick_ns / (case.hosts - 1)
+    hosts = Hosts(case.hosts, pairs, demand, FRAME_BYTES, case.seed)
+    before_mb = rss_mb()
+    schedule = SCHEDULERS[name](1, 1.0)  # a slot is never shorter than a packet
+    now_ns = SECOND_NS
+    schedule.start(network, pairs, now_ns)
+    took: list[int] = []
+    waiting: list[int] = []
+    grants = came = 0
+    warm = case.slices // 2
+    for tick in range(warm + case.slices):
+        said = hosts.say(tick_ns, now_ns)
+        events_ns = schedule.say(said, now_ns)
+        plan_ns, granted, revoked = schedule.plan(now_ns, now_ns)
+        hosts.hear(granted, revoked)
+        now_ns += tick_ns
+        if tick == warm:
+            hosts.forget()
+        if tick >= warm:
+            took.append(events_ns + plan_ns)
+            grants += len(granted)
+            waiting.append(int(hosts.waiting_bytes.sum()) // FRAME_BYTES)
+    came = int(hosts.came_bytes.sum()) // FRAME_BYTES
+    return {
+        "us_per_slot": round(float(np.mean(took)) / 1e3, 2),
+        "slot_max_us": round(max(took) / 1e3, 1),
+        "ns_per_grant": round(sum(took) / max(1, grants), 1),
+        "grants": grants,
+        "granted_of_what_came": round(hosts.sent_bytes / FRAME_BYTES / max(1, came), 4),
+        "matched": round(grants / case.slices / case.hosts, 4),
+        "queue_slots": [round(waiting[at] / case.hosts, 2) for at in (0, len(waiting) // 2, -1)],
+        "rss_mb": round(rss_mb() - before_mb, 1),
+    }
+
+
+def rss_mb() -> float:
+    """The resident memory of this process."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * 4096 / 1e6

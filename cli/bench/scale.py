@@ -1,0 +1,53 @@
+"""`baton bench scale`: the schedule alone on fabrics of thousands of hosts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from cli.experiments import print_json
+
+SHAPES = ("racks", "rows", "leaf-spine")
+SLICES, MATCHING_SLOTS = 50, 2_000
+
+
+@click.command(short_help="the schedule alone, thousands of hosts: time a grant, what is granted of the optimum")
+@click.option("--hosts", type=click.IntRange(4, 65_536), default=800, show_default=True, help="On the fabric.")
+@click.option("--destinations", type=click.IntRange(1), default=8, show_default=True, help="Of each host that sends.")
+@click.option("--shape", type=click.Choice(SHAPES), default="racks", show_default=True, help="Of the fabric.")
+@click.option("--slice", "slice_text", default="2ms", show_default=True)
+@click.option(
+    "--slices", type=click.IntRange(2), help=f"That are measured.  [default: {SLICES}; in matching {MATCHING_SLOTS} packets]"
+)
+@click.option(
+    "--load",
+    type=click.FloatRange(0, 1, min_open=True),
+    help="Of the fullest link, by demands that come at random.  [default: saturated; several loads in matching]",
+)
+@click.option("--matching", is_flag=True, help="Fastpass's workload: one switch, all to all, slots of one packet.")
+@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the result here, too.")
+def scale(
+    hosts: int,
+    destinations: int,
+    shape: str,
+    slice_text: str,
+    slices: int | None,
+    load: float | None,
+    matching: bool,
+    seed: int,
+    json_file: Path | None,
+) -> None:
+    """Measure the schedule alone on a large fabric: time a grant, longest plan, memory, and what is granted of the optimum."""
+    from bench.computing.scale import Case, run
+    from topology.units import parse_duration
+
+    try:
+        slice_ns = parse_duration(slice_text)
+        count = slices or (MATCHING_SLOTS if matching else SLICES)
+        case = Case(hosts, destinations, "star" if matching else shape, slice_ns, count, load, matching, seed)
+        case.check()
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+    print_json(run(case), json_file)

@@ -1,0 +1,117 @@
+"""The benchmark of the schedule alone: its fabrics, its hosts, its optimum, and what comes out of a small run."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from bench.computing.scale import Case, run
+from bench.computing.scale_hosts import SLOT, Hosts
+from bench.computing.scale_network import SHAPES, Pairs, ScaleNetwork, half_to_half
+from bench.computing.scale_optimum import admissible_bps, optimum_bps
+
+GBIT = 10**9
+MS = 1_000_000
+
+
+def network(shape: str, hosts: int) -> ScaleNetwork:
+    return ScaleNetwork(SHAPES[shape](hosts), hosts)
+
+
+class TestTheFabrics:
+    """What sends where."""
+
+    @pytest.mark.parametrize(("shape", "hops"), [("racks", 4), ("rows", 6), ("leaf-spine", 4)])
+    def test_a_path_crosses_the_levels_of_its_shape(self, shape: str, hops: int) -> None:
+        assert len(network(shape, 400).path(0, 399)) == hops
+
+    def test_every_receiver_has_as_many_senders_and_nobody_a_destination_twice(self) -> None:
+        pairs = half_to_half(60, 7, seed=3)
+        assert set(Counter(pairs.destinations.tolist()).values()) == {7}
+        assert len(set(zip(pairs.nodes.tolist(), pairs.destinations.tolist(), strict=True))) == len(pairs) == 210
+
+    def test_more_destinations_than_there_are_are_refused(self) -> None:
+        with pytest.raises(ValueError, match="1 to 20"):
+            half_to_half(40, 21, seed=1)
+
+
+class TestTheOptimum:
+    """The linear programme."""
+
+    @pytest.mark.parametrize(("shape", "hosts", "gbps"), [("racks", 80, 20), ("rows", 400, 10), ("rows", 800, 20)])
+    def test_it_fills_what_is_oversubscribed(self, shape: str, hosts: int, gbps: int) -> None:
+        assert optimum_bps(network(shape, hosts), half_to_half(hosts, 2, 1)) == pytest.approx(gbps * GBIT)
+
+    def test_a_pair_is_granted_no_more_than_it_wants(self) -> None:
+        pairs = Pairs(np.array([0, 1]), np.array([2, 2]))
+        assert optimum_bps(network("racks", 20), pairs, np.array([1e8, 2e8])) == pytest.approx(3e8)
+
+    def test_an_admissible_demand_can_be_granted_whole_and_a_larger_one_cannot(self) -> None:
+        fabric, pairs = network("rows", 400), half_to_half(400, 3, 1)
+        wanted = np.full(len(pairs), admissible_bps(fabric, pairs, 1.0))
+        assert optimum_bps(fabric, pairs, wanted) == pytest.approx(wanted.sum())
+        assert optimum_bps(fabric, pairs, wanted * 1.1) == pytest.approx(wanted.sum())
+
+
+class TestHosts:
+    """What they say, and what they keep."""
+
+    @staticmethod
+    def slot(number: int, node: int, destination: int, start_ns: int, size: int = 1000) -> np.ndarray:
+        return np.array([(number, node, destination, start_ns, start_ns + MS, size, 0, GBIT)], dtype=SLOT)
+
+    def hosts(self, demand: float | None) -> Hosts:
+        return Hosts(4, Pairs(np.array([0, 0, 1]), np.array([2, 3, 2])), demand, 1000, seed=1)
+
+    def test_saturated_hosts_speak_once_and_give_nothing_back(self) -> None:
+        hosts = self.hosts(None)
+        said = hosts.say(MS, 0)
+        assert said.nodes.tolist() == [0, 1] and said.offsets.tolist() == [0, 2, 3] and said.destinations.tolist() == [2, 3, 2]
+        hosts.hear(self.slot(1, 0, 2, 0), np.zeros(0, dtype=SLOT))
+        later = hosts.say(MS, MS)
+        assert not len(later.nodes) and not len(later.returned) and hosts.sent_bytes == 1000
+
+    def test_a_slot_is_given_back_when_its_queue_is_empty_with_what_is_left_of_it(self) -> None:
+        hosts = self.hosts(0)
+        hosts.say(MS, 0)
+        hosts.waiting_bytes[0] = 250
+        hosts.hear(self.slot(1, 0, 2, 0), np.zeros(0, dtype=SLOT))
+        assert not len(hosts.say(MS, MS // 5).returned)
+        said = hosts.say(MS, MS // 4)
+        assert said.returned["slot"].tolist() == [1] and said.unspent_bytes.tolist() == [750]
+        assert said.backlog_bytes.tolist() == [0] and hosts.sent_bytes == 250
+
+    def test_a_slot_that_is_granted_again_counts_as_it_is_now_and_a_revoked_one_not(self) -> None:
+        hosts = self.hosts(None)
+        hosts.say(MS, 0)
+        hosts.hear(np.concatenate((self.slot(1, 0, 2, 5 * MS), self.slot(2, 1, 2, 0))), np.zeros(0, dtype=SLOT))
+        hosts.hear(self.slot(1, 0, 2, 0), self.slot(2, 1, 2, 0))
+        hosts.say(MS, MS)
+        assert hosts.sent_bytes == 1000
+
+    def test_demands_come_as_often_and_as_large_as_wanted(self) -> None:
+        hosts = self.hosts(1e6)
+        for tick in range(1, 2001):
+            hosts.say(10 * MS, tick * 10 * MS)
+        assert hosts.came_bytes.sum() == pytest.approx(3 * 1e6 * 20, rel=0.05)
+        assert (hosts.waiting_bytes == hosts.came_bytes).all()
+
+
+class TestARun:
+    """A small run of each kind."""
+
+    def test_saturated_slots_are_near_the_optimum_and_never_above(self) -> None:
+        figures = run(Case(80, 2, "racks", 2 * MS, 20))["policies"]
+        assert all(0.85 < one["granted_fraction"] <= 1.0 for one in figures.values())
+        assert all(one["grants"] > 300 and one["ns_per_grant"] > 0 for one in figures.values())
+
+    def test_what_is_sent_of_a_light_demand_is_what_came(self) -> None:
+        figures = run(Case(80, 2, "rows", 2 * MS, 400, load=0.3))["policies"]
+        assert all(0.8 < one["sent_of_what_came"] < 1.2 for one in figures.values())
+
+    def test_a_matching_grants_what_comes(self) -> None:
+        figures = run(Case(16, 1, "star", 2 * MS, 2000, load=0.5, matching=True))["policies"]
+        assert all(0.9 < one["0.5"]["granted_of_what_came"] < 1.1 for one in figures.values())
+        assert all(one["0.5"]["matched"] == pytest.approx(0.5, rel=0.15) for one in figures.values())
