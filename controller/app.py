@@ -31,9 +31,8 @@ from controller.openflow import codec, framework, tls
 from controller.openflow.discovery import Discovery
 from controller.openflow.environment import SupervisorFailed, attachment_from, ensure_supervisor, settings_from
 from controller.openflow.forwarding import LEARN, ControlAttachment, tables
-from controller.openflow.intake import server
+from controller.openflow.intake import frames, server
 from controller.openflow.intake.hosts import PortRef
-from controller.openflow.intake.lldp import Doubt
 from controller.openflow.learned import FabricLearner, inherited_hosts
 from controller.openflow.local_switches import LocalSwitches, wanted
 from controller.openflow.metering import PortMeter, RefusalMeter
@@ -151,16 +150,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
     @on(of.EventOFPPacketIn, MAIN)  # type: ignore[untyped-decorator]  # as above
     def frame_in(self, event: Event) -> None:
         """A switch passes on LLDP, or a frame whose source it does not know."""
-        dpid, now_ns = event.msg.datapath.id, time.monotonic_ns()
-        at = PortRef(dpid, event.msg.match["in_port"])
-        if self.discovery.admits(at, codec.is_lldp(event.msg), now_ns):
-            match self.switches.codec.frame(event.msg, now_ns):
-                case codec.LldpReceived(_, Doubt() as why):
-                    self.discovery.lldp_doubted(at, why, now_ns)
-                case codec.LldpReceived(_, PortRef() as source):
-                    self.discovery.lldp_heard(source, at, now_ns)
-                case codec.FrameReceived() as frame:
-                    self.discovery.frame_seen(at, frame.mac, now_ns, frame.address, frame.control)
+        frames.take(self.discovery, self.switches.codec, event.msg.datapath.id, event.msg, time.monotonic_ns())
         self._wake_if_changed()
 
     @on(of.EventOFPFlowRemoved, MAIN)  # type: ignore[untyped-decorator]  # as above

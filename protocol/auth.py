@@ -84,9 +84,12 @@ class Guard:
         address: bytes | None = None,
         senders: int = 4096,
         remembered: int = 65536,
+        known: int = 0,
     ) -> None:
-        """`address`: our MAC address, to refuse frames that are addressed to other hosts; None: the caller does that."""
+        """`address`: our MAC address, to refuse frames that are addressed to other hosts; None: the caller does that. `known`:
+        an epoch near which a leader's is expected as long as none has been accepted (0: of none)."""
         self.epoch = epoch
+        self._known = known
         self.leader = leader
         self.highest_epoch = epoch
         """The highest believable epoch in any leader's frame; if it is above a leader's own, there is a newer leader."""
@@ -140,7 +143,7 @@ class Guard:
                 return Cause.OLD_EPOCH
             if sender != COORDINATOR:
                 return Cause.FUTURE_EPOCH if self.leader else Cause.NOT_LEADER
-            if not believable(epoch, self.epoch):
+            if not believable(epoch, self.epoch or self._known):
                 return Cause.FUTURE_EPOCH
             self.highest_epoch = max(self.highest_epoch, epoch)
             if self.leader:

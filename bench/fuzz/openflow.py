@@ -159,18 +159,26 @@ class Parser:
         """
         admitted, parsed = Stream(0).feed(stream, 0), 0
         while admitted:
-            version, kind, length, xid = self._parser.header(admitted)
+            version, kind, length, xid = self.header(admitted)
             self.parse(version, kind, length, xid, admitted[:length])
             admitted = admitted[length:]
             parsed += 1
         return parsed
 
-    def parse(self, version: int, kind: int, length: int, xid: int, buffer: bytes) -> None:
-        """Parses one message as the framework does, without a check; raises as `take`."""
+    def header(self, buffer: bytes) -> tuple[int, int, int, int]:
+        """(version, kind, length, xid) of the message that begins here."""
+        version, kind, length, xid = self._parser.header(buffer)
+        return version, kind, length, xid
+
+    def parse(self, version: int, kind: int, length: int, xid: int, buffer: bytes) -> Any:  # noqa: ANN401 -- of a framework
+        """Parses one message as the framework does, without a check; the framework's object, None if the parser gives it up.
+        Raises as `take`."""
+        parsed = None
         with _alarm() as rung:
-            self._parser.msg(self._datapath, version, kind, length, xid, bytearray(buffer))
+            parsed = self._parser.msg(self._datapath, version, kind, length, xid, bytearray(buffer))
         if rung:
             raise TimeoutError(f"{self.root} took {SLOW_S} s for a message")
+        return parsed
 
     def _logged(self, _record: logging.LogRecord) -> bool:
         """A filter of the parser's log: counts what it would say, and says nothing."""

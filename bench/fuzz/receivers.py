@@ -154,9 +154,9 @@ class Receiver:
 
 def coordinator(ring: KeyRing) -> Receiver:
     """A coordinator that leads, with a fabric and members; frames come from its first member."""
-    settings = CoordinatorSettings(interface="c0", attachment="s1:c0", key_file=_nowhere(), store="")
+    settings = CoordinatorSettings(interface="c0", attachment="s1:c0", key_file=nowhere(), store="")
     link, bridge = cast(ControlSocket, FakeControlSocket(LEADER_MAC)), cast(JsonLines, DiscardingBridge())
-    made = Coordinator(settings, ring, link, bridge, FixedLeadership(), _no_tuner)
+    made = Coordinator(settings, ring, link, bridge, FixedLeadership(), no_tuner)
     fabric = shapes.build("star", hosts=HOSTS, rate_bps=10**8)
     for number in range(1, HOSTS + 1):
         register = Register(f"h{number}", number, 10**8, tuple(fabric.addresses(f"h{number}")), GateKind.TBF, "1")
@@ -178,7 +178,7 @@ def coordinator(ring: KeyRing) -> Receiver:
 def agent(ring: KeyRing) -> Receiver:
     """An agent that has a leader."""
     host = FakeHost(mac(1))
-    config = AgentConfig("eth1", 10**8, _nowhere(), name="h1")
+    config = AgentConfig("eth1", 10**8, nowhere(), name="h1")
     made = Agent(config, ring.sending, cast(Host, host))
     made.guard.ring = ring
     made.add(WeekSchedule(made, lambda: 0, config.rate_bps))
@@ -220,10 +220,11 @@ def void(_: object) -> None:
     """Discards a value."""
 
 
-def _nowhere() -> Path:
+def nowhere() -> Path:
     """The path of a key file that does not exist, so that no test changes a file."""
     return Path(tempfile.gettempdir()) / "baton-fuzz-no-such-directory" / "key"
 
 
-def _no_tuner() -> JsonLines:
+def no_tuner() -> JsonLines:
+    """There is no tuner: OSError, as if it could not be started."""
     raise OSError("the fuzzer has no tuner")

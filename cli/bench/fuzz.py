@@ -10,11 +10,12 @@ from cli.experiments import print_json
 
 
 @click.command()
-@click.option("--seconds", type=click.FloatRange(0.2), default=60.0, show_default=True, help="In all; each target gets half.")
+@click.option("--seconds", type=click.FloatRange(0.2), default=60.0, show_default=True, help="In all; each part gets a fifth.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed of the generators.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the result here, too.")
 def fuzz(seconds: float, seed: int, json_file: Path | None) -> None:
-    """Send control frames, REST requests and OpenFlow that must be refused. Exits with 1 at a crash, or if one was accepted."""
+    """Send what must be refused: control frames, REST requests, OpenFlow, LLDP, frames and documents at the election. Exits
+    with 1 at a crash, or if one was accepted."""
     from bench.fuzz.fuzz import run
 
     result = run(seconds, seed)

@@ -66,7 +66,7 @@ class Candidate:
         self.link = link
         self.bridge = bridge
         self.leadership = leadership
-        self.guard = Guard(key, address=link.address)
+        self.guard = Guard(key, address=link.address, known=int(time.time()))
         self._keys = KeyFiles(settings.key_file, self.guard.ring)
         self._stopping = False
 

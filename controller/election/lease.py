@@ -111,10 +111,15 @@ class LeaseStore:
         except RedisError:
             return {}
         try:
-            nodes = {json.loads(text)["mac"]: int(number) for number, text in zip(numbers, members, strict=True) if text}
-            return {"contended": json.loads(status)["contended"] if status else [], "nodes": nodes}
-        except (KeyError, TypeError, ValueError):
+            links = [[str(one), str(other)] for one, other in json.loads(status)["contended"]] if status else []
+            nodes = {
+                bytes.fromhex(json.loads(text)["mac"].replace(":", "")).hex(":"): int(number)
+                for number, text in zip(numbers, members, strict=True)
+                if text
+            }
+        except (AttributeError, KeyError, TypeError, ValueError):
             return {}  # its successor finds out anew
+        return {"contended": links, "nodes": nodes}
 
     def renew(self, token: str, epoch: int) -> Answer:
         """Prolongs the lease; takes it back if the store lost it and no other controller has led since."""

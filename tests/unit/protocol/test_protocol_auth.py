@@ -293,6 +293,12 @@ class TestEpochs:
         assert Guard(KEY).accept(from_leader(epoch=LAST_EPOCH + 1)) is None
         assert Guard(KEY).accept(from_leader(epoch=1_800_000_000)) is not None
 
+    def test_who_knows_the_time_believes_no_first_epoch_that_is_years_ahead(self) -> None:
+        now = 1_800_000_000
+        guard = Guard(KEY, known=now)
+        assert guard.accept(from_leader(epoch=now + EPOCHS_AHEAD + 1)) is None and not guard.epoch
+        assert guard.accept(from_leader(epoch=now - 1)) is not None and guard.epoch == now - 1
+
     def test_a_member_hears_one_of_two_leaders_of_an_epoch(self) -> None:
         guard, other = Guard(KEY, epoch=1), bytes.fromhex("0200000000fd")
         assert guard.accept(from_leader(epoch=2)) is not None

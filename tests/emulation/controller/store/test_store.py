@@ -250,6 +250,21 @@ class TestTheLease:
         redis_cli(server, "zadd", "baton:members", "1", "16")
         assert one.legacy() == {}
 
+    @pytest.mark.parametrize("status", ['{"contended": null}', '{"contended": 5}', '{"contended": [5]}', "null", "[]", "{"])
+    def test_a_status_that_is_none_is_not_handed_to_a_new_leader(self, server: PrivateRedis, status: str) -> None:
+        (one,) = leases(server, "one")
+        redis_cli(server, "hset", "baton:status", "json", status)
+        assert one.legacy() == {}
+
+    def test_a_member_whose_address_is_none_is_not_handed_to_a_new_leader(self, server: PrivateRedis) -> None:
+        (one,) = leases(server, "one")
+        redis_cli(server, "zadd", "baton:members", "1", "16")
+        for mac in ('"zz"', "5", "null"):
+            redis_cli(server, "hset", "baton:member:16", "json", f'{{"mac": {mac}}}')
+            assert one.legacy() == {}
+        redis_cli(server, "hset", "baton:member:16", "json", '{"mac": "02:00:00:00:00:01"}')
+        assert one.legacy() == {"contended": [], "nodes": {"02:00:00:00:00:01": 16}}
+
     def test_a_store_that_is_gone_is_said_to_be_away_soon(self, server: PrivateRedis) -> None:
         (one,) = leases(server, "one")
         epoch = one.acquire("a", 0).epoch
