@@ -10,6 +10,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Container, Mapping
+from contextlib import suppress
 
 from agents.config import AgentConfig
 from agents.kernel.netlink import NetlinkError
@@ -29,7 +30,21 @@ from agents.queues.host import Host
 from agents.reflex.reflex import Reflex
 from protocol import virtual_time
 from protocol.auth import JUMP, Guard, Key
-from protocol.messages import COORDINATOR, HEARTBEAT_MAC, Cause, Directive, Error, ErrorCode, Message, decode, encode
+from protocol.bodies.versions import Unspoken
+from protocol.keyring import Authentication, KeyRing
+from protocol.messages import (
+    COORDINATOR,
+    HEARTBEAT_MAC,
+    Cause,
+    Directive,
+    Error,
+    ErrorCode,
+    Message,
+    Refused,
+    Register,
+    decode,
+    encode,
+)
 from protocol.timers import Mishaps
 
 log = logging.getLogger("baton.agent")
@@ -46,7 +61,7 @@ flow gets a queue). The rest waits for the next turn, so that no flood delays wh
 class Agent:
     """One host's agent. Make it, `run` it, and the interface is as it was before when `run` returns."""
 
-    def __init__(self, config: AgentConfig, key: Key, host: Host) -> None:
+    def __init__(self, config: AgentConfig, key: Key | KeyRing, host: Host) -> None:
         self.config = config
         self.link = host.link
         self.guard = Guard(key, address=self.link.address)
@@ -66,14 +81,15 @@ class Agent:
         self.throttle = Throttle(time.monotonic_ns)
         self.mishaps = Mishaps(log.error, lambda: self.guard.refuse(Cause.FAILED), (NetlinkError,))
         self.parts = Parts(time.monotonic_ns, self.mishaps)
-        self.membership = Membership(config, host, self.keeper, self.rules, self.parts, self.send)
+        self.membership = Membership(config, host, self.keeper, self.rules, self.parts, self.send, self.guard.agree)
         self._queues = host.queues
         self._flows = host.flows
         self._events: deque[Backlogged | NewFlow] = deque()
         """Those that were read and not handled yet."""
         self._sequence = time.time_ns()
         self._poll_until_ns = 0
-        self._last_directive: tuple[bytes, Key] | None = None
+        self._last_directive: tuple[bytes, Authentication] | None = None
+        self._unspoken = Unspoken("this agent", "the controller")
         self._stopping = False
         self._polls = not virtual_time.inside()
         self._delay = virtual_time.processing_delay(virtual_time.AGENT_DELAY)
@@ -166,7 +182,10 @@ class Agent:
     def _keep_watch(self, now_ns: int) -> None:
         if self.membership.silent(now_ns):
             self._hear(now_ns)  # a heartbeat may still wait in the socket
+        before = self.membership.state
         self.membership.advance(now_ns)
+        if self.membership.state is not before:
+            self._keep_to_version()
 
     # -- what parts may use: part.Surroundings --------------------------------------------------------------------------
 
@@ -199,9 +218,11 @@ class Agent:
 
     def _sealed(self, message: Message) -> bytes:
         self._sequence += 1
+        guard = self.guard
+        version = guard.heard if type(message) is Register else guard.speaks
         return encode(
-            message, key=self.guard.ring.sending, destination=self.leader_mac, source=self.link.address,
-            sender=self.membership.node, epoch=self.guard.epoch, sequence=self._sequence,
+            message, key=guard.authentications[version], destination=self.leader_mac, source=self.link.address,
+            sender=self.membership.node, epoch=guard.epoch, sequence=self._sequence, version=version,
         )  # fmt: skip
 
     def _hear(self, now_ns: int) -> None:
@@ -213,9 +234,11 @@ class Agent:
 
     def _receive(self, raw: bytes, now_ns: int, age_ns: int = 0) -> bool:
         """Handles a frame that came `age_ns` ago; returns whether it is the leader's."""
-        known_epoch = self.guard.epoch
+        known_epoch, known_version = self.guard.epoch, self.guard.heard
         frame = self.guard.accept(raw)
         if frame is None or frame.sender != COORDINATOR:
+            if self.guard.foreign is not None:
+                self._note_foreign(*self.guard.foreign, now_ns)
             return False
         self.leader_mac = frame.source
         if frame.epoch > known_epoch:
@@ -223,7 +246,7 @@ class Agent:
         if not self.membership.heartbeats.heard(frame, now_ns - age_ns):
             return True
         if type(frame.message) is Directive:
-            self._last_directive = raw, self.guard.ring.sending
+            self._last_directive = raw, self.guard.authentications[frame.version]
         before = self.membership.state
         if (handler := self._handlers.get(type(frame.message))) is not None:
             try:
@@ -232,8 +255,23 @@ class Agent:
                 self.mishaps.note(type(frame.message).__name__, error, now_ns)
         if self.membership.state is not before:
             self.parts.touch()
+            self._keep_to_version()
+        elif self.guard.agreed and self.guard.heard > known_version:
+            self.membership.announce_anew(now_ns)  # the leader speaks a newer version than the one that we registered in
         self.parts.handle(frame.message, now_ns)
         return True
+
+    def _keep_to_version(self) -> None:
+        """A member keeps to the version that it has agreed on with its leader."""
+        if self.member:
+            self.guard.agree(self.membership.wire)
+        else:
+            self.guard.listen()
+
+    def _note_foreign(self, version: int, source: bytes, now_ns: int) -> None:
+        self.guard.foreign = None
+        if line := self._unspoken.heard(version, source, now_ns):
+            log.warning("%s", line)
 
     def _on_error(self, message: Error, now_ns: int) -> None:
         if message.code is not ErrorCode.SEQUENCE:
@@ -248,7 +286,8 @@ class Agent:
     def _rehearse(self) -> None:
         """Handles the last directive again, without effect, while one is awaited: its code and data are in the caches then."""
         if self._last_directive:
-            decode(*self._last_directive)
+            with suppress(Refused):  # the fabric's key has changed since
+                decode(*self._last_directive)
             self.keeper.rehearse()
 
     def _on_directive(self, message: Directive, now_ns: int) -> None:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+from protocol.bodies.versions import NEWEST, SPOKEN
 from protocol.key import Key, KeyFileError
-from protocol.keyring import KeyRing
+from protocol.keyring import Authentication, KeyRing, authentications
 from protocol.messages import COORDINATOR, HEARTBEAT_MAC, Cause, Frame, Refused, decode
+from protocol.wire import VERSION
 
 __all__ = ["Guard", "Key", "KeyFileError", "KeyRing", "ReplayWindow"]
 
@@ -73,6 +75,9 @@ class Guard:
 
     While the fabric changes its key, `ring` holds two keys, and the guard tries the second one when the first fails. A
     member's guard follows the leader: it sends with the key of the frame that it accepted last.
+
+    A guard takes frames of all versions that we speak, each authenticated as its version is. A member's guard that was told
+    to `agree` takes none of an older version in this epoch, and while a leader is heard (until `listen`) in no other either.
     """
 
     def __init__(
@@ -98,10 +103,19 @@ class Guard:
         self._source: bytes | None = None
         self.accepted = 0
         self.refused: Counter[Cause] = Counter()
-        self.astray: tuple[bytes, int] | None = None
-        """The source address of the last frame that was refused for its number alone, and the highest number accepted from
-        there; the caller sets it to None."""
+        self.astray: tuple[bytes, int, int] | None = None
+        """The source address of the last frame that was refused for its number alone, the highest number accepted from there,
+        and the frame's version; the caller sets it to None."""
+        self.foreign: tuple[int, bytes] | None = None
+        """The version and the source address of the last frame whose version we do not speak; the caller sets it to None."""
         self.ring = key if isinstance(key, KeyRing) else KeyRing(key)
+        self.authentications = authentications(self.ring)
+        """By version of the wire."""
+        self.agreed = 0
+        """The version that a member and its leader agreed on in this epoch; 0: none yet."""
+        self.heard = NEWEST
+        """The newest version of which a member has accepted a frame in this epoch."""
+        self._taken: dict[int, Authentication] = dict(self.authentications)
         self._address = address
         self._senders = senders
         self._remembered = remembered
@@ -111,31 +125,57 @@ class Guard:
 
     def accept(self, frame: bytes) -> Frame | None:
         """The frame's content, or None if the guard refused and counted it."""
-        swapped = False
+        authentication = self._taken.get(frame[VERSION]) if len(frame) > VERSION else None
+        if authentication is None:
+            self._note_version(frame)
+            return None
         try:
-            content = decode(frame, self.ring.sending)
+            content = decode(frame, authentication)
         except Refused as refusal:
-            other = self.ring.other
-            if other is None or refusal.cause is not Cause.TAG:
-                self.refused[refusal.cause] += 1
-                return None
-            try:
-                content, swapped = decode(frame, other), True
-            except Refused as second:
-                self.refused[second.cause] += 1
-                return None
+            self.refused[refusal.cause] += 1
+            return None
         cause = self._reject_reason(content)
         if cause is not None:
             self.refused[cause] += 1
             return None
-        if swapped and not self.leader:
-            self.ring.swap()
+        if not self.leader:
+            authentication.follow()
+            self.heard = max(self.heard, content.version)
         self.accepted += 1
         return content
 
+    def _note_version(self, frame: bytes) -> None:
+        """Counts a frame of a version that we do not take. What the leader says to all in an older version is for others."""
+        version = frame[VERSION] if len(frame) > VERSION else 0
+        if version in self.authentications:
+            if frame[:6] != HEARTBEAT_MAC:
+                self.refused[Cause.VERSION] += 1
+            return
+        try:
+            decode(frame, self.ring)
+        except Refused as refusal:
+            self.refused[refusal.cause] += 1
+            if refusal.cause is Cause.VERSION:
+                self.foreign = version, frame[6:12]
+
+    @property
+    def speaks(self) -> int:
+        """The version that a member speaks with its leader: the agreed one; before that the newest heard."""
+        return self.agreed or self.heard
+
+    def agree(self, version: int) -> None:
+        """A member and its leader have agreed on a version: in this epoch older ones do not count."""
+        if version != self.agreed or len(self._taken) == len(self.authentications):
+            self.agreed = version
+            self._taken = {number: way for number, way in self.authentications.items() if number >= version}
+
+    def listen(self) -> None:
+        """A member hears no leader, or is not known to it: another leader may speak any version."""
+        self._taken = dict(self.authentications)
+
     def _reject_reason(self, content: Frame) -> Cause | None:
         """Why to refuse an authentic frame, or None; follows a new epoch, and marks the sequence number as seen."""
-        destination, source, sender, epoch, sequence, _ = content
+        destination, source, sender, epoch, sequence, _, version = content
         if destination != self._address and self._address is not None and destination != HEARTBEAT_MAC:
             return Cause.NOT_OURS
         if epoch != self.epoch:
@@ -149,6 +189,8 @@ class Guard:
             if self.leader:
                 return Cause.FUTURE_EPOCH
             self.adopt(epoch)
+        elif version < self.agreed:
+            return Cause.VERSION
         if (sender == COORDINATOR) is self.leader:
             if self.leader and source != self._address:
                 self.twin = source
@@ -162,12 +204,12 @@ class Guard:
                     return Cause.NOT_LEADER
             window = self._begin(identity)
         if self.leader and sequence - window.highest > JUMP and (window.highest >= 0 or sequence >= FIRST_BELOW):
-            self.astray = source, max(0, window.highest)
+            self.astray = source, max(0, window.highest), version
             return Cause.AHEAD
         if window.accept(sequence):
             return None
         if sequence <= window.highest - WINDOW:
-            self.astray = source, window.highest
+            self.astray = source, window.highest, version
         return Cause.REPLAY
 
     def newest(self, source: bytes) -> int:
@@ -188,6 +230,8 @@ class Guard:
             raise ValueError(f"epoch: {epoch} must not be less than {self.epoch}; epochs only grow")
         if epoch > self.epoch:
             self.epoch = epoch
+            self.agreed, self.heard = 0, SPOKEN.lowest
+            self.listen()
             self._source = None
             self._windows.clear()
             self._highest.clear()

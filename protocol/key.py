@@ -6,6 +6,7 @@ Source: RFC 7693 (BLAKE2), keyed mode, 16-byte digest, with a personalisation of
 from __future__ import annotations
 
 import hashlib
+import hmac
 import os
 import secrets
 import stat
@@ -16,6 +17,7 @@ TAG_BYTES = 16
 PERSON = b"baton v1"
 _FINGERPRINT_PERSON = b"batonfpr"
 _LONGEST_FILE = 4096
+_compare = hmac.compare_digest
 
 
 def open_to_others(status: os.stat_result, *, user: int) -> str:
@@ -53,6 +55,12 @@ class Key:
         digest = self._prepared.copy()
         digest.update(data)
         return digest.digest()
+
+    def proves(self, data: bytes, tag: bytes) -> bool:
+        """Whether `tag` is that of `data`; compared in constant time."""
+        digest = self._prepared.copy()
+        digest.update(data)
+        return _compare(digest.digest(), tag)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Key:

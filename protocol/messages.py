@@ -30,6 +30,7 @@ from protocol.bodies.priorities import (
     unpack_thresholds,
 )
 from protocol.bodies.text import packed_text, unpacked_text
+from protocol.bodies.versions import NEWEST, Versions
 from protocol.bodies.vocabulary import (
     COORDINATOR,
     HEARTBEAT_MAC,
@@ -65,8 +66,7 @@ from protocol.bodies.vocabulary import (
     Welcome,
     Yield,
 )
-from protocol.key import Key
-from protocol.wire import BODY, BODY_MAX, ETHERTYPE, Cause, Layout, Refused, seal, unseal
+from protocol.wire import BODY, BODY_MAX, ETHERTYPE, Cause, Layout, Prover, Refused, Verifier, seal, unseal
 
 __all__ = [
     "COORDINATOR", "ETHERTYPE", "HEARTBEAT_MAC", "MAX_GRANTS", "UNREGISTERED", "Ack", "Backlog", "Cause", "ClockReport",
@@ -79,8 +79,15 @@ __all__ = [
 
 # -- layouts: the fixed part of each body, in the order of the wire ------------------------------------------
 
-REGISTER = Layout(nonce="Q", rate_bps="Q", gates="B", name_bytes="B", version_bytes="B", address_count="B")
+REGISTER = Layout(
+    nonce="Q", rate_bps="Q", gates="B", name_bytes="B", version_bytes="B", address_count="B", lowest="B", highest="B",
+)  # fmt: skip
 WELCOME = Layout(
+    nonce="Q", node="I", heartbeat_ns="Q", fail_open_ns="Q", yield_hysteresis_ns="Q", mice_bytes="Q",
+    mice_rate_bps="Q", report_ns="Q", version="B", lowest="B", highest="B",
+)  # fmt: skip
+REGISTER_2 = Layout(nonce="Q", rate_bps="Q", gates="B", name_bytes="B", version_bytes="B", address_count="B")
+WELCOME_2 = Layout(
     nonce="Q", node="I", heartbeat_ns="Q", fail_open_ns="Q", yield_hysteresis_ns="Q", mice_bytes="Q",
     mice_rate_bps="Q", report_ns="Q",
 )  # fmt: skip
@@ -118,6 +125,11 @@ def _known(values: type[IntEnum], name: str, value: int) -> None:
     except ValueError:
         known = ", ".join(f"{v.value} ({v.name})" for v in values)
         raise ValueError(f"{name}: {value!r} must be one of {known}") from None
+
+
+def _range(name: str, versions: Versions) -> None:
+    if versions.lowest > versions.highest:
+        raise ValueError(f"{name}: {versions.lowest} must not be above {versions.highest}")
 
 
 def _paged(name: str, page: int, pages: int) -> None:
@@ -247,28 +259,70 @@ def _unpack_report(body: bytes) -> Report:
 
 
 def _pack_register(message: Register) -> bytes:
+    _range("Register.versions", message.versions)
+    return _register(message, REGISTER, message.versions)
+
+
+def _pack_register_2(message: Register) -> bytes:
+    return _register(message, REGISTER_2, ())
+
+
+def _unpack_register(body: bytes) -> Register:
+    *head, lowest, highest = REGISTER.struct.unpack_from(body)
+    return _registered(body, REGISTER.size, head, Versions(lowest, highest))
+
+
+def _unpack_register_2(body: bytes) -> Register:
+    return _registered(body, REGISTER_2.size, REGISTER_2.struct.unpack_from(body), Versions(2, 2))
+
+
+def _register(message: Register, layout: Layout, versions: Iterable[int]) -> bytes:
     name = packed_text("Register.name", message.name, TEXT_BYTES_MAX)
     version = packed_text("Register.version", message.version, TEXT_BYTES_MAX)
     addresses = _addresses("Register.addresses", message.addresses)
     if message.gates & _ALL_GATES != message.gates:
         raise ValueError(f"Register.gates: {message.gates!r} must be a union of TBF (1) and PLUG (2)")
     counts = (len(name), len(version), len(message.addresses))
-    body = REGISTER.pack("Register", message.nonce, message.rate_bps, int(message.gates), *counts)
+    body = layout.pack("Register", message.nonce, message.rate_bps, int(message.gates), *counts, *versions)
     body += name + version + addresses
     if len(body) > BODY_MAX:
         raise ValueError(f"Register.addresses: {len(message.addresses)} do not fit in a frame")
     return body
 
 
-def _unpack_register(body: bytes) -> Register:
-    nonce, rate_bps, gates, name_bytes, version_bytes, count = REGISTER.struct.unpack_from(body)
-    name_end = REGISTER.size + name_bytes
+def _registered(body: bytes, size: int, head: Iterable[int], versions: Versions) -> Register:
+    nonce, rate_bps, gates, name_bytes, version_bytes, count = head
+    name_end = size + name_bytes
     version_end = name_end + version_bytes
     addresses, stop = _read_addresses(body, version_end, count)
     if stop != len(body) or gates > _ALL_GATES:
         raise ValueError("register")
-    name, version = unpacked_text(body[REGISTER.size : name_end]), unpacked_text(body[name_end:version_end])
-    return Register(name, nonce, rate_bps, addresses, GateKind(gates), version)
+    _range("", versions)
+    name, version = unpacked_text(body[size:name_end]), unpacked_text(body[name_end:version_end])
+    return Register(name, nonce, rate_bps, addresses, GateKind(gates), version, versions)
+
+
+_WELCOME: Callable[..., Welcome] = Welcome
+
+
+def _pack_welcome(message: Welcome) -> bytes:
+    _range("Welcome.versions", message.versions)
+    return WELCOME.pack("Welcome", *WELCOME_2.values(message), message.version, *message.versions)
+
+
+def _unpack_welcome(body: bytes) -> Welcome:
+    values = WELCOME.struct.unpack(body)
+    versions = Versions(*values[-2:])
+    _range("", versions)
+    return _WELCOME(*values[:-2], versions)
+
+
+def _pack_welcome_2(message: Welcome) -> bytes:
+    return WELCOME_2.pack("Welcome", *WELCOME_2.values(message))
+
+
+def _unpack_welcome_2(body: bytes) -> Welcome:
+    return _WELCOME(*WELCOME_2.struct.unpack(body), 2, Versions(2, 2))
 
 
 def directory_entry(node: int, addresses: tuple[IPAddress, ...]) -> bytes:
@@ -352,7 +406,7 @@ def _unpack_leave(body: bytes) -> Leave:
 
 _CODECS: dict[Kind, tuple[type, tuple[Pack, Unpack]]] = {
     Kind.REGISTER: (Register, (_pack_register, _unpack_register)),
-    Kind.WELCOME: (Welcome, _fixed(WELCOME, Welcome)),
+    Kind.WELCOME: (Welcome, (_pack_welcome, _unpack_welcome)),
     Kind.DIRECTORY_REQUEST: (DirectoryRequest, _fixed(DIRECTORY_REQUEST, DirectoryRequest)),
     Kind.DIRECTORY: (Directory, (_pack_directory, _unpack_directory)),
     Kind.REGULATE: (Regulate, (_pack_regulate, _unpack_regulate)),
@@ -384,18 +438,41 @@ _CODECS: dict[Kind, tuple[type, tuple[Pack, Unpack]]] = {
     Kind.LOSSES: (Losses, (pack_losses, unpack_losses)),
     Kind.DIRECTORY_CHANGE: (DirectoryChange, (_pack_directory_change, _unpack_directory_change)),
 }
-_PACK: dict[type, tuple[int, Pack]] = {cls: (int(kind), codec[0]) for kind, (cls, codec) in _CODECS.items()}
-_UNPACK: dict[int, Unpack] = {int(kind): codec[1] for kind, (_, codec) in _CODECS.items()}
+_CODECS_BY_VERSION = {
+    3: _CODECS,
+    2: _CODECS
+    | {
+        Kind.REGISTER: (Register, (_pack_register_2, _unpack_register_2)),
+        Kind.WELCOME: (Welcome, (_pack_welcome_2, _unpack_welcome_2)),
+    },
+}
+"""What a version has of its own, and what it has as the newest one."""
+_PACK: dict[int, dict[type, tuple[int, Pack]]] = {
+    version: {cls: (int(kind), codec[0]) for kind, (cls, codec) in codecs.items()}
+    for version, codecs in _CODECS_BY_VERSION.items()
+}
+_UNPACK: dict[int, dict[int, Unpack]] = {
+    version: {int(kind): codec[1] for kind, (_, codec) in codecs.items()} for version, codecs in _CODECS_BY_VERSION.items()
+}
 
 
 def encode(
-    message: Message, *, key: Key, destination: bytes, source: bytes, sender: int, epoch: int, sequence: int
+    message: Message,
+    *,
+    key: Prover,
+    destination: bytes,
+    source: bytes,
+    sender: int,
+    epoch: int,
+    sequence: int,
+    version: int = NEWEST,
 ) -> bytes:
-    """The whole Ethernet frame (without its check sequence) that carries `message`, at least 60 bytes.
+    """The whole Ethernet frame (without its check sequence) that carries `message` in a version that we speak, at least 60
+    bytes.
 
     Raises ValueError: a value is out of its field's range, or the message too long for one frame; the text names the field.
     """
-    kind, pack = _PACK[type(message)]
+    kind, pack = _PACK[version][type(message)]
     return seal(
         kind,
         pack(message),
@@ -405,20 +482,21 @@ def encode(
         sender=sender,
         epoch=epoch,
         sequence=sequence,
+        version=version,
     )
 
 
-def decode(frame: bytes, key: Key) -> Frame:
+def decode(frame: bytes, key: Verifier) -> Frame:
     """The verified content of a frame as received, padding included.
 
     Raises only Refused, for any bytes: SHORT, NOT_BATON, VERSION, LENGTH, TAG, UNKNOWN_TYPE or MALFORMED.
     """
-    destination, source, kind, sender, epoch, sequence, length = unseal(frame, key)
-    unpack = _UNPACK.get(kind)
+    destination, source, version, kind, sender, epoch, sequence, length = unseal(frame, key)
+    unpack = _UNPACK[version].get(kind)
     if unpack is None:
         raise Refused(Cause.UNKNOWN_TYPE)
     try:
         message = unpack(frame[BODY : BODY + length])
     except (ValueError, struct.error):
         raise Refused(Cause.MALFORMED) from None
-    return Frame(destination, source, sender, epoch, sequence, message)
+    return Frame(destination, source, sender, epoch, sequence, message, version)

@@ -5,19 +5,18 @@ PROTOCOL.md is the contract. The bodies of messages are in `messages`.
 
 from __future__ import annotations
 
-import hmac
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum, unique
 from operator import attrgetter
-from typing import Any
+from typing import Any, Protocol
 
-from protocol.key import TAG_BYTES, Key
+from protocol.bodies.versions import NEWEST, SPOKEN
+from protocol.key import TAG_BYTES
 
 ETHERTYPE = 0x88B5
 """IEEE 802 Local Experimental EtherType 1."""
 MAGIC = 0x4254
-VERSION = 2
 FRAME_MIN = 60
 """Ethernet's shortest frame without its check sequence (IEEE 802.3 clause 4A.4.2: 64 bytes with it)."""
 MTU = 1500
@@ -32,7 +31,7 @@ class Cause(IntEnum):
     NOT_BATON = 2
     """Another EtherType or magic."""
     VERSION = 3
-    """Another version of the protocol, or a flag that this version does not know."""
+    """A version of the protocol that the receiver does not speak or has not agreed on, or a flag that it does not know."""
     LENGTH = 4
     """The frame is not as long as its header says, or its padding is not zero."""
     TAG = 5
@@ -121,6 +120,8 @@ class Layout:
 
 HEADER = Layout(magic="H", version="B", type="B", flags="H", length="H", sender="I", epoch="I", sequence="Q")
 ETHERNET_BYTES = 14
+VERSION = ETHERNET_BYTES + 2
+"""The offset of the protocol's version in a frame."""
 TYPE = ETHERNET_BYTES + 3
 """The offset of the message's type in a frame."""
 BODY = ETHERNET_BYTES + HEADER.size
@@ -131,21 +132,37 @@ BODY_MAX = MTU + ETHERNET_BYTES - OVERHEAD
 
 _HEADERS = struct.Struct("!6s6sH" + HEADER.codes)
 _PADDING = bytes(FRAME_MIN)
-_compare = hmac.compare_digest
+_LOWEST = SPOKEN.lowest
 
-Envelope = tuple[bytes, bytes, int, int, int, int, int]
+Envelope = tuple[bytes, bytes, int, int, int, int, int, int]
+
+
+class Prover(Protocol):
+    """What makes the tags of frames. `data` is a frame from its first byte to the end of its body: whoever needs the addresses,
+    the version or the type finds them there."""
+
+    def tag(self, data: bytes) -> bytes:
+        """The tag, `TAG_BYTES` long."""
+
+
+class Verifier(Protocol):
+    """What checks the tags of frames; see `Prover`."""
+
+    def proves(self, data: bytes, tag: bytes) -> bool:
+        """Whether `tag` is that of `data`. Takes as long for a wrong one as for the right one."""
 
 
 def seal(
     kind: int,
     body: bytes,
     *,
-    key: Key,
+    key: Prover,
     destination: bytes,
     source: bytes,
     sender: int,
     epoch: int,
     sequence: int,
+    version: int = NEWEST,
 ) -> bytes:
     """A whole frame: headers, body, tag, and zeros up to 60 bytes.
 
@@ -160,19 +177,19 @@ def seal(
     try:
         data = (
             _HEADERS.pack(
-                destination, source, ETHERTYPE, MAGIC, VERSION, kind, 0, length, sender, epoch, sequence
+                destination, source, ETHERTYPE, MAGIC, version, kind, 0, length, sender, epoch, sequence
             )
             + body
         )
     except struct.error:
-        HEADER.pack("frame", MAGIC, VERSION, kind, 0, length, sender, epoch, sequence)
+        HEADER.pack("frame", MAGIC, version, kind, 0, length, sender, epoch, sequence)
         raise ValueError(f"destination, source: {destination!r}, {source!r} must be bytes") from None
     data += key.tag(data)
     return data if len(data) >= FRAME_MIN else data + _PADDING[len(data) :]
 
 
-def unseal(frame: bytes, key: Key) -> Envelope:
-    """(destination, source, type, sender, epoch, sequence, body length) of an authentic frame.
+def unseal(frame: bytes, key: Verifier) -> Envelope:
+    """(destination, source, version, type, sender, epoch, sequence, body length) of an authentic frame.
 
     Raises Refused: SHORT, NOT_BATON, VERSION, LENGTH or TAG.
     """
@@ -184,13 +201,13 @@ def unseal(frame: bytes, key: Key) -> Envelope:
     )
     if ethertype != ETHERTYPE or magic != MAGIC:
         raise Refused(Cause.NOT_BATON)
-    if version != VERSION or flags:
+    if version < _LOWEST or version > NEWEST or flags:
         raise Refused(Cause.VERSION)
     tag = BODY + length
     end = tag + TAG_BYTES
     # The tag does not cover the padding, so the padding must be as `seal` makes it: zeros, up to 60 bytes.
     if end != size and (end > size or size != FRAME_MIN or any(frame[end:])):
         raise Refused(Cause.LENGTH)
-    if not _compare(key.tag(frame[:tag]), frame[tag:end]):
+    if not key.proves(frame[:tag], frame[tag:end]):
         raise Refused(Cause.TAG)
-    return destination, source, kind, sender, epoch, sequence, length
+    return destination, source, version, kind, sender, epoch, sequence, length

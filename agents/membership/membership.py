@@ -24,6 +24,7 @@ from agents.permission.rules import Rules
 from agents.queues.classifier import Address
 from agents.queues.directory import DirectoryCopy
 from agents.queues.host import Host
+from protocol.bodies.versions import SPOKEN
 from protocol.messages import (
     REGISTER,
     Directory,
@@ -64,6 +65,7 @@ class Membership:
     Args:
         parts: told of a new leader, and when everything that was held shut opens.
         send: sends a message to the leader.
+        agree: called with the version of the wire that a WELCOME has chosen.
         chance: a random number from 0 to 1.
     """
 
@@ -75,6 +77,7 @@ class Membership:
         rules: Rules,
         parts: Parts,
         send: Callable[[Message], None],
+        agree: Callable[[int], None],
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._config = config
@@ -83,12 +86,15 @@ class Membership:
         self._rules = rules
         self._parts = parts
         self._send = send
+        self._agree = agree
         self._lifecycle = Lifecycle()
         self.heartbeats = HeartbeatMonitor()
         self.node = 0
         """Our number in the fabric; 0 before the first WELCOME."""
         self.nodes: Container[int] = frozenset()
         """The destination nodes that there are, as the directory says."""
+        self.wire = 0
+        """The version of the wire that the leader of this epoch chose in its last WELCOME; 0: none yet."""
         self.override = Override.COORDINATE
         self._epoch = 0
         self._fail_open_ns = 50 * MILLISECOND_NS
@@ -212,6 +218,10 @@ class Membership:
         if addresses == self._addresses:
             return
         self._addresses = addresses
+        self.announce_anew(now_ns)
+
+    def announce_anew(self, now_ns: int) -> None:
+        """Registers again, as what we said of ourselves has changed: a member stays one meanwhile."""
         self._nonce += 1  # the answer to a REGISTER with other addresses is none to this one
         if self.state in (State.MEMBER, State.FAIL_OPEN):
             self._unanswered = True
@@ -221,8 +231,10 @@ class Membership:
             self._register(now_ns)
 
     def _on_welcome(self, message: Welcome, now_ns: int) -> None:
-        if message.nonce != self._nonce or self.state is State.LISTENING:
+        if message.nonce != self._nonce or self.state is State.LISTENING or not SPOKEN.speaks(message.version):
             return
+        self.wire = message.version
+        self._agree(message.version)
         self._unanswered = False
         self._retry_ns = REGISTER_RETRY_NS
         first = message.node != self.node or not self.member
@@ -243,6 +255,7 @@ class Membership:
         """Opens every gate and registers with the leader of a higher epoch."""
         log.info("leader with epoch %d heard", epoch)
         self._epoch = epoch
+        self.wire = 0
         self._nonce += 1
         self._retry_ns = REGISTER_RETRY_NS
         self.heartbeats.new_leader()

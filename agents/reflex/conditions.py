@@ -82,7 +82,7 @@ class LeaderConditions:
             self._key = key
             library().reflex_key(ctypes.byref(state), key.secret, PERSON)
         state.leader_address[:] = leader.leader_mac
-        state.epoch, state.offset_ns = guard.epoch, leader.clock.offset_ns
+        state.epoch, state.offset_ns, state.version = guard.epoch, leader.clock.offset_ns, guard.speaks
         newest = guard.newest(leader.leader_mac)
         if rebuilt or leader.nodes is not self._nodes:
             self._nodes = leader.nodes

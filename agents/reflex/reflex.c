@@ -32,7 +32,7 @@ enum { WHOLE = 60, OPCODE_AT = 14, ENABLE_AT = 16, TIMES_AT = 18, PFC = 0x0101, 
 /* A control frame (protocol/wire.py), and a CONDITIONS body (protocol/bodies/host_control.py) */
 enum { ETHERTYPE_AT = 12, MAGIC_AT = 14, VERSION_AT = 16, KIND_AT = 17, FLAGS_AT = 18, LENGTH_AT = 20 };
 enum { SENDER_AT = 22, EPOCH_AT = 26, SEQUENCE_AT = 30, BODY = 38 };
-enum { ETHERTYPE = 0x88b5, MAGIC = 0x4254, VERSION = 2, CONDITIONS = 20, COORDINATOR = 1 };
+enum { ETHERTYPE = 0x88b5, MAGIC = 0x4254, CONDITIONS = 20, COORDINATOR = 1 };
 enum { PAGE_AT = 8, ONE_PAGE = 1, HEAD = 12, ENTRY = 32, FROM_AT = 8, UNTIL_AT = 16, RATE_AT = 24 };
 static const uint8_t GROUP_AND_TYPE[] = {0x01, 0x80, 0xc2, 0x00, 0x00, 0x01, 0x88, 0x08};
 
@@ -69,6 +69,7 @@ struct reflex {
     uint32_t epoch;
     uint64_t sequence;   /* of the newest accepted frame */
     int64_t offset_ns;   /* the leader's clock minus CLOCK_MONOTONIC */
+    uint8_t version;     /* of the frames, as agreed with the leader */
     uint32_t key[8];     /* see blake2s_keyed */
     uint16_t queue_count;
     struct queue queue[QUEUES];
@@ -205,7 +206,7 @@ static void take_pauses(struct reflex *r, int may_open) {
 static int read_conditions(const struct reflex *r, const uint8_t *frame, uint64_t length, int64_t now_ns, uint8_t *blocked) {
     if (length < BODY + HEAD + BLAKE2S_TAG || frame[KIND_AT] != CONDITIONS || memcmp(frame, r->own_address, 6) ||
         memcmp(frame + 6, r->leader_address, 6) || read_u16(frame + ETHERTYPE_AT) != ETHERTYPE ||
-        read_u16(frame + MAGIC_AT) != MAGIC || frame[VERSION_AT] != VERSION || read_u16(frame + FLAGS_AT))
+        read_u16(frame + MAGIC_AT) != MAGIC || frame[VERSION_AT] != r->version || read_u16(frame + FLAGS_AT))
         return 0;
     uint64_t size = read_u16(frame + LENGTH_AT), now = (uint64_t)(now_ns + r->offset_ns);
     const uint8_t *body = frame + BODY, *end = body + size;

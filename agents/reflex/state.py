@@ -48,7 +48,7 @@ class State(ctypes.Structure):
         ("step", StepBatches * STEPS), ("lead_ns", ctypes.c_int64), ("longest_lead_ns", ctypes.c_int64),
         ("control_fd", ctypes.c_int32), ("own_address", ctypes.c_uint8 * 6), ("leader_address", ctypes.c_uint8 * 6),
         ("epoch", ctypes.c_uint32), ("sequence", ctypes.c_uint64), ("offset_ns", ctypes.c_int64),
-        ("key", ctypes.c_uint32 * 8), ("queue_count", ctypes.c_uint16), ("queue", Queue * QUEUES),
+        ("version", ctypes.c_uint8), ("key", ctypes.c_uint32 * 8), ("queue_count", ctypes.c_uint16), ("queue", Queue * QUEUES),
         ("spin_ns", ctypes.c_int64), ("near_ns", ctypes.c_int64),
         ("poll_ns", ctypes.c_int64), ("rest_ns", ctypes.c_int64), ("next_rest_ns", ctypes.c_int64),
         ("rehearsal", Batch), ("rehearsed_ns", ctypes.c_int64), ("rehearse_polling_ns", ctypes.c_int64),

@@ -24,6 +24,7 @@ from controller.election.leadership import Leadership
 from controller.election.rules import Election
 from controller.processes.jsonlines import JsonLines
 from protocol.auth import Guard, KeyRing
+from protocol.bodies.versions import NEWEST
 from protocol.link import ControlSocket
 from protocol.messages import COORDINATOR, GateKind, Message, Register, encode
 from protocol.units import SECOND_NS
@@ -179,8 +180,7 @@ def agent(ring: KeyRing) -> Receiver:
     """An agent that has a leader."""
     host = FakeHost(mac(1))
     config = AgentConfig("eth1", 10**8, nowhere(), name="h1")
-    made = Agent(config, ring.sending, cast(Host, host))
-    made.guard.ring = ring
+    made = Agent(config, ring, cast(Host, host))
     made.add(WeekSchedule(made, lambda: 0, config.rate_bps))
     made.add(QueueConditions(made, config.rate_bps))
     made.add(Keys(made, ring, config.key_file))
@@ -203,7 +203,16 @@ def bare_guard(ring: KeyRing) -> Receiver:
 RECEIVERS: Mapping[str, Callable[[KeyRing], Receiver]] = {"guard": bare_guard, "coordinator": coordinator, "agent": agent}
 
 
-def frame(message: Message, ring: KeyRing, *, source: bytes, destination: bytes, sender: int, sequence: int) -> bytes:
+def frame(
+    message: Message,
+    ring: KeyRing,
+    *,
+    source: bytes,
+    destination: bytes,
+    sender: int,
+    sequence: int,
+    version: int = NEWEST,
+) -> bytes:
     """An authentic frame of epoch `EPOCH`."""
     return encode(
         message,
@@ -213,6 +222,7 @@ def frame(message: Message, ring: KeyRing, *, source: bytes, destination: bytes,
         sender=sender,
         epoch=EPOCH,
         sequence=sequence,
+        version=version,
     )
 
 

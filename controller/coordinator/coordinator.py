@@ -23,6 +23,7 @@ from controller.members.part import STATUS_NS, Part, Parts, periods
 from controller.members.pause_control import PauseControl
 from controller.members.queue_conditions import QueueConditions
 from controller.members.registry import Member, Members
+from controller.members.wire_versions import WireVersions
 from controller.priorities.coflow_messages import CoflowQueues
 from controller.priorities.distribution import Distribution
 from controller.priorities.path_limits import PathLimits
@@ -36,6 +37,7 @@ from controller.scheduling.telemetry import Telemetry
 from controller.scheduling.week_frames import WeekFrames
 from protocol import virtual_time
 from protocol.auth import Guard, Key, KeyRing
+from protocol.bodies.versions import NEWEST
 from protocol.link import ControlSocket
 from protocol.messages import (
     COORDINATOR,
@@ -104,6 +106,8 @@ class Coordinator:
         self.timers = Timers()
         self._sequence = time.time_ns()
         self._corrected_ns = 0
+        self._answering = NEWEST
+        """The version of the frame that is handled: hosts that are not members get their answers in it."""
         self._periods = periods(settings)
         self._told_ns, self._telling = 0, False
         self._stopping = False
@@ -113,6 +117,7 @@ class Coordinator:
         parts = self.parts = Parts()
         telemetry = Telemetry(write, timers.at)
         week_frames = WeekFrames(timers, link.send, link.address)
+        self.versions = WireVersions(members, settings.fail_open_ns, write)
         self.membership = Membership(settings, members, parts, send, write)
         self.granting = Granting(settings, members, send, telemetry, week_frames.take)
         self.distribution = Distribution(settings, send, write, start_tuner)
@@ -123,6 +128,7 @@ class Coordinator:
         self.policy = PolicyControl(settings, members, self.granting, self.regulation, capacities, self._heartbeat)
         parts.add(
             self.membership,
+            self.versions,
             self.policy,
             self.granting,
             telemetry,
@@ -204,14 +210,20 @@ class Coordinator:
     # -- members ------------------------------------------------------------------------------------------------------
 
     def _send(self, message: Message, to: bytes) -> None:
-        if self.leadership.may_speak():
-            self.link.send(self._sealed(message, to))
+        if to == HEARTBEAT_MAC:
+            versions = self.versions.to_all(message, time.monotonic_ns())
+        else:
+            member = self.members.at(to)
+            versions = (self._answering if member is None else member.wire,)
+        for version in versions:
+            if self.leadership.may_speak():
+                self.link.send(self._sealed(message, to, version))
 
-    def _sealed(self, message: Message, to: bytes) -> bytes:
+    def _sealed(self, message: Message, to: bytes, version: int) -> bytes:
         self._sequence += 1
         return encode(
-            message, key=self.guard.ring.sending, destination=to, source=self.link.address,
-            sender=COORDINATOR, epoch=self.epoch, sequence=self._sequence,
+            message, key=self.guard.authentications[version], destination=to, source=self.link.address,
+            sender=COORDINATOR, epoch=self.epoch, sequence=self._sequence, version=version,
         )  # fmt: skip
 
     def _receive(self, raw: bytes, now_ns: int) -> None:
@@ -224,16 +236,23 @@ class Coordinator:
                 self.guard.twin = None
             if self.guard.astray is not None:
                 self._correct(*self.guard.astray, now_ns)
+            if self.guard.foreign is not None:
+                self.versions.heard(*self.guard.foreign, now_ns)
+                self.guard.foreign = None
             return
-        message = frame.message
+        message, self._answering = frame.message, frame.version
         if isinstance(message, Register):
             with self.mishaps.surviving("Register", now_ns):
-                self.membership.register(message, frame.source, now_ns)
+                if not self.membership.register(message, frame.source, now_ns):
+                    self.guard.refuse(Cause.VERSION)
             return
         member = self.members.get(frame.sender)
         if member is None or member.mac != frame.source:
             self.guard.refuse(Cause.UNKNOWN_SENDER)
             self._send(Error(ErrorCode.UNKNOWN_SENDER, frame.sequence, "register first"), frame.source)
+            return
+        if frame.version != member.wire:
+            self.guard.refuse(Cause.VERSION)
             return
         member.last_heard_ns = now_ns
         if (handler := self._handlers.get(type(message))) is not None:
@@ -242,17 +261,19 @@ class Coordinator:
             except Exception as error:
                 self.mishaps.note(type(message).__name__, error, now_ns)
 
-    def _correct(self, astray: bytes, highest: int, now_ns: int) -> None:
+    def _correct(self, astray: bytes, highest: int, version: int, now_ns: int) -> None:
         """Tells a host from which number on its frames count: another one has used higher ones in its name."""
         self.guard.astray = None
         if now_ns - self._corrected_ns >= CORRECTION_NS:
-            self._corrected_ns = now_ns
+            self._corrected_ns, self._answering = now_ns, version
             self._send(Error(ErrorCode.SEQUENCE, highest, "go on after this sequence number"), astray)
 
     def _on_ping(self, member: Member, message: Ping, now_ns: int) -> None:
         arrived_ns = self.link.arrived_ns()
         if self.leadership.may_speak():
-            self.link.send_stamped(lambda leaving_ns: self._sealed(Pong(message.sent_ns, arrived_ns, leaving_ns), member.mac))
+            self.link.send_stamped(
+                lambda leaving_ns: self._sealed(Pong(message.sent_ns, arrived_ns, leaving_ns), member.mac, member.wire)
+            )
 
     def _heartbeat(self, _: int) -> None:
         versions = (self.members.version, self.regulation.version, self.distribution.version)

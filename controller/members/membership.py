@@ -10,6 +10,7 @@ from typing import Any
 from controller.config.settings import CoordinatorSettings
 from controller.members.part import SWEEP_NS, Part, Parts
 from controller.members.registry import Address, Member, Members, NoRoom
+from protocol.bodies.versions import SPOKEN
 from protocol.messages import (
     DIRECTORY_CHANGE,
     HEARTBEAT_MAC,
@@ -63,18 +64,29 @@ class Membership(Part):
         self._turned_away = 0
         """How many registrations found no room."""
 
-    def register(self, message: Register, mac: bytes, now_ns: int) -> None:
-        """Takes a host in, or its changed addresses, and answers with WELCOME; with ERROR, if there is no node id for it."""
-        version = self._members.version
+    def register(self, message: Register, mac: bytes, now_ns: int) -> bool:
+        """Takes a host in, or its changed addresses, and answers with WELCOME; with ERROR, if there is no node id for it, or no
+        version of the wire that both speak.
+
+        False: the host is a member that speaks a newer version. So this is not its word, or its agent went back to an older
+        version without taking leave: that one is taken in when the member has fallen silent.
+        """
+        if (wire := SPOKEN.agreed(message.versions)) is None:
+            text = f"the host speaks versions {message.versions} of the wire, the leader {SPOKEN}; upgrade the older one"
+            self._send(Error(ErrorCode.REFUSED, 0, text), mac)
+            return True
+        if (known := self._members.at(mac)) is not None and wire < known.wire:
+            return False
+        directory = self._members.version
         gate = message.gates.name or "none"
         try:
             member = self._members.register(
-                mac, message.name, message.rate_bps, message.addresses, gate, message.version, now_ns
+                mac, message.name, message.rate_bps, message.addresses, gate, message.version, now_ns, wire
             )
         except NoRoom as error:
             self._turned_away += 1
             self._send(Error(ErrorCode.BUSY, 0, str(error)), mac)
-            return
+            return True
         settings = self._settings
         self._send(
             Welcome(
@@ -86,11 +98,12 @@ class Membership(Part):
                 settings.mice_bytes,
                 settings.mice_rate_bps,
                 settings.report_ns,
+                wire,
             ),
             mac,
         )
         self._parts.joined(member.node)
-        if self._members.version != version:
+        if self._members.version != directory:
             log.info("member %d: %s, %s", member.node, member.name, ", ".join(map(str, member.addresses)))
             self._write({"event": ["member", "info", f"{member.name} is member {member.node}"]})
         if refused := self._members.refused(member).keys() - self._refused.get(member.node, frozenset()):
@@ -98,6 +111,7 @@ class Membership(Part):
             log.warning("%s", text)
             self._write({"event": ["member", "warning", text]})
         self._refused[member.node] = frozenset(self._members.refused(member))
+        return True
 
     def status(self) -> dict[str, Any]:
         return {"members": len(self._members.present()), "turned_away": self._turned_away}

@@ -8,11 +8,13 @@ An address belongs to the first present host that claimed it, until that host cl
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
+
+from protocol.bodies.versions import NEWEST
 
 FIRST_NODE, LAST_NODE = 16, 0x3FFF
 """What the hosts' queues can be numbered by (agents/queues/queues.py)."""
@@ -45,6 +47,8 @@ class Member:
     version: str
     last_heard_ns: int
     joined_ns: int
+    wire: int = NEWEST
+    """The version of the wire that it and the leader speak with each other."""
     claimed: tuple[Address, ...] = ()
     """What it says lives there; `addresses` are those of them that it holds."""
     slots: int = 0
@@ -70,6 +74,7 @@ class Member:
             "rate_bps": self.rate_bps,
             "gate": self.gate,
             "version": self.version,
+            "wire": self.wire,
             "heard_ms_ago": (now_ns - self.last_heard_ns) // 1_000_000,
             "slots": self.slots,
             "acknowledged": self.acknowledged,
@@ -92,6 +97,8 @@ class Members:
         """(version, node) of the last changes."""
         self._by_node: dict[int, Member] = {}
         self._by_mac: dict[bytes, Member] = {}
+        self.wires: Counter[int] = Counter()
+        """How many present members speak each version of the wire."""
         self._claims: dict[Address, list[int]] = {}
         """The present nodes that claim an address, the one that holds it first."""
         self._reserved: dict[bytes, tuple[int, int]] = {}
@@ -115,6 +122,7 @@ class Members:
         gate: str,
         version: str,
         now_ns: int,
+        wire: int = NEWEST,
     ) -> Member:
         """Takes a host that joins, comes back, or has other addresses. It does not get an address that another one holds.
 
@@ -123,8 +131,9 @@ class Members:
         member = self._by_mac.get(mac)
         if member is None:
             node = self._node_of(mac, now_ns)
-            member = Member(node, name, mac, rate_bps, (), gate, version, now_ns, now_ns)
+            member = Member(node, name, mac, rate_bps, (), gate, version, now_ns, now_ns, wire)
             self._by_mac[mac] = self._by_node[member.node] = member
+            self.wires[wire] += 1
             self._changed(node)
         if member.claimed != addresses:
             self._claim(member, addresses)
@@ -132,6 +141,10 @@ class Members:
             self._changed(member.node)
         member.name, member.rate_bps, member.gate, member.version = name, rate_bps, gate, version
         member.last_heard_ns = now_ns
+        if member.wire != wire:
+            self.wires.subtract((member.wire,))
+            self.wires[wire] += 1
+            member.wire = wire
         return member
 
     def _node_of(self, mac: bytes, now_ns: int) -> int:
@@ -182,12 +195,17 @@ class Members:
         """The member with this id; None: it is not here."""
         return self._by_node.get(node)
 
+    def at(self, mac: bytes) -> Member | None:
+        """The member with this MAC address; None: it is not here."""
+        return self._by_mac.get(mac)
+
     def leave(self, node: int) -> None:
         """Forgets a member at once; only its id is kept, for when it comes back."""
         member = self.get(node)
         if member is not None:
             self._claim(member, ())
             del self._by_node[node], self._by_mac[member.mac]
+            self.wires[member.wire] -= 1
             self._reserved[member.mac] = node, member.last_heard_ns
             self._changed(node)
 

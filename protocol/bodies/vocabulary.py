@@ -17,6 +17,7 @@ from protocol.bodies.host_state import HostState
 from protocol.bodies.keys import KeyState, KeyStep
 from protocol.bodies.losses import Losses
 from protocol.bodies.pfc import PfcPause, PfcReport, PfcSettings
+from protocol.bodies.versions import NEWEST, SPOKEN, Versions
 
 HEARTBEAT_MAC = bytes.fromhex("034241544f4e")
 """The group address that every agent listens to: locally administered, "BATON" in its last five bytes."""
@@ -95,7 +96,10 @@ class ErrorCode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """Host to leader: make me a member, or note my new addresses. The Welcome repeats the fresh `nonce`."""
+    """Host to leader: make me a member, or note my new addresses. The Welcome repeats the fresh `nonce`.
+
+    `version` is the agent's, a text; `versions` those of the wire that it speaks (in a frame of version 2: that one).
+    """
 
     name: str
     nonce: int
@@ -103,11 +107,15 @@ class Register:
     addresses: tuple[IPAddress, ...]
     gates: GateKind
     version: str
+    versions: Versions = SPOKEN
 
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """Leader to host: you are `node`; with the settings of your agent."""
+    """Leader to host: you are `node`; with the settings of your agent.
+
+    We speak `version` of the wire from now on; `versions` are those that the leader speaks (in a frame of version 2: that one).
+    """
 
     nonce: int
     node: int
@@ -117,6 +125,8 @@ class Welcome:
     mice_bytes: int
     mice_rate_bps: int
     report_ns: int
+    version: int = NEWEST
+    versions: Versions = SPOKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +360,7 @@ Message = (
 
 
 class Frame(NamedTuple):
-    """An authentic frame: MAC addresses, the header's numbers, the message."""
+    """An authentic frame: MAC addresses, the header's numbers, the message, and the version of the wire."""
 
     destination: bytes
     source: bytes
@@ -358,3 +368,4 @@ class Frame(NamedTuple):
     epoch: int
     sequence: int
     message: Message
+    version: int = NEWEST

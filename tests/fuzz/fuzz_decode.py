@@ -12,6 +12,7 @@ import sys
 import atheris
 
 with atheris.instrument_imports(include=["protocol"]):
+    from protocol.bodies.versions import SPOKEN
     from protocol.key import Key
     from protocol.messages import COORDINATOR, Refused, decode, encode
     from protocol.wire import BODY_MAX, seal
@@ -37,13 +38,14 @@ def one_input(data: bytes) -> None:
         raise AssertionError("a frame was forged")
     if not data:
         return
-    frame = seal(data[0], data[1 : 1 + BODY_MAX], **ENVELOPE)
-    try:
-        message = decode(frame, KEY).message
-    except Refused:
-        return
-    if encode(message, **ENVELOPE) != frame:
-        raise AssertionError(f"{message} has two encodings")
+    for version in range(SPOKEN.lowest, SPOKEN.highest + 1):
+        frame = seal(data[0], data[1 : 1 + BODY_MAX], **ENVELOPE, version=version)
+        try:
+            message = decode(frame, KEY).message
+        except Refused:
+            continue
+        if encode(message, **ENVELOPE, version=version) != frame:
+            raise AssertionError(f"{message} has two encodings")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from protocol.bodies.host_link import HostLink
 from protocol.bodies.losses import Losses
 from protocol.bodies.priorities import SizeCount, size_reports
 from protocol.bodies.size_bins import BINS
+from protocol.bodies.versions import NEWEST, Versions
 from protocol.key import Key
 from protocol.wire import BODY_MAX
 
@@ -30,6 +31,7 @@ addresses = st.lists(st.ip_addresses(), max_size=60).map(tuple)
 few_addresses = st.lists(st.ip_addresses(), max_size=8).map(tuple)
 printable = st.characters(exclude_categories=["Cs"]).filter(str.isprintable)
 text = st.text(printable, max_size=60)
+versions = st.tuples(u8, u8).map(lambda ends: Versions(min(ends), max(ends)))
 short = st.text(printable, max_size=40)
 
 
@@ -99,8 +101,8 @@ partners = st.lists(st.binary(min_size=6, max_size=6), max_size=pfc.PARTNERS_MAX
 mapped = st.lists(st.tuples(u32, st.integers(0, 7)), max_size=pfc.NODES_MAX).map(tuple)
 
 BY_KIND: dict[m.Kind, st.SearchStrategy] = {
-    m.Kind.REGISTER: st.builds(m.Register, text, u64, u64, addresses, gates, text),
-    m.Kind.WELCOME: st.builds(m.Welcome, u64, u32, u64, u64, u64, u64, u64, u64),
+    m.Kind.REGISTER: st.builds(m.Register, text, u64, u64, addresses, gates, text, versions),
+    m.Kind.WELCOME: st.builds(m.Welcome, u64, u32, u64, u64, u64, u64, u64, u64, u8, versions),
     m.Kind.DIRECTORY_REQUEST: st.builds(m.DirectoryRequest, u64),
     m.Kind.DIRECTORY: paged(m.Directory, st.lists(st.tuples(u32, few_addresses), max_size=9).map(tuple)),
     m.Kind.DIRECTORY_CHANGE: directory_changes(),
@@ -158,6 +160,7 @@ def frame_of(
     sender: int = m.COORDINATOR,
     epoch: int = 1,
     sequence: int = 1,
+    version: int = NEWEST,
 ) -> bytes:
     """The message's frame, by default from the leader to a host."""
     return m.encode(
@@ -168,4 +171,5 @@ def frame_of(
         sender=sender,
         epoch=epoch,
         sequence=sequence,
+        version=version,
     )

@@ -15,8 +15,9 @@ from protocol.bodies import keys, pfc, priorities
 from protocol.bodies.host_link import HOST_LINK
 from protocol.bodies.losses import LOSS
 from protocol.bodies.size_bins import BINS
+from protocol.bodies.versions import SPOKEN
 from protocol.key import TAG_BYTES
-from protocol.wire import BODY, BODY_MAX, ETHERNET_BYTES, FRAME_MIN, HEADER, MAGIC, OVERHEAD, VERSION, Layout
+from protocol.wire import BODY, BODY_MAX, ETHERNET_BYTES, FRAME_MIN, HEADER, MAGIC, OVERHEAD, Layout
 
 DOCUMENT = (Path(__file__).resolve().parents[3] / "protocol" / "PROTOCOL.md").read_text()
 SECTIONS = dict(re.findall(r"^### (\w+) \(\d+\)\n(.*?)(?=^### |\Z)", DOCUMENT, re.MULTILINE | re.DOTALL))
@@ -121,7 +122,8 @@ def test_the_header_is_as_documented() -> None:
 def test_the_numbers_in_the_text_are_those_of_the_code() -> None:
     assert (BODY, OVERHEAD, TAG_BYTES, FRAME_MIN) == (38, 54, 16, 60)
     assert f"| `magic` | 0x{MAGIC:04X};" in FRAME
-    assert f"| `version` | {VERSION} |" in FRAME
+    assert f"| `version` | {SPOKEN} |" in FRAME
+    assert f"# Baton's control protocol, versions {SPOKEN}\n" in DOCUMENT
     assert f"of the body, at most {BODY_MAX} |" in FRAME
     assert f"EtherType 0x{m.ETHERTYPE:04X}" in DOCUMENT
     assert f"`{m.HEARTBEAT_MAC.hex(':')}`" in FRAME

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import messages as m
+from protocol.bodies.versions import NEWEST, SPOKEN
 from protocol.wire import BODY, BODY_MAX, FRAME_MIN, seal
 from tests.unit.protocol.protocol_strategies import (
     BY_KIND,
@@ -38,8 +39,8 @@ def refusal(frame: bytes) -> m.Cause:
     return refused.value.cause
 
 
-def sealed(kind: int, body: bytes) -> bytes:
-    return seal(kind, body, key=KEY, destination=HOST, source=LEADER, sender=1, epoch=1, sequence=1)
+def sealed(kind: int, body: bytes, version: int = NEWEST) -> bytes:
+    return seal(kind, body, key=KEY, destination=HOST, source=LEADER, sender=1, epoch=1, sequence=1, version=version)
 
 
 class TestRoundTrip:
@@ -62,7 +63,7 @@ class TestRoundTrip:
         frame = frame_of(
             message, destination=destination, source=source, sender=sender, epoch=epoch, sequence=sequence
         )
-        assert m.decode(frame, KEY) == (destination, source, sender, epoch, sequence, message)
+        assert m.decode(frame, KEY) == (destination, source, sender, epoch, sequence, message, NEWEST)
 
     def test_enumerations_come_back_as_their_members(self) -> None:
         heartbeat = m.decode(frame_of(m.Heartbeat(m.Override.FREE, 1, 2)), KEY).message
@@ -92,16 +93,16 @@ class TestRefusal:
         with pytest.raises(m.Refused):
             m.decode(data, KEY)
 
-    @given(u8, st.binary(max_size=BODY_MAX))
+    @given(u8, st.binary(max_size=BODY_MAX), st.integers(*SPOKEN))
     @PROPERTY
-    def test_no_authentic_body_crashes_it_and_each_has_one_encoding(self, kind: int, body: bytes) -> None:
-        frame = sealed(kind, body)
+    def test_no_authentic_body_crashes_it_and_each_has_one_encoding(self, kind: int, body: bytes, version: int) -> None:
+        frame = sealed(kind, body, version)
         try:
             message = m.decode(frame, KEY).message
         except m.Refused as refused:
             assert refused.cause in (m.Cause.MALFORMED, m.Cause.UNKNOWN_TYPE)
         else:
-            assert frame_of(message) == frame
+            assert frame_of(message, version=version) == frame
 
     @given(messages, st.data())
     @PROPERTY
@@ -167,6 +168,8 @@ class TestRefusal:
             (12, 0x08, m.Cause.NOT_BATON),
             (14, 0x00, m.Cause.NOT_BATON),
             (16, 1, m.Cause.VERSION),
+            (16, 4, m.Cause.VERSION),
+            (16, 2, m.Cause.TAG),
             (18, 0x80, m.Cause.VERSION),
             (20, 0x01, m.Cause.LENGTH),
             (0, 0xFF, m.Cause.TAG),
@@ -328,7 +331,7 @@ class TestOtherTools:
         assert (ethernet.dst, ethernet.src) == ("02:00:00:00:00:fe", "02:00:00:00:00:01")
         assert ethernet.type == 0x88B5
         header = Header(bytes(ethernet.payload))
-        assert (header.magic, header.version, header.type, header.flags) == (0x4254, 2, 9, 0)
+        assert (header.magic, header.version, header.type, header.flags) == (0x4254, 3, 9, 0)
         assert (header.length, header.sender, header.epoch, header.sequence) == (28, 16, 7, 99)
         assert (header.slot, header.destination) == (self.MESSAGE.slot, 17)
         assert (header.received_ns, header.opened_ns) == (1_000, 2_000)

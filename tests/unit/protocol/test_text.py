@@ -29,7 +29,7 @@ WORDS = {"key": KEY, "destination": LEADER_MAC, "source": mac(9), "epoch": EPOCH
 def bodies(text: str) -> dict[Kind, bytes]:
     """Every message of a host's with this text, packed by a host that does not care."""
     data = text.encode()
-    head = REGISTER.pack("", 1, 10**8, 1, len(data), 1, 0)
+    head = REGISTER.pack("", 1, 10**8, 1, len(data), 1, 0, 2, 3)
     return {
         Kind.REGISTER: head + data + b"1",
         Kind.LEAVE: data,

@@ -17,6 +17,7 @@ from agents.permission.conditions import BLOCKED, Condition, ConditionSet
 from agents.reflex.state import State, library, read_conditions
 from protocol.auth import Guard, Key
 from protocol.bodies.host_control import FOREVER_NS, Conditions, QueueCondition
+from protocol.bodies.versions import NEWEST, SPOKEN
 from protocol.key import PERSON
 from protocol.link import ControlSocket
 from protocol.messages import COORDINATOR, encode
@@ -231,7 +232,7 @@ ENTRIES = st.builds(
 
 
 def state() -> State:
-    found = State(epoch=7, sequence=40, offset_ns=-4, queue_count=len(KNOWN))
+    found = State(epoch=7, sequence=40, offset_ns=-4, version=NEWEST, queue_count=len(KNOWN))
     found.own_address[:], found.leader_address[:] = US, LEADER
     for at, queue in enumerate(KNOWN):
         found.queue[at].number = queue
@@ -244,6 +245,8 @@ def wanted(frame: bytes) -> list[int] | None:
     guard = Guard(Key(SECRET), epoch=7, address=US)
     taken = guard.accept(frame)
     if taken is None or taken.epoch != 7 or taken.sequence <= 40 or taken.source != LEADER or taken.destination != US:
+        return None
+    if taken.version != NEWEST:
         return None
     message = taken.message
     if not isinstance(message, Conditions) or (message.page, message.pages) != (0, 1):
@@ -259,15 +262,15 @@ def wanted(frame: bytes) -> list[int] | None:
     st.lists(ENTRIES, max_size=8), st.sampled_from([7, 7, 7, 6, 8]), st.sampled_from([40, 41, 1 << 40]),
     st.sampled_from([COORDINATOR, COORDINATOR, 16]), st.none() | st.tuples(st.integers(0, 400), st.integers(1, 255)),
     st.sampled_from([0, 0, 0, -1, 1]), st.sampled_from([(0, 1), (0, 1), (0, 2), (1, 2)]),
+    st.sampled_from([NEWEST, NEWEST, SPOKEN.lowest]),
 )  # fmt: skip
 def test_it_reads_a_message_as_the_rules_do(
     entries: list[QueueCondition], epoch: int, sequence: int, sender: int, damage: tuple[int, int] | None, cut: int,
-    page: tuple[int, int],
+    page: tuple[int, int], version: int,
 ) -> None:  # fmt: skip
     message = Conditions(3, *page, tuple(entries))
-    frame = bytearray(
-        encode(message, key=Key(SECRET), destination=US, source=LEADER, sender=sender, epoch=epoch, sequence=sequence)
-    )
+    words = {"key": Key(SECRET), "destination": US, "source": LEADER}
+    frame = bytearray(encode(message, **words, sender=sender, epoch=epoch, sequence=sequence, version=version))
     if damage is not None:
         frame[damage[0] % len(frame)] ^= damage[1]
     whole = bytes(frame[:cut] if cut < 0 else frame + bytes(cut))

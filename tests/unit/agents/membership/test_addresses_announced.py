@@ -34,7 +34,7 @@ class World:
         self.sent: list[Message] = []
         rest: Any = Anything()
         config = AgentConfig("eth0", 10**8, Path("key"), name="host", addresses=(ONE,))
-        self.membership = Membership(config, rest, rest, rest, rest, self.sent.append)
+        self.membership = Membership(config, rest, rest, rest, rest, self.sent.append, lambda _: None)
         self.hear(0)
 
     def hear(self, now_ns: int) -> None:

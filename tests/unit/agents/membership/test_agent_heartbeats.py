@@ -12,6 +12,7 @@ from agents.config import AgentConfig
 from agents.membership.lifecycle import State
 from agents.queues.host import Host
 from bench.fuzz.receivers import EPOCH, LEADER_MAC, FakeControlSocket, FakeHost, frame, mac
+from protocol.bodies.versions import NEWEST
 from protocol.key import Key
 from protocol.keyring import KeyRing
 from protocol.messages import HEARTBEAT_MAC, Error, ErrorCode, Heartbeat, Message, Override, Welcome, encode
@@ -45,9 +46,10 @@ class World:
         self.agent._receive(self.frame(welcome, mac(1)), 0)
         assert self.agent.member
 
-    def frame(self, message: Message, to: bytes) -> bytes:
+    def frame(self, message: Message, to: bytes, version: int = NEWEST) -> bytes:
         self.sequence += 1
-        return frame(message, RING, source=LEADER_MAC, destination=to, sender=1, sequence=self.sequence)
+        words = {"source": LEADER_MAC, "destination": to, "sender": 1}
+        return frame(message, RING, **words, sequence=self.sequence, version=version)
 
     def heartbeat(self, override: Override = Override.COORDINATE) -> bytes:
         return self.frame(Heartbeat(override, 1, 1), HEARTBEAT_MAC)

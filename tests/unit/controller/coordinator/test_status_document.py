@@ -166,6 +166,7 @@ def test_the_status_and_the_members_documents_have_these_fields_and_values() -> 
             "time_ns": 30 * MS,
             "period_ns": 250 * MS,
             "key": {"sending": f"{KEY.fingerprint:016x}", "other": None},
+            "wire": {"lowest": 2, "highest": 3, "members": {"3": 3}},
             "bypass": [],
             "pfc": {
                 "action": "drop", "accept_from": [], "detection_ns": [200 * MS] * 8, "restoration_ns": [200 * MS] * 8,
@@ -182,6 +183,7 @@ def test_the_status_and_the_members_documents_have_these_fields_and_values() -> 
         "rate_bps": 10**8,
         "gate": "TBF",
         "version": "1",
+        "wire": 3,
         "heard_ms_ago": 10,
         "slots": 2,
         "acknowledged": 1,

@@ -15,6 +15,7 @@ from controller.config.settings import CoordinatorSettings
 from controller.coordinator.coordinator import Coordinator
 from controller.members.registry import FIRST_NODE, LAST_NODE, REST_NS, Members, NoRoom
 from protocol.auth import JUMP, Guard
+from protocol.bodies.versions import NEWEST
 from protocol.key import Key
 from protocol.link import ControlSocket
 from protocol.messages import (
@@ -59,13 +60,16 @@ class Fabric:
         self.now_ns = 0
         self.clock = count(10**18)
 
-    def hear(self, host: int, message: Message, sender: int, sequence: int | None = None) -> list[Message]:
+    def hear(
+        self, host: int, message: Message, sender: int, sequence: int | None = None, version: int = NEWEST
+    ) -> list[Message]:
         """The leader's answers to this host."""
         self.now_ns += MS
         number = next(self.clock) if sequence is None else sequence
         self.link.sent = []
         words = {"key": KEY, "destination": LEADER_MAC, "source": address(host)}
-        self.leader._receive(encode(message, **words, sender=sender, epoch=EPOCH, sequence=number), self.now_ns)
+        raw = encode(message, **words, sender=sender, epoch=EPOCH, sequence=number, version=version)
+        self.leader._receive(raw, self.now_ns)
         return [decode(sent, KEY).message for sent in self.link.sent if sent[:6] == address(host)]
 
     def join(self, host: int) -> int:
@@ -111,7 +115,7 @@ class TestNobodyTakesAnothersNumbers:
         words = {"key": KEY, "destination": LEADER_MAC, "source": mac(1), "sender": 16, "epoch": 1}
         assert guard.accept(encode(Ping(1), **words, sequence=5)) is not None
         assert guard.accept(encode(Ping(1), **words, sequence=6 + JUMP)) is None
-        assert guard.refused == {Cause.AHEAD: 1} and guard.astray == (mac(1), 5)
+        assert guard.refused == {Cause.AHEAD: 1} and guard.astray == (mac(1), 5, NEWEST)
         assert guard.accept(encode(Ping(1), **words, sequence=6)) is not None
 
     def test_frames_that_are_played_again_cost_one_answer_a_millisecond(self) -> None:
