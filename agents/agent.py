@@ -46,6 +46,7 @@ from protocol.messages import (
     encode,
 )
 from protocol.timers import Mishaps
+from protocol.wire import VERSION
 
 log = logging.getLogger("baton.agent")
 
@@ -226,9 +227,13 @@ class Agent:
         )  # fmt: skip
 
     def _hear(self, now_ns: int) -> None:
-        """Takes the newest of the waiting heartbeats that is the leader's."""
+        """Takes the newest of the waiting heartbeats that is the leader's; of its copies, that of the newest version."""
         longest_ns = self.membership.heartbeats.looked(now_ns)
-        for raw, age_ns in reversed(self.link.deferred_frames()):
+        waiting = self.link.deferred_frames()
+        waiting.reverse()
+        if len(waiting) > 1:
+            waiting.sort(key=_version, reverse=True)
+        for raw, age_ns in waiting:
             if self._receive(raw, now_ns, min(age_ns, longest_ns)):
                 return
 
@@ -321,3 +326,9 @@ class Agent:
             if node and self._queues.ensure_flow(event.source, event.target, node, event.dscp):
                 self.keeper.created(node, now_ns)
                 self.rules.reapply(node)
+
+
+def _version(waiting: tuple[bytes, int]) -> int:
+    """The version of a frame that waited; not verified yet."""
+    frame = waiting[0]
+    return frame[VERSION] if len(frame) > VERSION else 0

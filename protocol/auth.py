@@ -148,8 +148,8 @@ class Guard:
         """Counts a frame of a version that we do not take. What the leader says to all in an older version is for others."""
         version = frame[VERSION] if len(frame) > VERSION else 0
         if version in self.authentications:
-            if frame[:6] != HEARTBEAT_MAC:
-                self.refused[Cause.VERSION] += 1
+            if (to := frame[:6]) != HEARTBEAT_MAC:
+                self.refused[Cause.VERSION if self._address in (None, to) else Cause.NOT_OURS] += 1
             return
         try:
             decode(frame, self.ring)

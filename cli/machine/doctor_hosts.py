@@ -16,6 +16,7 @@ SILENT_MS = 1_000
 SAME = (
     ("kernel", "kernel", "install the same kernel: gates and timers differ between releases"),
     ("version", "version", "install the same version of Baton there, and restart its agent"),
+    ("wire", "version of the wire", "finish the upgrade: install the newer version of Baton there, and restart its agent"),
     ("gate", "gate", "see `baton doctor` on that host for what its kernel lacks"),
     ("key", "key", "finish the change: `baton key rotate`, or put the fabric's key file there and restart its agent"),
 )
@@ -35,7 +36,9 @@ class HostProblem(NamedTuple):
 
 def rows(members: Mapping[int, Member]) -> list[dict[str, Any]]:
     """The state that each host reports, by node id."""
-    fields = ("name", "kernel", "version", "gate", "key", "offset_us", "uncertainty_us", "put_back", "drift", "heard_ms_ago")
+    fields = (
+        "name", "kernel", "version", "wire", "gate", "key", "offset_us", "uncertainty_us", "put_back", "drift", "heard_ms_ago",
+    )  # fmt: skip
     return [{"node": node} | {name: member.get(name) for name in fields} for node, member in sorted(members.items())]
 
 

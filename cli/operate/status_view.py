@@ -75,6 +75,8 @@ def _summary(found: Mapping[str, Any]) -> Iterable[Text]:
     yield _line("slots", counts)
     if coordinator.get("thresholds_version"):
         yield _line("thresholds", _thresholds(coordinator["thresholds_version"], found.get("thresholds"), found["members"]))
+    if line := _wire(coordinator.get("wire", {})):
+        yield _line("wire", line, "yellow")
     if line := _key(coordinator.get("key", {})):
         yield _line("key", line, "yellow" if "waits" in line else "default")
     if pauses := pfc_view.line(found["members"]):
@@ -114,6 +116,15 @@ def _thresholds(version: int, document: Mapping[str, Any] | None, members: Mappi
     if cuts is None:
         return f"{text}; none yet: too few flows ended"
     return "; ".join((text, *(f"{name} " + " ".join(f"{cut:,}" for cut in cuts[name]) for name in ("beta", "alpha"))))
+
+
+def _wire(wire: Mapping[str, Any]) -> str:
+    """How many members speak which version of the wire; empty if all speak the newest."""
+    counts = wire.get("members", {})
+    if all(version == str(wire["highest"]) for version in counts):
+        return ""
+    told = ", ".join(f"{count} members in version {version}" for version, count in counts.items())
+    return f"{told}; the leader speaks {wire['lowest']} to {wire['highest']}: finish the upgrade of the hosts"
 
 
 def _key(key: Mapping[str, Any]) -> str:
@@ -163,7 +174,8 @@ def _members(members: Mapping[str, Mapping[str, Any]]) -> Table:
 def _all_of_members(members: Mapping[str, Mapping[str, Any]]) -> Table:
     table = Table(title=f"{len(members)} members", title_justify="left")
     columns = (
-        "node", "name", "addresses", "gate", "heard", "clock", "slots", "late", "yields", "regulated to", "backlog", "refused"
+        "node", "name", "addresses", "gate", "wire", "heard", "clock", "slots", "late", "yields", "regulated to", "backlog",
+        "refused",
     )  # fmt: skip
     for name in columns:
         table.add_column(name, justify="left" if name in ("name", "addresses", "gate") else "right", no_wrap=True)
@@ -173,6 +185,7 @@ def _all_of_members(members: Mapping[str, Mapping[str, Any]]) -> Table:
             member.get("name", ""),
             ", ".join(member.get("addresses", ())),
             member.get("gate", ""),
+            member.get("wire", ""),
             f"{member.get('heard_ms_ago', 0)} ms ago",
             _clock(member),
             member.get("slots", 0),

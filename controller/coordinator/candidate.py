@@ -15,8 +15,10 @@ from typing import Any
 from controller.config.settings import CoordinatorSettings
 from controller.election.leadership import Leadership
 from controller.processes.jsonlines import JsonLines
+from controller.store.layout import READS
 from protocol.auth import Guard, Key, KeyRing
 from protocol.bodies.keys import KeyStep
+from protocol.bodies.versions import SPOKEN
 from protocol.key_files import KeyFiles
 from protocol.link import ControlSocket
 
@@ -48,6 +50,7 @@ class CachedLines(JsonLines):
 def announcement(settings: CoordinatorSettings, link: ControlSocket, epoch: int) -> dict[str, Any]:
     """The line by which the store knows of this controller; `epoch` is 0 while it does not lead."""
     fields = {"attachment": settings.attachment, "mac": link.address.hex(":"), "pid": os.getpid()}
+    fields |= {"wire": list(SPOKEN), "schemas": list(READS)}
     return {"controller": [settings.name, {**fields, "leads": bool(epoch), "epoch": epoch}]}
 
 

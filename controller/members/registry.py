@@ -15,6 +15,7 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 from protocol.bodies.versions import NEWEST
+from protocol.wire import Cause
 
 FIRST_NODE, LAST_NODE = 16, 0x3FFF
 """What the hosts' queues can be numbered by (agents/queues/queues.py)."""
@@ -83,9 +84,15 @@ class Member:
             "lateness_us": self.lateness_ns // 1000,
             "backlog_bytes": self.backlog,
             "sent_bps": self.sent_bps,
-            "refused": self.refused,
+            "refused": self._refused(),
             "thresholds_version": self.thresholds_version,
         }
+
+    def _refused(self) -> dict[int, int]:
+        """Without the copies of what goes to all, in newer versions of the wire than its own: they are for other members."""
+        if self.wire == NEWEST:
+            return self.refused
+        return {cause: count for cause, count in self.refused.items() if cause != Cause.VERSION}
 
 
 class Members:

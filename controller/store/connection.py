@@ -20,8 +20,9 @@ from typing import Any, TypeVar
 from redis.exceptions import AuthenticationError, ConnectionError, ReadOnlyError, RedisError
 
 from controller.store.client import connect, explained, has_moved
-from controller.store.layout import EXPIRY_S, PREFIX, SCHEMA, SETS, Client, Pipeline, put
+from controller.store.layout import EXPIRY_S, PREFIX, READS, SETS, WRITES, Client, Pipeline, put
 from controller.store.url import redacted
+from protocol.bodies.versions import Versions
 
 ANSWER_S = 2.0
 """How long an operation waits for an answer of Redis."""
@@ -39,13 +40,14 @@ class StoreUnavailable(Exception):
 class Connection:
     """Reads and writes documents, and whatever a caller does with the client. Threads may share it."""
 
-    def __init__(self, url: str, *, keep_s: int = 0) -> None:
-        """Does not connect: every operation does, when it needs to. `keep_s`: see `Store`.
+    def __init__(self, url: str, *, keep_s: int = 0, reads: Versions = READS, writes: int = WRITES) -> None:
+        """Does not connect: every operation does, when it needs to. `keep_s`: see `Store`. `reads` and `writes` are schemas.
 
         Raises StoreUnavailable: the URL is not one of Redis.
         """
         self.url = url
         self.keep_s = keep_s
+        self._reads, self._writes = reads, writes
         self._lock = threading.RLock()
         self._gathered = threading.local()
         self._incarnation: str | None = None
@@ -231,10 +233,12 @@ class Connection:
             if self._republished:
                 return
             with client.pipeline(transaction=True) as pipe:
-                pipe.hsetnx(PREFIX + "schema", "version", SCHEMA)
+                pipe.hsetnx(PREFIX + "schema", "version", self._writes)
                 pipe.hsetnx(PREFIX + "schema", "incarnation", uuid.uuid4().hex)
-                pipe.hget(PREFIX + "schema", "incarnation")
-                incarnation = pipe.execute()[2]
+                pipe.hmget(PREFIX + "schema", "incarnation", "version")
+                incarnation, schema = pipe.execute()[2]
+            if int(schema) < self._writes:
+                client.hset(PREFIX + "schema", "version", self._writes)
             if self._incarnation not in (None, incarnation):
                 with client.pipeline(transaction=True) as pipe:
                     self._put_all(pipe)
@@ -258,10 +262,12 @@ class Connection:
 
     def _check_schema(self) -> None:
         found = self._redis.hget(PREFIX + "schema", "version")
-        if found not in (None, SCHEMA):
+        if found is not None and not (found.isdecimal() and self._reads.speaks(int(found))):
+            older = found.isdecimal() and int(found) < self._reads.lowest
+            remedy = "upgrade one version at a time" if older else "upgrade Baton on this machine"
             raise StoreUnavailable(
-                f"store {redacted(self.url)} holds schema {found}, this Baton speaks {SCHEMA}: "
-                "run the same version everywhere, or set store to another database"
+                f"store {redacted(self.url)} holds schema {found}, this Baton reads {self._reads}: "
+                f"{remedy}, or set store to another database"
             )
         self._schema_checked = True
 

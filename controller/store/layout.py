@@ -4,7 +4,8 @@ Schema 1. Every key begins with `baton:`. A *document* is a hash {json, version,
 since it appeared, and the wall-clock time (ns) of the last publication. Each line below says who writes the key, and after how
 long it expires. A coordinator whose hosts report seldom publishes as seldom; what it publishes expires after four reports then.
 
-* baton:schema: hash {version: "1", incarnation}; never expires. A store that has lost its data gets another incarnation.
+* baton:schema: hash {version: "1", incarnation}; never expires. `version` is the newest schema in which a process has written.
+  A store that has lost its data gets another incarnation.
 * baton:fabric: document by the application; never expires: {"fabric": Fabric.to_dict(), "blocked": [[a, b]], ...}; see
   controller/openflow/learned.py.
 * baton:ports: document by the application; 30 s: load and counters of switch ports.
@@ -35,7 +36,8 @@ long it expires. A coordinator whose hosts report seldom publishes as seldom; wh
 * baton:override: string by the operator, "free" or "coordinate"; never expires.
 * baton:leader: hash {name, token, epoch} by the leader's elector; the length of its lease: see controller/election/lease.py.
 * baton:epoch: string by the elector that takes the lease: the last leader epoch given out; never expires.
-* baton:controller:NAME: document by each controller; 5 s: {"attachment", "mac", "pid", "leads", "epoch"}.
+* baton:controller:NAME: document by each controller; 5 s: {"attachment", "mac", "pid", "leads", "epoch", "wire", "schemas"}:
+  the last two are the lowest and the highest version of each that it speaks and reads.
 * baton:controllers: sorted set: names of controllers, scored by when (s) they were last published.
 * baton:events: stream by all processes, the last 1,000: {kind, severity, text, fields (JSON)}.
 
@@ -49,12 +51,18 @@ import json
 import time
 from typing import Any
 
+from protocol.bodies.versions import Versions
+
 Client = Any
 Pipeline = Any
 """redis-py's. It types one class for its blocking and its asyncio client, so that every answer is also an awaitable: useless
 to a type checker."""
 
-SCHEMA = "1"
+WRITES = 1
+"""The schema in which this Baton writes."""
+READS = Versions(1, 1)
+"""The schemas that it reads. Processes of two versions share a store while a fabric is upgraded, so one Baton reads a new
+schema first, and only the next one writes it: CONTRIBUTING.md."""
 PREFIX = "baton:"
 EXPIRY_S = {
     "ports": 30, "status": 5, "member": 10, "coflow": 3_600, "controller": 5, "slots": 60, "telemetry": 5, "pfc_command": 10

@@ -29,7 +29,7 @@ class Versions(NamedTuple):
         return version if version >= max(self.lowest, other.lowest) else None
 
     def __str__(self) -> str:
-        return f"{self.lowest} to {self.highest}"
+        return str(self.highest) if self.lowest == self.highest else f"{self.lowest} to {self.highest}"
 
 
 SPOKEN = Versions(2, 3)

@@ -3,7 +3,7 @@
 Run it in a tree of that time, commit ed75939 (git archive ed75939 | tar -x -C DIRECTORY), once, and keep what it prints:
 `cd DIRECTORY && PYTHONPATH=. python .../record.py > .../frames.json`. Agent and coordinator are the real ones, without wire and
 kernel (bench/fuzz/receivers.py), under a known key, epoch and clock, and known addresses. `messages` has one frame of every
-type (bench/fuzz/seeds.py) and what it says in words; `agent` and `leader` have the frames of a few seconds, one of each type
+type and what it says in words; `agent` and `leader` have the frames of a few seconds, one of each type
 and length, in the order in which they were sent.
 """
 
@@ -54,12 +54,37 @@ from bench.fuzz.seeds import SEEDS  # noqa: E402
 from controller.config.settings import CoordinatorSettings  # noqa: E402
 from controller.coordinator.coordinator import Coordinator  # noqa: E402
 from controller.members.part import periods  # noqa: E402
+from protocol import messages as m  # noqa: E402
+from protocol.bodies import host_state as health  # noqa: E402
+from protocol.bodies import pfc  # noqa: E402
+from protocol.bodies.host_link import HostLink  # noqa: E402
 from protocol.key import Key  # noqa: E402
 from protocol.keyring import KeyRing  # noqa: E402
 from protocol.messages import HEARTBEAT_MAC, GateKind, Kind, Ping, Register, decode  # noqa: E402
 from topology import shapes  # noqa: E402
 
 RING = KeyRing(Key(SECRET))
+DISTINCT = (
+    m.Register("host", 3, 5, SEEDS[0].addresses, GateKind.TBF | GateKind.PLUG, "1"),  # type: ignore[union-attr]
+    m.Welcome(3, 16, 5, 7, 11, 13, 17, 19),
+    m.Directory(7, 1, 3, SEEDS[3].entries),  # type: ignore[union-attr]
+    m.Regulate(7, 1, 3, (16, 17)),
+    m.Backlog(7, 1, 3, ((16, 60_000, 1514), (17, 5, 3))),
+    m.Directive((m.Grant(16, 3, 5, 7, 24_224, 0), m.Grant(17, 11, 13, 19, 0, 10**8))),
+    m.Yield(16, 3, 5, 7),
+    m.Ack(3, 16, 5, 7),
+    m.Report(10**8, 1, 3, (m.FlowReport(16, 3, 5),), ((5, 7),), 11),
+    m.Heartbeat(m.Override.FREE, 3, 5, 7),
+    m.Coflows(7, 1, 3, ((7, 1), (9, 2))),
+    m.Paths(7, 1, 3, 10**10, 30_000, ((16, 10**9, 20_000),)),
+    pfc.PfcReport(
+        3, pfc.PauseResult.DONE, pfc.Mode.SOFTWARE, 5, 7, 11, 13,
+        tuple(pfc.PfcClass(*range(5 * at, 5 * at + 5)) for at in range(8)),
+    ),
+    health.HostState(3, 5, 7, 11, 13, 17, "6.18", ("none",)),
+    HostLink(10**10, 2 * 10**9, 1500, 60, 3, 1),
+)  # fmt: skip
+"""In place of the fuzzers' examples, where those have one value in two fields."""
 
 
 class Record(FakeControlSocket):
@@ -150,7 +175,7 @@ def main() -> None:
             leader._receive(frame(Ping(1), RING, **words, sequence=2 + step), now_ns)
     agent.membership.leave(CLOCK())
     messages = {}
-    for at, message in enumerate(SEEDS):
+    for at, message in enumerate((*SEEDS, *DISTINCT)):
         raw = frame(message, RING, source=LEADER_MAC, destination=mac(1), sender=1, sequence=at + 1)
         assert decode(raw, RING.sending).message == message
         messages[Kind(raw[17]).name] = {"frame": raw.hex(), "says": repr(message)}

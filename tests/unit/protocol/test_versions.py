@@ -9,7 +9,7 @@ from protocol.auth import Guard
 from protocol.bodies.versions import NEWEST, SPOKEN, TOLD_NS, Unspoken, Versions
 from protocol.keyring import KeyRing, authentications
 from protocol.messages import HEARTBEAT_MAC, Cause, Heartbeat, Message, Override, Ping
-from tests.unit.protocol.protocol_strategies import HOST, KEY, OTHER_KEY, PROPERTY, frame_of, versions
+from tests.unit.protocol.protocol_strategies import HOST, KEY, LEADER, OTHER_KEY, PROPERTY, frame_of, versions
 
 OLD = SPOKEN.lowest
 HEARTBEAT = Heartbeat(Override.COORDINATE, 1, 1)
@@ -57,6 +57,12 @@ class TestGuard:
         assert not world.guard.refused
         assert not world.takes(OLD, Ping(1), HOST)
         assert world.guard.refused == {Cause.VERSION: 1}
+
+    def test_what_was_meant_for_another_host_is_no_other_version(self) -> None:
+        world = World()
+        world.guard.agree(NEWEST)
+        assert not world.takes(OLD, Ping(1), LEADER) and not world.takes(NEWEST, Ping(1), LEADER)
+        assert world.guard.refused == {Cause.NOT_OURS: 2}
 
     def test_a_later_leader_of_an_older_version_counts_only_once_ours_is_silent(self) -> None:
         world = World()

@@ -104,6 +104,41 @@ def test_a_newer_heartbeat_of_the_leader_lifts_a_member_that_registered_in_the_o
     assert world.agent.member and world.agent.guard.speaks == NEWEST
 
 
+@pytest.mark.parametrize("order", [(OLD, NEWEST), (NEWEST, OLD)])
+def test_of_copies_that_waited_together_it_takes_the_newest_version(world: Upgraded, order: tuple[int, int]) -> None:
+    def waits(now_ns: int) -> None:
+        frames = []
+        for version in order:
+            world.sequence += 1
+            words = {"key": RING.sending, "destination": HEARTBEAT_MAC, "source": LEADER_MAC, "sender": 1}
+            message = Heartbeat(Override.COORDINATE, 1, 1)
+            frames.append((encode(message, **words, epoch=LATER, sequence=world.sequence, version=version), 0))
+        world.link.waiting = frames
+        world.agent._hear(now_ns)
+
+    world.silence(60 * MS)
+    waits(61 * MS)
+    assert world.registered_in() == [NEWEST]
+    world.welcome(NEWEST, 62 * MS)
+    waits(70 * MS)
+    assert world.agent.member and not world.agent.guard.refused
+
+
+def test_a_member_of_the_older_version_is_lifted_by_copies_that_waited_together(world: Upgraded) -> None:
+    world.silence(60 * MS)
+    world.beat(OLD, 61 * MS)
+    world.welcome(OLD, 62 * MS)
+    world.sent()
+    world.link.waiting = []
+    for version in (NEWEST, OLD):
+        world.sequence += 1
+        words = {"key": RING.sending, "destination": HEARTBEAT_MAC, "source": LEADER_MAC, "sender": 1, "epoch": LATER}
+        raw = encode(Heartbeat(Override.COORDINATE, 1, 1), **words, sequence=world.sequence, version=version)
+        world.link.waiting.append((raw, 0))
+    world.agent._hear(72 * MS)
+    assert world.agent.member and world.registered_in() == [NEWEST]
+
+
 def test_before_it_is_welcomed_it_registers_in_the_newest_version_that_it_has_heard(world: Upgraded) -> None:
     world.silence(60 * MS)
     world.beat(OLD, 61 * MS)

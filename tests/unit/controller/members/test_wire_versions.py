@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 
 from bench.fuzz.receivers import EPOCH, LEADER_MAC
+from cli.machine.doctor_hosts import findings
+from cli.operate import status_view
 from protocol.bodies.versions import NEWEST, SPOKEN, Versions
 from protocol.messages import (
     HEARTBEAT_MAC,
@@ -25,6 +27,7 @@ from protocol.messages import (
     Ping,
     Pong,
     Register,
+    Report,
     Welcome,
     decode,
     encode,
@@ -141,6 +144,22 @@ def test_who_is_no_member_is_answered_in_its_own_version(version: int) -> None:
     (error,) = leader.hear(1, Ping(1), 16, (1 << 64) - 1, version)
     assert isinstance(error, Error) and error.code is ErrorCode.SEQUENCE
     assert {frame.version for frame in leader.frames(1)} == {version}
+
+
+def test_an_upgrade_shows_who_is_left_and_calls_no_copy_for_others_a_refusal() -> None:
+    leader = Leader()
+    old, new = leader.join(1, OLD), leader.join(2)
+    refused = Report(10**8, 0, 1, (), ((Cause.VERSION, 40), (Cause.TAG, 3)), 1)
+    leader.hear(1, refused, old, version=OLD)
+    leader.hear(2, refused, new)
+    members = {node: leader.leader.members.get(node).record(0) for node in (old, new)}  # type: ignore[union-attr]
+    assert members[old]["refused"] == {Cause.TAG: 3} and members[new]["refused"] == {Cause.VERSION: 40, Cause.TAG: 3}
+    odd = [problem for problem in findings(members, {}, {}) if problem.what == "version of the wire"]
+    assert odd and all("upgrade" in problem.remedy for problem in odd)
+    line = status_view._wire(leader.leader._document(0)["wire"])
+    assert line == "1 members in version 2, 1 members in version 3; the leader speaks 2 to 3: finish the upgrade of the hosts"
+    leader.hear(1, Leave(""), old, version=OLD)
+    assert not status_view._wire(leader.leader._document(0)["wire"])
 
 
 @given(versions)
