@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
+from typing import Any
 
 from agents.config import AgentConfig
 from agents.kernel.netlink import NetlinkError
@@ -29,7 +30,7 @@ from agents.queues.classifier import Backlogged, NewFlow
 from agents.queues.host import Host
 from agents.reflex.reflex import Reflex
 from protocol import virtual_time
-from protocol.auth import JUMP, Guard, Key
+from protocol.auth import JUMP, Guard, Keys
 from protocol.bodies.versions import Unspoken
 from protocol.keyring import Authentication, KeyRing
 from protocol.messages import (
@@ -42,11 +43,12 @@ from protocol.messages import (
     Message,
     Refused,
     Register,
+    Welcome,
     decode,
     encode,
 )
 from protocol.timers import Mishaps
-from protocol.wire import VERSION
+from protocol.wire import VERSION, Prover
 
 log = logging.getLogger("baton.agent")
 
@@ -62,10 +64,10 @@ flow gets a queue). The rest waits for the next turn, so that no flood delays wh
 class Agent:
     """One host's agent. Make it, `run` it, and the interface is as it was before when `run` returns."""
 
-    def __init__(self, config: AgentConfig, key: Key | KeyRing, host: Host) -> None:
+    def __init__(self, config: AgentConfig, keys: Keys | KeyRing[Any], host: Host) -> None:
         self.config = config
         self.link = host.link
-        self.guard = Guard(key, address=self.link.address)
+        self.guard = Guard(keys, address=self.link.address)
         self.leader_mac = HEARTBEAT_MAC
         self.clock = Clock()
         self.rules = Rules(
@@ -82,7 +84,9 @@ class Agent:
         self.throttle = Throttle(time.monotonic_ns)
         self.mishaps = Mishaps(log.error, lambda: self.guard.refuse(Cause.FAILED), (NetlinkError,))
         self.parts = Parts(time.monotonic_ns, self.mishaps)
-        self.membership = Membership(config, host, self.keeper, self.rules, self.parts, self.send, self.guard.agree)
+        self.membership = Membership(
+            config, host, self.keeper, self.rules, self.parts, self.send, self.guard.agree, self.guard.spoken
+        )
         self._queues = host.queues
         self._flows = host.flows
         self._events: deque[Backlogged | NewFlow] = deque()
@@ -96,6 +100,7 @@ class Agent:
         self._delay = virtual_time.processing_delay(virtual_time.AGENT_DELAY)
         self._handlers: Mapping[type, Handler] = {
             **self.membership.handlers,
+            Welcome: self._on_welcome,
             Directive: self._on_directive,
             Error: self._on_error,
         }
@@ -211,18 +216,21 @@ class Agent:
 
     def send(self, message: Message) -> None:
         self.link.send(self._sealed(message))
+        newer = self.guard.ring.other
+        if type(message) is Register and newer is not None and self.guard.ring.renews:
+            self.link.send(self._sealed(message, newer.to_leader))  # the answer shows whether the leader takes that key
 
     def send_stamped(self, message: Callable[[int], Message]) -> None:
         self.link.send_stamped(lambda leaving_ns: self._sealed(message(leaving_ns)))
 
     # -- sending and receiving ------------------------------------------------------------------------------------------
 
-    def _sealed(self, message: Message) -> bytes:
+    def _sealed(self, message: Message, key: Prover | None = None) -> bytes:
         self._sequence += 1
         guard = self.guard
         version = guard.heard if type(message) is Register else guard.speaks
         return encode(
-            message, key=guard.authentications[version], destination=self.leader_mac, source=self.link.address,
+            message, key=key or guard.authentications[version], destination=self.leader_mac, source=self.link.address,
             sender=self.membership.node, epoch=guard.epoch, sequence=self._sequence, version=version,
         )  # fmt: skip
 
@@ -277,6 +285,12 @@ class Agent:
         self.guard.foreign = None
         if line := self._unspoken.heard(version, source, now_ns):
             log.warning("%s", line)
+
+    def _on_welcome(self, message: Welcome, now_ns: int) -> None:
+        for way in self.guard.authentications.values():
+            if way.heartbeats is not None:
+                way.heartbeats.welcomed(message.place, message.value)
+        self.membership.handlers[Welcome](message, now_ns)
 
     def _on_error(self, message: Error, now_ns: int) -> None:
         if message.code is not ErrorCode.SEQUENCE:

@@ -1,9 +1,8 @@
-"""How one agent is run, as values. Where no name is given, the operating system's is used."""
+"""How one agent is run, as values."""
 
 from __future__ import annotations
 
-import socket
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
@@ -14,7 +13,8 @@ NAME_BYTES_MAX = 255
 
 @dataclass(frozen=True, slots=True)
 class AgentConfig:
-    """How one agent is run: the interface towards the fabric, its link rate (bit/s), the key, and addresses that are announced
+    """How one agent is run: the interface towards the fabric, its link rate (bit/s), the file that this host was enrolled
+    with, and addresses that are announced
     besides those that the agent finds."""
 
     interface: str
@@ -22,7 +22,8 @@ class AgentConfig:
     key_file: Path
     rate_source: str = "--rate"
     """Who says so, for the log: "--rate", or "the link"."""
-    name: str = field(default_factory=socket.gethostname)
+    name: str = ""
+    """This host's; empty: the one that it was enrolled by."""
     addresses: tuple[IPv4Address | IPv6Address, ...] = ()
     gate: str = "auto"
     run_dir: Path = Path("/run/baton")
@@ -41,7 +42,6 @@ class AgentConfig:
     def __post_init__(self) -> None:
         """Raises ValueError: the name cannot be registered; says what to do."""
         try:
-            if not packed_text("name", self.name, NAME_BYTES_MAX):
-                raise ValueError("name: it is empty")
+            packed_text("name", self.name, NAME_BYTES_MAX)
         except ValueError as error:
             raise ValueError(f"{error}; give this host another name by --name") from None

@@ -29,7 +29,8 @@ from agents.queues.host import Host
 from agents.reflex.reflex import Reflex
 from ebpf.build import BuildError
 from ebpf.libbpf import BpfError
-from protocol.auth import Key, KeyFileError
+from protocol.auth import KeyFileError
+from protocol.keys import host_file
 from protocol.realtime import become_realtime
 from topology.units import format_rate
 
@@ -39,7 +40,10 @@ log = logging.getLogger("baton.agent")
 def run(config: AgentConfig) -> int:
     """Runs an agent until a signal ends it; returns the exit status. An error of the set-up is printed in one line."""
     try:
-        key = Key.load(config.key_file)
+        secret = host_file.load(config.key_file)
+        if config.name not in ("", secret.name):
+            raise KeyFileError(f"--name {config.name}: this host was enrolled as {secret.name}; leave --name out")
+        config = dataclasses.replace(config, name=secret.name)
         gate_kind = "tbf" if config.gate == "auto" else config.gate
         nic = NicPfc(config.interface) if config.pfc == "nic" else None
         host = Host(
@@ -62,7 +66,7 @@ def run(config: AgentConfig) -> int:
     weeks: WeekSchedule | None = None
     reflex: Reflex | None = None
     try:
-        agent = Agent(config, key, host)
+        agent = Agent(config, secret.at(host.link.address), host)
         membership = agent.membership
         addresses = Addresses(
             agent, config.interface, config.addresses, membership.room_for_addresses, membership.set_addresses,
@@ -84,7 +88,10 @@ def run(config: AgentConfig) -> int:
             agent.add(priorities)
         if config.pfc != "off":
             agent.add(PfcPart(agent, config.interface, config.rate_bps, time.monotonic_ns, nic, reflex))
-        keys = Keys(agent, agent.guard.ring, config.key_file)
+        keys = Keys(
+            agent, agent.guard.ring, config.key_file, lambda path: host_file.load(path).at(host.link.address),
+            membership.announce_anew,
+        )  # fmt: skip
         agent.add(keys)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, agent.stop)

@@ -6,12 +6,17 @@ The rules are in PROTOCOL.md, "Epochs and replays"; the window is that of RFC 43
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 
-from protocol.bodies.versions import NEWEST, SPOKEN
-from protocol.key import Key, KeyFileError
-from protocol.keyring import Authentication, KeyRing, authentications
-from protocol.messages import COORDINATOR, HEARTBEAT_MAC, Cause, Frame, Refused, decode
-from protocol.wire import VERSION
+from protocol.bodies.versions import NEWEST, SPOKEN, Versions
+from protocol.key import TAG_BYTES, Key, KeyFileError
+from protocol.keyring import Authentication, KeyRing, SharedAuthentication
+from protocol.keys.authentication import GroupAuthentication, HostAuthentication
+from protocol.keys.heartbeats import SEQUENCE_FROM, SEQUENCE_UNTIL, HeartbeatReader
+from protocol.keys.hosts import Credentials, Master, Speaker
+from protocol.messages import COORDINATOR, HEARTBEAT_MAC, Cause, Frame, Kind, Refused, decode
+from protocol.wire import TYPE, VERSION
 
 __all__ = ["Guard", "Key", "KeyFileError", "KeyRing", "ReplayWindow"]
 
@@ -22,15 +27,33 @@ numbers that a host will need, and there is room above for millions of jumps."""
 LAST_EPOCH, EPOCHS_AHEAD = 0xF000_0000, 1 << 26
 """The last epoch there can be, and how far one may be above those known: epochs are seconds or little more (two years of them),
 so a forged one does not use up all that a fabric will need."""
-Identity = tuple[int, bytes, bool]
+Identity = tuple[int, bytes, bool] | tuple[bytes, bytes]
 """The owner of a series of sequence numbers: the sender, its MAC address, and whether the frames went to all (agents may
-read those much later)."""
+read those much later); or, of a host with keys of its own, `Speaker.series`, whatever number and address it writes."""
+Keys = Key | Credentials | Master
 _ALL_SEEN = (1 << WINDOW) - 1
 
 
 def believable(epoch: int, known: int) -> bool:
     """Whether a leader can have this epoch, for whoever knows of the epoch `known` (0: of none)."""
     return epoch <= min(LAST_EPOCH, known + EPOCHS_AHEAD if known else LAST_EPOCH)
+
+
+def authentications(ring: KeyRing[Any]) -> Mapping[int, Authentication]:
+    """How frames to whoever has these keys are authenticated, by version of the wire: a shared key serves in every version."""
+    if isinstance(ring.sending, Key):
+        return {version: SharedAuthentication(ring) for version in range(SPOKEN.lowest, NEWEST + 1)}
+    return {NEWEST: HostAuthentication(ring) if isinstance(ring.sending, Credentials) else GroupAuthentication(ring)}
+
+
+class _Nobody:
+    """Verifies nothing: for frames of versions that we have no key for."""
+
+    def tag_bytes(self, _: bytes) -> int:
+        return TAG_BYTES
+
+    def proves(self, data: bytes, tag: bytes) -> bool:
+        raise Refused(Cause.VERSION)
 
 
 class ReplayWindow:
@@ -78,11 +101,13 @@ class Guard:
 
     A guard takes frames of all versions that we speak, each authenticated as its version is. A member's guard that was told
     to `agree` takes none of an older version in this epoch, and while a leader is heard (until `listen`) in no other either.
+
+    Of a host with keys of its own, a leader's guard takes what it says as that host's alone: never as a leader's.
     """
 
     def __init__(
         self,
-        key: Key | KeyRing,
+        key: Keys | KeyRing[Any],
         *,
         epoch: int = 0,
         leader: bool = False,
@@ -90,9 +115,13 @@ class Guard:
         senders: int = 4096,
         remembered: int = 65536,
         known: int = 0,
+        ways: Mapping[int, Authentication] | None = None,
     ) -> None:
-        """`address`: our MAC address, to refuse frames that are addressed to other hosts; None: the caller does that. `known`:
-        an epoch near which a leader's is expected as long as none has been accepted (0: of none)."""
+        """`address`: our MAC address, to refuse frames that are addressed to other hosts; None: the caller does that.
+
+        `known`: an epoch near which a leader's is expected as long as none has been accepted (0: of none).
+        `ways`: how frames are authenticated, by version of the wire; None: by `key` alone.
+        """
         self.epoch = epoch
         self._known = known
         self.leader = leader
@@ -108,9 +137,13 @@ class Guard:
         and the frame's version; the caller sets it to None."""
         self.foreign: tuple[int, bytes] | None = None
         """The version and the source address of the last frame whose version we do not speak; the caller sets it to None."""
-        self.ring = key if isinstance(key, KeyRing) else KeyRing(key)
-        self.authentications = authentications(self.ring)
+        self.ring: KeyRing[Any] = key if isinstance(key, KeyRing) else KeyRing(key)
+        self.authentications = dict(authentications(self.ring) if ways is None else ways)
         """By version of the wire."""
+        self.speaker: Speaker | None = None
+        """The host, with keys of its own, that made the last authentic frame."""
+        self._heartbeat: Frame | None = None
+        """The last one of a hash chain that was accepted."""
         self.agreed = 0
         """The version that a member and its leader agreed on in this epoch; 0: none yet."""
         self.heard = NEWEST
@@ -125,35 +158,56 @@ class Guard:
 
     def accept(self, frame: bytes) -> Frame | None:
         """The frame's content, or None if the guard refused and counted it."""
-        authentication = self._taken.get(frame[VERSION]) if len(frame) > VERSION else None
+        authentication = self._taken.get(frame[VERSION]) if len(frame) > TYPE else None
         if authentication is None:
             self._note_version(frame)
             return None
+        chain = authentication.heartbeats
+        if chain is not None and frame[TYPE] == Kind.HEARTBEAT and self._heartbeat is not None and chain.repeats(frame):
+            return self._next_heartbeat(chain, self._heartbeat, frame)
+        self.speaker = None
         try:
             content = decode(frame, authentication)
         except Refused as refusal:
             self.refused[refusal.cause] += 1
             return None
-        cause = self._reject_reason(content)
+        self.speaker = authentication.speaker
+        chained = chain is not None and content.destination == HEARTBEAT_MAC and frame[TYPE] == Kind.HEARTBEAT
+        cause = self._reject_reason(content, chain if chained else None)
         if cause is not None:
             self.refused[cause] += 1
             return None
+        if chained:
+            self._heartbeat = content
         if not self.leader:
             authentication.follow()
             self.heard = max(self.heard, content.version)
         self.accepted += 1
         return content
 
+    def _next_heartbeat(self, chain: HeartbeatReader, known: Frame, frame: bytes) -> Frame | None:
+        """A heartbeat that says what the last one did, and is new: verified by a hash."""
+        place = int.from_bytes(frame[SEQUENCE_FROM:SEQUENCE_UNTIL])
+        if (cause := chain.refused_again(frame, place)) is not None:
+            self.refused[cause] += 1
+            return None
+        self.accepted += 1
+        destination, source, sender, epoch, _, message, version = known
+        self._heartbeat = found = Frame(destination, source, sender, epoch, place, message, version)
+        return found
+
     def _note_version(self, frame: bytes) -> None:
         """Counts a frame of a version that we do not take. What the leader says to all in an older version is for others."""
-        version = frame[VERSION] if len(frame) > VERSION else 0
+        version = frame[VERSION] if len(frame) > TYPE else 0
         if version in self.authentications:
             if (to := frame[:6]) != HEARTBEAT_MAC:
                 self.refused[Cause.VERSION if self._address in (None, to) else Cause.NOT_OURS] += 1
             return
         try:
-            decode(frame, self.ring)
+            decode(frame, _Nobody())
         except Refused as refusal:
+            if version < NEWEST and frame[:6] == HEARTBEAT_MAC and self.accepted and not self.leader:
+                return
             self.refused[refusal.cause] += 1
             if refusal.cause is Cause.VERSION:
                 self.foreign = version, frame[6:12]
@@ -173,15 +227,18 @@ class Guard:
         """A member hears no leader, or is not known to it: another leader may speak any version."""
         self._taken = dict(self.authentications)
 
-    def _reject_reason(self, content: Frame) -> Cause | None:
-        """Why to refuse an authentic frame, or None; follows a new epoch, and marks the sequence number as seen."""
+    def _reject_reason(self, content: Frame, chain: HeartbeatReader | None) -> Cause | None:
+        """Why to refuse an authentic frame, or None; follows a new epoch, and marks the sequence number as seen.
+
+        `chain`: of a heartbeat whose sequence is a place in a hash chain.
+        """
         destination, source, sender, epoch, sequence, _, version = content
         if destination != self._address and self._address is not None and destination != HEARTBEAT_MAC:
             return Cause.NOT_OURS
         if epoch != self.epoch:
             if epoch < self.epoch:
                 return Cause.OLD_EPOCH
-            if sender != COORDINATOR:
+            if sender != COORDINATOR or self.speaker is not None:
                 return Cause.FUTURE_EPOCH if self.leader else Cause.NOT_LEADER
             if not believable(epoch, self.epoch or self._known):
                 return Cause.FUTURE_EPOCH
@@ -192,17 +249,18 @@ class Guard:
         elif version < self.agreed:
             return Cause.VERSION
         if (sender == COORDINATOR) is self.leader:
-            if self.leader and source != self._address:
+            if self.leader and self.speaker is None and source != self._address:
                 self.twin = source
             return Cause.NOT_LEADER
-        identity = sender, source, destination == HEARTBEAT_MAC
-        window = self._windows.get(identity)
-        if window is None:
-            if not self.leader:
-                self._source = self._source or source
-                if source != self._source:
-                    return Cause.NOT_LEADER
-            window = self._begin(identity)
+        if not self.leader:
+            self._source = self._source or source
+            if source != self._source:
+                return Cause.NOT_LEADER
+        if chain is not None:
+            return chain.refused(sequence)
+        to_all = sender, source, destination == HEARTBEAT_MAC
+        identity: Identity = to_all if self.speaker is None else self.speaker.series
+        window = self._windows.get(identity) or self._begin(identity)
         if self.leader and sequence - window.highest > JUMP and (window.highest >= 0 or sequence >= FIRST_BELOW):
             self.astray = source, max(0, window.highest), version
             return Cause.AHEAD
@@ -230,12 +288,21 @@ class Guard:
             raise ValueError(f"epoch: {epoch} must not be less than {self.epoch}; epochs only grow")
         if epoch > self.epoch:
             self.epoch = epoch
-            self.agreed, self.heard = 0, SPOKEN.lowest
+            self.agreed, self.heard = 0, min(self.authentications)
             self.listen()
+            self._heartbeat = None
+            for way in self.authentications.values():
+                if way.heartbeats is not None:
+                    way.heartbeats.new_leader()
             self._source = None
             self._windows.clear()
             self._highest.clear()
             self._floor = -1
+
+    @property
+    def spoken(self) -> Versions:
+        """The versions of the wire for which we have keys."""
+        return Versions(min(self.authentications), max(self.authentications))
 
     def forget(self, sender: int) -> None:
         """Frees the windows of a node that left; replays of its frames stay refused."""

@@ -34,6 +34,43 @@ class KeyFileError(ValueError):
     """A key file that cannot be used; the text is one line with the remedy."""
 
 
+def read_secret(path: str | os.PathLike[str], what: str) -> str:
+    """The text of a file that only its owner may read, without space around it.
+
+    Raises KeyFileError, which calls the file `what`: missing, unreadable, no regular file, or open to others.
+    """
+    try:
+        # O_NONBLOCK: a FIFO in the file's place must not block the start.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise KeyFileError(f"{what} {path}: {error.strerror}; name the {what}, or make one") from None
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise KeyFileError(f"{what} {path}: not a regular file; name the file that holds the key")
+        if complaint := open_to_others(status, user=os.geteuid()):
+            raise KeyFileError(f"{what} {path}: {complaint}")
+        return os.read(descriptor, _LONGEST_FILE).decode("utf-8", "replace").strip()
+    finally:
+        os.close(descriptor)
+
+
+def write_secret(path: Path, text: str, what: str, remedy: str) -> None:
+    """Writes a file of mode 0600 that does not exist yet. Raises KeyFileError: it exists, or cannot be written."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        raise KeyFileError(f"{what} {path}: exists; {remedy}") from None
+    except OSError as error:
+        raise KeyFileError(f"{what} {path}: {error.strerror}; name a writable directory") from None
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise KeyFileError(f"{what} {path}: {error.strerror}; make room and try again") from None
+
+
 class Key:
     """A shared secret of 32 bytes. The keyed hash is prepared once and copied for each frame."""
 
@@ -49,6 +86,20 @@ class Key:
         named = hashlib.blake2s(key=secret, digest_size=8, person=_FINGERPRINT_PERSON).digest()
         self.fingerprint = int.from_bytes(named)
         """64 bits that identify the key and reveal nothing about it."""
+
+    @property
+    def ident(self) -> int:
+        """What tells it from every other key."""
+        return self.fingerprint
+
+    @property
+    def from_leader(self) -> Key:
+        """The key for frames of the leader: this one, which serves all."""
+        return self
+
+    def tag_bytes(self, _: bytes) -> int:
+        """How long the tag of any frame is."""
+        return TAG_BYTES
 
     def tag(self, data: bytes) -> bytes:
         """The 16-byte tag of `data`."""
@@ -68,22 +119,9 @@ class Key:
 
         Raises KeyFileError: missing, unreadable, open to others (`open_to_others`), or not 64 hexadecimal digits.
         """
+        text = read_secret(path, "key file")
         try:
-            # O_NONBLOCK: a FIFO in the file's place must not block the start.
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError as error:
-            raise KeyFileError(f"key file {path}: {error.strerror}; name the key file, or make one") from None
-        try:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise KeyFileError(f"key file {path}: not a regular file; name the file that holds the key")
-            if complaint := open_to_others(status, user=os.geteuid()):
-                raise KeyFileError(f"key file {path}: {complaint}")
-            text = os.read(descriptor, _LONGEST_FILE)
-        finally:
-            os.close(descriptor)
-        try:
-            return cls(bytes.fromhex(text.decode("ascii").strip()))
+            return cls(bytes.fromhex(text))
         except ValueError:
             wanted = f"{2 * SECRET_BYTES} hexadecimal digits"
             raise KeyFileError(f"key file {path}: must be {wanted} and no more; make a new key") from None
@@ -95,16 +133,5 @@ class Key:
         Raises KeyFileError: the file exists, or cannot be written.
         """
         secret = secrets.token_bytes(SECRET_BYTES)
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        except FileExistsError:
-            raise KeyFileError(f"key file {path}: exists; remove it to give every host a new key") from None
-        except OSError as error:
-            raise KeyFileError(f"key file {path}: {error.strerror}; name a writable directory") from None
-        try:
-            with os.fdopen(descriptor, "w", encoding="ascii") as file:
-                file.write(secret.hex() + "\n")
-        except OSError as error:
-            Path(path).unlink(missing_ok=True)
-            raise KeyFileError(f"key file {path}: {error.strerror}; make room and try again") from None
+        write_secret(Path(path), secret.hex() + "\n", "key file", "remove it to give the fabric a new key")
         return cls(secret)

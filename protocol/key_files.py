@@ -6,11 +6,13 @@ both keys, as running processes do. Only `apply` changes files, in a single step
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Generic
 
 from protocol.bodies.keys import KeyStep, RotationStep
-from protocol.key import Key, KeyFileError
-from protocol.keyring import KeyRing
+from protocol.key import KeyFileError
+from protocol.keyring import K, KeyRing
 
 
 def new_beside(path: Path) -> Path:
@@ -18,12 +20,14 @@ def new_beside(path: Path) -> Path:
     return path.with_name(path.name + ".new")
 
 
-class KeyFiles:
-    """Updates a key ring from the key files."""
+class KeyFiles(Generic[K]):
+    """Updates a key ring from the key files, which `load` reads."""
 
-    def __init__(self, path: Path, ring: KeyRing) -> None:
+    def __init__(self, path: Path, ring: KeyRing[K], load: Callable[[Path], K] | None = None) -> None:
+        """`load`: None: as the key in use was loaded."""
         self.path = path
         self.ring = ring
+        self._load: Callable[[Path], K] = load or type(ring.sending).load  # type: ignore[attr-defined]
         self._seen: object = None
         self._told: list[str] = []
 
@@ -37,16 +41,20 @@ class KeyFiles:
             return []
         self._seen = seen
         try:
-            keys = [Key.load(path) for path, there in zip((self.path, new_beside(self.path)), seen, strict=True) if there]
+            keys = [self._load(path) for path, there in zip((self.path, new_beside(self.path)), seen, strict=True) if there]
         except KeyFileError as error:
             return [f"{error}; the keys stay as they are"]
-        sending, before = self.ring.fingerprints()
-        others = [key for key in keys if key.fingerprint != sending]
-        self.ring.other = others[-1] if others else None
-        after = self.ring.fingerprints()[1]
-        if after == before:
+        others = [key for key in keys if key.ident != self.ring.sending.ident]
+        before, self.ring.other = self.ring.other, others[-1] if others else None
+        if (before and before.ident) == (self.ring.other and self.ring.other.ident):
             return []
-        return [f"key {name(after)} is accepted, too" if after else f"key {name(before)} is no longer accepted"]
+        if self.ring.renews:
+            return ["a newer key of this host is there: registering with it"]
+        if before is not None and before.fingerprint == self.ring.sending.fingerprint:
+            return ["the older key of this host is no longer used"]
+        if (other := self.ring.other) is not None:
+            return [f"key {name(other.fingerprint)} is accepted, too"]
+        return [f"key {name(before.fingerprint)} is no longer accepted"] if before is not None else []
 
     def apply(self, message: KeyStep) -> list[str]:
         """Carries out a step of the change, once we send with the key that remains; returns lines for the log."""
@@ -55,7 +63,7 @@ class KeyFiles:
         if keeps == self.ring.sending.fingerprint and self.ring.other is not None:
             fresh = new_beside(self.path)
             try:
-                if not _holds(fresh, message.new):
+                if not self._holds(fresh, message.new):
                     pass  # another key is there, for another reason: leave it alone
                 elif message.step is RotationStep.DROP:
                     fresh.replace(self.path)
@@ -66,6 +74,24 @@ class KeyFiles:
             lines += self.refresh()
         told, self._told = self._told, lines
         return lines if lines != told else []
+
+    def settle(self) -> list[str]:
+        """Puts a newer key of this host's in the place of the older one, once the leader has taken it; returns lines for the
+        log."""
+        fresh = new_beside(self.path)
+        try:
+            if not self.ring.renews or self._load(fresh).ident != self.ring.sending.ident:
+                return []
+            fresh.replace(self.path)
+        except (KeyFileError, OSError):
+            return []
+        return self.refresh()
+
+    def _holds(self, path: Path, fingerprint: int) -> bool:
+        try:
+            return self._load(path).fingerprint == fingerprint
+        except KeyFileError:
+            return False
 
 
 def name(fingerprint: int) -> str:
@@ -79,10 +105,3 @@ def _identity(path: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return status.st_ino, status.st_mtime_ns, status.st_mode
-
-
-def _holds(path: Path, fingerprint: int) -> bool:
-    try:
-        return Key.load(path).fingerprint == fingerprint
-    except KeyFileError:
-        return False

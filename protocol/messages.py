@@ -84,7 +84,7 @@ REGISTER = Layout(
 )  # fmt: skip
 WELCOME = Layout(
     nonce="Q", node="I", heartbeat_ns="Q", fail_open_ns="Q", yield_hysteresis_ns="Q", mice_bytes="Q",
-    mice_rate_bps="Q", report_ns="Q", version="B", lowest="B", highest="B",
+    mice_rate_bps="Q", report_ns="Q", version="B", lowest="B", highest="B", place="Q", value_high="Q", value_low="Q",
 )  # fmt: skip
 REGISTER_2 = Layout(nonce="Q", rate_bps="Q", gates="B", name_bytes="B", version_bytes="B", address_count="B")
 WELCOME_2 = Layout(
@@ -303,18 +303,22 @@ def _registered(body: bytes, size: int, head: Iterable[int], versions: Versions)
 
 
 _WELCOME: Callable[..., Welcome] = Welcome
+_VALUE = struct.Struct("!QQ")
 
 
 def _pack_welcome(message: Welcome) -> bytes:
     _range("Welcome.versions", message.versions)
-    return WELCOME.pack("Welcome", *WELCOME_2.values(message), message.version, *message.versions)
+    if len(message.value) != _VALUE.size:
+        raise ValueError(f"Welcome.value: {len(message.value)} bytes, must be {_VALUE.size}")
+    more = message.version, *message.versions, message.place, *_VALUE.unpack(message.value)
+    return WELCOME.pack("Welcome", *WELCOME_2.values(message), *more)
 
 
 def _unpack_welcome(body: bytes) -> Welcome:
-    values = WELCOME.struct.unpack(body)
-    versions = Versions(*values[-2:])
+    *values, lowest, highest, place, high, low = WELCOME.struct.unpack(body)
+    versions = Versions(lowest, highest)
     _range("", versions)
-    return _WELCOME(*values[:-2], versions)
+    return _WELCOME(*values, versions, place, _VALUE.pack(high, low))
 
 
 def _pack_welcome_2(message: Welcome) -> bytes:

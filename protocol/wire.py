@@ -12,7 +12,6 @@ from operator import attrgetter
 from typing import Any, Protocol
 
 from protocol.bodies.versions import NEWEST, SPOKEN
-from protocol.key import TAG_BYTES
 
 ETHERTYPE = 0x88B5
 """IEEE 802 Local Experimental EtherType 1."""
@@ -62,6 +61,8 @@ class Cause(IntEnum):
     """The receiver's own error while it handled a message, or something else that was due; its log has it."""
     AHEAD = 17
     """A sequence number too far above the sender's last one (counted by the leader)."""
+    REVOKED = 19
+    """Under a key that was revoked (counted by the leader)."""
 
 
 class Refused(Exception):
@@ -126,9 +127,9 @@ TYPE = ETHERNET_BYTES + 3
 """The offset of the message's type in a frame."""
 BODY = ETHERNET_BYTES + HEADER.size
 """The offset of the body in a frame."""
-OVERHEAD = BODY + TAG_BYTES
-BODY_MAX = MTU + ETHERNET_BYTES - OVERHEAD
-"""The longest body that an Ethernet frame of 1,500 bytes holds."""
+SIGNATURE_BYTES = 64
+BODY_MAX = MTU + ETHERNET_BYTES - BODY - SIGNATURE_BYTES
+"""The longest body: with a signature, too, it fits in an Ethernet frame of 1,500 bytes."""
 
 _HEADERS = struct.Struct("!6s6sH" + HEADER.codes)
 _PADDING = bytes(FRAME_MIN)
@@ -142,14 +143,20 @@ class Prover(Protocol):
     the version or the type finds them there."""
 
     def tag(self, data: bytes) -> bytes:
-        """The tag, `TAG_BYTES` long."""
+        """What stands behind the body, to show who made the frame: a keyed hash, or a signature."""
 
 
 class Verifier(Protocol):
     """What checks the tags of frames; see `Prover`."""
 
+    def tag_bytes(self, frame: bytes) -> int:
+        """How long the tag of a frame is, by the headers."""
+
     def proves(self, data: bytes, tag: bytes) -> bool:
-        """Whether `tag` is that of `data`. Takes as long for a wrong one as for the right one."""
+        """Whether `tag` is that of `data`. Takes as long for a wrong one as for the right one.
+
+        Raises Refused: not so, for a better reason than TAG.
+        """
 
 
 def seal(
@@ -204,7 +211,7 @@ def unseal(frame: bytes, key: Verifier) -> Envelope:
     if version < _LOWEST or version > NEWEST or flags:
         raise Refused(Cause.VERSION)
     tag = BODY + length
-    end = tag + TAG_BYTES
+    end = tag + key.tag_bytes(frame)
     # The tag does not cover the padding, so the padding must be as `seal` makes it: zeros, up to 60 bytes.
     if end != size and (end > size or size != FRAME_MIN or any(frame[end:])):
         raise Refused(Cause.LENGTH)

@@ -7,13 +7,15 @@ or as often as it reports where that is less often.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
+from typing import Generic
 
 from agents.loop.pace import Pace
 from agents.loop.part import Part, Surroundings
 from protocol.bodies.keys import KeyState, KeyStep
 from protocol.key_files import KeyFiles
-from protocol.keyring import KeyRing
+from protocol.keyring import K, KeyRing
 from protocol.messages import Welcome
 
 log = logging.getLogger("baton.agent")
@@ -21,15 +23,24 @@ log = logging.getLogger("baton.agent")
 LOOK_NS = 1_000_000_000
 
 
-class Keys(Part):
+class Keys(Part, Generic[K]):
     """Keeps the agent's ring in step with the key files and the leader's KEY_STEP messages."""
 
-    def __init__(self, agent: Surroundings, ring: KeyRing, path: Path) -> None:
+    def __init__(
+        self,
+        agent: Surroundings,
+        ring: KeyRing[K],
+        path: Path,
+        load: Callable[[Path], K] | None = None,
+        announce: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """`load` reads a file; `announce` registers again, at a time (ns): a newer key of this host's is there."""
         self._pace = Pace(LOOK_NS)
         self.handlers = {KeyStep: self._on_step, Welcome: self._pace.welcomed}
         self._agent = agent
         self._ring = ring
-        self._files = KeyFiles(path, ring)
+        self._files = KeyFiles(path, ring, load)
+        self._announce = announce
         self._due_ns = 0
 
     def look(self, *_: object) -> None:
@@ -42,7 +53,12 @@ class Keys(Part):
     def advance(self, now_ns: int) -> None:
         if now_ns >= self._due_ns:
             self._due_ns = self._pace.after(now_ns)
+            renewed = self._ring.renews
             self._log(self._files.refresh())
+            if self._ring.renews:
+                if not renewed:
+                    self._announce(now_ns)
+                self._log(self._files.settle())
 
     def _on_step(self, message: KeyStep, _: int) -> None:
         self._log(self._files.apply(message))

@@ -24,7 +24,7 @@ from agents.permission.rules import Rules
 from agents.queues.classifier import Address
 from agents.queues.directory import DirectoryCopy
 from agents.queues.host import Host
-from protocol.bodies.versions import SPOKEN
+from protocol.bodies.versions import SPOKEN, Versions
 from protocol.messages import (
     REGISTER,
     Directory,
@@ -66,6 +66,7 @@ class Membership:
         parts: told of a new leader, and when everything that was held shut opens.
         send: sends a message to the leader.
         agree: called with the version of the wire that a WELCOME has chosen.
+        spoken: the versions that this agent speaks.
         chance: a random number from 0 to 1.
     """
 
@@ -78,6 +79,7 @@ class Membership:
         parts: Parts,
         send: Callable[[Message], None],
         agree: Callable[[int], None],
+        spoken: Versions = SPOKEN,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._config = config
@@ -87,6 +89,7 @@ class Membership:
         self._parts = parts
         self._send = send
         self._agree = agree
+        self._spoken = spoken
         self._lifecycle = Lifecycle()
         self.heartbeats = HeartbeatMonitor()
         self.node = 0
@@ -205,6 +208,7 @@ class Membership:
                 self._addresses,
                 GateKind[self._host.queues.gate_kind.upper()],
                 VERSION,
+                self._spoken,
             )
         )
 
@@ -231,7 +235,7 @@ class Membership:
             self._register(now_ns)
 
     def _on_welcome(self, message: Welcome, now_ns: int) -> None:
-        if message.nonce != self._nonce or self.state is State.LISTENING or not SPOKEN.speaks(message.version):
+        if message.nonce != self._nonce or self.state is State.LISTENING or not self._spoken.speaks(message.version):
             return
         self.wire = message.version
         self._agree(message.version)

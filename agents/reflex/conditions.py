@@ -77,7 +77,7 @@ class LeaderConditions:
             rebuilt: whether the gates, or the destinations that need permission, changed.
         """
         state, leader = self._state, self._leader
-        key, guard = leader.guard.ring.sending, leader.guard
+        key, guard = leader.guard.ring.sending.from_leader, leader.guard
         if key is not self._key:
             self._key = key
             library().reflex_key(ctypes.byref(state), key.secret, PERSON)

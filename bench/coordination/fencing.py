@@ -107,8 +107,7 @@ def _refused(two: TwoControllers) -> int:
 def _forge(two: TwoControllers, old_leader: str, epoch: int) -> None:
     baton = two.baton
     node, interface = two.attachment(old_leader)
-    macs = {member["mac"]: node for node, member in baton.store.members().items()}
-    words = [f"{mac}={node}" for mac, node in macs.items()]
+    words = [f"{member['mac']}={node}={member['name']}" for node, member in baton.store.members().items()]
     two.emulated.run_in(
         node,
         *(sys.executable, "-m", "bench.coordination.old_leader", "--interface", interface, "--epoch", str(epoch)),

@@ -1,8 +1,8 @@
 """Sends grants as a replaced leader would that has noticed nothing. An edge: a raw socket.
 
-    python -m bench.coordination.old_leader --interface IF --key FILE --epoch N MAC=NODE...
+    python -m bench.coordination.old_leader --interface IF --key FILE --epoch N MAC=NODE=NAME...
 
-Without the fabric's key the grants are worth nothing: agents refuse them.
+FILE is the controllers' key; without it the grants are worth nothing: agents refuse them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import sys
 import time
 from pathlib import Path
 
-from protocol.auth import Key
+from controller.members.enrolments import EnrolmentFile, Enrolments
+from protocol.keys.hosts import Master
 from protocol.link import ControlSocket
 from protocol.messages import COORDINATOR, Directive, Grant, encode
 
@@ -29,13 +30,17 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=1)
     parser.add_argument("hosts", nargs="+")
     options = parser.parse_args()
-    key, link = Key.load(options.key), ControlSocket(options.interface)
-    named = (host.partition("=") for host in options.hosts)
-    hosts = [(bytes.fromhex(mac.replace(":", "")), int(node)) for mac, _, node in named]
+    master, link, enrolments = Master.load(options.key), ControlSocket(options.interface), Enrolments()
+    enrolments.merge(EnrolmentFile(options.key).read())
+    salts = {one.name: salt for salt, one in enrolments.valid()}
+    hosts = []
+    for mac, node, name in (host.split("=") for host in options.hosts):
+        address = bytes.fromhex(mac.replace(":", ""))
+        hosts.append((address, int(node), master.enroll(name, salts[name]).at(address).from_leader))
     sequence = time.time_ns()
     for number in range(options.count):
         now_ns = time.monotonic_ns()
-        for mac, node in hosts:
+        for mac, node, key in hosts:
             sequence += 1
             grant = Grant(node + 1, sequence + number, now_ns, now_ns + SLICE_NS, CREDIT_BYTES, 0)
             link.send(

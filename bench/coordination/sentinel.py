@@ -21,7 +21,6 @@ from controller.store.store import Store, StoreUnavailable
 from emulation.stack.control_capture import ControlCapture
 from emulation.stack.sentinels import Sentinels
 from emulation.stack.star import star
-from protocol.auth import Key
 from protocol.units import SECOND_NS
 
 KILL_AFTER_S = 2.0
@@ -48,7 +47,7 @@ def run(duration_s: float = 8.0) -> dict[str, Any]:
             times["written"] = time.monotonic_ns()
             masters.append(sentinels.master())
 
-        with ControlCapture(emulated, HOSTS, baton.directory, Key.load(baton.key_file)) as capture:
+        with ControlCapture(emulated, HOSTS, baton.directory, baton.credentials) as capture:
             outcome = run_under_load(emulated, 5, duration_s, events=[(KILL_AFTER_S, kill)])
         frames, after = capture.frames(), baton.status()
         master = sentinels.master()

@@ -19,7 +19,6 @@ from emulation.stack.control_capture import ControlCapture
 from emulation.stack.stack import Stack
 from emulation.stack.standby import STANDBY_NODE, Standby
 from emulation.stack.star import RECEIVER, SENDERS, star
-from protocol.auth import Key
 
 SETTINGS = {"slice": "2ms"}
 """Of the section `coordinator`."""
@@ -53,7 +52,7 @@ class TwoControllers(NamedTuple):
 
     def capture(self) -> ControlCapture:
         """A capture of the control frames that reach every host."""
-        return ControlCapture(self.emulated, HOSTS, self.baton.directory, Key.load(self.baton.key_file))
+        return ControlCapture(self.emulated, HOSTS, self.baton.directory, self.baton.credentials)
 
 
 @contextmanager

@@ -107,7 +107,7 @@ class _Session:
         target = self.target
         message = self.generator.choice(SEEDS)
         return frame(
-            message, target.guard.ring, source=target.source, destination=target.address, sender=target.sender,
+            message, target.key, source=target.source, destination=target.address, sender=target.sender,
             sequence=self._sequence,
         )  # fmt: skip
 
@@ -132,7 +132,7 @@ class _Session:
         return seal(
             kind,
             bytes(body[:BODY_MAX]),
-            key=target.guard.ring.sending,
+            key=target.key,
             destination=target.address,
             source=target.source if right else generator.randbytes(6),
             sender=target.sender if right else generator.choice(EXTREMES) & 0xFFFFFFFF,
@@ -199,6 +199,6 @@ class _Session:
             "epoch": target.guard.epoch,
             "sequence": self._sequence,
         } | other
-        return encode(self.generator.choice(SEEDS), key=target.guard.ring.sending, **envelope)
+        return encode(self.generator.choice(SEEDS), key=target.key, **envelope)
 
 

@@ -25,14 +25,18 @@ from controller.election.rules import Election
 from controller.processes.jsonlines import JsonLines
 from protocol.auth import Guard, KeyRing
 from protocol.bodies.versions import NEWEST
+from protocol.key import Key
+from protocol.keys.hosts import Credentials, Master
 from protocol.link import ControlSocket
 from protocol.messages import COORDINATOR, GateKind, Message, Register, encode
 from protocol.units import SECOND_NS
+from protocol.wire import Prover
 from topology import shapes
 
 EPOCH = 5
 LEADER_MAC = bytes.fromhex("0200000000fe")
 HOSTS = 4
+SALT = bytes(8)
 
 
 def mac(number: int) -> bytes:
@@ -143,9 +147,12 @@ class FakeHost:
 
 
 class Receiver:
-    """A receiver of frames: its guard, the call that gives it a frame, and the addresses of frames to it."""
+    """A receiver of frames: its guard, the call that gives it a frame, and the addresses and the key of frames to it."""
 
-    def __init__(self, guard: Guard, take: Callable[[bytes, int], None], address: bytes, source: bytes, sender: int) -> None:
+    def __init__(
+        self, guard: Guard, take: Callable[[bytes, int], None], address: bytes, source: bytes, sender: int, key: Prover
+    ) -> None:
+        self.key = key
         self.guard = guard
         self.take = take
         self.address = address
@@ -153,7 +160,7 @@ class Receiver:
         self.sender = sender
 
 
-def coordinator(ring: KeyRing) -> Receiver:
+def coordinator(ring: KeyRing[Any]) -> Receiver:
     """A coordinator that leads, with a fabric and members; frames come from its first member."""
     settings = CoordinatorSettings(interface="c0", attachment="s1:c0", key_file=nowhere(), store="")
     link, bridge = cast(ControlSocket, FakeControlSocket(LEADER_MAC)), cast(JsonLines, DiscardingBridge())
@@ -161,7 +168,8 @@ def coordinator(ring: KeyRing) -> Receiver:
     fabric = shapes.build("star", hosts=HOSTS, rate_bps=10**8)
     for number in range(1, HOSTS + 1):
         register = Register(f"h{number}", number, 10**8, tuple(fabric.addresses(f"h{number}")), GateKind.TBF, "1")
-        made._receive(frame(register, ring, source=mac(number), destination=LEADER_MAC, sender=0, sequence=1), 0)
+        key = host_key(ring, number)
+        made._receive(frame(register, key, source=mac(number), destination=LEADER_MAC, sender=0, sequence=1), 0)
     made.take([{"fabric": {"fabric": fabric.to_dict(), "blocked": []}}], 0)
 
     def take(raw: bytes, now_ns: int) -> None:
@@ -173,17 +181,17 @@ def coordinator(ring: KeyRing) -> Receiver:
         if made.granting.due_ns is not None and made.granting.due_ns <= now_ns:
             made.granting.plan(now_ns)
 
-    return Receiver(made.guard, take, LEADER_MAC, mac(1), 16)
+    return Receiver(made.guard, take, LEADER_MAC, mac(1), 16, host_key(ring, 1))
 
 
-def agent(ring: KeyRing) -> Receiver:
+def agent(ring: KeyRing[Any]) -> Receiver:
     """An agent that has a leader."""
     host = FakeHost(mac(1))
     config = AgentConfig("eth1", 10**8, nowhere(), name="h1")
     made = Agent(config, ring, cast(Host, host))
     made.add(WeekSchedule(made, lambda: 0, config.rate_bps))
     made.add(QueueConditions(made, config.rate_bps))
-    made.add(Keys(made, ring, config.key_file))
+    made.add(Keys(made, ring, config.key_file, lambda path: ring.sending))  # no file is there to read
 
     def take(raw: bytes, now_ns: int) -> None:
         made._receive(raw, now_ns)
@@ -191,21 +199,48 @@ def agent(ring: KeyRing) -> Receiver:
         made.parts.advance(now_ns)
         made._keep_watch(now_ns)
 
-    return Receiver(made.guard, take, mac(1), LEADER_MAC, COORDINATOR)
+    return Receiver(made.guard, take, mac(1), LEADER_MAC, COORDINATOR, ring.sending.from_leader)
 
 
-def bare_guard(ring: KeyRing) -> Receiver:
+def bare_guard(ring: KeyRing[Any]) -> Receiver:
     """Only a guard, that of a member."""
     guard = Guard(ring, epoch=EPOCH, address=mac(1))
-    return Receiver(guard, lambda raw, _: void(guard.accept(raw)), mac(1), LEADER_MAC, COORDINATOR)
+    take = guard.accept
+    return Receiver(guard, lambda raw, _: void(take(raw)), mac(1), LEADER_MAC, COORDINATOR, ring.sending.from_leader)
 
 
-RECEIVERS: Mapping[str, Callable[[KeyRing], Receiver]] = {"guard": bare_guard, "coordinator": coordinator, "agent": agent}
+def host_key(ring: KeyRing[Any], number: int) -> Prover:
+    """The key of a host's frames to a leader that has these keys."""
+    keys = ring.sending
+    return keys.enroll(f"h{number}", SALT).at(mac(number)).to_leader if isinstance(keys, Master) else keys
+
+
+def masters(ring: KeyRing[Key]) -> KeyRing[Master]:
+    """These keys as a fabric's master keys."""
+    return KeyRing(Master(ring.sending), None if ring.other is None else Master(ring.other))
+
+
+def credentials(ring: KeyRing[Key]) -> KeyRing[Credentials]:
+    """The first host's keys in a fabric with these master keys."""
+    of = masters(ring)
+    other = None if of.other is None else of.other.enroll("h1", SALT).at(mac(1))
+    return KeyRing(of.sending.enroll("h1", SALT).at(mac(1)), other)
+
+
+RECEIVERS: Mapping[str, Callable[[KeyRing[Key]], Receiver]] = {
+    "guard": bare_guard,
+    "coordinator": coordinator,
+    "agent": agent,
+    "guard with a host's key": lambda ring: bare_guard(credentials(ring)),
+    "coordinator with a master key": lambda ring: coordinator(masters(ring)),
+    "agent with a host's key": lambda ring: agent(credentials(ring)),
+}
+"""The first three with one key for all, as in version 2 of the wire."""
 
 
 def frame(
     message: Message,
-    ring: KeyRing,
+    key: Prover | KeyRing[Key],
     *,
     source: bytes,
     destination: bytes,
@@ -216,7 +251,7 @@ def frame(
     """An authentic frame of epoch `EPOCH`."""
     return encode(
         message,
-        key=ring.sending,
+        key=key.sending if isinstance(key, KeyRing) else key,
         destination=destination,
         source=source,
         sender=sender,

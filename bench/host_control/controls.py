@@ -32,6 +32,8 @@ from protocol.bodies.host_control import Conditions, QueueCondition, Transport, 
 from protocol.bodies.pfc import Action, PfcSettings
 from protocol.bodies.vocabulary import Kind
 from protocol.key import Key
+from protocol.keys import host_file
+from protocol.keys.hosts import Master
 from protocol.messages import ETHERTYPE
 from protocol.pfc import CLASSES, MAX_QUANTA, PfcFrame
 from protocol.wire import ETHERNET_BYTES
@@ -244,10 +246,10 @@ def agent(
     with ExitStack() as exits:
         directory = Path(exits.enter_context(TemporaryDirectory(prefix="baton-bench-")))
         key_file = directory / "key"
-        key_file.write_text(os.urandom(32).hex() + "\n")
-        key_file.chmod(0o600)
+        master = Master(Key(os.urandom(32)))
+        host_file.save(host := master.enroll("host"), key_file)
         targets = ends.targets(flows)
-        partner = Partner(ends.receiver, Key.load(key_file), [first, *targets[1:]] if first else targets)
+        partner = Partner(ends.receiver, master, host, [first, *targets[1:]] if first else targets)
         exits.callback(partner.close)
         words = ["--interface", ends.sender.interface, "--key", str(key_file), "--run-dir", str(directory), "--name", "host",
                  "--address", str(SENDER), *options.argv()]  # fmt: skip

@@ -13,7 +13,11 @@ from collections.abc import Callable
 from ipaddress import IPv4Address
 
 from bench.host_control.ends import SENDER, End
-from protocol.auth import Guard, Key
+from protocol.auth import Guard
+from protocol.bodies.versions import NEWEST
+from protocol.keyring import KeyRing
+from protocol.keys.authentication import LeaderAuthentication
+from protocol.keys.hosts import Credentials, HostSecret, Master, Speaker
 from protocol.link import ControlSocket
 from protocol.messages import (
     COORDINATOR,
@@ -44,16 +48,21 @@ REPORT_NS = 500_000_000
 class Partner:
     """Serves the agent while the experiment waits, in `serve_until`."""
 
-    def __init__(self, end: End, key: Key, targets: list[IPv4Address]) -> None:
-        """Opens a socket at this end; `targets` are the flows' destinations. Raises OSError."""
+    def __init__(self, end: End, master: Master, host: HostSecret, targets: list[IPv4Address]) -> None:
+        """Opens a socket at this end; `host` is the agent's, `targets` are the flows' destinations. Raises OSError."""
         with end.entered():
             self._link = ControlSocket(end.interface)
         self.address = self._link.address
-        self._key, self._targets = key, targets
+        self._host, self._targets = host, targets
         self.flows = len(targets)
         self._epoch = int(time.time())
-        self._guard = Guard(key, epoch=self._epoch, leader=True, address=self.address)
+        ring = KeyRing(master)
+        self._way = LeaderAuthentication(
+            ring, lambda data, _: [Speaker(self._at(data[6:12]))], lambda to: self._at(to).from_leader
+        )
+        self._guard = Guard(ring, epoch=self._epoch, leader=True, address=self.address, ways={NEWEST: self._way})
         self._sequence = time.time_ns()
+        self._keys: dict[bytes, Credentials] = {}
         self._member_mac = HEARTBEAT_MAC
         self._heartbeat_ns = 0
         self.welcomed = False
@@ -75,13 +84,18 @@ class Partner:
         self._sequence += 1
         return encode(
             message,
-            key=self._key,
+            key=self._way,
             destination=destination or self._member_mac,
             source=self.address,
             sender=COORDINATOR,
             epoch=self._epoch,
-            sequence=self._sequence,
+            sequence=self._way.place() if isinstance(message, Heartbeat) else self._sequence,
         )
+
+    def _at(self, mac: bytes) -> Credentials:
+        if mac not in self._keys:
+            self._keys[mac] = self._host.at(mac)
+        return self._keys[mac]
 
     def send_frame(self, whole: bytes) -> None:
         """Sends a complete frame, such as PFC."""
@@ -117,7 +131,9 @@ class Partner:
                 self._link.send_stamped(lambda leaving_ns: self.sealed(Pong(sent, arrived_ns, leaving_ns)))
             case Register(nonce=nonce):
                 self._member_mac = frame.source
-                self.send(Welcome(nonce, MEMBER, HEARTBEAT_NS, FAIL_OPEN_NS, 300_000, 0, 0, REPORT_NS))
+                place, value = self._way.position
+                settings = HEARTBEAT_NS, FAIL_OPEN_NS, 300_000, 0, 0, REPORT_NS
+                self.send(Welcome(nonce, MEMBER, *settings, place=place, value=value))
             case DirectoryRequest():
                 entries = tuple((FIRST_NODE + at, (target,)) for at, target in enumerate(self._targets))
                 for page in paginate(Directory(1, 0, 1, ((MEMBER, (SENDER,)), *entries))):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 from ipaddress import ip_address
 from pathlib import Path
@@ -15,9 +14,11 @@ from controller.processes.logs import log_to_stderr
 @click.command()
 @click.option("--interface", required=True, help="The interface towards the fabric.")
 @click.option("--rate", help="The rate of the interface's link, such as 100mbit.  [default: what the link tells]")
-@click.option("--key", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The shared key's file.")
+@click.option(
+    "--key", type=click.Path(path_type=Path, dir_okay=False), required=True, help="This host's file: see `baton host enroll`."
+)
 @click.option("--address", multiple=True, help="An IP address that lives here and the kernel does not know; may be repeated.")
-@click.option("--name", help="This host's name in the fabric.  [default: the hostname]")
+@click.option("--name", help="This host's name, to be sure that the file is its own.")
 @click.option(
     "--gate",
     type=click.Choice(["tbf", "plug", "auto"]),
@@ -110,7 +111,7 @@ def agent(
             rate_bps=rate_bps,
             rate_source="--rate" if rate is not None else "the link",
             key_file=key,
-            name=name or socket.gethostname(),
+            name=name or "",
             addresses=addresses,
             gate=gate,
             run_dir=run_dir,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cli.machine.unit_files import UnitFile
 
 UNITS = Path("/etc/systemd/system")
-KEY = Path("/etc/baton/key")
+KEY = Path("/etc/baton/host")
 
 
 @click.command()
@@ -24,7 +24,8 @@ KEY = Path("/etc/baton/key")
 @click.option("--interface", help="The agent's interface towards the fabric.")
 @click.option("--rate", help="The rate of the agent's link, such as 10gbit.")
 @click.option(
-    "--key", type=click.Path(path_type=Path, dir_okay=False), default=KEY, show_default=True, help="The agent's key file."
+    "--key", type=click.Path(path_type=Path, dir_okay=False), default=KEY, show_default=True,
+    help="The agent's file, made by `baton host enroll`.",
 )
 @click.option(
     "--config",

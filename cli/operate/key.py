@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import getpass
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from cli.hosts.host import next_directory, save_next
 from cli.reach import open_store, store_options, wait_until
+from controller.members.enrolments import EnrolmentFile, Enrolments
 from protocol.key import Key, KeyFileError
 from protocol.key_files import name, new_beside
 
@@ -22,7 +25,7 @@ LEADER_S = 5.0
 
 @click.group()
 def key() -> None:
-    """The shared key, with which controllers and agents authenticate every control frame."""
+    """The controllers' master key: every host's own key is derived from it. Only controllers may have it."""
 
 
 @key.command()
@@ -30,7 +33,7 @@ def key() -> None:
 def generate(file: Path) -> None:
     """Write a new random key to FILE (mode 0600); an existing file is never overwritten.
 
-    Copy it to the controller and to every host, readable by root only.
+    Keep it on the controllers alone, readable by root only; hosts get files of their own by `baton host enroll`.
     """
     try:
         file.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -39,7 +42,7 @@ def generate(file: Path) -> None:
         raise click.ClickException(str(error)) from None
     except OSError as error:
         raise click.ClickException(f"{file}: {error.strerror}; name a directory you may write") from None
-    click.echo(f"{file} written; copy it to the controller and to every host, and keep it secret")
+    click.echo(f"{file} written; keep it on the controllers alone, and enroll each host: baton host enroll NAME --key {file}")
 
 
 @key.command()
@@ -57,16 +60,16 @@ def generate(file: Path) -> None:
 def rotate(file: Path, wait: float, force: bool, cancel: bool, run_dir: Path, store: str | None) -> None:
     """Change the key of a running fabric, without a gap. FILE is the key's file on this controller.
 
-    The first call writes FILE.new: copy it to every host and every other controller, beside the key's file there and with
-    .new at the end of its name. Then call this again, as often as it names members that are missing. Members first take both
-    keys, then send with the new key, then drop the old one.
+    The first call writes FILE.new and, for each enrolled host, FILE.new.d/NAME. Copy FILE.new to every other controller, beside
+    its key; copy each host's file to its host, beside the one there and with .new at the end of its name. Then call this again,
+    as often as it names members that are missing. All first take both keys, then send with the new, then drop the old.
     """
     from controller.store.store import StoreUnavailable
 
     shared = open_store(run_dir, store)
     try:
         if cancel:
-            _cancel(shared, wait)
+            _cancel(shared, file, wait)
         elif _is_begun(shared, file):
             _go_on(shared, file, wait, force)
         else:
@@ -89,9 +92,14 @@ def _begin(store: Store, file: Path) -> None:
     old = Key.load(file)
     fresh = new_beside(file)
     new = Key.load(fresh) if fresh.exists() else Key.generate(fresh)
+    enrolments = Enrolments()
+    enrolments.merge(EnrolmentFile(file).read())
+    enrolments.merge(store.commands.hosts() or {})
+    save_next(file, {salt: one.name for salt, one in enrolments.valid()})
     _step(store, "accept", name(old.fingerprint), name(new.fingerprint))
-    click.echo(f"{fresh} written; copy it to every host and every other controller, beside its key and with .new at the end,")
-    click.echo("mode 0600, owned by root. Then run this again. Nothing has changed yet, and --cancel ends it here.")
+    click.echo(f"{fresh} written; copy it to every other controller, beside its key there and with .new at the end.")
+    click.echo(f"Copy each file of {next_directory(file)} to the host of its name, beside its file there and with .new at the")
+    click.echo("end. All mode 0600, owned by root. Then run this again. Nothing has changed yet, and --cancel ends it here.")
 
 
 def _go_on(store: Store, file: Path, wait_s: float, force: bool) -> None:
@@ -105,11 +113,12 @@ def _go_on(store: Store, file: Path, wait_s: float, force: bool) -> None:
         click.echo({
             "accept": "every member takes both keys",
             "send": "every member sends with the new key",
-            "drop": f"every member takes the new key only; {file} holds it, here and there",
+            "drop": f"every member takes the new key only; {file} holds it, here and on every controller",
         }[step])  # fmt: skip
+    shutil.rmtree(next_directory(file), ignore_errors=True)
 
 
-def _cancel(store: Store, wait_s: float) -> None:
+def _cancel(store: Store, file: Path, wait_s: float) -> None:
     known = store.commands.rotation()
     if known is None or known["step"] in FINISHED:
         raise click.ClickException("key: no change is under way, so there is nothing to cancel")
@@ -117,6 +126,7 @@ def _cancel(store: Store, wait_s: float) -> None:
     wait_until(lambda: _report(store).get("step") == "accept" and not _report(store)["sending_new"], seconds=LEADER_S)
     _step(store, "cancel", known["old"], known["new"])
     _await(store, "cancel", wait_s, force=False)
+    shutil.rmtree(next_directory(file), ignore_errors=True)
     click.echo("every member takes the old key only, and the new one is removed")
 
 
@@ -136,7 +146,7 @@ def _await(store: Store, step: str, wait_s: float, force: bool) -> None:
         raise click.ClickException(f"key: {report['problem']}; then run this again")
     if not found and not force:
         missing = ", ".join(report.get("waiting_for", ()))
-        raise click.ClickException(f"key: step {step} waits for {missing}: copy the new key's file there, and run this again")
+        raise click.ClickException(f"key: step {step} waits for {missing}: copy its new file there, and run this again")
 
 
 def _report(store: Store) -> dict[str, Any]:

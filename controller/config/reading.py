@@ -181,8 +181,10 @@ def _anchored(config: Config, directory: Path) -> Config:
     """The configuration with absolute names of files; relative ones count from the configuration's directory."""
     changes: dict[str, Any] = {"run_dir": (directory / config.run_dir).absolute()}
     if config.coordinator is not None:
-        key_file = (directory / config.coordinator.key_file).absolute()
-        changes["coordinator"] = config.coordinator.model_copy(update={"key_file": key_file})
+        section = config.coordinator
+        files = {"key_file": section.key_file, "shared_key_file": section.shared_key_file}
+        anchored = {name: (directory / file).absolute() for name, file in files.items() if file is not None}
+        changes["coordinator"] = section.model_copy(update=anchored)
     if config.openflow.tls is not None:
         tls = dict(zip(("cert", "key", "ca"), map(Path, config.openflow.tls.files(directory)), strict=True))
         changes["openflow"] = config.openflow.model_copy(update={"tls": config.openflow.tls.model_copy(update=tls)})

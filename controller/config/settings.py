@@ -37,6 +37,8 @@ class CoordinatorSettings:
     key_file: Path
     store: str
     """The URL of the store."""
+    shared_key_file: Path | None = None
+    """The key that all hosts of version 2 of the wire share; None: none are taken."""
     name: str = ""
     """The name of this controller among those that share the store."""
     standby: bool = False
@@ -97,6 +99,7 @@ class CoordinatorSettings:
         """
         fields = _fields_of(cls, text)
         fields["key_file"] = Path(fields["key_file"])
+        fields["shared_key_file"] = Path(shared) if (shared := fields.get("shared_key_file")) is not None else None
         fields["weights"] = _weights(fields.get("weights", ()))
         fields["weekly"] = WeeklySettings.from_dict(fields.get("weekly", {}))
         for name in fields.keys() & {"pfc_accept_from", "pfc_detection_ns", "pfc_restoration_ns"}:

@@ -16,10 +16,13 @@ from controller.config.settings import CoordinatorSettings
 from controller.election.leadership import Leadership
 from controller.processes.jsonlines import JsonLines
 from controller.store.layout import READS
-from protocol.auth import Guard, Key, KeyRing
+from protocol.auth import Guard, authentications
 from protocol.bodies.keys import KeyStep
-from protocol.bodies.versions import SPOKEN
+from protocol.bodies.versions import NEWEST, SPOKEN
+from protocol.key import Key
 from protocol.key_files import KeyFiles
+from protocol.keyring import KeyRing, SharedAuthentication
+from protocol.keys.hosts import Master
 from protocol.link import ControlSocket
 
 log = logging.getLogger("baton.coordinator")
@@ -60,17 +63,22 @@ class Candidate:
     def __init__(
         self,
         settings: CoordinatorSettings,
-        key: Key | KeyRing,
+        masters: KeyRing[Master],
         link: ControlSocket,
         bridge: CachedLines,
         leadership: Leadership,
+        shared: Key | None = None,
     ) -> None:
+        """`shared`: what hosts and controllers of version 2 of the wire have."""
         self.settings = settings
         self.link = link
         self.bridge = bridge
         self.leadership = leadership
-        self.guard = Guard(key, address=link.address, known=int(time.time()))
-        self._keys = KeyFiles(settings.key_file, self.guard.ring)
+        ways = dict(authentications(masters))
+        if shared is not None:
+            ways[NEWEST - 1] = SharedAuthentication(KeyRing(shared))
+        self.guard = Guard(masters, address=link.address, known=int(time.time()), ways=ways)
+        self._keys = KeyFiles(settings.key_file, masters)
         self._stopping = False
 
     def stop(self, *_: object) -> None:

@@ -9,13 +9,17 @@ import logging
 import os
 import select
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from controller.config.settings import CoordinatorSettings
 from controller.coordinator.candidate import announcement
 from controller.election.leadership import Leadership
+from controller.members.admission import Admission
+from controller.members.enrolments import Enrolments
 from controller.members.health import Clocks, HostHealth
+from controller.members.host_keys import HostKeys
 from controller.members.host_links import HostLinks
 from controller.members.key_rotation import KeyRotation
 from controller.members.membership import Membership
@@ -36,8 +40,12 @@ from controller.scheduling.regulation import Regulation
 from controller.scheduling.telemetry import Telemetry
 from controller.scheduling.week_frames import WeekFrames
 from protocol import virtual_time
-from protocol.auth import Guard, Key, KeyRing
+from protocol.auth import Guard, authentications
 from protocol.bodies.versions import NEWEST
+from protocol.key import Key
+from protocol.keyring import KeyRing, SharedAuthentication
+from protocol.keys.authentication import LeaderAuthentication
+from protocol.keys.hosts import Master, Speaker
 from protocol.link import ControlSocket
 from protocol.messages import (
     COORDINATOR,
@@ -45,6 +53,7 @@ from protocol.messages import (
     Cause,
     Error,
     ErrorCode,
+    Frame,
     Heartbeat,
     Kind,
     Message,
@@ -87,19 +96,30 @@ class Coordinator:
     def __init__(
         self,
         settings: CoordinatorSettings,
-        key: Key | KeyRing,
+        key: Key | KeyRing[Any],
         link: ControlSocket,
         bridge: JsonLines,
         leadership: Leadership,
         start_tuner: Callable[[], JsonLines],
+        shared: Key | None = None,
     ) -> None:
-        """`bridge` and `start_tuner`'s result are this process's ends of the lines to the store bridge and to the tuner."""
+        """`key`: the master key, or two of them while it is changed; `shared`: what hosts of version 2 of the wire have.
+
+        `bridge` and `start_tuner`'s result are this process's ends of the lines to the store bridge and to the tuner."""
         self.settings = settings
         self.link = link
         self.bridge = bridge
         self.leadership = leadership
         self.epoch = leadership.epoch
-        self.guard = Guard(key, epoch=self.epoch, leader=True, address=link.address)
+        ring: KeyRing[Any] = key if isinstance(key, KeyRing) else KeyRing(key)
+        enrolments = Enrolments()
+        self.keys = HostKeys(ring, enrolments)
+        ways = dict(authentications(ring))
+        self._masters = isinstance(ring.sending, Master)
+        if self._masters:
+            ways = {NEWEST: LeaderAuthentication(ring, self.keys.find, self._key_for)}
+            ways |= {} if shared is None else {NEWEST - 1: SharedAuthentication(KeyRing(shared))}
+        self.guard = Guard(ring, epoch=self.epoch, leader=True, address=link.address, ways=ways)
         self.mishaps = Mishaps(log.error, lambda: self.guard.refuse(Cause.FAILED))
         self.members = Members()
         self.members.reserve(leadership.nodes)
@@ -108,6 +128,8 @@ class Coordinator:
         self._corrected_ns = 0
         self._answering = NEWEST
         """The version of the frame that is handled: hosts that are not members get their answers in it."""
+        self._answered: tuple[bytes, Speaker] | None = None
+        """Who sent that frame, and its source address, if the host is no member: it gets its answers under its own key."""
         self._periods = periods(settings)
         self._told_ns, self._telling = 0, False
         self._stopping = False
@@ -117,8 +139,12 @@ class Coordinator:
         parts = self.parts = Parts()
         telemetry = Telemetry(write, timers.at)
         week_frames = WeekFrames(timers, link.send, link.address)
-        self.versions = WireVersions(members, settings.fail_open_ns, write)
-        self.membership = Membership(settings, members, parts, send, write)
+        spoken = self.guard.spoken
+        self.versions = WireVersions(members, settings.fail_open_ns, write, spoken)
+        self.membership = Membership(settings, members, parts, send, write, spoken, self._position)
+        self.admission = Admission(
+            self.keys, enrolments, settings.key_file, members, self.membership.forget, write, shared=shared is not None
+        )
         self.granting = Granting(settings, members, send, telemetry, week_frames.take)
         self.distribution = Distribution(settings, send, write, start_tuner)
         self.regulation = Regulation(
@@ -128,6 +154,7 @@ class Coordinator:
         self.policy = PolicyControl(settings, members, self.granting, self.regulation, capacities, self._heartbeat)
         parts.add(
             self.membership,
+            self.admission,
             self.versions,
             self.policy,
             self.granting,
@@ -137,7 +164,7 @@ class Coordinator:
             CoflowQueues(timers, send),
             PathLimits(settings, members, lambda: self.granting.network, timers, send),
             self.distribution,
-            KeyRotation(self.guard.ring, settings.key_file, members, send, write),
+            KeyRotation(ring, settings.key_file, members, send, write, self.keys.follow),
             Policing(self.granting, members, self.regulation, write, timers.at),
             PauseControl(settings, members, timers, send, write),
             QueueConditions(members, timers, send),
@@ -153,6 +180,7 @@ class Coordinator:
     def run(self) -> None:
         """Serves until `stop` is called, another controller leads, or the store bridge or the elector is gone."""
         now = time.monotonic_ns()
+        self.admission.look(now)  # before any frame is believed
         self.timers.every(now, self.settings.heartbeat_ns, self._heartbeat)
         self.parts.begin(self.timers, now, self._periods)
         self.timers.every(now, self._periods[STATUS_NS], self._status)
@@ -216,15 +244,29 @@ class Coordinator:
             member = self.members.at(to)
             versions = (self._answering if member is None else member.wire,)
         for version in versions:
-            if self.leadership.may_speak():
+            if self.leadership.may_speak() and self._knows(to, version):
                 self.link.send(self._sealed(message, to, version))
 
     def _sealed(self, message: Message, to: bytes, version: int) -> bytes:
-        self._sequence += 1
+        way, sequence = self.guard.authentications[version], None
+        if type(message) is Heartbeat:
+            sequence = way.place()
+        if sequence is None:
+            self._sequence = sequence = self._sequence + 1
         return encode(
-            message, key=self.guard.authentications[version], destination=to, source=self.link.address,
-            sender=COORDINATOR, epoch=self.epoch, sequence=self._sequence, version=version,
+            message, key=way, destination=to, source=self.link.address,
+            sender=COORDINATOR, epoch=self.epoch, sequence=sequence, version=version,
         )  # fmt: skip
+
+    def _knows(self, to: bytes, version: int) -> bool:
+        """Whether there is a key for frames to this address."""
+        return version < NEWEST or to == HEARTBEAT_MAC or not self._masters or self._key_for(to) is not None
+
+    def _key_for(self, mac: bytes) -> Key | None:
+        """The key of the host at this address: that of the frame that is answered, or of the member there."""
+        if self._answered is not None and self._answered[0] == mac:
+            return self._answered[1].credentials.from_leader
+        return self.keys.sending_to(mac)
 
     def _receive(self, raw: bytes, now_ns: int) -> None:
         frame = self.guard.accept(raw)
@@ -240,16 +282,16 @@ class Coordinator:
                 self.versions.heard(*self.guard.foreign, now_ns)
                 self.guard.foreign = None
             return
-        message, self._answering = frame.message, frame.version
+        message, speaker, self._answering = frame.message, self.guard.speaker, frame.version
         if isinstance(message, Register):
-            with self.mishaps.surviving("Register", now_ns):
-                if not self.membership.register(message, frame.source, now_ns):
-                    self.guard.refuse(Cause.VERSION)
+            with self.mishaps.surviving("Register", now_ns), self._answers(frame.source):
+                self._register(message, frame, now_ns)
             return
         member = self.members.get(frame.sender)
-        if member is None or member.mac != frame.source:
+        if member is None or member.mac != frame.source or (speaker is not None and speaker.name != member.name):
             self.guard.refuse(Cause.UNKNOWN_SENDER)
-            self._send(Error(ErrorCode.UNKNOWN_SENDER, frame.sequence, "register first"), frame.source)
+            with self._answers(frame.source):
+                self._send(Error(ErrorCode.UNKNOWN_SENDER, frame.sequence, "register first"), frame.source)
             return
         if frame.version != member.wire:
             self.guard.refuse(Cause.VERSION)
@@ -261,19 +303,43 @@ class Coordinator:
             except Exception as error:
                 self.mishaps.note(type(message).__name__, error, now_ns)
 
+    def _register(self, message: Register, frame: Frame, now_ns: int) -> None:
+        speaker = self.guard.speaker
+        if speaker is not None and (problem := self.admission.refusal(speaker, message.name, frame.source, now_ns)):
+            self.guard.refuse(Cause.UNKNOWN_SENDER)
+            self._send(Error(ErrorCode.REFUSED, frame.sequence, problem), frame.source)
+        elif not self.membership.register(message, frame.source, now_ns):
+            self.guard.refuse(Cause.VERSION)
+
+    @contextmanager
+    def _answers(self, source: bytes) -> Iterator[None]:
+        """What is sent to this address meanwhile answers the last frame, and goes out under the key of its sender."""
+        speaker = self.guard.speaker
+        self._answered = None if speaker is None else (source, speaker)
+        try:
+            yield
+        finally:
+            self._answered = None
+
     def _correct(self, astray: bytes, highest: int, version: int, now_ns: int) -> None:
         """Tells a host from which number on its frames count: another one has used higher ones in its name."""
         self.guard.astray = None
         if now_ns - self._corrected_ns >= CORRECTION_NS:
             self._corrected_ns, self._answering = now_ns, version
-            self._send(Error(ErrorCode.SEQUENCE, highest, "go on after this sequence number"), astray)
+            with self._answers(astray):
+                self._send(Error(ErrorCode.SEQUENCE, highest, "go on after this sequence number"), astray)
 
     def _on_ping(self, member: Member, message: Ping, now_ns: int) -> None:
         arrived_ns = self.link.arrived_ns()
-        if self.leadership.may_speak():
+        if self.leadership.may_speak() and self._knows(member.mac, member.wire):
             self.link.send_stamped(
                 lambda leaving_ns: self._sealed(Pong(message.sent_ns, arrived_ns, leaving_ns), member.mac, member.wire)
             )
+
+    def _position(self) -> tuple[int, bytes]:
+        """Place and value of the last heartbeat."""
+        way = self.guard.authentications[NEWEST]
+        return way.position if isinstance(way, LeaderAuthentication) else (0, bytes(16))
 
     def _heartbeat(self, _: int) -> None:
         versions = (self.members.version, self.regulation.version, self.distribution.version)

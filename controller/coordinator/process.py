@@ -99,7 +99,10 @@ def main(arguments: list[str] | None = None) -> int:
         from controller.coordinator.candidate import CachedLines, Candidate  # late: see the module's docstring
         from controller.coordinator.coordinator import DEFERRED, Coordinator
         from controller.election.leadership import Leadership
-        from protocol.auth import Key, KeyRing
+        from controller.members.admission import SHARED_KEY
+        from protocol.key import Key
+        from protocol.keyring import KeyRing
+        from protocol.keys.hosts import Master
         from protocol.link import ControlSocket
 
         if options.netns:
@@ -107,14 +110,17 @@ def main(arguments: list[str] | None = None) -> int:
         for connection in (lines.socket, elector.socket):
             connection.setblocking(False)
         bridge, leadership = CachedLines(lines), Leadership.begin(settings, elector)
-        keys = KeyRing(Key.load(settings.key_file))
+        keys = KeyRing(Master.load(settings.key_file))
+        shared = Key.load(settings.shared_key_file) if settings.shared_key_file is not None else None
+        if shared is not None:
+            log.warning("%s", SHARED_KEY)
         link = ControlSocket(settings.interface, deferred=DEFERRED, priority_tag=settings.control_priority_tag)
-        candidate = Candidate(settings, keys, link, bridge, leadership)
+        candidate = Candidate(settings, keys, link, bridge, leadership, shared)
         if refused := become_realtime(settings.realtime_priority):
             log.warning("%s", refused)
         _stop_by(candidate.stop)
         while candidate.stand_by():
-            coordinator = Coordinator(settings, keys, link, bridge, leadership, helpers.start_tuner)
+            coordinator = Coordinator(settings, keys, link, bridge, leadership, helpers.start_tuner, shared)
             _stop_by(candidate.stop, coordinator.stop)
             log.info("leading: epoch %d, policy %s, on %s", leadership.epoch, settings.policy, settings.interface)
             bridge.write({"leads": leadership.epoch})

@@ -1,12 +1,12 @@
 """Carries documents between the coordinator and the store, in a process of its own: a slow or lost store delays no slice.
 
 The coordinator and its store bridge speak JSON lines over a socket pair. Towards the coordinator: {"fabric": ...}, {"ports":
-...}, {"policy": ...}, {"override": "free" | "coordinate"}, {"rotation": ...}, {"pfc": {number: command}}, {"queues": {"hosts":
-..., "ahead_ns": n}}, {"coflows": {"open": {id: ...}, "ahead_ns": n}}; `ahead_ns` is how far the store's clock is ahead of the
-monotonic one. From the coordinator: {"status": ...}, {"member": [node, ...]}, {"gone": node}, {"event": [kind, severity,
-text]}, {"slots": ...}, {"telemetry": ...}, {"thresholds": ...}, {"controller": [name, ...]}. To {"leads": epoch} the bridge
-answers with the {"thresholds": ...} of the leader before; {"leads": 0} says that this coordinator leads no more. An edge:
-sockets, Redis.
+...}, {"policy": ...}, {"override": "free" | "coordinate"}, {"rotation": ...}, {"hosts": ...}, {"pfc": {number: command}},
+{"queues": {"hosts": ..., "ahead_ns": n}}, {"coflows": {"open": {id: ...}, "ahead_ns": n}}; `ahead_ns` is how far the store's
+clock is ahead of the monotonic one. From the coordinator: {"status": ...}, {"member": [node, ...]}, {"gone": node}, {"event":
+[kind, severity, text]}, {"slots": ...}, {"telemetry": ...}, {"thresholds": ...}, {"controller": [name, ...]}, {"hosts": ...}.
+To {"leads": epoch} the bridge answers with the {"thresholds": ...} of the leader before; {"leads": 0} says that this
+coordinator leads no more. An edge: sockets, Redis.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from controller.store.store import Store, StoreUnavailable
 log = logging.getLogger("baton.store_bridge")
 
 RETRY_S = 0.25
-WATCHED = ("fabric", "ports", "policy", "override", "coflows", "rotation", "pfc_commands", "queues")
-OPERATORS = ("policy", "override", "rotation", "queues")
+WATCHED = ("fabric", "ports", "policy", "override", "coflows", "rotation", "pfc_commands", "queues", "hosts")
+OPERATORS = ("policy", "override", "rotation", "queues", "hosts")
 TIMED = {"coflows": "open", "queues": "hosts"}
 """Documents with instants by the store's clock, and the name under which each goes to the coordinator beside `ahead_ns`."""
 LEADERS = ("status", "member", "thresholds", "telemetry")
@@ -94,6 +94,7 @@ class StoreBridge:
             "rotation": store.commands.rotation,
             "pfc_commands": store.commands.pfc_commands,
             "queues": store.commands.queues,
+            "hosts": store.commands.hosts,
         }
         for channel, read in readers.items():
             key = "pfc" if channel == "pfc_commands" else channel
@@ -134,6 +135,8 @@ class StoreBridge:
                 self._store.feeds.publish_telemetry(value["telemetry"])
             if "gone" in value:
                 self._store.forget_member(value["gone"])
+            if "hosts" in value:
+                self._store.commands.set_hosts(value["hosts"])
             if "event" in value:
                 kind, severity, text = value["event"]
                 self._store.publish_event(kind, severity, text)

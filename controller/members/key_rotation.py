@@ -17,6 +17,7 @@ from controller.members.registry import Member, Members
 from protocol.bodies.keys import KeyState, KeyStep, RotationStep
 from protocol.key_files import KeyFiles, name
 from protocol.keyring import KeyRing
+from protocol.keys.hosts import Master
 from protocol.messages import HEARTBEAT_MAC, Message
 from protocol.timers import REFRESH_NS
 
@@ -26,18 +27,21 @@ class KeyRotation(Part):
 
     def __init__(
         self,
-        ring: KeyRing,
+        ring: KeyRing[Master],
         path: Path,
         members: Members,
         send: Callable[[Message, bytes], None],
         write: Callable[[dict[str, Any]], object],
+        follow: Callable[[], None] = lambda: None,
     ) -> None:
+        """`follow` is called when other keys may be in use."""
         self.handlers = {KeyState: self._on_state}
         self.documents = {"rotation": self.take}
         self.periodic = ((REFRESH_NS, self.advance),)
         self._ring = ring
         self._files = KeyFiles(path, ring)
         self._members = members
+        self._follow = follow
         self._send = send
         self._write = write
         self._step: KeyStep | None = None
@@ -59,6 +63,7 @@ class KeyRotation(Part):
     def advance(self, now_ns: int) -> None:
         """Looks at the key's files, and sends the step."""
         lines = self._files.refresh()
+        self._follow()
         step = self._step
         if step is not None:
             wanted = step.new if step.step in (RotationStep.SEND, RotationStep.DROP) else step.old
@@ -67,6 +72,7 @@ class KeyRotation(Part):
             else:
                 self._problem = ""
                 lines += self._files.apply(step)
+                self._follow()
                 self._send(step, HEARTBEAT_MAC)
         for line in lines:
             self._event("warning" if ";" in line else "info", line)

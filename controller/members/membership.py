@@ -10,7 +10,7 @@ from typing import Any
 from controller.config.settings import CoordinatorSettings
 from controller.members.part import SWEEP_NS, Part, Parts
 from controller.members.registry import Address, Member, Members, NoRoom
-from protocol.bodies.versions import SPOKEN
+from protocol.bodies.versions import SPOKEN, Versions
 from protocol.messages import (
     DIRECTORY_CHANGE,
     HEARTBEAT_MAC,
@@ -40,6 +40,8 @@ class Membership(Part):
     Args:
         parts: all of the coordinator's parts, this one included.
         write: takes lines for the store bridge.
+        spoken: the versions of the wire that the leader speaks.
+        position: place and value of the last heartbeat in its hash chain.
     """
 
     def __init__(
@@ -49,6 +51,8 @@ class Membership(Part):
         parts: Parts,
         send: Callable[[Message, bytes], None],
         write: Callable[[dict[str, Any]], object],
+        spoken: Versions = SPOKEN,
+        position: Callable[[], tuple[int, bytes]] = lambda: (0, bytes(16)),
     ) -> None:
         self.handlers = {Leave: self._on_leave, DirectoryRequest: self._on_directory_request}
         self.periodic = ((SWEEP_NS, self._forget_silent), (SWEEP_NS, self._tell_changes))
@@ -57,6 +61,8 @@ class Membership(Part):
         self._parts = parts
         self._send = send
         self._write = write
+        self._spoken = spoken
+        self._position = position
         self._refused: dict[int, frozenset[Address]] = {}
         """The addresses that a member did not get when it registered last."""
         self._bases: deque[int] = deque([members.version] * TELLS, maxlen=TELLS)
@@ -71,8 +77,8 @@ class Membership(Part):
         False: the host is a member that speaks a newer version. So this is not its word, or its agent went back to an older
         version without taking leave: that one is taken in when the member has fallen silent.
         """
-        if (wire := SPOKEN.agreed(message.versions)) is None:
-            text = f"the host speaks versions {message.versions} of the wire, the leader {SPOKEN}; upgrade the older one"
+        if (wire := self._spoken.agreed(message.versions)) is None:
+            text = f"the host speaks versions {message.versions} of the wire, the leader {self._spoken}; upgrade the older one"
             self._send(Error(ErrorCode.REFUSED, 0, text), mac)
             return True
         if (known := self._members.at(mac)) is not None and wire < known.wire:
@@ -99,6 +105,8 @@ class Membership(Part):
                 settings.mice_rate_bps,
                 settings.report_ns,
                 wire,
+                self._spoken,
+                *self._position(),
             ),
             mac,
         )
@@ -139,13 +147,14 @@ class Membership(Part):
         return lines
 
     def _on_leave(self, member: Member, message: Leave, now_ns: int) -> None:
-        self._forget(member, now_ns, f"{member.name} left: {message.reason}")
+        self.forget(member, now_ns, f"{member.name} left: {message.reason}")
 
     def _forget_silent(self, now_ns: int) -> None:
         for member in self._members.silent(now_ns, self._settings.silence_ns):
-            self._forget(member, now_ns, f"{member.name} is silent and loses its slots")
+            self.forget(member, now_ns, f"{member.name} is silent and loses its slots")
 
-    def _forget(self, member: Member, now_ns: int, why: str) -> None:
+    def forget(self, member: Member, now_ns: int, why: str) -> None:
+        """Ends a membership; `why` is for the log and the operators."""
         log.info("%s", why)
         self._write({"event": ["member", "warning", why]})
         self._write({"gone": member.node})

@@ -12,7 +12,7 @@ from typing import Any
 
 from controller.members.part import SUMMARY_NS, Part
 from controller.members.registry import Members
-from protocol.bodies.versions import NEWEST, SPOKEN, Unspoken
+from protocol.bodies.versions import NEWEST, SPOKEN, Unspoken, Versions
 from protocol.messages import Heartbeat, Message
 
 log = logging.getLogger("baton.coordinator")
@@ -24,14 +24,18 @@ class WireVersions(Part):
     Args:
         patience_ns: for how long agents and other controllers take a leader for alive that they do not hear.
         write: takes lines for the store bridge.
+        spoken: the versions that the leader speaks.
     """
 
-    def __init__(self, members: Members, patience_ns: int, write: Callable[[dict[str, Any]], object]) -> None:
+    def __init__(
+        self, members: Members, patience_ns: int, write: Callable[[dict[str, Any]], object], spoken: Versions = SPOKEN
+    ) -> None:
         self.periodic = ((SUMMARY_NS, self._forget),)
         self._members = members
         self._every_ns = patience_ns // 2
         self._write = write
-        self._unspoken = Unspoken("this controller", "the agent or controller")
+        self._spoken = spoken
+        self._unspoken = Unspoken("this controller", "the agent or controller", spoken)
         self._all_ns = -self._every_ns
 
     def to_all(self, message: Message, now_ns: int) -> tuple[int, ...]:
@@ -42,9 +46,9 @@ class WireVersions(Part):
         """
         if type(message) is Heartbeat and now_ns - self._all_ns >= self._every_ns:
             self._all_ns = now_ns
-            return tuple(range(SPOKEN.highest, SPOKEN.lowest - 1, -1))
+            return tuple(range(self._spoken.highest, self._spoken.lowest - 1, -1))
         wires = self._members.wires
-        return (NEWEST, *(version for version in range(NEWEST - 1, SPOKEN.lowest - 1, -1) if wires[version]))
+        return (NEWEST, *(version for version in range(NEWEST - 1, self._spoken.lowest - 1, -1) if wires[version]))
 
     def heard(self, version: int, source: bytes, now_ns: int) -> None:
         """A frame of a version that we do not speak has come from this address."""
@@ -58,7 +62,7 @@ class WireVersions(Part):
     def status(self) -> dict[str, Any]:
         """wire: the lowest and highest version that we speak, and how many members speak each."""
         counts = {str(version): count for version, count in sorted(self._members.wires.items()) if count}
-        return {"wire": {"lowest": SPOKEN.lowest, "highest": SPOKEN.highest, "members": counts}}
+        return {"wire": {"lowest": self._spoken.lowest, "highest": self._spoken.highest, "members": counts}}
 
     def warnings(self) -> list[str]:
         return self._unspoken.warnings()

@@ -14,7 +14,7 @@ from controller.store.layout import put
 
 
 class Commands:
-    """What `baton pfc`, `baton queue` and `baton key` tell the coordinator. Every method raises StoreUnavailable."""
+    """What `baton pfc`, `queue`, `key` and `host` tell the coordinator. Every method raises StoreUnavailable."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -45,3 +45,11 @@ class Commands:
     def rotation(self) -> dict[str, Any] | None:
         """The last step of the last change of the key, or None when the key was never changed."""
         return self._connection.document("rotation")
+
+    def set_hosts(self, hosts: dict[str, Any]) -> None:
+        """Publishes the hosts' enrolments, in full: see controller/members/enrolments.py."""
+        self._connection.publish("hosts", "", hosts)
+
+    def hosts(self) -> dict[str, Any] | None:
+        """The hosts' enrolments, or None when no host was ever enrolled."""
+        return self._connection.document("hosts")

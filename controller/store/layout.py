@@ -30,6 +30,8 @@ long it expires. A coordinator whose hosts report seldom publishes as seldom; wh
 * baton:refused: stream by the web server: the last 1,000 refused logins, a few a minute and sums of the others; never expires.
 * baton:session:ID: string by the web server: the user who is logged in; 12 h, or until the logout.
 * baton:rotation: document by the operator; never expires: {"step", "old", "new"}: see controller/members/key_rotation.py.
+* baton:hosts: document by `baton host`; never expires: {enrolment: {"name", "enrolled", "macs", "revoked"}}; see
+  controller/members/enrolments.py.
 * baton:queues: document by `baton queue`; never expires: {host: {queue: [condition]}}; see
   controller/members/queue_conditions.py.
 * baton:policy: document by supervisor or operator; never expires: `CoordinatorSettings.changeable()`.

@@ -113,10 +113,12 @@ def check_coordinator(config: Config) -> str:
     coordinator = config.coordinator
     if coordinator is None:
         return ""
-    try:
-        Key.load(coordinator.key_file)
-    except KeyFileError as error:
-        raise CannotStart(f"coordinator.key_file: {error}") from None
+    for field, file in (("key_file", coordinator.key_file), ("shared_key_file", coordinator.shared_key_file)):
+        try:
+            if file is not None:
+                Key.load(file)
+        except KeyFileError as error:
+            raise CannotStart(f"coordinator.{field}: {error}") from None
     netns = coordinator.netns
     if netns is not None and not Path(netns_path(netns)).exists():
         raise CannotStart(f"coordinator.netns: there is no {netns_path(netns)}; name one that `ip netns` shows")

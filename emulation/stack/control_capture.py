@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 import subprocess
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 from emulation.fabric.fabric import EmulatedFabric
 from emulation.processes import end_process, wait_until
 from emulation.resource import Resource
-from protocol.auth import Guard, Key
-from protocol.messages import COORDINATOR, ETHERTYPE, Cause, Refused, decode
+from protocol.auth import Guard
+from protocol.keys.hosts import Credentials
+from protocol.messages import COORDINATOR, ETHERTYPE, Cause
 
 FILE_HEADER, RECORD_HEADER = 24, 16
 NANOSECOND_MAGIC = 0xA1B23C4D  # pcap-savefile(5)
@@ -39,11 +40,14 @@ class CapturedFrame(NamedTuple):
 class ControlCapture(Resource):
     """Captures the control frames at the hosts inside the block; `frames` reads them afterwards."""
 
-    def __init__(self, emulated: EmulatedFabric, hosts: Iterable[str], directory: Path, key: Key) -> None:
+    def __init__(
+        self, emulated: EmulatedFabric, hosts: Iterable[str], directory: Path, keys: Callable[[str], Credentials]
+    ) -> None:
+        """`keys`: each host's, by which its frames are verified."""
         self._emulated = emulated
         self._hosts = tuple(hosts)
         self._directory = directory
-        self._key = key
+        self._keys = keys
 
     def _start(self, stack: ExitStack) -> None:
         for host in self._hosts:
@@ -60,15 +64,13 @@ class ControlCapture(Resource):
         ahead_ns = time.time_ns() - time.monotonic_ns()
         found = []
         for host in self._hosts:
-            guard = Guard(self._key, address=bytes.fromhex(self._emulated.node(host).MAC().replace(":", "")))
+            keys = self._keys(host)
+            guard = Guard(keys, address=bytes.fromhex(self._emulated.node(host).MAC().replace(":", "")))
             for at_ns, raw in _records(self._file(host).read_bytes()):
                 before = guard.refused.copy()
                 accepted = guard.accept(raw)
-                try:
-                    frame = accepted or decode(raw, self._key)
-                except Refused:
-                    continue
-                if frame.sender == COORDINATOR:
+                frame = accepted or Guard(keys).accept(raw)  # one that has heard nothing takes all that is authentic
+                if frame is not None and frame.sender == COORDINATOR:
                     cause = next(iter(guard.refused - before), None)
                     found.append(CapturedFrame(host, at_ns - ahead_ns, frame.source, frame.epoch, frame.message, cause))
         return sorted(found, key=lambda frame: frame.at_ns)

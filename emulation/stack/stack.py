@@ -1,6 +1,6 @@
 """Baton itself over an emulated fabric: `baton up` for the controller side, `baton agent` on every host. An edge: processes.
 
-It runs the commands that an operator runs, with the same files: a key, a fabric, a configuration.
+It runs the commands that an operator runs, with the same files: a key, a file for each host, a fabric, a configuration.
 
     with EmulatedFabric(fabric, controller=stack.OPENFLOW) as emulated, Stack(emulated) as baton:
         baton.start_agents()
@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,11 +22,14 @@ from typing import Any
 
 import yaml
 
+from controller.members.enrolments import EnrolmentFile
 from controller.store.store import Store
 from emulation.fabric.fabric import COORDINATOR_NODE, EmulatedFabric
 from emulation.processes import end_process, wait_until
 from emulation.resource import Resource
-from protocol.auth import Key
+from protocol.key import Key
+from protocol.keys import host_file
+from protocol.keys.hosts import Credentials, Master
 from topology import files
 
 OPENFLOW = ("127.0.0.1", 6653)
@@ -81,12 +85,26 @@ class Stack(Resource):
 
     @property
     def key_file(self) -> Path:
-        """The file of the fabric's shared key."""
+        """The file of the controllers' master key."""
         return self.directory / "key"
+
+    def host_file(self, host: str) -> Path:
+        """The file with which a host was enrolled."""
+        return self.directory / "hosts" / host
+
+    def credentials(self, host: str) -> Credentials:
+        """A host's keys at its interface."""
+        return host_file.load(self.host_file(host)).at(bytes.fromhex(self.emulated.node(host).MAC().replace(":", "")))
 
     def _write_files(self) -> None:
         emulated = self.emulated
-        Key.generate(self.key_file)
+        master = Master(Key.generate(self.key_file))
+        self.host_file("").mkdir(mode=0o700)
+        with EnrolmentFile(self.key_file).changing() as enrolments:
+            for host in emulated.fabric.hosts:
+                made = master.enroll(host)
+                host_file.save(made, self.host_file(host))
+                enrolments.add(made.enrolment, host, (), int(time.time()))
         (self.directory / "fabric.yaml").write_text(files.dumps(emulated.fabric))
         config = {
             "run_dir": str(self.directory / "run"),
@@ -143,7 +161,7 @@ class Stack(Resource):
                 sys.executable, "-m", "cli.main", "agent",
                 "--interface", self.emulated.interface(host),
                 "--rate", str(fabric.capacity_bps((host, attached))),
-                "--key", str(self.key_file),
+                "--key", str(self.host_file(host)),
                 "--name", host,
                 "--run-dir", str(self.directory / "run"),
                 "--statistics", str(self.directory / f"{host}.json"),

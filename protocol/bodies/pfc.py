@@ -23,7 +23,7 @@ PFC_PAUSE = Layout(command="Q", classes="B", duration_ns="Q")
 PFC_REPORT = Layout(command="Q", answer="B", mode="B", paused="B", storming="B", bad="Q", strangers="Q")
 PFC_CLASS = Layout(received="Q", sent="Q", refused="Q", paused_ns="Q", storms="Q")
 
-PARTNERS_MAX, NODES_MAX = 110, 130
+PARTNERS_MAX, NODES_MAX = 100, 130
 """Both at their maximum fit in a frame."""
 
 

@@ -115,6 +115,7 @@ class Welcome:
     """Leader to host: you are `node`; with the settings of your agent.
 
     We speak `version` of the wire from now on; `versions` are those that the leader speaks (in a frame of version 2: that one).
+    `place` and `value` are the last heartbeat's in its hash chain (protocol/keys/heartbeats.py): only later ones are new.
     """
 
     nonce: int
@@ -127,6 +128,8 @@ class Welcome:
     report_ns: int
     version: int = NEWEST
     versions: Versions = SPOKEN
+    place: int = 0
+    value: bytes = bytes(16)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,10 @@ from scapy.utils import RawPcapReader
 from bench.host_control.ends import SENDER, Ends, veth_pair
 from bench.host_control.partner import FIRST_NODE, Partner
 from emulation.processes import end_process
-from protocol.auth import Key
 from protocol.bodies.host_control import Conditions, QueueCondition, Transport, Week, WeekKey
+from protocol.key import Key
+from protocol.keys import host_file
+from protocol.keys.hosts import Master
 from protocol.messages import Report
 from tests.emulation.patience import timed
 
@@ -117,10 +119,10 @@ class Wire:
 @contextmanager
 def wired(directory: Path, flows: int) -> Iterator[Wire]:
     key_file = directory / "key"
-    key_file.write_text("5a" * 32 + "\n")
-    key_file.chmod(0o600)
+    master = Master(Key(b"Z" * 32))
+    host_file.save(host := master.enroll("host"), key_file)
     with veth_pair() as ends:
-        partner = Partner(ends.receiver, Key.load(key_file), ends.targets(flows))
+        partner = Partner(ends.receiver, master, host, ends.targets(flows))
         words = ("--interface", ends.sender.interface, "--key", str(key_file), "--run-dir", str(directory), "--rate", "100mbit")
         argv = (sys.executable, "-m", "cli.main", "agent", *words, "--name", "host", "--address", str(SENDER))
         with (directory / "log").open("w") as log:

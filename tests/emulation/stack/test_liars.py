@@ -31,7 +31,7 @@ def liar(made: Star, lie: str) -> Iterator[None]:
     """Runs a lying agent on the first host inside the block; afterwards that host has none."""
     emulated, baton = made
     log = (baton.directory / "run" / f"agent-{LIAR}.log").open("ab")
-    options = ["--interface", emulated.interface(LIAR), "--rate", "100mbit", "--key", str(baton.key_file), "--name", LIAR]
+    options = ["--interface", emulated.interface(LIAR), "--rate", "100mbit", "--key", str(baton.host_file(LIAR))]
     for address in emulated.fabric.addresses(LIAR):
         options += ["--address", str(address)]
     command = [sys.executable, str(Path(__file__).with_name("liar.py")), lie, "agent", *options]

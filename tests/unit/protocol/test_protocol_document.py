@@ -17,7 +17,7 @@ from protocol.bodies.losses import LOSS
 from protocol.bodies.size_bins import BINS
 from protocol.bodies.versions import SPOKEN
 from protocol.key import TAG_BYTES
-from protocol.wire import BODY, BODY_MAX, ETHERNET_BYTES, FRAME_MIN, HEADER, MAGIC, OVERHEAD, Layout
+from protocol.wire import BODY, BODY_MAX, ETHERNET_BYTES, FRAME_MIN, HEADER, MAGIC, Layout
 
 DOCUMENT = (Path(__file__).resolve().parents[3] / "protocol" / "PROTOCOL.md").read_text()
 SECTIONS = dict(re.findall(r"^### (\w+) \(\d+\)\n(.*?)(?=^### |\Z)", DOCUMENT, re.MULTILINE | re.DOTALL))
@@ -120,7 +120,7 @@ def test_the_header_is_as_documented() -> None:
 
 
 def test_the_numbers_in_the_text_are_those_of_the_code() -> None:
-    assert (BODY, OVERHEAD, TAG_BYTES, FRAME_MIN) == (38, 54, 16, 60)
+    assert (BODY, TAG_BYTES, FRAME_MIN) == (38, 16, 60)
     assert f"| `magic` | 0x{MAGIC:04X};" in FRAME
     assert f"| `version` | {SPOKEN} |" in FRAME
     assert f"# Baton's control protocol, versions {SPOKEN}\n" in DOCUMENT

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from protocol.auth import Guard
+from protocol.auth import Guard, authentications
 from protocol.bodies.versions import NEWEST, SPOKEN, TOLD_NS, Unspoken, Versions
-from protocol.keyring import KeyRing, authentications
+from protocol.keyring import KeyRing, SharedAuthentication
 from protocol.messages import HEARTBEAT_MAC, Cause, Heartbeat, Message, Override, Ping
 from tests.unit.protocol.protocol_strategies import HOST, KEY, LEADER, OTHER_KEY, PROPERTY, frame_of, versions
 
@@ -94,7 +94,7 @@ class TestGuard:
 
     def test_each_version_is_authenticated_in_its_own_way(self) -> None:
         guard = Guard(KEY, epoch=5)
-        guard.authentications = {OLD: KeyRing(KEY), NEWEST: KeyRing(OTHER_KEY)}
+        guard.authentications = {OLD: SharedAuthentication(KeyRing(KEY)), NEWEST: SharedAuthentication(KeyRing(OTHER_KEY))}
         guard.listen()
         for number, (version, key, taken) in enumerate(
             ((OLD, KEY, True), (NEWEST, KEY, False), (NEWEST, OTHER_KEY, True), (OLD, OTHER_KEY, False))

@@ -15,7 +15,9 @@ from agents.kernel.snapshot import NIC_CLASS_PREFERENCE
 from agents.queues.classifier import NewFlow
 from agents.queues.host import Host
 from ebpf.libbpf import BpfObject
-from protocol.auth import Key
+from protocol.key import Key
+from protocol.keys import host_file
+from protocol.keys.hosts import Master
 from tests.emulation.namespaces import inside, pair
 
 RIGHT, OTHER, UNMAPPED = (IPv4Address(f"10.9.0.{last}") for last in (2, 3, 4))
@@ -89,7 +91,7 @@ def test_packets_have_their_destinations_priority_and_its_queue(tmp_path: Path) 
 
 def test_an_interface_without_pfc_is_an_error_with_a_remedy_and_is_not_touched(tmp_path: Path) -> None:
     key = tmp_path / "key"
-    Key.generate(key)
+    host_file.save(Master(Key(b"m" * 32)).enroll("host"), key)
     with pair() as ends:
         before = ends.found()
         command = (

@@ -19,8 +19,14 @@ from pathlib import Path
 import pytest
 
 from cli.machine import unit_files
-from protocol.auth import Guard, Key
+from protocol.auth import Guard
 from protocol.bodies.host_state import HostState
+from protocol.bodies.versions import NEWEST
+from protocol.key import Key
+from protocol.keyring import KeyRing
+from protocol.keys import host_file
+from protocol.keys.authentication import LeaderAuthentication
+from protocol.keys.hosts import HostSecret, Master, Speaker
 from protocol.link import ControlSocket
 from protocol.messages import (
     COORDINATOR,
@@ -52,11 +58,13 @@ NODE, OTHER = 16, 17
 class Leader:
     """A coordinator's side of the wire, at the right end of a pair."""
 
-    def __init__(self, namespace: str, key: Key) -> None:
+    def __init__(self, namespace: str, host: HostSecret, master: Master) -> None:
         with inside(namespace):
             self._link = ControlSocket("eth0")
-        self._key = key
-        self._guard = Guard(key, epoch=1, leader=True, address=self._link.address)
+        self._way = LeaderAuthentication(
+            KeyRing(master), lambda data, _: [Speaker(host.at(data[6:12]))], lambda to: host.at(to).from_leader
+        )
+        self._guard = Guard(master, epoch=1, leader=True, address=self._link.address, ways={NEWEST: self._way})
         self._sequence = time.time_ns()
         self.heard: list[Message] = []
         self.member = HEARTBEAT_MAC
@@ -66,12 +74,12 @@ class Leader:
         self._link.send(
             encode(
                 message,
-                key=self._key,
+                key=self._way,
                 destination=to or self.member,
                 source=self._link.address,
                 sender=COORDINATOR,
                 epoch=1,
-                sequence=self._sequence,
+                sequence=self._way.place() if isinstance(message, Heartbeat) else self._sequence,
             )
         )
 
@@ -121,7 +129,8 @@ def status_of(thread: Path) -> dict[str, int]:
 
 
 def test_an_agent_keeps_four_capabilities_and_works_and_puts_everything_back(ends: Pair, tmp_path: Path) -> None:
-    key = Key.generate(tmp_path / "key")
+    master = Master(Key(b"m" * 32))
+    host_file.save(host := master.enroll("host"), tmp_path / "key")
     before = ends.found()
     command = ["agent", "--interface", "eth0", "--rate", str(RATE), "--key", str(tmp_path / "key"), "--priorities"]
     command += ["--address", "10.9.0.1", "--run-dir", str(tmp_path / "run"), "--realtime", "1"]
@@ -130,7 +139,7 @@ def test_an_agent_keeps_four_capabilities_and_works_and_puts_everything_back(end
     # Not `ip netns exec`, which hides the cgroups. With no more than the unit gives.
     cage = ("setpriv", "--inh-caps=-all", f"--bounding-set=-all{''.join(f',+{name}' for name in of_the_unit())}", "--")
     agent = subprocess.Popen(("nsenter", f"--net=/run/netns/{ends.left}", *cage, *start), stderr=log, cwd=ROOT)
-    leader = Leader(ends.right, key)
+    leader = Leader(ends.right, host, master)
     try:
         leader.until(lambda: leader.got(Register), "it registers", 30)
 
@@ -192,7 +201,7 @@ def test_an_agent_keeps_four_capabilities_and_works_and_puts_everything_back(end
         leader.until(lambda: any(line.startswith(gone) for line in told()), "told of the qdisc")
         leader.until(lambda: "the tagger's filter was missing" in told(), "told of the tagger")
         state = [message for message in leader.heard if isinstance(message, HostState)][-1]
-        assert (state.kernel, state.fingerprint) == (platform.release(), key.fingerprint)
+        assert (state.kernel, state.fingerprint) == (platform.release(), master.fingerprint)
         assert state.put_back == len(state.lines) == 2
 
         sender.close()

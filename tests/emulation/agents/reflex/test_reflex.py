@@ -28,6 +28,8 @@ from agents.reflex.state import read
 from ebpf.build import BuildError
 from protocol import pfc as frames
 from protocol.key import Key
+from protocol.keys import host_file
+from protocol.keys.hosts import Master
 from protocol.pfc import BadFrameError, PauseFrame, PfcFrame
 from tests.emulation.agents.host_control.pause_wire import OTHER, PARTNER, RATE, STRANGER, S, Wire, pfc, wired
 from tests.emulation.namespaces import inside, pair
@@ -234,7 +236,7 @@ def test_an_agent_waits_in_it_and_hands_it_its_pauses_and_its_weeks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pfc_mode: str, obeys: bool
 ) -> None:
     key = tmp_path / "key"
-    Key.generate(key)
+    host_file.save(Master(Key(b"m" * 32)).enroll("host"), key)
     seen: list[tuple[object, object, bool]] = []
 
     class Seen(Waiting):

@@ -20,7 +20,9 @@ import pytest
 from controller.store.store import Store
 from emulation.fabric.ovs import OpenVSwitch
 from emulation.processes import end_process
-from protocol.auth import Key
+from protocol.key import Key
+from protocol.keys import host_file
+from protocol.keys.hosts import Master
 from tests.emulation.namespaces import run
 
 pytestmark = pytest.mark.usefixtures("in_a_box")
@@ -74,7 +76,9 @@ class Fabric:
         self.run_dir = directory / "run"
         self.logs: dict[str, Path] = {}
         self.switch = stack.enter_context(OpenVSwitch())
-        Key.generate(directory / "key")
+        master = Master(Key.generate(directory / "key"))
+        for host in HOSTS:
+            host_file.save(master.enroll(host), directory / f"{host}.host")
         for bridge in ("f1", "f2"):
             self.switch.vsctl("add-br", bridge, "--", "set", "Bridge", bridge, *BRIDGE)
         run("ip", "link", "add", "f1-f2", "type", "veth", "peer", "name", "f2-f1")
@@ -124,7 +128,7 @@ class Fabric:
         self.logs[host] = self.directory / f"agent-{host}.log"
         state = self.directory / f"run-{host}"
         state.mkdir()
-        command = [*BATON, "agent", "--interface", "eth0", "--rate", "50mbit", "--key", str(self.directory / "key")]
+        command = [*BATON, "agent", "--interface", "eth0", "--rate", "50mbit", "--key", str(self.directory / f"{host}.host")]
         command += ["--name", host, "--address", f"10.9.0.{host[1:]}", "--run-dir", str(state)]
         with self.logs[host].open("ab") as log:
             process = subprocess.Popen(["ip", "netns", "exec", host, *command], stderr=log, cwd=ROOT)

@@ -1,0 +1,81 @@
+"""`baton host` without a store: the file beside the key."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cli.main import main
+from protocol.key import Key
+from protocol.key_files import new_beside
+from protocol.keys import host_file
+from protocol.keys.hosts import Master
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    Key.generate(tmp_path / "key")
+    return tmp_path / "key"
+
+
+def run(key: Path, *words: str) -> tuple[int, str]:
+    found = CliRunner().invoke(main, ["host", *words, "--key", str(key), "--run-dir", str(key.parent / "run")])
+    assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
+    return found.exit_code, found.output
+
+
+def test_enroll_writes_a_file_that_the_master_key_certifies(key: Path, tmp_path: Path) -> None:
+    code, text = run(key, "enroll", "h1", "--out", str(tmp_path / "h1"), "--mac", "02:00:00:00:00:01")
+    assert code == 0 and "move it to h1" in text
+    made = host_file.load(tmp_path / "h1")
+    assert made.name == "h1" and Master.load(key).certifies(made.enrolment, "h1")
+    assert Master.load(key).host(made.enrolment, "h1") == made
+    assert "02:00:00:00:00:01" in run(key, "list")[1]
+
+
+def test_enroll_again_says_how_the_older_key_ends_and_revoke_ends_it(key: Path, tmp_path: Path) -> None:
+    run(key, "enroll", "h1", "--out", str(tmp_path / "first"))
+    code, text = run(key, "enroll", "h1", "--out", str(tmp_path / "second"))
+    assert code == 0 and "--but-newest" in text
+    assert run(key, "revoke", "h1", "--but-newest")[0] == 0
+    listed = json.loads(run(key, "list", "--json")[1])
+    revoked = {salt for salt, fields in listed.items() if fields["revoked"]}
+    assert len(listed) == 2 and len(revoked) == 1
+    assert run(key, "revoke", "h1", "--but-newest")[0] == 1
+    code, text = run(key, "revoke", "h1")
+    assert code == 0 and "1 key revoked" in text and "no store was reached" in text
+    assert run(key, "revoke", "h1")[0] == run(key, "revoke", "h7")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("enroll", "h1\n"), "newline"),
+        (("enroll", ""), "NAME"),
+        (("enroll", "h1", "--mac", "01:00:00:00:00:01"), "--mac"),
+        (("enroll", "h1", "--mac", "x"), "--mac"),
+    ],
+    ids=["text", "empty", "group", "junk"],
+)
+def test_a_mistake_is_one_line_and_enrolls_nobody(key: Path, tmp_path: Path, words: tuple[str, ...], what: str) -> None:
+    code, text = run(key, *words, "--out", str(tmp_path / "h1"))
+    assert code == 1 and len(text.strip().splitlines()) == 1, (what, text)
+    assert not (tmp_path / "h1").exists() and not run(key, "list")[1]
+
+
+def test_a_file_is_never_overwritten_and_then_nobody_is_enrolled(key: Path, tmp_path: Path) -> None:
+    (tmp_path / "h1").write_text("mine")
+    code, text = run(key, "enroll", "h1", "--out", str(tmp_path / "h1"))
+    assert code == 1 and "exists" in text and (tmp_path / "h1").read_text() == "mine"
+    assert not run(key, "list")[1]
+
+
+def test_while_the_master_key_changes_a_host_gets_both_files(key: Path, tmp_path: Path) -> None:
+    Key.generate(new_beside(key))
+    assert run(key, "enroll", "h1", "--out", str(tmp_path / "h1"))[0] == 0
+    now, later = host_file.load(tmp_path / "h1"), host_file.load(tmp_path / "key.new.d" / "h1")
+    assert later.fingerprint == Key.load(new_beside(key)).fingerprint != now.fingerprint
+    assert later.name == now.name and later.enrolment[:8] == now.enrolment[:8] and later.secret != now.secret

@@ -1,0 +1,1 @@
+"""Keys of hosts, signatures, hash chains, and how frames are authenticated by them."""
