@@ -11,6 +11,7 @@ Settings come by environment:
   address; without it, the application takes the one that the coordinator publishes with its status.
 * BATON_CONTROLLER: the name of this controller among those that share the store; it commands switches while it leads, and, if
   BATON_STANDBY is not set, while no controller leads.
+* BATON_CONTROL_FIRST: where the supervisor's keeper of control frames listens (controller/openflow/local_switches.py).
 * BATON_CONFIG: a file with `OpenFlowSettings` as JSON, as `baton up` writes it.
 
 Without BATON_REDIS it starts a supervisor, which starts the store and the coordinator: see controller/openflow/environment.py.
@@ -51,7 +52,7 @@ Event = Any  # of a framework that has no types
 of = fw.ofp_event
 
 TICK_S = 0.05
-PROBE_TICKS = 2
+PROBE_TICKS, LOST_TICKS = 2, 20
 LOOK_S, LOOK_AT_MOST_S = 1.0, 10.0
 """How often the store is looked at for other controllers; where counters are read less often than that, as often as those."""
 AGAIN_S = 0.25
@@ -86,7 +87,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         self.logger = logging.getLogger("baton.openflow")
         self.attachment = ATTACHMENT
         self.switches = Switches(fw)
-        self.local = LocalSwitches() if SETTINGS.control_first else None
+        self.local = LocalSwitches(os.environ.get("BATON_CONTROL_FIRST")) if SETTINGS.control_first else None
         self.fabrics = FABRICS
         self.discovery = self._new_discovery()
         self.ports = PortMeter()
@@ -275,6 +276,8 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             now_ns = time.monotonic_ns()
             self.discovery.tick(now_ns)
             self._learn_strangers(now_ns)
+            if self.local is not None and self.local.lost and ticks % LOST_TICKS == 0:
+                self._wake.set()
             self.switches.remove_foreign(now_ns)
             if ticks % PROBE_TICKS == 0:
                 self.switches.send_lldp([*self.discovery.probing(now_ns), *self.discovery.announcing(now_ns)], now_ns)

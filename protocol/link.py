@@ -8,7 +8,7 @@ import socket
 import struct
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from protocol.messages import ETHERTYPE, HEARTBEAT_MAC
@@ -23,6 +23,7 @@ SO_TIMESTAMPNS = 35
 TC_PRIO_CONTROL = 7  # linux/pkt_sched.h
 ETH_P_8021Q = 0x8100
 SIOCGSTAMPNS = 0x8907  # asm-generic/sockios.h
+SIOCGIFINDEX = 0x8933  # linux/sockios.h
 _TIMESPEC = struct.Struct("qq")
 # Classic BPF (linux/filter.h)
 _LOAD_2, _LOAD_1, _EQUAL, _RETURN = 0x28, 0x30, 0x15, 0x06
@@ -75,19 +76,23 @@ class ControlSocket:
         bypass: bool = False,
         deferred: Deferred = (),
         priority_tag: int | None = None,
+        given: Sequence[int] = (),
     ) -> None:
         """Listens to the group address `group`, too. With `bypass`, frames do not pass the interface's queues; `priority_tag`,
-        0 to 7, is the priority in the tag of every frame that is sent (None: no tag).
+        0 to 7, is the priority in the tag of every frame that is sent (None: no tag). `given`: descriptors of two packet
+        sockets that are not bound yet, of the interface's network namespace, for a process that may make none.
 
         Raises OSError: there is no such interface, or CAP_NET_RAW is missing.
         """
         kinds = tuple(deferred)
-        self._socket = _listen(interface, group, _filter(ethertype, kinds, NOTHING, WHOLE))
+        sockets = [socket.socket(fileno=descriptor) for descriptor in given]
+        sockets += [socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) for _ in range(len(sockets), 2 if kinds else 1)]
+        self._socket = _listen(sockets[0], interface, group, _filter(ethertype, kinds, NOTHING, WHOLE))
         self._socket.setsockopt(SOL_PACKET, PACKET_QDISC_BYPASS, int(bypass))
         with suppress(PermissionError):  # old kernels want CAP_NET_ADMIN; an agent's classifier puts its frames first anyway
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, TC_PRIO_CONTROL)
         self._tag = b"" if priority_tag is None else struct.pack("!HH", ETH_P_8021Q, priority_tag << 13)
-        self._deferred = _listen(interface, group, _filter(ethertype, kinds, WHOLE, NOTHING)) if kinds else None
+        self._deferred = _listen(sockets[1], interface, group, _filter(ethertype, kinds, WHOLE, NOTHING)) if kinds else None
         if self._deferred is not None:
             self._deferred.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         self.address: bytes = self._socket.getsockname()[4][:6]
@@ -171,8 +176,7 @@ class ControlSocket:
             self._deferred.close()
 
 
-def _listen(interface: str, group: bytes, instructions: bytes) -> socket.socket:
-    made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+def _listen(made: socket.socket, interface: str, group: bytes, instructions: bytes) -> socket.socket:
     try:
         code = ctypes.create_string_buffer(instructions)
         program = struct.pack("HxxxxxxP", len(instructions) // 8, ctypes.addressof(code))
@@ -180,7 +184,10 @@ def _listen(interface: str, group: bytes, instructions: bytes) -> socket.socket:
         made.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
         made.bind((interface, ETH_P_ALL))
         made.setblocking(False)
-        membership = struct.pack("iHH8s", socket.if_nametoindex(interface), PACKET_MR_MULTICAST, 6, group + bytes(2))
+        asked = bytearray(struct.pack("16sI20x", interface.encode(), 0))
+        fcntl.ioctl(made, SIOCGIFINDEX, asked)  # by the socket: its network namespace may be another one than ours
+        index = struct.unpack_from("I", asked, 16)[0]
+        membership = struct.pack("iHH8s", index, PACKET_MR_MULTICAST, 6, group + bytes(2))
         made.setsockopt(SOL_PACKET, PACKET_ADD_MEMBERSHIP, membership)
     except BaseException:
         made.close()

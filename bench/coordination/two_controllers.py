@@ -69,7 +69,8 @@ def two_controllers() -> Iterator[TwoControllers]:
 @contextmanager
 def dedicated_store() -> Iterator[PrivateRedis]:
     """A running Redis that the fabric's load does not slow down."""
-    with tempfile.TemporaryDirectory(prefix="baton-store-") as directory, PrivateRedis(Path(directory)) as redis:
+    with tempfile.TemporaryDirectory(prefix="baton-store-") as name, PrivateRedis(Path(name), mode=0o777) as redis:
+        Path(name).chmod(0o711)  # two controllers share it, whose processes have users of their own
         assert redis.process is not None
         prioritise(redis.process.pid)
         yield redis

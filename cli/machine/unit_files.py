@@ -1,10 +1,12 @@
-"""The text of Baton's systemd units: their commands and their sandboxes. Pure.
+"""The text of Baton's systemd units, of their commands and sandboxes, and of the users that systemd-sysusers makes. Pure.
 
-Both units run as root, since queues, raw frames and eBPF need it, but in a sandbox; systemd.exec(5) and
+Both units start as root, since queues, raw frames and eBPF need it, but in a sandbox; systemd.exec(5) and
 systemd.resource-control(5) explain every line. A unit allows what its program needs while it starts; the agent then drops
-nearly all of it by itself (agents/kernel/capabilities.py). Settings left out, with the reasons: MemoryDenyWriteExecute
-(libbpf's callbacks are made at run time), PrivateUsers and PrivateNetwork (Baton controls the host's own network),
-ProcSubset=pid (the agent reads /proc/sys).
+nearly all of it by itself (agents/kernel/capabilities.py), and the controller's supervisor starts each process with its own
+user and rights (controller/processes/confine.py), under systemd as by hand: hence one unit. Settings left out, with reasons:
+MemoryDenyWriteExecute (libbpf's callbacks are made at run time), PrivateUsers and PrivateNetwork (Baton controls the host's own
+network), ProcSubset=pid (the agent reads /proc/sys), ProtectProc=invisible for the controller (the supervisor would not see its
+own children).
 """
 
 from __future__ import annotations
@@ -16,6 +18,14 @@ from pathlib import Path
 
 MARK = "# Made by `baton install-units`; what is changed here is lost when it runs again: use `systemctl edit`."
 COMMON_CAPABILITIES = ("CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF", "CAP_PERFMON", "CAP_SYS_NICE", "CAP_IPC_LOCK")
+SUPERVISING = ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP", "CAP_CHOWN", "CAP_KILL", "CAP_DAC_OVERRIDE")
+"""For giving each process its user and its files, and for ending it."""
+USERS = (
+    ("baton-store", "the private store"),
+    ("baton-openflow", "the OpenFlow application"),
+    ("baton-coordinator", "the coordinator"),
+    ("baton-web", "the dashboard"),
+)
 SANDBOX = (
     "NoNewPrivileges=yes",
     "ProtectSystem=strict",
@@ -28,14 +38,12 @@ SANDBOX = (
     "ProtectControlGroups=yes",
     "ProtectClock=yes",
     "ProtectHostname=yes",
-    "ProtectProc=invisible",
     "RestrictSUIDSGID=yes",
     "LockPersonality=yes",
     "RemoveIPC=yes",
     "KeyringMode=private",
     "UMask=0077",
     "SystemCallArchitectures=native",
-    "SystemCallFilter=@system-service bpf",
     "SystemCallErrorNumber=EPERM",
 )
 
@@ -83,6 +91,8 @@ def agent(
         *_directories(writable),
         f"CapabilityBoundingSet={' '.join(capabilities)}",
         *SANDBOX,
+        "SystemCallFilter=@system-service bpf",
+        "ProtectProc=invisible",
         "RestrictAddressFamilies=AF_UNIX AF_NETLINK AF_PACKET",
         "RestrictNamespaces=yes",
         "IPAddressDeny=any",
@@ -102,7 +112,7 @@ def controller(program: Sequence[str], *, config: Path, writable: Iterable[Path]
         writable: directories that the processes write to besides the run directory.
         netns: the coordinator's interface is in a network namespace, which needs CAP_SYS_ADMIN.
     """
-    capabilities = [*COMMON_CAPABILITIES, *(["CAP_SYS_ADMIN"] if netns else [])]
+    capabilities = [*COMMON_CAPABILITIES, *SUPERVISING, *(["CAP_SYS_ADMIN"] if netns else [])]
     lines = [
         MARK,
         "[Unit]",
@@ -121,9 +131,11 @@ def controller(program: Sequence[str], *, config: Path, writable: Iterable[Path]
         "TimeoutStopSec=20s",
         "OOMScoreAdjust=-800",
         "LimitMEMLOCK=infinity",
+        "LimitRTPRIO=99",
         *_directories(writable),
         f"CapabilityBoundingSet={' '.join(capabilities)}",
         *SANDBOX,
+        "SystemCallFilter=@system-service bpf seccomp",
         "RestrictAddressFamilies=AF_UNIX AF_NETLINK AF_PACKET AF_INET AF_INET6",
         f"RestrictNamespaces={'net' if netns else 'yes'}",
         "",
@@ -138,10 +150,16 @@ def _directories(writable: Iterable[Path]) -> list[str]:
     paths = " ".join(quoted(f"-{path}") for path in dict.fromkeys(writable))
     return [
         "RuntimeDirectory=baton",
-        "RuntimeDirectoryMode=0755",
+        "RuntimeDirectoryMode=0711",
         "RuntimeDirectoryPreserve=yes",
         *([f"ReadWritePaths={paths}"] if paths else []),
     ]
+
+
+def users() -> UnitFile:
+    """The file of sysusers.d(5) that names the group and the users of the controller's processes."""
+    lines = [MARK, "g baton -", *(f'u {name} -:baton "Baton, {what}" /' for name, what in USERS)]
+    return UnitFile("baton.conf", "\n".join(lines) + "\n")
 
 
 def command(words: Iterable[str]) -> str:

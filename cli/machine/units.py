@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cli.machine.unit_files import UnitFile
 
 UNITS = Path("/etc/systemd/system")
+USERS = Path("/etc/sysusers.d")
 KEY = Path("/etc/baton/host")
 
 
@@ -53,26 +54,34 @@ def install_units(
     dry_run: bool,
     agent_arguments: tuple[str, ...],
 ) -> None:
-    """Write systemd units for the agent and the controller side, each in a sandbox.
+    """Write systemd units for the agent and the controller side, each in a sandbox, and the controller's users (sysusers.d).
 
     Starts nothing, but prints the commands that do. Replaces only files that this command wrote before.
     """
     if dry_run and role != "controller" and (interface is None or rate is None):
         click.echo("# To be read only: eth0 and 10gbit stand for the --interface and --rate that were not given.")
         interface, rate = interface or "eth0", rate or "10gbit"
+    from cli.machine.unit_files import users
+
     try:
         units = list(_units(role, interface, rate, key.absolute(), config.absolute(), agent_arguments))
     except ValueError as error:
         raise click.ClickException(str(error)) from None
-    for unit in units:
-        path = directory / unit.name
+    files = {directory / unit.name: unit.text for unit in units}
+    makes = ""
+    if role != "agent":
+        path = (USERS if directory == UNITS else directory) / users().name
+        files[path] = users().text
+        makes = f"systemd-sysusers {path} && "
+    for path, text in files.items():
         if dry_run:
-            click.echo(f"# {path}\n{unit.text}")
+            click.echo(f"# {path}\n{text}")
             continue
-        _write(path, unit.text)
+        _write(path, text)
         click.echo(f"wrote {path}")
     if not dry_run:
-        click.echo("now: systemctl daemon-reload && systemctl enable --now " + " ".join(f"'{unit.name}'" for unit in units))
+        named = " ".join(f"'{unit.name}'" for unit in units)
+        click.echo(f"now: {makes}systemctl daemon-reload && systemctl enable --now {named}")
 
 
 def _units(
@@ -115,6 +124,7 @@ def _write(path: Path, text: str) -> None:
     from cli.machine.unit_files import MARK
 
     try:
+        path.parent.mkdir(exist_ok=True)
         if path.exists() and not path.read_text(encoding="utf-8").startswith(MARK):
             raise click.ClickException(f"{path}: was not made by this command; move it away, or give another --directory")
         fresh = path.with_suffix(".new")

@@ -50,6 +50,8 @@ def collect(store: Store, run_dir: Path | None) -> dict[str, Any]:
     Raises:
         StoreUnavailable: the store does not answer.
     """
+    from controller.store.url import redacted
+
     processes: dict[str, dict[str, Any]] = {}
     config, config_error = "", ""
     if run_dir is not None:
@@ -65,7 +67,7 @@ def collect(store: Store, run_dir: Path | None) -> dict[str, Any]:
                 "restarts": state.restarts.get(name, 0),
             }
     return {
-        "store": store.url,
+        "store": redacted(store.url),
         "config": config,
         "config_error": config_error,
         "processes": processes,

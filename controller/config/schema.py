@@ -23,6 +23,8 @@ from controller.config.weekly import WeeklySection
 from controller.store import url
 from protocol.units import MILLISECOND_NS as MS
 
+Login = Annotated[str | None, Field(pattern=r"^[^:@/\s]+:[^@/\s]+$")]
+
 
 class AgentsSection(Section):
     """Settings that every host's agent gets when it registers."""
@@ -49,12 +51,35 @@ class PrioritiesSection(Section):
     termination: int = Field(3, ge=1, le=3, description="write 1, 2 or 3 (never)")
 
 
+class UsersSection(Section):
+    """The machine's users and group by which the processes run; names, as `baton install-units` has them made."""
+
+    group: str = Field("baton", min_length=1, description="name a group that is for Baton alone, such as baton")
+    store: str = Field("baton-store", min_length=1, description="name a user that is for the store alone")
+    openflow: str = Field("baton-openflow", min_length=1, description="name a user that is for this process alone")
+    coordinator: str = Field("baton-coordinator", min_length=1, description="name a user that is for the coordinator alone")
+    web: str = Field("baton-web", min_length=1, description="name a user that is for the web server alone")
+
+
+class LoginsSection(Section):
+    """The logins of the processes at a store that several controllers share, each USER:PASSWORD."""
+
+    coordinator: Login = Field(None, description="write USER:PASSWORD, or leave it out for the login in the store's URL")
+    openflow: Login = Field(None, description="write USER:PASSWORD, or leave it out for the login in the store's URL")
+    web: Login = Field(None, description="write USER:PASSWORD, or leave it out for the login in the store's URL")
+
+
 class Config(Section):
     """The whole file."""
 
     run_dir: Path = Field(Path("/run/baton"), description="name a directory, such as /run/baton")
     store: Annotated[str | None, BeforeValidator(url.check), BeforeValidator(or_none)] = Field(
         None, description=url.EXPECTED
+    )
+    logins: LoginsSection = Field(LoginsSection.model_validate({}), description="write a mapping")
+    replicas: int = Field(0, ge=0, le=16, description="write how many replicas of the store must have an epoch, such as 1")
+    users: Annotated[UsersSection | None, BeforeValidator(or_none)] = Field(
+        UsersSection.model_validate({}), description="write a mapping, or none"
     )
     openflow: OpenFlowSection = Field(OpenFlowSection.model_validate({}), description="write a mapping")
     coordinator: CoordinatorSection | None = Field(None, description="write a mapping; without it no host is coordinated")
@@ -74,11 +99,18 @@ class Config(Section):
         description="list openflow, ovsdb:ADDRESS (such as unix:/run/openvswitch/db.sock) or bridge:NAME",
     )
 
+    def store_urls(self) -> dict[str, str]:
+        """The shared store's URL with each login of the file, by the process that has it."""
+        given = {name: getattr(self.logins, name) for name in LoginsSection.model_fields}
+        assert self.store is not None, "the caller looked"
+        return {name: url.with_login(self.store, *login.split(":", 1)) for name, login in given.items() if login is not None}
+
     def coordinator_settings(self, store: str) -> CoordinatorSettings | None:
         """The settings of the coordinator; None when the file has no section for it."""
         if self.coordinator is None:
             return None
         fields = {name: getattr(self.coordinator, name) for name in CoordinatorSection.model_fields if name != "netns"}
+        fields["replicas"] = self.replicas
         if self.store is None and "lease_ns" not in self.coordinator.model_fields_set:
             fields["lease_ns"] = 1000 * MS  # no other controller shares a private store, and machines do stand still
         agents = {name: getattr(self.agents, name) for name in AgentsSection.model_fields}
@@ -114,5 +146,7 @@ SECTIONS: dict[str, type[Section]] = {
     "weekly": WeeklySection,
     "switch_queues": SwitchQueuesSection,
     "web": WebSection,
+    "users": UsersSection,
+    "logins": LoginsSection,
 }
 """The fields of `Config` that are sections."""

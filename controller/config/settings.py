@@ -39,6 +39,8 @@ class CoordinatorSettings:
     """The URL of the store."""
     shared_key_file: Path | None = None
     """The key that all hosts of version 2 of the wire share; None: none are taken."""
+    replicas: int = 0
+    """How many replicas of the store must have an epoch before its leader speaks."""
     name: str = ""
     """The name of this controller among those that share the store."""
     standby: bool = False

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from controller.config.settings import CoordinatorSettings
-from controller.processes.identity import enter_netns
+from controller.processes.confine import LINK
 from controller.processes.jsonlines import JsonLines
 from controller.processes.logs import log_to_stderr
 from protocol.realtime import become_realtime
@@ -82,10 +82,10 @@ def _stop_by(*calls: Callable[[], None]) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """FILE is the validated settings as JSON, as `baton up` writes it."""
+    """FILE is the validated settings as JSON, as `baton up` writes it. BATON_LINK has the descriptors of two packet sockets in
+    the interface's network namespace: this process may neither make one nor enter that (controller/processes/confine.py)."""
     parser = argparse.ArgumentParser(prog="coordinate")
     parser.add_argument("--config", type=Path, required=True)
-    parser.add_argument("--netns", help="Of the interface; the store is reached from the present one.")
     options = parser.parse_args(arguments)
     log_to_stderr()
     settings = CoordinatorSettings.from_json(options.config.read_text())
@@ -94,6 +94,7 @@ def main(arguments: list[str] | None = None) -> int:
         kept = ["--keep-s", str(KEPT_PERIODS * settings.report_ns // SECOND_NS)]
         lines = helpers.start("controller.coordinator.store_bridge", *kept, store=settings.store)
         lease = ["--name", settings.name, "--lease-ns", str(settings.lease_ns)]
+        lease += ["--replicas", str(settings.replicas)] if settings.replicas else []
         lease += ["--priority", str(settings.realtime_priority)] if settings.realtime_priority is not None else []
         elector = helpers.start("controller.election.elector", *lease, store=settings.store)
         from controller.coordinator.candidate import CachedLines, Candidate  # late: see the module's docstring
@@ -105,8 +106,6 @@ def main(arguments: list[str] | None = None) -> int:
         from protocol.keys.hosts import Master
         from protocol.link import ControlSocket
 
-        if options.netns:
-            enter_netns(options.netns)
         for connection in (lines.socket, elector.socket):
             connection.setblocking(False)
         bridge, leadership = CachedLines(lines), Leadership.begin(settings, elector)
@@ -114,7 +113,8 @@ def main(arguments: list[str] | None = None) -> int:
         shared = Key.load(settings.shared_key_file) if settings.shared_key_file is not None else None
         if shared is not None:
             log.warning("%s", SHARED_KEY)
-        link = ControlSocket(settings.interface, deferred=DEFERRED, priority_tag=settings.control_priority_tag)
+        given = [int(number) for number in os.environ.get(LINK, "").split()]
+        link = ControlSocket(settings.interface, deferred=DEFERRED, priority_tag=settings.control_priority_tag, given=given)
         candidate = Candidate(settings, keys, link, bridge, leadership, shared)
         if refused := become_realtime(settings.realtime_priority):
             log.warning("%s", refused)

@@ -86,18 +86,19 @@ class Elector:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """`python -m controller.election.elector --name NAME --lease-ns N [--priority N] --fd N`: a coordinator starts it, with
-    one end of a socket pair, and the URL of the store in BATON_REDIS."""
+    """`python -m controller.election.elector --name NAME --lease-ns N [--priority N] [--replicas N] --fd N`: a coordinator
+    starts it, with one end of a socket pair, and the URL of the store in BATON_REDIS."""
     parser = argparse.ArgumentParser(prog="elector")
     parser.add_argument("--name", required=True)
     parser.add_argument("--lease-ns", type=int, required=True)
     parser.add_argument("--priority", type=int, help="SCHED_FIFO, as the coordinator's.")
+    parser.add_argument("--replicas", type=int, default=0, help="How many replicas must have an epoch before it counts.")
     parser.add_argument("--fd", type=int, required=True)
     options = parser.parse_args(arguments)
     log_to_stderr()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     become_realtime(options.priority)  # a leader must not wait for its renewal, which is little work
-    store = LeaseStore(os.environ["BATON_REDIS"], options.name, options.lease_ns)
+    store = LeaseStore(os.environ["BATON_REDIS"], options.name, options.lease_ns, replicas=options.replicas)
     Elector(store, options.lease_ns, socket.socket(fileno=options.fd)).run()
     return 0
 

@@ -78,9 +78,12 @@ class LeaseAway(Exception):
 class LeaseStore:
     """One controller's access to the lease. No method waits longer than about half a lease."""
 
-    def __init__(self, url: str, name: str, lease_ns: int) -> None:
-        """Raises ValueError: not a URL of a store."""
+    def __init__(self, url: str, name: str, lease_ns: int, *, replicas: int = 0) -> None:
+        """`replicas`: how many must have an epoch before it counts; one in any case where one is connected.
+
+        Raises ValueError: not a URL of a store."""
         self._name = name
+        self._replicas = replicas
         self._lease_ms = lease_ns // MILLISECOND_NS
         self._client: Any = connect(url, timeout_s=lease_ns / 5e9)
 
@@ -94,9 +97,9 @@ class LeaseStore:
         remainder = zlib.crc32(self._name.encode()) % HOLDERS
         arguments = (token, self._name, self._lease_ms, int(time.time()), highest_epoch, remainder, HOLDERS, LAST_EPOCH)
         answer = self._answer(_ACQUIRE, ("leader", "epoch", "changed:leader"), *arguments)
-        if answer.held and not self._replicated():
+        if answer.held and (missing := self._unconfirmed()):
             self.release(token)
-            raise LeaseAway("no replica has confirmed the lease, and a failover of the store would lose it")
+            raise LeaseAway(f"{missing}, and a failover of the store would lose it")
         return answer
 
     def legacy(self) -> dict[str, Any]:
@@ -148,14 +151,19 @@ class LeaseStore:
                     raise LeaseAway(f"{type(error).__name__}: {error}") from None
         raise AssertionError("not reached")
 
-    def _replicated(self) -> bool:
-        """Whether a replica has the epoch just given out; True where there is no replica."""
+    def _unconfirmed(self) -> str:
+        """Why the epoch just given out does not count yet: too few replicas have it; empty if enough have."""
         try:
-            if not int(self._client.info("replication").get("connected_slaves", 0)):
-                return True
+            connected = int(self._client.info("replication").get("connected_slaves", 0))
+            wanted = max(self._replicas, min(connected, 1))
+            if not wanted:
+                return ""
             with self._client.pipeline(transaction=False) as pipe:
                 pipe.hset(PREFIX + "leader", "replicated", 1)  # WAIT counts only what its own connection has written
-                pipe.wait(1, REPLICATION_MS)
-                return bool(pipe.execute()[1])
+                pipe.wait(wanted, REPLICATION_MS)
+                confirmed = int(pipe.execute()[1])
         except RedisError as error:
             raise LeaseAway(f"{type(error).__name__}: {error}") from None
+        if confirmed >= wanted:
+            return ""
+        return f"the lease must be confirmed by {wanted} of the store's replicas, and {confirmed} of {connected} did so"

@@ -43,47 +43,77 @@ def wanted(
 
 
 class LocalSwitches:
-    """The keeper's process, which ends with this one. It starts when there is something to say, and again if it has died."""
+    """The keeper: the supervisor's, which listens at a Unix socket; without a supervisor, a child that ends with this process.
+    It is called when there is something to say, and again if it has died."""
 
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
+    def __init__(self, path: str | None = None) -> None:
+        """`path`: where the supervisor's keeper listens; None: there is no supervisor."""
+        self._path = path
         self._told = ""
+        self._connection: socket.socket | None = None
         self._heard: socket.socket | None = None
         self._rest = b""
+        self._trouble = ""
 
     def tell(self, what: Wanted) -> None:
         """Tells the keeper what is wanted now, if that has changed."""
         text = what.to_json()
-        alive = self._process is not None and self._process.poll() is None
-        if alive and text == self._told:
+        if self._connection is not None and text == self._told:
             return
         try:
-            if not alive:
-                self._process = self._start()
-            assert self._process is not None and self._process.stdin is not None
-            self._process.stdin.write(text.encode() + b"\n")
-            self._process.stdin.flush()
+            if self._connection is None:
+                self._connection = self._started() if self._path is None else self._called(self._path)
+                # A second one, since the framework's green threads wait wherever a socket may block.
+                self._heard = self._connection.dup()
+                self._heard.setblocking(False)
+                self._rest = b""
             self._told = text
+            self._connection.sendall(text.encode() + b"\n")
+            self._trouble = ""
         except OSError as error:
-            log.warning("control frames do not go first at this machine's switches: %s", error)
+            self._hang_up()
+            if str(error) != self._trouble:
+                log.warning("control frames do not go first at this machine's switches: %s", error)
+            self._trouble = str(error)
 
     def strangers(self) -> Iterator[Stranger]:
         """Who speaks to a coordinator on no known path, as the keeper has seen since the last call; waits for nothing."""
         try:
-            while self._heard is not None and (got := self._heard.recv(MOST_BYTES)):
+            while self._heard is not None:
+                if not (got := self._heard.recv(MOST_BYTES)):
+                    self._hang_up()
+                    return
                 *lines, self._rest = (self._rest + got).split(b"\n")
                 yield from (Stranger(*json.loads(line)) for line in lines)
         except BlockingIOError:
             return
+        except OSError:
+            self._hang_up()
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "controller.switch_queues.control_keeper"]
+    @property
+    def lost(self) -> bool:
+        """Whether the keeper has gone, so that it must be told again."""
+        return bool(self._told) and self._connection is None
+
+    def _hang_up(self) -> None:
+        for end in (self._connection, self._heard):
+            if end is not None:
+                end.close()
+        self._connection = self._heard = None
+
+    def _called(self, path: str) -> socket.socket:
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            made.connect(path)
+        except OSError:
+            made.close()
+            raise
+        return made
+
+    def _started(self) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        command = [sys.executable, "-m", "controller.switch_queues.control_keeper", "--fd", str(theirs.fileno())]
         environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-        if self._heard is not None:
-            self._heard.close()
-        # A socket, since the framework's green threads make no read of a pipe that does not wait.
-        self._heard, theirs = socket.socketpair()
-        self._heard.setblocking(False)
-        self._rest = b""
         with theirs:
-            return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=theirs.fileno(), env=environment)
+            subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], env=environment)
+        return ours

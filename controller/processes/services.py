@@ -76,6 +76,7 @@ class Service:
                 stdout=output,
                 stderr=output,
                 umask=0o077,
+                cwd="/",  # Python looks for modules where it starts
                 process_group=0,  # an interrupt from the terminal is for the supervisor, which ends them in order
             )
         self._pidfd = os.pidfd_open(self.process.pid)

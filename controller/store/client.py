@@ -16,7 +16,7 @@ from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
 
 from controller.store.layout import Client
-from controller.store.url import SENTINEL, SentinelUrl, redacted
+from controller.store.url import SentinelUrl, is_of_sentinels, redacted
 
 
 def connect(url: str, *, timeout_s: float, connected: Callable[[Any], None] | None = None) -> Client:
@@ -34,17 +34,15 @@ def connect(url: str, *, timeout_s: float, connected: Callable[[Any], None] | No
         # A server on this machine ends its connections when it ends: asking before each use whether it is there tells nothing.
         health = {} if url.startswith("unix:") else {"health_check_interval": 5}
         options |= {"redis_connect_func": connected, **health}
-    if not is_replicated(url):
+    if not is_of_sentinels(url):
         return redis.Redis.from_url(url, **options)
     where = SentinelUrl.parse(url)
-    asking = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s, "retry": Retry(NoBackoff(), 0)}
+    secured: dict[str, Any] = {"ssl": True, "ssl_ca_certs": where.ssl_ca_certs, "ssl_check_hostname": True} if where.tls else {}
+    asking = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s, "retry": Retry(NoBackoff(), 0), **secured}
+    asking |= {"username": where.sentinel_username, "password": where.sentinel_password}
     sentinel: Any = Sentinel(list(where.sentinels), sentinel_kwargs={**asking, "decode_responses": True})  # type: ignore[no-untyped-call]
-    return sentinel.master_for(where.service, db=where.database, password=where.password, **options)
-
-
-def is_replicated(url: str) -> bool:
-    """Whether Sentinels name the master of the store at this URL."""
-    return url.startswith(SENTINEL)
+    login = {"username": where.user, "password": where.password}
+    return sentinel.master_for(where.service, db=where.database, **login, **secured, **options)
 
 
 def has_moved(client: Client, connection: Any) -> bool:  # noqa: ANN401 -- redis-py's

@@ -125,7 +125,7 @@ def _snapshot(client: Client, before: Snapshot | None) -> Snapshot:
     with client.pipeline(transaction=False) as pipe:
         pipe.time()
         pipe.get(PREFIX + "override")
-        pipe.eval(MEMBERS, 1, PREFIX + "members", PREFIX + "member:")
+        pipe.eval_ro(MEMBERS, 1, PREFIX + "members", PREFIX + "member:")
         for name in DOCUMENTS:
             pipe.hmget(PREFIX + name, "version", "at_ns", *(() if name in UNCHANGING else ("json",)))
         (seconds, microseconds), override, members, *heads = pipe.execute()

@@ -9,12 +9,14 @@ import contextlib
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from controller.processes.identity import with_owner
 from controller.processes.private_file import private
+from controller.store import logins as access
 from controller.store.connection import Connection, StoreUnavailable
 
 START_S = 5.0
@@ -35,8 +37,18 @@ def url(run_dir: Path) -> str:
     return f"unix://{socket_path(run_dir)}"
 
 
-def configure(run_dir: Path, *, persist: bool = False) -> list[str]:
+def configure(
+    run_dir: Path,
+    *,
+    persist: bool = False,
+    logins: Mapping[str, str] | None = None,
+    owner: int | None = None,
+    mode: int = 0o700,
+) -> list[str]:
     """Writes the server's configuration into `run_dir` and returns the command that runs it in the foreground.
+
+    `logins`: passwords by login of `controller.store.logins`; None: whoever reaches the socket may do everything. `owner`: the
+    uid by which the server runs, if not ours. `mode`: of the socket.
 
     Raises:
         RedisMissing: redis-server is not installed.
@@ -49,7 +61,7 @@ def configure(run_dir: Path, *, persist: bool = False) -> list[str]:
     lines = [
         "port 0",
         f'unixsocket "{socket_path(run_dir)}"',
-        "unixsocketperm 700",
+        f"unixsocketperm {mode:o}",
         f'dir "{run_dir}"',
         "daemonize no",
         "appendonly yes" if persist else "appendonly no",
@@ -57,9 +69,13 @@ def configure(run_dir: Path, *, persist: bool = False) -> list[str]:
         "maxmemory 256mb",
         "maxmemory-policy noeviction",
         "hz 1",  # how often it wakes up to tidy; what has expired is gone at once for whoever asks
+        *(access.lines(logins) if logins is not None else ()),
     ]
-    with private(path, os.O_TRUNC) as file:
+    path.unlink(missing_ok=True)  # the directory may be the server's: nothing of its making is written into
+    with private(path, os.O_EXCL) as file:
         file.write(("\n".join(lines) + "\n").encode())
+        if owner is not None:
+            os.fchown(file.fileno(), owner, -1)
     socket_path(run_dir).unlink(missing_ok=True)
     return [program, str(path)]
 
@@ -73,8 +89,10 @@ def forget(run_dir: Path) -> None:
 class PrivateRedis:
     """One private server, which runs during a `with` block."""
 
-    def __init__(self, run_dir: Path, *, persist: bool = False) -> None:
+    def __init__(self, run_dir: Path, *, persist: bool = False, mode: int = 0o700) -> None:
+        """`mode`: of the socket, 0o777 for a store that other users share."""
         self.run_dir = run_dir
+        self._mode = mode
         self.url = url(run_dir)
         self.process: subprocess.Popen[bytes] | None = None
         self._persist = persist
@@ -86,7 +104,7 @@ class PrivateRedis:
             RedisMissing, OSError: as `configure`.
             StoreUnavailable: it did not answer within 5 s; its log is redis.log in the run directory.
         """
-        command = with_owner(configure(self.run_dir, persist=self._persist))
+        command = with_owner(configure(self.run_dir, persist=self._persist, mode=self._mode))
         with (self.run_dir / "redis.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         connection = Connection(self.url)

@@ -1,8 +1,11 @@
 """URLs of the store: one Redis, or a set of Sentinels that know which Redis leads. Pure.
 
 * unix:///PATH, redis://[:PASSWORD@]HOST:PORT/DB, rediss://...: as redis-py reads them;
-* redis+sentinel://[:PASSWORD@]HOST[:PORT],HOST[:PORT].../SERVICE[/DB]: the Sentinels (port 26379 unless given), the name under
-  which they watch the master, and the database there. The password is the Redis servers'.
+* redis+sentinel://[[USER]:PASSWORD@]HOST[:PORT],HOST[:PORT].../SERVICE[/DB][?OPTIONS]: the Sentinels (port 26379 unless
+  given), the name under which they watch the master, and the database there. User and password are the Redis servers'. The
+  options are sentinel_username and sentinel_password, for the Sentinels themselves;
+* rediss+sentinel://...: the same, but Sentinels and servers by TLS. The option ssl_ca_certs names the file of the authority
+  that signed their certificates; left out: those that the machine trusts.
 """
 
 from __future__ import annotations
@@ -10,10 +13,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import Self
+from urllib.parse import parse_qsl, quote, unquote
 
-SENTINEL = "redis+sentinel://"
+SENTINEL, SENTINEL_TLS = "redis+sentinel://", "rediss+sentinel://"
+SENTINEL_OPTIONS = ("sentinel_username", "sentinel_password", "ssl_ca_certs")
 SENTINEL_PORT = 26379
-PLAIN = re.compile(r"unix:///.|rediss?://[^/]")
+PLAIN = re.compile(r"unix://([^/@]+@)?/.|rediss?://[^/]")
 EXPECTED = (
     "write the URL of a Redis, such as redis://host:6379/0, of Sentinels, such as "
     "redis+sentinel://host1:26379,host2:26379/baton, or none for a private one"
@@ -28,29 +33,63 @@ class SentinelUrl:
     service: str
     database: int = 0
     password: str | None = None
+    user: str | None = None
+    sentinel_username: str | None = None
+    sentinel_password: str | None = None
+    tls: bool = False
+    ssl_ca_certs: str | None = None
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Reads a URL that begins with redis+sentinel://. Raises ValueError: it is not of this form; says what is wrong."""
-        if not text.startswith(SENTINEL):
+        """Reads a URL of Sentinels. Raises ValueError: it is not of this form; says what is wrong."""
+        scheme = next((scheme for scheme in (SENTINEL, SENTINEL_TLS) if text.startswith(scheme)), None)
+        if scheme is None:
             raise ValueError(f"{redacted(text)!r} does not begin with {SENTINEL}")
-        place, _, path = text.removeprefix(SENTINEL).partition("/")
+        plain, _, query = text.removeprefix(scheme).partition("?")
+        place, _, path = plain.partition("/")
         secret, at, hosts = place.rpartition("@")
         service, _, database = path.partition("/")
         if not service:
             raise ValueError(f"{redacted(text)!r} names no service; put the name of the master after the hosts, such as /baton")
         if database and not database.isdecimal():
             raise ValueError(f"{redacted(text)!r}: {database!r} is not the number of a database")
+        options = dict(parse_qsl(query))
+        if unknown := options.keys() - set(SENTINEL_OPTIONS):
+            raise ValueError(f"{redacted(text)!r}: {min(unknown)} is unknown; choose from {', '.join(SENTINEL_OPTIONS)}")
+        if "ssl_ca_certs" in options and scheme != SENTINEL_TLS:
+            raise ValueError(f"{redacted(text)!r}: ssl_ca_certs is for TLS; begin with {SENTINEL_TLS}")
         sentinels = tuple(_address(host, text) for host in hosts.split(","))
-        password = secret.partition(":")[2] if at else None
-        return cls(sentinels, service, int(database or 0), password or None)
+        user, _, password = secret.partition(":") if at else ("", "", "")
+        return cls(
+            sentinels, service, int(database or 0), password or None, user or None, tls=scheme == SENTINEL_TLS, **options
+        )
+
+
+def with_login(url: str, user: str, password: str) -> str:
+    """The URL with this user and password in the place of those that it has, if any."""
+    scheme, _, rest = url.partition("://")
+    place, slash, path = rest.partition("/")
+    hosts = place.rpartition("@")[2]
+    name, secret = (user, password) if is_of_sentinels(url) else (quote(user, safe=""), quote(password, safe=""))
+    return f"{scheme}://{name}:{secret}@{hosts}{slash}{path}"
+
+
+def is_of_sentinels(url: str) -> bool:
+    """Whether Sentinels name the master of the store at this URL."""
+    return url.startswith((SENTINEL, SENTINEL_TLS))
+
+
+def socket_of(url: str) -> str | None:
+    """The path of the Unix socket that a URL names; None: it names none."""
+    scheme, _, rest = url.partition("://")
+    return unquote("/" + rest.partition("/")[2].partition("?")[0]) if scheme == "unix" else None
 
 
 def check(value: object) -> object:
     """A store's URL from the configuration, unchanged (None: a private store). Raises ValueError: it is none; says why."""
     if value is None or not isinstance(value, str):
         return value
-    if value.startswith(SENTINEL):
+    if is_of_sentinels(value):
         SentinelUrl.parse(value)
     elif not PLAIN.match(value):
         raise ValueError(f"{redacted(value)!r} is not of this form")
@@ -58,8 +97,8 @@ def check(value: object) -> object:
 
 
 def redacted(url: str) -> str:
-    """The URL without its password, for messages."""
-    return re.sub(r"(://[^:/@]*):.*@", r"\1:***@", url)
+    """The URL without its passwords, for messages."""
+    return re.sub(r"(password=)[^&]*", r"\1***", re.sub(r"(://[^:/@]*):.*@", r"\1:***@", url))
 
 
 def _address(text: str, url: str) -> tuple[str, int]:

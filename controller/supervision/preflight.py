@@ -15,7 +15,9 @@ from controller.config.schema import Config
 from controller.openflow.tls import CertificateError, context
 from controller.processes.identity import Identity, identify, in_netns, netns_path
 from controller.spanning_tree.snmp_credentials import CredentialsError, load
+from controller.store.url import socket_of
 from controller.supervision import runstate
+from controller.supervision.users import COORDINATOR, NAMES, OPENFLOW, WEB, Users
 from protocol.auth import Key
 from protocol.key import KeyFileError
 
@@ -33,12 +35,40 @@ def own_identity() -> Identity:
     return identity
 
 
-def claim_run_dir(run_dir: Path) -> bool:
-    """Makes the run directory if there is none; returns whether Baton made it (now, or in an earlier run that was killed).
+def claim_run_dir(run_dir: Path, users: Users | None = None) -> bool:
+    """Makes the run directory if there is none; returns whether Baton made it (now, or in an earlier run that was killed). It
+    is for its owner alone then; with `users`, others may pass through it to what is theirs.
 
     Raises:
-        CannotStart: another controller side is up in it, or it can't be made.
+        CannotStart: another controller side is up in it, it can't be made, somebody else may write into it, or a user of
+            `users` can't reach it.
     """
+    made = _claimed(run_dir)
+    try:
+        _guard(run_dir, 0o700 if users is None else 0o711)
+    except OSError as error:
+        raise CannotStart(f"run_dir: {run_dir}: {error.strerror}; run as root, or set another") from None
+    for name in NAMES if users is not None else ():
+        if users is not None and (barrier := users.barrier(name, run_dir / "any")) is not None:
+            who = f"the {name}'s user (uid {users.uids[name]})"
+            raise CannotStart(f"run_dir: {barrier} can't be entered by {who}; chmod 711 it, or set another")
+    return made
+
+
+def _guard(run_dir: Path, mode: int) -> None:
+    """Has nobody else read or write a run directory that was there before. Raises CannotStart, OSError."""
+    status = run_dir.stat()
+    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        whose = f"belongs to uid {status.st_uid}" if status.st_uid != os.geteuid() else "may be written by others"
+        raise CannotStart(f"run_dir: {run_dir} {whose}; name a directory for Baton alone, or none that exists")
+    names = {path.name for path in run_dir.iterdir() if path.is_dir()}
+    if taken := names & set(runstate.DIRECTORIES):
+        raise CannotStart(f"run_dir: {run_dir / min(taken)} is not Baton's; move it away, or set another run_dir")
+    if not names:  # what has other directories is not for Baton alone
+        run_dir.chmod(mode)
+
+
+def _claimed(run_dir: Path) -> bool:
     try:
         before = runstate.load(run_dir)
     except runstate.NothingUp:
@@ -54,6 +84,19 @@ def claim_run_dir(run_dir: Path) -> bool:
     except OSError as error:
         raise CannotStart(f"run_dir: {run_dir} can't be made ({error.strerror}); run as root, or set another") from None
     return True
+
+
+def check_store(url: str, users: Users | None) -> None:
+    """Raises CannotStart: the store is a Unix socket that a process's user can't reach."""
+    if users is None or (path := socket_of(url)) is None:
+        return
+    for name in (OPENFLOW, COORDINATOR, WEB):
+        barrier = users.barrier(name, Path(path))
+        if barrier is None and Path(path).exists() and not users.may_write(name, Path(path)):
+            barrier = Path(path)
+        if barrier is not None:
+            uid = users.uids[name]
+            raise CannotStart(f"store: {barrier} keeps the {name}'s user (uid {uid}) out; open it to the group, or use TCP")
 
 
 def check_listen(config: Config, wanted: bool) -> None:

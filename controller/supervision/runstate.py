@@ -9,13 +9,13 @@ import contextlib
 import dataclasses
 import json
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from controller.processes.identity import Identity, end, identify
 from controller.processes.private_file import private
-from controller.store import private_redis
 
 DEFAULT_RUN_DIR = Path("/run/baton")
 STATE = "up.json"
@@ -23,6 +23,11 @@ COORDINATOR_FILE = "config.json"
 OPENFLOW_FILE = "openflow.json"
 FABRIC_FILE = "fabric.json"
 QUEUES_FILE = "switch_queues.json"
+TREE_FILE, TREE_FABRIC_FILE = "tree.json", "tree-fabric.json"
+CONTROL_SOCKET = "control.sock"
+STORE_DIR, KEYS_DIR, WEB_DIR, OPENFLOW_DIR = "store", "keys", "web", "openflow"
+FILES = (COORDINATOR_FILE, OPENFLOW_FILE, FABRIC_FILE, QUEUES_FILE, TREE_FILE, TREE_FABRIC_FILE, CONTROL_SOCKET)
+DIRECTORIES = (STORE_DIR, KEYS_DIR, WEB_DIR, OPENFLOW_DIR)
 KEEP_LOGS = "keep-logs"
 """While this file exists, a supervisor that stops keeps the logs."""
 STOP_S = 15.0
@@ -114,9 +119,11 @@ def take_down(run_dir: Path, *, keep_logs: bool = False) -> list[str]:
 def remove(run_dir: Path, state: RunState, *, keep_logs: bool) -> None:
     """Removes the files of this run, and the run directory if Baton made it and it is empty now."""
     keep_logs = keep_logs or (run_dir / KEEP_LOGS).exists()
-    for name in (STATE, COORDINATOR_FILE, OPENFLOW_FILE, FABRIC_FILE, QUEUES_FILE, KEEP_LOGS):
+    for name in (STATE, *FILES, KEEP_LOGS):
         (run_dir / name).unlink(missing_ok=True)
-    private_redis.forget(run_dir)
+    for name in DIRECTORIES:
+        if (run_dir / name).is_dir() and not (run_dir / name).is_symlink():
+            shutil.rmtree(run_dir / name, ignore_errors=True)
     if not keep_logs:
         for name in (*state.services, "supervisor"):
             for suffix in (".log", ".log.1"):

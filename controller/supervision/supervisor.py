@@ -28,12 +28,15 @@ from controller.processes.file_events import FileEvents
 from controller.processes.logs import LOG_FORMAT
 from controller.processes.private_file import private
 from controller.processes.services import LOG_BYTES, Readable, Service, ServiceFailed, Services
-from controller.store import private_redis
+from controller.store import logins, private_redis
 from controller.store.store import EVENTS_KEPT, Store, StoreUnavailable
+from controller.store.url import redacted, with_login
 from controller.supervision import preflight, runstate
-from controller.supervision.children import COORDINATOR, OPENFLOW, QUEUES, REDIS, TREE, WEB, Children
+from controller.supervision.children import CONTROL, COORDINATOR, OPENFLOW, QUEUES, REDIS, TREE, WEB, Children
+from controller.supervision.copies import Copies
 from controller.supervision.preflight import CannotStart
 from controller.supervision.runstate import RunState
+from controller.supervision.users import NoUsers, check_ports, check_program, resolve
 
 log = logging.getLogger("baton.supervisor")
 
@@ -41,6 +44,8 @@ LOOK_S, CALM_S = 0.25, 30.0
 """How often the supervisor looks at what tells nothing by itself: the store that is away, who leads, a file without events. And
 how often where none of these is the case, to be safe."""
 START_S = 20.0
+FIXED = ("run_dir", "store", "logins", "users")
+"""Fields that a running supervisor does not take over."""
 
 
 class Supervisor:
@@ -60,22 +65,38 @@ class Supervisor:
         if standby and (config.store is None or config.coordinator is None):
             raise CannotStart("store: a standby shares the leader's; set store to its URL, and a coordinator section beside it")
         self.run_dir = config.run_dir
-        self.store_url = config.store or private_redis.url(config.run_dir)
+        try:
+            self.users = resolve(config.users)
+        except NoUsers as error:
+            raise CannotStart(str(error)) from None
+        passwords = logins.passwords() if config.store is None else None
+        if passwords is not None:
+            socket_url = private_redis.url(config.run_dir / runstate.STORE_DIR)
+            urls = {login: with_login(socket_url, logins.user(login), word) for login, word in passwords.items()}
+            self.store_url = urls[logins.OPERATOR]
+        else:
+            assert config.store is not None
+            self.store_url, urls = config.store, config.store_urls()
         self.store = Store(self.store_url)
         self.controllers = Controllers(self.store, name_of(config.run_dir), standby=standby)
         self._children = Children(
-            run_dir=config.run_dir, store_url=self.store_url, name=self.controllers.name, standby=standby
+            run_dir=config.run_dir,
+            store_url=self.store_url,
+            name=self.controllers.name,
+            standby=standby,
+            users=self.users,
+            passwords=passwords,
+            urls=urls,
         )
+        self._copies = Copies(config.run_dir)
         self._owner = owner
         self._services = Services()
         self._unpublished: deque[tuple[str, str, str]] = deque(maxlen=EVENTS_KEPT)
         self._stopping = self._reload_asked = self._told = False
         self._state: RunState | None = None
-        self._changes: FileEvents | None = None
+        self._changes: list[FileEvents] = []
+        self._sees_changes = False
         self._changed_s = 0.0
-        if path is not None:
-            with contextlib.suppress(OSError):
-                self._changes = FileEvents(path)
         self._woken, self._wake = socket.socketpair()
         self._woken.setblocking(False)
         self._wake.setblocking(False)
@@ -88,7 +109,15 @@ class Supervisor:
         Raises:
             CannotStart: something is missing, or a process ended at once; no child is left running.
         """
-        made = preflight.claim_run_dir(self.run_dir)
+        if self.users is not None:
+            try:
+                check_program(self.users)
+                check_ports(self.users, [("openflow.listen", self.config.openflow.listen[1])])
+            except NoUsers as error:
+                raise CannotStart(str(error)) from None
+        if self.config.store is not None:
+            preflight.check_store(self.config.store, self.users)
+        made = preflight.claim_run_dir(self.run_dir, self.users)
         if log_to_file:
             private(self.run_dir / "supervisor.log", os.O_APPEND).close()
             handler = RotatingFileHandler(self.run_dir / "supervisor.log", maxBytes=LOG_BYTES, backupCount=1)
@@ -112,18 +141,21 @@ class Supervisor:
         self._check_sources(config)
         preflight.check_listen(config, self._runs_openflow(config))
         control_mac = preflight.check_coordinator(config)
+        self._children.make_directories()
+        self._renew_copies()
         if config.store is None:
             try:
                 self._run(self._children.redis())
             except private_redis.RedisMissing as error:
                 raise CannotStart(f"store: {error}") from None
-        self._wait(self._store_answers, f"the store at {self.store_url} does not answer")
+        self._wait(self._store_answers, f"the store at {redacted(self.store_url)} does not answer")
         self._write_settings()
         environment = self._children.environment(config, control_mac)
         self._update(environment=environment)
         if config.switch_queues is not None:
             self._run(self._children.queues(environment))
         self._follow_leader()
+        self._run_control(environment)
         if self._runs_openflow(config):
             self._run(self._children.openflow(config, environment))
             address, port = config.openflow.listen
@@ -135,6 +167,7 @@ class Supervisor:
             log.warning("no coordinator section in the configuration: forwarding only, no host is coordinated")
         self._run_web()
         self._update(ready=True)
+        self._tell_users()
         self._tell("up", "info", "the controller side is up")
 
     def run(self) -> None:
@@ -142,6 +175,7 @@ class Supervisor:
         while not self._stopping:
             ended, changed = self._services.turn(self._patience_s, *self._wakers)
             self._drain()
+            self._tend_copies()
             if changed:
                 self._save()
             for service in ended:
@@ -157,7 +191,7 @@ class Supervisor:
     @property
     def _wakers(self) -> list[Readable]:
         """What may wake us: changed files not so soon again, since others may write into that directory, too."""
-        return [self._woken] if self._changes is None or self._changed_lately else [self._woken, self._changes]
+        return [self._woken] if self._changed_lately else [self._woken, *self._changes]
 
     @property
     def _changed_lately(self) -> bool:
@@ -166,7 +200,7 @@ class Supervisor:
     @property
     def _patience_s(self) -> float:
         """How long to wait for an event."""
-        events = self.path is None or (self._changes is not None and not self._changed_lately)
+        events = self._sees_changes and not self._changed_lately
         return CALM_S if events and self._told and not self._owner and not reads_tree(self.config) else LOOK_S
 
     def stop(self) -> None:
@@ -186,15 +220,17 @@ class Supervisor:
     def _drain(self) -> None:
         with contextlib.suppress(BlockingIOError):
             self._woken.recv(64)
-        if self._changes is not None and self._changes.drain():
+        if sum(changes.drain() for changes in self._changes):
             self._changed_s = time.monotonic()
 
     def close(self, *, keep_logs: bool = False) -> None:
         """Stops the children, last started first, and removes their files; keeps the logs if asked to, also by `baton down`."""
         self._services.stop_all()
+        if self._state is not None:
+            self._tend_copies()
         self.store.close()
-        if self._changes is not None:
-            self._changes.close()
+        for changes in self._changes:
+            changes.close()
         self._woken.close()
         self._wake.close()
         if self._state is not None:
@@ -216,10 +252,22 @@ class Supervisor:
         web = self.config.web
         if web is None:
             return
-        if reason := preflight.cannot_listen(*web.listen):
+        reason = preflight.cannot_listen(*web.listen)
+        try:
+            check_ports(self.users, [("web.listen", web.listen[1])])
+        except NoUsers as error:
+            reason = str(error)
+        if reason:
             self._tell(WEB, "warning", f"no dashboard: {reason}; write another web.listen, or web: none")
             return
         self._run(self._children.web(web))
+
+    def _run_control(self, environment: dict[str, str]) -> None:
+        """Runs the keeper of control frames if the configuration asks for one."""
+        if uses_openflow(self.config) and self.config.openflow.control_first:
+            self._run(self._children.control(environment))
+        else:
+            self._services.stop(CONTROL)
 
     def _wait(self, condition: Callable[[], bool], otherwise: str) -> None:
         try:
@@ -256,6 +304,39 @@ class Supervisor:
 
     # -- what the children read ----------------------------------------------------------------------------
 
+    def _renew_copies(self) -> None:
+        """Keeps the copies that the configuration asks for now, and looks out for changes of their originals."""
+        self._children.copy_files(self.config, self._copies)
+        self._tend_copies()
+        watched = {path.parent: path for path in (*([self.path] if self.path else []), *self._copies.sources())}
+        if self.users is not None:
+            watched[self.run_dir / runstate.KEYS_DIR] = self.run_dir / runstate.KEYS_DIR / "any"
+        for changes in self._changes:
+            changes.close()
+        self._changes = []
+        for path in watched.values():
+            with contextlib.suppress(OSError):
+                self._changes.append(FileEvents(path))
+        self._sees_changes = len(self._changes) == len(watched)
+
+    def _tend_copies(self) -> None:
+        """Copies what has changed, and does to the key what the coordinator has done to its copy."""
+        coordinator = self.config.coordinator
+        if coordinator is not None and (told := self._copies.take_back(coordinator.key_file)):
+            self._tell("key", "info", told)
+        for problem in self._copies.refresh():
+            self._tell("config", "error", problem)
+
+    def _tell_users(self) -> None:
+        """Says so where processes run by other users than the configuration's."""
+        if self.users is None:
+            if os.geteuid() == 0:
+                self._tell("users", "warning", "users: none: every process runs as root, and what takes one over is root")
+        elif self.users.missing:
+            numbers = ", ".join(f"{name} {uid}" for name, uid in self.users.uids.items())
+            names = ", ".join(self.users.missing)
+            self._tell("users", "info", f"users: {names} are not known here; processes run by numbers of Baton's: {numbers}")
+
     def _write_settings(self) -> None:
         """Writes the settings' files, and publishes the policy unless another controller leads."""
         self._children.write_settings(self.config)
@@ -280,8 +361,9 @@ class Supervisor:
             return
         try:
             config = self._file.load()
-            if (config.run_dir, config.store) != (self.config.run_dir, self.config.store):
-                raise CannotStart("run_dir and store can't change while this runs: `baton down`, then `baton up`")
+            fixed = [getattr(config, name) != getattr(self.config, name) for name in FIXED]
+            if any(fixed):
+                raise CannotStart(f"{' and '.join(FIXED)} can't change while this runs: `baton down`, then `baton up`")
             self._check_sources(config)
             if OPENFLOW not in self._services or config.openflow.listen != self.config.openflow.listen:
                 preflight.check_listen(config, self._runs_openflow(config))
@@ -295,11 +377,14 @@ class Supervisor:
     def _take_over(self, config: Config, control_mac: str) -> None:
         before, self.config = self.config, config
         old, new = self._children.settings(before), self._children.settings(config)
+        self._renew_copies()
         self._write_settings()
         environment = self._children.environment(config, control_mac)
         self._update(config_error="", environment=environment)
         restarted = []
         fabric_changed = config.fabric != before.fabric
+        if config.openflow.control_first != before.openflow.control_first or uses_openflow(config) != uses_openflow(before):
+            self._run_control(environment)
         if not self._runs_openflow(config):
             self._services.stop(OPENFLOW)
         elif new[1] != old[1] or fabric_changed or self._moved(before):
@@ -349,7 +434,8 @@ class Supervisor:
         if old is None or new is None:
             return old is not new
         assert before.coordinator is not None and self.config.coordinator is not None
-        return bool(old.needs_restart(new)) or before.coordinator.netns != self.config.coordinator.netns
+        then, now = before.coordinator, self.config.coordinator
+        return bool(old.needs_restart(new)) or (then.netns, then.key_file) != (now.netns, now.key_file)
 
     # -- telling -------------------------------------------------------------------------------------------
 

@@ -1,18 +1,20 @@
 """Lets control frames go first at this machine's ports of the switches that Baton controls:
 `python -m controller.switch_queues.control_keeper`. An edge: processes, netlink.
 
-The OpenFlow application runs it, and writes a line of JSON (`Wanted`) to its standard input whenever switches or paths change.
+The supervisor runs it, for it needs rights that the OpenFlow application has not. The application connects, and sends a line of
+JSON (`Wanted`) whenever switches or paths change; whatever it sends, this process touches nothing but control frames.
 A port is on this machine if an interface of this network namespace has its name and its address. Control frames through a
 switch that runs in userspace are led around it (`control_bypass`); at the ports of others they go first (`control_first`).
-The keeper writes a line (`Stranger`) to its standard output when a station speaks to a coordinator on no known path: the frame
-by which the switch would tell the controller may be lost in it. Once a second it looks after its ports again. When its input
-ends, and at SIGTERM, it undoes everything.
+The keeper answers with a line (`Stranger`) when a station speaks to a coordinator on no known path: the frame by which the
+switch would tell the controller may be lost in it. Once a second it looks after its ports again. When the connection ends, and
+at SIGTERM, it undoes everything.
 
 BATON_REDIS: the URL of the store, if there is one, for events.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import logging
@@ -20,8 +22,10 @@ import os
 import select
 import signal
 import socket
+import struct
 import sys
 import time
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from pyroute2 import IPRoute
@@ -37,7 +41,10 @@ from ebpf.libbpf import BpfError
 log = logging.getLogger("baton.control")
 
 PERIOD_S, STRANGERS_S = 1.0, 0.05
+PATIENCE_S = 5.0
+"""How long to wait for an application that reads nothing."""
 MOST_BYTES = 1 << 16
+_CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 
 
 class WantedSwitch(NamedTuple):
@@ -191,20 +198,21 @@ def _address(text: str) -> bytes:
     return bytes.fromhex(text.replace(":", ""))
 
 
-def keep(keeper: ControlKeeper, source: int) -> None:
-    """Follows the lines that come from a descriptor until it ends, or until a signal; then undoes everything."""
+def keep(keeper: ControlKeeper, connection: socket.socket) -> None:
+    """Follows the lines that come by a connection until it ends, or until a signal; then undoes everything."""
     rest, due = b"", time.monotonic() + PERIOD_S
+    connection.settimeout(PATIENCE_S)
     try:
         while True:
-            readable = select.select([source], (), (), STRANGERS_S)[0]
+            readable = select.select([connection], (), (), STRANGERS_S)[0]
             for stranger in keeper.strangers():
-                print(json.dumps(stranger), flush=True)
+                connection.sendall(json.dumps(stranger).encode() + b"\n")
             if time.monotonic() >= due:
                 keeper.check()
                 due = time.monotonic() + PERIOD_S
             if not readable:
                 continue
-            got = os.read(source, MOST_BYTES)
+            got = connection.recv(MOST_BYTES)
             if not got:
                 return
             *lines, rest = (rest + got).split(b"\n")
@@ -214,8 +222,34 @@ def keep(keeper: ControlKeeper, source: int) -> None:
         keeper.close()
 
 
-def main() -> int:
-    """For the OpenFlow application's child process."""
+def serve(path: Path, peer: int, store: Store | None) -> None:
+    """Listens at a Unix socket, and follows one OpenFlow application of the user `peer` after the other, without end."""
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+        listening.bind(str(path))
+        path.chmod(0o660)
+        listening.listen()
+        while True:
+            connection, _ = listening.accept()
+            with connection:
+                credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+                uid = _CREDENTIALS.unpack(credentials)[1]
+                if uid not in (0, peer):
+                    log.warning("a process of uid %d wanted to say where control frames go", uid)
+                    continue
+                try:
+                    keep(ControlKeeper(store), connection)
+                except (OSError, ValueError) as error:
+                    log.warning("the OpenFlow application: %s", error)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The supervisor starts it with --listen and --peer, an OpenFlow application without a supervisor with --fd."""
+    parser = argparse.ArgumentParser(prog="control_keeper")
+    parser.add_argument("--fd", type=int, help="One end of a socket pair, to serve until it ends.")
+    parser.add_argument("--listen", type=Path, help="The socket at which to serve one application after the other.")
+    parser.add_argument("--peer", type=int, default=0, help="The uid that may connect there, besides root.")
+    options = parser.parse_args(arguments)
     log_to_stderr()
 
     def leave(*_: object) -> None:
@@ -227,7 +261,10 @@ def main() -> int:
         store = Store(os.environ["BATON_REDIS"]) if "BATON_REDIS" in os.environ else None
     except (ValueError, StoreUnavailable):
         store = None
-    keep(ControlKeeper(store), sys.stdin.fileno())
+    if options.listen is None:
+        keep(ControlKeeper(store), socket.socket(fileno=options.fd))
+    else:
+        serve(options.listen, options.peer, store)
     return 0
 
 

@@ -24,6 +24,8 @@ import yaml
 
 from controller.members.enrolments import EnrolmentFile
 from controller.store.store import Store
+from controller.supervision import runstate
+from controller.supervision.users import code_is_open
 from emulation.fabric.fabric import COORDINATOR_NODE, EmulatedFabric
 from emulation.processes import end_process, wait_until
 from emulation.resource import Resource
@@ -73,11 +75,12 @@ class Stack(Resource):
 
     def _start(self, stack: ExitStack) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="baton-"))
+        self.directory.chmod(0o711)  # the processes' users pass through it
         stack.callback(shutil.rmtree, self.directory, ignore_errors=True)
         self._write_files()
         stack.callback(self._down)
         self._baton("up", "--config", str(self.directory / "baton.yaml"))
-        self.store = Store(self._store or f"unix://{self.directory / 'run' / 'redis.sock'}")
+        self.store = Store(runstate.load(self.directory / "run").store)
         stack.callback(self.store.close)
         self.emulated.connect_switches(START_S)
         self.wait(lambda: self.store.status() is not None, "the coordinator to report")
@@ -124,6 +127,7 @@ class Stack(Resource):
                 **self._coordinator,
             },
             "agents": self._agents_section,
+            "users": {} if code_is_open() else "none",  # only root may read a checkout in /root
             "web": "none",  # the web server would take processor time from what is measured
             "priorities": self._priorities,
         }

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -25,3 +28,11 @@ def in_a_box() -> None:
     """Skips a test of emulated fabrics outside a box."""
     if not box.inside():
         pytest.skip("needs a box: run `make emulation-tests`, or `python -m emulation.box -- pytest tests/emulation`")
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A directory that the users of Baton's processes can pass through, as they can't pass pytest's own; removed at the end."""
+    with tempfile.TemporaryDirectory(prefix="baton-test-") as name:
+        Path(name).chmod(0o711)
+        yield Path(name)

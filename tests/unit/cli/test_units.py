@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cli.machine.unit_files import MARK, UnitFile, agent, command, controller, escaped, quoted
+from cli.machine.unit_files import MARK, UnitFile, agent, command, controller, escaped, quoted, users
 from cli.main import main
+from controller.config.schema import UsersSection
 
 BATON = ["/opt/baton/.venv/bin/baton"]
 AGENT = agent(BATON, interface="eth1", arguments=["--rate", "10gbit", "--key", "/etc/baton/key"], writable=[Path("/etc/baton")])
@@ -38,10 +39,10 @@ class TestBoth:
             ("PrivateTmp", "yes"),
             ("Restart", "always"),
             ("LimitMEMLOCK", "infinity"),
-            ("SystemCallFilter", "@system-service bpf"),
             ("RuntimeDirectoryPreserve", "yes"),
         ):
             assert service[name] == value
+        assert service["SystemCallFilter"].startswith("@system-service bpf")
         assert "RestartSec" in service
         assert "CAP_SYS_ADMIN" not in service["CapabilityBoundingSet"]
 
@@ -95,6 +96,23 @@ def test_names_are_escaped_as_systemd_escapes_them(name: str) -> None:
     assert escaped(name) == done.stdout.strip()
 
 
+class TestUsers:
+    """The users of the controller's processes."""
+
+    @pytest.mark.skipif(shutil.which("systemd-sysusers") is None, reason="needs systemd-sysusers")
+    def test_systemd_makes_them_and_their_group_without_a_password_or_a_shell(self, tmp_path: Path) -> None:
+        (tmp_path / "etc").mkdir()
+        (tmp_path / "baton.conf").write_text(users().text)
+        command = ["systemd-sysusers", f"--root={tmp_path}", str(tmp_path / "baton.conf")]
+        subprocess.run(command, check=True, capture_output=True)
+        made = [line.split(":") for line in (tmp_path / "etc" / "passwd").read_text().splitlines()]
+        groups = dict(line.split(":")[0:3:2] for line in (tmp_path / "etc" / "group").read_text().splitlines())
+        group = groups["baton"]
+        section = UsersSection.model_validate({})
+        assert {one[0] for one in made} == {section.store, section.openflow, section.coordinator, section.web}
+        assert all(one[3] == group and one[6].endswith("nologin") for one in made)
+
+
 class TestTheCommand:
     """`baton install-units`."""
 
@@ -117,7 +135,7 @@ class TestTheCommand:
         for _ in range(2):
             done = CliRunner().invoke(main, words)
             assert done.exit_code == 0, done.output
-        assert "systemctl daemon-reload" in done.output
+        assert f"systemd-sysusers {tmp_path / 'baton.conf'} && systemctl daemon-reload" in done.output
         path = tmp_path / "baton-controller.service"
         assert path.stat().st_mode & 0o777 == 0o644
         path.write_text("[Service]\n")

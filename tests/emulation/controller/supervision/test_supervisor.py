@@ -141,7 +141,7 @@ class TestUpAndDown:
         site = Site(tmp_path)
         assert site.up().returncode == 0
         identities = [site.state.supervisor, *site.state.services.values()]
-        assert len(identities) == 3 and all(i is not None and identify(i.pid) == i for i in identities)
+        assert len(identities) == 4 and all(i is not None and identify(i.pid) == i for i in identities)
         answer = site.down()
         assert answer.returncode == 0 and "redis" in answer.stdout
         assert all(i is not None and identify(i.pid) is None for i in identities)
@@ -155,7 +155,7 @@ class TestUpAndDown:
         assert site.up().returncode == 0
         assert site.down("--keep-logs").returncode == 0
         left = {path.name for path in site.run_dir.iterdir()}
-        assert left == {"mine", "redis.log", "openflow.log", "supervisor.log"}
+        assert left == {"mine", "redis.log", "openflow.log", "control.log", "supervisor.log"}
 
     def test_a_second_up_is_refused_and_the_first_goes_on(self, site: Site) -> None:
         answer = site.up()
@@ -350,4 +350,4 @@ class TestCommands:
         found = json.loads(answer.stdout)
         assert found["coordinator"]["pid"] == found["processes"]["coordinator"]["pid"]
         assert found["override"] == "coordinate" and found["members"] == {}
-        assert set(found["processes"]) == {"supervisor", "redis", "openflow", "coordinator"}
+        assert set(found["processes"]) == {"supervisor", "redis", "openflow", "control", "coordinator"}

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from controller.store.store import Store
+from controller.supervision import runstate
 from emulation.fabric.ovs import OpenVSwitch
 from emulation.processes import end_process
 from protocol.key import Key
@@ -115,7 +116,7 @@ class Fabric:
         self._stack.callback(self.down)
         for bridge in ("f1", "f2"):
             self.switch.vsctl("set-controller", bridge, "tcp:127.0.0.1:6653")
-        store = Store(f"unix://{self.run_dir / 'redis.sock'}")
+        store = Store(runstate.load(self.run_dir).store)
         self._stack.callback(store.close)
         return store
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import stat
 import subprocess
 from pathlib import Path
@@ -11,13 +12,15 @@ from typing import Any
 
 import pytest
 
-from controller.config.schema import Config
+from controller.config.schema import Config, UsersSection
 from controller.coordinator import process
 from controller.processes.private_file import private
 from controller.processes.services import Service
 from controller.store import private_redis
-from controller.supervision import preflight, runstate
+from controller.supervision import preflight, runstate, users
 from controller.supervision.children import Children
+from controller.supervision.copies import Copies
+from controller.supervision.users import Users
 from protocol.key import Key, KeyFileError, open_to_others
 
 STORE = "redis://:hunter2hunter2@10.0.0.9:6379/0"
@@ -57,7 +60,7 @@ class TestArguments:
                 raise Started
             return SimpleNamespace(terminate=lambda: None, wait=lambda: None)
 
-        settings = SimpleNamespace(report_ns=50_000_000, store=STORE, name="c1", lease_ns=1, realtime_priority=None)
+        settings = SimpleNamespace(report_ns=50_000_000, store=STORE, name="c1", lease_ns=1, realtime_priority=None, replicas=0)
         monkeypatch.setattr(process.CoordinatorSettings, "from_json", staticmethod(lambda _: settings))
         monkeypatch.setattr(subprocess, "Popen", popen)
         file = tmp_path / "config.json"
@@ -126,3 +129,131 @@ class TestSecrets:
         os.chown(path, 1234, -1)
         with pytest.raises(KeyFileError, match=f"key file {path}: is owned by uid 1234; chown it to root"):
             Key.load(path)
+
+
+class TestRunDirectories:
+    """A run directory that was there before is closed, or refused; never a directory that is not for Baton alone."""
+
+    def test_one_of_ours_is_closed(self, tmp_path: Path) -> None:
+        (tmp_path / "run").mkdir(mode=0o755)
+        assert not preflight.claim_run_dir(tmp_path / "run")
+        assert mode(tmp_path / "run") == 0o700
+
+    def test_one_into_which_others_may_write_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "run").mkdir()
+        (tmp_path / "run").chmod(0o1777)
+        with pytest.raises(preflight.CannotStart, match="may be written by others; name a directory for Baton alone"):
+            preflight.claim_run_dir(tmp_path / "run")
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+    def test_one_of_another_user_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "run").mkdir()
+        os.chown(tmp_path / "run", 1234, -1)
+        with pytest.raises(preflight.CannotStart, match="belongs to uid 1234"):
+            preflight.claim_run_dir(tmp_path / "run")
+
+    def test_one_with_directories_of_others_keeps_its_mode_and_one_of_baton_s_names_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "run" / "lock").mkdir(parents=True)
+        (tmp_path / "run").chmod(0o755)
+        preflight.claim_run_dir(tmp_path / "run")
+        assert mode(tmp_path / "run") == 0o755
+        (tmp_path / "run" / "keys").mkdir()
+        with pytest.raises(preflight.CannotStart, match="run/keys is not Baton's"):
+            preflight.claim_run_dir(tmp_path / "run")
+
+
+class TestUsers:
+    """Which users the processes get."""
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root has other users' processes")
+    def test_never_root_whatever_exists(self) -> None:
+        found = users.resolve(UsersSection.model_validate({}))
+        assert found is not None and 0 not in found.uids.values() and len(set(found.uids.values())) == 4
+        assert found.missing or all(pwd.getpwuid(uid).pw_name.startswith("baton-") for uid in found.uids.values())
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root has other users' processes")
+    @pytest.mark.parametrize(("section", "says"), [
+        ({"web": "no-such-user"}, "users.web: there is no user no-such-user"),
+        ({"web": "root"}, "none of them root"),
+        ({"web": "daemon", "openflow": "daemon"}, "must be four users"),
+        ({"group": "no-such-group"}, "users.group: there is no group no-such-group"),
+    ])  # fmt: skip
+    def test_others_than_the_defaults_must_exist_and_differ(self, section: dict[str, str], says: str) -> None:
+        with pytest.raises(users.NoUsers, match=says):
+            users.resolve(UsersSection.model_validate(section))
+
+    def test_a_directory_that_a_user_cannot_enter_is_named(self, tmp_path: Path) -> None:
+        found = Users(group=98_100, uids=dict.fromkeys(users.NAMES, 98_101))
+        (tmp_path / "closed").mkdir(mode=0o700)
+        tmp_path.chmod(0o755)
+        barrier = found.barrier("web", tmp_path / "closed" / "file")
+        assert barrier is not None and barrier in (tmp_path / "closed", *tmp_path.parents)
+
+    def test_ports_of_root_are_refused(self) -> None:
+        found = Users(group=98_100, uids=dict.fromkeys(users.NAMES, 98_101))
+        users.check_ports(None, [("web.listen", 1)])
+        with pytest.raises(users.NoUsers, match=r"web\.listen: 0 is for root alone"):
+            users.check_ports(found, [("web.listen", 0)]) if first_port() else pytest.skip("every port is everybody's here")
+
+
+def first_port() -> int:
+    return int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text())
+
+
+class TestCopies:
+    """Copies of root's files, for the one user who needs each."""
+
+    def made(self, tmp_path: Path) -> tuple[Copies, Path, Path]:
+        key, keys = tmp_path / "key", tmp_path / "run" / "keys"
+        keys.mkdir(parents=True)
+        Key.generate(key)
+        copies = Copies(tmp_path / "run")
+        for source in (key, tmp_path / "key.new"):
+            copies.want(source, keys / source.name, owner=os.geteuid())
+        assert copies.refresh() == []
+        return copies, key, keys
+
+    def test_a_change_is_copied_and_what_is_gone_is_removed(self, tmp_path: Path) -> None:
+        copies, key, keys = self.made(tmp_path)
+        assert (keys / "key").read_text() == key.read_text() and mode(keys / "key") == 0o600
+        Key.generate(tmp_path / "key.new")
+        copies.refresh()
+        assert (keys / "key.new").read_text() == (tmp_path / "key.new").read_text()
+        (tmp_path / "key.new").unlink()
+        copies.refresh()
+        assert not (keys / "key.new").exists()
+
+    def test_a_file_open_to_others_is_not_copied_and_the_copy_goes(self, tmp_path: Path) -> None:
+        copies, key, keys = self.made(tmp_path)
+        key.chmod(0o644)
+        assert copies.refresh() == [f"{key}: mode 0644 is open to others; chmod 600 it"]
+        assert not (keys / "key").exists() and copies.refresh() == []
+
+    def test_what_the_coordinator_ends_with_is_done_to_the_operators_files(self, tmp_path: Path) -> None:
+        copies, key, keys = self.made(tmp_path)
+        fresh = Key.generate(tmp_path / "key.new")
+        copies.refresh()
+        assert copies.take_back(key) == ""
+        (keys / "key.new").replace(keys / "key")
+        assert "holds the new key" in copies.take_back(key)
+        assert Key.load(key).secret == fresh.secret and not (tmp_path / "key.new").exists()
+        assert copies.refresh() == [] and copies.take_back(key) == ""
+
+    def test_a_new_key_that_is_given_up_is_removed_and_no_more(self, tmp_path: Path) -> None:
+        copies, key, keys = self.made(tmp_path)
+        before = key.read_text()
+        Key.generate(tmp_path / "key.new")
+        copies.refresh()
+        (keys / "key.new").unlink()
+        assert "was given up" in copies.take_back(key)
+        assert key.read_text() == before and not (tmp_path / "key.new").exists()
+
+    def test_a_coordinator_that_writes_a_key_of_its_own_changes_nothing(self, tmp_path: Path) -> None:
+        copies, key, keys = self.made(tmp_path)
+        before = key.read_text()
+        new = Key.generate(tmp_path / "key.new").secret
+        copies.refresh()
+        (keys / "key.new").unlink()
+        (keys / "key").write_text("00" * 32)
+        assert copies.take_back(key) == ""
+        assert key.read_text() == before and Key.load(tmp_path / "key.new").secret == new
