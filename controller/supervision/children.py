@@ -144,7 +144,7 @@ class Children:
                 coordinator = replace(
                     coordinator,
                     key_file=self._key_copy(coordinator.key_file),
-                    shared_key_file=None if shared is None else self._key_copy(shared),
+                    shared_key_file=None if shared is None else self._key_copy(shared, ".shared"),
                 )
         openflow = config.openflow_settings(fabric)
         if self.users is not None and openflow.tls is not None:
@@ -183,9 +183,10 @@ class Children:
         copies.forget(*(self.run_dir / name for name in (runstate.KEYS_DIR, runstate.WEB_DIR, runstate.OPENFLOW_DIR)))
         if config.coordinator is not None:
             key, owner = config.coordinator.key_file, self.users.uids[users.COORDINATOR]
-            shared = config.coordinator.shared_key_file
-            for source in (key, new_beside(key), enrolments.beside(key), *([] if shared is None else [shared])):
+            for source in (key, new_beside(key), enrolments.beside(key)):
                 copies.want(source, self._key_copy(source), owner=owner)
+            if (shared := config.coordinator.shared_key_file) is not None:
+                copies.want(shared, self._key_copy(shared, ".shared"), owner=owner)
         if (tls := config.openflow.tls) is not None:
             owner, directory = self.users.uids[users.OPENFLOW], self.run_dir / runstate.OPENFLOW_DIR
             for name in TlsFiles._fields:
@@ -207,8 +208,8 @@ class Children:
     def _control_socket(self) -> Path:
         return self.run_dir / runstate.CONTROL_SOCKET
 
-    def _key_copy(self, source: Path) -> Path:
-        return self.run_dir / runstate.KEYS_DIR / source.name
+    def _key_copy(self, source: Path, ending: str = "") -> Path:
+        return self.run_dir / runstate.KEYS_DIR / (source.name + ending)
 
     def _web_copies(self, web: WebSection) -> dict[str, Path]:
         """The copies of the web server's files by the names of their fields; none where it reads the files themselves."""
