@@ -1,4 +1,5 @@
-"""A host's part in a change of the fabric's key: loads the new key from its file, drops the old one when the leader says.
+"""A host's part in a change of keys: loads the new ones from its file, drops the old ones when the leader says, or has taken
+a newer key of this host's.
 
 The ring itself chooses the key to send with (protocol/keyring.py). An edge: reads the files once a second,
 or as often as it reports where that is less often.

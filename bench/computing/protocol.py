@@ -2,7 +2,9 @@
 
 Method: each operation is repeated in batches of 1,000 in one process; a sample is a batch's time divided by
 its size, and least, median and 99th percentile are over the batches. Frames are as on the wire; `guard` adds
-epoch and replay window, every frame being new. Run it on an otherwise idle machine: `python -m bench.computing.protocol`.
+epoch and replay window, every frame being new. `heartbeat` is what a guard takes for one, none being lost, with
+the keys of version 2 of the wire (a keyed hash) and of version 3 (a hash, and a signature for each chain of 256).
+Run it on an otherwise idle machine: `python -m bench.computing.protocol`.
 """
 
 from __future__ import annotations
@@ -12,14 +14,33 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any
 
 from protocol.auth import Guard
 from protocol.key import Key
-from protocol.messages import COORDINATOR, Ack, Backlog, Directive, Grant, Message, Yield, decode, encode
+from protocol.keyring import KeyRing
+from protocol.keys.authentication import LeaderAuthentication
+from protocol.keys.hosts import Master
+from protocol.messages import (
+    COORDINATOR,
+    HEARTBEAT_MAC,
+    Ack,
+    Backlog,
+    Directive,
+    Grant,
+    Heartbeat,
+    Message,
+    Override,
+    Yield,
+    decode,
+    encode,
+)
+from protocol.wire import Prover
 
 BATCH = 1_000
 BATCHES = 100
+HOST = b"\x02\0\0\0\0\x02"
 
 NOW_NS = 1_700_000_000_000_000_000
 MESSAGES: dict[str, Message] = {
@@ -36,6 +57,10 @@ def run() -> dict[str, Any]:
     key = Key(bytes(range(32)))
     return {
         "nanoseconds": {name: _costs(message, key) for name, message in MESSAGES.items()},
+        "heartbeat": {
+            "one_key": _measured_guard(Guard(key), _heartbeats(key, count(1).__next__)),
+            "key_for_each_host": _heartbeats_of_hosts(),
+        },
         "frame_bytes": {name: len(_encode(message, key, 1)) for name, message in MESSAGES.items()},
         "method": f"{BATCHES} batches of {BATCH} frames",
         "python": platform.python_version(),
@@ -55,11 +80,29 @@ def _costs(message: Message, key: Key) -> dict[str, dict[str, int]]:
     return costs
 
 
-def _encode(message: Message, key: Key, sequence: int) -> bytes:
+def _heartbeats(key: Prover, place: Callable[[], int]) -> list[bytes]:
+    message = Heartbeat(Override.COORDINATE, 1, 1)
+    return [_encode(message, key, place(), HEARTBEAT_MAC) for _ in range(BATCH * BATCHES)]
+
+
+def _heartbeats_of_hosts() -> dict[str, int]:
+    master = Master(Key(bytes(range(32))))
+    way = LeaderAuthentication(KeyRing(master), lambda *_: (), lambda _: None)
+    return _measured_guard(Guard(master.enroll("h1").at(HOST), address=HOST), _heartbeats(way, way.place))
+
+
+def _measured_guard(guard: Guard, frames: list[bytes]) -> dict[str, int]:
+    costs = _measure(guard.accept, frames)
+    if guard.accepted != len(frames):
+        raise RuntimeError(f"the guard refused heartbeats that it should accept: {guard.refused}")
+    return costs
+
+
+def _encode(message: Message, key: Prover, sequence: int, destination: bytes = HOST) -> bytes:
     return encode(
         message,
         key=key,
-        destination=b"\x02\0\0\0\0\x02",
+        destination=destination,
         source=b"\x02\0\0\0\0\x01",
         sender=COORDINATOR,
         epoch=1,

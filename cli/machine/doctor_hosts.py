@@ -18,7 +18,7 @@ SAME = (
     ("version", "version", "install the same version of Baton there, and restart its agent"),
     ("wire", "version of the wire", "finish the upgrade: install the newer version of Baton there, and restart its agent"),
     ("gate", "gate", "see `baton doctor` on that host for what its kernel lacks"),
-    ("key", "key", "finish the change: `baton key rotate`, or put the fabric's key file there and restart its agent"),
+    ("key", "key", "finish the change: `baton key rotate`, or put the host's new file there and restart its agent"),
 )
 """What should be the same on all hosts: the field, its name for people, the remedy."""
 

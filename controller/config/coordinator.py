@@ -40,7 +40,7 @@ class CoordinatorSection(Section):
     netns: Annotated[str | None, BeforeValidator(or_none)] = Field(
         None, description="name the network namespace of the interface, or leave it out"
     )
-    key_file: Path = Field(description="name the file made by `baton key generate FILE`")
+    key_file: Path = Field(description="name the master key's file, made by `baton key generate FILE`")
     shared_key_file: Annotated[Path | None, BeforeValidator(or_none)] = Field(
         None, description="name the key file that hosts of version 2 share, or leave it out: only for the time of an upgrade"
     )

@@ -22,7 +22,6 @@ from protocol.bodies.versions import NEWEST, SPOKEN
 from protocol.key import Key
 from protocol.key_files import KeyFiles
 from protocol.keyring import KeyRing, SharedAuthentication
-from protocol.keys.hosts import Master
 from protocol.link import ControlSocket
 
 log = logging.getLogger("baton.coordinator")
@@ -63,22 +62,23 @@ class Candidate:
     def __init__(
         self,
         settings: CoordinatorSettings,
-        masters: KeyRing[Master],
+        key: Key | KeyRing[Any],
         link: ControlSocket,
         bridge: CachedLines,
         leadership: Leadership,
         shared: Key | None = None,
     ) -> None:
-        """`shared`: what hosts and controllers of version 2 of the wire have."""
+        """`key`: the master key, or two of them while it is changed; `shared`: what hosts and controllers of version 2 have."""
         self.settings = settings
         self.link = link
         self.bridge = bridge
         self.leadership = leadership
-        ways = dict(authentications(masters))
+        ring: KeyRing[Any] = key if isinstance(key, KeyRing) else KeyRing(key)
+        ways = dict(authentications(ring))
         if shared is not None:
             ways[NEWEST - 1] = SharedAuthentication(KeyRing(shared))
-        self.guard = Guard(masters, address=link.address, known=int(time.time()), ways=ways)
-        self._keys = KeyFiles(settings.key_file, masters)
+        self.guard = Guard(ring, address=link.address, known=int(time.time()), ways=ways)
+        self._keys = KeyFiles(settings.key_file, ring)
         self._stopping = False
 
     def stop(self, *_: object) -> None:

@@ -155,8 +155,9 @@ class EnrolmentFile:
             seen = None
         if seen == self._seen:
             return None
+        found = self.read()
         self._seen = seen
-        return self.read()
+        return found
 
     @contextmanager
     def changing(self) -> Iterator[Enrolments]:
