@@ -201,7 +201,9 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
     @on(of.EventOFPBarrierReply, MAIN)  # type: ignore[untyped-decorator]  # as above
     def barrier_passed(self, event: Event) -> None:
         """A switch has carried out all messages before a barrier."""
-        self.switches.barrier_passed(event.msg.datapath.id, event.msg.xid)
+        dpid = event.msg.datapath.id
+        if (sent_ns := self.switches.barrier_passed(dpid, event.msg.xid)) is not None:
+            self.discovery.read_until(dpid, sent_ns)
 
     @on(of.EventOFPErrorMsg, MAIN)  # type: ignore[untyped-decorator]  # as above
     def refused(self, event: Event) -> None:
@@ -257,6 +259,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         learned = self.fabrics.learn(view)
         queued = self.switches.queued(view) if SETTINGS.control_first else frozenset()
         self.switches.converge(tables(view, learned.active, self.attachment, self.standbys, queued), view, now_ns)
+        self.discovery.applied(now_ns)
         if self.local is not None and self.roles.acts:
             self.local.tell(wanted(view, learned.active, self.attachment, self.standbys))
         if self.roles.acts and not self.discovery.settling(now_ns):  # half a fabric makes the coordinator forget the other half
@@ -282,6 +285,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             if ticks % PROBE_TICKS == 0:
                 self.switches.send_lldp([*self.discovery.probing(now_ns), *self.discovery.announcing(now_ns)], now_ns)
             self.switches.ask(self.discovery.requests(now_ns))
+            self.switches.fence(self.discovery.in_question(), now_ns)
             for note in self.discovery.drain_notes():
                 self.logger.info("%s", note.text)
                 self.publisher.event(note.kind, note.severity, note.text, note.fields)

@@ -101,6 +101,7 @@ class Discovery:
         self._settling: deque[int] = deque()  # when each port or switch that came up will have been probed, in order
         self._tick_ns: int | None = None
         self._muted: dict[PortRef, int] = {}  # until when
+        self._read_ns: dict[int, int] = {}  # until when all is read that a switch has sent, where hosts are in question
         self._now_ns = 0
         self._present_ns = 0  # since when we have received without an interruption
 
@@ -129,6 +130,7 @@ class Discovery:
         for number in state.ports:
             self._port_gone(PortRef(dpid, number))
         del self._switches[dpid]
+        self._read_ns.pop(dpid, None)
         self._note("switch_down", "warning", f"switch {state.name} left", switch=state.name)
         self.revision += 1
 
@@ -208,6 +210,9 @@ class Discovery:
             return False
         if (state.lldp if lldp else state.frames).take(now_ns):
             return True
+        if self._hosts.loud(at, now_ns):  # it is we who have its frames copied, to ask who is there
+            self.revision += 1
+            return False
         if not state.trunk:
             self._muted[at] = now_ns + MUTE_NS
             self.counts["ports_muted"] += 1
@@ -242,7 +247,7 @@ class Discovery:
             del self._muted[at]
             self.revision += 1
         self._now_ns = now_ns
-        self.revision += self._hosts.tick(now_ns, self._present_ns)
+        self.revision += self._hosts.tick(now_ns, self._present_ns, self._read_ns)
 
     def announcing(self, now_ns: int) -> list[PortRef]:
         """The ports by which LLDP is to be sent again; at most ANNOUNCED_AT_ONCE, those first that have waited longest."""
@@ -298,6 +303,18 @@ class Discovery:
     def requests(self, now_ns: int) -> list[Request]:
         """The ARP requests to send now: to hosts whose address was seen elsewhere."""
         return list(self._hosts.requests(now_ns))
+
+    def in_question(self) -> set[int]:
+        """The switches whose hosts are in question. `read_until` says how far these have been heard."""
+        return self._hosts.asked_at()
+
+    def read_until(self, dpid: int, sent_ns: int) -> None:
+        """A switch's answer to a message of `sent_ns` has come: all that it sent before that has been read."""
+        self._read_ns[dpid] = sent_ns
+
+    def applied(self, seen_ns: int) -> None:
+        """The switches were sent the tables for the view of `seen_ns`."""
+        self._hosts.applied(seen_ns)
 
     # -- out -------------------------------------------------------------------------------------------------
 

@@ -43,6 +43,7 @@ class Switches:
         self._miscounted: set[int] = set()
         self._foreign_until_ns: dict[int, int] = {}
         self._barriers: set[tuple[int, int]] = set()
+        self._fences: dict[int, tuple[int, int]] = {}  # by switch: the number of a barrier, and when it was sent
         self._barriers_done = framework.hub.Event()
 
     def __iter__(self) -> Iterator[int]:
@@ -58,6 +59,7 @@ class Switches:
         if self._datapaths.get(dpid) is not datapath:
             return False
         del self._datapaths[dpid]
+        self._fences.pop(dpid, None)
         self._queued.pop(dpid, None)
         self._without_queues.discard(dpid)
         return True
@@ -104,6 +106,15 @@ class Switches:
             if datapath is not None and codec.has_room(datapath):
                 self.send(request.at.dpid, [codec.request(datapath, request)])
 
+    def fence(self, dpids: Iterable[int], now_ns: int) -> None:
+        """Sends each of these switches a barrier, unless it owes us one; `barrier_passed` hears of the answer."""
+        for dpid in dpids:
+            datapath = self._datapaths.get(dpid)
+            if datapath is not None and dpid not in self._fences and codec.has_room(datapath):
+                barrier = codec.barrier(datapath)
+                self.send(dpid, [barrier])
+                self._fences[dpid] = barrier.xid, now_ns
+
     def poll(self) -> None:
         """Asks every switch for its counters, and for its queues if it has any."""
         for dpid, datapath in list(self._datapaths.items()):
@@ -141,11 +152,14 @@ class Switches:
             self.suspect(dpid)
         return wrong
 
-    def barrier_passed(self, dpid: int, xid: int) -> None:
-        """A switch has carried out all that was sent before this barrier."""
+    def barrier_passed(self, dpid: int, xid: int) -> int | None:
+        """A switch has carried out all that was sent before this barrier; when it was sent, if it was a fence."""
+        if dpid in self._fences and self._fences[dpid][0] == xid:
+            return self._fences.pop(dpid)[1]
         self._barriers.discard((dpid, xid))
         if not self._barriers:
             self._barriers_done.set()
+        return None
 
     def converge(self, wanted: dict[int, Table], view: View, now_ns: int) -> None:
         """Sends every switch what changes between the table that it holds and the wanted one, in the order of `transition`."""

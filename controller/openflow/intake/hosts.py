@@ -1,9 +1,11 @@
 """Which hosts are where, learned from frames that anybody can make. Pure.
 
 * A MAC address that is known at one port does not move by a frame at another: first its old place is asked. Frames of it that
-  still enter there, or its answer to an ARP request that is sent there, refuse the move; silence for MOVE_NS allows it. A host
-  that has moved (a VM that announces itself by gratuitous ARP) is silent at its old place. If that port went down, or its
-  switch left, the address was forgotten with it, and nobody is asked.
+  still enter there, or its answer to an ARP request that is sent there, refuse the move; silence for MOVE_NS allows it. That
+  time counts from when the switch there was told to copy the address's frames to us, and up to what we have read of that
+  switch: a controller that is behind takes nobody's silence for granted. A host that has moved (a VM that announces itself by
+  gratuitous ARP) is silent at its old place. If that port went down, or its switch left, the address was forgotten with it,
+  and nobody is asked.
 * A port has so many hosts at most, and so many new ones a second. What is not learnt is flooded, as by any switch.
 
 Times are monotonic nanoseconds.
@@ -12,7 +14,7 @@ Times are monotonic nanoseconds.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -71,6 +73,8 @@ class _Question:
     to: PortRef
     since_ns: int
     next_ns: int
+    copied_ns: int | None = None
+    """When its switch was told to copy the address's frames; None: not yet."""
 
 
 Tell = Callable[[str, str, PortRef, str], None]
@@ -122,14 +126,33 @@ class Hosts:
                 self.by_mac[mac] = replace(self.by_mac[mac], asked=False)
         return self._forget([host for host in self.by_mac.values() if host.at == at])
 
-    def tick(self, now_ns: int, present_ns: int = 0) -> bool:
+    def applied(self, seen_ns: int) -> None:
+        """The switches were sent the tables for what was known at `seen_ns`: they copy the frames of whoever was asked then."""
+        for question in self._questions.values():
+            if question.copied_ns is None and seen_ns >= question.since_ns:
+                question.copied_ns = seen_ns
+
+    def loud(self, at: PortRef, now_ns: int) -> bool:
+        """More frames come from a port than are read: it is not silent, so no host leaves it. Whether any was to."""
+        staying = [mac for mac in self._questions if self.by_mac[mac].at == at]
+        for mac in staying:
+            self.by_mac[mac] = self._refused(self.by_mac[mac], now_ns)
+        return bool(staying)
+
+    def asked_at(self) -> set[int]:
+        """The switches (datapath ids) whose hosts are in question."""
+        return {self.by_mac[mac].at.dpid for mac in self._questions}
+
+    def tick(self, now_ns: int, present_ns: int = 0, read_ns: Mapping[int, int] | None = None) -> bool:
         """Moves the hosts whose old place has been silent for MOVE_NS, and while this process was running to hear it: since
-        `present_ns`. One whose new port is full is forgotten: frames to it are flooded, and so reach it."""
+        `present_ns`. One whose new port is full is forgotten: frames to it are flooded, and so reach it. `read_ns`: until when
+        all that a switch sent has been read, by datapath id; None: until now."""
         changed = False
         for mac, question in list(self._questions.items()):
-            if now_ns - max(question.since_ns, present_ns) >= MOVE_NS:
+            host = self.by_mac[mac]
+            read_until_ns = now_ns if read_ns is None else read_ns.get(host.at.dpid, 0)
+            if question.copied_ns is not None and read_until_ns - max(question.copied_ns, present_ns) >= MOVE_NS:
                 del self._questions[mac]
-                host = self.by_mac[mac]
                 self._forget([host])
                 if self._at[question.to] < self._per_port:
                     self._moved(host, question.to)
@@ -178,9 +201,11 @@ class Hosts:
     def _answered(self, host: Host, now_ns: int) -> Host:
         """A host that was asked for is still there."""
         question = self._questions[host.mac]
-        if now_ns - question.since_ns < UNDERWAY_NS:
-            return host
-        del self._questions[host.mac]
+        return host if now_ns - question.since_ns < UNDERWAY_NS else self._refused(host, now_ns)
+
+    def _refused(self, host: Host, now_ns: int) -> Host:
+        """A host stays where it is."""
+        question = self._questions.pop(host.mac)
         if len(self._held) < HELD_MAX:
             self._held[host.mac, question.to] = now_ns + HOLD_NS
         self._counts["moves_refused"] += 1

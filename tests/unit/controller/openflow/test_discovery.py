@@ -24,7 +24,11 @@ OTHER = "02:00:00:00:00:c0"
 
 
 def pass_time(discovery: Discovery, begin_ns: int, end_ns: int) -> None:
+    """Where the switches get their tables, and answer, at once."""
     for now_ns in range(begin_ns, end_ns + 1, 50 * MILLISECOND_NS):
+        discovery.applied(now_ns)
+        for dpid in discovery.in_question():
+            discovery.read_until(dpid, now_ns)
         discovery.tick(now_ns)
 
 
@@ -291,6 +295,17 @@ class TestDiscovery:
         assert discovery.revision > before
         assert discovery.view(2 * PROBE_NS).hosts[HOST].at == there
         assert "host_moved" in [note.kind for note in discovery.drain_notes()]
+
+    def test_a_port_whose_copies_are_too_many_is_not_muted_for_it_and_its_host_stays(self) -> None:
+        discovery, here, there = self.joined(), PortRef(1, 1), PortRef(2, 1)
+        discovery.frame_seen(here, HOST, PROBE_NS, "10.0.0.1")
+        discovery.frame_seen(there, HOST, 2 * PROBE_NS)
+        while discovery.admits(here, False, 2 * PROBE_NS):
+            pass
+        assert not discovery.view(2 * PROBE_NS).muted and not discovery.view(2 * PROBE_NS).hosts[HOST].asked
+        pass_time(discovery, 2 * PROBE_NS, 4 * PROBE_NS + MOVE_NS)
+        assert discovery.view(4 * PROBE_NS).hosts[HOST].at == here
+        assert not discovery.admits(here, False, 2 * PROBE_NS) and discovery.view(2 * PROBE_NS).muted, "a flood all the same"
 
     def test_a_host_whose_port_is_down_moves_at_once(self) -> None:
         discovery, here, there = self.joined(), PortRef(1, 1), PortRef(2, 1)

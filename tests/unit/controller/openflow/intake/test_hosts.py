@@ -49,6 +49,11 @@ class Known:
     def at(self, mac: str = MAC) -> PortRef:
         return self.hosts.by_mac[mac].at
 
+    def tick(self, now_ns: int, present_ns: int = 0) -> bool:
+        """Where the switches have copied at once, and all was read."""
+        self.hosts.applied(now_ns - MOVE_NS)
+        return self.hosts.tick(now_ns, present_ns)
+
     def asks(self, now_ns: int) -> list[Request]:
         return list(self.hosts.requests(now_ns))
 
@@ -67,7 +72,7 @@ class TestMoves:
         known.hosts.seen(THERE, MAC, SECOND_NS)
         assert known.at() == HERE
         known.hosts.seen(HERE, MAC, SECOND_NS + UNDERWAY_NS, "10.0.0.1")  # the answer to the request
-        known.hosts.tick(SECOND_NS + MOVE_NS)
+        known.tick(SECOND_NS + MOVE_NS)
         assert known.at() == HERE and not known.moves
         assert known.told == [("move_refused", THERE)]
         assert known.counts["moves_refused"] == 1
@@ -78,7 +83,7 @@ class TestMoves:
             known.hosts.seen(THERE, MAC, now_ns)
             if known.asks(now_ns):
                 known.hosts.seen(HERE, MAC, now_ns, "10.0.0.1")
-            known.hosts.tick(now_ns)
+            known.tick(now_ns)
         assert known.at() == HERE and not known.moves
 
     def test_the_old_place_is_asked_by_arp_and_its_frames_are_copied_meanwhile(self) -> None:
@@ -94,25 +99,50 @@ class TestMoves:
         known = settled()
         known.hosts.seen(THERE, MAC, SECOND_NS, "10.0.0.1")  # its gratuitous ARP
         known.hosts.seen(HERE, MAC, SECOND_NS + UNDERWAY_NS - 1)  # sent before it moved, and still on its way
-        assert not known.hosts.tick(SECOND_NS + MOVE_NS - 1)
-        assert known.hosts.tick(SECOND_NS + MOVE_NS)
+        assert not known.tick(SECOND_NS + MOVE_NS - 1)
+        assert known.tick(SECOND_NS + MOVE_NS)
         assert known.hosts.by_mac[MAC] == Host(MAC, THERE, ("10.0.0.1",))
         assert known.moves == [(MAC, HERE, THERE)]
 
     def test_silence_that_this_process_was_not_there_to_hear_moves_nothing(self) -> None:
         known = settled()
         known.hosts.seen(THERE, MAC, SECOND_NS)
-        assert not known.hosts.tick(5 * SECOND_NS, present_ns=5 * SECOND_NS)
+        assert not known.tick(5 * SECOND_NS, present_ns=5 * SECOND_NS)
         known.hosts.seen(HERE, MAC, 5 * SECOND_NS + 1)  # had waited to be read
-        assert not known.hosts.tick(6 * SECOND_NS, present_ns=5 * SECOND_NS)
+        assert not known.tick(6 * SECOND_NS, present_ns=5 * SECOND_NS)
         assert known.at() == HERE
+
+    def test_while_its_switch_is_not_told_to_copy_its_frames_it_does_not_move(self) -> None:
+        known = settled()
+        known.hosts.seen(THERE, MAC, SECOND_NS)
+        known.hosts.applied(SECOND_NS - 1)  # of before it was asked
+        assert not known.hosts.tick(5 * SECOND_NS)
+        known.hosts.applied(5 * SECOND_NS)
+        assert not known.hosts.tick(5 * SECOND_NS + MOVE_NS - 1) and known.hosts.tick(5 * SECOND_NS + MOVE_NS)
+
+    def test_while_we_have_not_read_what_its_switch_sent_it_does_not_move(self) -> None:
+        known = settled()
+        known.hosts.seen(THERE, MAC, SECOND_NS)
+        known.hosts.applied(SECOND_NS)
+        assert known.hosts.asked_at() == {HERE.dpid}
+        for read_ns in ({}, {HERE.dpid: SECOND_NS + MOVE_NS - 1}):
+            assert not known.hosts.tick(9 * SECOND_NS, 0, read_ns)
+        assert known.hosts.tick(9 * SECOND_NS, 0, {HERE.dpid: SECOND_NS + MOVE_NS})
+
+    def test_no_host_leaves_a_port_that_sends_more_than_is_read(self) -> None:
+        known = settled()
+        known.hosts.seen(THERE, MAC, SECOND_NS)
+        assert not known.hosts.loud(THERE, SECOND_NS)
+        assert known.hosts.loud(HERE, SECOND_NS) and not known.hosts.by_mac[MAC].asked
+        assert not known.tick(9 * SECOND_NS) and known.at() == HERE
+        assert known.told == [("move_refused", THERE)]
 
     def test_it_moves_back_by_the_same_rule(self) -> None:
         known = settled()
         known.hosts.seen(THERE, MAC, SECOND_NS)
-        known.hosts.tick(SECOND_NS + MOVE_NS)
+        known.tick(SECOND_NS + MOVE_NS)
         known.hosts.seen(HERE, MAC, 2 * SECOND_NS)
-        known.hosts.tick(2 * SECOND_NS + MOVE_NS)
+        known.tick(2 * SECOND_NS + MOVE_NS)
         assert known.at() == HERE
 
     def test_where_the_old_port_is_down_nobody_is_asked(self) -> None:
@@ -128,7 +158,7 @@ class TestMoves:
         known.hosts.seen(THERE, MAC, SECOND_NS + UNDERWAY_NS + 1)
         assert not known.hosts.by_mac[MAC].asked
         late = SECOND_NS + UNDERWAY_NS + HOLD_NS
-        known.hosts.tick(late)
+        known.tick(late)
         known.hosts.seen(THERE, MAC, late)
         assert known.hosts.by_mac[MAC].asked, "it may have moved since"
 
@@ -136,7 +166,7 @@ class TestMoves:
         known = settled()
         known.hosts.seen(THERE, MAC, SECOND_NS)
         known.hosts.gone(THERE)
-        known.hosts.tick(SECOND_NS + MOVE_NS)
+        known.tick(SECOND_NS + MOVE_NS)
         assert known.at() == HERE and not known.hosts.by_mac[MAC].asked
 
     def test_questions_are_bounded_by_port_and_in_total(self) -> None:
@@ -199,7 +229,7 @@ class TestLearning:
         for number in range(3_600):
             known.hosts.seen(THERE, fake(number), number * SECOND_NS)
         known.hosts.seen(THERE, MAC, 3_600 * SECOND_NS)
-        assert known.hosts.tick(3_600 * SECOND_NS + MOVE_NS)
+        assert known.tick(3_600 * SECOND_NS + MOVE_NS)
         assert MAC not in known.hosts.by_mac and len(known.hosts.by_mac) == HOSTS_PER_PORT
 
     def test_what_is_forgotten_makes_room(self) -> None:
