@@ -155,7 +155,7 @@ class Stack(Resource):
 
     # -- agents ---------------------------------------------------------------------------------------------------------
 
-    def start_agents(self, *hosts: str, options: tuple[str, ...] = ()) -> None:
+    def start_agents(self, *hosts: str, options: tuple[str, ...] = (), timeout_s: float = START_S) -> None:
         """Starts agents, on all hosts unless some are named, and waits until they are members at known switch ports."""
         fabric = self.emulated.fabric
         for host in hosts or fabric.hosts:
@@ -177,7 +177,7 @@ class Stack(Resource):
                 host, [*command, *options], stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
             log.close()
-        self.wait(self._all_members, "the agents to become members")
+        self.wait(self._all_members, "the agents to become members", timeout_s)
 
     def _all_members(self) -> bool:
         for host, process in self.agents.items():
