@@ -15,6 +15,7 @@ from cli.bench.fuzz import fuzz
 from cli.bench.host_control import host_control
 from cli.bench.karuna import both, karuna
 from cli.bench.scale import scale
+from cli.bench.siege import siege
 from cli.bench.xco import xco
 from cli.experiment_time import ExperimentTime, enter, virtual_options
 from cli.experiments import in_a_line, print_json
@@ -67,6 +68,7 @@ _OTHERS = {
     "dashboard": dashboard,
     "scale": scale,
     "fuzz": fuzz,
+    "siege": siege,
 }
 
 

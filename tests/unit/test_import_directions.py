@@ -49,7 +49,7 @@ ORDER: Mapping[str, str] = {
     """,
     "bench": """
         figures
-        fabrics host_control karuna xco
+        fabrics host_control karuna siege xco
         computing coordination dashboard fuzz record style
     """,
     "emulation": """

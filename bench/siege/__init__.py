@@ -1,0 +1,1 @@
+"""A siege: what Baton defends against, all at once, on an emulated fabric under load."""
