@@ -13,6 +13,8 @@ from ipaddress import IPv4Address, IPv6Address
 from agents.kernel.netlink import (
     NLM_F_CREATE,
     NLM_F_EXCL,
+    RTM_DELTCLASS,
+    RTM_DELTFILTER,
     RTM_NEWQDISC,
     RTM_NEWTCLASS,
     RTM_NEWTFILTER,
@@ -153,14 +155,27 @@ def _u32(
     ifindex: int, parent: int, preference: int, version: int, keys: list[tuple[int, int, int]], classid: int
 ) -> bytes:
     """A u32 filter by keys (mask, value, offset in the network header) of 32 bits."""
-    protocol = ETH_P_IP if version == 4 else ETH_P_IPV6
     selector = struct.pack("=BBBxHHhhI", 1, 0, len(keys), 0, 0, 0, 0, 0)
     selector += b"".join(struct.pack("!II", mask, value) + struct.pack("=ii", at, 0) for mask, value, at in keys)
     body = options("u32", attribute(TCA_U32_CLASSID, struct.pack("I", classid)) + attribute(TCA_U32_SEL, selector))
-    network_order = (protocol & 0xFF) << 8 | protocol >> 8
     return message(
-        RTM_NEWTFILTER, NEW, ifindex, parent=parent, info=preference << 16 | network_order, body=body
+        RTM_NEWTFILTER, NEW, ifindex, parent=parent, info=preference << 16 | _in_network_order(version), body=body
     )
+
+
+def no_u32(ifindex: int, parent: int, preference: int, version: int) -> bytes:
+    """Removes the u32 filters of this preference."""
+    return message(RTM_DELTFILTER, 0, ifindex, parent=parent, info=preference << 16 | _in_network_order(version))
+
+
+def no_class(ifindex: int, parent: int, classid: int) -> bytes:
+    """Removes a class and what is under it; the filters that send to it must have gone before."""
+    return message(RTM_DELTCLASS, 0, ifindex, handle=classid, parent=parent)
+
+
+def _in_network_order(version: int) -> int:
+    protocol = ETH_P_IP if version == 4 else ETH_P_IPV6
+    return (protocol & 0xFF) << 8 | protocol >> 8
 
 
 def filtered_to(options: bytes) -> int:

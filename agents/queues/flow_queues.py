@@ -6,9 +6,15 @@ No class is ever short of tokens, so HTB only orders them: by `prio`, and within
 Without priorities all classes have the same `prio`. With priorities, each one that a V2V flow uses has a class of its own, and
 filters send the flow's packets there by their DSCP. Until these classes exist, packets use the shared classes, one for each
 priority. A packet with another DSCP has the lowest priority.
+
+A tenant can make up as many sources as there are addresses. So there are MOST_FLOWS queues at most; the packets of further
+flows stay in the shared classes, and queues through which nothing passes make room.
 """
 
 from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
 
 from agents.kernel import qdiscs
 from agents.kernel.qdiscs import Address
@@ -17,6 +23,11 @@ INNER = 0x4000
 FREE_BPS = 100_000_000_000
 FREE_BURST = 1 << 20
 FLOW_PACKETS = 1000
+MOST_FLOWS = 512
+"""Of one destination; for further flows, `MOST_LEFT_OUT` of which are remembered, there is no queue."""
+MOST_LEFT_OUT = 512
+LOOKED_AT = 32
+"""So many queues are looked at in turn for idleness, once a look at the destination."""
 DSCP_PREFERENCES = {4: 0xFFF0, 6: 0xFFF1}
 """Preference, by IP version, of filters by DSCP alone: after those of V2V flows, which have their class' minor number."""
 
@@ -34,6 +45,11 @@ class FlowQueues:
         self._dscp = dscp
         self._shared = max(1, len(dscp))
         self._minors: dict[Flow, int] = {}
+        self._free: list[int] = []
+        self._left_out: dict[tuple[Address, Address], None] = {}
+        self._seen: dict[Flow, tuple[int, int]] = {}
+        """How many bytes had passed when the queue was last looked at and something had passed, and when that was (ns)."""
+        self._turn: list[Flow] = []
         self.major = (INNER | node) << 16
 
     @property
@@ -54,19 +70,58 @@ class FlowQueues:
         return batch
 
     def add(self, source: Address, target: Address, dscp: int) -> list[bytes]:
-        """Messages that make a queue for a V2V flow's packets with this DSCP; none if it has one or the DSCP is no priority."""
+        """Messages that make a queue for a V2V flow's packets with this DSCP; none if it has one, the DSCP is no priority, or
+        there are MOST_FLOWS."""
         if self._dscp and dscp not in self._dscp:
             return []
         priority = self._dscp.index(dscp) if self._dscp else 0
         if (source, target, priority) in self._minors:
             return []
-        minor = self._minors[source, target, priority] = self._shared + 1 + len(self._minors)
+        if len(self._minors) >= MOST_FLOWS:
+            if len(self._left_out) < MOST_LEFT_OUT:
+                self._left_out[source, target] = None
+            return []
+        minor = heapq.heappop(self._free) if self._free else self._shared + 1 + len(self._minors)
+        self._minors[source, target, priority] = minor
         classid = self.major | minor
         only = dscp if self._dscp else None
         return [
             *self._class(minor, priority),
             qdiscs.flow_filter(self._ifindex, self.major, minor, source, target, classid, dscp=only),
         ]
+
+    def to_look_at(self) -> Iterator[tuple[Flow, int]]:
+        """The next `LOOKED_AT` flows in turn, with the class id of each; none while less than half of the room is taken."""
+        if len(self._minors) < MOST_FLOWS // 2:
+            return
+        self._turn = self._turn or list(self._minors)
+        now, self._turn = self._turn[:LOOKED_AT], self._turn[LOOKED_AT:]
+        for flow in now:
+            if flow in self._minors:
+                yield flow, self.major | self._minors[flow]
+
+    def idle(self, flow: Flow, passed: int, waiting: int, now_ns: int, idle_ns: int) -> bool:
+        """Whether nothing has passed a flow's queue for `idle_ns`, and nothing waits there."""
+        before = self._seen.get(flow)
+        if before is None or waiting or passed != before[0]:
+            self._seen[flow] = passed, now_ns
+            return False
+        return now_ns - before[1] >= idle_ns
+
+    def remove(self, flow: Flow) -> list[bytes]:
+        """Messages that remove a flow's queue."""
+        minor = self._minors.pop(flow)
+        self._seen.pop(flow, None)
+        heapq.heappush(self._free, minor)
+        return [
+            qdiscs.no_u32(self._ifindex, self.major, minor, flow[1].version),
+            qdiscs.no_class(self._ifindex, self.major, self.major | minor),
+        ]
+
+    def welcome_back(self) -> list[tuple[Address, Address]]:
+        """The flows that found no room; they are forgotten here, so that each may ask again."""
+        found, self._left_out = list(self._left_out), {}
+        return found
 
     def _class(self, minor: int, priority: int) -> list[bytes]:
         classid = self.major | minor

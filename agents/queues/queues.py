@@ -190,7 +190,8 @@ class HostQueues:
             self._netlink.request(message(RTM_DELTCLASS, 0, self._index, handle=ROOT | node, parent=LINK))
 
     def collect(self, now_ns: int) -> list[tuple[Address, Address]]:
-        """Removes destinations to which nothing was sent for `IDLE_NS`; returns the V2V flows whose queues went with them."""
+        """Removes destinations to which nothing was sent for `IDLE_NS`, and such queues of flows where there are many; returns
+        the V2V flows that have none any more, or could have one now."""
         return finished(self.collect_steps(now_ns))
 
     def collect_steps(self, now_ns: int) -> Generator[None, None, list[tuple[Address, Address]]]:
@@ -204,9 +205,28 @@ class HostQueues:
                 destination.passed, destination.idle_since_ns = passed, now_ns
             elif now_ns - destination.idle_since_ns >= IDLE_NS:
                 gone += {(source, target): None for source, target, _ in destination.queues.flows}
+                gone += destination.queues.welcome_back()
                 self.remove_destination(node)
+                yield
+                continue
             yield
+            if self.gate_kind == "tbf":
+                gone += self._collect_flows(destination, now_ns)
         return gone
+
+    def _collect_flows(self, destination: _Destination, now_ns: int) -> list[tuple[Address, Address]]:
+        queues, batch, gone = destination.queues, list[bytes](), dict[tuple[Address, Address], None]()
+        for flow, classid in list(queues.to_look_at()):
+            passed, waiting = self._netlink.state(query(RTM_GETTCLASS, self._index, handle=classid))
+            if queues.idle(flow, passed, waiting, now_ns, IDLE_NS):
+                batch += queues.remove(flow)
+                gone[flow[0], flow[1]] = None
+        if batch:
+            self._changes += 1
+            self._netlink.batch(batch)
+            self._set_queries(destination)
+            gone |= dict.fromkeys(queues.welcome_back())
+        return list(gone)
 
     # -- gates ----------------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import pytest
 from agents.kernel.netlink import Netlink
 from agents.kernel.snapshot import ForeignQdisc
 from agents.queues.classifier import Backlogged, FlowTable
+from agents.queues.flow_queues import MOST_FLOWS
 from agents.queues.host import Host
 from agents.queues.queues import finished
 from protocol.messages import ETHERTYPE
@@ -364,6 +365,29 @@ def test_an_idle_destination_loses_its_queues_and_its_next_packet_makes_them_ane
     wire.send(1)
     wire.settle()
     assert "class htb 1:10 " in wire.pair.found()
+
+
+def test_a_tenant_that_makes_up_sources_takes_few_queues_and_they_go_again(wire: Wire) -> None:
+    second = 1_000_000_000
+    queues = wire.host.queues
+    wire.send(1)
+    wire.settle()
+    before = wire.pair.found().count("class htb")
+    for number in range(3 * MOST_FLOWS):
+        queues.ensure_flow(IPv4Address(0x0B000000 + number), RIGHT, 16)
+    assert wire.pair.found().count("class htb") <= before + MOST_FLOWS
+    assert queues.drift() == []
+    gone = []
+    for now_s in range(1, 100):
+        wire.send(1)  # the destination itself is in use
+        gone += queues.collect(now_s * second)
+    wire.settle()
+    assert len(gone) > MOST_FLOWS and (LEFT, RIGHT) not in gone
+    assert wire.pair.found().count("class htb") <= before + MOST_FLOWS // 2
+    assert queues.drift() == []
+    assert queues.ensure_flow(IPv4Address("11.1.1.1"), RIGHT, 16) is False
+    wire.send(3)
+    assert wire.received() >= 3
 
 
 def test_netlink_refusals_are_errors(wire: Wire) -> None:

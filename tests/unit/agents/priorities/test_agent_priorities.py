@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,7 +16,7 @@ from agents import run
 from agents.config import AgentConfig
 from agents.priorities import priorities
 from agents.priorities.mcp_model import McpSettings
-from agents.priorities.priorities import ASK_AGAIN_NS, MOST_POSTPONED, Priorities
+from agents.priorities.priorities import ASK_AGAIN_NS, MOST_ASK_NS, MOST_POSTPONED, Priorities
 from agents.queues.classifier import Address
 from ebpf.libbpf import BpfError
 from protocol.bodies.priorities import SIZE_ROW
@@ -83,6 +84,13 @@ class TestAsking:
         assert made.on_version(5, 3 * SECOND) is None
         assert made.on_version(6, 3 * SECOND) == ThresholdsRequest(5)
         assert tagger(made).told == [(5, (10, 20), (5, 9))]
+
+    def test_a_leader_that_does_not_answer_is_asked_less_and_less_often(self, made: Priorities) -> None:
+        asked = [now_ns for now_ns in range(SECOND, 101 * SECOND, SECOND // 100) if made.on_version(5, now_ns)]
+        gaps = [later - earlier for earlier, later in pairwise(asked)]
+        assert gaps == sorted(gaps) and gaps[0] == ASK_AGAIN_NS and gaps[-1] == MOST_ASK_NS and len(asked) < 30
+        assert made.on_version(6, 101 * SECOND), "news is asked for at once"
+        assert made.on_version(6, 101 * SECOND + ASK_AGAIN_NS)
 
     def test_version_0_is_never_asked_for(self, made: Priorities) -> None:
         assert made.on_version(0, SECOND) is None
