@@ -25,7 +25,7 @@ $(VENV)/.ready: $(VENV)/.apt requirements.txt build-constraints.txt setup.py
 	@$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --force-reinstall --editable .
 	@$(BIN)/python -m compileall -q $(PACKAGES)
-	@$(BIN)/python -m ebpf.build agents/bpf agents/reflex controller/switch_queues/bpf >/dev/null || echo "eBPF programs not built: see baton doctor"
+	@$(BIN)/python -m ebpf.build agents/bpf agents/reflex controller/switch_queues/bpf controller/policies/compiled >/dev/null || echo "programs in C not built: see baton doctor"
 	@touch $@
 
 demo: setup

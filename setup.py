@@ -14,7 +14,7 @@ setup(
         "agents": ["bpf/*.c", "bpf/*.h", "reflex/*.c", "reflex/*.h"],
         "bench": ["coordination/*.c", "figures/*.html"],
         "ebpf": ["include/*.h"],
-        "controller": ["switch_queues/bpf/*.c", "switch_queues/bpf/*.h"],
+        "controller": ["policies/compiled/*.c", "policies/compiled/*.h", "switch_queues/bpf/*.c", "switch_queues/bpf/*.h"],
         "emulation": ["cdfs/*.txt", "fabric/bpf/*.c", "fabric/bpf/*.h", "virtual/init.sh", "virtual/kernel.*"],
         "webui": ["static/*", "static/*/*", "templates/*.html", "templates/auth/*.html"],
     },

@@ -4,7 +4,8 @@ Method: simulated hosts (`bench.computing.scale_hosts`) tell a policy what waits
 what it plans, 1.5 ms ahead, or a slice if that is shorter. Half of the hosts send to the other half, `destinations` each, all
 regulated. Saturated hosts begin within the first slice. With a `load` demands come at random, as many for each pair as load
 the fullest link to that part. The first `WARM_SLICES`, with a load half as many as are measured, are left out. Only the
-policy's own calls are timed (`time.perf_counter_ns`), garbage collection as it comes; each scheduler has a process of its own.
+policy's own calls are timed, in processor time (`time.thread_time_ns`), so that other work on the machine counts only for what
+it takes of the caches. Each scheduler has a process of its own: the reference in Python by `Policy`, the core by its arrays.
 
 * ns_per_grant: all calls' time by the slots granted; event_part: the part of it that the events took, the rest is `plan`
 * plan_max_us: the longest `plan`; start_max_us: the longest while hosts began
@@ -35,10 +36,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.computing.scale_hosts import SLOT, Hosts, Said
+from bench.computing.scale_hosts import Hosts, Said
 from bench.computing.scale_network import SHAPES, Pairs, ScaleNetwork, all_to_all, half_to_half
 from bench.computing.scale_optimum import admissible_bps, optimum_bps
 from controller.policies.base import Policy, Slot
+from controller.policies.compiled.library import why_missing
+from controller.policies.compiled.timeslice import RETURNED, SLOT, CompiledTimeslice
 from controller.policies.timeslice import Timeslice
 from emulation.measuring.fidelity import environment
 from protocol.units import FRAME_BYTES, SECOND_NS
@@ -101,14 +104,11 @@ class Reference:
         self._policy: Policy = Timeslice(slice_ns=slice_ns, headroom=headroom)
 
     def start(self, network: ScaleNetwork, pairs: Pairs, now_ns: int) -> int:
-        regulated: dict[int, list[int]] = {}
-        for node, destination in zip(pairs.nodes.tolist(), pairs.destinations.tolist(), strict=True):
-            regulated.setdefault(node, []).append(destination)
-        given = {node: frozenset(destinations) for node, destinations in regulated.items()}
-        began = time.perf_counter_ns()
+        given = regulated(pairs)
+        began = time.thread_time_ns()
         self._policy.set_network(network, now_ns=now_ns)
         self._policy.set_regulated(given, now_ns=now_ns)
-        return time.perf_counter_ns() - began
+        return time.thread_time_ns() - began
 
     def say(self, said: Said, now_ns: int) -> int:
         bounds, destinations = said.offsets.tolist(), said.destinations.tolist()
@@ -122,22 +122,60 @@ class Reference:
                 said.backlog_bytes.tolist(), strict=True)
         )  # fmt: skip
         policy = self._policy
-        began = time.perf_counter_ns()
+        began = time.thread_time_ns()
         for node, destination, slot, unspent, backlog in yields:
             policy.yielded(node, destination, slot, now_ns=now_ns, backlog_bytes=backlog, unspent_bytes=unspent)
         for node, backlog_of in backlogs:
             policy.backlog(node, backlog_of, now_ns=now_ns)
-        return time.perf_counter_ns() - began
+        return time.thread_time_ns() - began
 
     def plan(self, now_ns: int, horizon_ns: int) -> tuple[int, NDArray[np.void], NDArray[np.void]]:
-        began = time.perf_counter_ns()
+        began = time.thread_time_ns()
         plan = self._policy.plan(now_ns=now_ns, horizon_ns=horizon_ns)
-        took_ns = time.perf_counter_ns() - began
+        took_ns = time.thread_time_ns() - began
         return took_ns, as_array(plan.grants), as_array(plan.revokes)
 
 
-SCHEDULERS: dict[str, Callable[[int, float], Scheduler]] = {"reference": Reference}
+class Core:
+    """The compiled policy, by its arrays."""
+
+    def __init__(self, slice_ns: int, headroom: float) -> None:
+        self._policy = CompiledTimeslice(slice_ns=slice_ns, headroom=headroom)
+
+    def start(self, network: ScaleNetwork, pairs: Pairs, now_ns: int) -> int:
+        given = regulated(pairs)
+        began = time.thread_time_ns()
+        self._policy.set_network(network, now_ns=now_ns)
+        self._policy.set_regulated(given, now_ns=now_ns)
+        return time.thread_time_ns() - began
+
+    def say(self, said: Said, now_ns: int) -> int:
+        returned = np.zeros(len(said.returned), dtype=RETURNED)
+        for name in ("slot", "node", "destination"):
+            returned[name] = said.returned[name]
+        returned["unspent"], returned["backlog"] = said.unspent_bytes, said.backlog_bytes
+        words = [one.astype(np.uint32) for one in (said.nodes, said.offsets, said.destinations)]
+        began = time.thread_time_ns()
+        self._policy.give_back(returned, now_ns=now_ns)
+        self._policy.backlogs(words[0], words[1], words[2], now_ns=now_ns)
+        return time.thread_time_ns() - began
+
+    def plan(self, now_ns: int, horizon_ns: int) -> tuple[int, NDArray[np.void], NDArray[np.void]]:
+        began = time.thread_time_ns()
+        grants, revokes = self._policy.plan_arrays(now_ns=now_ns, horizon_ns=horizon_ns)
+        return time.thread_time_ns() - began, grants, revokes
+
+
+SCHEDULERS: dict[str, Callable[[int, float], Scheduler]] = {"reference": Reference, "core": Core}
 """What is measured, by name."""
+
+
+def regulated(pairs: Pairs) -> dict[int, frozenset[int]]:
+    """The pairs as policies take them."""
+    found: dict[int, list[int]] = {}
+    for node, destination in zip(pairs.nodes.tolist(), pairs.destinations.tolist(), strict=True):
+        found.setdefault(node, []).append(destination)
+    return {node: frozenset(destinations) for node, destinations in found.items()}
 
 
 def as_array(slots: list[Slot]) -> NDArray[np.void]:
@@ -151,7 +189,9 @@ def run(case: Case) -> dict[str, Any]:
     case.check()
     found: dict[str, Any] = {}
     for name in SCHEDULERS:
-        if case.matching:
+        if name == "core" and (why := why_missing()):
+            found[name] = {"missing": why}
+        elif case.matching:
             loads = MATCHING_LOADS if case.load is None else (case.load,)
             found[name] = {str(load): _apart(_matching, name, case, load) for load in loads}
         else:

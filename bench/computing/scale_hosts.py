@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.computing.scale_network import Pairs
+from controller.policies.compiled.timeslice import SLOT
 
-SLOT = np.dtype([(name, np.int64) for name in ("slot", "node", "destination", "start", "end", "bytes", "rate", "reserved")])
-"""A slot as `controller.policies.base.Slot` has it, its fields in the same order."""
 MEAN_SLOTS = 10
 """Of a demand, which is geometrically distributed, in slots."""
 

@@ -102,7 +102,7 @@ def collect(features: Iterable[Feature]) -> list[Row]:
     rows gets its version.
     """
     rows = {feature.name: Row(**asdict(feature)) for feature in features}
-    for row in (*_programs(), *_libraries(), _cpu_shares()):
+    for row in (*_programs(), *_libraries(), _compiled_schedule(), _cpu_shares()):
         known = rows.get(row.name)
         rows[row.name] = known._replace(version=row.version) if known else row
     return list(rows.values())
@@ -130,6 +130,14 @@ def _libraries() -> Iterator[Row]:
             yield Row(name, "library", True, "", "", metadata.version(name))
         except metadata.PackageNotFoundError:
             yield Row(name, "library", False, instead, "make setup")
+
+
+def _compiled_schedule() -> Row:
+    from controller.policies.compiled.library import why_missing
+
+    why = why_missing()
+    instead = f"turns are planned in Python, in time for some 200 hosts: {why}" if why else ""
+    return Row("compiled schedule", "library", not why, instead, "apt install clang" if why else "")
 
 
 def _cpu_shares() -> Row:

@@ -1,4 +1,8 @@
-"""The policies by name. Pure."""
+"""The policies by name. Pure, but for the compiled schedule, which is loaded when a policy with turns is made first.
+
+Turns (`timeslice`, `hybrid`, and those of `auto`) are planned by the compiled schedule where it can be built, else by the
+reference in Python: both give the same plans.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,10 @@ from collections.abc import Callable
 from controller.config.settings import CoordinatorSettings
 from controller.policies.auto import Auto
 from controller.policies.base import Policy
+from controller.policies.compiled.library import why_missing
+from controller.policies.compiled.timeslice import CompiledTimeslice
 from controller.policies.free import Free
-from controller.policies.hybrid import Hybrid
+from controller.policies.hybrid import MINIMUM_FRACTION
 from controller.policies.rate_limit import RateLimit
 from controller.policies.timeslice import Timeslice
 from controller.policies.weekly import Weekly
@@ -18,16 +24,18 @@ def _auto(settings: CoordinatorSettings) -> Policy:
     return Auto(_timeslice(settings), _rate_limit(settings))
 
 
-def _timeslice(settings: CoordinatorSettings) -> Timeslice:
-    return Timeslice(
-        slice_ns=settings.slice_ns, minimum_active_ns=settings.minimum_active_ns, headroom=settings.headroom
+def _timeslice(settings: CoordinatorSettings, minimum_fraction: float = 1.0) -> Timeslice | CompiledTimeslice:
+    make = Timeslice if why_missing() else CompiledTimeslice
+    return make(
+        slice_ns=settings.slice_ns,
+        minimum_active_ns=settings.minimum_active_ns,
+        headroom=settings.headroom,
+        minimum_fraction=minimum_fraction,
     )
 
 
 def _hybrid(settings: CoordinatorSettings) -> Policy:
-    return Hybrid(
-        slice_ns=settings.slice_ns, minimum_active_ns=settings.minimum_active_ns, headroom=settings.headroom
-    )
+    return _timeslice(settings, MINIMUM_FRACTION)
 
 
 def _rate_limit(settings: CoordinatorSettings) -> RateLimit:

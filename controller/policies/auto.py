@@ -13,6 +13,7 @@ from typing import Any
 
 from controller.policies.base import NOTHING, Network, Plan, Policy, Regulated, Slot, SlotNumbers
 from controller.policies.choice import RATES, TURNS, Choice, Measured
+from controller.policies.compiled.timeslice import CompiledTimeslice
 from controller.policies.rate_limit import RateLimit
 from controller.policies.timeslice import Timeslice
 from protocol.units import MILLISECOND_NS as MS
@@ -30,7 +31,7 @@ LEAST_SLOTS = 50
 class Auto(Policy):
     """Gives each pair to turns or to rates."""
 
-    def __init__(self, turns: Timeslice, rates: RateLimit) -> None:
+    def __init__(self, turns: Timeslice | CompiledTimeslice, rates: RateLimit) -> None:
         self._turns, self._rates = turns, rates
         turns.numbers = rates.numbers = SlotNumbers()
         self._network: Network | None = None
@@ -107,7 +108,7 @@ class Auto(Policy):
         for policy in self._both():
             policy.left(node, now_ns=now_ns)
 
-    def _both(self) -> tuple[Timeslice, RateLimit]:
+    def _both(self) -> tuple[Timeslice | CompiledTimeslice, RateLimit]:
         return self._turns, self._rates
 
     def _sends(self, key: Key, now_ns: int) -> None:

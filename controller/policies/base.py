@@ -171,9 +171,10 @@ class SlotNumbers:
     """Growing slot numbers that start from the time, so that a policy never repeats a number of the policy before it."""
 
     def __init__(self) -> None:
-        self._last = 0
+        self.last = 0
+        """The number that was given out last."""
 
     def take(self, now_ns: int) -> int:
         """The next number."""
-        self._last = max(self._last + 1, now_ns)
-        return self._last
+        self.last = max(self.last + 1, now_ns)
+        return self.last

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from controller.policies.timeslice import Timeslice
 
+MINIMUM_FRACTION = 0.1
+"""Of its full rate, for which a pair takes a slot."""
+
 
 class Hybrid(Timeslice):
     """The timeslice policy with a `minimum_fraction` below 1: a node too fast for what the others leave of a link is granted
@@ -16,7 +19,7 @@ class Hybrid(Timeslice):
         slice_ns: int = 2_000_000,
         minimum_active_ns: int = 0,
         headroom: float = 0.98,
-        minimum_fraction: float = 0.1,
+        minimum_fraction: float = MINIMUM_FRACTION,
     ) -> None:
         """Raises ValueError: an argument out of its range, by name."""
         super().__init__(

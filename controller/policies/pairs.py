@@ -155,6 +155,11 @@ class Terms:
         return size, 0
 
 
+def turn_bound(patience: int, others: int) -> int:
+    """How many longest slots a wanted pair waits at most beside `others`; proof in `controller.policies.timeslice`."""
+    return ((patience + 2 * VISITS) * (others + 1) + 1) * (others + 1)
+
+
 class Roster:
     """All pairs that were ever backlogged, with their place in the fabric, and which of them are wanted."""
 
@@ -219,7 +224,7 @@ class Roster:
         for pair in gone:
             pair.wanted, pair.deadline_bytes = False, 0
         new = []
-        for destination in wanted:
+        for destination in sorted(wanted):  # so that new pairs are numbered by their destinations
             pair = pairs.get(destination) or self._new_pair(node, destination)
             if not pair.wanted:
                 pair.wanted = True

@@ -75,7 +75,7 @@ from dataclasses import replace
 from controller.policies.base import NOTHING, Network, Plan, Policy, Regulated, Slot, SlotNumbers
 from controller.policies.ledger import Booking, Entry, Resource, opportunities
 from controller.policies.order import ORDINARY, entry_of, hasten, head, lines, park, rank
-from controller.policies.pairs import FORGOTTEN_TURNS, NOWHERE, VISITS, Pair, Roster, Terms
+from controller.policies.pairs import FORGOTTEN_TURNS, NOWHERE, VISITS, Pair, Roster, Terms, turn_bound
 from protocol.units import FRAME_BYTES, SECOND_NS
 
 
@@ -124,7 +124,7 @@ class Timeslice(Policy):
     def turn_bound(self, others: int) -> int:
         """How many longest slots a wanted pair waits at most, when `others` are wanted beside it; proof in the module's
         docstring."""
-        return ((self.patience + 2 * VISITS) * (others + 1) + 1) * (others + 1)
+        return turn_bound(self.patience, others)
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -134,6 +134,7 @@ class Timeslice(Policy):
         self._advance(now_ns)
         self._freed.clear()
         self._roster.set_network(network)
+        self._loose.clear()
         for pair in self._roster.pairs():
             self._loosen(pair)
         for booking, slot in sorted(self._slots.values(), key=lambda held: (held[1].start_ns, held[1].slot)):
@@ -217,7 +218,7 @@ class Timeslice(Policy):
             self._loose.pop(pair, None)
             pair.gone_ns = self._now_ns
         for pair in new:
-            if pair.gone_ns is not None and self._now_ns - pair.gone_ns > FORGOTTEN_TURNS * pair.turn_ns:
+            if pair.turn_ns and pair.gone_ns is not None and self._now_ns - pair.gone_ns > FORGOTTEN_TURNS * pair.turn_ns:
                 self._begin(pair)
             self._loosen(pair)
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from controller.policies.free import Free
 from controller.policies.rate_limit import RateLimit
 from controller.policies.timeslice import Timeslice
+from tests.unit.controller.policies.policy_kinds import each_kind  # noqa: F401 -- a fixture of all tests here
 from tests.unit.controller.policies.policy_networks import FIRST, TreeNetwork, star, trees
 from tests.unit.controller.policies.policy_world import World
 
@@ -185,8 +186,9 @@ class TestOthers:
         assert starved in {(s.node, s.destination) for s in world.history}
 
 
-@pytest.mark.parametrize("policy", [Free(), RateLimit()])
-def test_policies_without_turns_take_deadlines_and_change_nothing(policy: Free | RateLimit) -> None:
+@pytest.mark.parametrize("make", [Free, RateLimit])
+def test_policies_without_turns_take_deadlines_and_change_nothing(make: type[Free | RateLimit]) -> None:
+    policy = make()
     policy.set_network(star(2), now_ns=0)
     policy.set_regulated({A: frozenset({B})}, now_ns=0)
     policy.backlog(A, {B: 5000}, now_ns=0, deadline={B: 5000})

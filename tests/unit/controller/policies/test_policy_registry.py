@@ -9,8 +9,12 @@ import pytest
 
 from controller.config.settings import CoordinatorSettings
 from controller.policies import POLICIES, make_policy
+from controller.policies.auto import Auto
 from controller.policies.base import SlotNumbers
+from controller.policies.compiled import library
+from controller.policies.compiled.timeslice import CompiledTimeslice
 from controller.policies.timeslice import Timeslice
+from ebpf.build import BuildError
 from tests.unit.controller.policies.policy_networks import FIRST, star
 
 SETTINGS = CoordinatorSettings(interface="c0", attachment="s1:1", key_file=Path("key"), store="unix:///x")
@@ -50,8 +54,26 @@ def test_an_unknown_policy_is_refused_with_the_names_of_those_there_are() -> Non
 def test_settings_reach_the_policy() -> None:
     wanted = {"policy": "timeslice", "slice_ns": 10 * MS, "headroom": 0.9, "minimum_active_ns": 3 * MS}
     policy = make_policy(dataclasses.replace(SETTINGS, **wanted))  # type: ignore[arg-type]
-    assert isinstance(policy, Timeslice)
+    assert isinstance(policy, CompiledTimeslice)
     assert (policy.terms.slice_ns, policy.terms.headroom_ppm, policy.terms.minimum_active_ns) == (10 * MS, 900_000, 3 * MS)
+
+
+@pytest.mark.parametrize("name", ["timeslice", "hybrid", "auto"])
+def test_where_the_compiled_schedule_cannot_be_built_the_reference_serves(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> Path:
+        raise BuildError("clang is missing: install the package clang")
+
+    forget = library.library.cache_clear, library.why_missing.cache_clear
+    monkeypatch.setattr(library, "shared_library", refuse)
+    try:
+        for clear in forget:
+            clear()
+        policy = make_policy(dataclasses.replace(SETTINGS, policy=name))
+        assert isinstance(policy._turns if isinstance(policy, Auto) else policy, Timeslice)
+        assert "clang is missing" in library.why_missing()
+    finally:
+        for clear in forget:
+            clear()
 
 
 def test_a_policy_that_takes_over_gives_out_no_number_again() -> None:

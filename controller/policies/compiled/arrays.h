@@ -1,0 +1,138 @@
+/* Growing arrays, a map from pairs of node ids to indexes, and heaps. */
+#pragma once
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NONE UINT32_MAX
+
+/* Room for `wanted` elements. Without memory there is no schedule: hosts then open their gates by themselves. */
+static inline void *grown(void *array, uint32_t *room, uint32_t wanted, size_t size)
+{
+	if (wanted <= *room)
+		return array;
+	uint64_t more = *room + (uint64_t)*room / 2 + 16;
+	if (more < wanted)
+		more = wanted;
+	if (more > UINT32_MAX / 2)
+		abort();
+	array = realloc(array, more * size);
+	if (!array)
+		abort();
+	memset((char *)array + *room * size, 0, (more - *room) * size);
+	*room = (uint32_t)more;
+	return array;
+}
+
+#define GROW(array, room, wanted) ((array) = grown((array), &(room), (wanted), sizeof(*(array))))
+
+/* -- a map by open addressing: a key that is gone leaves no trace, for what lies behind it moves up ---------------------- */
+
+struct map {
+	uint64_t *keys;
+	uint32_t *values; /* NONE: free */
+	uint32_t room, count;
+};
+
+static inline uint32_t map_place(const struct map *map, uint64_t key)
+{
+	uint64_t hash = key * 0x9e3779b97f4a7c15u;
+	return (uint32_t)(hash >> 32) & (map->room - 1);
+}
+
+static inline uint32_t map_get(const struct map *map, uint64_t key)
+{
+	if (!map->count)
+		return NONE;
+	for (uint32_t at = map_place(map, key); map->values[at] != NONE; at = (at + 1) & (map->room - 1))
+		if (map->keys[at] == key)
+			return map->values[at];
+	return NONE;
+}
+
+static inline void map_store(struct map *map, uint64_t key, uint32_t value)
+{
+	uint32_t at = map_place(map, key);
+	while (map->values[at] != NONE && map->keys[at] != key)
+		at = (at + 1) & (map->room - 1);
+	map->count += map->values[at] == NONE;
+	map->keys[at] = key;
+	map->values[at] = value;
+}
+
+static inline void map_free(struct map *map)
+{
+	free(map->keys);
+	free(map->values);
+	memset(map, 0, sizeof(*map));
+}
+
+static inline void map_set(struct map *map, uint64_t key, uint32_t value)
+{
+	if (2 * (map->count + 1) > map->room) {
+		struct map larger = {.room = map->room ? 2 * map->room : 64};
+		larger.keys = malloc(larger.room * sizeof(*larger.keys));
+		larger.values = malloc(larger.room * sizeof(*larger.values));
+		if (!larger.keys || !larger.values)
+			abort();
+		memset(larger.values, 0xff, larger.room * sizeof(*larger.values));
+		for (uint32_t at = 0; at < map->room; at++)
+			if (map->values[at] != NONE)
+				map_store(&larger, map->keys[at], map->values[at]);
+		map_free(map);
+		*map = larger;
+	}
+	map_store(map, key, value);
+}
+
+static inline void map_remove(struct map *map, uint64_t key)
+{
+	if (map_get(map, key) == NONE)
+		return;
+	uint32_t mask = map->room - 1, hole = map_place(map, key);
+	while (map->keys[hole] != key || map->values[hole] == NONE)
+		hole = (hole + 1) & mask;
+	for (uint32_t at = (hole + 1) & mask; map->values[at] != NONE; at = (at + 1) & mask) {
+		uint32_t home = map_place(map, map->keys[at]);
+		if (((at - home) & mask) >= ((at - hole) & mask)) {
+			map->keys[hole] = map->keys[at];
+			map->values[hole] = map->values[at];
+			hole = at;
+		}
+	}
+	map->values[hole] = NONE;
+	map->count--;
+}
+
+/* -- a binary heap of TYPE, the least by BEFORE(a, b) first: NAME_push, NAME_pop ------------------------------------------ */
+
+#define HEAP(NAME, TYPE, BEFORE)                                                                                        \
+	struct NAME {                                                                                                   \
+		TYPE *items;                                                                                            \
+		uint32_t count, room;                                                                                   \
+	};                                                                                                              \
+	static inline void NAME##_push(struct NAME *heap, TYPE item)                                                    \
+	{                                                                                                               \
+		GROW(heap->items, heap->room, heap->count + 1);                                                         \
+		uint32_t at = heap->count++;                                                                            \
+		while (at && BEFORE(item, heap->items[(at - 1) / 2])) {                                                 \
+			heap->items[at] = heap->items[(at - 1) / 2];                                                    \
+			at = (at - 1) / 2;                                                                              \
+		}                                                                                                       \
+		heap->items[at] = item;                                                                                 \
+	}                                                                                                               \
+	static inline TYPE NAME##_pop(struct NAME *heap)                                                                \
+	{                                                                                                               \
+		TYPE *items = heap->items, first = items[0], last = items[--heap->count];                               \
+		uint32_t at = 0, below;                                                                                 \
+		while ((below = 2 * at + 1) < heap->count) {                                                            \
+			if (below + 1 < heap->count && BEFORE(items[below + 1], items[below]))                          \
+				below++;                                                                                \
+			if (!BEFORE(items[below], last))                                                                \
+				break;                                                                                  \
+			items[at] = items[below];                                                                       \
+			at = below;                                                                                     \
+		}                                                                                                       \
+		items[at] = last;                                                                                       \
+		return first;                                                                                           \
+	}

@@ -1,0 +1,75 @@
+/* The order in which pairs that wait for a resource are served; see controller/policies/order.py. */
+#pragma once
+#include "terms.h"
+
+static inline struct entry entry_of(const struct core *core, uint32_t number)
+{
+	const struct pair *pair = &core->pairs[number];
+	return (struct entry){pair->last, core->nodes[pair->node].last, pair->number, number, pair->stamp};
+}
+
+static uint32_t line_of(struct core *core, uint32_t number, int64_t need, uint32_t of)
+{
+	struct resource *resource = &core->resources[number];
+	for (uint32_t line = resource->lines; line != NONE; line = core->lines[line].next)
+		if (core->lines[line].need == need && core->lines[line].of == of)
+			return line;
+	GROW(core->lines, core->line_room, core->line_count + 1);
+	struct line *line = &core->lines[core->line_count];
+	line->heap.count = 0;
+	line->need = need;
+	line->of = of;
+	line->resource = number;
+	line->next = resource->lines;
+	return resource->lines = core->line_count++;
+}
+
+static void stand(struct core *core, uint32_t number, uint32_t of)
+{
+	const struct pair *pair = &core->pairs[number];
+	int64_t need = pair->line == core->nodes[pair->node].resource ? 1 : pair->need;
+	uint32_t line = line_of(core, pair->line, need, of);
+	struct entry entry = {pair->entry_last, pair->entry_host_last, pair->number, number, pair->stamp};
+	entries_push(&core->lines[line].heap, entry);
+}
+
+static void hasten(struct core *core, uint32_t number)
+{
+	struct pair *pair = &core->pairs[number];
+	if (pair->deadline && pair->entered && !pair->hastened) {
+		pair->hastened = true;
+		stand(core, number, URGENT);
+	}
+}
+
+static void park(struct core *core, uint32_t number, uint32_t resource)
+{
+	struct pair *pair = &core->pairs[number];
+	pair->stamp++;
+	pair->entered = true;
+	pair->hastened = false;
+	pair->line = resource;
+	pair->entry_last = pair->last;
+	pair->entry_host_last = core->nodes[pair->node].last;
+	stand(core, number, ORDINARY);
+	hasten(core, number);
+}
+
+/* The first entry of a line that is still valid there; NULL when there is none. */
+static const struct entry *head(struct core *core, struct line *line)
+{
+	while (line->heap.count) {
+		const struct entry *entry = &line->heap.items[0];
+		struct pair *pair = &core->pairs[entry->pair];
+		if (pair->entered && pair->stamp == entry->stamp) {
+			if (!pair->wanted)
+				pair->entered = false;
+			else if (line->of == ORDINARY || pair->deadline)
+				return entry;
+			else
+				pair->hastened = false;
+		}
+		entries_pop(&line->heap);
+	}
+	return NULL;
+}

@@ -1,0 +1,151 @@
+/* What the schedule knows: nodes, pairs, resources, bookings. The words are those of controller/policies/ (pairs, ledger). */
+#pragma once
+#include "arrays.h"
+#include <stdbool.h>
+
+typedef unsigned __int128 wide; /* products of rate, time and fraction */
+
+/* A place in a line: less is served first. It is void when its pair has another stamp, or no place. */
+struct entry {
+	uint64_t last, host_last, number;
+	uint32_t pair, stamp;
+};
+
+static inline bool entry_before(const struct entry *a, const struct entry *b)
+{
+	if (a->last != b->last)
+		return a->last < b->last;
+	if (a->host_last != b->host_last)
+		return a->host_last < b->host_last;
+	return a->number < b->number;
+}
+#define ENTRY_BEFORE(a, b) entry_before(&(a), &(b))
+HEAP(entries, struct entry, ENTRY_BEFORE)
+
+enum { URGENT, ORDINARY };
+
+/* The pairs that wait at a resource and need the same of it. */
+struct line {
+	struct entries heap;
+	int64_t need;
+	uint32_t resource, next, of;
+};
+
+/* A booking as a resource knows it. */
+struct span {
+	int64_t start, end, amount;
+	uint32_t booking, take; /* the resource is the booking's take-th */
+};
+
+struct resource {
+	int64_t capacity, reserved, settled;
+	struct span *spans;
+	uint32_t count, room, lines;
+	bool freed, ordered; /* ordered: a host, whose spans stay in the order in which they were booked */
+};
+
+struct node {
+	uint32_t id, resource;
+	uint64_t last;
+	int64_t delay;
+	uint64_t carry;
+	uint32_t waiting, from, to; /* lists: pairs that wait, all of its pairs, all pairs towards it */
+	uint32_t before, after;     /* in the order in which nodes had a backlog first, while `heard` */
+	bool heard;
+	uint32_t *regulated, regulated_count; /* sorted; a part of `core.regulated` */
+};
+
+struct pair {
+	/* what an attempt reads */
+	int64_t need, full, length, turn;
+	uint64_t last, granted, number; /* number 0: never wanted */
+	uint64_t entry_last, entry_host_last; /* of its place in a line, while it is `entered` */
+	uint32_t node, booking, stamp, links, line;
+	bool waiting, regulated, wanted, placed, loose, entered, hastened;
+	uint32_t passed_over;
+	uint64_t tried, eldest; /* the selections in which it was */
+	/* what a grant reads */
+	uint64_t before_last, before_host;
+	int64_t deadline, burst, used, packet_ns;
+	int64_t newest_length, newest_bytes;
+	uint64_t newest; /* 0: none */
+	int64_t amount_length, amount_reserved, amount_packets;
+	uint64_t amount_rest;
+	bool amount_rate; /* a slot of that length and rate is bounded by its rate */
+	/* what events read */
+	int64_t gone; /* -1: never */
+	uint64_t mark;
+	uint32_t destination, loose_at;
+	uint32_t waiting_before, waiting_after, from_before, from_after, to_before, to_after;
+};
+
+struct booking {
+	uint64_t number;
+	int64_t start, end, amount, bytes, rate;
+	uint64_t seen;
+	uint32_t pair, before, after;
+	bool released;
+};
+
+struct slot { /* as controller.policies.base.Slot */
+	int64_t slot, node, destination, start, end, bytes, rate, reserved;
+};
+
+struct due {
+	int64_t at;
+	uint64_t number;
+	uint32_t booking;
+};
+#define DUE_BEFORE(a, b) ((a).at != (b).at ? (a).at < (b).at : (a).number < (b).number)
+HEAP(dues, struct due, DUE_BEFORE)
+
+struct attempt {
+	struct entry entry;
+	uint32_t of, line; /* line NONE: a loose pair */
+};
+#define ATTEMPT_BEFORE(a, b) ((a).of != (b).of ? (a).of < (b).of : entry_before(&(a).entry, &(b).entry))
+HEAP(attempts, struct attempt, ATTEMPT_BEFORE)
+
+struct change {
+	int64_t at, amount;
+};
+
+struct core {
+	/* terms */
+	int64_t slice, minimum_active, headroom_ppm, minimum_ppm, burst_bytes, packet_bytes;
+	uint32_t patience;
+	/* the fabric and who sends */
+	struct node *nodes;
+	struct pair *pairs;
+	struct resource *resources;
+	struct line *lines;
+	uint32_t node_count, node_room, pair_count, pair_room, resource_count, resource_room, line_count, line_room;
+	uint32_t free_pairs, *links, links_most, links_room; /* links_most of every pair */
+	struct map node_of, pair_of, weight_of;
+	double *weights;
+	uint32_t weight_count, weight_room;
+	uint32_t *regulated, first_heard, last_heard;
+	uint64_t numbers;
+	bool network;
+	uint32_t *unplaced, unplaced_count, unplaced_room;
+	/* slots */
+	struct booking *bookings;
+	uint32_t booking_count, booking_room, free_bookings, *positions, positions_room, first_slot, last_slot;
+	struct dues ends, running;
+	uint64_t last_number, turns;
+	int64_t now;
+	/* what is to be tried, and what came of it */
+	uint32_t *freed, freed_count, freed_room, *loose, loose_count, loose_room, *oldest, oldest_room;
+	struct attempts attempts;
+	struct dues ahead;
+	uint64_t selection, forwarding, marks;
+	struct change *changes;
+	uint32_t change_room;
+	int64_t *times;
+	uint32_t time_count, time_room;
+	uint32_t *granted, granted_count, granted_room;
+	uint64_t *fresh; /* pairs that are wanted now, by destination */
+	uint32_t *gone, fresh_room, gone_count, gone_room;
+	struct slot *grants, *revokes, *sorted;
+	uint32_t grant_room, revoke_count, revoke_room, sorted_room;
+};

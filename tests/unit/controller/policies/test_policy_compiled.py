@@ -1,0 +1,230 @@
+"""The compiled schedule gives the plans of the reference for the same events, whatever they are; and touches no memory that is
+not its own while it does."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+
+import controller.policies.compiled
+from controller.policies.base import Policy, Slot
+from controller.policies.compiled.library import load
+from controller.policies.compiled.timeslice import RETURNED, CompiledTimeslice
+from controller.policies.timeslice import Timeslice
+from tests.unit.controller.policies.policy_networks import FIRST, GBIT, MBIT, TreeNetwork, racks, star, trees
+
+MS = 1_000_000
+SOURCES = Path(controller.policies.compiled.__file__).parent
+INSTEAD = "BATON_TEST_SCHEDULE"
+"""The variable that names another build of the library, for the tests of memory safety."""
+NODES = range(FIRST, FIRST + 8)
+NODE = st.sampled_from(NODES)
+SIZE = st.sampled_from([0, 5000, 5000])
+URGENT = st.sampled_from([0, 0, 3000, 10**9])
+WAITS = st.sampled_from([1, MS // 4, MS, 2 * MS - MS // 4, 2 * MS]) | st.integers(1, 6 * MS)
+BACKLOG = st.dictionaries(NODE, st.tuples(SIZE, URGENT), max_size=8)
+
+
+def compiled(**terms: object) -> CompiledTimeslice:
+    """The compiled schedule, of the build under test."""
+    instead = os.environ.get(INSTEAD)
+    return CompiledTimeslice(**terms, library=load(Path(instead)) if instead else None)  # type: ignore[arg-type]
+
+
+class BothKinds(RuleBasedStateMachine):
+    """The same events to the reference and to the compiled schedule; after each of them both plan."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_ns = MS
+        self.slots: dict[int, Slot] = {}
+
+    @initialize(
+        networks=st.lists(trees(8), min_size=1, max_size=3),
+        fraction=st.sampled_from([1.0, 1.0, 0.5, 0.1]),
+        patience=st.sampled_from([1, 2, 2, 5]),
+        burst_bytes=st.sampled_from([0, 48_448]),
+        lead_ns=st.sampled_from([0, MS // 2, 3 * MS // 2, 5 * MS]),
+        crowded=st.booleans(),
+    )
+    def begin(
+        self, networks: list[TreeNetwork], fraction: float, patience: int, burst_bytes: int, lead_ns: int, crowded: bool
+    ) -> None:
+        self.networks = [*networks, racks(2, 4, uplink_bps=2 * GBIT), star(8, rates={FIRST: GBIT, FIRST + 1: 40 * MBIT})]
+        terms = {"minimum_fraction": fraction, "patience": patience, "burst_bytes": burst_bytes}
+        self.policies: tuple[Policy, Policy] = Timeslice(**terms), compiled(**terms)  # type: ignore[arg-type]
+        self.lead_ns = lead_ns
+        self.each(lambda policy: policy.set_network(self.networks[0], now_ns=self.now_ns))
+        self.regulate({node: frozenset(NODES) for node in NODES} if crowded else {})
+        for node in NODES if crowded else ():
+            self.say(node, {other: (5000, 0) for other in NODES if other != node})
+        self.plan()
+
+    def each(self, event: Callable[[Policy], None]) -> None:
+        for policy in self.policies:
+            event(policy)
+
+    def plan(self) -> None:
+        one, other = (policy.plan(now_ns=self.now_ns, horizon_ns=self.now_ns + self.lead_ns) for policy in self.policies)
+        assert one == other
+        assert self.policies[0].next_event_ns() == self.policies[1].next_event_ns()
+        for slot in one.revokes:
+            self.slots.pop(slot.slot, None)
+        self.slots |= {slot.slot: slot for slot in one.grants}
+        self.slots = {number: slot for number, slot in self.slots.items() if slot.end_ns > self.now_ns - MS}
+
+    def say(self, node: int, backlog: dict[int, tuple[int, int]]) -> None:
+        sizes = {other: size for other, (size, _) in backlog.items() if other != node}
+        urgent = {other: its for other, (_, its) in backlog.items() if its}
+        self.each(lambda policy: policy.backlog(node, sizes, now_ns=self.now_ns, deadline=urgent))
+
+    def regulate(self, pairs: dict[int, frozenset[int]]) -> None:
+        given = {node: others - {node} for node, others in pairs.items()}
+        self.each(lambda policy: policy.set_regulated(given, now_ns=self.now_ns))
+
+    @rule(node=NODE, backlog=BACKLOG, planned=st.booleans())
+    def backlogged(self, node: int, backlog: dict[int, tuple[int, int]], planned: bool) -> None:
+        self.say(node, backlog)
+        if planned:
+            self.plan()
+
+    @precondition(lambda self: self.slots)
+    @rule(data=st.data(), backlog_bytes=st.sampled_from([0, 0, 5000]), part=st.sampled_from([0.0, 0.05, 0.5, 0.9, 1.0]))
+    def yielded(self, data: st.DataObject, backlog_bytes: int, part: float) -> None:
+        slot = data.draw(st.sampled_from(sorted(self.slots.values(), key=lambda slot: slot.slot)))
+        unspent = int(slot.bytes * part)
+        self.each(
+            lambda policy: policy.yielded(
+                slot.node, slot.destination, slot.slot, now_ns=self.now_ns, backlog_bytes=backlog_bytes, unspent_bytes=unspent
+            )
+        )
+        self.plan()
+
+    @rule(node=NODE, other=NODE, slot=st.integers(0, 1 << 64), size=st.sampled_from([0, 5000]))
+    def yielded_what_it_never_had(self, node: int, other: int, slot: int, size: int) -> None:
+        if node != other:
+            self.each(lambda policy: policy.yielded(node, other, slot, now_ns=self.now_ns, backlog_bytes=size))
+            self.plan()
+
+    @rule(wait_ns=WAITS)
+    def time_passes(self, wait_ns: int) -> None:
+        self.now_ns += wait_ns
+        self.plan()
+
+    @rule(slices=st.integers(1, 12))
+    def many_slots_pass(self, slices: int) -> None:
+        until_ns = self.now_ns + slices * 2 * MS
+        while (event_ns := self.policies[0].next_event_ns()) is not None and event_ns - self.lead_ns < until_ns:
+            self.now_ns = max(event_ns - self.lead_ns, self.now_ns + 1)
+            self.plan()
+
+    @rule(node=NODE)
+    def left(self, node: int) -> None:
+        self.each(lambda policy: policy.left(node, now_ns=self.now_ns))
+        self.plan()
+
+    @rule(data=st.data(), planned=st.booleans())
+    def rewired(self, data: st.DataObject, planned: bool) -> None:
+        network = data.draw(st.sampled_from(self.networks))
+        self.each(lambda policy: policy.set_network(network, now_ns=self.now_ns))
+        if planned:
+            self.plan()
+
+    @rule(pairs=st.dictionaries(NODE, st.frozensets(NODE)) | st.just({node: frozenset(NODES) for node in NODES}))
+    def regulated(self, pairs: dict[int, frozenset[int]]) -> None:
+        self.regulate(pairs)
+        self.plan()
+
+    @rule(node=NODE, delay_ns=st.sampled_from([0, 100_000, 700_000]))
+    def delayed(self, node: int, delay_ns: int) -> None:
+        self.each(lambda policy: policy.set_delay(node, delay_ns))
+
+    @rule(node=NODE | st.none(), other=NODE | st.none(), weight=st.sampled_from([0.001, 0.5, 1.0, 1.5, 3.0]))
+    def weighted(self, node: int | None, other: int | None, weight: float) -> None:
+        self.each(lambda policy: policy.set_weight(node, other, weight))
+
+
+def several(examples: int, steps: int) -> settings:
+    """Settings of the state machine."""
+    return settings(
+        max_examples=examples, stateful_step_count=steps, deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+    )  # fmt: skip
+
+
+def test_both_kinds_give_the_same_plans_for_the_same_events() -> None:
+    run_state_machine_as_test(BothKinds, settings=several(100, 40))  # type: ignore[no-untyped-call]
+
+
+def test_the_compiled_schedule_touches_no_foreign_memory_and_overflows_nowhere(tmp_path: Path) -> None:
+    """The same events under the address and the undefined-behaviour sanitizers, which end the process at the first fault."""
+    library = tmp_path / "schedule.so"
+    sanitizers = "-fsanitize=address,undefined", "-fno-sanitize-recover=all"
+    build = ["gcc", "-O1", "-g", *sanitizers, "-fPIC", "-shared", str(SOURCES / "schedule.c"), "-o", str(library)]
+    subprocess.run(build, check=True, capture_output=True)
+    runtime = subprocess.run(["gcc", "-print-file-name=libasan.so"], check=True, capture_output=True, text=True).stdout.strip()
+    environment = os.environ | {
+        INSTEAD: str(library), "LD_PRELOAD": runtime, "ASAN_OPTIONS": "detect_leaks=0", "PYTHONPATH": os.pathsep.join(sys.path)
+    }  # fmt: skip
+    done = subprocess.run([sys.executable, "-m", __name__], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "same plans" in done.stdout, done.stdout[-3000:] + done.stderr[-3000:]
+
+
+def test_batches_and_arrays_say_what_single_events_and_slots_say() -> None:
+    dice, nodes = Random(1), list(NODES)
+    single, batched = CompiledTimeslice(), CompiledTimeslice()
+    for policy in (single, batched):
+        policy.set_network(star(8), now_ns=MS)
+        policy.set_regulated({node: frozenset(nodes) - {node} for node in nodes}, now_ns=MS)
+    for now_ns in range(2 * MS, 60 * MS, MS):
+        waiting = {node: dice.sample([other for other in nodes if other != node], dice.randrange(7)) for node in nodes}
+        offsets = np.cumsum([0, *map(len, waiting.values())])
+        for node, others in waiting.items():
+            single.backlog(node, dict.fromkeys(others, 5000), now_ns=now_ns)
+        batched.backlogs(np.array(nodes), offsets, np.array([o for others in waiting.values() for o in others]), now_ns=now_ns)
+        plan = single.plan(now_ns=now_ns, horizon_ns=now_ns + MS)
+        grants, revokes = batched.plan_arrays(now_ns=now_ns, horizon_ns=now_ns + MS)
+        assert [Slot(*row) for row in grants.tolist()] == plan.grants
+        assert [Slot(*row) for row in revokes.tolist()] == plan.revokes
+        back = np.array([(s.slot, s.node, s.destination, s.bytes // 2, 5000) for s in plan.grants[:3]], dtype=RETURNED)
+        batched.give_back(back, now_ns=now_ns)
+        for number, node, other, unspent, waits in back.tolist():
+            single.yielded(node, other, number, now_ns=now_ns, backlog_bytes=waits, unspent_bytes=unspent)
+
+
+def test_slots_of_another_form_are_refused() -> None:
+    with pytest.raises(ValueError, match="RETURNED"):
+        CompiledTimeslice().give_back(np.zeros(2, dtype=np.int64), now_ns=0)
+
+
+def test_memory_does_not_grow_with_nodes_that_come_and_go() -> None:
+    policy = CompiledTimeslice()
+    policy.set_network(star(8), now_ns=MS)
+    policy.set_regulated({node: frozenset(NODES) - {node} for node in NODES}, now_ns=MS)
+    sizes = []
+    for number in range(1, 6001):
+        now_ns = number * MS
+        for node in NODES:
+            policy.backlog(node, dict.fromkeys((other for other in NODES if other != node), 5000), now_ns=now_ns)
+        policy.plan(now_ns=now_ns, horizon_ns=now_ns + MS)
+        policy.left(NODES[number % len(NODES)], now_ns=now_ns)
+        if number % 3000 == 0:
+            gc.collect()
+            sizes.append(int(Path("/proc/self/statm").read_text().split()[1]))
+    assert sizes[1] - sizes[0] < 256  # pages
+
+
+if __name__ == "__main__":
+    run_state_machine_as_test(BothKinds, settings=several(25, 40))  # type: ignore[no-untyped-call]
+    print("same plans")
