@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define NONE UINT32_MAX
+#define LINE 64 /* of the processor's caches: what one line holds comes at once */
 
 /* Room for `wanted` elements. Without memory there is no schedule: hosts then open their gates by themselves. */
 static inline void *grown(void *array, uint32_t *room, uint32_t wanted, size_t size)
@@ -16,12 +17,15 @@ static inline void *grown(void *array, uint32_t *room, uint32_t wanted, size_t s
 		more = wanted;
 	if (more > UINT32_MAX / 2)
 		abort();
-	array = realloc(array, more * size);
-	if (!array)
+	char *larger = aligned_alloc(LINE, (more * size + LINE - 1) / LINE * LINE);
+	if (!larger)
 		abort();
-	memset((char *)array + *room * size, 0, (more - *room) * size);
+	if (array)
+		memcpy(larger, array, *room * size);
+	memset(larger + *room * size, 0, (more - *room) * size);
+	free(array);
 	*room = (uint32_t)more;
-	return array;
+	return larger;
 }
 
 #define GROW(array, room, wanted) ((array) = grown((array), &(room), (wanted), sizeof(*(array))))

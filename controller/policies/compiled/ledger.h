@@ -44,7 +44,9 @@ static void book(struct core *core, uint32_t number)
 		int64_t amount = take == pair->links ? 1 : booking->amount;
 		GROW(resource->spans, resource->room, resource->count + 1);
 		positions[take] = resource->count;
-		resource->spans[resource->count++] = (struct span){booking->start, booking->end, amount, number, take};
+		resource->spans[resource->count++] =
+			(struct span){booking->start, booking->end, amount, number, take, booking->released};
+		resource->booked += amount;
 		if (booking->released) {
 			resource->settled = most(resource->settled, booking->end);
 		} else {
@@ -54,12 +56,15 @@ static void book(struct core *core, uint32_t number)
 	}
 }
 
-static void release(struct core *core, struct booking *booking)
+static void release(struct core *core, uint32_t number)
 {
+	struct booking *booking = &core->bookings[number];
 	const struct pair *pair = &core->pairs[booking->pair];
+	const uint32_t *positions = positions_of(core, number);
 	booking->released = true;
 	for (uint32_t take = 0; take <= pair->links; take++) {
 		struct resource *resource = resource_at(core, pair, take);
+		resource->spans[positions[take]].released = true;
 		resource->reserved -= take == pair->links ? 1 : booking->amount;
 		resource->settled = most(resource->settled, booking->end);
 	}
@@ -81,6 +86,7 @@ static void unbook(struct core *core, uint32_t number)
 		if (at == NONE)
 			continue;
 		struct resource *resource = resource_at(core, pair, take);
+		resource->booked -= resource->spans[at].amount;
 		if (!booking->released)
 			resource->reserved -= resource->spans[at].amount;
 		resource->count--;
@@ -93,17 +99,21 @@ static void unbook(struct core *core, uint32_t number)
 	}
 }
 
-static int by_time(const void *a, const void *b)
+/* Sorts by time, and at one instant what ends before what begins. Mostly few changes. */
+static void sort_changes(struct change *changes, uint32_t count)
 {
-	const struct change *one = a, *other = b;
-	if (one->at != other->at)
-		return one->at < other->at ? -1 : 1;
-	return (one->amount > other->amount) - (one->amount < other->amount);
-}
-
-static int by_value(const void *a, const void *b)
-{
-	return (*(const int64_t *)a > *(const int64_t *)b) - (*(const int64_t *)a < *(const int64_t *)b);
+	for (uint32_t gap = count > 32 ? count / 3 : 1; gap; gap = gap > 3 ? gap / 3 : gap - 1 ? 1 : 0)
+		for (uint32_t one = gap; one < count; one++) {
+			struct change change = changes[one];
+			uint32_t at = one;
+			for (; at >= gap; at -= gap) {
+				const struct change *before = &changes[at - gap];
+				if (before->at < change.at || (before->at == change.at && before->amount <= change.amount))
+					break;
+				changes[at] = *before;
+			}
+			changes[at] = change;
+		}
 }
 
 static int64_t peak(struct core *core, const struct resource *resource, int64_t start, int64_t end)
@@ -130,7 +140,7 @@ static int64_t peak(struct core *core, const struct resource *resource, int64_t 
 		if (span->start > start)
 			core->changes[count++] = (struct change){span->start, span->amount};
 	}
-	qsort(core->changes, count, sizeof(*core->changes), by_time);
+	sort_changes(core->changes, count);
 	int64_t highest = load;
 	for (uint32_t at = 0; at < count; at++) {
 		load += core->changes[at].amount;
@@ -139,59 +149,98 @@ static int64_t peak(struct core *core, const struct resource *resource, int64_t 
 	return highest;
 }
 
-/* Whether an amount fits beside all that is booked. Most questions are answered by sums, without the order of the changes. */
-static bool has_room(struct core *core, const struct resource *resource, int64_t start, int64_t end, int64_t amount)
+/* Whether an amount fits beside all that is booked; else *next is the first end after the start. Most questions are answered by
+ * sums. */
+static bool has_room_or_next(const struct resource *resource, int64_t start, int64_t end, int64_t amount, int64_t *next)
 {
-	int64_t load = 0, rising = 0;
+	if (resource->booked + amount <= resource->capacity)
+		return true;
+	int64_t load = 0, rising = 0, first = INT64_MAX;
 	for (uint32_t at = 0; at < resource->count; at++) {
 		const struct span *span = &resource->spans[at];
-		if (span->end <= start || span->start >= end)
+		if (span->end <= start)
+			continue;
+		first = least(first, span->end);
+		if (span->start >= end)
 			continue;
 		if (span->start > start)
 			rising += span->amount;
 		else
 			load += span->amount;
 	}
+	*next = first;
 	if (load + amount > resource->capacity)
 		return false;
-	return load + rising + amount <= resource->capacity || peak(core, resource, start, end) + amount <= resource->capacity;
+	if (load + rising + amount <= resource->capacity)
+		return true;
+	/* Only where a span begins the load rises. */
+	int64_t known = start;
+	for (uint32_t one = 0; one < resource->count; one++) {
+		int64_t begins = resource->spans[one].start;
+		if (begins <= start || begins >= end || begins == known)
+			continue;
+		known = begins;
+		load = amount;
+		for (uint32_t at = 0; at < resource->count; at++) {
+			const struct span *span = &resource->spans[at];
+			load += span->start <= begins && span->end > begins ? span->amount : 0;
+		}
+		if (load > resource->capacity)
+			return false;
+	}
+	return true;
+}
+
+static bool has_room(const struct resource *resource, int64_t start, int64_t end, int64_t amount)
+{
+	int64_t next;
+	return has_room_or_next(resource, start, end, amount, &next);
 }
 
 /* Beyond the frontier `reserved` is the load. */
-static inline bool has_room_ahead(struct core *core, const struct resource *resource, int64_t start, int64_t end, int64_t amount)
+static inline bool has_room_ahead(const struct resource *resource, int64_t start, int64_t end, int64_t amount)
 {
 	if (start >= resource->settled)
 		return resource->reserved + amount <= resource->capacity;
-	return has_room(core, resource, start, end, amount);
+	return has_room(resource, start, end, amount);
 }
 
 static bool fits(struct core *core, const struct pair *pair, int64_t start, int64_t end, int64_t amount)
 {
 	for (uint32_t take = 0; take <= pair->links; take++)
-		if (!has_room(core, resource_at(core, pair, take), start, end, take == pair->links ? 1 : amount))
+		if (!has_room(resource_at(core, pair, take), start, end, take == pair->links ? 1 : amount))
 			return false;
 	return true;
 }
 
-/* Collects the ends after an instant of what is booked on a pair's resources, in order; of released bookings alone on request. */
-static void collect_ends(struct core *core, const struct pair *pair, int64_t after, bool released)
+/* The first time from `start` on, and before a limit, from which an amount fits on all resources of a pair for a length; or the
+ * limit. Where it does not fit on one of them, it does not before something ends there. */
+static int64_t earliest(struct core *core, const struct pair *pair, int64_t start, int64_t length, int64_t amount, int64_t limit)
 {
-	core->time_count = 0;
-	for (uint32_t take = 0; take <= pair->links; take++) {
-		const struct resource *resource = resource_at(core, pair, take);
-		GROW(core->times, core->time_room, core->time_count + resource->count);
-		for (uint32_t at = 0; at < resource->count; at++) {
-			const struct span *span = &resource->spans[at];
-			if (span->end > after && (!released || core->bookings[span->booking].released))
-				core->times[core->time_count++] = span->end;
+	uint32_t fitting = 0; /* resources, one after the other, on which it fits at `start`, the host first */
+	for (uint32_t take = pair->links; fitting <= pair->links && start < limit; take = take ? take - 1 : pair->links) {
+		struct resource *resource = resource_at(core, pair, take);
+		int64_t need = take == pair->links ? 1 : amount, next;
+		fitting++;
+		while (start < limit && !has_room_or_next(resource, start, start + length, need, &next)) {
+			start = next;
+			fitting = 1;
 		}
 	}
-	if (!core->time_count)
-		return;
-	qsort(core->times, core->time_count, sizeof(*core->times), by_value);
-	uint32_t kept = 1;
-	for (uint32_t at = 1; at < core->time_count; at++)
-		if (core->times[at] != core->times[at - 1])
-			core->times[kept++] = core->times[at];
-	core->time_count = kept;
+	return least(start, limit);
+}
+
+/* The first end after an instant of a released booking on a pair's resources; INT64_MAX: there is none. */
+static int64_t next_release(struct core *core, const struct pair *pair, int64_t after)
+{
+	int64_t first = INT64_MAX;
+	for (uint32_t take = 0; take <= pair->links; take++) {
+		const struct resource *resource = resource_at(core, pair, take);
+		for (uint32_t at = 0; at < resource->count && resource->settled > after; at++) {
+			const struct span *span = &resource->spans[at];
+			if (span->released && span->end > after)
+				first = least(first, span->end);
+		}
+	}
+	return first;
 }

@@ -248,7 +248,7 @@ static void foresee(struct core *core, int64_t instant)
 	for (int64_t end; (end = core_next_event(core)) >= 0 && end <= instant;) {
 		struct due due = dues_pop(&core->ends);
 		struct booking *booking = &core->bookings[due.booking];
-		release(core, booking);
+		release(core, due.booking);
 		core->pairs[booking->pair].booking = NONE;
 		dues_push(&core->running, due);
 		free_resources(core, booking);
@@ -318,10 +318,10 @@ static uint32_t blocker(struct core *core, const struct pair *pair, int64_t star
 	const uint32_t *links = &core->links[(size_t)(pair - core->pairs) * core->links_most];
 	int64_t end = start + pair->length;
 	for (uint32_t take = 0; take < pair->links; take++)
-		if (!has_room_ahead(core, &core->resources[links[take]], start, end, pair->need))
+		if (!has_room_ahead(&core->resources[links[take]], start, end, pair->need))
 			return links[take];
 	uint32_t host = core->nodes[pair->node].resource;
-	return has_room_ahead(core, &core->resources[host], start, end, 1) ? NONE : host;
+	return has_room_ahead(&core->resources[host], start, end, 1) ? NONE : host;
 }
 
 static void attempt(struct core *core, uint32_t number, int64_t instant)
@@ -334,14 +334,12 @@ static void attempt(struct core *core, uint32_t number, int64_t instant)
 		grant(core, number, instant);
 		return;
 	}
-	if (core->resources[full].settled > instant) {
-		collect_ends(core, pair, instant, true);
-		for (uint32_t at = 0; at < core->time_count; at++) {
-			full = blocker(core, pair, core->times[at]);
-			if (full == NONE) {
-				grant(core, number, core->times[at]);
-				return;
-			}
+	bool running = core->resources[full].settled > instant;
+	while (running && (instant = next_release(core, pair, instant)) != INT64_MAX) {
+		full = blocker(core, pair, instant);
+		if (full == NONE) {
+			grant(core, number, instant);
+			return;
 		}
 	}
 	park(core, number, full);
@@ -351,10 +349,7 @@ static void book_ahead(struct core *core, uint32_t number, int64_t instant)
 {
 	struct pair *pair = &core->pairs[number];
 	int64_t start = most(instant, core->now + core->nodes[pair->node].delay);
-	collect_ends(core, pair, start, false);
-	for (uint32_t at = 0; at < core->time_count && !fits(core, pair, start, start + pair->length, pair->need); at++)
-		start = core->times[at];
-	grant(core, number, start);
+	grant(core, number, earliest(core, pair, start, pair->length, pair->need, INT64_MAX));
 }
 
 static void push_head(struct core *core, uint32_t line)
@@ -452,10 +447,7 @@ static void bring_forward(struct core *core)
 		const struct pair *pair = &core->pairs[booking->pair];
 		int64_t length = booking->end - booking->start, start = core->now + core->nodes[pair->node].delay;
 		unbook(core, due.booking);
-		collect_ends(core, pair, start, false);
-		for (uint32_t at = 0; start < due.at && !fits(core, pair, start, start + length, booking->amount); at++)
-			start = at < core->time_count ? core->times[at] : due.at;
-		start = least(start, due.at);
+		start = earliest(core, pair, start, length, booking->amount, due.at);
 		booking->start = start;
 		booking->end = start + length;
 		book(core, due.booking);
@@ -965,7 +957,7 @@ void core_free(struct core *core)
 	void *arrays[] = {
 		core->nodes, core->pairs, core->resources, core->lines, core->links, core->weights, core->regulated, core->unplaced,
 		core->bookings, core->positions, core->ends.items, core->running.items, core->freed, core->loose, core->oldest,
-		core->attempts.items, core->ahead.items, core->changes, core->times, core->granted, core->grants, core->revokes,
+		core->attempts.items, core->ahead.items, core->changes, core->granted, core->grants, core->revokes,
 		core->sorted, core->fresh, core->gone,
 	};
 	for (size_t at = 0; at < sizeof(arrays) / sizeof(*arrays); at++)

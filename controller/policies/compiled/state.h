@@ -34,15 +34,15 @@ struct line {
 /* A booking as a resource knows it. */
 struct span {
 	int64_t start, end, amount;
-	uint32_t booking, take; /* the resource is the booking's take-th */
+	uint32_t booking, take : 31, released : 1; /* the resource is the booking's take-th */
 };
 
 struct resource {
-	int64_t capacity, reserved, settled;
+	int64_t capacity, reserved, settled, booked; /* booked: all spans together, at whatever time */
 	struct span *spans;
 	uint32_t count, room, lines;
 	bool freed, ordered; /* ordered: a host, whose spans stay in the order in which they were booked */
-};
+} __attribute__((aligned(LINE)));
 
 struct node {
 	uint32_t id, resource;
@@ -77,7 +77,7 @@ struct pair {
 	uint64_t mark;
 	uint32_t destination, loose_at;
 	uint32_t waiting_before, waiting_after, from_before, from_after, to_before, to_after;
-};
+} __attribute__((aligned(LINE)));
 
 struct booking {
 	uint64_t number;
@@ -85,7 +85,7 @@ struct booking {
 	uint64_t seen;
 	uint32_t pair, before, after;
 	bool released;
-};
+} __attribute__((aligned(LINE)));
 
 struct slot { /* as controller.policies.base.Slot */
 	int64_t slot, node, destination, start, end, bytes, rate, reserved;
@@ -141,8 +141,6 @@ struct core {
 	uint64_t selection, forwarding, marks;
 	struct change *changes;
 	uint32_t change_room;
-	int64_t *times;
-	uint32_t time_count, time_room;
 	uint32_t *granted, granted_count, granted_room;
 	uint64_t *fresh; /* pairs that are wanted now, by destination */
 	uint32_t *gone, fresh_room, gone_count, gone_room;
