@@ -74,7 +74,7 @@ def write_secret(path: Path, text: str, what: str, remedy: str) -> None:
 class Key:
     """A shared secret of 32 bytes. The keyed hash is prepared once and copied for each frame."""
 
-    __slots__ = ("_prepared", "fingerprint", "secret")
+    __slots__ = ("_prepared", "secret")
 
     def __init__(self, secret: bytes) -> None:
         """Raises ValueError: the secret is not 32 bytes."""
@@ -83,9 +83,11 @@ class Key:
         self.secret = bytes(secret)
         """For code that computes tags itself (agents/reflex/reflex.c); never shown."""
         self._prepared = hashlib.blake2s(key=secret, digest_size=TAG_BYTES, person=PERSON)
-        named = hashlib.blake2s(key=secret, digest_size=8, person=_FINGERPRINT_PERSON).digest()
-        self.fingerprint = int.from_bytes(named)
+
+    @property
+    def fingerprint(self) -> int:
         """64 bits that identify the key and reveal nothing about it."""
+        return int.from_bytes(hashlib.blake2s(key=self.secret, digest_size=8, person=_FINGERPRINT_PERSON).digest())
 
     @property
     def ident(self) -> int:

@@ -169,7 +169,8 @@ def coordinator(ring: KeyRing[Any]) -> Receiver:
     for number in range(1, HOSTS + 1):
         register = Register(f"h{number}", number, 10**8, tuple(fabric.addresses(f"h{number}")), GateKind.TBF, "1")
         key = host_key(ring, number)
-        made._receive(frame(register, key, source=mac(number), destination=LEADER_MAC, sender=0, sequence=1), 0)
+        sequence = time.time_ns() if isinstance(ring.sending, Master) else 1  # a host's own key has one series of numbers
+        made._receive(frame(register, key, source=mac(number), destination=LEADER_MAC, sender=0, sequence=sequence), 0)
     made.take([{"fabric": {"fabric": fabric.to_dict(), "blocked": []}}], 0)
 
     def take(raw: bytes, now_ns: int) -> None:

@@ -58,7 +58,7 @@ class HostKeys:
 
     def _speaker(self, master: Master, enrolment: bytes, mac: bytes, name: str | None = None) -> Speaker:
         series = mac if self._enrolments.macs(enrolment) else b""
-        return Speaker(master.host(enrolment, name or "").at(mac), series, name)
+        return Speaker(master.host(enrolment, name or "").at(mac, master.group), series, name)
 
     def name_of(self, speaker: Speaker, name: str) -> bool:
         """Whether the host that speaks was enrolled by this name."""

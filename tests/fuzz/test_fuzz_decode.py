@@ -12,8 +12,8 @@ import pytest
 
 from bench.fuzz.seeds import SEEDS
 from protocol import messages as m
-from protocol.key import Key
-from protocol.wire import BODY, TAG_BYTES
+from protocol.key import TAG_BYTES, Key
+from protocol.wire import BODY
 
 SECONDS = 10
 PROJECT = Path(__file__).resolve().parents[2]
