@@ -94,7 +94,7 @@ class Agent:
         self._sequence = time.time_ns()
         self._poll_until_ns = 0
         self._last_directive: tuple[bytes, Authentication] | None = None
-        self._unspoken = Unspoken("this agent", "the controller")
+        self._unspoken = Unspoken("this agent", "the controller", self.guard.spoken)
         self._stopping = False
         self._polls = not virtual_time.inside()
         self._delay = virtual_time.processing_delay(virtual_time.AGENT_DELAY)

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.agent import Agent
+from agents.config import AgentConfig
 from agents.membership.lifecycle import State
-from bench.fuzz.receivers import EPOCH, LEADER_MAC
+from agents.queues.host import Host
+from bench.fuzz.receivers import EPOCH, LEADER_MAC, FakeHost
 from protocol.bodies.versions import NEWEST, SPOKEN
+from protocol.key import Key
+from protocol.keys.hosts import Master
 from protocol.messages import HEARTBEAT_MAC, Cause, Frame, Heartbeat, Message, Override, Register, Welcome, decode, encode
 from tests.unit.agents.membership.test_agent_heartbeats import MS, RING, World, mac
 
@@ -166,3 +173,15 @@ def test_a_leader_of_a_version_that_it_does_not_speak_is_told_in_the_log_once(
     (line,) = [record.getMessage() for record in caplog.records if "version" in record.getMessage()]
     assert LEADER_MAC.hex(":") in line and line.endswith("upgrade this agent")
     assert world.agent.guard.refused[Cause.VERSION] == 20 and world.agent.member
+
+
+def test_with_a_hosts_own_key_it_speaks_the_newest_version_only_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    keys = Master(Key(bytes(32))).enroll("h1").at(mac(1))
+    agent = Agent(AgentConfig("eth1", 10**8, Path("/nowhere"), name="h1"), keys, cast(Host, FakeHost(mac(1))))
+    assert agent.guard.spoken == (NEWEST, NEWEST)
+    shared = {"key": RING.sending, "destination": HEARTBEAT_MAC, "source": LEADER_MAC, "sender": 1, "epoch": EPOCH}
+    with caplog.at_level(logging.WARNING):
+        agent._receive(encode(Heartbeat(Override.FREE, 1, 1), **shared, sequence=1, version=OLD), MS)
+    (line,) = [record.getMessage() for record in caplog.records if "version" in record.getMessage()]
+    assert f"this agent speaks {NEWEST}:" in line and line.endswith("upgrade the controller there")
+    assert agent.membership.state is State.LISTENING and agent.guard.epoch == 0
