@@ -1,1 +1,1 @@
-"""Compiles and loads eBPF programs, and compiles the agent's C library."""
+"""Compiles and loads eBPF programs, compiles the agent's C library, and filters system calls."""

@@ -301,7 +301,9 @@ class FabricBuilder:
         elif not problems:
             problems += self._end_problems(a, b)
         for field, node, port in (("a_port", a, a_port), ("b_port", b, b_port)):
-            if port is not None and (node, port) in self._ports:
+            if port is not None and not port.isprintable():
+                problems.append(Problem(field, f"{port!r} is not the name of a port; write it without control characters"))
+            elif port is not None and (node, port) in self._ports:
                 used = f"port {port!r} of {node!r} already leads to {self._ports[node, port]!r}"
                 problems.append(Problem(field, f"{used}; give each link a port of its own"))
         _refuse(problems)

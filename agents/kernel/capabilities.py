@@ -1,4 +1,5 @@
-"""What an agent may still do once it is set up: little more than change queues. An edge: prctl(2), capset(2), setrlimit(2).
+"""What an agent may still do once it is set up: little more than change queues. An edge: prctl(2), capset(2), setrlimit(2),
+seccomp(2).
 
     refused = drop()     # after everything is opened, loaded and locked, before the first frame is handled
 
@@ -14,8 +15,8 @@
 
 CAP_PERFMON is needed to load the eBPF programs, not to use them: the agent drops it. It also drops the rights over files: what
 an agent reads or removes later (its key, its record in run_dir) must be root's own. Running another program gains nothing back:
-the bounding set is cut to the same capabilities, and no_new_privs is set. See capabilities(7); numbers are those of
-linux/capability.h.
+the bounding set is cut to the same capabilities, no_new_privs is set, and a filter refuses system calls (ebpf/calls.py). See
+capabilities(7); numbers are those of linux/capability.h.
 """
 
 from __future__ import annotations
@@ -25,8 +26,12 @@ import os
 import resource
 from pathlib import Path
 
+from ebpf.calls import refuse_calls
+
 CAP_NET_ADMIN, CAP_NET_RAW, CAP_IPC_LOCK, CAP_SYS_ADMIN, CAP_SYS_NICE, CAP_BPF = 12, 13, 14, 21, 23, 39
 WANTED = frozenset({CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF, CAP_SYS_NICE})
+FAMILIES = ("AF_UNIX", "AF_NETLINK", "AF_PACKET")
+"""Of the sockets that an agent makes, as in its systemd unit."""
 PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 24, 38, 47, 4  # linux/prctl.h
 VERSION_3 = 0x20080522  # _LINUX_CAPABILITY_VERSION_3
 LAST = Path("/proc/sys/kernel/cap_last_cap")
@@ -43,7 +48,7 @@ class _Sets(ctypes.Structure):
 
 
 def drop() -> str | None:
-    """Gives up all capabilities but those above, for good.
+    """Gives up all capabilities but those above, and many system calls, for good.
 
     Returns None, or in one line why the kernel refused, with the remedy. What was given up before a refusal stays given up.
     """
@@ -62,6 +67,10 @@ def drop() -> str | None:
         _set(libc, kept)
     except OSError as error:
         return f"capabilities kept ({error.strerror}): start the agent as root, with CAP_SETPCAP among its capabilities"
+    try:
+        refuse_calls(families=FAMILIES, bpf=True)
+    except OSError as error:
+        return f"no system calls are refused ({error}): apt-get install libseccomp2, on a kernel with CONFIG_SECCOMP_FILTER"
     return None
 
 

@@ -87,7 +87,7 @@ class Candidate:
 
     def stand_by(self) -> bool:
         """Returns True once we lead, False when `stop` was called or the store bridge or the elector is gone."""
-        announced_ns = 0
+        announced_ns, told = 0, ""
         while not self._stopping:
             now = time.monotonic_ns()
             self.leadership.turn(now)
@@ -106,6 +106,10 @@ class Candidate:
                 return False
             if self.leadership.lines in readable and not self.leadership.read(now):
                 return False
+            if self.leadership.refused != told:
+                told = self.leadership.refused
+                if told:
+                    self.bridge.write({"event": ["leader", "warning", f"takes no office: {told}"]})
             if self.leadership.leads(now):
                 return True
         return False

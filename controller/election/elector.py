@@ -2,9 +2,10 @@
 slice, and a store bridge that reads a large fabric delays no renewal.
 
 JSON lines over a socket pair. From the coordinator: {"ask": "look" | "acquire" | "renew", "term": n, "epoch": n, "highest":
-n}. Towards it: {"term": n, "answer": [held, epoch, holder, left_ns]} or {"term": n, "away": why}; with a lease just taken
-"legacy", what the last leader left, so that its successor need not find it out again. When the coordinator ends, in whatever
-way, the elector gives the lease back, so that no controller waits for its end. An edge: sockets, Redis.
+n}. Towards it: {"term": n, "answer": [held, epoch, holder, left_ns]} or {"term": n, "away": why}, with "refused": why if the
+store answered, and its replicas do not confirm what it gives out; with a lease just taken "legacy", what the last leader left,
+so that its successor need not find it out again. When the coordinator ends, in whatever way, the elector gives the lease back,
+so that no controller waits for its end. An edge: sockets, Redis.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 
-from controller.election.lease import LeaseAway, LeaseStore
+from controller.election.lease import LeaseAway, LeaseStore, NotConfirmed
 from controller.election.rules import ASKS_A_LEASE
 from controller.processes.jsonlines import JsonLines
 from controller.processes.logs import log_to_stderr
@@ -76,9 +77,10 @@ class Elector:
                 answer = self._store.look()
         except LeaseAway as error:
             if not self._away:
-                log.warning("the store is away: %s", error)
+                log.warning("no lease: %s", error)
             self._away = str(error)
-            return {"term": term, "away": str(error)}
+            refused = {"refused": str(error)} if isinstance(error, NotConfirmed) else {}
+            return {"term": term, "away": str(error), **refused}
         if self._away:
             log.info("the store is back")
             self._away = ""

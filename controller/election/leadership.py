@@ -28,6 +28,8 @@ class Leadership:
         """The links that were contended under the last leader."""
         self.nodes: dict[bytes, int] = {}
         """The node ids that hosts had under the last leader, by MAC address."""
+        self.refused = ""
+        """Why the store gave us no lease when it last did not; empty when it did."""
         self._without_store = False
 
     @classmethod
@@ -118,7 +120,9 @@ class Leadership:
                 self.nodes = {bytes.fromhex(mac.replace(":", "")): node for mac, node in nodes.items()}
             if "answer" in value and (answer := Answer(*value["answer"])).epoch <= LAST_EPOCH:
                 self.election.answered(answer, value["term"], now_ns)
+                self.refused = ""
             else:
+                self.refused = str(value.get("refused", self.refused))
                 self.election.away(value["term"], now_ns)
         if self.election.from_memory != self._without_store and self.election.epoch:
             self._without_store = self.election.from_memory

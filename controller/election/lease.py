@@ -75,6 +75,10 @@ class LeaseAway(Exception):
     """The store does not answer at the moment; the text says why."""
 
 
+class NotConfirmed(LeaseAway):
+    """The store answers, and too few of its replicas have the lease; the text says how many."""
+
+
 class LeaseStore:
     """One controller's access to the lease. No method waits longer than about half a lease."""
 
@@ -99,7 +103,7 @@ class LeaseStore:
         answer = self._answer(_ACQUIRE, ("leader", "epoch", "changed:leader"), *arguments)
         if answer.held and (missing := self._unconfirmed()):
             self.release(token)
-            raise LeaseAway(f"{missing}, and a failover of the store would lose it")
+            raise NotConfirmed(f"{missing}, and a failover of the store would lose it")
         return answer
 
     def legacy(self) -> dict[str, Any]:
@@ -158,12 +162,15 @@ class LeaseStore:
             wanted = max(self._replicas, min(connected, 1))
             if not wanted:
                 return ""
-            with self._client.pipeline(transaction=False) as pipe:
-                pipe.hset(PREFIX + "leader", "replicated", 1)  # WAIT counts only what its own connection has written
-                pipe.wait(wanted, REPLICATION_MS)
-                confirmed = int(pipe.execute()[1])
+            confirmed = 0
+            if connected >= wanted:
+                with self._client.pipeline(transaction=False) as pipe:
+                    pipe.hset(PREFIX + "leader", "replicated", 1)  # WAIT counts only what its own connection has written
+                    pipe.wait(wanted, REPLICATION_MS)
+                    confirmed = int(pipe.execute()[1])
         except RedisError as error:
             raise LeaseAway(f"{type(error).__name__}: {error}") from None
         if confirmed >= wanted:
             return ""
-        return f"the lease must be confirmed by {wanted} of the store's replicas, and {confirmed} of {connected} did so"
+        told = f"of {connected} connected {confirmed} did so"
+        return f"the lease must be confirmed by {wanted} of the store's replicas, and {told}"

@@ -21,6 +21,7 @@ from controller.openflow.intake.lldp import Doubt, Lldp
 from controller.openflow.metering import Counters
 from controller.openflow.roles import Claim, Role
 from controller.openflow.view import Port
+from protocol.bodies.text import printable
 
 MAGIC = 0xBA70
 COUNTED = 0x8000  # the bit in the cookie of every Cause whose counters are polled
@@ -266,9 +267,9 @@ def refuses_queues(message: Message) -> bool:
 
 
 def bridge_name(datapath: Datapath) -> str:
-    """The name of the switch: that of its local port."""
+    """The name of the switch: that of its local port, as a fabric can have it: printable, and without white space."""
     local = datapath.ports.get(datapath.ofproto.OFPP_LOCAL)
-    return local.name.decode("utf-8", "replace") if local else ""
+    return "".join("?" if one.isspace() else one for one in _name(local)) if local else ""
 
 
 def ports(datapath: Datapath) -> Iterator[Port]:
@@ -280,8 +281,11 @@ def port(datapath: Datapath, described: Description) -> Port:
     """One port description (OpenFlow 1.3, 7.2.1); speed is in kbit/s there."""
     ofproto = datapath.ofproto
     down = described.state & ofproto.OFPPS_LINK_DOWN or described.config & ofproto.OFPPC_PORT_DOWN
-    name = described.name.decode("utf-8", "replace")
-    return Port(described.port_no, name, not down, described.curr_speed * 1000, described.hw_addr)
+    return Port(described.port_no, _name(described), not down, described.curr_speed * 1000, described.hw_addr)
+
+
+def _name(described: Description) -> str:
+    return printable(described.name.decode("utf-8", "replace"))
 
 
 def counters(message: Message) -> Iterator[Counters]:

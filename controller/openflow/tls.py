@@ -9,12 +9,14 @@ changed: a certificate can be renewed without a restart.
 from __future__ import annotations
 
 import logging
+import os
 import ssl
 from collections.abc import Callable
 from pathlib import Path
 
 from controller.config.settings import TlsFiles
 from controller.openflow.framework import Framework
+from protocol.key import open_to_others
 
 log = logging.getLogger("baton.openflow")
 
@@ -27,7 +29,7 @@ def context(files: TlsFiles) -> ssl.SSLContext:
     """A server's TLS context: TLS 1.2 or newer, our certificate, and only clients with a certificate of this authority.
 
     Raises:
-        CertificateError: a file is missing, or is not what it should be.
+        CertificateError: a file is missing, is not what it should be, or is the key and others can read or own it.
     """
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -35,8 +37,11 @@ def context(files: TlsFiles) -> ssl.SSLContext:
     for field, name in files._asdict().items():
         try:
             Path(name).read_bytes()
+            complaint = open_to_others(Path(name).stat(), user=os.geteuid()) if field == "key" else ""
         except OSError as error:
             raise CertificateError(f"openflow.tls.{field}: {name} can't be read ({error.strerror}); name a PEM file") from None
+        if complaint:
+            raise CertificateError(f"openflow.tls.{field}: {name} {complaint}")
     try:
         made.load_cert_chain(files.cert, files.key)
     except ssl.SSLError as error:

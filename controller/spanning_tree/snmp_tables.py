@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from controller.spanning_tree.port_states import Neighbour, PortState, TreeSourceError
+from protocol.bodies.text import printable
 
 Oid = tuple[int, ...]
 Column = Mapping[Oid, int | bytes]
@@ -96,4 +97,4 @@ def _index(value: int | bytes) -> Oid:
 
 
 def _text(value: int | bytes) -> str:
-    return value.decode(errors="replace").strip("\0 ") if isinstance(value, bytes) else str(value)
+    return printable(value.decode(errors="replace").strip("\0 ")) if isinstance(value, bytes) else str(value)

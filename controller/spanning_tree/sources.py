@@ -28,6 +28,7 @@ from typing import Any
 
 from controller.config.settings import TreeSource
 from controller.spanning_tree.port_states import PortState, TreeSourceError
+from protocol.bodies.text import printable
 from topology.fabric import Fabric, Link
 from topology.spanning_tree import Tree
 
@@ -148,14 +149,17 @@ def parse_ovsdb(text: str) -> frozenset[PortState]:
             elif bridge["stp_enable"]:
                 told = dict(port["status"][1]).get("stp_state", FORWARDING)
             up = any(interface not in down for interface in _references(port["interfaces"]))
-            states.add(PortState(bridge["name"], port["name"], up and told.lower() == FORWARDING))
+            forwards = up and told.lower() == FORWARDING
+            states.add(PortState(printable(bridge["name"]), printable(port["name"]), forwards))
     return frozenset(states)
 
 
 def parse_bridges(text: str) -> frozenset[PortState]:
     """The states in the JSON of `bridge link`; raises as `parse_ovsdb` does."""
     return frozenset(
-        PortState(port["master"], port["ifname"], port["state"] == FORWARDING and "LOWER_UP" in port["flags"])
+        PortState(
+            printable(port["master"]), printable(port["ifname"]), port["state"] == FORWARDING and "LOWER_UP" in port["flags"]
+        )
         for port in json.loads(text or "[]")
         if "master" in port and "state" in port
     )
@@ -185,5 +189,5 @@ def _reason(error: Exception) -> str:
         return f"no answer within {TIMEOUT_S} s; check its address and that it runs"
     if isinstance(error, subprocess.CalledProcessError):
         lines = error.stderr.strip().splitlines() or [f"{error.cmd[0]} failed"]
-        return f"{lines[-1]}; check its address and that it runs"
+        return f"{printable(lines[-1])}; check its address and that it runs"
     return f"{error!r} in its answer; check its version"

@@ -150,3 +150,14 @@ def test_what_is_wrong_with_the_files_is_one_line_with_the_field(files: TlsFiles
     ):
         with pytest.raises(CertificateError, match=f"^openflow.tls.{field}: .*; .*$"):
             context(broken)
+
+
+def test_a_key_that_others_can_read_or_own_is_refused(files: TlsFiles) -> None:
+    context(files)
+    os.chmod(files.key, 0o640)  # noqa: PTH101
+    with pytest.raises(CertificateError, match=r"^openflow\.tls\.key: .* mode 0640 is open to others; chmod 600 it$"):
+        context(files)
+    os.chmod(files.key, 0o600)  # noqa: PTH101
+    os.chown(files.key, 1234, -1)
+    with pytest.raises(CertificateError, match=r"^openflow\.tls\.key: .* is owned by uid 1234; chown it to root"):
+        context(files)
