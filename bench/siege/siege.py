@@ -133,6 +133,7 @@ class _Siege:
             "refused": refused,
             "events": dict(Counter(event["kind"] for event in told)),
             "restarted": restarted,
+            "logs": self._baton.logs().splitlines() if restarted else [],
             "processes": {
                 process: {
                     "memory": asdict(memory(samples)),

@@ -23,6 +23,8 @@ def sample(pid: int) -> Sample | None:
     """A process now; None: it has ended."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        if not pages:
+            return None  # it has ended, and nobody has asked how
         ticks = sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))  # utime, stime: proc(5)
         descriptors = len(list(Path(f"/proc/{pid}/fd").iterdir()))
         return Sample(time.monotonic(), round(pages * PAGE / 1e6, 3), descriptors, ticks / TICKS)

@@ -66,6 +66,7 @@ def table(record: dict[str, Any]) -> list[str]:
             f"{name:14}{memory['begin_mb']:7.1f} to {memory['end_mb']:6.1f} MB, {memory['slope_mb_min']:+6.2f} MB/min; {cpu} % "
             f"of a processor; descriptors {descriptors['begin']}, at most {descriptors['most']}, {descriptors['after']} after"
         )
+    lines += record["logs"]
     for verdict in record["verdicts"]:
         held = "held" if verdict["holds"] else "MISSED"
         lines.append(f"{held:7}{verdict['target']}: {verdict['found']} (wanted {verdict['wanted']})")
