@@ -51,7 +51,8 @@ class BothKinds(RuleBasedStateMachine):
         self.slots: dict[int, Slot] = {}
 
     @initialize(
-        networks=st.lists(trees(8), min_size=1, max_size=3),
+        drawn=st.lists(trees(8), min_size=1, max_size=2),
+        first=st.integers(0, 3),
         fraction=st.sampled_from([1.0, 1.0, 0.5, 0.1]),
         patience=st.sampled_from([1, 2, 2, 5]),
         burst_bytes=st.sampled_from([0, 48_448]),
@@ -59,13 +60,15 @@ class BothKinds(RuleBasedStateMachine):
         crowded=st.booleans(),
     )
     def begin(
-        self, networks: list[TreeNetwork], fraction: float, patience: int, burst_bytes: int, lead_ns: int, crowded: bool
+        self, drawn: list[TreeNetwork], first: int, fraction: float, patience: int, burst_bytes: int, lead_ns: int,
+        crowded: bool,
     ) -> None:
-        self.networks = [*networks, racks(2, 4, uplink_bps=2 * GBIT), star(8, rates={FIRST: GBIT, FIRST + 1: 40 * MBIT})]
+        fast = {FIRST: GBIT, FIRST + 1: 40 * MBIT}
+        self.networks = [star(8), racks(2, 4, uplink_bps=2 * GBIT), star(8, rates=fast), *drawn]
         terms = {"minimum_fraction": fraction, "patience": patience, "burst_bytes": burst_bytes}
         self.policies: tuple[Policy, Policy] = Timeslice(**terms), compiled(**terms)  # type: ignore[arg-type]
         self.lead_ns = lead_ns
-        self.each(lambda policy: policy.set_network(self.networks[0], now_ns=self.now_ns))
+        self.each(lambda policy: policy.set_network(self.networks[first], now_ns=self.now_ns))
         self.regulate({node: frozenset(NODES) for node in NODES} if crowded else {})
         for node in NODES if crowded else ():
             self.say(node, {other: (5000, 0) for other in NODES if other != node})
@@ -93,6 +96,31 @@ class BothKinds(RuleBasedStateMachine):
         given = {node: others - {node} for node, others in pairs.items()}
         self.each(lambda policy: policy.set_regulated(given, now_ns=self.now_ns))
 
+    def give_back(self, slot: Slot, backlog_bytes: int, unspent_bytes: int) -> None:
+        self.each(
+            lambda policy: policy.yielded(
+                slot.node, slot.destination, slot.slot, now_ns=self.now_ns, backlog_bytes=backlog_bytes,
+                unspent_bytes=unspent_bytes,
+            )
+        )  # fmt: skip
+
+    @rule(seed=st.integers(0, 1 << 32), events=st.integers(20, 120))
+    def traffic(self, seed: int, events: int) -> None:
+        """Hosts that use a part of their slots, some more and some less, and that come and go."""
+        dice = Random(seed)
+        for _ in range(events):
+            running = [slot for slot in self.slots.values() if slot.start_ns <= self.now_ns < slot.end_ns]
+            kind = dice.random()
+            if running and kind < 0.5:
+                slot = dice.choice(running)
+                self.give_back(slot, dice.choice([0, 5000]), dice.randrange(slot.bytes + 1))
+            elif kind < 0.75:
+                node, others = dice.choice(NODES), dice.sample(NODES, dice.randrange(8))
+                self.say(node, {other: (5000, dice.choice([0, 0, 0, 3000])) for other in others})
+            else:
+                self.now_ns += dice.randrange(1, 2 * MS)
+            self.plan()
+
     @rule(node=NODE, backlog=BACKLOG, planned=st.booleans())
     def backlogged(self, node: int, backlog: dict[int, tuple[int, int]], planned: bool) -> None:
         self.say(node, backlog)
@@ -103,12 +131,7 @@ class BothKinds(RuleBasedStateMachine):
     @rule(data=st.data(), backlog_bytes=st.sampled_from([0, 0, 5000]), part=st.sampled_from([0.0, 0.05, 0.5, 0.9, 1.0]))
     def yielded(self, data: st.DataObject, backlog_bytes: int, part: float) -> None:
         slot = data.draw(st.sampled_from(sorted(self.slots.values(), key=lambda slot: slot.slot)))
-        unspent = int(slot.bytes * part)
-        self.each(
-            lambda policy: policy.yielded(
-                slot.node, slot.destination, slot.slot, now_ns=self.now_ns, backlog_bytes=backlog_bytes, unspent_bytes=unspent
-            )
-        )
+        self.give_back(slot, backlog_bytes, int(slot.bytes * part))
         self.plan()
 
     @rule(node=NODE, other=NODE, slot=st.integers(0, 1 << 64), size=st.sampled_from([0, 5000]))
@@ -164,7 +187,7 @@ def several(examples: int, steps: int) -> settings:
 
 
 def test_both_kinds_give_the_same_plans_for_the_same_events() -> None:
-    run_state_machine_as_test(BothKinds, settings=several(100, 40))  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(BothKinds, settings=several(200, 40))  # type: ignore[no-untyped-call]
 
 
 def test_the_compiled_schedule_touches_no_foreign_memory_and_overflows_nowhere(tmp_path: Path) -> None:
@@ -226,5 +249,5 @@ def test_memory_does_not_grow_with_nodes_that_come_and_go() -> None:
 
 
 if __name__ == "__main__":
-    run_state_machine_as_test(BothKinds, settings=several(25, 40))  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(BothKinds, settings=several(60, 40))  # type: ignore[no-untyped-call]
     print("same plans")
