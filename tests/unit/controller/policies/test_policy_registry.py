@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.machine.doctor import collect
 from controller.config.settings import CoordinatorSettings
 from controller.policies import POLICIES, make_policy
 from controller.policies.auto import Auto
@@ -70,7 +71,8 @@ def test_where_the_compiled_schedule_cannot_be_built_the_reference_serves(name: 
             clear()
         policy = make_policy(dataclasses.replace(SETTINGS, policy=name))
         assert isinstance(policy._turns if isinstance(policy, Auto) else policy, Timeslice)
-        assert "clang is missing" in library.why_missing()
+        (row,) = (row for row in collect([]) if row.name == "compiled schedule")
+        assert not row.present and "clang is missing" in row.instead and row.improve == "apt install clang"
     finally:
         for clear in forget:
             clear()
