@@ -181,7 +181,6 @@ class Guard:
             self._heartbeat = content
         if not self.leader:
             authentication.follow()
-            self.heard = max(self.heard, content.version)
         self.accepted += 1
         return content
 
@@ -265,6 +264,8 @@ class Guard:
             self.astray = source, max(0, window.highest), version
             return Cause.AHEAD
         if window.accept(sequence):
+            if version > self.heard:
+                self.heard = version
             return None
         if sequence <= window.highest - WINDOW:
             self.astray = source, window.highest, version

@@ -40,7 +40,7 @@ class Authentication(Prover, Verifier, Protocol):
     """Who made the frame that was verified last, where hosts have keys of their own; None: a leader."""
 
     def follow(self) -> None:
-        """A member has accepted the frame that was verified last: it is the leader's."""
+        """Sends as the frame was made that was verified last: a member has accepted it, and it is the leader's."""
 
     def place(self) -> int | None:
         """The sequence of the next heartbeat; None: the sender's next number, as in every frame."""
