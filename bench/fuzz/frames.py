@@ -23,6 +23,7 @@ from typing import Any
 
 from bench.fuzz.receivers import EPOCH, RECEIVERS, Receiver, frame
 from bench.fuzz.seeds import SEEDS
+from protocol.bodies.versions import NEWEST, SPOKEN
 from protocol.key import Key
 from protocol.keyring import KeyRing
 from protocol.messages import COORDINATOR, encode
@@ -101,14 +102,14 @@ class _Session:
         if self.target.guard.accepted > before:
             self._taken = [*self._taken[-20:], raw]
 
-    def fresh(self) -> bytes:
+    def fresh(self, version: int = NEWEST) -> bytes:
         """An authentic frame that the receiver would accept."""
         self._sequence += 1
         target = self.target
         message = self.generator.choice(SEEDS)
         return frame(
             message, target.key, source=target.source, destination=target.address, sender=target.sender,
-            sequence=self._sequence,
+            sequence=self._sequence, version=version,
         )  # fmt: skip
 
     def forgery(self) -> bytes:
@@ -122,7 +123,8 @@ class _Session:
         """A frame with a valid tag and a mutated body. Role and epoch are mostly right, so that it gets as far as the
         handlers."""
         generator, target = self.generator, self.target
-        raw = self.fresh()
+        version = NEWEST if generator.random() < 0.8 else SPOKEN.lowest
+        raw = self.fresh(version)
         kind, body = raw[17], bytearray(raw[BODY : BODY + int.from_bytes(raw[20:22])])
         for _ in range(generator.randrange(4)):
             self._mutate(body)
@@ -138,6 +140,7 @@ class _Session:
             sender=target.sender if right else generator.choice(EXTREMES) & 0xFFFFFFFF,
             epoch=target.guard.epoch if right else generator.choice(EXTREMES) & 0xFFFFFFFF,
             sequence=self._sequence if generator.random() < 0.97 else generator.choice(EXTREMES),
+            version=version,
         )
 
     def _mutate(self, body: bytearray) -> None:
