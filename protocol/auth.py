@@ -27,9 +27,9 @@ numbers that a host will need, and there is room above for millions of jumps."""
 LAST_EPOCH, EPOCHS_AHEAD = 0xF000_0000, 1 << 26
 """The last epoch there can be, and how far one may be above those known: epochs are seconds or little more (two years of them),
 so a forged one does not use up all that a fabric will need."""
-Identity = tuple[int, bytes, bool] | tuple[bytes, bytes]
-"""The owner of a series of sequence numbers: the sender, its MAC address, and whether the frames went to all (agents may
-read those much later); or, of a host with keys of its own, `Speaker.series`, whatever number and address it writes."""
+Identity = tuple[int, bytes, bool, int] | tuple[bytes, bytes]
+"""The owner of a series of sequence numbers: the sender, its MAC address, whether the frames went to all (agents may read those
+much later), and their version: whoever can make frames of one uses up no numbers of another; or, of a host with keys of its own, `Speaker.series`, whatever number and address it writes."""
 Keys = Key | Credentials | Master
 _ALL_SEEN = (1 << WINDOW) - 1
 
@@ -257,7 +257,7 @@ class Guard:
                 return Cause.NOT_LEADER
         if chain is not None:
             return chain.refused(sequence)
-        to_all = sender, source, destination == HEARTBEAT_MAC
+        to_all = sender, source, destination == HEARTBEAT_MAC, version
         identity: Identity = to_all if self.speaker is None else self.speaker.series
         window = self._windows.get(identity) or self._begin(identity)
         if self.leader and sequence - window.highest > JUMP and (window.highest >= 0 or sequence >= FIRST_BELOW):
@@ -273,7 +273,7 @@ class Guard:
 
     def newest(self, source: bytes) -> int:
         """The highest sequence number in frames that the leader at this address sent to us alone; -1 if there was none."""
-        window = self._windows.get((COORDINATOR, source, False))
+        window = self._windows.get((COORDINATOR, source, False, self.speaks))
         return -1 if window is None else window.highest
 
     def refuse(self, cause: Cause) -> None:

@@ -18,7 +18,7 @@ from controller.processes.jsonlines import JsonLines
 from controller.store.layout import READS
 from protocol.auth import Guard, authentications
 from protocol.bodies.keys import KeyStep
-from protocol.bodies.versions import NEWEST, SPOKEN
+from protocol.bodies.versions import NEWEST, SPOKEN, Unspoken
 from protocol.key import Key
 from protocol.key_files import KeyFiles
 from protocol.keyring import KeyRing, SharedAuthentication
@@ -79,6 +79,7 @@ class Candidate:
             ways[NEWEST - 1] = SharedAuthentication(KeyRing(shared))
         self.guard = Guard(ring, address=link.address, known=int(time.time()), ways=ways)
         self._keys = KeyFiles(settings.key_file, ring)
+        self._unspoken = Unspoken("this controller", "the agent or controller")
         self._stopping = False
 
     def stop(self, *_: object) -> None:
@@ -119,6 +120,9 @@ class Candidate:
             if (raw := self.link.receive()) is None:
                 return
             frame = self.guard.accept(raw)
+            if self.guard.foreign is not None:
+                self._tell([line] if (line := self._unspoken.heard(*self.guard.foreign, now_ns)) else [])
+                self.guard.foreign = None
             if frame is not None:
                 self.leadership.heard(frame.epoch, now_ns)
                 if isinstance(frame.message, KeyStep):

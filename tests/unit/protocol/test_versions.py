@@ -64,6 +64,16 @@ class TestGuard:
         assert not world.takes(OLD, Ping(1), LEADER) and not world.takes(NEWEST, Ping(1), LEADER)
         assert world.guard.refused == {Cause.NOT_OURS: 2}
 
+    def test_numbers_used_in_one_version_take_none_of_another(self) -> None:
+        guard = Guard(KEY, epoch=5, leader=True, address=HOST)
+        words = {"destination": HOST, "source": LEADER, "sender": 16, "epoch": 5}
+        assert guard.accept(frame_of(Ping(1), **words, sequence=10, version=NEWEST)) is not None
+        assert guard.accept(frame_of(Ping(1), **words, sequence=10_000, version=OLD)) is not None
+        assert guard.accept(frame_of(Ping(1), **words, sequence=11, version=NEWEST)) is not None
+        for version, sequence in ((NEWEST, 11), (OLD, 10_000)):
+            assert guard.accept(frame_of(Ping(1), **words, sequence=sequence, version=version)) is None
+        assert guard.refused == {Cause.REPLAY: 2}
+
     def test_a_later_leader_of_an_older_version_counts_only_once_ours_is_silent(self) -> None:
         world = World()
         world.guard.agree(NEWEST)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from itertools import pairwise
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 
-from bench.fuzz.receivers import EPOCH, LEADER_MAC
+from bench.fuzz.receivers import EPOCH, LEADER_MAC, DiscardingBridge, FakeControlSocket, FixedLeadership
 from cli.machine.doctor_hosts import findings
 from cli.operate import status_view
+from controller.config.settings import CoordinatorSettings
+from controller.coordinator.candidate import Candidate
 from protocol.bodies.versions import NEWEST, SPOKEN, Versions
 from protocol.messages import (
     HEARTBEAT_MAC,
@@ -24,6 +29,7 @@ from protocol.messages import (
     GateKind,
     Heartbeat,
     Leave,
+    Override,
     Ping,
     Pong,
     Register,
@@ -144,6 +150,36 @@ def test_who_is_no_member_is_answered_in_its_own_version(version: int) -> None:
     (error,) = leader.hear(1, Ping(1), 16, (1 << 64) - 1, version)
     assert isinstance(error, Error) and error.code is ErrorCode.SEQUENCE
     assert {frame.version for frame in leader.frames(1)} == {version}
+
+
+def test_a_standby_hears_a_leader_of_either_version_and_logs_one_that_it_does_not_understand(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    heard: list[int] = []
+    waiting: list[bytes] = []
+
+    class Link(FakeControlSocket):
+        def receive(self) -> bytes | None:
+            return waiting.pop(0) if waiting else None
+
+    class Term(FixedLeadership):
+        def heard(self, epoch: int, now_ns: int) -> None:
+            heard.append(epoch)
+
+    settings = CoordinatorSettings(interface="c0", attachment="s1:c0", key_file=Path("/nowhere"), store="")
+    bridge: Any = DiscardingBridge()
+    candidate = Candidate(settings, KEY, cast(Any, Link(address(9))), bridge, Term())
+    words = {"key": KEY, "destination": HEARTBEAT_MAC, "source": LEADER_MAC, "sender": 1, "epoch": EPOCH}
+    for at, version in enumerate((NEWEST, OLD)):
+        waiting.append(encode(Heartbeat(Override.COORDINATE, 1, 1), **words, sequence=at + 1, version=version))
+    foreign = bytearray(waiting[0])
+    foreign[16] = NEWEST + 1
+    waiting += [bytes(foreign)] * 3
+    with caplog.at_level(logging.INFO):
+        candidate._listen(MS)
+    assert heard == [EPOCH, EPOCH]
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.endswith("upgrade this controller")
 
 
 def test_an_upgrade_shows_who_is_left_and_calls_no_copy_for_others_a_refusal() -> None:
