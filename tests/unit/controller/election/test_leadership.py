@@ -34,7 +34,7 @@ def leader(epoch: int) -> Leadership:
     return made
 
 
-BAD_EPOCHS = {"largest": (1 << 32) - 1, "last": LAST_EPOCH, "ahead": int(time.time()) + EPOCHS_AHEAD + 100}
+BAD_EPOCHS = {"largest": (1 << 32) - 1, "last": LAST_EPOCH, "ahead": int(time.time()) + EPOCHS_AHEAD + 10_000}
 
 
 @pytest.mark.parametrize("epoch", BAD_EPOCHS.values(), ids=BAD_EPOCHS)
