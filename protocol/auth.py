@@ -29,7 +29,8 @@ LAST_EPOCH, EPOCHS_AHEAD = 0xF000_0000, 1 << 26
 so a forged one does not use up all that a fabric will need."""
 Identity = tuple[int, bytes, bool, int] | tuple[bytes, bytes]
 """The owner of a series of sequence numbers: the sender, its MAC address, whether the frames went to all (agents may read those
-much later), and their version: whoever can make frames of one uses up no numbers of another; or, of a host with keys of its own, `Speaker.series`, whatever number and address it writes."""
+much later), and their version: whoever can make frames of one uses up no numbers of another; or, of a host with keys of its
+own, `Speaker.series`, whatever number and address it writes."""
 Keys = Key | Credentials | Master
 _ALL_SEEN = (1 << WINDOW) - 1
 
