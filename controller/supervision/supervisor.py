@@ -435,7 +435,8 @@ class Supervisor:
             return old is not new
         assert before.coordinator is not None and self.config.coordinator is not None
         then, now = before.coordinator, self.config.coordinator
-        return bool(old.needs_restart(new)) or (then.netns, then.key_file) != (now.netns, now.key_file)
+        moved = [getattr(then, name) != getattr(now, name) for name in ("netns", "key_file", "shared_key_file")]
+        return bool(old.needs_restart(new)) or any(moved)
 
     # -- telling -------------------------------------------------------------------------------------------
 

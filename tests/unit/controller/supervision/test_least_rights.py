@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from controller.config.reading import load
 from controller.config.schema import Config, UsersSection
 from controller.coordinator import process
 from controller.processes.private_file import private
@@ -20,6 +21,7 @@ from controller.store import private_redis
 from controller.supervision import preflight, runstate, users
 from controller.supervision.children import Children
 from controller.supervision.copies import Copies
+from controller.supervision.supervisor import Supervisor
 from controller.supervision.users import Users
 from protocol.key import Key, KeyFileError, open_to_others
 
@@ -257,3 +259,25 @@ class TestCopies:
         (keys / "key").write_text("00" * 32)
         assert copies.take_back(key) == ""
         assert key.read_text() == before and Key.load(tmp_path / "key.new").secret == new
+
+
+class TestReload:
+    """A copy has the same name wherever its original is: another original is a change all the same."""
+
+    @pytest.mark.parametrize("field", ["key_file", "shared_key_file"])
+    def test_another_key_of_the_same_name_restarts_the_coordinator(self, tmp_path: Path, field: str) -> None:
+        def config(directory: str) -> str:
+            files = {"key_file": "/a/key", "shared_key_file": "/a/old"} | {field: f"{directory}/{field}"}
+            named = ", ".join(f"{name}: {file}" for name, file in files.items())
+            return f"run_dir: {tmp_path}/run\ncoordinator: {{interface: eth0, attachment: 's1:1', {named}}}\n"
+
+        path = tmp_path / "baton.yaml"
+        path.write_text(config("/a"))
+        supervisor = Supervisor(path)
+        before = supervisor.config
+        path.write_text(config("/b"))
+        supervisor.config = load(path)
+        old, new = (supervisor._children.settings(each)[0] for each in (before, supervisor.config))
+        assert supervisor._coordinator_needs_restart(before, old, new)
+        assert not supervisor._coordinator_needs_restart(supervisor.config, new, new)
+        supervisor.close()
