@@ -24,7 +24,8 @@ FREE_BPS = 100_000_000_000
 FREE_BURST = 1 << 20
 FLOW_PACKETS = 1000
 MOST_FLOWS = 512
-"""Of one destination; for further flows, `MOST_LEFT_OUT` of which are remembered, there is no queue."""
+"""Of one destination; for further flows, `MOST_LEFT_OUT` of which are remembered, there is no queue. The kernel has 2,047
+numbers for the u32 filters of a qdisc that have preferences of their own (net/sched/cls_u32.c), and refuses more."""
 MOST_LEFT_OUT = 512
 LOOKED_AT = 32
 """So many queues are looked at in turn for idleness, once a look at the destination."""

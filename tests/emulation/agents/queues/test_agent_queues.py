@@ -373,7 +373,7 @@ def test_a_tenant_that_makes_up_sources_takes_few_queues_and_they_go_again(wire:
     wire.send(1)
     wire.settle()
     before = wire.pair.found().count("class htb")
-    for number in range(3 * MOST_FLOWS):
+    for number in range(5 * MOST_FLOWS):
         queues.ensure_flow(IPv4Address(0x0B000000 + number), RIGHT, 16)
     assert wire.pair.found().count("class htb") <= before + MOST_FLOWS
     assert queues.drift() == []
