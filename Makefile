@@ -3,7 +3,7 @@ PYTHON      := /usr/bin/python3
 VENV        := .venv
 BIN         := $(VENV)/bin
 PACKAGES    := agents bench cli controller ebpf emulation protocol topology webui
-APT         := mininet openvswitch-switch redis-server iperf3 iputils-ping iproute2 ethtool tcpdump tshark \
+APT         := libseccomp2 mininet openvswitch-switch redis-server iperf3 iputils-ping iproute2 ethtool tcpdump tshark \
                clang llvm libbpf-dev bpftool gcc make libc6-dev python3-venv util-linux procps openssl chromium snmpd snmp
 DEMO_FLAGS  ?=
 PYTEST      := $(BIN)/python -m pytest

@@ -26,7 +26,7 @@ from bench.fuzz.openflow import FEATURES, HELLOS, SEEDS, message
 from bench.siege.frames import Scene, frames
 from controller.openflow.intake.messages import HELLO
 from protocol.auth import Guard
-from protocol.key import Key
+from protocol.keys import host_file
 from protocol.link import ControlSocket
 from protocol.messages import GateKind, Register, Welcome, encode
 
@@ -60,10 +60,11 @@ def paced(rates: Mapping[str, float], until_s: float, send: Callable[[str], None
 def flood(
     interface: str, rates: Mapping[str, float], until_ns: int, scene: Mapping[str, Any], key: str | None = None, seed: int = 1
 ) -> dict[str, int]:
-    """Sends frames of these kinds by an interface. `scene`: the fields of `Scene` as text; `key`: the file of the key."""
+    """Sends frames of these kinds by an interface. `scene`: the fields of `Scene` as text; `key`: the file of an enrolled host."""
     made = scene_of(interface, scene)
     if key is not None:
-        made = _joined(interface, replace(made, key=Key.load(Path(key))))
+        host = host_file.load(Path(key))
+        made = _joined(interface, replace(made, name=host.name, key=host.at(made.mac)))
     generator = random.Random(seed)
     series = {kind: frames(kind, made, generator) for kind in rates}
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as wire:
@@ -94,9 +95,9 @@ def _joined(interface: str, scene: Scene) -> Scene:
     while (now_s := time.monotonic()) < until:
         if now_s - asked_s > ASK_S:
             asked_s, sequence = now_s, sequence + 1
-            register = Register("keyed", 1, 10**8, (scene.address,), GateKind.TBF, "1")
+            register = Register(scene.name, 1, 10**8, (scene.address,), GateKind.TBF, "1")
             link.send(encode(
-                register, key=scene.key, destination=scene.leader_mac, source=scene.mac, sender=0, epoch=guard.epoch,
+                register, key=scene.key.to_leader, destination=scene.leader_mac, source=scene.mac, sender=0, epoch=guard.epoch,
                 sequence=sequence,
             ))  # fmt: skip
         while (raw := link.receive()) is not None:

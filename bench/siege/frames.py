@@ -15,6 +15,7 @@ from ipaddress import IPv4Address, IPv6Address
 
 from protocol.bodies.vocabulary import Kind
 from protocol.key import Key
+from protocol.keys.hosts import Credentials
 from protocol.messages import (
     COORDINATOR,
     HEARTBEAT_MAC,
@@ -53,7 +54,9 @@ class Scene:
     """(MAC address, IP address, node id) of members."""
     ports: Sequence[tuple[int, int]] = ((1, 1), (1, 2), (1, 3))
     """(datapath id, port number) that forged LLDP names."""
-    key: Key | None = None
+    name: str = ""
+    key: Credentials | None = None
+    """Of the attacker, if it is an enrolled host, with its name."""
     epoch: int = 0
     node: int = 0
     """Of the attacker as a member; 0 without a key."""
@@ -168,7 +171,7 @@ def _names(scene: Scene, generator: random.Random) -> Iterator[bytes]:
         body = good[BODY : BODY + int.from_bytes(good[20:22])].replace(name, ESCAPES)
         assert scene.key is not None
         yield seal(
-            Kind.REGISTER, body, key=scene.key, destination=scene.leader_mac, source=scene.mac, sender=0, epoch=scene.epoch,
+            Kind.REGISTER, body, key=scene.key.to_leader, destination=scene.leader_mac, source=scene.mac, sender=0, epoch=scene.epoch,
             sequence=scene.sequence + number,
         )  # fmt: skip
 
@@ -176,7 +179,7 @@ def _names(scene: Scene, generator: random.Random) -> Iterator[bytes]:
 def _addresses(scene: Scene, generator: random.Random) -> Iterator[bytes]:
     for number in itertools.count(1):
         changing = tuple(IPv4Address(0x0E000000 | generator.getrandbits(16)) for _ in range(8))
-        register = Register("keyed", number, 10**8, (scene.address, *dict.fromkeys(changing)), GateKind.TBF, "1")
+        register = Register(scene.name, number, 10**8, (scene.address, *dict.fromkeys(changing)), GateKind.TBF, "1")
         yield _sealed(scene, register, (1 << 32) + number, sender=0)
 
 
@@ -184,7 +187,7 @@ def _nonsense(scene: Scene, generator: random.Random) -> Iterator[bytes]:
     assert scene.key is not None
     for number in itertools.count(1):
         yield seal(
-            generator.randrange(64), generator.randbytes(generator.randrange(200)), key=scene.key,
+            generator.randrange(64), generator.randbytes(generator.randrange(200)), key=scene.key.to_leader,
             destination=scene.leader_mac, source=scene.mac, sender=scene.node, epoch=scene.epoch,
             sequence=scene.sequence + (1 << 33) + number,
         )  # fmt: skip
@@ -202,7 +205,7 @@ def _sealed(
 ) -> bytes:
     assert scene.key is not None, "this kind needs the key"
     return encode(
-        message, key=scene.key, destination=destination or scene.leader_mac, source=source or scene.mac,
+        message, key=scene.key.to_leader, destination=destination or scene.leader_mac, source=source or scene.mac,
         sender=scene.node if sender is None else sender, epoch=(scene.epoch if epoch is None else epoch) & 0xFFFFFFFF,
         sequence=scene.sequence + number,
     )  # fmt: skip

@@ -187,7 +187,7 @@ class _Siege:
             return
         yield self._flood(STRANGER, stranger, until_ns, stack)
         yield self._flood(TENANT_AT, tenant, until_ns, stack)
-        yield self._flood(KEYED, keyed, until_ns, stack, key=str(self._baton.key_file))
+        yield self._flood(KEYED, keyed, until_ns, stack, key=str(self._baton.host_file(KEYED)))
         told = {
             "until_ns": until_ns, "openflow": OPENFLOW, "web_port": self._web.port, "held": rates.OPENFLOW_HELD,
         }  # fmt: skip

@@ -16,15 +16,30 @@ from bench.siege.frames import ESCAPES, Scene, frames
 from bench.siege.verdicts import Memory, Sample, grown, memory, processor_share, slope_mb_min, times_ms, verdicts
 from protocol.auth import Guard
 from protocol.key import Key
+from protocol.keys.hosts import NAMED_TAG_BYTES, Master
 from protocol.messages import Refused, decode
 
 OWN, OTHER, LEADER, VICTIM = (bytes((2, 0, 0, 0, 0, number)) for number in (5, 6, 255, 1))
-KEY = Key(bytes(range(32)))
+MASTER = Master(Key(bytes(range(32))))
+KEY = MASTER.enroll("h6").at(OWN)
 EPOCH = 1_800_000_000
 SCENE = Scene(
     OWN, IPv4Address("10.0.0.5"), OTHER, IPv4Address("10.0.0.6"), LEADER, [(VICTIM, IPv4Address("10.0.0.1"), 16)],
-    key=KEY, epoch=EPOCH, node=17, sequence=1_000,
+    name="h6", key=KEY, epoch=EPOCH, node=17, sequence=1_000,
 )  # fmt: skip
+
+
+class AsHost:
+    """Verifies what this host has made, whoever it says that it is from or for."""
+
+    def tag_bytes(self, frame: bytes) -> int:
+        return NAMED_TAG_BYTES
+
+    def proves(self, data: bytes, tag: bytes) -> bool:
+        return KEY.to_leader.proves(data, tag)
+
+
+VERIFIER = AsHost()
 
 
 def some(kind: str, count: int = 300) -> list[bytes]:
@@ -45,17 +60,17 @@ class TestFrames:
         assert {frame[6:12] for frame in some("theft")} == {VICTIM, LEADER}
 
     def test_a_strangers_control_frames_are_refused(self) -> None:
-        guard = Guard(KEY, epoch=EPOCH, leader=True, address=LEADER)
+        guard = Guard(MASTER, epoch=EPOCH, leader=True, address=LEADER)
         assert not any(guard.accept(frame) for frame in some("control"))
         assert len(guard.refused) >= 3
 
     def test_frames_of_a_host_with_the_key_are_authentic(self) -> None:
         for kind in ("epochs", "sequence", "registers", "pages", "addresses"):
-            assert all(decode(frame, KEY).sequence > 0 for frame in some(kind, 20)), kind
-        assert all(decode(frame, KEY).sequence > 1 << 63 for frame in some("sequence", 20))
+            assert all(decode(frame, VERIFIER).sequence > 0 for frame in some(kind, 20)), kind
+        assert all(decode(frame, VERIFIER).sequence > 1 << 63 for frame in some("sequence", 20))
         assert all(ESCAPES in frame for frame in some("names", 5))
         with pytest.raises(Refused, match=r"(?i)malformed"):
-            decode(some("names", 1)[0], KEY)
+            decode(some("names", 1)[0], VERIFIER)
 
     def test_the_control_group_has_as_many_frames(self) -> None:
         assert sum(rates.harmless(rates.STRANGER).values()) == sum(rates.STRANGER.values())
