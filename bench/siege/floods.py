@@ -60,7 +60,7 @@ def paced(rates: Mapping[str, float], until_s: float, send: Callable[[str], None
 def flood(
     interface: str, rates: Mapping[str, float], until_ns: int, scene: Mapping[str, Any], key: str | None = None, seed: int = 1
 ) -> dict[str, int]:
-    """Sends frames of these kinds by an interface. `scene`: the fields of `Scene` as text; `key`: the file of an enrolled host."""
+    """Sends frames of these kinds by an interface. `scene`: the fields of `Scene` as text; `key`: a host's file."""
     made = scene_of(interface, scene)
     if key is not None:
         host = host_file.load(Path(key))

@@ -171,8 +171,8 @@ def _names(scene: Scene, generator: random.Random) -> Iterator[bytes]:
         body = good[BODY : BODY + int.from_bytes(good[20:22])].replace(name, ESCAPES)
         assert scene.key is not None
         yield seal(
-            Kind.REGISTER, body, key=scene.key.to_leader, destination=scene.leader_mac, source=scene.mac, sender=0, epoch=scene.epoch,
-            sequence=scene.sequence + number,
+            Kind.REGISTER, body, key=scene.key.to_leader, destination=scene.leader_mac, source=scene.mac, sender=0,
+            epoch=scene.epoch, sequence=scene.sequence + number,
         )  # fmt: skip
 
 
