@@ -150,7 +150,7 @@ def _directories(writable: Iterable[Path]) -> list[str]:
     paths = " ".join(quoted(f"-{path}") for path in dict.fromkeys(writable))
     return [
         "RuntimeDirectory=baton",
-        "RuntimeDirectoryMode=0711",
+        "RuntimeDirectoryMode=0710",
         "RuntimeDirectoryPreserve=yes",
         *([f"ReadWritePaths={paths}"] if paths else []),
     ]

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from controller.config.settings import CoordinatorSettings
+from controller.members.event_budget import EventBudget
 from controller.members.part import SWEEP_NS, Part, Parts
 from controller.members.registry import Address, Member, Members, NoRoom
 from protocol.bodies.versions import SPOKEN, Versions
@@ -67,6 +68,7 @@ class Membership(Part):
         """The addresses that a member did not get when it registered last."""
         self._bases: deque[int] = deque([members.version] * TELLS, maxlen=TELLS)
         """The version of the directory at each of the last looks."""
+        self._events = EventBudget()
         self._turned_away = 0
         """How many registrations found no room."""
 
@@ -113,11 +115,11 @@ class Membership(Part):
         self._parts.joined(member.node)
         if self._members.version != directory:
             log.info("member %d: %s, %s", member.node, member.name, ", ".join(map(str, member.addresses)))
-            self._write({"event": ["member", "info", f"{member.name} is member {member.node}"]})
+            self._tell("info", member, f"{member.name} is member {member.node}", now_ns)
         if refused := self._members.refused(member).keys() - self._refused.get(member.node, frozenset()):
             text = f"{member.name} claims {', '.join(sorted(map(str, refused)))}, which another member holds"
             log.warning("%s", text)
-            self._write({"event": ["member", "warning", text]})
+            self._tell("warning", member, text, now_ns)
         self._refused[member.node] = frozenset(self._members.refused(member))
         return True
 
@@ -156,10 +158,16 @@ class Membership(Part):
     def forget(self, member: Member, now_ns: int, why: str) -> None:
         """Ends a membership; `why` is for the log and the operators."""
         log.info("%s", why)
-        self._write({"event": ["member", "warning", why]})
+        self._tell("warning", member, why, now_ns)
         self._write({"gone": member.node})
         self._members.leave(member.node)
         self._parts.left(member.node, now_ns)
+
+    def _tell(self, severity: str, member: Member, text: str, now_ns: int) -> None:
+        """Tells operators of an event, unless this member has caused too many."""
+        if (left_out := self._events.spend(member.name, now_ns)) is not None:
+            more = f" ({left_out} events of this host are left out)" if left_out else ""
+            self._write({"event": ["member", severity, text + more]})
 
     def _tell_changes(self, _: int) -> None:
         """Sends all members the last changes of the directory, so that nobody needs to ask for the whole."""

@@ -37,7 +37,7 @@ def own_identity() -> Identity:
 
 def claim_run_dir(run_dir: Path, users: Users | None = None) -> bool:
     """Makes the run directory if there is none; returns whether Baton made it (now, or in an earlier run that was killed). It
-    is for its owner alone then; with `users`, others may pass through it to what is theirs.
+    is for its owner alone then; with `users`, these may pass through it to what is theirs.
 
     Raises:
         CannotStart: another controller side is up in it, it can't be made, somebody else may write into it, or a user of
@@ -45,7 +45,7 @@ def claim_run_dir(run_dir: Path, users: Users | None = None) -> bool:
     """
     made = _claimed(run_dir)
     try:
-        _guard(run_dir, 0o700 if users is None else 0o711)
+        _guard(run_dir, None if users is None else users.group)
     except OSError as error:
         raise CannotStart(f"run_dir: {run_dir}: {error.strerror}; run as root, or set another") from None
     for name in NAMES if users is not None else ():
@@ -55,8 +55,11 @@ def claim_run_dir(run_dir: Path, users: Users | None = None) -> bool:
     return made
 
 
-def _guard(run_dir: Path, mode: int) -> None:
-    """Has nobody else read or write a run directory that was there before. Raises CannotStart, OSError."""
+def _guard(run_dir: Path, group: int | None) -> None:
+    """Has nobody else read, write or enter a run directory that was there before; who has `group` may enter it.
+
+    Raises CannotStart, OSError.
+    """
     status = run_dir.stat()
     if status.st_uid != os.geteuid() or status.st_mode & 0o022:
         whose = f"belongs to uid {status.st_uid}" if status.st_uid != os.geteuid() else "may be written by others"
@@ -65,7 +68,9 @@ def _guard(run_dir: Path, mode: int) -> None:
     if taken := names & set(runstate.DIRECTORIES):
         raise CannotStart(f"run_dir: {run_dir / min(taken)} is not Baton's; move it away, or set another run_dir")
     if not names:  # what has other directories is not for Baton alone
-        run_dir.chmod(mode)
+        run_dir.chmod(0o700 if group is None else 0o710)
+        if group is not None:
+            os.chown(run_dir, -1, group)
 
 
 def _claimed(run_dir: Path) -> bool:

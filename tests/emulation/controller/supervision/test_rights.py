@@ -314,7 +314,8 @@ class TestWork:
         assert b"ann" not in generation()
 
     def test_no_file_in_the_run_directory_is_open_to_others(self, site: Site) -> None:
-        assert stat.S_IMODE(site.run_dir.stat().st_mode) == 0o711
+        status = site.run_dir.stat()
+        assert (stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid) == (0o710, 0, known_users().group)
         for path in site.run_dir.rglob("*"):
             mode, group = stat.S_IMODE(path.stat().st_mode), known_users().group
             assert not mode & 0o007, path
