@@ -82,7 +82,7 @@ def run(options: Options = Options(), tell: Tell = lambda what, done: None) -> d
     ):
         baton = running.baton
         baton.start_agents(*SENDERS, RECEIVER)
-        store = f"unix://{baton.directory / 'run' / 'redis.sock'}"
+        store = runstate.load(baton.directory / "run").store
         with WebServer(store, Path(name)) as web:
             Accounts(web.users).set_user(USER, PASSWORD, now_s=int(time.time()))
             return _Siege(running, web, options).run(tell)
