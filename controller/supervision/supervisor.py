@@ -361,9 +361,8 @@ class Supervisor:
             return
         try:
             config = self._file.load()
-            fixed = [getattr(config, name) != getattr(self.config, name) for name in FIXED]
-            if any(fixed):
-                raise CannotStart(f"{' and '.join(FIXED)} can't change while this runs: `baton down`, then `baton up`")
+            if changed := [name for name in FIXED if getattr(config, name) != getattr(self.config, name)]:
+                raise CannotStart(f"{' and '.join(changed)} can't change while this runs: `baton down`, then `baton up`")
             self._check_sources(config)
             if OPENFLOW not in self._services or config.openflow.listen != self.config.openflow.listen:
                 preflight.check_listen(config, self._runs_openflow(config))

@@ -187,13 +187,13 @@ def test_up_starts_what_the_sources_need(with_openflow: bool, tmp_path: Path, fa
     try:
         assert _baton("up", "--config", str(config)).returncode == 0
         state = runstate.load(run_dir)
-        expected = {"redis", "tree", "openflow"} if with_openflow else {"redis", "tree"}
+        expected = {"redis", "tree", "openflow", "control"} if with_openflow else {"redis", "tree"}
         assert set(state.services) == expected and all(state.services.values())
         store = Store(state.store)
         wait_for(lambda: any("can't be read" in text for text in _texts(store, "tree_source")), 10)
 
         config.write_text(json.dumps({**text, "sources": ["openflow"]}))
-        wait_for(lambda: set(runstate.load(run_dir).services) == {"redis", "openflow"}, 15)
+        wait_for(lambda: set(runstate.load(run_dir).services) == {"redis", "openflow", "control"}, 15)
         config.write_text(json.dumps({**text, "sources": kinds, "fabric": None}))
         wait_for(lambda: "fabric: is missing" in runstate.load(run_dir).config_error, 5)
     finally:

@@ -327,7 +327,7 @@ class TestReload:
 
     def test_another_run_directory_is_refused_while_up(self, site: Site) -> None:
         site.config.write_text(site.config.read_text().replace("/run\n", "/elsewhere\n"))
-        wait_for(lambda: site.heard("config", "run_dir and store can't change"))
+        wait_for(lambda: site.heard("config", "run_dir can't change"))
         assert site.state.alive()
 
 
