@@ -11,6 +11,17 @@ from protocol.bodies.text import packed_text
 NAME_BYTES_MAX = 255
 
 
+REALTIME = 20
+"""The SCHED_FIFO priority of an agent that may have one."""
+REALTIME_PROCESSORS = 4
+
+
+def usual_realtime(processors: int) -> int | None:
+    """An agent's SCHED_FIFO priority unless its user names one. None on a machine with few processors: there an agent would keep
+    others from running, such as a switch in user space that forwards its packets."""
+    return REALTIME if processors >= REALTIME_PROCESSORS else None
+
+
 @dataclass(frozen=True, slots=True)
 class AgentConfig:
     """How one agent is run: the interface towards the fabric, its link rate (bit/s), the file that this host was enrolled
@@ -28,7 +39,8 @@ class AgentConfig:
     gate: str = "auto"
     run_dir: Path = Path("/run/baton")
     take_over: bool = False
-    realtime: int | None = 20
+    realtime: int | None = None
+    """SCHED_FIFO priority; None: an ordinary process."""
     statistics: Path | None = None
     priorities: bool = False
     cgroup: Path | None = None

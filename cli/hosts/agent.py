@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from ipaddress import ip_address
 from pathlib import Path
@@ -37,9 +38,7 @@ from controller.processes.logs import log_to_stderr
 @click.option(
     "--realtime",
     type=click.IntRange(0, 99),
-    default=20,
-    show_default=True,
-    help="SCHED_FIFO priority of the agent; 0 for none.",
+    help="SCHED_FIFO priority of the agent; 0 for none.  [default: 20; none on fewer than 4 processors]",
 )
 @click.option(
     "--priorities/--no-priorities",
@@ -79,7 +78,7 @@ def agent(
     gate: str,
     run_dir: Path,
     take_over: bool,
-    realtime: int,
+    realtime: int | None,
     priorities: bool,
     cgroup: Path | None,
     pfc: str,
@@ -92,7 +91,7 @@ def agent(
     The agent finds the addresses of the interface, of the bridge that it is a port of, and of the VMs behind that bridge, and
     follows their changes.
     """
-    from agents.config import AgentConfig
+    from agents.config import AgentConfig, usual_realtime
     from agents.run import run
     from topology.units import parse_rate
 
@@ -116,7 +115,7 @@ def agent(
             gate=gate,
             run_dir=run_dir,
             take_over=take_over,
-            realtime=realtime or None,
+            realtime=usual_realtime(len(os.sched_getaffinity(0))) if realtime is None else realtime or None,
             statistics=statistics,
             priorities=priorities,
             cgroup=cgroup,

@@ -22,6 +22,7 @@ from typing import Any
 
 import yaml
 
+from agents.config import REALTIME
 from controller.members.enrolments import EnrolmentFile
 from controller.store.store import Store
 from controller.supervision import runstate
@@ -167,6 +168,7 @@ class Stack(Resource):
                 "--rate", str(fabric.capacity_bps((host, attached))),
                 "--key", str(self.host_file(host)),
                 "--name", host,
+                "--realtime", str(REALTIME),  # the emulation's switch has a higher one
                 "--run-dir", str(self.directory / "run"),
                 "--statistics", str(self.directory / f"{host}.json"),
             ]  # fmt: skip
