@@ -17,7 +17,7 @@ REALTIME_PROCESSORS = 4
 
 
 def usual_realtime(processors: int) -> int | None:
-    """An agent's SCHED_FIFO priority unless its user names one. None on a machine with few processors: there an agent would keep
+    """An agent's SCHED_FIFO priority unless its user names one. None where there are few processors: there an agent would keep
     others from running, such as a switch in user space that forwards its packets."""
     return REALTIME if processors >= REALTIME_PROCESSORS else None
 
