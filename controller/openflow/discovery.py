@@ -44,6 +44,8 @@ ANNOUNCED_AT_ONCE = 256
 FRAMES_PER_S, FRAMES_AT_ONCE = 100, 500  # of unknown sources by one port; a new host sends many before its flow is there
 LLDP_PER_S, LLDP_AT_ONCE = 20, 40  # by one port; we send 10 a second at most
 MUTE_NS = 5_000 * MILLISECOND_NS
+CROWDED_PER_S, CROWDED_PER_PORT, CROWDED_AT_ONCE = 300, 3, 75
+"""Three quarters of what a switch's meter lets pass (codec.METERED_PER_S): beyond this rate it may have dropped frames."""
 TELL_AGAIN_NS = 60_000 * MILLISECOND_NS  # after which the same is told again of the same port
 
 
@@ -101,6 +103,7 @@ class Discovery:
         self._settling: deque[int] = deque()  # when each port or switch that came up will have been probed, in order
         self._tick_ns: int | None = None
         self._muted: dict[PortRef, int] = {}  # until when
+        self._passing: dict[int, Budget] = {}  # by switch: frames that it may pass on before it is crowded
         self._read_ns: dict[int, int] = {}  # until when all is read that a switch has sent, where hosts are in question
         self._now_ns = 0
         self._present_ns = 0  # since when we have received without an interruption
@@ -131,6 +134,7 @@ class Discovery:
             self._port_gone(PortRef(dpid, number))
         del self._switches[dpid]
         self._read_ns.pop(dpid, None)
+        self._passing.pop(dpid, None)
         self._note("switch_down", "warning", f"switch {state.name} left", switch=state.name)
         self.revision += 1
 
@@ -205,6 +209,8 @@ class Discovery:
 
     def admits(self, at: PortRef, lldp: bool, now_ns: int) -> bool:
         """Whether a frame that a switch passes on is read. A port beyond its budget is muted, but for a link's."""
+        if not self._room_for(at.dpid).take(now_ns):
+            self._hosts.crowded(at.dpid, now_ns)
         state = self._state(at)
         if state is None or at in self._muted:
             return False
@@ -220,6 +226,13 @@ class Discovery:
             self._tell(at, "port_muted", "warning", text, now_ns)
             self.revision += 1
         return False
+
+    def _room_for(self, dpid: int) -> Budget:
+        """The frames that a switch can pass on before its meter may drop some."""
+        if dpid not in self._passing:
+            ports = len(self._switches[dpid].ports) if dpid in self._switches else 0
+            self._passing[dpid] = Budget(CROWDED_PER_S + CROWDED_PER_PORT * ports, CROWDED_AT_ONCE)
+        return self._passing[dpid]
 
     def frames_received(self, at: PortRef, rx_packets: int, now_ns: int) -> None:
         """The switch's counter of frames received by a port: growth is a sign of life of the link."""

@@ -3,7 +3,8 @@
 * A MAC address that is known at one port does not move by a frame at another: first its old place is asked. Frames of it that
   still enter there, or its answer to an ARP request that is sent there, refuse the move; silence for MOVE_NS allows it. That
   time counts from when the switch there was told to copy the address's frames to us, and up to what we have read of that
-  switch: a controller that is behind takes nobody's silence for granted. A host that has moved (a VM that announces itself by
+  switch: a controller that is behind takes nobody's silence for granted. Nor does one to which the switch passes on so many
+  frames that its meter may drop the host's. A host that has moved (a VM that announces itself by
   gratuitous ARP) is silent at its old place. If that port went down, or its switch left, the address was forgotten with it,
   and nobody is asked.
 * A port has so many hosts at most, and so many new ones a second. What is not learnt is flooded, as by any switch.
@@ -138,6 +139,12 @@ class Hosts:
         for mac in staying:
             self.by_mac[mac] = self._refused(self.by_mac[mac], now_ns)
         return bool(staying)
+
+    def crowded(self, dpid: int, now_ns: int) -> None:
+        """A switch passes on so many frames that some may be lost: silence of its hosts counts from now on."""
+        for mac, question in self._questions.items():
+            if question.copied_ns is not None and self.by_mac[mac].at.dpid == dpid:
+                question.copied_ns = max(question.copied_ns, now_ns)
 
     def asked_at(self) -> set[int]:
         """The switches (datapath ids) whose hosts are in question."""

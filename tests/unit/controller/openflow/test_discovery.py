@@ -202,6 +202,20 @@ class TestDiscovery:
         assert sum(discovery.admits(self.A, True, PROBE_NS) for _ in range(5_000)) == LLDP_AT_ONCE
         assert self.A not in discovery.view(PROBE_NS).muted
 
+    def test_no_host_leaves_a_switch_that_passes_on_as_much_as_its_meter_lets_through(self) -> None:
+        discovery, old, new, noisy = self.joined(), PortRef(1, 1), PortRef(2, 1), PortRef(1, 7)
+        discovery.frame_seen(old, HOST, PROBE_NS)
+        discovery.frame_seen(new, HOST, PROBE_NS)
+        now_ns = PROBE_NS
+        while now_ns < PROBE_NS + 6 * MOVE_NS:
+            for _ in range(22):  # 440 a second: the switch may drop what the host answers
+                discovery.admits(noisy, False, now_ns)
+            pass_time(discovery, now_ns, now_ns)
+            now_ns += 50 * MILLISECOND_NS
+        assert discovery.view(now_ns).hosts[HOST].at == old
+        pass_time(discovery, now_ns, now_ns + MOVE_NS)
+        assert discovery.view(now_ns).hosts[HOST].at == new
+
     def test_a_cable_between_two_ports_of_a_switch_closes_both(self) -> None:
         discovery = self.pair()
         one, other = PortRef(1, 1), PortRef(1, 10)

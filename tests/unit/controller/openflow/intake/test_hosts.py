@@ -120,6 +120,16 @@ class TestMoves:
         known.hosts.applied(5 * SECOND_NS)
         assert not known.hosts.tick(5 * SECOND_NS + MOVE_NS - 1) and known.hosts.tick(5 * SECOND_NS + MOVE_NS)
 
+    def test_while_its_switch_passes_on_more_than_its_meter_may_let_through_it_does_not_move(self) -> None:
+        known = settled()
+        known.hosts.seen(THERE, MAC, SECOND_NS)
+        known.hosts.applied(SECOND_NS)
+        for late_ns in range(0, 20 * MOVE_NS, MOVE_NS // 5):
+            known.hosts.crowded(HERE.dpid, SECOND_NS + late_ns)
+            assert not known.hosts.tick(SECOND_NS + late_ns + MOVE_NS // 5)
+        known.hosts.crowded(HERE.dpid + 1, SECOND_NS + 21 * MOVE_NS)
+        assert known.hosts.tick(SECOND_NS + 21 * MOVE_NS) and known.at() == THERE
+
     def test_while_we_have_not_read_what_its_switch_sent_it_does_not_move(self) -> None:
         known = settled()
         known.hosts.seen(THERE, MAC, SECOND_NS)
