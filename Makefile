@@ -2,13 +2,13 @@
 PYTHON      := /usr/bin/python3
 VENV        := .venv
 BIN         := $(VENV)/bin
-PACKAGES    := agents bench cli controller ebpf emulation protocol topology webui
+PACKAGES    := agents bench cli controller ebpf emulation protocol simulation topology webui
 APT         := libseccomp2 mininet openvswitch-switch redis-server iperf3 iputils-ping iproute2 ethtool tcpdump tshark \
                clang llvm libbpf-dev bpftool gcc make libc6-dev python3-venv util-linux procps openssl chromium snmpd snmp
 DEMO_FLAGS  ?=
 PYTEST      := $(BIN)/python -m pytest
 
-.PHONY: setup demo test check lint unit emulation-tests first-box second-box fuzz bench clean test-stock-kernel virtual test-virtual figures
+.PHONY: setup demo test check lint unit emulation-tests first-box second-box fuzz bench clean test-stock-kernel virtual test-virtual figures simulation
 
 setup: $(VENV)/.ready
 
@@ -25,7 +25,7 @@ $(VENV)/.ready: $(VENV)/.apt requirements.txt build-constraints.txt setup.py
 	@$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --force-reinstall --editable .
 	@$(BIN)/python -m compileall -q $(PACKAGES)
-	@$(BIN)/python -m ebpf.build agents/bpf agents/reflex controller/switch_queues/bpf controller/policies/compiled >/dev/null || echo "programs in C not built: see baton doctor"
+	@$(BIN)/python -m ebpf.build >/dev/null || echo "programs in C not built: see baton doctor"
 	@touch $@
 
 demo: setup
@@ -52,12 +52,12 @@ unit: setup
 FIRST_BOX   := agents/kernel/test_capabilities agents/priorities/test_mark agents/priorities/test_tagger \
                controller/openflow/test_openflow_tls controller/openflow/test_openflow_hostile \
                controller/spanning_tree/test_tree_sources stack/test_demo test_inconclusive \
-               webui/test_dashboard webui/test_dashboard_emulated webui/test_dashboard_format
+               webui/test_dashboard webui/test_dashboard_emulated webui/test_dashboard_format webui/large/test_dashboard_large
 SECOND_BOX  := agents/kernel/test_kernel_probe agents/queues/test_netlink controller/openflow/test_openflow_ring \
                controller/spanning_tree/test_snmp_tree controller/spanning_tree/test_tree_watch controller/store/test_store \
                controller/store/test_recorded_schema controller/supervision/test_supervisor fabric/test_emulation_box stack/test_drift stack/test_queue_commands \
                webui/test_web_metrics webui/test_web_rest webui/test_web_server webui/test_web_supervised
-IN_A_BOX    := $(BIN)/python -m emulation.box -- $(CURDIR)/$(PYTEST) --reruns 1 -raR
+IN_A_BOX    := $(BIN)/python -m emulation.box --readable -- $(CURDIR)/$(PYTEST) --reruns 1 -raR
 emulation-tests: setup
 	$(IN_A_BOX) tests/emulation $(patsubst %,--ignore=tests/emulation/%.py,$(FIRST_BOX) $(SECOND_BOX))
 	@$(MAKE) --no-print-directory -j 2 -O first-box second-box
@@ -80,6 +80,14 @@ figures: virtual
 
 test-virtual: virtual
 	$(PYTEST) -n 2 --dist worksteal -raR tests/virtual
+
+# ns-3 for `baton simulate`, which nothing else needs; --no-deps: the Python bindings, which are not used, need a compiler of their own.
+simulation: setup
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps 'ns3>=3.44,<3.45'
+	@missing=""; for package in g++; do dpkg -s $$package >/dev/null 2>&1 || missing="$$missing $$package"; done; \
+	if [ -n "$$missing" ]; then echo "installing:$$missing"; apt-get update -qq && \
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing; fi
+	@$(BIN)/python -m simulation.toolchain
 
 fuzz: setup
 	$(BIN)/baton bench fuzz --seconds 60 --json results/fuzz.json

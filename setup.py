@@ -8,16 +8,22 @@ setup(
     description="A centralized SDN controller that stops data-center congestion before it happens",
     python_requires=">=3.11",
     packages=find_packages(
-        include=["agents*", "bench*", "cli*", "controller*", "ebpf*", "emulation*", "protocol*", "topology*", "webui*"]
+        include=[
+            "agents*", "bench*", "cli*", "controller*", "ebpf*", "emulation*", "protocol*", "simulation*", "topology*",
+            "webui*",
+        ]
     ),
     package_data={
-        "agents": ["bpf/*.c", "bpf/*.h", "reflex/*.c", "reflex/*.h"],
-        "bench": ["coordination/*.c", "figures/*.html"],
+        "agents": ["**/*.c", "**/*.h"],
+        "bench": ["**/*.c", "**/*.h", "figures/*.html"],
         "ebpf": ["include/*.h"],
-        "controller": ["policies/compiled/*.c", "policies/compiled/*.h", "switch_queues/bpf/*.c", "switch_queues/bpf/*.h"],
-        "emulation": ["cdfs/*.txt", "fabric/bpf/*.c", "fabric/bpf/*.h", "virtual/init.sh", "virtual/kernel.*"],
+        "controller": ["**/*.c", "**/*.h"],
+        "emulation": ["**/*.c", "**/*.h", "cdfs/*.txt", "virtual/init.sh", "virtual/kernel.*"],
+        "simulation": ["program/*.cc", "program/*.h"],
         "webui": ["static/*", "static/*/*", "templates/*.html", "templates/auth/*.html"],
     },
+    # Only `baton simulate` needs these: ns-3, and Dask for sweeps on a cluster.
+    extras_require={"simulation": ["ns3>=3.44,<3.45"], "cluster": ["distributed>=2024.1"]},
     entry_points={
         "console_scripts": [
             "baton=cli.main:main",

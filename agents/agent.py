@@ -80,6 +80,7 @@ class Agent:
             to_coordinator=self.clock.coordinator,
             clock=time.monotonic_ns,
             link_bps=config.rate_bps,
+            gated=host.queues.destinations,
         )
         self.throttle = Throttle(time.monotonic_ns)
         self.mishaps = Mishaps(log.error, lambda: self.guard.refuse(Cause.FAILED), (NetlinkError,))
@@ -206,6 +207,9 @@ class Agent:
     @property
     def enforcing(self) -> bool:
         return self.keeper.enforcing
+
+    def needs_permission(self, node: int) -> bool:
+        return self.keeper.regulates(node)
 
     @property
     def idle(self) -> bool:

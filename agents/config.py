@@ -44,6 +44,9 @@ class AgentConfig:
     statistics: Path | None = None
     priorities: bool = False
     cgroup: Path | None = None
+    guests: int | None = None
+    """The UDP port at which guests behind the bridge may ask for marks, with `priorities`; 0: only the operator marks their
+    flows; None: nobody does."""
     pfc: str = "off"
     """What pauses classes of queues when the link partner asks for it: "software" (the agent), "nic", or "off" (nothing)."""
     priority_tag: int | None = None

@@ -14,6 +14,7 @@ from pathlib import Path
 from agents.addresses.part import Addresses
 from agents.agent import Agent
 from agents.config import AgentConfig
+from agents.guests.part import Guests
 from agents.host_control.pfc import PfcPart
 from agents.host_control.pfc_nic import NicPfc, NoPfc
 from agents.host_control.queue_conditions import QueueConditions
@@ -86,6 +87,8 @@ def run(config: AgentConfig) -> int:
         agent.throttle.watch(busy=_busy(reflex, weeks), next_instant_ns=weeks.next_due_ns)
         if config.priorities and (priorities := _priorities(agent)) is not None:
             agent.add(priorities)
+            if config.guests is not None and (guests := _guests(agent, priorities, addresses)) is not None:
+                agent.add(guests)
         if config.pfc != "off":
             agent.add(PfcPart(agent, config.interface, config.rate_bps, time.monotonic_ns, nic, reflex))
         keys = Keys(
@@ -148,6 +151,21 @@ def _priorities(agent: Agent) -> Priorities | None:
         return Priorities(agent, config.interface, config.rate_bps, config.cgroup)
     except (BuildError, BpfError) as error:
         log.warning("flows have no priorities on this host: %s", error)
+        return None
+
+
+def _guests(agent: Agent, priorities: Priorities, addresses: Addresses) -> Guests | None:
+    """None where nobody can be heard: the guests' flows are tagged as flows without a mark."""
+    config = agent.config
+    assert config.guests is not None
+    try:
+        return Guests(
+            agent, priorities.tagger, lambda: addresses.found, config.rate_bps, config.guests,
+            interface=config.interface, run_dir=config.run_dir, clock=time.monotonic_ns,
+        )  # fmt: skip
+    except OSError as error:
+        why = error.strerror or error
+        log.warning("guests cannot mark their flows: UDP port %d, %s: %s", config.guests, config.run_dir, why)
         return None
 
 

@@ -36,6 +36,7 @@ COMMANDS = {
         "cli.machine.switch_config", "switch_config", "Print the queue and ECN configuration of a hardware switch."
     ),
     "mark": CommandEntry("cli.hosts.mark", "mark", "Run a command, and announce the size or deadline of its flows."),
+    "flow": CommandEntry("cli.hosts.flow", "flow", "Announce the size or deadline of flows of a host's guests, by address."),
     "coflow": CommandEntry("cli.hosts.coflow", "coflow", "Open and close coflows, and run commands as parts of them."),
     "key": CommandEntry("cli.operate.key", "key", "Make or change the controllers' key, from which hosts' keys are derived."),
     "host": CommandEntry("cli.hosts.host", "host", "Enroll hosts, each with a key of its own, and revoke their keys."),
@@ -47,6 +48,7 @@ COMMANDS = {
         "cli.machine.units", "install_units", "Write sandboxed systemd units for agent and controller."
     ),
     "bench": CommandEntry("cli.bench.bench", "bench", "Measure, and print JSON."),
+    "simulate": CommandEntry("cli.simulate", "simulate", "Simulate flows on large fabrics in ns-3: Karuna beside others."),
     "virtual": CommandEntry("cli.virtual", "virtual", "Run commands in virtual time: exact, whatever else the machine does."),
 }
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import logging
 import os
 import time
@@ -31,7 +32,7 @@ from controller.election.controllers import Controllers
 from controller.openflow import codec, framework, tls
 from controller.openflow.discovery import Discovery
 from controller.openflow.environment import SupervisorFailed, attachment_from, ensure_supervisor, settings_from
-from controller.openflow.forwarding import LEARN, ControlAttachment, tables
+from controller.openflow.forwarding import LEARN, ControlAttachment, Forwarding
 from controller.openflow.intake import frames, server
 from controller.openflow.intake.hosts import PortRef
 from controller.openflow.learned import FabricLearner, inherited_hosts
@@ -40,6 +41,7 @@ from controller.openflow.metering import PortMeter, RefusalMeter
 from controller.openflow.publisher import Publisher
 from controller.openflow.roles import Role, Roles
 from controller.openflow.switches import Switches
+from controller.openflow.view import View
 from controller.store.store import Store, StoreUnavailable
 from controller.switch_queues.control_room import CONTROL_QUEUE
 from topology.problems import FabricError
@@ -56,6 +58,10 @@ PROBE_TICKS, LOST_TICKS = 2, 20
 LOOK_S, LOOK_AT_MOST_S = 1.0, 10.0
 """How often the store is looked at for other controllers; where counters are read less often than that, as often as those."""
 AGAIN_S = 0.25
+POLL_PER_PORT_S = 0.0002
+"""What a port adds to the polling period at least: the counters of thousands of ports take long to read."""
+FROZEN_FLOWS = 1_000
+"""After a change of so many flows, what is in memory is left out of garbage collection."""
 ANSWER_SHARE = 0.2
 """The share of the polling period that switches have to answer; what comes later is published a period later."""
 
@@ -89,6 +95,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         self.switches = Switches(fw)
         self.local = LocalSwitches(os.environ.get("BATON_CONTROL_FIRST")) if SETTINGS.control_first else None
         self.fabrics = FABRICS
+        self.forwarding = Forwarding()
         self.discovery = self._new_discovery()
         self.ports = PortMeter()
         self.refusals = RefusalMeter()
@@ -105,6 +112,8 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         self._wake = hub.Event()
         self._stirred = hub.Event()
         self._revision = 0
+        self._learned: View | None = None  # whose document is to be published
+        self._unpublished = hub.Event()
 
     def start(self) -> None:
         """The framework calls it when it has made all its applications."""
@@ -112,7 +121,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         if self.controllers is not None:
             self._follow_leader(self.controllers)
             self._look_around(self.controllers)
-        for loop in (self._converge, self._keep_time, self._poll, self._publish, self._hear_store):
+        for loop in (self._converge, self._keep_time, self._poll, self._describe, self._publish, self._hear_store):
             self.threads.append(hub.spawn(loop))
 
     # -- events from switches --------------------------------------------------------------------------------
@@ -256,14 +265,19 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             for host in inherited_hosts(self._inherited, view):
                 self.discovery.host_inherited(host.at, host.mac, host.address, now_ns)
             self._inherited, view = None, self.discovery.view(now_ns)
-        learned = self.fabrics.learn(view)
+        active = self.fabrics.active(view)
         queued = self.switches.queued(view) if SETTINGS.control_first else frozenset()
-        self.switches.converge(tables(view, learned.active, self.attachment, self.standbys, queued), view, now_ns)
+        wanted_tables = self.forwarding.tables(view, active, self.attachment, self.standbys, queued)
+        if self.switches.converge(wanted_tables, view, now_ns) >= FROZEN_FLOWS:
+            # The collector would look through all tables again and again, 100 ms at a time. Nothing in them refers back.
+            gc.collect(1)
+            gc.freeze()
         self.discovery.applied(now_ns)
         if self.local is not None and self.roles.acts:
-            self.local.tell(wanted(view, learned.active, self.attachment, self.standbys))
+            self.local.tell(wanted(view, active, self.attachment, self.standbys, self.switches.here(view)))
         if self.roles.acts and not self.discovery.settling(now_ns):  # half a fabric makes the coordinator forget the other half
-            self.publisher.fabric(learned.document)
+            self._learned = view
+            self._unpublished.set()
         self._stirred.set()
 
     def _keep_time(self) -> None:
@@ -302,14 +316,32 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
     def _poll(self) -> None:
         """Asks for counters, and publishes them once the switches have had time to answer."""
         while self.is_active:
-            hub.sleep(SETTINGS.poll_ns / 1e9 * (1 - ANSWER_SHARE))
+            every_s = max(SETTINGS.poll_ns / 1e9, POLL_PER_PORT_S * self.switches.ports)
+            hub.sleep(every_s * (1 - ANSWER_SHARE))
             if not self.roles.acts:
                 continue
             self.switches.poll()
-            hub.sleep(SETTINGS.poll_ns / 1e9 * ANSWER_SHARE)
+            hub.sleep(every_s * ANSWER_SHARE)
             view = self.discovery.view(time.monotonic_ns())
             refused = {**self.refusals.named(), **INTAKE.counts(), **self.discovery.counts}
-            self.publisher.ports(self.fabrics.ports_document(view, self.ports.loads(), refused))
+            self.publisher.ports(framework.aside(self.fabrics.ports_document, view, self.ports.loads(), refused))
+
+    def _describe(self) -> None:
+        """Makes the document of the latest fabric. A native thread makes it, for it takes long where there are many hosts; it
+        works a third of the time at most."""
+        while self.is_active:
+            self._unpublished.wait()
+            self._unpublished.clear()
+            view, self._learned = self._learned, None
+            began_s = time.monotonic()
+            try:
+                if view is not None:
+                    document = framework.aside(self.fabrics.document, view)
+                    if self.roles.acts:
+                        self.publisher.fabric(document)
+            except Exception:  # the switches are served; the next change tries again
+                self.logger.exception("the fabric could not be described")
+            hub.sleep(max(TICK_S, 2 * (time.monotonic() - began_s)))  # what changes meanwhile goes together
 
     def _publish(self) -> None:
         """Talks to the store when there is news; with `_hear_store` the only green thread that waits for it. Learns there the

@@ -1,4 +1,4 @@
-"""Compiles eBPF programs, and the agent's reflex. An edge: runs clang.
+"""Compiles eBPF programs, and libraries in C. An edge: runs clang.
 
 A program knows of the kernel only what include/kernel.h says, so one object suits every kernel.
 
@@ -16,8 +16,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+ROOT = Path(__file__).parents[1]
+FOLDERS = (
+    "agents/bpf", "agents/reflex", "controller/switch_queues/bpf", "controller/frames", "controller/policies/compiled",
+    "controller/priorities/compiled", "emulation/fabric/bpf", "bench/coordination", "bench/swarm",
+)  # fmt: skip
+"""All folders of programs and libraries, below `ROOT`; those without which hosts and controllers lack something come first."""
 HEADERS = (Path(__file__).parent / "include", Path("/usr/include") / f"{platform.machine()}-linux-gnu")
-"""The types that programs use (kernel.h), and the asm/ headers of the user-space API, which Debian keeps apart."""
+"""What programs and libraries share (kernel.h, blake2s.h), and the asm/ headers of the user-space API, kept apart by Debian."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +69,17 @@ def shared_library(name: str, sources: Path, kernel: Kernel = RUNNING) -> Path:
 
     def build() -> None:
         fresh = target.with_suffix(".new")
-        _run(["clang", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", str(source), "-o", str(fresh)])
+        options = ["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-iquote", str(HEADERS[0])]
+        _run(["clang", *options, str(source), "-o", str(fresh)])
         fresh.replace(target)
 
-    return _made(target, (source, *sources.glob("*.h")), build)
+    return _made(target, (source, *sources.glob("*.h"), *HEADERS[0].glob("*.h")), build)
 
 
-def build_all(folders: Iterable[Path], kernel: Kernel = RUNNING) -> list[Path]:
-    """The paths of all programs and libraries in folders, built where need be. Raises BuildError."""
+def build_all(folders: Iterable[str] = FOLDERS, kernel: Kernel = RUNNING) -> list[Path]:
+    """The paths of all programs and libraries in `folders` below `ROOT`, built where need be. Raises BuildError."""
     found = []
-    for folder in folders:
+    for folder in (ROOT / name for name in folders):
         programs = sorted(folder.glob("*.bpf.c"))
         found += [object_path(path.name.removesuffix(".bpf.c"), folder, kernel=kernel) for path in programs]
         found += [shared_library(path.stem, folder, kernel) for path in sorted(set(folder.glob("*.c")) - set(programs))]
@@ -108,5 +115,5 @@ def _run(command: list[str]) -> bytes:
         raise BuildError(f"{command[0]}: {error.stderr.decode(errors='replace').strip()}") from None
 
 
-if __name__ == "__main__":  # python -m ebpf.build DIRECTORY...
-    print(*build_all(map(Path, sys.argv[1:])), sep="\n")
+if __name__ == "__main__":  # python -m ebpf.build [FOLDER...]
+    print(*build_all(sys.argv[1:] or FOLDERS), sep="\n")

@@ -6,6 +6,7 @@ Structures and constants are those of bpf/libbpf.h and bpf/bpf.h, version 1.
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -198,6 +199,10 @@ class BpfObject:
     def map(self, name: str, key_bytes: int, value_bytes: int) -> BpfMap:
         """A map by name."""
         return BpfMap(self._library, self._map_fd(name), key_bytes, value_bytes)
+
+    def memory(self, name: str, size: int) -> mmap.mmap:
+        """The values of an array that was made with BPF_F_MMAPABLE, to read and write in place. Raises OSError."""
+        return mmap.mmap(self._map_fd(name), size)
 
     def _map_fd(self, name: str) -> int:
         fd = int(self._library.bpf_object__find_map_fd_by_name(self._object, name.encode()))

@@ -4,7 +4,10 @@ Every emulation runs in a box. However the box ends (return, Ctrl-C, SIGTERM, ki
 process in it and removes every interface, switch and namespace; nothing touches the machine's own network. A box has its own
 /run (a tmpfs), so its `ip netns` names, sockets and pid files never clash with those of another box.
 
-    python -m emulation.box -- COMMAND [ARGUMENT...]
+    python -m emulation.box [--readable] -- COMMAND [ARGUMENT...]
+
+With `--readable` every user may enter the directories above this checkout, as Baton's processes have to, which run by users of
+their own. For tests in a checkout such as /root/baton: a new file right in a closed directory is lost with the box.
 
 The processes: the caller waits and passes signals on; util-linux `unshare` makes the namespaces and dies with the caller
 (PR_SET_PDEATHSIG); inside, this file runs as PID 1, mounts, starts the command and reaps. It is run by its path, so it imports
@@ -24,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 MARKER = "BATON_BOX"  # in the environment: the PID namespace of the box that set it
-_AS_INIT = "--as-init"
+_AS_INIT, _READABLE = "--as-init", "--readable"
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _WAITED_FOR = (*_PASSED_ON, signal.SIGCHLD)
 _TOOLS = ("unshare", "setpriv", "mount", "ip")
@@ -41,8 +44,8 @@ def enter(argv: Sequence[str]) -> None:
         raise SystemExit(run(argv))
 
 
-def run(argv: Sequence[str]) -> int:
-    """Runs a command in a new box.
+def run(argv: Sequence[str], *, readable: bool = False) -> int:
+    """Runs a command in a new box; `readable`: one in which every user may enter the directories above this checkout.
 
     Returns:
         its exit status; 128 + n if signal n ended it.
@@ -57,7 +60,7 @@ def run(argv: Sequence[str]) -> int:
     command = ["setpriv", "--pdeathsig", "KILL", "--"]
     command += ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]
     # By path and isolated: this works from any directory, and PID 1 does not get the caller's PYTHONPATH.
-    command += [sys.executable, "-I", str(Path(__file__).resolve()), _AS_INIT, *argv]
+    command += [sys.executable, "-I", str(Path(__file__).resolve()), _AS_INIT, *([_READABLE] if readable else []), *argv]
     terminal = termios.tcgetattr(sys.stdin) if sys.stdin and sys.stdin.isatty() else None
     sys.stdout.flush()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)
@@ -109,6 +112,9 @@ def _init(argv: list[str]) -> int:
     """PID 1 of the box."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)
     _prepare()
+    if argv[0] == _READABLE:
+        argv = argv[1:]
+        _open_checkout()
     environment = {**os.environ, MARKER: _pid_namespace()}
     try:
         child = os.posix_spawnp(argv[0], argv, environment, setsigmask=())
@@ -135,6 +141,31 @@ def _prepare() -> None:
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 
 
+def _open_checkout() -> None:
+    """Puts a directory that all may enter, with the same entries, in the place of each closed one above this checkout."""
+    here = Path.cwd()
+    kept = Path("/run/closed")
+    kept.mkdir()
+    for closed in reversed(Path(__file__).resolve().parents[1].parents):
+        if closed.stat().st_mode & 0o001:
+            continue
+        _mount("--rbind", str(closed), str(kept))
+        _mount("-t", "tmpfs", "-o", "mode=711", "tmpfs", str(closed))
+        for entry in kept.iterdir():
+            place = closed / entry.name
+            if entry.is_symlink():
+                place.symlink_to(entry.readlink())
+                continue
+            if entry.is_dir():
+                place.mkdir()
+            else:
+                place.touch()
+            _mount("--rbind", str(entry), str(place))
+        subprocess.run(["umount", "--recursive", "--lazy", kept], check=True)
+    kept.rmdir()
+    os.chdir(here)
+
+
 def _mount(*arguments: str) -> None:
     subprocess.run(["mount", *arguments], check=True)
 
@@ -148,10 +179,12 @@ def main() -> int:
     argv = sys.argv[1:]
     if argv[:1] == [_AS_INIT]:
         return _init(argv[1:])
+    if readable := argv[:1] == [_READABLE]:
+        argv = argv[1:]
     argv = argv[1:] if argv[:1] == ["--"] else argv
     if not argv:
-        raise SystemExit("usage: python -m emulation.box -- COMMAND [ARGUMENT...]")
-    return run(argv)
+        raise SystemExit("usage: python -m emulation.box [--readable] -- COMMAND [ARGUMENT...]")
+    return run(argv, readable=readable)
 
 
 if __name__ == "__main__":

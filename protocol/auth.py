@@ -62,10 +62,11 @@ class ReplayWindow:
 
     __slots__ = ("_seen", "highest")
 
-    def __init__(self, highest: int = -1) -> None:
-        """Counts `highest` and all numbers below it as seen."""
+    def __init__(self, highest: int = -1, seen: int = _ALL_SEEN) -> None:
+        """Counts `highest` and all numbers below it as seen; or, with `seen` (bit n: `highest` - n), of the last 64 those that
+        have a bit there."""
         self.highest = highest
-        self._seen = _ALL_SEEN
+        self._seen = seen
 
     def accept(self, sequence: int) -> bool:
         """Whether the number is new; marks it as seen. Numbers older than the window are never new."""
@@ -80,6 +81,15 @@ class ReplayWindow:
             return False
         self._seen |= bit
         return True
+
+    @property
+    def seen(self) -> int:
+        """Which of the last 64 numbers were seen: bit n is for `highest` - n."""
+        return self._seen
+
+    def end(self) -> int:
+        """The guard drops the window. Returns the highest number, which is all that it remembers."""
+        return self.highest
 
 
 class Guard:
@@ -277,6 +287,15 @@ class Guard:
         window = self._windows.get((COORDINATOR, source, False, self.speaks))
         return -1 if window is None else window.highest
 
+    def window(self, speaker: Speaker) -> ReplayWindow | None:
+        """The window of a host with keys of its own; None: it has none."""
+        return self._windows.get(speaker.series)
+
+    def replace_window(self, speaker: Speaker, window: ReplayWindow) -> None:
+        """Puts another one in its place, if it has one."""
+        if speaker.series in self._windows:
+            self._windows[speaker.series] = window
+
     def refuse(self, cause: Cause) -> None:
         """Counts a refusal; callers use it for causes that only they can see (UNKNOWN_SENDER, CLOCK)."""
         self.refused[cause] += 1
@@ -318,7 +337,7 @@ class Guard:
         return window
 
     def _end(self, identity: Identity) -> None:
-        highest = self._windows.pop(identity).highest
+        highest = self._windows.pop(identity).end()
         if len(self._highest) >= self._remembered:
             self._floor = max(self._floor, self._highest.pop(next(iter(self._highest))))
         self._highest[identity] = highest

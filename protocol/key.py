@@ -47,7 +47,7 @@ def read_secret(path: str | os.PathLike[str], what: str) -> str:
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise KeyFileError(f"{what} {path}: not a regular file; name the file that holds the key")
+            raise KeyFileError(f"{what} {path}: not a regular file; name the {what} itself")
         if complaint := open_to_others(status, user=os.geteuid()):
             raise KeyFileError(f"{what} {path}: {complaint}")
         return os.read(descriptor, _LONGEST_FILE).decode("utf-8", "replace").strip()
@@ -81,7 +81,7 @@ class Key:
         if len(secret) != SECRET_BYTES:
             raise ValueError(f"secret: {len(secret)} bytes, must be {SECRET_BYTES}")
         self.secret = bytes(secret)
-        """For code that computes tags itself (agents/reflex/reflex.c); never shown."""
+        """For code that computes tags itself (agents/reflex/reflex.c, controller/frames/frames.c); never shown."""
         self._prepared = hashlib.blake2s(key=secret, digest_size=TAG_BYTES, person=PERSON)
 
     @property

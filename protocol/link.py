@@ -91,7 +91,8 @@ class ControlSocket:
         self._socket.setsockopt(SOL_PACKET, PACKET_QDISC_BYPASS, int(bypass))
         with suppress(PermissionError):  # old kernels want CAP_NET_ADMIN; an agent's classifier puts its frames first anyway
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, TC_PRIO_CONTROL)
-        self._tag = b"" if priority_tag is None else struct.pack("!HH", ETH_P_8021Q, priority_tag << 13)
+        self.tag = b"" if priority_tag is None else struct.pack("!HH", ETH_P_8021Q, priority_tag << 13)
+        """What `send` puts before the EtherType of every frame."""
         self._deferred = _listen(sockets[1], interface, group, _filter(ethertype, kinds, WHOLE, NOTHING)) if kinds else None
         if self._deferred is not None:
             self._deferred.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
@@ -110,10 +111,14 @@ class ControlSocket:
             raise ValueError("deferred_fileno: this socket defers no kind of frame")
         return self._deferred.fileno()
 
+    def stamp(self) -> None:
+        """Has the kernel stamp each frame of `fileno`, for who receives many at once; `arrived_ns` knows nothing then."""
+        self._socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+
     def send(self, frame: bytes) -> bool:
         """Sends a whole frame; False if the interface could not take it (the protocol survives lost frames)."""
         try:
-            self._socket.send(frame[:TYPE_AT] + self._tag + frame[TYPE_AT:] if self._tag else frame)
+            self._socket.send(frame[:TYPE_AT] + self.tag + frame[TYPE_AT:] if self.tag else frame)
         except OSError:
             return False
         return True
@@ -152,8 +157,7 @@ class ControlSocket:
         except OSError:  # there was no frame yet
             return time.monotonic_ns()
         seconds, nanoseconds = _TIMESPEC.unpack(stamp)
-        age_ns: int = time.time_ns() - seconds * 10**9 - nanoseconds
-        return time.monotonic_ns() - (age_ns if 0 <= age_ns <= OLDEST_NS else 0)
+        return arrived_ns(seconds * 10**9 + nanoseconds)
 
     def deferred_frames(self, most: int = MOST_WAITING) -> list[tuple[bytes, int]]:
         """The frames of deferred kinds that have come since the last call, `most` of them, in their order, each with its age in
@@ -174,6 +178,12 @@ class ControlSocket:
         self._socket.close()
         if self._deferred is not None:
             self._deferred.close()
+
+
+def arrived_ns(stamp_ns: int) -> int:
+    """The time (ns of the monotonic clock) of a kernel's timestamp (ns of the wall clock); the present time if that is none."""
+    age_ns = time.time_ns() - stamp_ns
+    return time.monotonic_ns() - (age_ns if 0 <= age_ns <= OLDEST_NS else 0)
 
 
 def _listen(made: socket.socket, interface: str, group: bytes, instructions: bytes) -> socket.socket:

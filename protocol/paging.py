@@ -6,15 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
+from protocol.bodies.directory import DIRECTORY, directory_entry
+from protocol.bodies.flows.priorities import PATH, PATHS
+from protocol.bodies.groups import GROUP_ROW, GROUPS, GroupsChange
 from protocol.bodies.host_control import CONDITION, CONDITIONS, Conditions
-from protocol.bodies.priorities import PATH, PATHS
 from protocol.messages import (
     BACKLOG,
     BACKLOG_ENTRY,
     COFLOW_ENTRY,
     COFLOWS,
     DESTINATION,
-    DIRECTORY,
     REGULATE,
     REPORT,
     REPORT_COUNTER,
@@ -25,11 +26,10 @@ from protocol.messages import (
     Paths,
     Regulate,
     Report,
-    directory_entry,
 )
 from protocol.wire import BODY_MAX
 
-Paged = TypeVar("Paged", Directory, Regulate, Backlog, Report, Coflows, Paths, Conditions)
+Paged = TypeVar("Paged", Directory, Regulate, Backlog, Report, Coflows, Paths, Conditions, GroupsChange)
 
 MOST_PAGES, MOST_HELD = 256, 4096
 """Of a message that a member sends: more pages than every destination there can be takes; and of incomplete ones, together."""
@@ -64,6 +64,9 @@ def paginate(message: Paged) -> list[Paged]:
     elif isinstance(message, Conditions):
         groups = _groups(message.entries, lambda _: CONDITION.size, BODY_MAX - CONDITIONS.size)
         parts = [replace(message, entries=group) for group in groups]
+    elif isinstance(message, GroupsChange):
+        groups = _groups(message.rows, lambda _: GROUP_ROW.size, BODY_MAX - GROUPS.size)
+        parts = [replace(message, rows=group) for group in groups]
     else:
         parts = _report_parts(message)
     return [replace(part, page=page, pages=len(parts)) for page, part in enumerate(parts)]
@@ -108,11 +111,13 @@ class Reassembler(Generic[Paged]):
     """
 
     def __init__(self) -> None:
-        self._sets: dict[int, dict[int, Paged]] = {}
+        self._sets: dict[int | tuple[int, int], dict[int, Paged]] = {}
 
     def add(self, message: Paged) -> tuple[Paged, ...] | None:
         """Adds a page; returns all pages in order if it was the last one missing, else None."""
-        number = message.report if isinstance(message, Backlog | Report) else message.version
+        number: int | tuple[int, int] = message.report if isinstance(message, Backlog | Report) else message.version
+        if isinstance(message, GroupsChange):
+            number = message.base, message.version
         held = self._sets.get(number)
         if held is None or next(iter(held.values())).pages != message.pages:
             self._sets.pop(number, None)

@@ -119,6 +119,12 @@ class Layout:
         return ValueError(f"{owner}: cannot be encoded")
 
 
+def check_page(name: str, page: int, pages: int) -> None:
+    """Raises ValueError naming the message: it is not one of its pages, which are numbered from 0."""
+    if page >= pages:
+        raise ValueError(f"{name}.page: {page} must be less than pages, which is {pages}")
+
+
 HEADER = Layout(magic="H", version="B", type="B", flags="H", length="H", sender="I", epoch="I", sequence="Q")
 ETHERNET_BYTES = 14
 VERSION = ETHERNET_BYTES + 2

@@ -28,10 +28,12 @@ def least(*known: Capacity) -> Capacity:
 
 def rows(capacities: Mapping[DirectedLink, Capacity]) -> list[dict[str, Any]]:
     """Capacities as documents hold them: [{"source", "target", "capacity_bps", "from"}, ...]."""
-    return [
-        {"source": link.source, "target": link.target, "capacity_bps": known.bps, "from": known.source}
-        for link, known in capacities.items()
-    ]
+    return [row(link, known) for link, known in capacities.items()]
+
+
+def row(link: DirectedLink, known: Capacity) -> dict[str, Any]:
+    """One of them."""
+    return {"source": link.source, "target": link.target, "capacity_bps": known.bps, "from": known.source}
 
 
 def read_sources(found: Iterable[Mapping[str, Any]]) -> dict[DirectedLink, str]:

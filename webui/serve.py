@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import socket
@@ -27,6 +28,9 @@ from webui.server.front import BACKLOG, serve
 from webui.settings import DEFAULT_HOST, DEFAULT_PORT, DEFAULT_USERS, WebSettings
 
 NICENESS = 15
+COLLECT = (50_000, 20, 100)
+"""When to collect garbage (gc.set_threshold): thousands of members' documents come and go, none of them in a cycle, and with
+Python's own thresholds looking through them takes more time than reading them."""
 
 
 class CannotServe(Exception):
@@ -76,6 +80,7 @@ def run(store: str, settings: WebSettings) -> None:
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         os.nice(NICENESS)
+    gc.set_threshold(*COLLECT)
     log_to_stderr()
     asyncio.run(_serve(store, settings))
 

@@ -11,8 +11,9 @@ each address.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from agents.addresses.tables import Address, Link, Tables, first
 
@@ -36,24 +37,29 @@ class Found:
     """Stations of which no neighbour table has an IP address."""
     bridges: tuple[str, ...] = ()
     """The names of the bridges that the interface is a port of."""
+    ports: Mapping[Address, int] = field(default_factory=dict, compare=False)
+    """The port of the bridge, by index, of each address behind it; without those that live at several."""
+    carriers: frozenset[int] = field(default=frozenset(), compare=False)
+    """The interfaces through which the host itself speaks to its guests and the fabric, by index."""
 
 
 def search(tables: Tables, interface: int) -> Found:
     """The addresses of an interface, by its index."""
     carriers = _carriers(tables.links, interface)
     own = {address for index, address in tables.addresses if index in carriers and _routable(address)}
-    stations = {
-        mac
-        for (bridge, mac, _), port in tables.stations.items()
-        if bridge in carriers and port not in carriers and port != bridge
-    }
-    behind, known = set[Address](), set[bytes]()
+    stations = defaultdict[bytes, set[int]](set)
+    for (bridge, mac, _), port in tables.stations.items():
+        if bridge in carriers and port not in carriers and port != bridge:
+            stations[mac].add(port)
+    behind, known = defaultdict[Address, set[int]](set), set[bytes]()
     for (index, address), mac in tables.neighbours.items():
         if index in carriers and mac in stations and _routable(address):
-            behind.add(address)
+            behind[address] |= stations[mac]
             known.add(mac)
+    ports = {address: min(at) for address, at in behind.items() if address not in own and len(at) == 1}
     bridges = sorted(tables.links[index].name for index in carriers if _kind(tables.links, index) == BRIDGE)
-    return Found(tuple(first(own)), tuple(first(behind - own)), len(stations - known), tuple(bridges))
+    others = tuple(first(behind.keys() - own))
+    return Found(tuple(first(own)), others, len(stations.keys() - known), tuple(bridges), ports, carriers)
 
 
 def _carriers(links: dict[int, Link], interface: int) -> frozenset[int]:

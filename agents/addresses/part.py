@@ -8,7 +8,6 @@ many as it likes.
 from __future__ import annotations
 
 import logging
-import select
 import socket
 from collections.abc import Callable, Collection, Iterator
 from itertools import islice
@@ -18,6 +17,7 @@ from agents.addresses.tables import Address
 from agents.addresses.watch import AddressWatch
 from agents.kernel import speed
 from agents.kernel.netlink import RTM_GETTCLASS, Netlink, NetlinkError, query
+from agents.loop.bell import Bell
 from agents.loop.pace import Pace
 from agents.loop.part import Part, Surroundings
 from agents.queues.queues import OTHER
@@ -64,18 +64,15 @@ class Addresses(Part):
         self._room = room
         self._announce = announce
         self._watch = AddressWatch()
-        self._bell = select.epoll()
-        """Readable once when notifications have come, and again only after the next look."""
-        self._bell.register(self._watch.fileno(), select.EPOLLIN | select.EPOLLONESHOT)
-        self.descriptors = {self._bell.fileno(): self._on_bell}
+        self._bell = Bell([self._watch.fileno()], LOOK_NS)
+        self.descriptors = {self._bell.fileno(): self._bell.ring}
         self._netlink = Netlink()
         self._reading: Iterator[bool] | None = None
         self._changed = False
         self._was_up = True
         now_ns = clock()
         self._counted_ns = now_ns
-        self._looked_ns = now_ns
-        self._look_ns: int | None = now_ns + LOOK_NS
+        self._bell.looked(now_ns, now_ns + LOOK_NS)
         self._announce_ns, self._report_ns = 0, 0
         self._reports = Pace(REPORT_NS)
         self.handlers = {Welcome: self._reports.welcomed}
@@ -95,18 +92,13 @@ class Addresses(Part):
     # -- the loop -----------------------------------------------------------------------------------------------------
 
     def next_due_ns(self) -> int | None:
-        look_ns = self._announce_ns if self._look_ns is None and self._changed else self._look_ns
+        look_ns = self._announce_ns if self._bell.due_ns is None and self._changed else self._bell.due_ns
         if not self._agent.member:
             return look_ns
         return self._report_ns if look_ns is None else min(look_ns, self._report_ns)
 
-    def _on_bell(self, now_ns: int) -> None:
-        self._bell.poll(0)
-        if self._look_ns is None:
-            self._look_ns = max(now_ns, self._looked_ns + LOOK_NS)
-
     def advance(self, now_ns: int) -> None:
-        if self._look_ns is not None and now_ns >= self._look_ns:
+        if self._bell.due(now_ns):
             self._look(now_ns)
         if self._changed and now_ns >= self._announce_ns:
             self._search(now_ns)
@@ -123,11 +115,7 @@ class Addresses(Part):
         if taken < STEPS:
             self._reading = None
         behind, flooded = self._reading is not None, not self._watch.complete
-        self._looked_ns, self._look_ns = now_ns, None
-        if behind or flooded:
-            self._look_ns = now_ns + (BEHIND_NS if behind else SECOND_NS)
-        else:
-            self._bell.modify(self._watch.fileno(), select.EPOLLIN | select.EPOLLONESHOT)
+        self._bell.looked(now_ns, now_ns + (BEHIND_NS if behind else SECOND_NS) if behind or flooded else None)
 
     def _search(self, now_ns: int) -> None:
         """Finds the addresses anew, and announces them if they are others."""

@@ -47,6 +47,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE); /* the agent reads the counters of all destinations at once */
 	__uint(max_entries, MAX_NODES);
 	__type(key, __u32);
 	__type(value, struct destination);

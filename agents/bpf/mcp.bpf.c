@@ -8,7 +8,7 @@
  *
  * A connection without a deadline, a size or ECN, or whose deadline has passed, switches to baton_dctcp for good and shares the
  * link like any other. A flow that is given up (termination) keeps its connection and sends one segment at a time, at most
- * SLOWEST a second, until it carries another mark. A lost segment halves the rate, a timeout sets it to the floor. */
+ * SLOWEST a second, until it carries another mark. A lost segment halves the rate, a timeout sets it to one segment a round trip. */
 #include "kernel.h"
 #include "kernel_tcp.h"
 #include <bpf/bpf_helpers.h>
@@ -217,7 +217,7 @@ void BPF_PROG(baton_mcp_set_state, struct sock *sk, __u8 state)
 	if (state == TCP_CA_Recovery)
 		ca->flow.rate >>= 1;
 	else if (state == TCP_CA_Loss)
-		ca->flow.rate = (__u64)now.mss * SLOWEST;
+		ca->flow.rate = mcp_restart(&settings, now.rtt_us, now.mss);
 	else
 		return;
 	send_at_rate(sk, &now, ca, &settings);

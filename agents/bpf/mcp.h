@@ -118,6 +118,15 @@ static inline void mcp_start(const struct mcp_settings *s, struct mcp_flow *flow
 	flow->behind = mcp_balance(s, flow->rate, mcp_price(s, flow->rate, w), w->expected);
 }
 
+/* After a timeout: a segment a round trip, as with a window of one. Not less: the stack spaces the next segment by the rate at
+ * which it sent the last, so at SLOWEST a flow would stand still for a tenth of a second, whatever its rate is by then. */
+static inline __u64 mcp_restart(const struct mcp_settings *s, __u64 rtt_us, __u32 mss)
+{
+	__u64 segment = (__u64)mss * US_PER_S / mcp_min(rtt_us ? rtt_us : 1, MOST_RTT_US);
+
+	return mcp_min(segment, s->link_rate);
+}
+
 /* How long a flow could stand still and still be in time with the whole link; 0: it is hopeless. */
 static inline __u64 mcp_spare(const struct mcp_settings *s, __u64 remaining, __u64 left_us)
 {

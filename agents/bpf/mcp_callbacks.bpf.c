@@ -224,7 +224,8 @@ static __always_inline void round_trip(struct bpf_sock_ops *event, struct bpf_so
 	}
 }
 
-/* As baton_mcp: a lost segment halves the rate, once for all that were sent with it; a timeout sets it to the floor. */
+/* As baton_mcp: a lost segment halves the rate, once for all that were sent with it; a timeout sets it to one
+ * segment a round trip. */
 static __always_inline void lost(struct bpf_sock_ops *event, struct bpf_tcp_sock *tcp, struct mcp_called *connection,
 				 const struct mcp_settings *settings)
 {
@@ -234,7 +235,7 @@ static __always_inline void lost(struct bpf_sock_ops *event, struct bpf_tcp_sock
 	if (!is_under_way(ca))
 		return;
 	if (event->op == BPF_SOCK_OPS_RTO_CB)
-		ca->flow.rate = (__u64)now.mss * SLOWEST;
+		ca->flow.rate = mcp_restart(settings, now.rtt_us, now.mss);
 	else if (!is_after(connection->halved_to, now.acked_to))
 		ca->flow.rate >>= 1;
 	else

@@ -3,14 +3,20 @@
  * Karuna (SIGCOMM 2016), sections 4 and 5: a flow with a deadline (type 1) gets the top queue. A flow of known size (type 2)
  * gets a queue by its size and the thresholds beta. Any other flow (type 3) sinks by the bytes it has sent and the thresholds
  * alpha. A flow past its deadline continues as type 2 or 3: in the top queue it would only delay others. The socket's mark
- * (flowmark.h) has type and size. A mark may name a coflow instead (type 4): the controller assigns its queue, and until then
- * it has the last one. After kappa retransmission timeouts a flow is promoted: type 2 gets a queue by its remaining size, type
- * 3 starts again at the top. Other packets pass unchanged, and every packet continues to the next filter. */
+ * (flowmark.h) has type and size; a packet of a guest behind a bridge has its mark by address and port (guest_marks.h). A mark
+ * may name a coflow instead (type 4): the controller assigns its queue; until then the first FRESH_BYTES of a flow have the first
+ * band, so that light coflows need not wait for the controller, and the rest the last one. After kappa retransmission timeouts
+ * a flow is promoted: type 2 gets a queue by its remaining size, type 3 starts again at the top. Other packets pass unchanged,
+ * and every packet continues to the next filter.
+ *
+ * TCP's segments without payload get the top queue whatever their flow is: behind a flow with a deadline in the opposite
+ * direction, acknowledgements would wait until it ends, and the senders that need them would time out. */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
 #include "classify.h"
 #include "flowmark.h"
+#include "guest_marks.h"
 #include "packet.h"
 
 #define ETH_P_8021Q 0x8100
@@ -49,6 +55,14 @@ struct {
 	__type(key, __u32);
 	__type(value, struct tag_coflows);
 } coflows SEC(".maps");
+
+/* Payload that this host has sent for a coflow to an address, retransmissions not counted. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, COFLOWS_SENT);
+	__type(key, struct tag_coflow_sent);
+	__type(value, __u64);
+} coflows_sent SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -149,6 +163,19 @@ static __always_inline void count_timeout(struct tag_flow *flow)
 	COUNT(promotions);
 }
 
+static __always_inline void count_coflow(struct packet *packet, __u32 mark, __u64 fresh)
+{
+	struct tag_coflow_sent key = {.coflow = mark_low(mark)};
+	__u64 *sent;
+
+	__builtin_memcpy(key.target, packet->key.target, sizeof(key.target));
+	sent = bpf_map_lookup_elem(&coflows_sent, &key);
+	if (sent)
+		__sync_fetch_and_add(sent, fresh);
+	else
+		bpf_map_update_elem(&coflows_sent, &key, &fresh, BPF_ANY);
+}
+
 /* Adds the payload to its flow. Returns the bytes sent, which choose the band of type 3: up to the end of this packet, or of
  * its first segment, since a super-packet has one DSCP. */
 static __always_inline __u64 add_payload(struct tag_flow *flow, struct tag_settings *set, struct packet *packet, __u32 segment,
@@ -182,12 +209,15 @@ static __always_inline __u64 add_payload(struct tag_flow *flow, struct tag_setti
 	}
 	before = flow->size - flow->base;
 	flow->last_ns = now;
+	if (fresh && type_of(flow->mark) == 4)
+		count_coflow(packet, flow->mark, fresh);
 	flow->size += fresh; /* not atomic: one processor at a time sends a flow, except from a shared UDP socket */
 	return before + (segment && segment < fresh ? segment : fresh);
 }
 
 /* The flow's state, created at its SYN or first payload; NULL for other packets of an unknown flow. */
-static __always_inline struct tag_flow *find_flow(struct packet *packet, struct tag_settings *set, __u32 mark, __u64 now)
+static __always_inline struct tag_flow *find_flow(struct packet *packet, struct tag_settings *set, __u32 mark, bool by_guest,
+						  __u64 now)
 {
 	struct tag_flow *flow = bpf_map_lookup_elem(&flows, &packet->key);
 	bool syn = packet->flags & TCP_SYN;
@@ -198,16 +228,19 @@ static __always_inline struct tag_flow *find_flow(struct packet *packet, struct 
 		if (!syn && !packet->payload)
 			return NULL;
 		begin_flow(&fresh, set, mark, now);
+		fresh.by_guest = by_guest;
 		bpf_map_update_elem(&flows, &packet->key, &fresh, BPF_NOEXIST);
 		return bpf_map_lookup_elem(&flows, &packet->key);
 	}
 	if (syn && (flow->closed || flow->next != packet->sequence)) {
 		report_end(&packet->key, flow, flow->last_ns, FLOW_REPLACED);
 		begin_flow(flow, set, mark, now);
+		flow->by_guest = by_guest;
 		flow->next = packet->sequence;
-	} else if (mark && mark != flow->mark) { /* the kernel's own segments of a marked connection may carry 0 */
+	} else if (mark != flow->mark && (mark || flow->by_guest)) { /* the kernel's segments of a marked connection may carry 0 */
 		report_end(&packet->key, flow, flow->last_ns, FLOW_REPLACED);
 		begin_flow(flow, set, mark, now);
+		flow->by_guest = by_guest;
 	}
 	return flow;
 }
@@ -232,7 +265,9 @@ static __always_inline __u32 queue_of(__u32 mark, __u64 split, __u64 sent, bool 
 		__u32 eight = mark_low(mark) / 8;
 		struct tag_coflows *known = bpf_map_lookup_elem(&coflows, &eight);
 
-		return QUEUES - 1 - (known ? known->above_last[mark % 8] : 0);
+		__u8 named = known ? known->below_all[mark % 8] : 0;
+
+		return named ? QUEUES - named : sent <= FRESH_BYTES ? 1 : QUEUES - 1;
 	}
 	if (type == 1 || !index)
 		return 0;
@@ -243,17 +278,22 @@ static __always_inline __u32 queue_of(__u32 mark, __u64 split, __u64 sent, bool 
 	return type == 2 ? band(cuts->beta, cuts->count, split) : band(cuts->alpha, cuts->count, sent);
 }
 
+static __always_inline bool is_bare(const struct packet *packet)
+{
+	return packet->key.protocol == IPPROTO_TCP && !packet->payload;
+}
+
 SEC("tc")
 int tag(struct __sk_buff *skb)
 {
 	struct packet packet = {.offset = sizeof(struct ethhdr)};
 	__u32 header = 0, length = 0, zero = 0, mark = skb->mark, queue;
 	__u16 protocol = bpf_ntohs(skb->protocol);
-	__u64 now, sent = 0, split = mark_size(mark);
+	__u64 now, sent = 0, split;
 	struct tag_settings *set;
 	struct tag_flow *flow;
 	enum reading reading;
-	bool late = false;
+	bool late = false, by_guest = false;
 
 	if (skb->tc_index == BATON_RELEASED)
 		return TC_ACT_UNSPEC;
@@ -281,18 +321,24 @@ int tag(struct __sk_buff *skb)
 		return TC_ACT_UNSPEC;
 	}
 	now = bpf_ktime_get_ns();
-	flow = find_flow(&packet, set, mark, now);
+	if (!mark && skb->ingress_ifindex) { /* forwarded */
+		mark = mark_of_guest(&packet.key, skb->ingress_ifindex, now);
+		by_guest = mark;
+	}
+	split = mark_size(mark);
+	flow = find_flow(&packet, set, mark, by_guest, now);
 	if (flow) {
 		sent = add_payload(flow, set, &packet, skb->gso_size, now);
 		mark = flow->mark;
 		split = flow->split;
 		late = is_late(flow, now);
 	}
-	queue = queue_of(mark, split, sent, late) & (QUEUES - 1);
+	queue = is_bare(&packet) ? 0 : queue_of(mark, split, sent, late) & (QUEUES - 1);
 	write_dscp(skb, &packet, set->dscp[queue]);
 	COUNT(tagged);
 	if (flow) {
-		flow->queues |= 1 << queue;
+		if (!is_bare(&packet))
+			flow->queues |= 1 << queue;
 		if (packet.flags & (TCP_FIN | TCP_RST) &&
 		    report_end(&packet.key, flow, now, packet.flags & TCP_RST ? FLOW_RST : FLOW_FIN))
 			flow->closed = 1;

@@ -7,6 +7,9 @@
 #define THRESHOLDS 6 /* at most; for seven bands */
 #define TAGGED_FLOWS 131072
 #define COFLOWS (1 << 20) /* as many ids as a mark holds */
+#define FRESH_BYTES 65536 /* of each flow of a coflow that the controller has not named yet, in the first band */
+#define COFLOWS_SENT 16384 /* coflows times destinations that are counted at once; the least recently used one goes */
+#define GUEST_MARKS 4096
 
 enum end_reason {
 	FLOW_FIN = 1,
@@ -32,7 +35,12 @@ struct tag_thresholds {
 };
 
 struct tag_coflows { /* of eight ids: an array's values are multiples of 8 bytes */
-	__u8 above_last[8]; /* the last queue minus the coflow's; 0 for a coflow unknown to the controller */
+	__u8 below_all[8]; /* QUEUES minus the coflow's queue; 0 for a coflow that the controller has not named */
+};
+
+struct tag_coflow_sent {
+	__u8 target[16];
+	__u32 coflow;
 };
 
 struct tag_key {
@@ -59,7 +67,22 @@ struct tag_flow {
 	__u8 timeouts; /* since the last promotion */
 	__u8 promotions;
 	__u8 closed; /* its end was reported */
-	__u8 zero[3];
+	__u8 by_guest; /* its mark is of the table of guests' marks, and counts only as long as it is there */
+	__u8 zero[2];
+};
+
+struct guest_key { /* which forwarded packets a guest's mark is for; 0 stands for any port of TCP or UDP, and any bridge port */
+	__u8 source[16];
+	__u8 target[16];
+	__be16 source_port;
+	__be16 target_port;
+	__u32 bridge_port; /* the index of the interface at which they came */
+};
+
+struct guest_mark {
+	__u64 until_ns;
+	__u32 mark;
+	__u32 zero;
 };
 
 struct tag_end {

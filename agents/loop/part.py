@@ -38,6 +38,9 @@ class Surroundings(Protocol):
     def enforcing(self) -> bool:
         """Whether the leader's messages count: the agent is a member, and the operator's override is off."""
 
+    def needs_permission(self, node: int) -> bool:
+        """Whether large flows to a node wait at its gate for permission."""
+
     @property
     def idle(self) -> bool:
         """Whether no slot is open or about to open: a moment for slow work."""

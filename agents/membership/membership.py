@@ -20,13 +20,15 @@ from agents.membership.answers import LOOK_NS, Answers, Need
 from agents.membership.heartbeat_monitor import HeartbeatMonitor
 from agents.membership.lifecycle import Event, Lifecycle, State
 from agents.permission.gatekeeper import Gatekeeper
+from agents.permission.regulated import GroupsCopy
 from agents.permission.rules import Rules
 from agents.queues.classifier import Address
 from agents.queues.directory import DirectoryCopy
 from agents.queues.host import Host
+from protocol.bodies.groups import FIRST_VERSION, GroupsChange, GroupsRequest
+from protocol.bodies.registration import REGISTER
 from protocol.bodies.versions import SPOKEN, Versions
 from protocol.messages import (
-    REGISTER,
     Directory,
     DirectoryChange,
     DirectoryRequest,
@@ -55,6 +57,7 @@ left out at random: else all hosts of a fabric would ask a leader that can't kee
 ASK_NS, MOST_ASK_NS = 100_000_000, 3_200_000_000
 """How long, and up to twice as long, to wait for a change of the directory before asking for the whole; then doubled, up to the
 second."""
+MOST_GROUPS_TRIES = 6
 OPENING_NS = 5_000_000
 """What waking up and opening every gate may take: begun so long before `fail_open` is over."""
 
@@ -114,6 +117,10 @@ class Membership:
         self._ask_ns: int | None = None
         """When to ask for the directory, since a heartbeat named another version; None: ours is that of the last heartbeat."""
         self._ask_after_ns = ASK_NS
+        self._groups = GroupsCopy()
+        self._ask_groups_ns: int | None = None
+        """When to ask for the groups; None: ours are those of the last heartbeat, or the leader knows none."""
+        self._groups_tries = 0
         self._regulate: Reassembler[Regulate] = Reassembler()
         self.handlers: Mapping[type, Handler] = {
             Heartbeat: self._on_heartbeat,
@@ -121,6 +128,7 @@ class Membership:
             Directory: self._on_directory,
             DirectoryChange: self._on_directory_change,
             Regulate: self._on_regulate,
+            GroupsChange: self._on_groups,
         }
         """By type of message, of the leader's and verified."""
 
@@ -248,6 +256,9 @@ class Membership:
         self._keeper.hysteresis_ns = message.yield_hysteresis_ns
         self._host.flows.set_mice(message.mice_bytes, message.mice_rate_bps)
         self._lifecycle.on(Event.WELCOME)
+        self._groups.set_node(self.node)
+        if self.wire >= FIRST_VERSION:
+            self._send(GroupsRequest(max(0, self._groups.version)))
         if first:
             log.info("member %d of epoch %d", self.node, self._epoch)
             self._send(DirectoryRequest(0))
@@ -265,6 +276,8 @@ class Membership:
         self.heartbeats.new_leader()
         self._directory.new_leader()
         self._regulate.clear()
+        self._groups.new_leader()
+        self._ask_groups_ns, self._groups_tries = None, 0
         before = self.state
         self._lifecycle.on(Event.NEW_LEADER)
         self._release(now_ns)
@@ -283,6 +296,7 @@ class Membership:
         if message.override is not self.override or before is State.FAIL_OPEN:
             self.override = message.override
             self._apply_override(now_ns)
+        self._look_at_groups(message.regulate_version, now_ns)
         if message.directory_version == self._directory.version:
             self._ask_ns, self._ask_after_ns = None, ASK_NS
         elif self._ask_ns is None:
@@ -291,6 +305,18 @@ class Membership:
             self._ask_after_ns = min(2 * self._ask_after_ns, MOST_ASK_NS)
             self._ask_ns = now_ns + int(self._ask_after_ns * (1 - self._chance() / 2))
             self._send(DirectoryRequest(max(0, self._directory.version)))
+
+    def _look_at_groups(self, version: int, now_ns: int) -> None:
+        """Asks for the groups if the leader has others. One that does not answer the first of all requests knows none."""
+        if version == self._groups.version or self.wire < FIRST_VERSION:
+            self._ask_groups_ns, self._groups_tries = None, 0
+        elif self._ask_groups_ns is None:
+            self._ask_groups_ns = now_ns + int(ASK_NS * (1 + self._chance()))
+        elif now_ns >= self._ask_groups_ns and (self._groups.version >= 0 or self._groups_tries < MOST_GROUPS_TRIES):
+            self._groups_tries += 1
+            after_ns = min(ASK_NS << min(self._groups_tries, 8), MOST_ASK_NS)
+            self._ask_groups_ns = now_ns + int(after_ns * (1 - self._chance() / 2))
+            self._send(GroupsRequest(max(0, self._groups.version)))
 
     def on_error(self, message: Error, now_ns: int) -> None:
         """Registers again if the leader does not know us (any more)."""
@@ -334,7 +360,13 @@ class Membership:
         self._host.flows.set_directory(others)
         self.nodes = frozenset(others)
 
+    def _on_groups(self, message: GroupsChange, now_ns: int) -> None:
+        if self._groups.take(message):
+            self._keeper.regulate(self._groups, now_ns)
+
     def _on_regulate(self, message: Regulate, now_ns: int) -> None:
+        if self._groups.version >= 0:
+            return
         pages = self._regulate.add(message)
         if pages is not None:
             self._keeper.regulate(frozenset(d for page in pages for d in page.destinations), now_ns)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
+from itertools import islice
 
 from agents.loop.pace import Pace
 from agents.loop.part import Part, Surroundings
@@ -16,7 +17,7 @@ from agents.loop.throttle import BackgroundTask, Throttle
 from agents.permission.gatekeeper import Gatekeeper
 from agents.queues.host import Host
 from protocol.auth import Guard
-from protocol.bodies.losses import LOSSES_MAX, Losses
+from protocol.bodies.flows.losses import LOSSES_MAX, Losses
 from protocol.messages import FlowReport, Report, Welcome
 from protocol.paging import paginate
 
@@ -26,6 +27,7 @@ SOON_NS = 5_000_000
 """From the first packet of a large flow to the report of its rate."""
 SPARING = 4
 """Such reports begin once in so many periods at most."""
+LOOKED_AT_AGAIN = 64
 TOGETHER_NS = 1_000_000_000
 """Reports that are as seldom as this come together with the agent's other looks."""
 
@@ -47,6 +49,8 @@ class Reporting(Part):
         self._number = 0
         self._watched = set[int]()
         """Nodes to which nothing was sent: we hear of the first packet."""
+        self._passed_over: dict[int, None] = {}
+        """Nodes to which nothing was sent, and which need permission: they are looked at again, some in each report."""
         self._sparing_until_ns = self._begun_ns
         self._again_soon = False
         self._work = BackgroundTask(throttle)
@@ -87,6 +91,9 @@ class Reporting(Part):
                     lost.append((node, segments, count))
             self._watch(node, idle=not count)
             yield
+        for node in list(islice(self._passed_over, LOOKED_AT_AGAIN)):
+            del self._passed_over[node]
+            self._watch(node, idle=True)
         if not agent.member:
             return
         counters = tuple((int(cause), count) for cause, count in self._guard.refused.items())
@@ -100,8 +107,11 @@ class Reporting(Part):
 
     def _watch(self, node: int, *, idle: bool) -> None:
         """Asks for the first packet to a node to which nothing was sent; of regulated ones the gatekeeper asks."""
+        self._passed_over.pop(node, None)
         if self._keeper.regulates(node):
             self._watched.discard(node)
+            if idle:
+                self._passed_over[node] = None
         elif idle and node not in self._watched:
             self._watched.add(node)
             self._host.flows.arm(node)

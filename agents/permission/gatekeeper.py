@@ -6,7 +6,7 @@ takes the messages to the coordinator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 
 from agents.permission.conditions import Condition
 from agents.permission.counters import Counters, keep_sample
@@ -40,7 +40,14 @@ class Gatekeeper:
         hysteresis_ns: int = 300_000,
         clock: Callable[[], int],
         link_bps: int,
+        gated: Callable[[], Iterable[int]] = tuple,
     ) -> None:
+        """Closes no gate before it is told what is regulated.
+
+        Args:
+            gated: the destinations that have a gate.
+        """
+        self._gated = gated
         self._gates = gates
         self._send = send
         self._to_local = to_local
@@ -49,6 +56,9 @@ class Gatekeeper:
         self._link_bps = link_bps
         self.hysteresis_ns = hysteresis_ns
         self.regulated: frozenset[int] = frozenset()
+        """The destinations that need permission, as far as they have a gate."""
+        self._needs: Container[int] = self.regulated
+        """All of them."""
         self.enforcing = False
         self._awaiting_first_slot = False
         self.table = SlotTable()
@@ -68,11 +78,16 @@ class Gatekeeper:
 
     # -- regulation --------------------------------------------------------------------------------------------------
 
-    def regulate(self, destinations: frozenset[int], now_ns: int) -> None:
-        """Replaces the destinations that need permission: gates of added ones close, of removed ones open."""
-        released = self.regulated - destinations
-        added = destinations - self.regulated
-        self.regulated = destinations
+    def regulate(self, destinations: Container[int], now_ns: int) -> None:
+        """Replaces the destinations that need permission: gates of added ones close, of removed ones open.
+
+        Destinations that can only be asked one by one are looked at when they have a gate, or get one (`created`).
+        """
+        self._needs = destinations
+        here = destinations if isinstance(destinations, frozenset) else frozenset(d for d in self._gated() if d in destinations)
+        released = self.regulated - here
+        added = here - self.regulated
+        self.regulated = here
         if not self.enforcing:
             return
         for destination in released:
@@ -84,7 +99,7 @@ class Gatekeeper:
 
     def regulates(self, destination: int) -> bool:
         """Whether packets to a destination need permission now."""
-        return self.enforcing and destination in self.regulated
+        return self.enforcing and destination in self._needs
 
     def enforce(self, now_ns: int) -> None:
         """Membership begins, or the operator's override ends: regulated gates close."""
@@ -107,6 +122,8 @@ class Gatekeeper:
 
     def created(self, destination: int, now_ns: int) -> None:
         """Closes the new gate of a regulated destination; its queue was created just now."""
+        if destination in self._needs:
+            self.regulated |= {destination}
         if self.regulates(destination):
             self._close_gates([destination])
 
@@ -228,7 +245,7 @@ class Gatekeeper:
         if not self.enforcing:
             return
         for grant in message.grants:
-            if grant.destination not in self.regulated:
+            if grant.destination not in self._needs:
                 continue
             start_ns, end_ns = self._to_local(grant.start_ns), self._to_local(grant.end_ns)
             current = self.table.open.get(grant.destination)

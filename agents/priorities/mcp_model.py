@@ -27,6 +27,8 @@ flow of 2 % and one of 50 % of the link.
 * A flow starts at x = gamma and Z = Z*, in balance. From Z = 0 it would first fall behind by K gamma / C bytes.
 * Rates, not windows: at 100 Mb/s and 0.2 ms, one segment a round trip is already 60 Mb/s. So the stack paces at x, and the
   window, 1.5 x tau plus 3 segments (1.5 C tau where x = C), only bounds the data in flight.
+* A lost segment halves the rate; a timeout sets it to a segment a round trip. The stack spaces the next segment by the rate at
+  which it sent the last, so a lower rate would hold the flow back for long after it has risen again.
 * The floor is a segment a round trip, or gamma where that is less. lambda of equation 11 is left out: its rate estimate is the
   queue's growth, which F and tau already show.
 * The kernel adds one segment to the remaining bytes: it sends whole segments, a gap of the pacing clock apart, and the last gap
@@ -192,6 +194,11 @@ def floor_rate(window: McpWindow) -> int:
     """The least rate in bytes/s: one segment a round trip, at most gamma, and at least what the pacing clock can keep."""
     segment = window.mss * US_PER_S // min(window.rtt_us or 1, MOST_RTT_US)
     return max(min(segment, window.expected), window.mss * SLOWEST_SEGMENTS_PER_S)
+
+
+def restart_rate(settings: McpSettings, rtt_us: int, mss: int) -> int:
+    """The rate in bytes/s after a timeout: one segment a round trip."""
+    return min(mss * US_PER_S // min(rtt_us or 1, MOST_RTT_US), settings.link_rate)
 
 
 def _within(settings: McpSettings, window: McpWindow, rate: int) -> int:

@@ -11,16 +11,21 @@ from dataclasses import replace
 from pathlib import Path
 
 from agents.loop.part import Part, Surroundings
+from agents.priorities.coflow_counts import CoflowCounts
 from agents.priorities.congestion_control import Chooser, CongestionControl
 from agents.priorities.marked_run import NoCgroup
 from agents.priorities.mcp_model import MOST_LINK_BPS, McpSettings, Termination
 from agents.priorities.size_counts import SizeCounts
 from agents.priorities.tagger import Tagger
+from agents.queues.classifier import Address
 from agents.queues.directory import DirectoryCopy
 from ebpf.build import BuildError
 from ebpf.libbpf import BpfError
-from protocol.bodies.priorities import size_reports
+from protocol.bodies.flows.coflow_report import CoflowReport, coflow_reports
+from protocol.bodies.flows.priorities import size_reports
+from protocol.bodies.groups import GroupsChange
 from protocol.messages import (
+    UNREGISTERED,
     Coflows,
     Directory,
     DirectoryChange,
@@ -39,6 +44,8 @@ log = logging.getLogger("baton.priorities")
 ASK_AGAIN_NS, MOST_ASK_NS = 100_000_000, 5_000_000_000
 """How long to wait for thresholds before asking again; doubled each time, up to the longest."""
 COLLECT_NS = 50_000_000
+COFLOW_NS = 20_000_000
+"""How often the bytes of coflows are reported while there are any."""
 MOST_POSTPONED = 10
 """A sweep over the table takes 2.5 ms (17 ms with 100,000 flows): it waits for a moment without slots, but only this often."""
 UNKNOWN = -1
@@ -88,20 +95,29 @@ class Priorities(Part):
         self._postponed = 0
         self._collect_ns = 0
         self._coflows: Reassembler[Coflows] = Reassembler()
+        self._ordered = False
+        """Whether the leader's order names any coflow."""
+        self._coflow_counts: CoflowCounts[Address] = CoflowCounts()
+        self._coflow_ns = 0
+        self._nodes: dict[Address, int] = {}
         self._directory = DirectoryCopy()
-        self._regulate: Reassembler[Regulate] = Reassembler()
         self._path_pages: Reassembler[Paths] = Reassembler()
         self._paths: dict[int, McpSettings] = {}
-        self._gated: frozenset[int] = frozenset()
         self.handlers = {
             Heartbeat: self._on_heartbeat,
             Thresholds: self.on_thresholds,
             Coflows: self.on_coflows,
             Directory: self._on_directory,
             DirectoryChange: self._on_directory_change,
-            Regulate: self._on_regulate,
+            Regulate: self._on_regulated,
+            GroupsChange: self._on_regulated,
             Paths: self._on_paths,
         }
+
+    @property
+    def tagger(self) -> Tagger:
+        """The tagger, whose table of guests' marks another part fills."""
+        return self._tagger
 
     # -- messages of the coordinator -----------------------------------------------------------------------------------
 
@@ -109,32 +125,36 @@ class Priorities(Part):
         """Forgets the previous leader's versions. Thresholds and coflows stay in force until the new leader replaces them."""
         self._version = self._wanted = UNKNOWN
         self._directory.new_leader()
-        for pages in (self._coflows, self._regulate, self._path_pages):
+        self._coflow_counts.again()
+        for pages in (self._coflows, self._path_pages):
             pages.clear()
 
     def released(self, now_ns: int) -> None:
         """Notes that no gate waits for permission now."""
-        self._gated = frozenset()
         self._update_chooser()
 
     def _on_directory(self, message: Directory, now_ns: int) -> None:
         if self._directory.take(message):
-            self._update_chooser()
-            self._update_paths()
+            self._update_directory()
+
+    def _update_directory(self) -> None:
+        self._nodes = {address: node for node, addresses in self._directory.entries.items() for address in addresses}
+        self._update_chooser()
+        self._update_paths()
 
     def _on_directory_change(self, message: DirectoryChange, now_ns: int) -> None:
         if self._directory.change(message):
-            self._update_chooser()
-            self._update_paths()
+            self._update_directory()
 
-    def _on_regulate(self, message: Regulate, now_ns: int) -> None:
-        if (pages := self._regulate.add(message)) is not None and self._agent.enforcing:
-            self._gated = frozenset(node for page in pages for node in page.destinations)
-            self._update_chooser()
+    def _on_regulated(self, _: Regulate | GroupsChange, now_ns: int) -> None:
+        """Who is regulated has changed; the agent knows it by now."""
+        self._update_chooser()
 
     def _update_chooser(self) -> None:
         if self._chooser is not None:
-            self._chooser.gate([address for node in self._gated for address in self._directory.entries.get(node, ())])
+            entries = self._directory.entries
+            gated = filter(self._agent.needs_permission, entries)
+            self._chooser.gate([address for node in gated for address in entries[node]])
 
     def _on_paths(self, message: Paths, now_ns: int) -> None:
         if (pages := self._path_pages.add(message)) is None:
@@ -198,22 +218,38 @@ class Priorities(Part):
         """Takes a page of the order of coflows; sets their queues once all pages are here."""
         pages = self._coflows.add(message)
         if pages is not None:
-            self._tagger.set_coflows({coflow: queue for page in pages for coflow, queue in page.entries})
+            queues = {coflow: queue for page in pages for coflow, queue in page.entries}
+            self._tagger.set_coflows(queues)
+            self._ordered = bool(queues)
 
     # -- reports --------------------------------------------------------------------------------------------------------
 
     def next_due_ns(self) -> int:
-        """When to read the ends of flows next."""
-        return self._collect_ns
+        """When to read the ends of flows, or the bytes of coflows, next."""
+        return min(self._collect_ns, self._coflow_ns)
 
     def advance(self, now_ns: int) -> None:
         """Reads the ends of flows at intervals, and sends reports once a period."""
+        if now_ns >= self._coflow_ns:
+            self._coflow_ns = now_ns + COLLECT_NS
+            for sent in self.coflow_reports(now_ns) if self._agent.member else ():
+                self._agent.send(sent)
         if now_ns < self._collect_ns:
             return
         self._collect_ns = now_ns + COLLECT_NS
         if self._agent.member:
             for report in self.reports(now_ns, idle=self._agent.idle):
                 self._agent.send(report)
+
+    def coflow_reports(self, now_ns: int) -> list[CoflowReport]:
+        """What this host has sent for coflows, where it has changed."""
+        counted, nodes = self._tagger.coflow_bytes(), self._nodes
+        found = coflow_reports(self._coflow_counts.take(counted, lambda target: nodes.get(target, UNREGISTERED), now_ns))
+        for coflow, target in self._coflow_counts.silent(now_ns):
+            self._tagger.forget_coflow_bytes(coflow, target)
+        if self._ordered or self._coflow_counts.busy:
+            self._coflow_ns = now_ns + COFLOW_NS
+        return found
 
     def reports(self, now_ns: int, *, idle: bool) -> list[SizeReport]:
         """Counts the flows that ended; returns the reports to send once a period, else none. `idle`: no slot is open or due."""

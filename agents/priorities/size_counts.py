@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from protocol.bodies.priorities import SizeCount
-from protocol.bodies.size_bins import TYPES, bin_of
+from protocol.bodies.flows.priorities import SizeCount
+from protocol.bodies.flows.size_bins import TYPES, bin_of
 
 MOST_FLOWS = (1 << 32) - 1
 

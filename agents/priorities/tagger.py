@@ -22,8 +22,8 @@ from typing import Self
 from agents.bpf.build import object_path
 from agents.kernel.netlink import RTM_DELTFILTER, RTM_GETTFILTER, Netlink, NetlinkError, message
 from agents.kernel.snapshot import EGRESS, ETH_P_ALL, TAGGER_PREFERENCE
-from agents.queues.classifier import Address, unpacked
-from ebpf.libbpf import BpfError, BpfObject
+from agents.queues.classifier import Address, packed, unpacked
+from ebpf.libbpf import BpfError, BpfMap, BpfObject
 from protocol.flowmark import COFLOW_FIELD, COFLOW_MAX, SIZE_BITS
 
 TABLE_FLOWS = 131_072
@@ -34,6 +34,7 @@ _END = struct.Struct("=16s16s4sB3xQQQIBBBB")
 _PORTS = struct.Struct("!HH")
 _COUNTERS = struct.Struct("=6Q")
 _KEY = struct.Struct("=16s16s4sB3x")
+_SENT_KEY = struct.Struct("=16sI")
 _FLOW = struct.Struct("=QQQ32xI4xBxxBB3x")
 _ZERO = bytes(4)
 
@@ -219,6 +220,7 @@ class Tagger:
         self._active = self._object.map("active", 4, 4)
         self._coflow_queues = self._object.map("coflows", 4, 8)
         self._coflows: dict[int, int] = {}
+        self._coflows_sent = self._object.map("coflows_sent", _SENT_KEY.size, 8)
         self._flows = self._object.map("flows", _KEY.size, _FLOW.size)
         cpus = _possible_cpus()
         self._counters = self._object.map("counters", 4, _COUNTERS.size * cpus)
@@ -256,7 +258,8 @@ class Tagger:
         self._active[_ZERO] = _number(slot)
 
     def set_coflows(self, queues: Mapping[int, int]) -> None:
-        """Sets the queue of each coflow, by id, from the next packet on; a coflow that is not named has the last queue.
+        """Sets the queue of each coflow, by id, from the next packet on. Of one that is not named, a flow's first 64 KB have
+        queue 1, and the rest the last queue.
 
         Raises:
             ValueError: an id or a queue is out of range; nothing changes.
@@ -267,14 +270,31 @@ class Tagger:
         changed = [coflow for coflow, _ in queues.items() ^ self._coflows.items()]
         for coflow in changed:
             eight = bytearray(self._coflow_queues.get(_number(coflow // 8)) or bytes(8))
-            eight[coflow % 8] = QUEUES - 1 - queues.get(coflow, QUEUES - 1)
+            eight[coflow % 8] = QUEUES - queues[coflow] if coflow in queues else 0
             self._coflow_queues[_number(coflow // 8)] = bytes(eight)
         self._coflows = dict(queues)
+
+    def coflow_bytes(self) -> dict[tuple[int, Address], int]:
+        """Payload sent so far, by coflow and destination address; of those that were not forgotten."""
+        found = {}
+        for key in list(self._coflows_sent.keys()):
+            if (value := self._coflows_sent.get(key)) is not None:
+                target, coflow = _SENT_KEY.unpack(key)
+                found[coflow, unpacked(target)] = int.from_bytes(value, "little")
+        return found
+
+    def forget_coflow_bytes(self, coflow: int, target: Address) -> None:
+        """Counts from zero again."""
+        self._coflows_sent.remove(_SENT_KEY.pack(packed(target), coflow))
 
     def version(self) -> int:
         """The version of the thresholds in use; 0 before the first."""
         value = self._thresholds.get(_number(self._active_slot()))
         return 0 if value is None else int.from_bytes(value[:4], "little")
+
+    def map(self, name: str, key_bytes: int, value_bytes: int) -> BpfMap:
+        """One of its tables, for what else fills it: that of guests' marks (agents/guests/guest_map.py)."""
+        return self._object.map(name, key_bytes, value_bytes)
 
     def fileno(self) -> int:
         """For select: readable when flows have ended."""

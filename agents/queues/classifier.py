@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
+from operator import sub
 
 from agents.bpf.build import object_path
 from agents.kernel.snapshot import CLASSIFIER_PREFERENCE
@@ -18,6 +19,9 @@ from ebpf.libbpf import BpfObject
 Address = IPv4Address | IPv6Address
 _SETTINGS = struct.Struct("=QQII")
 _NODE = struct.Struct("=QII")
+_WORD, _ARMED_AT = struct.Struct("=I"), 8
+MAX_NODES = 16_384
+"""The destinations that there are counters for (agents/bpf/classify.h)."""
 _EVENT = struct.Struct("=III16s16s")
 _KEY = struct.Struct("=16s16sI")
 _FLOW = struct.Struct("=QQQQQII")
@@ -72,14 +76,18 @@ class FlowTable:
         self._object = BpfObject(object_path("classify"))
         self._settings = self._object.map("settings", 4, _SETTINGS.size)
         self._members = self._object.map("members", 16, 4)
-        self._nodes = self._object.map("nodes", 4, _NODE.size)
+        self._nodes = self._object.memory("nodes", MAX_NODES * _NODE.size)
         self._flows = self._object.map("flows", _KEY.size, _FLOW.size)
         self._dscp_nodes = self._object.map("dscp_nodes", 4, 4)
         self._outstanding = self._object.map("outstanding", 4, 4)
         self._events: list[NewFlow | Backlogged] = []
         self._fd, self._consume = self._object.ring("events", self._take, EVENTS_AT_ONCE)
         self._addresses: dict[bytes, int] = {}
-        self._counted: dict[int, int] = {}
+        self._entries: dict[int, Sequence[Address]] = {}
+        self._counts: list[int] = []
+        """The counters of all nodes at the last look."""
+        self._told: set[int] = set()
+        """The nodes to which nothing was sent before the last look, and that were told."""
         self._lost: dict[int, int] = {}
         self.set_mice(0, 0)
         self._object.attach_egress("classify", socket.if_nametoindex(interface), CLASSIFIER_PREFERENCE)
@@ -112,14 +120,21 @@ class FlowTable:
 
     def set_directory(self, entries: Mapping[int, Sequence[Address]]) -> None:
         """Replaces the whole table of addresses by node."""
-        wanted = {packed(address): node for node, addresses in entries.items() for address in addresses}
-        for key in self._addresses.keys() - wanted.keys():
-            self._members.remove(key)
+        before, self._entries = self._entries, dict(entries)
+        changed = [node for node, its in entries.items() if before.get(node) is not its]
+        gone = [(node, address) for node in before.keys() - entries.keys() for address in before[node]]
+        gone += [(node, address) for node in changed for address in before.get(node, ())]
+        wanted = {packed(address): node for node in changed for address in entries[node]}
+        for node, address in gone:
+            key = packed(address)
+            if key not in wanted and self._addresses.get(key) == node:
+                self._members.remove(key)
+                del self._addresses[key]
         for key, node in wanted.items():
             if self._addresses.get(key) != node:
                 self._members[key] = node.to_bytes(4, "little")
-        self._addresses = wanted
-        self._counted = {node: self._counted.get(node, 0) for node in entries}
+                self._addresses[key] = node
+        self._told &= entries.keys()
 
     def set_scheduled_dscps(self, nodes: Mapping[int, int]) -> None:
         """Replaces the whole table of DSCPs that have a queue of their own, each as if sent to the node that stands for it."""
@@ -128,29 +143,32 @@ class FlowTable:
 
     def arm(self, node: int, *, urgent: bool = False) -> None:
         """Asks for a `Backlogged` at the next packet of a large flow to `node`; with `urgent`, at the next with a deadline."""
-        key = node.to_bytes(4, "little")
-        value = self._nodes.get(key)
-        if value is not None:
-            count, _, lost = _NODE.unpack(value)
-            self._nodes[key] = _NODE.pack(count, FOR_URGENT if urgent else FOR_ANY, lost)
+        if node < MAX_NODES:
+            _WORD.pack_into(self._nodes, node * _NODE.size + _ARMED_AT, FOR_URGENT if urgent else FOR_ANY)
 
     def free_senders(self, node: int, outstanding_bytes: int) -> None:
         """What `GateControl.free_senders` says, of packets to `node` from now on."""
         self._outstanding[node.to_bytes(4, "little")] = min(outstanding_bytes, OUTSTANDING_MAX).to_bytes(4, "little")
 
     def sent_bytes(self) -> Iterator[tuple[int, int]]:
-        """Bytes that large flows sent to each member node since the last call, whether or not they have passed the gate yet."""
-        for node, before in list(self._counted.items()):
-            value = self._nodes.get(node.to_bytes(4, "little"))
-            count = _NODE.unpack(value)[0] if value is not None else before
-            if node in self._counted:  # a directory that came meanwhile may lack it
-                self._counted[node] = count
-            yield node, max(0, count - before)
+        """Bytes that large flows sent to each member node since the last call, whether or not they have passed the gate yet.
+
+        A node to which nothing was sent is told once, with 0, when that begins: nobody looks at thousands of idle ones.
+        """
+        with memoryview(self._nodes) as nodes, nodes.cast("Q") as words:
+            counts = words[: 2 * (max(self._entries, default=-1) + 1) : 2].tolist()
+        before = self._counts + [0] * (len(counts) - len(self._counts))
+        self._counts = counts + before[len(counts) :]
+        sent = {node: size for node, size in enumerate(map(sub, counts, before)) if size and node in self._entries}
+        idle = self._entries.keys() - self._told - sent.keys()
+        self._told -= sent.keys()
+        self._told |= idle
+        yield from sent.items()
+        yield from ((node, 0) for node in sorted(idle))
 
     def lost_segments(self, node: int) -> int:
         """By how many segments to a member node TCP showed a loss or a mark since the last call (agents/bpf/resent.h)."""
-        value = self._nodes.get(node.to_bytes(4, "little"))
-        count = _NODE.unpack(value)[2] if value is not None else 0
+        count = _NODE.unpack_from(self._nodes, node * _NODE.size)[2] if node < MAX_NODES else 0
         before, self._lost[node] = self._lost.get(node, 0), count
         return (count - before) & LOST_MAX
 
@@ -161,4 +179,5 @@ class FlowTable:
 
     def close(self) -> None:
         """Frees the tables; restoring the snapshot removes the filter from the interface."""
+        self._nodes.close()
         self._object.close()

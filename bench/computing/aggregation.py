@@ -24,8 +24,8 @@ import numpy as np
 
 from controller.priorities.flow_reports import FlowCounts, Reported
 from emulation import cdfs
-from protocol.bodies.priorities import ROWS_MAX, SIZE_ROW, SizeCount, size_reports
-from protocol.bodies.size_bins import EDGES, bin_of
+from protocol.bodies.flows.priorities import ROWS_MAX, SIZE_ROW, SizeCount, size_reports
+from protocol.bodies.flows.size_bins import EDGES, bin_of
 from protocol.key import Key
 from protocol.messages import SizeReport, decode, encode
 

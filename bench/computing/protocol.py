@@ -4,6 +4,7 @@ Method: each operation is repeated in batches of 1,000 in one process; a sample 
 its size, and least, median and 99th percentile are over the batches. Frames are as on the wire; `guard` adds
 epoch and replay window, every frame being new. `heartbeat` is what a guard takes for one, none being lost, with
 the keys of version 2 of the wire (a keyed hash) and of version 3 (a hash, and a signature for each chain of 256).
+`leader` is what frames cost a leader with all that they lead to, one by one and in batches (bench/computing/frames.py).
 Run it on an otherwise idle machine: `python -m bench.computing.protocol`.
 """
 
@@ -17,6 +18,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
+from bench.computing import frames
 from protocol.auth import Guard
 from protocol.key import Key
 from protocol.keyring import KeyRing
@@ -53,7 +55,7 @@ MESSAGES: dict[str, Message] = {
 
 
 def run() -> dict[str, Any]:
-    """{"nanoseconds": {message: {operation: {"min", "p50", "p99"}}}, "frame_bytes": {message: size}, ...}."""
+    """{"nanoseconds": {message: {operation: {"min", "p50", "p99"}}}, "frame_bytes": {message: size}, "leader": {...}, ...}."""
     key = Key(bytes(range(32)))
     return {
         "nanoseconds": {name: _costs(message, key) for name, message in MESSAGES.items()},
@@ -62,20 +64,21 @@ def run() -> dict[str, Any]:
             "key_for_each_host": _heartbeats_of_hosts(),
         },
         "frame_bytes": {name: len(_encode(message, key, 1)) for name, message in MESSAGES.items()},
+        "leader": frames.run(),
         "method": f"{BATCHES} batches of {BATCH} frames",
         "python": platform.python_version(),
     }
 
 
 def _costs(message: Message, key: Key) -> dict[str, dict[str, int]]:
-    frames = [_encode(message, key, sequence) for sequence in range(BATCH * BATCHES)]
+    sent = [_encode(message, key, sequence) for sequence in range(BATCH * BATCHES)]
     guard = Guard(key)
     costs = {
-        "encode": _measure(lambda _: _encode(message, key, 1), frames),
-        "decode_verify": _measure(lambda frame: decode(frame, key), frames),
-        "guard": _measure(guard.accept, frames),
+        "encode": _measure(lambda _: _encode(message, key, 1), sent),
+        "decode_verify": _measure(lambda frame: decode(frame, key), sent),
+        "guard": _measure(guard.accept, sent),
     }
-    if guard.accepted != len(frames):
+    if guard.accepted != len(sent):
         raise RuntimeError(f"the guard refused frames that it should accept: {guard.refused}")
     return costs
 
@@ -91,9 +94,9 @@ def _heartbeats_of_hosts() -> dict[str, int]:
     return _measured_guard(Guard(master.enroll("h1").at(HOST), address=HOST), _heartbeats(way, way.place))
 
 
-def _measured_guard(guard: Guard, frames: list[bytes]) -> dict[str, int]:
-    costs = _measure(guard.accept, frames)
-    if guard.accepted != len(frames):
+def _measured_guard(guard: Guard, sent: list[bytes]) -> dict[str, int]:
+    costs = _measure(guard.accept, sent)
+    if guard.accepted != len(sent):
         raise RuntimeError(f"the guard refused heartbeats that it should accept: {guard.refused}")
     return costs
 
@@ -110,10 +113,10 @@ def _encode(message: Message, key: Prover, sequence: int, destination: bytes = H
     )
 
 
-def _measure(operation: Callable[[bytes], object], frames: Sequence[bytes]) -> dict[str, int]:
+def _measure(operation: Callable[[bytes], object], sent: Sequence[bytes]) -> dict[str, int]:
     samples = []
-    for first in range(0, len(frames), BATCH):
-        batch = frames[first : first + BATCH]
+    for first in range(0, len(sent), BATCH):
+        batch = sent[first : first + BATCH]
         start_ns = time.perf_counter_ns()
         for frame in batch:
             operation(frame)

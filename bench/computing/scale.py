@@ -1,4 +1,4 @@
-"""How long a grant takes with thousands of hosts, and how much is granted: the timeslice policy alone, without frames.
+"""How long a grant takes with thousands of hosts, and how much is granted: a policy alone, without frames.
 
 Method: simulated hosts (`bench.computing.scale_hosts`) tell a policy what waits, at ticks of an eighth of a slice, and hear
 what it plans, 1.5 ms ahead, or a slice if that is shorter. Half of the hosts send to the other half, `destinations` each, all
@@ -40,14 +40,18 @@ from bench.computing.scale_hosts import Hosts, Said
 from bench.computing.scale_network import SHAPES, Pairs, ScaleNetwork, all_to_all, half_to_half
 from bench.computing.scale_optimum import admissible_bps, optimum_bps
 from controller.policies.base import Policy, Slot
+from controller.policies.compiled.batches import RETURNED, SLOT, Compiled
 from controller.policies.compiled.library import why_missing
-from controller.policies.compiled.timeslice import RETURNED, SLOT, CompiledTimeslice
+from controller.policies.compiled.steps import CompiledSteps
+from controller.policies.compiled.timeslice import CompiledTimeslice
+from controller.policies.steps.policy import Steps
 from controller.policies.timeslice import Timeslice
 from emulation.measuring.fidelity import environment
 from protocol.units import FRAME_BYTES, SECOND_NS
 
 TICKS = 8
 LEAD_NS = 1_500_000
+LEAST_SLICE_NS = 1_000
 WARM_SLICES = 10
 MATCHING_RATE_BPS = 10 * 10**9
 HEADROOM = 0.98
@@ -67,10 +71,13 @@ class Case:
     load: float | None = None
     matching: bool = False
     seed: int = 1
+    policy: str = "timeslice"
+    reference: bool = True
+    """Whether the reference in Python is measured, too."""
 
     def check(self) -> None:
         """Raises ValueError: there is no such case; says why."""
-        if self.slice_ns < 1000:
+        if self.slice_ns < LEAST_SLICE_NS:
             raise ValueError("slices are at least 1 us")
         if not self.matching:
             self.pairs()
@@ -98,10 +105,10 @@ class Scheduler(Protocol):
 
 
 class Reference:
-    """The policy in Python."""
+    """A policy in Python."""
 
-    def __init__(self, slice_ns: int, headroom: float) -> None:
-        self._policy: Policy = Timeslice(slice_ns=slice_ns, headroom=headroom)
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
 
     def start(self, network: ScaleNetwork, pairs: Pairs, now_ns: int) -> int:
         given = regulated(pairs)
@@ -137,10 +144,10 @@ class Reference:
 
 
 class Core:
-    """The compiled policy, by its arrays."""
+    """A compiled policy, by its arrays."""
 
-    def __init__(self, slice_ns: int, headroom: float) -> None:
-        self._policy = CompiledTimeslice(slice_ns=slice_ns, headroom=headroom)
+    def __init__(self, policy: Compiled) -> None:
+        self._policy = policy
 
     def start(self, network: ScaleNetwork, pairs: Pairs, now_ns: int) -> int:
         given = regulated(pairs)
@@ -166,8 +173,17 @@ class Core:
         return time.thread_time_ns() - began, grants, revokes
 
 
-SCHEDULERS: dict[str, Callable[[int, float], Scheduler]] = {"reference": Reference, "core": Core}
-"""What is measured, by name."""
+SCHEDULERS: dict[str, dict[str, Callable[[int, float], Scheduler]]] = {
+    "timeslice": {
+        "reference": lambda slice_ns, headroom: Reference(Timeslice(slice_ns=slice_ns, headroom=headroom)),
+        "core": lambda slice_ns, headroom: Core(CompiledTimeslice(slice_ns=slice_ns, headroom=headroom)),
+    },
+    "steps": {
+        "reference": lambda slice_ns, headroom: Reference(Steps(slice_ns=slice_ns, headroom=headroom)),
+        "core": lambda slice_ns, headroom: Core(CompiledSteps(slice_ns=slice_ns, headroom=headroom)),
+    },
+}
+"""What is measured of a policy, by name: made of the length of a slice and the headroom."""
 
 
 def regulated(pairs: Pairs) -> dict[int, frozenset[int]]:
@@ -188,7 +204,9 @@ def run(case: Case) -> dict[str, Any]:
     load_average = [round(load, 2) for load in os.getloadavg()]
     case.check()
     found: dict[str, Any] = {}
-    for name in SCHEDULERS:
+    for name in SCHEDULERS[case.policy]:
+        if name == "reference" and not case.reference:
+            continue
         if name == "core" and (why := why_missing()):
             found[name] = {"missing": why}
         elif case.matching:
@@ -228,7 +246,7 @@ def _slots(name: str, case: Case, load: float | None) -> dict[str, Any]:
     slot_bytes = int(network.node_rate_bps(0) * HEADROOM * case.slice_ns / 8e9) // FRAME_BYTES * FRAME_BYTES
     hosts = Hosts(case.hosts, pairs, None if wanted_bps is None else wanted_bps / 8, slot_bytes, case.seed)
     before_mb = rss_mb()
-    schedule = SCHEDULERS[name](case.slice_ns, HEADROOM)
+    schedule = SCHEDULERS[case.policy][name](case.slice_ns, HEADROOM)
     now_ns = SECOND_NS
     schedule.start(network, pairs, now_ns)
     lead_ns = min(LEAD_NS, case.slice_ns)
@@ -306,8 +324,8 @@ def _matching(name: str, case: Case, load: float) -> dict[str, Any]:
     demand = load * FRAME_BYTES * SECOND_NS / tick_ns / (case.hosts - 1)
     hosts = Hosts(case.hosts, pairs, demand, FRAME_BYTES, case.seed)
     before_mb = rss_mb()
-    schedule = SCHEDULERS[name](1, 1.0)  # a slot is never shorter than a packet
-    now_ns = SECOND_NS
+    schedule = SCHEDULERS[case.policy][name](tick_ns, 1.0)
+    now_ns = SECOND_NS // tick_ns * tick_ns
     schedule.start(network, pairs, now_ns)
     took: list[int] = []
     waiting: list[int] = []

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.computing.scale_network import Pairs
-from controller.policies.compiled.timeslice import SLOT
+from controller.policies.compiled.batches import SLOT
 
 MEAN_SLOTS = 10
 """Of a demand, which is geometrically distributed, in slots."""

@@ -23,20 +23,29 @@ from controller.scheduling.telemetry import LATE, LOST, SLOT, YIELD
 from controller.store.store import Store, StoreUnavailable
 from topology.fabric import Fabric
 from topology.paths import Routes
-from topology.shapes import leaf_spine
+from topology.shapes import leaf_spine, xco_rows
 from topology.spanning_tree import compute
 
 PERIOD_NS = 100_000_000
 FIRST_NODE = 16
 SENDERS = 6
+SINKS_TOLD = 26
+"""Of so many contended links at most a step has slots: with the default slice as many rows as the coordinator tells."""
+TOLD_STEPS = 100
+"""For so many steps they are the same ones."""
+STEPS = 10
 """How many hosts send into each contended link."""
 SLICE_NS = 5_000_000
 VERSION = "0.1.0"
+ROWS_FROM = 400
+"""With more hosts the fabric has rows of racks, and members' and ports' documents are written once a second."""
 Row = tuple[str, int, int, int, int, int, int]
 
 
 def fabric_of(hosts: int) -> Fabric:
-    """A fabric of leaves and two spines, with at most twenty hosts a leaf."""
+    """A fabric of leaves and two spines, with at most twenty hosts a leaf; a large one as rows of racks, 200 hosts a row."""
+    if hosts > ROWS_FROM:
+        return xco_rows(rows=max(2, -(-hosts // 200)))
     leaves = max(3, -(-hosts // 20))
     return leaf_spine(leaves=leaves, spines=2, hosts_per_leaf=-(-hosts // leaves), host_rate_bps=10**9)
 
@@ -61,6 +70,10 @@ class Feed:
         self.slots = self.late = self.lost = self.yields = 0
         self.drops: dict[tuple[str, str], int] = defaultdict(int)
         self.pauses = 0
+        self.steps = self.dropped = 0
+        self.parts = STEPS if len(self.hosts) > ROWS_FROM else 1
+        """In how many steps all members and all ports are told once."""
+        self.rates: dict[tuple[str, str], int] = {}
 
     def _traffic(self, flows: int) -> tuple[dict[str, list[str]], list[tuple[str, str]]]:
         """Contended destinations with their senders, and all pairs that send, those to contended destinations first."""
@@ -126,19 +139,26 @@ class Feed:
             self.planned_ns.clear()
         if rows:
             store.feeds.publish_slots({"now_us": now_ns // 1000, "rows": rows})
-        rates = self._rates(free)
-        store.publish_ports({"links": self._ports(rates, free)})
+        if self.steps % self.parts == 0:
+            self.rates = self._rates(free)
+            store.publish_ports({"links": self._ports(self.rates, free)})
+        rates = self.rates
         store.publish_status(self._status(policy, free, now_ns))
-        for node, document in self._members(rates, free):
-            store.publish_member(node, document)
+        store.feeds.publish_telemetry({"dropped_events": self.dropped})
+        with store.connection.together():
+            for node, document in self._members(rates, free):
+                store.publish_member(node, document)
 
     def _rows(self, now_ns: int, policy: dict[str, Any]) -> Iterator[Row]:
         """The slots that begin before now; the senders of each contended link take turns."""
         slice_ns = int(policy.get("slice_ns", SLICE_NS))
         weights = {(source, destination): weight for source, destination, weight in policy.get("weights", ())}
         dice = self.dice
-        for sink, senders in self.sinks.items():
-            at_ns = self.planned_ns.get(sink, now_ns - PERIOD_NS)
+        told = list(self.sinks.items())
+        begin = self.steps // TOLD_STEPS * SINKS_TOLD % len(told) if self.parts > 1 else 0
+        self.dropped += SINKS_TOLD * 20 if self.parts > 1 else 0
+        for sink, senders in told[begin : begin + SINKS_TOLD]:
+            at_ns = max(self.planned_ns.get(sink, 0), now_ns - 2 * PERIOD_NS)
             while at_ns < now_ns:
                 source = senders[self.turn[sink] % len(senders)]
                 self.turn[sink] += 1
@@ -217,7 +237,10 @@ class Feed:
                 backlog[source][to] = int(rate_bps / 8 * 0.02 * self.dice.uniform(0.4, 1.9))
                 waiting[source][to] = int(SENDERS * SLICE_NS / 1000 * self.dice.uniform(0.7, 1.1))
         self.pauses += 3 if rates else 0
+        self.steps += 1
         for at, host in enumerate(self.hosts):
+            if self.steps > 1 and at % self.parts != self.steps % self.parts:
+                continue
             yield self.node[host], {
                 "name": host,
                 "addresses": [str(address) for address in self.fabric.addresses(host)],

@@ -102,7 +102,7 @@ class Controller:
         """Takes a frame from the fabric, as its loop does."""
         self.link.arrived.append(raw)
         if self.coordinator is not None:
-            self.coordinator._take_frames()
+            self.coordinator.intake.frames()
         else:
             self._candidate._listen(now_ns)
 
@@ -118,7 +118,7 @@ class Controller:
             self.coordinator = Coordinator(
                 self.settings, KEY, cast(ControlSocket, self.link), self._bridge, leadership, no_tuner
             )  # fmt: skip
-            self.coordinator._status(now_ns)
+            self.coordinator.publication.publish(now_ns)
         if not leadership.leads(now_ns):
             leadership.end_term(self._bridge)
             self.coordinator = None

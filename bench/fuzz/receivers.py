@@ -18,6 +18,7 @@ from agents.host_control.queue_conditions import QueueConditions
 from agents.host_control.week_schedule import WeekSchedule
 from agents.membership.keys import Keys
 from agents.queues.host import Host
+from bench.fuzz.link import PairedLink
 from controller.config.settings import CoordinatorSettings
 from controller.coordinator.coordinator import Coordinator
 from controller.election.leadership import Leadership
@@ -100,6 +101,10 @@ class FixedLeadership(Leadership):
         """Always true."""
         return True
 
+    def until_ns(self) -> int:
+        """Never."""
+        return 1 << 62
+
     def heard(self, epoch: int, now_ns: int) -> None:
         """Ignores other leaders."""
 
@@ -112,7 +117,6 @@ class FakeHost:
         self.queues = self.flows = self
         self.gate_kind = "tbf"
         self.dscp = ()
-        self.destinations: set[int] = set()
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("__"):
@@ -128,6 +132,10 @@ class FakeHost:
     def urgent(self, destination: int) -> int:
         """Queued bytes of flows with a deadline."""
         return 0
+
+    def destinations(self) -> dict[int, list[Any]]:
+        """No destination has a gate."""
+        return {}
 
     def sent_bytes(self) -> dict[int, int]:
         """No bytes were sent."""
@@ -160,11 +168,12 @@ class Receiver:
         self.sender = sender
 
 
-def coordinator(ring: KeyRing[Any]) -> Receiver:
-    """A coordinator that leads, with a fabric and members; frames come from its first member."""
+def coordinator(ring: KeyRing[Any], *, compiled: bool = False) -> Receiver:
+    """A coordinator that leads, with a fabric and members; frames come from its first member. `compiled`: by the library."""
     settings = CoordinatorSettings(interface="c0", attachment="s1:c0", key_file=nowhere(), store="")
-    link, bridge = cast(ControlSocket, FakeControlSocket(LEADER_MAC)), cast(JsonLines, DiscardingBridge())
-    made = Coordinator(settings, ring, link, bridge, FixedLeadership(), no_tuner)
+    paired = PairedLink(LEADER_MAC) if compiled else None
+    link, bridge = cast(ControlSocket, paired or FakeControlSocket(LEADER_MAC)), cast(JsonLines, DiscardingBridge())
+    made = Coordinator(settings, ring, link, bridge, FixedLeadership(), no_tuner, compiled=compiled)
     fabric = shapes.build("star", hosts=HOSTS, rate_bps=10**8)
     for number in range(1, HOSTS + 1):
         register = Register(f"h{number}", number, 10**8, tuple(fabric.addresses(f"h{number}")), GateKind.TBF, "1")
@@ -174,8 +183,14 @@ def coordinator(ring: KeyRing[Any]) -> Receiver:
     made.take([{"fabric": {"fabric": fabric.to_dict(), "blocked": []}}], 0)
 
     def take(raw: bytes, now_ns: int) -> None:
-        made._receive(raw, now_ns)
-        made._status(now_ns)
+        if paired is None or made.exchange is None:
+            made._receive(raw, now_ns)
+        else:
+            paired.delivered()
+            box = paired.deliver(raw)
+            while made.intake.batch(made.exchange, box, now_ns) is not None:
+                pass
+        made.publication.publish(now_ns)
         for part in made.parts:
             for _, call in part.periodic:
                 call(now_ns)
@@ -234,6 +249,7 @@ RECEIVERS: Mapping[str, Callable[[KeyRing[Key]], Receiver]] = {
     "agent": agent,
     "guard with a host's key": lambda ring: bare_guard(credentials(ring)),
     "coordinator with a master key": lambda ring: coordinator(masters(ring)),
+    "coordinator in batches": lambda ring: coordinator(masters(ring), compiled=True),
     "agent with a host's key": lambda ring: agent(credentials(ring)),
 }
 """The first three with one key for all, as in version 2 of the wire."""

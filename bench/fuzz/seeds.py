@@ -8,9 +8,12 @@ from protocol import messages as m
 from protocol.bodies import host_control as host
 from protocol.bodies import host_state as health
 from protocol.bodies import pfc
+from protocol.bodies.flows.coflow_report import CoflowReport
+from protocol.bodies.flows.guest_marks import GuestMarks
+from protocol.bodies.flows.losses import Losses
+from protocol.bodies.groups import GroupRow, GroupsChange, GroupsRequest, Way
 from protocol.bodies.host_link import HostLink
 from protocol.bodies.keys import KeyState, KeyStep, RotationStep
-from protocol.bodies.losses import Losses
 
 ADDRESSES = (IPv4Address("10.0.0.1"), IPv6Address("fd00::1"))
 SEEDS: tuple[m.Message, ...] = (
@@ -18,6 +21,9 @@ SEEDS: tuple[m.Message, ...] = (
     m.Welcome(1, 16, 10**7, 5 * 10**7, 300_000, 10_000, 10**6, 10**8),
     m.DirectoryRequest(1),
     m.Directory(1, 0, 1, ((16, ADDRESSES), (17, ()))),
+    GroupsChange(0, 2, 0, 1, (GroupRow(0, 0, Way.PART, 16, 4815), GroupRow(1, 0, Way.BEFORE, 16, 35))),
+    GroupsChange(2, 3, 0, 1, (GroupRow(1, 0, Way.NONE, 0, 0), GroupRow(2, 0, Way.BEHIND, 36, 36))),
+    GroupsRequest(2),
     m.DirectoryChange(1, 3, ((16, True, ADDRESSES), (17, False, ()))),
     m.Regulate(1, 0, 1, (16, 17)),
     m.Backlog(1, 0, 1, ((16, 60_000, 1514), (17, 1, 0))),
@@ -41,7 +47,9 @@ SEEDS: tuple[m.Message, ...] = (
     m.PfcSettings(pfc.Action(1), (10**8,) * 8, (10**8,) * 8, (bytes(6),), ((16, 3),)),
     m.PfcPause(1, 3, 10**6),
     m.PfcReport(1, pfc.PauseResult.DONE, pfc.Mode.SOFTWARE, 0, 0, 0, 0, (pfc.PfcClass(1, 1, 0, 1, 0),) * 8),
+    CoflowReport(((7, 16, 30_000),)),
     Losses(((16, 9, 30_000),)),
+    GuestMarks(3, 20, 10, 1, 2),
     HostLink(10**10, 2 * 10**9, 1500, 60, 0, 1),
     health.HostState(0, 1, 2, 3, 0, 0, "6.18", ("none",)),
     KeyStep(RotationStep.ACCEPT, 1, 2),

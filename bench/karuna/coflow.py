@@ -1,13 +1,14 @@
-"""Completion times of coflows in the controller's order, first in first out with limited multiplexing, against none.
+"""Completion times of coflows in the controller's order, against none: through the controller, and without its processes.
 
-Reference: Baraat (Dogar et al., SIGCOMM 2014): FIFO-LM improves the average and the tail of task completion over fair sharing.
+References: Sincronia (Agarwal et al., SIGCOMM 2018) for known sizes, Aalo (Chowdhury and Stoica, SIGCOMM 2015) for unknown.
 
 Method: coflows of four senders to one receiver on the emulated star, Poisson arrivals; DCTCP, eight strict priorities. The same
-coflows three times over: without an order (one queue, fair sharing), first in first out, and that with limited multiplexing.
-The controller knows no sizes: a coflow is heavy if it has been first for longer than the largest light one takes the link.
+coflows again and again: without an order (one queue, fair sharing), with the bytes of each pair of hosts told when a coflow is
+opened ("known"), and with nothing told ("unknown"). "controller": the whole of Baton runs; an application opens and closes its
+coflows at the store, agents report bytes and get the order. Otherwise the order is computed in this process (emulation.traffic.
+coflow_control), which costs less of the machine.
 
-Two workloads. Sizes alike (0.5 to 1.5 MB), where an order gains; and mixed (80 % of 0.2 to 1 MB, 20 % of 2 to 8 MB), where
-light coflows wait behind heavy ones: limited multiplexing takes most of that back, but does not beat fair sharing.
+Two workloads: sizes alike (0.5 to 1.5 MB), and mixed (80 % of 0.2 to 1 MB, 20 % of 2 to 8 MB).
 
 The port marks each queue by its own length (20 packets) and holds 400 packets: many coflows wait at once, with several senders
 each, and a port that marks by the sum of its queues would hold back the first coflow for the packets of those behind it.
@@ -16,45 +17,49 @@ each, and a port that marks by the sum of its queues would hold back the first c
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from agents.priorities.congestion_control import DCTCP
-from controller.priorities.coflows import CoflowOrder
+from agents.priorities.mcp_model import McpSettings
+from bench.karuna.combined import empty_cgroup
+from controller.coflows.client import CoflowClient
+from controller.coflows.coflow import Flow
+from controller.coflows.order import CoflowOrder
 from controller.switch_queues.model import SwitchQueues
+from emulation.fabric.fabric import EmulatedFabric
 from emulation.measuring.confidence import judge, together
 from emulation.measuring.fidelity import CpuTimes, Fidelity
 from emulation.measuring.measure import mean, percentile
 from emulation.stack import schemes
+from emulation.stack.running import Running, with_baton
 from emulation.stack.star import RATE_BPS, RECEIVER, SENDERS
 from emulation.traffic import coflow_load
+from emulation.traffic.coflow_control import Control, InProcess, ThroughStore, Told
 from emulation.traffic.coflow_load import CoflowResult, ScheduledCoflow
 from protocol.units import FRAME_BYTES
+from topology import shapes
 
 WIDTH = 4
 LOAD = 0.8
 BUFFER_PACKETS = 400
-NEVER = 1 << 62
 MS = 1e6
+TOLD: dict[str, Told | None] = {"none": None, "known": Told.FLOWS, "unknown": Told.NOTHING}
+Measured = tuple[tuple[CoflowResult, ...], Fidelity]
 
 
 class Workload(NamedTuple):
-    """Uniform sizes: a share of the coflows is light, the others are heavy; a light one has at most `heavy_bytes`."""
+    """Uniform sizes: a share of the coflows is light, the others are heavy."""
 
     light: tuple[int, int]
     heavy: tuple[int, int]
     light_share: float
-    heavy_bytes: int
-
-    @property
-    def heavy_ns(self) -> int:
-        """How long a coflow of `heavy_bytes` takes alone."""
-        return self.heavy_bytes * 8 * 10**9 // RATE_BPS
 
 
 WORKLOADS = {
-    "alike": Workload((500_000, 1_500_000), (0, 0), 1.0, 1_500_000),
-    "mixed": Workload((200_000, 1_000_000), (2_000_000, 8_000_000), 0.8, 1_000_000),
+    "alike": Workload((500_000, 1_500_000), (0, 0), 1.0),
+    "mixed": Workload((200_000, 1_000_000), (2_000_000, 8_000_000), 0.8),
 }
 
 
@@ -66,17 +71,19 @@ class DeepPort(schemes.Scheme):
         return SwitchQueues(buffer_packets=BUFFER_PACKETS, marking_threshold_bytes=threshold, per_queue=True)
 
 
-def run(duration_s: float = 15.0, seed: int = 1) -> dict[str, Any]:
-    """By workload and order: mean and percentiles of the completion times, and the mean's ratio to that without an order."""
-    result: dict[str, Any] = {"load": LOAD, "control_delay_ms": coflow_load.CONTROL_NS / MS}
-    for name, workload in WORKLOADS.items():
-        coflows = schedule(workload, duration_s, seed)
-        orders = {"none": None, "fifo": CoflowOrder(NEVER, NEVER), "fifo_lm": CoflowOrder(NEVER, workload.heavy_ns)}
-        found = {order: _measure(coflows, how, workload) for order, how in orders.items()}
-        for one in found.values():
-            one["mean_over_none"] = round(one["all"]["mean_ms"] / found["none"]["all"]["mean_ms"], 3)
-        result[name] = {"heavy_ms": workload.heavy_ns / MS, **found}
-    runs = {f"{name}, {order}": result[name][order] for name in WORKLOADS for order in ("none", "fifo", "fifo_lm")}
+def run(duration_s: float = 15.0, seed: int = 1, names: Sequence[str] = tuple(WORKLOADS)) -> dict[str, Any]:
+    """By workload, way and what is told: mean and percentiles of completion times; the mean's ratio to that without order."""
+    result: dict[str, Any] = {"load": LOAD, "duration_s": duration_s, "seed": seed}
+    runs = {}
+    for name in names:
+        coflows = schedule(WORKLOADS[name], duration_s, seed)
+        result[name] = {}
+        for way, measure in (("process", _in_process), ("controller", _through_controller)):
+            found = {told: _record(name, *measured) for told, measured in measure(coflows)}
+            for told, one in found.items():
+                one["mean_over_none"] = round(one["all"]["mean_ms"] / found["none"]["all"]["mean_ms"], 3)
+                runs[f"{name}, {way}, {told}"] = one
+            result[name][way] = found
     result["confidence"] = together(runs)
     return result
 
@@ -91,23 +98,60 @@ def schedule(workload: Workload, duration_s: float, seed: int) -> list[Scheduled
     at_s = 0.0
     while (at_s := at_s + dice.expovariate(rate)) < duration_s:
         size = dice.randint(*(workload.light if dice.random() < share else workload.heavy))
-        flows = [(source, RECEIVER, size // WIDTH) for source in dice.sample(SENDERS, WIDTH)]
+        flows = [Flow(source, RECEIVER, size // WIDTH) for source in dice.sample(SENDERS, WIDTH)]
         found.append(ScheduledCoflow(len(found) + 1, round(at_s * 1e9), tuple(flows)))
     return found
 
 
-def _measure(coflows: Sequence[ScheduledCoflow], order: CoflowOrder | None, workload: Workload) -> dict[str, Any]:
-    with schemes.on_star(DeepPort("dctcp", DCTCP)) as laid:
-        before = CpuTimes.now()
-        if order is None:
-            found = coflow_load.run(laid.emulated, coflows)
-        else:
+def _in_process(coflows: Sequence[ScheduledCoflow]) -> Iterator[tuple[str, Measured]]:
+    for name, told in TOLD.items():
+        with schemes.on_star(DeepPort("dctcp", DCTCP)) as laid:
+            if told is None:
+                yield name, _measured(laid.emulated, coflows, None)
+                continue
+            hosts = {address: host for host, address in laid.emulated.endpoints().items()}
             with coflow_load.taggers_at(laid.emulated) as taggers:
-                found = coflow_load.run(laid.emulated, coflows, order=order, taggers=taggers)
-        fidelity = Fidelity.between(before, CpuTimes.now())
+                control = InProcess(CoflowOrder(lambda _: RATE_BPS), taggers, hosts, told)
+                yield name, _measured(laid.emulated, coflows, control)
+
+
+def _through_controller(coflows: Sequence[ScheduledCoflow]) -> Iterator[tuple[str, Measured]]:
+    for name, told in TOLD.items():
+        with coflow_star() as (emulated, baton):
+            control = None if told is None else ThroughStore(CoflowClient(baton.store), told)
+            yield name, _measured(emulated, coflows, control, agents=True)
+
+
+@contextmanager
+def coflow_star() -> Iterator[Running]:
+    """The star with the whole of Baton over it, its agents with priorities and every gate open; hosts use DCTCP."""
+    with empty_cgroup() as cgroup, schemes.registered(McpSettings(link_bps=RATE_BPS), mcp=False) as control:
+        dctcp = schemes.real_name(DCTCP, control)
+        port = {"queues": DeepPort("dctcp", DCTCP).queues(), "congestion_control": dctcp}
+        fabric = shapes.build("star", hosts=len(SENDERS) + 1, rate_bps=RATE_BPS)
+        with with_baton(
+            fabric, buffer_packets=BUFFER_PACKETS, start_agents=False, emulation=port,
+            priorities={"enabled": True, "period": "1h"}, coordinator={"policy": "free"},
+        ) as running:  # fmt: skip
+            for host in fabric.hosts:
+                schemes.set_tcp(running.emulated, host, ecn=True)
+            running.baton.start_agents(options=("--priorities", "--cgroup", str(cgroup)))
+            yield running
+
+
+def _measured(
+    emulated: EmulatedFabric, coflows: Sequence[ScheduledCoflow], control: Control | None, *, agents: bool = False
+) -> Measured:
+    before = CpuTimes.now()
+    found = coflow_load.run(emulated, coflows, control=control, host_queues=not agents)
+    return found, Fidelity.between(before, CpuTimes.now())
+
+
+def _record(name: str, found: Sequence[CoflowResult], fidelity: Fidelity) -> dict[str, Any]:
+    most = WORKLOADS[name].light[1]
     late_ns = round(percentile([one.late_ns for one in found], 99) or 0)
-    light = [one for one in found if one.coflow.size_bytes <= workload.light[1]]
-    heavy = [one for one in found if one.coflow.size_bytes > workload.light[1]]
+    light = [one for one in found if one.coflow.size_bytes <= most]
+    heavy = [one for one in found if one.coflow.size_bytes > most]
     return {
         **{name: _times(some) for name, some in (("all", found), ("light", light), ("heavy", heavy)) if some},
         "start_late_p99_ms": round(late_ns / MS, 2),

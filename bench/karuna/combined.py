@@ -157,7 +157,7 @@ def _thresholds() -> Thresholds:
 @contextmanager
 def _star(case: Case) -> Iterator[tuple[EmulatedFabric, CongestionControl | None]]:
     with ExitStack() as exits:
-        cgroup = exits.enter_context(_empty_cgroup())
+        cgroup = exits.enter_context(empty_cgroup())
         queues = control = None
         if case.priorities:
             settings = McpSettings(link_bps=RATE_BPS, marking_packets=MARKING_PACKETS)
@@ -205,7 +205,7 @@ def _put_in_force(baton: Stack) -> None:
 
 
 @contextmanager
-def _empty_cgroup() -> Iterator[Path]:
+def empty_cgroup() -> Iterator[Path]:
     """A cgroup without processes: agents set the congestion control of its processes, and the traffic programs choose theirs.
 
     Emulated hosts have a /sys of their own, so the cgroups are mounted elsewhere. Enter the block before the hosts are made.

@@ -8,6 +8,7 @@ over what the deadline flows leave of the link's payload.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from controller.priorities.completion_model import Thresholds
 from emulation.measuring.confidence import sure
 from emulation.stack import schemes
 from emulation.stack.star import RECEIVER
-from emulation.traffic.flow_run import FlowRun
+from emulation.traffic.flow_run import FlowResult
 from emulation.traffic.flow_schedule import Schedule, ScheduledFlow
 from protocol.units import FRAME_BYTES
 
@@ -47,7 +48,7 @@ def run(options: Options, tell: Tell) -> Experiment:
     cases = [Case({}, scheme, schedule) for scheme in compared]
     title, scale = "Deadline flows before two long DCTCP flows", f"{options.rate}, sizes and deadlines of our own"
 
-    def shares(found: FlowRun) -> dict[str, Any]:
+    def shares(found: Sequence[FlowResult]) -> dict[str, Any]:
         return _shares(found, options.rate_bps)
 
     return measure(title, PUBLISHED, cases, options, tell, scale=scale, bucket_ns=BUCKET_NS, more=shares)
@@ -62,13 +63,13 @@ def _schedule(rounds: int, options: Options) -> Schedule:
     return Schedule((*long, *flows), at_ns)
 
 
-def _shares(found: FlowRun, rate_bps: int) -> dict[str, Any]:
-    due = [one for one in found.results if one.flow.deadline_ms is not None]
+def _shares(found: Sequence[FlowResult], rate_bps: int) -> dict[str, Any]:
+    due = [one for one in found if one.flow.deadline_ms is not None]
     ratios = [None if one.fct_ns is None else round(one.fct_ns / one.flow.deadline_ms / 1e6, 3) for one in due]  # type: ignore[operator]  # `due` has deadlines
     until_ns = max(one.flow.start_ns + (one.fct_ns or 0) for one in due)
     got = sum(
         size
-        for one in found.results
+        for one in found
         if one.flow.deadline_ms is None
         for at, size in one.buckets.items()
         if WARM_UP_NS <= int(at) * BUCKET_NS < until_ns

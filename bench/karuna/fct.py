@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bench.karuna.record import Case, Experiment, Options, Tell, arrivals, measure, sizes_of, thresholds_for
+from bench.karuna.record import Case, Experiment, Options, Tell, arrivals, measure, sizes_of
 from bench.style import COLOURS, LABELS, Series, bars, panels, save
 from emulation.measuring.confidence import sure
 from emulation.stack import schemes
@@ -24,7 +24,6 @@ PUBLISHED = {
     "deadlines_missed": 0.058,
 }
 ROWS = (("web_search", 0.8), ("web_search", 0.5), ("data_mining", 0.6))
-BANDS = 7
 
 
 def run(options: Options, tell: Tell) -> Experiment:
@@ -34,8 +33,7 @@ def run(options: Options, tell: Tell) -> Experiment:
     for workload, load in ROWS[:1] if options.quick else ROWS:
         sizes = sizes_of(workload, options)
         flows = arrivals(sizes, load, 12 if options.quick else 40, mixture, options)
-        thresholds = thresholds_for(sizes, load, mixture.shares, BANDS)
-        for scheme in (schemes.dctcp(), schemes.karuna(thresholds)):
+        for scheme in (schemes.dctcp(), schemes.karuna()):
             cases.append(Case({"workload": workload, "load": load}, scheme, flows))
     return measure("Completion times of types 2 and 3, Karuna and DCTCP", PUBLISHED, cases, options, tell)
 

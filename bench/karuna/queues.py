@@ -1,6 +1,6 @@
 """How many queues are needed: 2, 4 and 8, the first of them for type 1.
 
-Reference: Karuna (SIGCOMM 2016), figure 10. Method: web search sizes at load 0.8, thresholds computed for each number; the
+Reference: Karuna (SIGCOMM 2016), figure 10. Method: web search sizes at load 0.8, the tuner's thresholds for each number; the
 switch always has eight queues, of which the taggers use as many.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.karuna.record import Case, Experiment, Options, Tell, arrivals, measure, sizes_of, thresholds_for
+from bench.karuna.record import Case, Experiment, Options, Tell, arrivals, measure, sizes_of
 from bench.style import SPARE, Series, bars, panels, save
 from emulation.measuring.confidence import sure
 from emulation.stack import schemes
@@ -26,10 +26,7 @@ def run(options: Options, tell: Tell) -> Experiment:
     """The same flows with each number of queues."""
     sizes, mixture = sizes_of("web_search", options), Mixture()
     flows = arrivals(sizes, LOAD, 10 if options.quick else 40, mixture, options)
-    cases = []
-    for queues in QUEUES:
-        thresholds = thresholds_for(sizes, LOAD, mixture.shares, queues - 1)
-        cases.append(Case({"queues": queues}, schemes.karuna(thresholds), flows))
+    cases = [Case({"queues": queues}, schemes.karuna(bands=queues - 1), flows) for queues in QUEUES]
     title = "Completion times of types 2 and 3 by number of queues, web search, load 0.8"
     return measure(title, PUBLISHED, cases, options, tell)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from bench.record import Experiment as Experiment  # with what a figure's module returns
 from bench.record import Tell as Tell
 from bench.record import record_of
-from controller.priorities.completion_model import Thresholds, Traffic
+from controller.priorities.completion_model import Traffic
 from controller.priorities.flow_sizes import FlowSizes
 from controller.priorities.thresholds import optimise
 from emulation import cdfs
@@ -16,8 +18,9 @@ from emulation.measuring.confidence import together
 from emulation.stack import schemes
 from emulation.stack.schemes import Scheme
 from emulation.stack.star import BOTTLENECK, RATE_BPS
+from emulation.stack.threshold_control import ThresholdControl
 from emulation.traffic import flow_run
-from emulation.traffic.flow_run import FlowRun
+from emulation.traffic.flow_run import FlowResult
 from emulation.traffic.flow_schedule import Mixture, Schedule, poisson, scaled
 from emulation.traffic.flow_stats import summary
 
@@ -29,6 +32,8 @@ EDGES = (100_000, 10_000_000)
 MOST_BYTES = 30_000_000
 """Without flows above this size, as published: runs are too short for them."""
 DRAIN_S = 3.0
+WARM_UP_S = 3.0
+"""Arrivals that are not measured: the tuner's first thresholds are of the reports of the first two seconds."""
 OVERHEAD_S = 3.5
 """What a case takes beside its arrivals: to build the fabric, to start the programs, to finish the flows."""
 
@@ -105,14 +110,14 @@ def measure(
     scale: str | None = None,
     edges: Sequence[int] | None = None,
     bucket_ns: int = 0,
-    more: Callable[[FlowRun], dict[str, Any]] = lambda found: {},
+    more: Callable[[Sequence[FlowResult]], dict[str, Any]] = lambda found: {},
 ) -> Experiment:
     """Runs the cases one after another, each on a star of its own with links of the options' rate.
 
     Args:
         scale: the record's remark on rate and sizes; None: flow sizes are the published ones times `Options.scale`.
         edges: of the bins of flow sizes, in bytes; None: the published ones at that scale.
-        more: adds to a run's record.
+        more: adds to a run's record, from the results of the flows that are measured.
     """
     if scale is None:
         share = "as published" if options.scale == 1 else f"{options.scale:g} of the published; times as at 1 Gb/s"
@@ -124,13 +129,17 @@ def measure(
     for number, case in enumerate(cases):
         done = sum(lengths[:number])
 
-        def progress(seconds: float, label: str = case.label, done: float = done) -> None:
-            tell(label, (done + seconds) / sum(lengths))
-
-        progress(0)
+        tell(case.label, done / sum(lengths))
         scheme = case.scheme.at_rate(options.rate_bps)
-        with schemes.on_star(scheme) as (emulated, given_up, taggers, control):
-            choices = scheme.choices(case.schedule.flows, control)
+        with schemes.on_star(scheme) as (emulated, given_up, taggers, control, tuning):
+
+            def progress(
+                seconds: float, label: str = case.label, done: float = done, tuning: ThresholdControl | None = tuning
+            ) -> None:
+                tell(label, (done + seconds) / sum(lengths))
+                if tuning is not None:
+                    tuning.advance(time.monotonic_ns())
+
             found = flow_run.run(
                 emulated,
                 case.schedule,
@@ -139,19 +148,22 @@ def measure(
                 given_up=given_up,
                 bucket_ns=bucket_ns,
                 progress=progress,
-                **choices,
+                **scheme.choices(case.schedule.flows),
             )
+            tuned = {} if tuning is None else tuning_of(tuning.told)
             way = None if control is None else control.way.value
             environment = environment or {**emulated.environment(), "mcp_by": way}
             counters = [tagger.counters() for tagger in taggers]
+        measured = [result for result in found.results if result.flow.start_ns >= case.schedule.warm_up_ns]
         runs.append(
             {
                 **case.at,
                 "scheme": scheme.to_dict(),
-                "flows": len(case.schedule.flows),
+                "flows": len(measured),
                 "offered_mbps": round(case.schedule.size_bytes * 8e3 / case.schedule.length_ns, 2),
-                **summary(found.results, edges),
-                **more(found),
+                **summary(measured, edges),
+                **more(measured),
+                **tuned,
                 "timeouts": sum(counter.timeouts for counter in counters),
                 "promotions": sum(counter.promotions for counter in counters),
                 "port": [
@@ -160,7 +172,7 @@ def measure(
                 "trust": found.trust(),
             }
         )
-        raw += [{"run": number, **result.row()} for result in found.results]
+        raw += [{"run": number, **result.row()} for result in measured]
     return Experiment(experiment(title, published, options, runs, environment, scale), raw)
 
 
@@ -169,25 +181,34 @@ def sizes_of(workload: str, options: Options) -> FlowSizes:
     return scaled(cdfs.load(workload), options.scale, MOST_BYTES * options.scale)
 
 
-def arrivals(sizes: FlowSizes, load: float, seconds: float, mixture: Mixture, options: Options) -> Schedule:
-    """Poisson arrivals at the star's one receiver."""
-    return poisson(
+def tuning_of(told: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """A run's thresholds in its record: each period's loads and flows, and the thresholds whenever they changed."""
+    periods = [
+        {
+            **{name: period[name] for name in ("version", "flows", "loads", "busiest")},
+            **({name: period[name] for name in ("thresholds", "gain", "gap")} if period["changed"] else {}),
+        }
+        for period in told
+    ]
+    return {"tuned": periods} if periods else {}
+
+
+def arrivals(
+    sizes: FlowSizes, load: float, seconds: float, mixture: Mixture, options: Options, warm_up_s: float = WARM_UP_S
+) -> Schedule:
+    """Poisson arrivals at the star's one receiver, by the warm-up longer than the seconds that are measured."""
+    flows = poisson(
         sizes,
         load=load,
         rate_bps=options.rate_bps,
-        duration_ns=round(seconds * 1e9),
+        duration_ns=round((warm_up_s + seconds) * 1e9),
         pairs=schemes.PAIRS,
         mixture=mixture,
         seed=options.seed,
     )
-
-
-def thresholds_for(sizes: FlowSizes, load: float, shares: Sequence[float], bands: int) -> Thresholds:
-    """The controller's own thresholds for such traffic."""
-    load_1, load_2, load_3 = (load * share for share in shares)
-    return optimise(Traffic(load_1, load_2, load_3, sizes, sizes), bands).thresholds
+    return dataclasses.replace(flows, warm_up_ns=round(warm_up_s * 1e9))
 
 
 def cuts_for(sizes: FlowSizes, load: float, bands: int) -> tuple[int, ...]:
-    """The sizes at which shortest-job-first with so many bands is best divided."""
-    return thresholds_for(sizes, load, (0.0, 1.0, 0.0), bands).beta
+    """The sizes at which shortest-job-first on so many fixed priorities is best divided, which such applications would know."""
+    return optimise(Traffic(0.0, load, 0.0, sizes, sizes), bands).thresholds.beta

@@ -10,6 +10,7 @@ the long ones; so the benchmark also runs without marking, where the long flows 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from controller.priorities.completion_model import Thresholds
 from emulation.measuring.confidence import sure
 from emulation.stack import schemes
 from emulation.stack.star import RECEIVER
-from emulation.traffic.flow_run import FlowRun
+from emulation.traffic.flow_run import FlowResult
 from emulation.traffic.flow_schedule import Schedule, ScheduledFlow
 
 PUBLISHED = {
@@ -55,7 +56,7 @@ def run(options: Options, tell: Tell) -> Experiment:
     return measure(title, PUBLISHED, cases, options, tell, scale=scale, bucket_ns=BUCKET_NS, more=_starved)
 
 
-def _starved(found: FlowRun) -> dict[str, Any]:
+def _starved(found: Sequence[FlowResult]) -> dict[str, Any]:
     return {
         "starved": [
             {
@@ -63,7 +64,7 @@ def _starved(found: FlowRun) -> dict[str, Any]:
                 "received_bytes": one.received_bytes,
                 "retransmits": one.retransmits,
             }
-            for one in found.results
+            for one in found
             if one.flow.flow_type == 3
         ]
     }

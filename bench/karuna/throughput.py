@@ -7,6 +7,7 @@ rest; pFabric gives them the whole link first; under DCTCP all flows share alike
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from bench.style import LABELS, SPARE, panels, save
 from controller.priorities.completion_model import Thresholds
 from emulation.measuring.confidence import sure
 from emulation.stack import schemes
-from emulation.traffic.flow_run import FlowRun
+from emulation.traffic.flow_run import FlowResult
 from emulation.traffic.flow_schedule import Schedule, ScheduledFlow
 
 PUBLISHED = {
@@ -44,7 +45,7 @@ def run(options: Options, tell: Tell) -> Experiment:
     return measure(title, PUBLISHED, cases, options, tell, scale=scale, bucket_ns=BUCKET_NS, more=_flows)
 
 
-def _flows(found: FlowRun) -> dict[str, Any]:
+def _flows(found: Sequence[FlowResult]) -> dict[str, Any]:
     return {
         "each": [
             {
@@ -54,7 +55,7 @@ def _flows(found: FlowRun) -> dict[str, Any]:
                 "fct_ms": None if one.fct_ns is None else round(one.fct_ns / 1e6, 2),
                 "congestion_control": one.congestion_control,
             }
-            for one in found.results
+            for one in found
         ]
     }
 

@@ -16,17 +16,20 @@ from cli.bench.host_control import host_control
 from cli.bench.karuna import both, karuna
 from cli.bench.scale import scale
 from cli.bench.siege import siege
+from cli.bench.swarm import swarm
+from cli.bench.switches import switches
 from cli.bench.xco import xco
 from cli.experiment_time import ExperimentTime, enter, virtual_options
 from cli.experiments import in_a_line, print_json
 
 
 class Benchmark(NamedTuple):
-    """A benchmark: the module that holds it, whether it emulates a fabric, and what it measures."""
+    """A benchmark: the module that holds it, whether it emulates a fabric, what it measures, and whether it draws a picture."""
 
     module: str
     emulated: bool
     help: str
+    draws: bool = False
 
 
 BENCHMARKS = {
@@ -40,8 +43,11 @@ BENCHMARKS = {
     "override": Benchmark("bench.coordination.override", True, "free and coordinate under load"),
     "loss": Benchmark("bench.coordination.loss", True, "20 % of the directives lost"),
     "coflow": Benchmark("bench.karuna.coflow", True, "completion times of coflows in order, against none"),
+    "coflow-orders": Benchmark("bench.karuna.coflow_orders", False, "orders of coflows on a big switch of fluids"),
     "policies": Benchmark("bench.computing.policies", False, "the scheduler's inner loop, 5 to 5,000 nodes"),
     "thresholds": Benchmark("bench.computing.thresholds", False, "sieving thresholds, their certificate and their rivals"),
+    "changing-traffic": Benchmark("bench.karuna.changing_traffic", False, "thresholds after traffic changes", draws=True),
+    "regions": Benchmark("bench.computing.regions", False, "what one set of thresholds costs where regions differ"),
     "aggregation": Benchmark("bench.computing.aggregation", False, "size reports of 10,000 hosts added up"),
     "hostile": Benchmark("bench.dashboard.hostile", False, "the page while 2,000 hostile connections are open"),
     "protocol": Benchmark("bench.computing.protocol", False, "encoding, decoding and verifying a frame"),
@@ -69,6 +75,8 @@ _OTHERS = {
     "scale": scale,
     "fuzz": fuzz,
     "siege": siege,
+    "swarm": swarm,
+    "switches": switches,
 }
 
 
@@ -78,8 +86,12 @@ def bench() -> None:
 
 
 def _command(name: str, chosen: Benchmark) -> click.Command:
-    def measure(json_file: Path | None) -> None:
-        print_json(importlib.import_module(chosen.module).run(), json_file)
+    def measure(json_file: Path | None, plot: Path | None = None) -> None:
+        module = importlib.import_module(chosen.module)
+        found = module.run()
+        print_json(found, json_file)
+        if plot is not None:
+            module.draw(found, plot)
 
     def emulate(json_file: Path | None, time: ExperimentTime) -> None:
         enter(time, json_file)
@@ -90,5 +102,7 @@ def _command(name: str, chosen: Benchmark) -> click.Command:
     run = click.option("--json", "json_file", type=file, help="Write the result here, too.")(
         virtual_options(emulate) if chosen.emulated else measure
     )
+    if chosen.draws:
+        run = click.option("--plot", type=file, help="Draw the result into this file (.png or .svg).")(run)
     text = f"{chosen.help[0].upper()}{chosen.help[1:]}."
     return click.command(name, help=text, short_help=chosen.help)(run)

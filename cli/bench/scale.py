@@ -9,6 +9,7 @@ import click
 from cli.experiments import print_json
 
 SHAPES = ("racks", "rows", "leaf-spine")
+POLICIES = ("timeslice", "steps")
 SLICES, MATCHING_SLOTS = 50, 2_000
 
 
@@ -26,6 +27,8 @@ SLICES, MATCHING_SLOTS = 50, 2_000
     help="Of the fullest link, by demands that come at random.  [default: saturated; several loads in matching]",
 )
 @click.option("--matching", is_flag=True, help="Fastpass's workload: one switch, all to all, slots of one packet.")
+@click.option("--policy", type=click.Choice(POLICIES), default="timeslice", show_default=True, help="Which plans.")
+@click.option("--core-only", is_flag=True, help="Leave out the reference in Python: with thousands of hosts it takes minutes.")
 @click.option("--seed", type=int, default=1, show_default=True)
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the result here, too.")
 def scale(
@@ -36,17 +39,25 @@ def scale(
     slices: int | None,
     load: float | None,
     matching: bool,
+    policy: str,
+    core_only: bool,
     seed: int,
     json_file: Path | None,
 ) -> None:
     """Measure the schedule alone on a large fabric: time a grant, longest plan, memory, and what is granted of the optimum."""
-    from bench.computing.scale import Case, run
+    from bench.computing.scale import LEAST_SLICE_NS, Case, run
     from topology.units import parse_duration
 
     try:
         slice_ns = parse_duration(slice_text)
+        if slice_ns < LEAST_SLICE_NS:
+            raise ValueError(f"{slice_text} is too short; write 1us or more, such as 2ms")
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--slice") from None
+    try:
         count = slices or (MATCHING_SLOTS if matching else SLICES)
-        case = Case(hosts, destinations, "star" if matching else shape, slice_ns, count, load, matching, seed)
+        shape = "star" if matching else shape
+        case = Case(hosts, destinations, shape, slice_ns, count, load, matching, seed, policy, not core_only)
         case.check()
     except ValueError as error:
         raise click.ClickException(str(error)) from None

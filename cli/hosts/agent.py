@@ -52,6 +52,14 @@ from controller.processes.logs import log_to_stderr
     help="With --priorities: choose the congestion control of this cgroup's processes only.  [default: all]",
 )
 @click.option(
+    "--guests",
+    type=click.IntRange(0, 65_535),
+    is_flag=False,
+    flag_value=6652,
+    metavar="[PORT]",
+    help="With --priorities: hear guests behind the bridge, who mark their flows, at UDP port 6652 or PORT; 0: root alone.",
+)
+@click.option(
     "--pfc",
     type=click.Choice(["software", "nic", "off"]),
     default="off",
@@ -81,6 +89,7 @@ def agent(
     realtime: int | None,
     priorities: bool,
     cgroup: Path | None,
+    guests: int | None,
     pfc: str,
     priority_tag: int | None,
     busy_poll: bool,
@@ -95,6 +104,8 @@ def agent(
     from agents.run import run
     from topology.units import parse_rate
 
+    if guests is not None and not priorities:
+        raise click.UsageError("--guests: needs --priorities, by which flows are tagged")
     try:
         rate_bps = parse_rate(rate) if rate is not None else _told_rate_bps(interface)
     except ValueError as error:
@@ -119,6 +130,7 @@ def agent(
             statistics=statistics,
             priorities=priorities,
             cgroup=cgroup,
+            guests=guests,
             pfc=pfc,
             priority_tag=priority_tag,
             busy_poll=busy_poll,

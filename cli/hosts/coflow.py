@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,14 +13,15 @@ from cli.reach import open_store, store_options
 from protocol.units import MILLISECOND_NS
 
 if TYPE_CHECKING:
-    from controller.priorities.coflow_client import CoflowClient
+    from controller.coflows.client import CoflowClient
 
 
 @click.group()
 def coflow() -> None:
     """Coflows: groups of flows whose application needs all of them to finish.
 
-    Coflows with a deadline go first. The others go in the order in which they were opened; a heavy one shares with the next.
+    Coflows with a deadline that is admitted go first. The others go by what is left of them where their sizes are known (by
+    --flow best, or by --size), and by what they have sent where they are not.
     """
 
 
@@ -28,26 +29,63 @@ def coflow() -> None:
 @store_options
 @click.option("--name", default="", help="A description for people.")
 @click.option("--deadline", help="The time in which the whole coflow must finish, such as 200ms; at most 4094ms.")
-@click.option("--size", help="The total size of its flows, if it is known, such as 50MB.")
-def open_(run_dir: Path, store: str | None, name: str, deadline: str | None, size: str | None) -> None:
-    """Open a coflow and print its id. A coflow that is not closed expires after an hour."""
+@click.option("--size", help="The total size of its flows, if only that is known, such as 50MB.")
+@click.option("--flow", "flows", multiple=True, help="What it sends from host to host, such as h1:h2:5MB. As often as needed.")
+def open_(
+    run_dir: Path, store: str | None, name: str, deadline: str | None, size: str | None, flows: tuple[str, ...]
+) -> None:
+    """Open a coflow and print its id. A coflow that is not closed expires after an hour.
+
+    A deadline together with --flow is admitted or refused; a refused one is told why, and the coflow is open without it.
+    """
     from topology.units import parse_duration, parse_size
 
     with _client(run_dir, store) as client:
         try:
             deadline_ms = None if deadline is None else -(-parse_duration(deadline) // MILLISECOND_NS)
             size_bytes = None if size is None else parse_size(size)
-            opened = client.open(name, deadline_ms=deadline_ms, size_bytes=size_bytes)
+            opened = client.open(
+                name, deadline_ms=deadline_ms, size_bytes=size_bytes, flows=[_flow(text, parse_size) for text in flows]
+            )
         except ValueError as error:
             raise click.UsageError(str(error)) from None
     click.echo(opened.id)
+    if opened.verdict is not None and opened.verdict.deadline != "admitted":
+        click.echo(f"deadline {opened.verdict.deadline}: {opened.verdict.why}", err=True)
+
+
+def _flow(text: str, parse_size: Callable[[str], int]) -> tuple[str, str, int]:
+    parts = text.split(":")
+    if len(parts) != 3:
+        raise ValueError(f"--flow: {text!r} is not SOURCE:DESTINATION:BYTES; write h1:h2:5MB")
+    try:
+        return parts[0], parts[1], parse_size(parts[2])
+    except ValueError as error:
+        raise ValueError(f"--flow {text}: {error}") from None
+
+
+@coflow.command()
+@store_options
+@click.argument("id_", metavar="ID", type=int)
+@click.argument("flows", metavar="SOURCE:DESTINATION:BYTES...", nargs=-1, required=True)
+def add(run_dir: Path, store: str | None, id_: int, flows: tuple[str, ...]) -> None:
+    """Tell of more flows of an open coflow, such as h1:h2:5MB."""
+    from topology.units import parse_size
+
+    with _client(run_dir, store) as client:
+        part = client.find(id_)
+        try:
+            for flow in [_flow(text, parse_size) for text in flows]:
+                part.add(*flow)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None
 
 
 @coflow.command()
 @store_options
 @click.argument("id_", metavar="ID", type=int)
 def close(run_dir: Path, store: str | None, id_: int) -> None:
-    """Close a coflow: the next one moves up, and flows that the closed one still sends go last."""
+    """Close a coflow: the others go on without it."""
     with _client(run_dir, store) as client:
         client.find(id_).close()
 
@@ -55,21 +93,30 @@ def close(run_dir: Path, store: str | None, id_: int) -> None:
 @coflow.command("list")
 @store_options
 def list_(run_dir: Path, store: str | None) -> None:
-    """Show the open coflows in their order."""
+    """Show the open coflows in their order: the queue of each, what its place goes by, and whether its deadline is kept."""
     from controller.store.store import StoreUnavailable
 
     shared = open_store(run_dir, store)
     try:
         found, now_ns = shared.coflows(), shared.time_ns()
+        told = {entry["id"]: (at, entry) for at, entry in enumerate((shared.status() or {}).get("coflow_order", ()))}
     except StoreUnavailable as error:
         raise click.ClickException(str(error)) from None
-    row = "{:>7}  {:>10}  {:>8}  {:>12}  {}"
-    click.echo(row.format("id", "open for", "due in", "bytes", "name"))
-    for number, entry in sorted(found.items(), key=lambda item: (item[1]["opened_ns"], item[0])):
-        due_ns, size = entry["deadline_ns"], entry["size_bytes"]
+    row = "{:>7}  {:>5}  {:>12}  {:>10}  {:>8}  {:>9}  {:>12}  {:>12}  {}"
+    click.echo(row.format("id", "queue", "by", "open for", "due in", "deadline", "bytes", "sent", "name"))
+    last = len(told)
+    for number, entry in sorted(found.items(), key=lambda item: (told.get(item[0], (last,))[0], item[1]["opened_ns"], item[0])):
+        due_ns, flows = entry["deadline_ns"], entry.get("flows", ())
+        size = sum(flow[2] for flow in flows) if flows else entry["size_bytes"]
+        place = told[number][1] if number in told else {"queue": "-", "by": "-", "sent_bytes": "-"}
+        verdict = entry.get("verdict", {"deadline": "-", "why": ""})
         due = "-" if due_ns is None else "late" if due_ns <= now_ns else _milliseconds(due_ns - now_ns)
         age = _milliseconds(now_ns - entry["opened_ns"])
-        click.echo(row.format(number, age, due, "-" if size is None else size, entry["name"]))
+        size_text = "-" if size is None else size
+        shown = (place["queue"], place["by"], age, due, verdict["deadline"], size_text, place["sent_bytes"], entry["name"])
+        click.echo(row.format(number, *shown))
+        if verdict["deadline"] == "refused":
+            click.echo(f"         refused: {verdict['why']}")
 
 
 @coflow.command("run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -103,7 +150,7 @@ def run_(run_dir: Path, store: str | None, size: str | None, id_: int, command: 
 
 @contextmanager
 def _client(run_dir: Path, url: str | None) -> Iterator[CoflowClient]:
-    from controller.priorities.coflow_client import CoflowClient, NotOpen
+    from controller.coflows.client import CoflowClient, NotOpen
     from controller.store.store import StoreUnavailable
 
     try:

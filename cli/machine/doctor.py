@@ -3,6 +3,7 @@ with --hosts, what differs between the hosts of the fabric."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import shutil
 import subprocess
@@ -102,7 +103,7 @@ def collect(features: Iterable[Feature]) -> list[Row]:
     rows gets its version.
     """
     rows = {feature.name: Row(**asdict(feature)) for feature in features}
-    for row in (*_programs(), *_libraries(), _compiled_schedule(), _cpu_shares()):
+    for row in (*_programs(), *_libraries(), *_compiled(), _cpu_shares()):
         known = rows.get(row.name)
         rows[row.name] = known._replace(version=row.version) if known else row
     return list(rows.values())
@@ -132,12 +133,19 @@ def _libraries() -> Iterator[Row]:
             yield Row(name, "library", False, instead, "make setup")
 
 
-def _compiled_schedule() -> Row:
-    from controller.policies.compiled.library import why_missing
-
-    why = why_missing()
-    instead = f"turns are planned in Python, in time for some 200 hosts: {why}" if why else ""
-    return Row("compiled schedule", "library", not why, instead, "apt install clang" if why else "")
+def _compiled() -> Iterator[Row]:
+    """The controller's libraries in C. What serves instead of a missing one is in Python."""
+    for module, name, instead in (
+        ("policies.compiled", "compiled schedule", "turns and rates are planned in Python, in time for some 200 hosts"),
+        ("frames", "compiled frames", "the coordinator handles frames one by one in Python, in time for some 200 hosts"),
+        (
+            "priorities.compiled",
+            "compiled shortest paths",
+            "thresholds of flow sizes are computed by NumPy, more slowly and on a coarser grid",
+        ),
+    ):
+        why = importlib.import_module(f"controller.{module}.library").why_missing()
+        yield Row(name, "library", not why, f"{instead}: {why}" if why else "", "apt install clang" if why else "")
 
 
 def _cpu_shares() -> Row:

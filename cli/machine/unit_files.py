@@ -57,7 +57,13 @@ class UnitFile:
 
 
 def agent(
-    program: Sequence[str], *, interface: str, arguments: Sequence[str], writable: Iterable[Path], priorities: bool = False
+    program: Sequence[str],
+    *,
+    interface: str,
+    arguments: Sequence[str],
+    writable: Iterable[Path],
+    priorities: bool = False,
+    guests: bool = False,
 ) -> UnitFile:
     """The unit of a host's agent on one interface; it starts and stops with the interface.
 
@@ -66,6 +72,7 @@ def agent(
         arguments: all arguments of `baton agent` but --interface.
         writable: directories that the agent writes to besides its run directory: for the key, and for compiled eBPF programs.
         priorities: whether the agent registers congestion controls.
+        guests: whether the agent hears guests, by UDP.
     """
     device = f"sys-subsystem-net-devices-{escaped(interface)}.device"
     capabilities = [*COMMON_CAPABILITIES, "CAP_SETPCAP"]
@@ -93,9 +100,9 @@ def agent(
         *SANDBOX,
         "SystemCallFilter=@system-service bpf",
         "ProtectProc=invisible",
-        "RestrictAddressFamilies=AF_UNIX AF_NETLINK AF_PACKET",
+        f"RestrictAddressFamilies=AF_UNIX AF_NETLINK AF_PACKET{' AF_INET AF_INET6' if guests else ''}",
         "RestrictNamespaces=yes",
-        "IPAddressDeny=any",
+        *([] if guests else ["IPAddressDeny=any"]),
         "",
         "[Install]",
         "WantedBy=multi-user.target",

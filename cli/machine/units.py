@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,10 +104,20 @@ def _units(
             arguments=["--rate", rate, "--key", str(key), *more],
             writable=(key.parent, RUNNING.directory.parent),
             priorities="--priorities" in more,
+            guests=_hears_guests(more),
         )
     if role in ("controller", "both"):
         writable = (config.parent, RUNNING.directory.parent)
         yield unit_files.controller(program, config=config, writable=writable, netns=_has_netns(config))
+
+
+def _hears_guests(arguments: tuple[str, ...]) -> bool:
+    """Whether these arguments of `baton agent` open its UDP port."""
+    for argument, following in pairwise((*arguments, "")):
+        name, _, value = argument.partition("=")
+        if name == "--guests":
+            return (value or following) != "0"
+    return False
 
 
 def _has_netns(config: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -9,9 +10,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cli.operate.status_view import title
 from topology.units import format_rate
+from webui.state.lists import Wanted, paged
 
 WIDTH = 80
+PAGE = 200
+"""Links of one page."""
 STATES = {"contended": "yellow", "blocked": "dim"}
 
 
@@ -44,25 +49,31 @@ def rows(found: Mapping[str, Any]) -> list[LinkRow]:
     return made
 
 
-def show(found: Mapping[str, Any], console: Console | None = None) -> None:
-    """Prints a table of at most 80 columns, and the links of the fabric file that the fabric lacks."""
+def show(found: Mapping[str, Any], console: Console | None = None, *, search: str = "", page: int = 1) -> None:
+    """Prints a page of a table of at most 80 columns, and the links of the fabric file that the fabric lacks."""
     console = console or Console(highlight=False, width=WIDTH)
     links = rows(found)
     if not links:
         console.print("no link is known yet: the switches have not been learned")
         return
-    table = Table(title=f"{len(links)} links, each in one direction", title_justify="left")
+    terms = search.lower().split()
+    matching = [link for link in links if all(term in f"{link.source} {link.target} {link.state}".lower() for term in terms)]
+    part = paged(matching, len(links), Wanted(page=page, most=PAGE))
+    table = Table(title=title(part, "links", ", each in one direction"), title_justify="left")
     table.add_column("link", overflow="fold")
     for name in ("carries", "load", "others"):
         table.add_column(name, justify="right", no_wrap=True)
     for name in ("known from", "state"):
         table.add_column(name, no_wrap=True)
-    for link in links:
+    for link in part.rows:
         others = _rate(link.unmanaged_bps) if link.unmanaged_bps else ""
         load = "" if link.load_bps is None else _rate(link.load_bps)
         cells = (f"{link.source} > {link.target}", format_rate(link.capacity_bps), load, others, link.known_from, link.state)
         table.add_row(*(Text(cell) for cell in cells), style=STATES.get(link.state))
     console.print(table)
+    if part.page < part.pages:
+        words = f" --search {shlex.quote(search)}" if search else ""
+        console.print(f"page {part.page} of {part.pages}; the next: baton status --links{words} --page {part.page + 1}")
     for line in _notes(found, links):
         console.print(Text(line, "yellow"))
 

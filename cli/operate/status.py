@@ -21,8 +21,13 @@ if TYPE_CHECKING:
 @store_options
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.option("--links", is_flag=True, help="Show what each link carries, and how that is known.")
+@click.option("--members", is_flag=True, help="Show the members only.")
+@click.option("--search", default="", metavar="WORDS", help="Show the members or links that match all words: names, addresses.")
+@click.option("--page", type=click.IntRange(min=1), default=1, help="Show this page of a long list of members or links.")
 @click.option("--wide", is_flag=True, help="Show all columns, in lines of more than 80 characters.")
-def status(run_dir: Path, store: str | None, as_json: bool, links: bool, wide: bool) -> None:
+def status(
+    run_dir: Path, store: str | None, as_json: bool, links: bool, members: bool, search: str, page: int, wide: bool
+) -> None:
     """Show processes, fabric, members, policy, slots and errors. Exits with 1 when no coordinator runs."""
     from controller.store.store import StoreUnavailable
 
@@ -36,11 +41,14 @@ def status(run_dir: Path, store: str | None, as_json: bool, links: bool, wide: b
     elif links:
         from cli.operate.links import show as show_links
 
-        show_links(found)
+        show_links(found, search=search, page=page)
     else:
-        from cli.operate.status_view import show
+        from cli.operate.status_view import show, show_members
 
-        show(found, wide=wide)
+        if not members:
+            show(found, wide=wide, search=search, page=page)
+        elif not show_members(found["members"], wide=wide, search=search, page=page):
+            click.echo("no host with an agent is known: start one with `baton agent`")
     sys.exit(found["coordinator"] is None and "coordinator" in found["processes"])
 
 

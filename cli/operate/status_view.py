@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -11,26 +12,63 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.hosts import pfc_view
+from webui.state import lists
+from webui.state.lists import Member, Page, Wanted
 
 EVENTS = 8
+PAGE = 50
+"""Members of one page."""
+NAMED = 10
+"""Lines of one kind in the summary; it says how many more there are."""
 LONGEST_LINE = 10_000
 COLOURS = {"error": "red", "warning": "yellow", "info": "default", "debug": "dim"}
 
 
-def show(found: Mapping[str, Any], *, wide: bool = False) -> None:
+def show(found: Mapping[str, Any], *, wide: bool = False, search: str = "", page: int = 1) -> None:
     """Prints a summary, then the members, then the newest events. `wide`: with all columns, whatever the terminal's width."""
     console = Console(highlight=False)
     for line in _summary(found):
         console.print(line)
-    if found["members"]:
-        members = _all_of_members(found["members"]) if wide else _members(found["members"])
-        if wide:
-            unbounded = console.options.update(max_width=LONGEST_LINE)
-            console.width = max(console.width, console.measure(members, options=unbounded).maximum)
-        console.print(members)
+    show_members(found["members"], wide=wide, search=search, page=page)
     events = [event for event in found["events"] if event["severity"] != "debug"][-EVENTS:]
     if events:
         console.print(_events(events))
+
+
+def show_members(members: Mapping[str, Mapping[str, Any]], *, wide: bool = False, search: str = "", page: int = 1) -> bool:
+    """Prints a page of the members that match `search`, and says how to get the others; returns whether there are members."""
+    if not members:
+        return False
+    console = Console(highlight=False)
+    listed = [Member(int(node), str(told.get("name", "")), told) for node, told in members.items()]
+    part = lists.members(listed, Wanted(search, "node", False, page, PAGE))
+    shown = {str(one.node): one.told for one in part.rows}
+    says = title(part, "members", "" if wide else "; more with --wide")
+    table = _all_of_members(shown, says) if wide else _members(shown, says)
+    if wide:
+        unbounded = console.options.update(max_width=LONGEST_LINE)
+        console.width = max(console.width, console.measure(table, options=unbounded).maximum)
+    console.print(table)
+    if part.page < part.pages:
+        words = f" --search {shlex.quote(search)}" if search else ""
+        console.print(f"page {part.page} of {part.pages}; the next: baton status --members{words} --page {part.page + 1}")
+    return True
+
+
+def title(page: Page, what: str, more: str = "") -> str:
+    """What a list shows of how much."""
+    if page.matching == page.total == len(page.rows):
+        return f"{page.total} {what}{more}"
+    match = f"{page.matching} that match, of {page.total}" if page.matching != page.total else str(page.total)
+    if not page.rows:
+        return f"none of {page.total} {what} match"
+    return f"showing {page.first} to {page.first + len(page.rows) - 1} of {match} {what}{more}"
+
+
+def some(lines: Sequence[str], hint: str) -> list[str]:
+    """The first of many lines, and how many more there are and where."""
+    more = len(lines) - NAMED
+    return [*lines[:NAMED], f"and {more} more: {hint}"] if more > 0 else list(lines)
 
 
 def _summary(found: Mapping[str, Any]) -> Iterable[Text]:
@@ -58,10 +96,12 @@ def _summary(found: Mapping[str, Any]) -> Iterable[Text]:
         yield _line("override", "FREE: every gate is open; `baton coordinate` ends it", "yellow")
     slice_ms = coordinator["slice_ns"] / 1e6
     yield _line("policy", f"{coordinator['policy']}, slices of {slice_ms:g} ms, epoch {coordinator['epoch']}")
-    contended = ", ".join(" -> ".join(map(str, link)) for link in coordinator.get("contended", ()))
-    yield _line("contended", contended or "no link: no host waits")
-    for choice in coordinator.get("choices", ()):
-        yield _line("choice", f"{' -> '.join(map(str, choice['link']))}: {choice['mode']}: {choice['why']}")
+    contended = [" -> ".join(map(str, link)) for link in coordinator.get("contended", ())]
+    hint = "baton status --links --search contended"
+    yield _line("contended", ", ".join(some(contended, hint)) or "no link: no host waits")
+    choices = [f"{' -> '.join(map(str, one['link']))}: {one['mode']}: {one['why']}" for one in coordinator.get("choices", ())]
+    for text in some(choices, "baton status --json"):
+        yield _line("choice", text)
     counts = " ".join(
         f"{coordinator[name]} {word}"
         for name, word in (
@@ -81,14 +121,17 @@ def _summary(found: Mapping[str, Any]) -> Iterable[Text]:
         yield _line("key", line, "yellow" if "waits" in line else "default")
     if pauses := pfc_view.line(found["members"]):
         yield _line("pauses", pauses, "yellow" if "storm now" in pauses else "default")
-    for member in found["members"].values():
-        for line in member.get("suspect", ()):
-            yield _line("suspect", f"{member.get('name', '')} {line}", "red")
+    for line in some(list(_guests(found["members"].values())), "baton status --json"):
+        yield _line("guests", line)
+    suspect = [f"{member.get('name', '')} {line}" for member in found["members"].values() for line in member.get("suspect", ())]
+    for line in some(suspect, "baton status --members --search suspect"):
+        yield _line("suspect", line, "red")
     for text in coordinator.get("warnings", ()):
         yield _line("warning", text, "yellow")
-    for member in found["members"].values():
-        for text in member.get("warnings", ()):
-            yield _line("warning", f"{member.get('name', '')}: {text}", "yellow")
+    members = found["members"].values()
+    warned = [f"{member.get('name', '')}: {text}" for member in members for text in member.get("warnings", ())]
+    for text in some(warned, "baton status --json"):
+        yield _line("warning", text, "yellow")
     for link in coordinator.get("bypass", ()):
         if link["alarm"]:
             ends = f"{link['source']} -> {link['target']}"
@@ -96,9 +139,18 @@ def _summary(found: Mapping[str, Any]) -> Iterable[Text]:
     if drift := [f"{member.get('name')}: {line}" for member in found["members"].values() for line in member.get("drift", ())]:
         yield _line("drift", "; ".join(drift[:3]) + "; `baton doctor --hosts` says more", "yellow")
     if unplaced := coordinator.get("unplaced"):
-        yield _line("no place", f"{', '.join(unplaced)}: not found in the fabric, so not coordinated", "yellow")
+        named = ", ".join(some(unplaced, "baton status --json"))
+        yield _line("no place", f"{named}: not found in the fabric, so not coordinated", "yellow")
     if refused := {cause: n for cause, n in coordinator.get("refused", {}).items() if n}:
         yield _line("refused", ", ".join(f"{n} {cause}" for cause, n in refused.items()), "yellow")
+
+
+def _guests(members: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """What became of the marks of guests' flows, by host."""
+    for member in members:
+        if marks := member.get("guest_marks"):
+            counts = f"{marks['held']} marks held, {marks['expired']} expired, {marks['removed']} removed"
+            yield f"{member.get('name', '')}: {counts}, {marks['refused']} requests refused"
 
 
 def _controllers(controllers: Mapping[str, Mapping[str, Any]]) -> str:
@@ -149,9 +201,9 @@ def _fabric(published: Mapping[str, Any] | None) -> str:
     return f"{', '.join(counts)}, {len(published.get('blocked', ()))} blocked"
 
 
-def _members(members: Mapping[str, Mapping[str, Any]]) -> Table:
+def _members(members: Mapping[str, Mapping[str, Any]], title: str) -> Table:
     """What fits into 80 columns: long addresses and names go on in the next line."""
-    table = Table(title=f"{len(members)} members; more with --wide", title_justify="left", box=None, pad_edge=False)
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     table.add_column("name", overflow="fold", max_width=12)
     table.add_column("addresses", overflow="fold", max_width=19)
     for name in ("heard", "slots", "late", "yields", "gated", "backlog"):
@@ -164,15 +216,15 @@ def _members(members: Mapping[str, Mapping[str, Any]]) -> Table:
             _count(member.get("slots", 0)),
             _count(member.get("late_slots", 0)),
             _count(member.get("yields", 0)),
-            f"to {len(member.get('regulated', ()))}",
+            f"to {len(member['regulated'])}" if "regulated" in member else "",
             _size(_backlog(member)),
         )
         table.add_row(*(Text(str(cell)) for cell in cells))
     return table
 
 
-def _all_of_members(members: Mapping[str, Mapping[str, Any]]) -> Table:
-    table = Table(title=f"{len(members)} members", title_justify="left")
+def _all_of_members(members: Mapping[str, Mapping[str, Any]], title: str) -> Table:
+    table = Table(title=title, title_justify="left")
     columns = (
         "node", "name", "addresses", "gate", "wire", "heard", "clock", "slots", "late", "yields", "regulated to", "backlog",
         "refused",
@@ -191,7 +243,7 @@ def _all_of_members(members: Mapping[str, Mapping[str, Any]]) -> Table:
             member.get("slots", 0),
             member.get("late_slots", 0),
             member.get("yields", 0),
-            len(member.get("regulated", ())),
+            len(member["regulated"]) if "regulated" in member else "",
             f"{_backlog(member):,}",
             sum(member.get("refused", {}).values()),
         )

@@ -44,8 +44,8 @@ class CoordinatorSection(Section):
     shared_key_file: Annotated[Path | None, BeforeValidator(or_none)] = Field(
         None, description="name the key file that hosts of version 2 share, or leave it out: only for the time of an upgrade"
     )
-    policy: Literal["auto", "timeslice", "rate_limit", "hybrid", "weekly", "free"] = Field(
-        "auto", description="write auto, timeslice, rate_limit, hybrid, weekly or free"
+    policy: Literal["auto", "timeslice", "rate_limit", "hybrid", "steps", "weekly", "free"] = Field(
+        "auto", description="write auto, timeslice, rate_limit, hybrid, steps, weekly or free"
     )
     slice_ns: Duration = Field(
         2 * MS,

@@ -13,22 +13,28 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from controller.coflows.telling import CoflowQueues
 from controller.config.settings import CoordinatorSettings
 from controller.coordinator.candidate import announcement
+from controller.coordinator.intake import Intake
+from controller.coordinator.publication import Publication
+from controller.coordinator.repeats import Repeats
 from controller.election.leadership import Leadership
+from controller.frames.exchange import Exchange
+from controller.frames.frames import Frames
 from controller.members.admission import Admission
 from controller.members.enrolments import Enrolments
+from controller.members.guest_marks import GuestCounts
 from controller.members.health import Clocks, HostHealth
 from controller.members.host_keys import HostKeys
 from controller.members.host_links import HostLinks
 from controller.members.key_rotation import KeyRotation
 from controller.members.membership import Membership
-from controller.members.part import STATUS_NS, Part, Parts, periods
+from controller.members.part import STATUS_NS, Parts, periods
 from controller.members.pause_control import PauseControl
 from controller.members.queue_conditions import QueueConditions
 from controller.members.registry import Member, Members
 from controller.members.wire_versions import WireVersions
-from controller.priorities.coflow_messages import CoflowQueues
 from controller.priorities.distribution import Distribution
 from controller.priorities.path_limits import PathLimits
 from controller.processes.jsonlines import JsonLines
@@ -39,6 +45,7 @@ from controller.scheduling.policy_control import PolicyControl
 from controller.scheduling.regulation import Regulation
 from controller.scheduling.telemetry import Telemetry
 from controller.scheduling.week_frames import WeekFrames
+from controller.told.directory import ToldDirectory
 from protocol import virtual_time
 from protocol.auth import Guard, authentications
 from protocol.bodies.versions import NEWEST
@@ -50,6 +57,8 @@ from protocol.link import ControlSocket
 from protocol.messages import (
     COORDINATOR,
     HEARTBEAT_MAC,
+    Ack,
+    Backlog,
     Cause,
     Error,
     ErrorCode,
@@ -60,6 +69,7 @@ from protocol.messages import (
     Ping,
     Pong,
     Register,
+    Yield,
     encode,
 )
 from protocol.timers import Mishaps, Timers
@@ -69,25 +79,14 @@ log = logging.getLogger("baton.coordinator")
 
 CORRECTION_NS = MILLISECOND_NS
 """At most so often a host hears that its sequence numbers are refused: replayed frames are refused for theirs, too."""
-DEFERRED = tuple((kind, None) for kind in (Kind.ACK, Kind.REPORT, Kind.CLOCK_REPORT, Kind.HOST_STATE, Kind.HOST_LINK))
+DEFERRED = tuple(
+    (kind, None) for kind in (Kind.ACK, Kind.REPORT, Kind.CLOCK_REPORT, Kind.HOST_STATE, Kind.HOST_LINK, Kind.COFLOW_REPORT)
+)
 """Frames that do not wake the loop: it reads them when something else wakes it, at the latest the next heartbeat."""
-MOST_FRAMES = 64
-"""How many frames of each kind, deferred or not, one turn of the loop takes: some milliseconds. Timers, the lease and the plan
-are served between two turns, however many frames come."""
-
-
-class _News(Part):
-    """What operators wait to see: their own changes, and who is a member."""
-
-    def __init__(self, tell: Callable[[], None]) -> None:
-        self.documents = dict.fromkeys(("policy", "override", "rotation", "fabric"), lambda *_: tell())
-        self._tell = tell
-
-    def joined(self, node: int) -> None:
-        self._tell()
-
-    def left(self, node: int, now_ns: int) -> None:
-        self._tell()
+BATCHED = frozenset((Backlog, Yield, Ack, Ping))
+"""What the library takes of members that it was told of."""
+SENDERS = 1 << 16
+"""More than there are node ids: no member's replay window makes room for another's."""
 
 
 class Coordinator:
@@ -102,8 +101,11 @@ class Coordinator:
         leadership: Leadership,
         start_tuner: Callable[[], JsonLines],
         shared: Key | None = None,
+        *,
+        compiled: bool = False,
     ) -> None:
         """`key`: the master key, or two of them while it is changed; `shared`: what hosts of version 2 of the wire have.
+        `compiled`: frames come and go in batches, by the library in C (it must be there: controller/frames/library.py).
 
         `bridge` and `start_tuner`'s result are this process's ends of the lines to the store bridge and to the tuner."""
         self.settings = settings
@@ -119,7 +121,7 @@ class Coordinator:
         if self._masters:
             ways = {NEWEST: LeaderAuthentication(ring, self.keys.find, self._key_for)}
             ways |= {} if shared is None else {NEWEST - 1: SharedAuthentication(KeyRing(shared))}
-        self.guard = Guard(ring, epoch=self.epoch, leader=True, address=link.address, ways=ways)
+        self.guard = Guard(ring, epoch=self.epoch, leader=True, address=link.address, ways=ways, senders=SENDERS)
         self.mishaps = Mishaps(log.error, lambda: self.guard.refuse(Cause.FAILED))
         self.members = Members()
         self.members.reserve(leadership.nodes)
@@ -131,29 +133,45 @@ class Coordinator:
         self._answered: tuple[bytes, Speaker] | None = None
         """Who sent that frame, and its source address, if the host is no member: it gets its answers under its own key."""
         self._periods = periods(settings)
-        self._told_ns, self._telling = 0, False
+        self._links_told: object = None
+        """The links of the status as the store bridge has them."""
         self._stopping = False
         self._delay = virtual_time.processing_delay(virtual_time.CONTROLLER_DELAY)
 
         members, timers, send, write = self.members, self.timers, self._send, bridge.write
+        self.exchange: Exchange | None = None
+        if compiled and self._masters:
+            frames = Frames(link.address, self.epoch, self._sequence, link.tag)
+            self.exchange = Exchange(frames, self.guard, link, leadership, members, self.keys)
         parts = self.parts = Parts()
         telemetry = Telemetry(write, timers.at)
         week_frames = WeekFrames(timers, link.send, link.address)
         spoken = self.guard.spoken
         self.versions = WireVersions(members, settings.fail_open_ns, write, spoken)
-        self.membership = Membership(settings, members, parts, send, write, spoken, self._position)
+        self.repeats = Repeats(members)
+        self.intake = Intake(
+            link, self.exchange, self.repeats, self.mishaps, lambda batch, now_ns: self.granting.take(batch, now_ns),
+            lambda raw, now_ns: self._receive(raw, now_ns),
+        )  # fmt: skip
+        self.membership = Membership(settings, members, parts, send, write, spoken, self._position, self.intake.read_until)
+        self.directory = ToldDirectory(members, parts, timers, send)
         self.admission = Admission(
             self.keys, enrolments, settings.key_file, members, self.membership.forget, write, shared=shared is not None
         )
-        self.granting = Granting(settings, members, send, telemetry, week_frames.take)
+        self.granting = Granting(settings, members, send, telemetry, week_frames.take, self.exchange)
         self.distribution = Distribution(settings, send, write, start_tuner)
         self.regulation = Regulation(
-            settings, members, timers, send, self.granting, parts, leadership.contended, self.distribution.on_busiest
-        )
+            settings, members, timers, send, self.granting, parts, leadership.contended, self.distribution.on_busiest,
+            lambda: self.intake.behind,
+        )  # fmt: skip
+        self.publication = Publication(self._periods[STATUS_NS], timers, members, parts, write, self._head)
         capacities = Capacities(timers, self.granting, self.regulation, write)
         self.policy = PolicyControl(settings, members, self.granting, self.regulation, capacities, self._heartbeat)
         parts.add(
+            *(() if self.exchange is None else (self.exchange,)),
             self.membership,
+            self.repeats,
+            self.directory,
             self.admission,
             self.versions,
             self.policy,
@@ -161,7 +179,7 @@ class Coordinator:
             telemetry,
             self.regulation,
             capacities,
-            CoflowQueues(timers, send),
+            CoflowQueues(timers, members, send, write),
             PathLimits(settings, members, lambda: self.granting.network, timers, send),
             self.distribution,
             KeyRotation(ring, settings.key_file, members, send, write, self.keys.follow),
@@ -170,8 +188,9 @@ class Coordinator:
             QueueConditions(members, timers, send),
             Clocks(),
             HostHealth(write),
+            GuestCounts(),
             HostLinks(lambda: self.granting.network, settings.mice_rate_bps, link.address),
-            _News(self._tell_soon),
+            self.publication,
         )
         self._handlers: dict[type, Callable[..., None]] = {**parts.handlers, Ping: self._on_ping}
 
@@ -183,24 +202,17 @@ class Coordinator:
         self.admission.look(now)  # before any frame is believed
         self.timers.every(now, self.settings.heartbeat_ns, self._heartbeat)
         self.parts.begin(self.timers, now, self._periods)
-        self.timers.every(now, self._periods[STATUS_NS], self._status)
-        behind = False
+        self.timers.every(now, self._periods[STATUS_NS], self.publication.publish)
         while not self._stopping:
-            timeout = 0 if behind else max(0, self._next_ns() - time.monotonic_ns()) / 1e9
+            timeout = 0 if self.intake.behind else max(0, self._next_ns() - time.monotonic_ns()) / 1e9
             tuner = self.distribution.tuner
             sources: list[ControlSocket | JsonLines] = [self.link, self.bridge, self.leadership.lines]
             sources += [] if tuner is None else [tuner]
             readable, _, _ = select.select(sources, (), (), timeout)
             if self._delay is not None:
                 self._delay.sleep()
+            self.intake.turn(time.monotonic_ns(), woken=self.link in readable)
             now = time.monotonic_ns()
-            waited = self.link.deferred_frames(MOST_FRAMES)
-            behind = len(waited) == MOST_FRAMES
-            for raw, _ in waited:  # first: a slot's ACK comes before its YIELD, a REPORT before a LEAVE
-                self._receive(raw, now)
-            if self.link in readable:
-                self._take_frames()
-                now = time.monotonic_ns()
             if self.bridge in readable and not self._from_bridge(now):
                 log.error("the store bridge is gone: stopping, to be started again")
                 return
@@ -220,12 +232,6 @@ class Coordinator:
             self.mishaps.turn_done()
         except Exception as error:
             self.mishaps.turn_failed("what was due", error, time.monotonic_ns())
-
-    def _take_frames(self) -> None:
-        for _ in range(MOST_FRAMES):
-            if (raw := self.link.receive()) is None:
-                return
-            self._receive(raw, time.monotonic_ns())
 
     def stop(self, *_: object) -> None:
         """Ends `run` soon; a signal handler."""
@@ -252,11 +258,17 @@ class Coordinator:
         if type(message) is Heartbeat:
             sequence = way.place()
         if sequence is None:
-            self._sequence = sequence = self._sequence + 1
+            sequence = self._next_sequence()
         return encode(
             message, key=way, destination=to, source=self.link.address,
             sender=COORDINATOR, epoch=self.epoch, sequence=sequence, version=version,
         )  # fmt: skip
+
+    def _next_sequence(self) -> int:
+        if self.exchange is not None:
+            return self.exchange.next_sequence()
+        self._sequence += 1
+        return self._sequence
 
     def _knows(self, to: bytes, version: int) -> bool:
         """Whether there is a key for frames to this address."""
@@ -286,6 +298,7 @@ class Coordinator:
         if isinstance(message, Register):
             with self.mishaps.surviving("Register", now_ns), self._answers(frame.source):
                 self._register(message, frame, now_ns)
+                self.repeats.answered(raw, time.time_ns())
             return
         member = self.members.get(frame.sender)
         if member is None or member.mac != frame.source or (speaker is not None and speaker.name != member.name):
@@ -296,7 +309,9 @@ class Coordinator:
         if frame.version != member.wire:
             self.guard.refuse(Cause.VERSION)
             return
-        member.last_heard_ns = now_ns
+        member.figures.last_heard_ns = now_ns
+        if self.exchange is not None and speaker is not None and type(message) in BATCHED and self.granting.trusts(member.node):
+            self.exchange.learn(member, speaker)
         if (handler := self._handlers.get(type(message))) is not None:
             try:
                 handler(member, message, now_ns)
@@ -330,10 +345,10 @@ class Coordinator:
                 self._send(Error(ErrorCode.SEQUENCE, highest, "go on after this sequence number"), astray)
 
     def _on_ping(self, member: Member, message: Ping, now_ns: int) -> None:
-        arrived_ns = self.link.arrived_ns()
+        arrived = self.intake.arrived_ns()
         if self.leadership.may_speak() and self._knows(member.mac, member.wire):
             self.link.send_stamped(
-                lambda leaving_ns: self._sealed(Pong(message.sent_ns, arrived_ns, leaving_ns), member.mac, member.wire)
+                lambda leaving_ns: self._sealed(Pong(message.sent_ns, arrived, leaving_ns), member.mac, member.wire)
             )
 
     def _position(self) -> tuple[int, bytes]:
@@ -360,18 +375,12 @@ class Coordinator:
             with self.mishaps.surviving(", ".join(map(str, line)), now_ns):
                 self.parts.take(line, now_ns)
 
-    def _tell_soon(self) -> None:
-        """Publishes the status as soon as if that were often done: an operator looks whether a change is in force."""
-        if not self._telling and self._periods[STATUS_NS] > STATUS_NS:
-            self._telling = True
-            self.timers.at(self._told_ns + STATUS_NS, self._status)
-
-    def _status(self, now_ns: int) -> None:
-        self._told_ns, self._telling = now_ns, False
-        self.bridge.write({"status": self._document(now_ns)})
-        self.bridge.write(announcement(self.settings, self.link, self.epoch))
-        for member in self.members.present():
-            self.bridge.write({"member": [member.node, member.record(now_ns) | self.parts.of_member(member.node)]})
+    def _head(self, now_ns: int) -> list[dict[str, Any]]:
+        status = self._document(now_ns)
+        links = status.pop("links", None)
+        if links is not self._links_told and self.bridge.write({"links": links}):
+            self._links_told = links
+        return [{"status": status}, announcement(self.settings, self.link, self.epoch)]
 
     def _document(self, now_ns: int) -> dict[str, Any]:
         return {

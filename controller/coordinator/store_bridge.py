@@ -3,10 +3,10 @@
 The coordinator and its store bridge speak JSON lines over a socket pair. Towards the coordinator: {"fabric": ...}, {"ports":
 ...}, {"policy": ...}, {"override": "free" | "coordinate"}, {"rotation": ...}, {"hosts": ...}, {"pfc": {number: command}},
 {"queues": {"hosts": ..., "ahead_ns": n}}, {"coflows": {"open": {id: ...}, "ahead_ns": n}}; `ahead_ns` is how far the store's
-clock is ahead of the monotonic one. From the coordinator: {"status": ...}, {"member": [node, ...]}, {"gone": node}, {"event":
-[kind, severity, text]}, {"slots": ...}, {"telemetry": ...}, {"thresholds": ...}, {"controller": [name, ...]}, {"hosts": ...}.
-To {"leads": epoch} the bridge answers with the {"thresholds": ...} of the leader before; {"leads": 0} says that this
-coordinator leads no more. An edge: sockets, Redis.
+clock is ahead of the monotonic one. From the coordinator: {"status": ...}, {"links": [...]}, {"member": [node, ...]}, {"gone":
+node}, {"event": [kind, severity, text]}, {"slots": ...}, {"telemetry": ...}, {"thresholds": ...}, {"controller": [name, ...]},
+{"hosts": ...}, {"coflow_verdict": [id, document]}. To {"leads": epoch} the bridge answers with the {"thresholds": ...} of the
+leader before; {"leads": 0} says that this coordinator leads no more. An edge: sockets, Redis.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ class StoreBridge:
         self._lines = JsonLines(connection)
         self._lock = threading.Lock()
         self._last: dict[str, str] = {}
+        self._links: dict[str, Any] = {}
+        """A field of the status that comes by itself, when it changes: it is as long as the fabric is large."""
 
     def run(self) -> None:
         """Serves until the coordinator is gone."""
@@ -118,8 +120,10 @@ class StoreBridge:
 
     def _to_store(self, value: dict[str, Any]) -> None:
         try:
+            if "links" in value:
+                self._links = {"links": value["links"]}
             if "status" in value:
-                self._store.publish_status(value["status"])
+                self._store.publish_status(value["status"] | self._links)
             if "leads" in value:
                 self._begin(bool(value["leads"]))
             if "controller" in value:
@@ -137,6 +141,8 @@ class StoreBridge:
                 self._store.forget_member(value["gone"])
             if "hosts" in value:
                 self._store.commands.set_hosts(value["hosts"])
+            if "coflow_verdict" in value:
+                self._store.publish_verdict(*value["coflow_verdict"])
             if "event" in value:
                 kind, severity, text = value["event"]
                 self._store.publish_event(kind, severity, text)

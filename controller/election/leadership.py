@@ -66,6 +66,10 @@ class Leadership:
         self.withheld += 1
         return False
 
+    def until_ns(self) -> int:
+        """Until when we may send frames: for who sends many, and looks at the clock itself before each."""
+        return self.election.until_ns()
+
     def leads(self, now_ns: int) -> bool:
         """Whether we lead at this instant."""
         return self.election.leads(now_ns)

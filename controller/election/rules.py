@@ -149,6 +149,10 @@ class Election:
         """Whether we may send frames as the leader at this instant."""
         return bool(self.epoch) and now_ns < self._until_ns
 
+    def until_ns(self) -> int:
+        """Until when we may send frames as the leader, if nothing else happens; 0: we do not lead."""
+        return self._until_ns if self.epoch else 0
+
     def due_ns(self) -> int:
         """When to call `tick` and `ask` next, if nothing else happens."""
         if self.epoch:

@@ -6,7 +6,7 @@ needs no list of hosts. Keys of hosts that it has admitted are kept, those of ot
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from controller.members.enrolments import Enrolments
 from protocol.key import Key
@@ -40,6 +40,8 @@ class HostKeys:
         """By enrolment and MAC address, of the admitted."""
         self._sending: dict[bytes, Key] = {}
         """By MAC address: the key for frames to the host there."""
+        self.changed: Callable[[bytes], None] = lambda _: None
+        """Called with the MAC address of a host whose keys are others now, or none."""
         self._known: object = None
 
     def find(self, data: bytes, enrolment: bytes) -> Sequence[Speaker] | Cause:
@@ -73,7 +75,7 @@ class HostKeys:
             admitted = self._admitted[mac] = _Admitted(name)
         if admitted.salts[:1] != [salt]:
             admitted.salts = [salt, *(one for one in admitted.salts if one != salt)][:KEPT]
-            self._rebuild(mac, admitted)
+            self._rebuild(mac, admitted, speaker)
 
     def forget(self, mac: bytes) -> None:
         """The host at this address is none of ours any more."""
@@ -109,12 +111,19 @@ class HostKeys:
             del self._speakers[enrolment, mac]
         admitted.enrolments.clear()
         self._sending.pop(mac, None)
+        self.changed(mac)
 
-    def _rebuild(self, mac: bytes, admitted: _Admitted) -> None:
+    def _rebuild(self, mac: bytes, admitted: _Admitted, heard: Speaker | None = None) -> None:
+        """Derives the keys of a host; those that it was `heard` under just now are known."""
         self._drop(mac, admitted)
+        ours = None if heard is None else (heard.credentials.fingerprint, heard.credentials.enrolment)
         for master in self._in_use():
             for salt in admitted.salts:
-                speaker = self._speaker(master, master.enroll(admitted.name, salt).enrolment, mac, admitted.name)
+                enrolment = master.enrolment(admitted.name, salt)
+                if heard is not None and ours == (master.fingerprint, enrolment):
+                    speaker = Speaker(heard.credentials, heard.series[1], admitted.name)
+                else:
+                    speaker = self._speaker(master, enrolment, mac, admitted.name)
                 admitted.enrolments.append(speaker.credentials.enrolment)
                 self._speakers[speaker.credentials.enrolment, mac] = speaker
                 self._sending.setdefault(mac, speaker.credentials.from_leader)

@@ -9,7 +9,7 @@ classified; and what hosts without an agent send never left a member.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -84,7 +84,7 @@ class HostLinks(Part):
     def left(self, node: int, now_ns: int) -> None:
         self._known.pop(node, None)
 
-    def reported(self, node: int, sent: Mapping[int, int], regulated: frozenset[int]) -> None:
+    def reported(self, node: int, sent: Mapping[int, int], regulated: Set[int]) -> None:
         for destination, size in sent.items():
             if (known := self._known.get(destination)) is not None:
                 known.arrived += size

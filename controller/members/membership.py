@@ -1,9 +1,8 @@
-"""Hosts join, leave and fall silent: REGISTER, LEAVE and DIRECTORY. Sends only through what it is given."""
+"""Hosts join, leave and fall silent: REGISTER and LEAVE. Sends only through what it is given."""
 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -13,27 +12,20 @@ from controller.members.part import SWEEP_NS, Part, Parts
 from controller.members.registry import Address, Member, Members, NoRoom
 from protocol.bodies.versions import SPOKEN, Versions
 from protocol.messages import (
-    DIRECTORY_CHANGE,
-    HEARTBEAT_MAC,
-    Directory,
-    DirectoryChange,
-    DirectoryRequest,
     Error,
     ErrorCode,
     Leave,
     Message,
     Register,
     Welcome,
-    changed_node,
 )
-from protocol.paging import paginate
-from protocol.wire import BODY_MAX
 
 log = logging.getLogger("baton.coordinator")
 
-TELLS = 3
-"""How often a change of the directory is told: a frame may be lost."""
-
+EACH = 16
+"""So many hosts that join between two looks are told to the operators one by one, the others by their number."""
+LOOKS = 12
+"""How often silence is looked for in the time after which it counts."""
 
 class Membership(Part):
     """Keeps the registry, and tells all parts which members joined and left.
@@ -43,6 +35,7 @@ class Membership(Part):
         write: takes lines for the store bridge.
         spoken: the versions of the wire that the leader speaks.
         position: place and value of the last heartbeat in its hash chain.
+        read_until: up to which time (ns) all frames have been read, at a time (ns).
     """
 
     def __init__(
@@ -54,9 +47,10 @@ class Membership(Part):
         write: Callable[[dict[str, Any]], object],
         spoken: Versions = SPOKEN,
         position: Callable[[], tuple[int, bytes]] = lambda: (0, bytes(16)),
+        read_until: Callable[[int], int] = lambda now_ns: now_ns,
     ) -> None:
-        self.handlers = {Leave: self._on_leave, DirectoryRequest: self._on_directory_request}
-        self.periodic = ((SWEEP_NS, self._forget_silent), (SWEEP_NS, self._tell_changes))
+        self.handlers = {Leave: self._on_leave}
+        self.periodic = ((SWEEP_NS, self._forget_silent), (SWEEP_NS, self._tell_joined))
         self._settings = settings
         self._members = members
         self._parts = parts
@@ -64,17 +58,22 @@ class Membership(Part):
         self._write = write
         self._spoken = spoken
         self._position = position
+        self._read_until = read_until
+        self._silent_due_ns = 0
+        self._registered: dict[int, Register] = {}
+        """What each member said when it registered last."""
         self._refused: dict[int, frozenset[Address]] = {}
         """The addresses that a member did not get when it registered last."""
-        self._bases: deque[int] = deque([members.version] * TELLS, maxlen=TELLS)
-        """The version of the directory at each of the last looks."""
         self._events = EventBudget()
+        self._joined = 0
+        """How many hosts have joined since the last look."""
         self._turned_away = 0
         """How many registrations found no room."""
 
     def register(self, message: Register, mac: bytes, now_ns: int) -> bool:
         """Takes a host in, or its changed addresses, and answers with WELCOME; with ERROR, if there is no node id for it, or no
-        version of the wire that both speak.
+        version of the wire that both speak. A member that says the same once more, by its nonce, has missed the WELCOME, and
+        gets another one: nothing else begins anew.
 
         False: the host is a member that speaks a newer version. So this is not its word, or its agent went back to an older
         version without taking leave: that one is taken in when the member has fallen silent.
@@ -85,6 +84,7 @@ class Membership(Part):
             return True
         if (known := self._members.at(mac)) is not None and wire < known.wire:
             return False
+        again = known is not None and wire == known.wire and self._registered.get(known.node) == message
         directory = self._members.version
         gate = message.gates.name or "none"
         try:
@@ -112,10 +112,15 @@ class Membership(Part):
             ),
             mac,
         )
+        if again:
+            return True
+        self._registered[member.node] = message
         self._parts.joined(member.node)
         if self._members.version != directory:
-            log.info("member %d: %s, %s", member.node, member.name, ", ".join(map(str, member.addresses)))
-            self._tell("info", member, f"{member.name} is member {member.node}", now_ns)
+            self._joined += known is None
+            if known is not None or self._joined <= EACH:
+                log.info("member %d: %s, %s", member.node, member.name, ", ".join(map(str, member.addresses)))
+                self._tell("info", member, f"{member.name} is member {member.node}", now_ns)
         if refused := self._members.refused(member).keys() - self._refused.get(member.node, frozenset()):
             text = f"{member.name} claims {', '.join(sorted(map(str, refused)))}, which another member holds"
             log.warning("%s", text)
@@ -123,11 +128,19 @@ class Membership(Part):
         self._refused[member.node] = frozenset(self._members.refused(member))
         return True
 
+    def _tell_joined(self, _: int) -> None:
+        joined, self._joined = self._joined, 0
+        if joined > EACH:
+            text = f"{joined - EACH} more hosts are members"
+            log.info("%s", text)
+            self._write({"event": ["member", "info", text]})
+
     def status(self) -> dict[str, Any]:
         return {"members": len(self._members.present()), "turned_away": self._turned_away}
 
     def left(self, node: int, now_ns: int) -> None:
         self._refused.pop(node, None)
+        self._registered.pop(node, None)
 
     def warnings(self) -> list[str]:
         if not (left_out := self._members.left_out()):
@@ -152,7 +165,14 @@ class Membership(Part):
         self.forget(member, now_ns, f"{member.name} left: {message.reason}")
 
     def _forget_silent(self, now_ns: int) -> None:
-        for member in self._members.silent(now_ns, self._settings.silence_ns):
+        """Counts silent members out. Who may have spoken in a frame that waits to be read is not silent yet; but such frames
+        delay this for no longer than the silence itself."""
+        if now_ns < self._silent_due_ns:
+            return
+        silence_ns = self._settings.silence_ns
+        self._silent_due_ns = now_ns + silence_ns // LOOKS
+        until_ns = max(self._read_until(now_ns), now_ns - silence_ns)
+        for member in self._members.silent(until_ns, silence_ns):
             self.forget(member, now_ns, f"{member.name} is silent and loses its slots")
 
     def forget(self, member: Member, now_ns: int, why: str) -> None:
@@ -168,16 +188,3 @@ class Membership(Part):
         if (left_out := self._events.spend(member.name, now_ns)) is not None:
             more = f" ({left_out} events of this host are left out)" if left_out else ""
             self._write({"event": ["member", severity, text + more]})
-
-    def _tell_changes(self, _: int) -> None:
-        """Sends all members the last changes of the directory, so that nobody needs to ask for the whole."""
-        base, version = self._bases[0], self._members.version
-        self._bases.append(version)
-        changes = self._members.changes_since(base) if base != version else None
-        if changes and DIRECTORY_CHANGE.size + sum(len(changed_node(*change)) for change in changes) <= BODY_MAX:
-            self._send(DirectoryChange(base, version, changes), HEARTBEAT_MAC)
-
-    def _on_directory_request(self, member: Member, _: DirectoryRequest, now_ns: int) -> None:
-        for page in paginate(Directory(self._members.version, 0, 1, self._members.directory())):
-            self._send(page, member.mac)
-        self._parts.tell(member)

@@ -6,7 +6,7 @@ A part sends only through what it is given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import Any
 
@@ -51,7 +51,7 @@ class Part:
     def left(self, node: int, now_ns: int) -> None:
         """A member left, or fell silent. It is in the registry no more."""
 
-    def reported(self, node: int, sent: Mapping[int, int], regulated: frozenset[int]) -> None:
+    def reported(self, node: int, sent: Mapping[int, int], regulated: Set[int]) -> None:
         """What a member's large flows sent since its last report, in bytes by destination, and the destinations that it needed
         permission for."""
 
@@ -114,7 +114,7 @@ class Parts:
         for part in self._parts:
             part.left(node, now_ns)
 
-    def reported(self, node: int, sent: Mapping[int, int], regulated: frozenset[int]) -> None:
+    def reported(self, node: int, sent: Mapping[int, int], regulated: Set[int]) -> None:
         for part in self._parts:
             part.reported(node, sent, regulated)
 

@@ -46,6 +46,8 @@ class QueueConditions(Part):
 
     def advance(self, now_ns: int) -> None:
         """Sends them to every host that has conditions, or had some."""
+        if not self._document and not self._ruled:
+            return
         nodes = {member.name: member.node for member in self._members.present()}
         for member in self._members.present():
             queues = self._document.get(member.name, {})

@@ -9,7 +9,7 @@ An address belongs to the first present host that claimed it, until that host cl
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
@@ -36,6 +36,23 @@ class NoRoom(Exception):
 
 
 @dataclass(slots=True)
+class Figures:
+    """What a member's frames change. The library has the same fields where it takes them (controller/frames)."""
+
+    last_heard_ns: int = 0
+    slots: int = 0
+    acknowledged: int = 0
+    late: int = 0
+    yields: int = 0
+    lateness_ns: int = 0
+    """Smoothed: gate opened minus slot's start."""
+    delay_ns: int = 0
+    """Smoothed: how long a directive takes to it."""
+    told_ns: int = -1
+    """What the policy knows of that; -1: nothing."""
+
+
+@dataclass(slots=True)
 class Member:
     """A host with an agent."""
 
@@ -46,20 +63,12 @@ class Member:
     addresses: tuple[Address, ...]
     gate: str
     version: str
-    last_heard_ns: int
+    figures: Figures
     joined_ns: int
     wire: int = NEWEST
     """The version of the wire that it and the leader speak with each other."""
     claimed: tuple[Address, ...] = ()
     """What it says lives there; `addresses` are those of them that it holds."""
-    slots: int = 0
-    acknowledged: int = 0
-    late: int = 0
-    yields: int = 0
-    lateness_ns: int = 0
-    """Smoothed: gate opened minus slot's start."""
-    delay_ns: int = 0
-    """Smoothed: how long a directive takes to it."""
     sent_bps: dict[int, int] = field(default_factory=dict)
     backlog: dict[int, int] = field(default_factory=dict)
     refused: dict[int, int] = field(default_factory=dict)
@@ -68,6 +77,7 @@ class Member:
 
     def record(self, now_ns: int) -> dict[str, Any]:
         """Its document for the store, as JSON values, without what the parts add."""
+        figures = self.figures
         return {
             "name": self.name,
             "mac": self.mac.hex(":"),
@@ -76,12 +86,12 @@ class Member:
             "gate": self.gate,
             "version": self.version,
             "wire": self.wire,
-            "heard_ms_ago": (now_ns - self.last_heard_ns) // 1_000_000,
-            "slots": self.slots,
-            "acknowledged": self.acknowledged,
-            "late_slots": self.late,
-            "yields": self.yields,
-            "lateness_us": self.lateness_ns // 1000,
+            "heard_ms_ago": (now_ns - figures.last_heard_ns) // 1_000_000,
+            "slots": figures.slots,
+            "acknowledged": figures.acknowledged,
+            "late_slots": figures.late,
+            "yields": figures.yields,
+            "lateness_us": figures.lateness_ns // 1000,
             "backlog_bytes": self.backlog,
             "sent_bps": self.sent_bps,
             "refused": self._refused(),
@@ -110,15 +120,25 @@ class Members:
         """The present nodes that claim an address, the one that holds it first."""
         self._reserved: dict[bytes, tuple[int, int]] = {}
         """The id of each host that is not here, and when it was heard last; the one that is gone for longest first."""
+        self._given: set[int] = set()
+        """The ids of present hosts, and the reserved ones."""
         self._next = FIRST_NODE
         self._none_until_ns = 0
         """There is no free id before."""
+        self._preferred: Callable[[bytes, str, tuple[Address, ...]], int | None] = lambda *_: None
 
     def reserve(self, nodes: Mapping[bytes, int]) -> None:
         """Reserves the ids that hosts (by MAC address) had under the leader before: no other host gets one of them."""
         known = {mac: (node, 0) for mac, node in nodes.items() if FIRST_NODE <= node <= LAST_NODE}
         self._reserved.update(known)
+        self._given.update(node for node, _ in known.values())
         self._next = max([self._next, *(node + 1 for node, _ in known.values())])
+
+    def prefer(self, preferred: Callable[[bytes, str, tuple[Address, ...]], int | None], beyond: int) -> None:
+        """Has each host that joins given the id of its place (found by MAC address, name and addresses) if that is free; others
+        get ids from `beyond` on, while there are any."""
+        self._preferred = preferred
+        self._next = max(self._next, min(beyond, LAST_NODE + 1))
 
     def register(
         self,
@@ -137,8 +157,8 @@ class Members:
         """
         member = self._by_mac.get(mac)
         if member is None:
-            node = self._node_of(mac, now_ns)
-            member = Member(node, name, mac, rate_bps, (), gate, version, now_ns, now_ns, wire)
+            node = self._node_of(mac, name, addresses, now_ns)
+            member = Member(node, name, mac, rate_bps, (), gate, version, Figures(), now_ns, wire)
             self._by_mac[mac] = self._by_node[member.node] = member
             self.wires[wire] += 1
             self._changed(node)
@@ -147,23 +167,29 @@ class Members:
         if member.rate_bps != rate_bps:  # its link's capacity has changed
             self._changed(member.node)
         member.name, member.rate_bps, member.gate, member.version = name, rate_bps, gate, version
-        member.last_heard_ns = now_ns
+        member.figures.last_heard_ns = now_ns
         if member.wire != wire:
             self.wires.subtract((member.wire,))
             self.wires[wire] += 1
             member.wire = wire
         return member
 
-    def _node_of(self, mac: bytes, now_ns: int) -> int:
-        """The id that a host had before, or a free one."""
+    def _node_of(self, mac: bytes, name: str, addresses: tuple[Address, ...], now_ns: int) -> int:
+        """The id that a host had before, that of its place, or a free one."""
         if (reserved := self._reserved.pop(mac, None)) is not None:
             return reserved[0]
-        if self._next <= LAST_NODE:
+        own = self._preferred(mac, name, addresses)
+        if own is not None and own not in self._given:
+            self._given.add(own)
+            return own
+        while self._next <= LAST_NODE:
             self._next += 1
-            return self._next - 1
+            if self._next - 1 not in self._given:
+                self._given.add(self._next - 1)
+                return self._next - 1
         if now_ns >= self._none_until_ns:
-            taken = self._by_node.keys() | {node for node, _ in self._reserved.values()}
-            if (free := next((node for node in range(FIRST_NODE, LAST_NODE + 1) if node not in taken), None)) is not None:
+            if (free := next((node for node in range(FIRST_NODE, LAST_NODE + 1) if node not in self._given), None)) is not None:
+                self._given.add(free)
                 return free
             for other, (node, left_ns) in self._reserved.items():
                 if now_ns - left_ns >= REST_NS:
@@ -213,12 +239,13 @@ class Members:
             self._claim(member, ())
             del self._by_node[node], self._by_mac[member.mac]
             self.wires[member.wire] -= 1
-            self._reserved[member.mac] = node, member.last_heard_ns
+            self._reserved[member.mac] = node, member.figures.last_heard_ns
             self._changed(node)
 
     def silent(self, now_ns: int, silence_ns: int) -> list[Member]:
         """Present members not heard for `silence_ns`."""
-        return [m for m in self.present() if now_ns - m.last_heard_ns > silence_ns]
+        silent = (m for m in self._by_node.values() if now_ns - m.figures.last_heard_ns > silence_ns)
+        return sorted(silent, key=_number)
 
     def present(self) -> list[Member]:
         """Members present, by node id."""
@@ -239,10 +266,24 @@ class Members:
     def changes_since(self, version: int) -> Changes | None:
         """The nodes that differ from an earlier version of the directory; None if that is not known any more, or if the
         directory has no room for all addresses."""
+        nodes = self.changed_since(version)
+        return None if nodes is None else tuple(self.change(node) for node in nodes)
+
+    def changed_since(self, version: int) -> dict[int, int] | None:
+        """By node that differs from an earlier version of the directory: the version that changed it last, in their order; None
+        as above."""
         if self.left_out() or version < self.version - len(self._changes):
             return None
-        nodes = dict.fromkeys(node for at, node in self._changes if at > version)
-        return tuple((node, (m := self.get(node)) is not None, m.addresses if m is not None else ()) for node in nodes)
+        found: dict[int, int] = {}
+        for back in range(1, min(len(self._changes), self.version - version) + 1):
+            at, node = self._changes[-back]
+            found.setdefault(node, at)
+        return dict(reversed(found.items()))
+
+    def change(self, node: int) -> tuple[int, bool, tuple[Address, ...]]:
+        """(node, whether it is present, its addresses)."""
+        member = self.get(node)
+        return node, member is not None, member.addresses if member is not None else ()
 
     def left_out(self) -> int:
         """How many addresses of present members the directory has no room for."""

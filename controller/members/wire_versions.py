@@ -12,6 +12,7 @@ from typing import Any
 
 from controller.members.part import SUMMARY_NS, Part
 from controller.members.registry import Members
+from protocol.bodies.groups import FIRST_VERSION, GroupsChange
 from protocol.bodies.versions import NEWEST, SPOKEN, Unspoken, Versions
 from protocol.messages import Heartbeat, Message
 
@@ -47,8 +48,10 @@ class WireVersions(Part):
         if type(message) is Heartbeat and now_ns - self._all_ns >= self._every_ns:
             self._all_ns = now_ns
             return tuple(range(self._spoken.highest, self._spoken.lowest - 1, -1))
-        wires = self._members.wires
-        return (NEWEST, *(version for version in range(NEWEST - 1, self._spoken.lowest - 1, -1) if wires[version]))
+        wires, lowest = self._members.wires, self._spoken.lowest
+        if type(message) is GroupsChange:
+            lowest = max(lowest, FIRST_VERSION)
+        return (NEWEST, *(version for version in range(NEWEST - 1, lowest - 1, -1) if wires[version]))
 
     def heard(self, version: int, source: bytes, now_ns: int) -> None:
         """A frame of a version that we do not speak has come from this address."""

@@ -213,6 +213,14 @@ def has_room(datapath: Datapath) -> bool:
     return queue is not None and queue.qsize() < ROOM
 
 
+def is_here(datapath: Datapath) -> bool:
+    """Whether a switch connects from this machine: both ends of its connection have the same address."""
+    try:
+        return bool(datapath.socket.getpeername()[0] == datapath.socket.getsockname()[0])
+    except OSError:  # it has just gone
+        return False
+
+
 def barrier(datapath: Datapath) -> Message:
     """A request that the switch answers when it has carried out all messages before."""
     return datapath.ofproto_parser.OFPBarrierRequest(datapath)

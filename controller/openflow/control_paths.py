@@ -36,15 +36,17 @@ def control_paths(
     active: frozenset[Link],
     attachment: ControlAttachment | None = None,
     standbys: Iterable[ControlAttachment] = (),
+    dpids: Iterable[int] | None = None,
 ) -> dict[int, tuple[ControlPath, ...]]:
-    """The paths through every switch, by datapath id; arguments as of `forwarding.tables`."""
+    """The paths through these switches, or every one, by datapath id; other arguments as of `forwarding.tables`."""
     routes = Routes(active)
     attached = (coordinator_port(view, each) for each in (attachment, *standbys))
     coordinators = [each for each in attached if each is not None]
     macs = {each.mac for each in coordinators}
     hosts = [host for host in view.hosts.values() if host.speaks_control and host.mac not in macs]
     return {
-        dpid: tuple(path for each in coordinators for path in _through(dpid, each, hosts, routes)) for dpid in view.switches
+        dpid: tuple(path for each in coordinators for path in _through(dpid, each, hosts, routes))
+        for dpid in (view.switches if dpids is None else dpids)
     }
 
 
@@ -56,16 +58,12 @@ def flooded(view: View, active: frozenset[Link], dpid: int) -> frozenset[int]:
 
 
 def _through(dpid: int, coordinator: CoordinatorPort, hosts: Iterable[Host], routes: Routes) -> Iterator[ControlPath]:
-    trusted = _port_towards(dpid, coordinator.at, routes)
+    trusted = routes.port_towards(dpid, coordinator.at)
     if trusted is None:
         return
     yield ControlPath(trusted, coordinator.mac, HEARTBEAT_MAC, None)
     for host in hosts:
-        port = _port_towards(dpid, host.at, routes)
+        port = routes.port_towards(dpid, host.at)
         if port is not None and port != trusted:
             yield ControlPath(trusted, coordinator.mac, host.mac, port)
             yield ControlPath(port, host.mac, coordinator.mac, trusted)
-
-
-def _port_towards(dpid: int, at: PortRef, routes: Routes) -> int | None:
-    return at.number if at.dpid == dpid else routes.towards(at.dpid).get(dpid)

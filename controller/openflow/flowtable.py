@@ -7,11 +7,12 @@ MAC addresses are lower-case colon notation; ports are OpenFlow port numbers of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
+IN_PORT = 0xFFFFFFF8  # OFPP_IN_PORT: back by the port that the frame came in by
 NO_LIMIT = 0xFFFF  # OFPCML_NO_BUFFER: the whole frame goes to the controller
 
 
@@ -107,6 +108,17 @@ def diff(old: Table, new: Table) -> Change:
         remove=tuple(key for key in old.flows if key not in new.flows),
         put=tuple(flow for key, flow in new.flows.items() if old.flows.get(key) != flow),
     )
+
+
+def pieces(change: Change, size: int) -> Iterator[Change]:
+    """The same change in parts of at most `size` groups, removals or entries each, in order."""
+    groups = list(change.groups.items())
+    for at in range(0, len(groups), size):
+        yield Change(dict(groups[at : at + size]), (), ())
+    for at in range(0, len(change.remove), size):
+        yield Change({}, change.remove[at : at + size], ())
+    for at in range(0, len(change.put), size):
+        yield Change({}, (), change.put[at : at + size])
 
 
 def without_ports(table: Table, ports: Iterable[int]) -> Table:

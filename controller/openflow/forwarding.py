@@ -8,9 +8,14 @@ Pure. Three tables on every switch:
 * LEARN: the sources at host ports. Frames of a known source pass. Frames of an unknown source pass too, and the controller gets
   a copy of their first bytes; likewise ARP with a sender address that is not known for its MAC, and a source's first control
   frame. From a muted port it gets none; of a host that may have moved it gets all.
-* DELIVER: a known destination leaves by the tree's port towards it, all others flood along the tree.
+* DELIVER: each tree has a root, its switch of the lowest datapath id. A destination below a switch, away from the root, leaves
+  by the port towards it. So a host has one rule on each switch on its way to the root, not one on every switch.
+* ORIGIN: all other destinations. A frame from a known source at its place goes up. If the root does not know its destination
+  either, it floods the frame, also back to where it came from; there the source's own switch leaves out the source's port. All
+  other frames flood along the tree: broadcasts, frames of unknown sources, and what came down.
 
-Flooding is one group of type ALL per switch; OpenFlow does not send a frame back out of the port that it came in by.
+Flooding is one group of type ALL per switch; OpenFlow does not send a frame back out of the port that it came in by, unless it
+is told to.
 """
 
 from __future__ import annotations
@@ -18,13 +23,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from controller.openflow.flowtable import (
+    IN_PORT,
     NO_LIMIT,
     Cause,
     Change,
     Flow,
     Match,
+    Ports,
     Table,
     diff,
     without_ports,
@@ -33,8 +41,10 @@ from controller.openflow.intake.hosts import Host, PortRef
 from controller.openflow.view import Link, View
 from controller.switch_queues.control_room import CONTROL_QUEUE
 
-CLASSIFY, LEARN, DELIVER = 0, 1, 2
+CLASSIFY, LEARN, DELIVER, ORIGIN = 0, 1, 2, 3
 FLOOD_GROUP = 1
+ALL_BUT_GROUPS = 0x10000
+"""And the number of a port: the group that floods by all ports but this one."""
 LEARN_COPY_BYTES = 64  # an ARP message or an IPv4 header, with VLAN tags
 HOST_IDLE_S = 300  # ageing time, IEEE 802.1D table 7-5
 
@@ -82,6 +92,14 @@ class ControlAttachment:
         return None
 
 
+class Way(NamedTuple):
+    """The way from a switch to the next one towards the root: by its port `port`, to the switch `above`, whose port it is."""
+
+    port: int
+    above: int
+    its_port: int
+
+
 class Routes:
     """Next hops on the tree: for each switch, the port towards another switch."""
 
@@ -107,6 +125,26 @@ class Routes:
                         queue.append(neighbour)
         return known
 
+    def port_towards(self, dpid: int, at: PortRef) -> int | None:
+        """The port of a switch towards a port of the fabric: this port itself at its own switch."""
+        return at.number if at.dpid == dpid else self.towards(at.dpid).get(dpid)
+
+    def up(self, switches: Iterable[int]) -> dict[int, Way | None]:
+        """The way of each switch towards the root of its tree, the switch of the lowest datapath id; None at the root."""
+        found: dict[int, Way | None] = {}
+        for root in sorted(switches):
+            if root in found:
+                continue
+            found[root] = None
+            queue = deque([root])
+            while queue:
+                here = queue.popleft()
+                for number, neighbour, its_port in self._neighbours.get(here, ()):
+                    if neighbour not in found:
+                        found[neighbour] = Way(its_port, here, number)
+                        queue.append(neighbour)
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorPort:
@@ -124,49 +162,125 @@ def coordinator_port(view: View, attachment: ControlAttachment | None) -> Coordi
     return CoordinatorPort(at, attachment.mac) if at in view.edges and at is not None else None
 
 
-def tables(
-    view: View,
-    active: frozenset[Link],
-    attachment: ControlAttachment | None = None,
-    standbys: Iterable[ControlAttachment] = (),
-    queued: Container[int] = (),
-) -> dict[int, Table]:
-    """The table of every switch in the view. `active`: the links of the tree, a subset of `view.links`. `standbys`: the
-    switch ports of other controllers' coordinators: any of them may lead, so the frames of all of them pass. `queued`: the
-    switches (datapath ids) whose ports have the queue CONTROL_QUEUE."""
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """All that one switch's table depends on. `up`: its port towards the root; None at the root. `coordinators`: the address of
+    each, and the only port by which its frames may enter. `below`: the port of each address away from
+    the root; those at ports of `edges` are at this switch. `hosts`: those at this switch."""
+
+    edges: Ports
+    trunks: Ports
+    muted: Ports
+    up: int | None
+    coordinators: tuple[tuple[str, int | None], ...]
+    queue: int | None
+    hosts: tuple[Host, ...]
+    below: Mapping[str, int]
+
+    def table(self) -> Table:
+        """The switch's table."""
+        made = Table()
+        made.groups[FLOOD_GROUP] = self.edges | self.trunks
+        _classify(made, self.edges, self.trunks)
+        for mac, trusted in self.coordinators:
+            _admit(made, self.edges, self.trunks, mac, trusted, self.queue)
+        _learn(made)
+        for port in self.muted:
+            _mute(made, port)
+        for host in self.hosts:
+            _source(made, host, host.at.number in self.muted)
+        made.add(
+            Flow(DELIVER, 200, Match(eth_dst=ASKING_MAC)),
+            Flow(DELIVER, 150, Match(eth_dst=GROUP_BIT), group=FLOOD_GROUP),
+            Flow(DELIVER, 0, Match(), goto=ORIGIN),
+            Flow(ORIGIN, 0, Match(), group=FLOOD_GROUP),
+        )
+        for mac, port in self.below.items():
+            made.add(Flow(DELIVER, 100, Match(eth_dst=mac), output=port))
+            self._origin(made, mac, port)
+        return made
+
+    def _origin(self, made: Table, mac: str, port: int) -> None:
+        """The way of a known source's frames to destinations that are not below."""
+        here = Match(in_port=port, eth_src=mac)
+        if self.up is None:
+            if port not in self.edges:
+                made.add(Flow(ORIGIN, 50, here, output=IN_PORT, group=FLOOD_GROUP))
+            return
+        made.add(Flow(ORIGIN, 50, here, output=self.up))
+        if port in self.edges:
+            made.groups[ALL_BUT_GROUPS + port] = made.groups[FLOOD_GROUP] - {port}
+            made.add(Flow(ORIGIN, 50, Match(in_port=self.up, eth_src=mac), group=ALL_BUT_GROUPS + port))
+
+
+class Forwarding:
+    """Makes the switches' tables, and only those again that change: a table that stays is the same object as before."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, tuple[_Part, Table]] = {}
+
+    def tables(
+        self,
+        view: View,
+        active: frozenset[Link],
+        attachment: ControlAttachment | None = None,
+        standbys: Iterable[ControlAttachment] = (),
+        queued: Container[int] = (),
+    ) -> dict[int, Table]:
+        """The table of every switch in the view. `active`: the links of the tree, a subset of `view.links`. `standbys`: the
+        switch ports of other controllers' coordinators: any of them may lead, so the frames of all of them pass. `queued`: the
+        switches (datapath ids) whose ports have the queue CONTROL_QUEUE."""
+        made: dict[int, tuple[_Part, Table]] = {}
+        for dpid, part in _parts(view, active, (attachment, *standbys), queued).items():
+            known = self._made.get(dpid)
+            made[dpid] = known if known is not None and known[0] == part else (part, part.table())
+        self._made = made
+        return {dpid: table for dpid, (_, table) in made.items()}
+
+
+def _parts(
+    view: View, active: frozenset[Link], attached: Iterable[ControlAttachment | None], queued: Container[int]
+) -> dict[int, _Part]:
     routes = Routes(active)
-    attached = (coordinator_port(view, each) for each in (attachment, *standbys))
-    coordinators = {each.mac: each for each in attached if each is not None}
+    found = (coordinator_port(view, each) for each in attached)
+    coordinators = {each.mac: each for each in found if each is not None}
     places = {mac: host.at for mac, host in view.hosts.items()}
     places.update((mac, coordinator.at) for mac, coordinator in coordinators.items())
-    edges: dict[int, set[int]] = {dpid: set() for dpid in view.switches}
-    for ref in view.edges:
-        edges[ref.dpid].add(ref.number)
-
-    result: dict[int, Table] = {}
-    for dpid in view.switches:
-        table = result[dpid] = Table()
-        trunks = {number for number in routes.trunks.get(dpid, ()) if view.is_up(PortRef(dpid, number))}
-        table.groups[FLOOD_GROUP] = frozenset(edges[dpid] | trunks)
-        _classify(table, edges[dpid], trunks)
-        for coordinator in coordinators.values():
-            _admit(table, dpid, edges[dpid], trunks, coordinator, routes, CONTROL_QUEUE if dpid in queued else None)
-        _learn(table)
-        for ref in view.muted:
-            if ref.dpid == dpid:
-                _mute(table, ref.number)
-        table.add(Flow(DELIVER, 200, Match(eth_dst=ASKING_MAC)), Flow(DELIVER, 0, Match(), group=FLOOD_GROUP))
+    edges, muted, hosts = _by_switch(view.edges), _by_switch(view.muted), dict[int, list[Host]]()
     for host in view.hosts.values():
         if places[host.mac] == host.at:
-            _source(result[host.at.dpid], host, host.at in view.muted)
+            hosts.setdefault(host.at.dpid, []).append(host)
+    up = routes.up(view.switches)
+    below: dict[int, dict[str, int]] = {dpid: {} for dpid in view.switches}
     for mac, at in places.items():
-        _deliver(result[at.dpid], mac, at.number)
-        for dpid, port in routes.towards(at.dpid).items():
-            _deliver(result[dpid], mac, port)
-    return result
+        below[at.dpid][mac] = at.number
+        way = up[at.dpid]
+        while way is not None:
+            below[way.above][mac] = way.its_port
+            way = up[way.above]
+    return {
+        dpid: _Part(
+            edges.get(dpid, frozenset()),
+            frozenset(number for number in routes.trunks.get(dpid, ()) if view.is_up(PortRef(dpid, number))),
+            muted.get(dpid, frozenset()),
+            None if (way := up[dpid]) is None else way.port,
+            tuple((mac, routes.port_towards(dpid, each.at)) for mac, each in coordinators.items()),
+            CONTROL_QUEUE if dpid in queued else None,
+            tuple(hosts.get(dpid, ())),
+            below[dpid],
+        )
+        for dpid in view.switches
+    }
 
 
-def _classify(table: Table, edges: set[int], trunks: set[int]) -> None:
+def _by_switch(refs: Iterable[PortRef]) -> dict[int, Ports]:
+    found: dict[int, set[int]] = {}
+    for ref in refs:
+        found.setdefault(ref.dpid, set()).add(ref.number)
+    return {dpid: frozenset(numbers) for dpid, numbers in found.items()}
+
+
+def _classify(table: Table, edges: Ports, trunks: Ports) -> None:
     table.add(
         LLDP_FLOW,
         Flow(CLASSIFY, 64000, Match(eth_dst=LINK_LOCAL)),
@@ -179,23 +293,10 @@ def _classify(table: Table, edges: set[int], trunks: set[int]) -> None:
         table.add(Flow(CLASSIFY, 10, Match(in_port=port), goto=DELIVER))
 
 
-def _admit(
-    table: Table,
-    dpid: int,
-    edges: set[int],
-    trunks: set[int],
-    coordinator: CoordinatorPort,
-    routes: Routes,
-    queue: int | None,
-) -> None:
+def _admit(table: Table, edges: Ports, trunks: Ports, mac: str, trusted: int | None, queue: int | None) -> None:
     """Admits a coordinator's control frames only by its own port or the tree port towards it, and those of hosts to it; all of
     them leave by this queue."""
-    mac = coordinator.mac
     table.add(Flow(CLASSIFY, 200, Match(eth_src=mac), cause=Cause.FORGED_COORDINATOR))
-    if coordinator.at.dpid == dpid:
-        trusted: int | None = coordinator.at.number
-    else:
-        trusted = routes.towards(coordinator.at.dpid).get(dpid)
     for port in edges | trunks:
         onward = LEARN if port in edges else DELIVER
         if port != trusted:
@@ -242,15 +343,12 @@ def _source(table: Table, host: Host, muted: bool) -> None:
         table.add(Flow(LEARN, 120, Match(port, ETH_ARP, mac, arp_spa=address), copy_bytes=known, goto=DELIVER))
 
 
-def _deliver(table: Table, mac: str, port: int) -> None:
-    table.add(Flow(DELIVER, 100, Match(eth_dst=mac), output=port))
-
-
 @dataclass(frozen=True, slots=True)
 class Transition:
     """How to get from the installed tables to new ones: send `close`, wait for barriers, then send `open`.
 
-    `close` is empty when no port with a working link leaves the tree: then there is nothing to wait for.
+    `close` is empty when no port with a working link leaves the tree, and no root leaves its place: then there is nothing to
+    wait for.
     """
 
     close: Mapping[int, Change]
@@ -258,21 +356,31 @@ class Transition:
 
 
 def transition(installed: Mapping[int, Table], wanted: Mapping[int, Table], view: View) -> Transition:
-    """The changes from the installed tables to the wanted ones. Ports leave the tree on every switch before others join it, so
-    that no loop exists even for a moment."""
+    """The changes from the installed tables to the wanted ones. Ports leave the tree on every switch before others join it, and
+    a root stops to send frames back before there is another. So at every moment the open links are part of one tree, on which a
+    frame that never goes back by the port that it came in by ends somewhere, and only one root sends frames back. A table that
+    is the same object as before is not compared."""
     close: dict[int, Change] = {}
     then: dict[int, Change] = {}
     for dpid, new in wanted.items():
         old = installed.get(dpid, Table())
+        if old is new:
+            continue
         leaving = {
             number
             for number in old.groups.get(FLOOD_GROUP, frozenset()) - new.groups[FLOOD_GROUP]
             if view.is_up(PortRef(dpid, number))
         }
-        if leaving:
-            closed = without_ports(old, leaving)
-            close[dpid] = diff(old, closed)
+        closed = without_ports(old, leaving) if leaving else old
+        if _sends_back(closed) and not _sends_back(new):
+            closed = Table({key: flow for key, flow in closed.flows.items() if flow.output != IN_PORT}, closed.groups)
+        if closed is not old and (change := diff(old, closed)):
+            close[dpid] = change
             old = closed
         if change := diff(old, new):
             then[dpid] = change
     return Transition(close, then)
+
+
+def _sends_back(table: Table) -> bool:
+    return any(flow.output == IN_PORT for flow in table.flows.values())

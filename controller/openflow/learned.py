@@ -9,7 +9,6 @@ the file's rate; the coordinator, which knows the members, takes their rates int
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from controller.config.settings import OpenFlowSettings
@@ -22,14 +21,6 @@ from topology.capacity import Capacity
 
 DEFAULT_RATE_BPS = 1_000_000_000  # of a port whose switch does not tell its speed
 Nodes = tuple[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class LearnedFabric:
-    """The links that forward, and the document for the store (see `FabricLearner.learn`)."""
-
-    active: frozenset[Link]
-    document: dict[str, Any]
 
 
 class FabricLearner:
@@ -64,32 +55,24 @@ class FabricLearner:
 
         return cls(files.load(settings.fabric_file, partial=True))
 
-    def learn(self, view: View) -> LearnedFabric:
-        """The active links, and the document {"fabric": Fabric.to_dict(), "blocked": [[a, b]], "hosts": [...], "ports": {...},
+    def active(self, view: View) -> frozenset[Link]:
+        """The links that forward. Of several links between two switches one takes part: the one of the highest rate, then of
+        the lowest ports."""
+        best = self._best(view)
+        tree = self._spanning(self._trunks(view, best)[0].build())
+        return frozenset(link for ends, link in best.items() if topology.Link.between(*ends) in tree.forwarding)
+
+    def document(self, view: View) -> dict[str, Any]:
+        """The document for the store, {"fabric": Fabric.to_dict(), "blocked": [[a, b]], "hosts": [...], "ports": {...},
         "links": [...], "not_found": [[a, b]]}.
 
-        Of several links between two switches one takes part: the one of the highest rate, then of the lowest ports.
         Each of "hosts" is {name, switch, port, macs, addresses}; "ports" has of each switch [number, name, MAC address];
         "links" says where each capacity comes from (topology/capacity.py); "not_found" are links of the file that the fabric
         lacks.
         """
         best = self._best(view)
-        builder = topology.FabricBuilder()
-        for switch in view.switches.values():
-            builder.add_switch(switch.name, dpid=switch.dpid or None)
-        capacities: dict[topology.DirectedLink, Capacity] = {}
-        for (a, b), link in best.items():
-            there, back = self._trunk(view, a, b, link)
-            ports = {"a_port": _port_name(view, link.a), "b_port": _port_name(view, link.b)}
-            builder.add_link(a, b, there.bps, reverse_rate_bps=back.bps, **ports)
-            capacities |= {topology.DirectedLink(a, b): there, topology.DirectedLink(b, a): back}
-        trunks = builder.build()
-        if self._tree is None or self._tree[0] != trunks:
-            self._tree = trunks, spanning_tree.compute(trunks)
-        tree = self._tree[1]
-        active = frozenset(
-            link for ends, link in best.items() if topology.Link.between(*ends) in tree.forwarding
-        )
+        builder, capacities = self._trunks(view, best)
+        tree = self._spanning(builder.build())
         blocked = [list(link) for link in tree.blocked]
         taken = {switch.name for switch in view.switches.values()}
         hosts = [
@@ -109,7 +92,30 @@ class FabricLearner:
             "links": capacity.rows(dict(sorted(capacities.items()))),
             "not_found": sorted(list(link) for link in told - fabric.links),
         }
-        return LearnedFabric(active, document)
+        return document
+
+    def _trunks(
+        self, view: View, best: Mapping[tuple[str, str], Link]
+    ) -> tuple[topology.FabricBuilder, dict[topology.DirectedLink, Capacity]]:
+        """The fabric's switches with the links between them, and where the capacities of these come from."""
+        builder = topology.FabricBuilder()
+        for switch in view.switches.values():
+            builder.add_switch(switch.name, dpid=switch.dpid or None)
+        capacities: dict[topology.DirectedLink, Capacity] = {}
+        for (a, b), link in best.items():
+            there, back = self._trunk(view, a, b, link)
+            ports = {"a_port": _port_name(view, link.a), "b_port": _port_name(view, link.b)}
+            builder.add_link(a, b, there.bps, reverse_rate_bps=back.bps, **ports)
+            capacities |= {topology.DirectedLink(a, b): there, topology.DirectedLink(b, a): back}
+        return builder, capacities
+
+    def _spanning(self, trunks: topology.Fabric) -> spanning_tree.Tree:
+        """The spanning tree, computed again only if the switches or the links between them have changed. Two threads may ask:
+        what it keeps is set at once."""
+        kept = self._tree
+        if kept is None or kept[0] != trunks:
+            self._tree = kept = trunks, spanning_tree.compute(trunks)
+        return kept[1]
 
     def ports_document(
         self, view: View, loads: Mapping[PortRef, Load], refused: Mapping[str, int]

@@ -22,14 +22,18 @@ log = logging.getLogger("baton.openflow")
 
 
 def wanted(
-    view: View, active: frozenset[Link], attachment: ControlAttachment | None, standbys: Iterable[ControlAttachment]
+    view: View,
+    active: frozenset[Link],
+    attachment: ControlAttachment | None,
+    standbys: Iterable[ControlAttachment],
+    dpids: Iterable[int] | None = None,
 ) -> Wanted:
-    """What the keeper is to do for these switches. Pure; arguments as of `forwarding.tables`."""
+    """What the keeper is to do for these switches, or every one of the view. Pure; the rest as of `forwarding.tables`."""
     found = {}
     standbys = tuple(standbys)
     attached = (coordinator_port(view, each) for each in (attachment, *standbys))
     coordinators = [each.mac for each in attached if each is not None]
-    for dpid, paths in control_paths(view, active, attachment, standbys).items():
+    for dpid, paths in control_paths(view, active, attachment, standbys, dpids).items():
         ports = view.switches[dpid].ports
         named = [
             (ports[path.port].name, path.source, path.target, None if path.out is None else ports[path.out].name)

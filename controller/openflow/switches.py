@@ -1,8 +1,9 @@
 """The connected switches and what each holds: brings every switch to the tables that forwarding wants. An edge: OpenFlow.
 
 A switch is *suspect* when it may hold something else than we think: after it has connected, after a change of leader, and when
-the number of its flows is wrong. A suspect switch gets its whole table. Flows of another start of the controller are *foreign*.
-Foreign flows that admit frames or learn sources go with the new table; the others, which forward, stay for FOREIGN_NS more.
+the number of its flows is wrong. A suspect switch gets its whole table, of a new generation. Flows of other generations and
+programs are *foreign*. Foreign flows that admit frames, learn sources or go by them go with the new table; the others, which
+forward, stay for FOREIGN_NS more.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from controller.openflow import codec
-from controller.openflow.flowtable import Change, Table
-from controller.openflow.forwarding import CLASSIFY, LEARN, LLDP_FLOW, Transition, transition
+from controller.openflow.flowtable import Change, Table, pieces
+from controller.openflow.forwarding import CLASSIFY, LEARN, LLDP_FLOW, ORIGIN, Transition, transition
 from controller.openflow.framework import Framework
 from controller.openflow.intake.hosts import PortRef, Request
 from controller.openflow.intake.lldp import KEY_BYTES, Lldp
@@ -23,6 +24,8 @@ from controller.openflow.view import Port, View
 from protocol.units import MILLISECOND_NS
 
 BARRIER_S = 0.1
+PIECE = 64
+"""How many flows are made into messages before the other green threads have a turn."""
 FOREIGN_NS = 3_000 * MILLISECOND_NS
 """How long the flows towards hosts that another controller put stay: without them the switches flood every frame until we have
 learned the hosts. Its other flows would keep us from learning, and go at once."""
@@ -34,13 +37,17 @@ class Switches:
     def __init__(self, framework: Framework) -> None:
         self._framework = framework
         self._lldp = Lldp(secrets.token_bytes(KEY_BYTES))
+        self._generation = 0
         self.codec = self._new_codec()
+        self._codecs: dict[int, codec.Codec] = {}  # of switches that were suspect
         self._datapaths: dict[int, codec.Datapath] = {}
         self._installed: dict[int, Table] = {}
         self._queued: dict[int, frozenset[int]] = {}
         self._without_queues: set[int] = set()
         self._suspect: set[int] = set()
         self._miscounted: set[int] = set()
+        self._changed: set[int] = set()
+        """The switches that were sent flows since they were last asked how many they hold."""
         self._foreign_until_ns: dict[int, int] = {}
         self._barriers: set[tuple[int, int]] = set()
         self._fences: dict[int, tuple[int, int]] = {}  # by switch: the number of a barrier, and when it was sent
@@ -64,6 +71,11 @@ class Switches:
         self._without_queues.discard(dpid)
         return True
 
+    @property
+    def ports(self) -> int:
+        """How many ports the connected switches have."""
+        return sum(len(datapath.ports) for datapath in self._datapaths.values())
+
     def suspect(self, dpid: int) -> None:
         """Has the next `converge` send this switch its whole table."""
         self._suspect.add(dpid)
@@ -75,6 +87,7 @@ class Switches:
     def new_generation(self) -> None:
         """Counts all flows put so far as foreign, as after a start of the controller."""
         self.codec = self._new_codec()
+        self._codecs.clear()
 
     def claim_role(self, dpid: int, claim: Claim) -> None:
         """Claims our role at a switch."""
@@ -98,6 +111,7 @@ class Switches:
             datapath = self._datapaths.get(dpid)
             if datapath is not None and codec.has_room(datapath):
                 self.send(dpid, [self.codec.lldp(datapath, number, now_ns) for number in sorted(numbers)])
+                self._framework.hub.sleep(0)  # hundreds of switches take long
 
     def ask(self, requests: Iterable[Request]) -> None:
         """Sends ARP requests to hosts."""
@@ -119,7 +133,9 @@ class Switches:
         """Asks every switch for its counters, and for its queues if it has any."""
         for dpid, datapath in list(self._datapaths.items()):
             queues = [] if dpid in self._without_queues else [codec.ask_queues(datapath)]
+            self._changed.discard(dpid)
             self.send(dpid, [*codec.polls(datapath), *queues])
+            self._framework.hub.sleep(0)  # hundreds of switches take long
 
     def queues_told(self, dpid: int, ports: frozenset[int]) -> bool:
         """Which ports of a switch have the queue of control frames; True if that has changed."""
@@ -139,9 +155,15 @@ class Switches:
             if (ports := self._queued.get(dpid)) and all(port.number in ports for port in switch.ports.values() if port.up)
         )
 
+    def here(self, view: View) -> list[int]:
+        """The switches of this view that connect from this machine."""
+        return [dpid for dpid in view.switches if dpid in self._datapaths and codec.is_here(self._datapaths[dpid])]
+
     def flows_counted(self, dpid: int, count: int) -> bool:
         """How many flows a switch says that it holds. True when the number is wrong for the second time in succession: another
         program has changed them, and the switch is suspect now."""
+        if dpid in self._changed:  # the answer may be older than the change
+            return False
         table = self._installed.get(dpid)
         wrong = table is not None and dpid not in self._foreign_until_ns and len(table.flows) != count
         if wrong and dpid not in self._miscounted:
@@ -161,21 +183,41 @@ class Switches:
             self._barriers_done.set()
         return None
 
-    def converge(self, wanted: dict[int, Table], view: View, now_ns: int) -> None:
-        """Sends every switch what changes between the table that it holds and the wanted one, in the order of `transition`."""
+    def converge(self, wanted: dict[int, Table], view: View, now_ns: int) -> int:
+        """Sends every switch what changes between the table that it holds and the wanted one, in the order of `transition`.
+        Returns how many flows that are."""
         for dpid in self._suspect:
             self._installed.pop(dpid, None)
+            self._codecs[dpid] = self._new_codec()
         self._suspect.clear()
         step = transition(self._installed, wanted, view)
         self._close(step)
-        for dpid, change in step.open.items():
-            messages = self._changes(dpid, change)
-            if dpid not in self._installed and dpid in self._datapaths:
-                for number in (CLASSIFY, LEARN):
-                    messages += self.codec.remove_foreign(self._datapaths[dpid], number)
-                self._foreign_until_ns[dpid] = now_ns + FOREIGN_NS
-            self.send(dpid, messages)
-        self._installed = wanted
+        for dpid in [dpid for dpid in self._installed if dpid not in wanted]:
+            del self._installed[dpid]
+        for dpid, table in wanted.items():
+            is_new = dpid not in self._installed
+            self._installed[dpid] = table
+            if change := step.open.get(dpid):
+                self._open(dpid, change, now_ns if is_new else None)
+        return sum(len(change.put) + len(change.remove) for change in (*step.close.values(), *step.open.values()))
+
+    def _open(self, dpid: int, change: Change, new_ns: int | None) -> None:
+        """Sends a switch a change in one write; made in pieces, between which the other green threads have their turns.
+        `new_ns`: the time now, if what the switch holds was not known."""
+        datapath = self._datapaths.get(dpid)
+        if datapath is None:
+            return
+        buffers = []
+        for piece in pieces(change, PIECE):
+            buffers.append(codec.batch(datapath, self._codec(dpid).change(datapath, piece)))
+            self._framework.hub.sleep(0)
+        if new_ns is not None:
+            for number in (CLASSIFY, LEARN, ORIGIN):
+                buffers.append(codec.batch(datapath, self._codec(dpid).remove_foreign(datapath, number)))
+            self._foreign_until_ns[dpid] = new_ns + FOREIGN_NS
+        if self._datapaths.get(dpid) == datapath:  # else it has connected again, and is suspect
+            self._changed.add(dpid)
+            datapath.send(b"".join(buffers))
 
     @property
     def awaiting(self) -> bool:
@@ -187,7 +229,7 @@ class Switches:
         for dpid in [dpid for dpid, until_ns in self._foreign_until_ns.items() if now_ns >= until_ns]:
             del self._foreign_until_ns[dpid]
             if dpid in self._datapaths:
-                self.send(dpid, self.codec.remove_foreign(self._datapaths[dpid]))
+                self.send(dpid, self._codec(dpid).remove_foreign(self._datapaths[dpid]))
 
     def send(self, dpid: int, messages: list[codec.Message], barrier: bool = False) -> None:
         """Sends messages to a switch in one write, if it is connected."""
@@ -206,6 +248,7 @@ class Switches:
         if not step.close:
             return
         for dpid, change in step.close.items():
+            self._changed.add(dpid)
             self.send(dpid, self._changes(dpid, change), barrier=True)
         self._barriers_done.clear()
         if self._barriers:
@@ -214,7 +257,11 @@ class Switches:
 
     def _changes(self, dpid: int, change: Change) -> list[Any]:
         datapath = self._datapaths.get(dpid)
-        return self.codec.change(datapath, change) if datapath is not None else []
+        return self._codec(dpid).change(datapath, change) if datapath is not None else []
+
+    def _codec(self, dpid: int) -> codec.Codec:
+        return self._codecs.get(dpid, self.codec)
 
     def _new_codec(self) -> codec.Codec:
-        return codec.Codec(self._framework, time.time_ns() // MILLISECOND_NS, self._lldp)
+        self._generation = max(self._generation + 1, time.time_ns() // MILLISECOND_NS)
+        return codec.Codec(self._framework, self._generation, self._lldp)

@@ -1,7 +1,7 @@
-"""The policies by name. Pure, but for the compiled schedule, which is loaded when a policy with turns is made first.
+"""The policies by name. Pure, but for the compiled policies, which are loaded when one of them is made first.
 
-Turns (`timeslice`, `hybrid`, and those of `auto`) are planned by the compiled schedule where it can be built, else by the
-reference in Python: both give the same plans.
+Turns (`timeslice`, `hybrid`, `steps`, and those of `auto`) and rates (`rate_limit`, and those of `auto`) are planned by the
+compiled policies where these can be built, else by the references in Python: both give the same plans.
 """
 
 from __future__ import annotations
@@ -11,17 +11,25 @@ from collections.abc import Callable
 from controller.config.settings import CoordinatorSettings
 from controller.policies.auto import Auto
 from controller.policies.base import Policy
+from controller.policies.compiled.auto import CompiledAuto
 from controller.policies.compiled.library import why_missing
+from controller.policies.compiled.rate_limit import CompiledRateLimit
+from controller.policies.compiled.steps import CompiledSteps
 from controller.policies.compiled.timeslice import CompiledTimeslice
 from controller.policies.free import Free
 from controller.policies.hybrid import MINIMUM_FRACTION
 from controller.policies.rate_limit import RateLimit
+from controller.policies.steps.policy import Steps
 from controller.policies.timeslice import Timeslice
 from controller.policies.weekly import Weekly
 
 
 def _auto(settings: CoordinatorSettings) -> Policy:
-    return Auto(_timeslice(settings), _rate_limit(settings))
+    turns, rates = _timeslice(settings), _rate_limit(settings)
+    if isinstance(turns, CompiledTimeslice) and isinstance(rates, CompiledRateLimit):
+        return CompiledAuto(turns, rates)
+    assert isinstance(turns, Timeslice) and isinstance(rates, RateLimit), "all are compiled, or none is"
+    return Auto(turns, rates)
 
 
 def _timeslice(settings: CoordinatorSettings, minimum_fraction: float = 1.0) -> Timeslice | CompiledTimeslice:
@@ -38,8 +46,14 @@ def _hybrid(settings: CoordinatorSettings) -> Policy:
     return _timeslice(settings, MINIMUM_FRACTION)
 
 
-def _rate_limit(settings: CoordinatorSettings) -> RateLimit:
-    return RateLimit(headroom=settings.headroom)
+def _rate_limit(settings: CoordinatorSettings) -> RateLimit | CompiledRateLimit:
+    make = RateLimit if why_missing() else CompiledRateLimit
+    return make(headroom=settings.headroom)
+
+
+def _steps(settings: CoordinatorSettings) -> Policy:
+    make = Steps if why_missing() else CompiledSteps
+    return make(slice_ns=settings.slice_ns, minimum_active_ns=settings.minimum_active_ns, headroom=settings.headroom)
 
 
 def _weekly(settings: CoordinatorSettings) -> Policy:
@@ -54,6 +68,7 @@ POLICIES: dict[str, Callable[[CoordinatorSettings], Policy]] = {
     "auto": _auto,
     "timeslice": _timeslice,
     "hybrid": _hybrid,
+    "steps": _steps,
     "rate_limit": _rate_limit,
     "weekly": _weekly,
     "free": _free,

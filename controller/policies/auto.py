@@ -13,7 +13,6 @@ from typing import Any
 
 from controller.policies.base import NOTHING, Network, Plan, Policy, Regulated, Slot, SlotNumbers
 from controller.policies.choice import RATES, TURNS, Choice, Measured
-from controller.policies.compiled.timeslice import CompiledTimeslice
 from controller.policies.rate_limit import RateLimit
 from controller.policies.timeslice import Timeslice
 from protocol.units import MILLISECOND_NS as MS
@@ -31,7 +30,7 @@ LEAST_SLOTS = 50
 class Auto(Policy):
     """Gives each pair to turns or to rates."""
 
-    def __init__(self, turns: Timeslice | CompiledTimeslice, rates: RateLimit) -> None:
+    def __init__(self, turns: Timeslice, rates: RateLimit) -> None:
         self._turns, self._rates = turns, rates
         turns.numbers = rates.numbers = SlotNumbers()
         self._network: Network | None = None
@@ -43,8 +42,10 @@ class Auto(Policy):
         """When each pair that sends had a backlog last."""
         self._used: dict[Hashable, list[int]] = {}
         """By contended link: turns, bytes granted in them, and bytes given back, since the last choice."""
-        self._owners: dict[int, Key] = {}
-        """The pair of every turn that may still be given back."""
+        self._owners: dict[int, tuple[Key, int]] = {}
+        """The pair, and the bytes, of every turn that may still be given back."""
+        self._waiting: dict[int, frozenset[int]] = {}
+        """By node: the destinations for which bytes wait."""
         self._next_review_ns: int | None = None
         self._dirty = True
 
@@ -74,19 +75,24 @@ class Auto(Policy):
     def backlog(
         self, node: int, backlog: Mapping[int, int], *, now_ns: int, deadline: Mapping[int, int] = NOTHING
     ) -> None:
-        for destination, size in backlog.items():
-            if size > 0:
-                self._sends((node, destination), now_ns)
+        waiting = [destination for destination, size in backlog.items() if size > 0]
+        self._waiting[node] = frozenset(waiting)
+        for destination in waiting:
+            self._sends((node, destination), now_ns)
         for policy in self._both():
             policy.backlog(node, backlog, now_ns=now_ns, deadline=deadline)
 
     def yielded(
         self, node: int, destination: int, slot: int, *, now_ns: int, backlog_bytes: int = 0, unspent_bytes: int = 0
     ) -> None:
-        if (key := self._owners.pop(slot, None)) is not None:
-            for link in self._links(*key):
-                if (used := self._used.get(link)) is not None:
-                    used[2] += unspent_bytes
+        key, size = self._owners.pop(slot, (None, 0))
+        for link in self._links(*key) if key is not None else ():
+            if (used := self._used.get(link)) is not None:
+                used[2] += min(unspent_bytes, size)
+        waiting = self._waiting.get(node, frozenset())
+        self._waiting[node] = waiting | {destination} if backlog_bytes > 0 else waiting - {destination}
+        if backlog_bytes > 0:
+            self._sends((node, destination), now_ns)
         for policy in self._both():
             policy.yielded(
                 node, destination, slot, now_ns=now_ns, backlog_bytes=backlog_bytes, unspent_bytes=unspent_bytes
@@ -105,10 +111,13 @@ class Auto(Policy):
     def left(self, node: int, *, now_ns: int) -> None:
         for key in [key for key in self._sending if node in key]:
             del self._sending[key]
+        self._waiting.pop(node, None)
+        self._waiting = {other: waiting - {node} for other, waiting in self._waiting.items()}
+        self._owners = {slot: owner for slot, owner in self._owners.items() if node not in owner[0]}
         for policy in self._both():
             policy.left(node, now_ns=now_ns)
 
-    def _both(self) -> tuple[Timeslice | CompiledTimeslice, RateLimit]:
+    def _both(self) -> tuple[Timeslice, RateLimit]:
         return self._turns, self._rates
 
     def _sends(self, key: Key, now_ns: int) -> None:
@@ -149,7 +158,8 @@ class Auto(Policy):
     def _count(self, slot: Slot) -> None:
         if slot.slot in self._owners or not slot.bytes:
             return
-        self._owners[slot.slot] = key = slot.node, slot.destination
+        key = slot.node, slot.destination
+        self._owners[slot.slot] = key, slot.bytes
         for link in self._links(*key):
             used = self._used.setdefault(link, [0, 0, 0])
             used[0] += 1
@@ -220,15 +230,19 @@ class Auto(Policy):
         return Measured(max(senders.values()), 2 * max(delays) if delays else None, one_link, used)
 
     def _hand_over(self, now_ns: int) -> None:
-        """Gives every regulated pair to the policy of its links."""
+        """Gives every regulated pair that waits or sends to the policy of its links; of the others nothing is planned."""
         turns: dict[int, frozenset[int]] = {}
         rates: dict[int, frozenset[int]] = {}
-        for node, destinations in self._regulated.items():
+        active = {node: set(waiting) for node, waiting in self._waiting.items()}
+        for node, destination in self._sending:
+            active.setdefault(node, set()).add(destination)
+        for node, its in active.items():
+            destinations = its & self._regulated.get(node, frozenset())
             in_turns = frozenset(destination for destination in destinations if self._takes_turns(node, destination))
             if in_turns:
                 turns[node] = in_turns
-            if destinations - in_turns:
-                rates[node] = destinations - in_turns
+            if in_rates := frozenset(destinations) - in_turns:
+                rates[node] = in_rates
         self._turns.set_regulated(turns, now_ns=now_ns)
         self._rates.set_regulated(rates, now_ns=now_ns)
 

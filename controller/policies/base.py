@@ -7,7 +7,7 @@ sends nothing. Units: integer nanoseconds of the caller's clock, bytes, bit/s. N
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Set
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol
 from protocol.bodies.host_control import Week
 
 NOTHING: Mapping[int, int] = MappingProxyType({})
-Regulated = Mapping[int, frozenset[int]]
+Regulated = Mapping[int, Set[int]]
 """By node: the destinations that it may not send large flows to without a slot."""
 
 
@@ -156,6 +156,10 @@ class Weights:
         if not 0 < weight < float("inf"):
             raise ValueError(f"weight must be a positive number, not {weight!r}")
         self._weights[node, destination] = weight
+
+    def least(self) -> float:
+        """The least weight that a pair may have, which is 1 where none is less."""
+        return min((1.0, *self._weights.values()))
 
     def of(self, node: int, destination: int) -> float:
         """The weight of a pair."""

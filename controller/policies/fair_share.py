@@ -10,6 +10,8 @@ from typing import TypeVar
 
 Flow = TypeVar("Flow", bound=Hashable)
 WEIGHT_UNIT = 1_000_000
+MOST_PARTS = 1 << 40
+"""A larger weight counts as this many millionths."""
 
 
 def max_min_fair(
@@ -27,7 +29,7 @@ def max_min_fair(
         capacities_bps: of every link of these paths.
         weights: of every flow, in millionths at the finest.
     """
-    parts = {flow: max(1, round(weights[flow] * WEIGHT_UNIT)) for flow in paths}
+    parts = {flow: max(1, round(min(MOST_PARTS, weights[flow] * WEIGHT_UNIT))) for flow in paths}
     crossing: defaultdict[Hashable, list[Flow]] = defaultdict(list)
     weight: defaultdict[Hashable, int] = defaultdict(int)
     for flow, path in paths.items():

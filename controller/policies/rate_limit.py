@@ -268,7 +268,7 @@ class RateLimit(Policy):
         """Brings the senders in line with a node's backlog."""
         waiting = self._backlogs[node] & self._regulated.get(node, NOWHERE)
         senders = self._senders.setdefault(node, {})
-        for destination in waiting:
+        for destination in sorted(waiting):  # so that senders are in an order that both kinds know
             if (sender := senders.get(destination)) is None:
                 self._stale = True
                 senders[destination] = Sender()

@@ -1,1 +1,1 @@
-"""Flow priorities (Karuna): sizes that hosts report, thresholds computed from them, and coflows."""
+"""Flow priorities (Karuna): sizes that hosts report, and thresholds computed from them."""

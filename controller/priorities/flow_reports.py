@@ -1,7 +1,8 @@
 """Adds the size reports of many hosts up to the traffic that thresholds are computed for. Pure.
 
 Counts add up over hosts and over time. Older periods fade: each counts `MEMORY` times as much as the one after it, so that one
-quiet period does not leave thresholds to a handful of flows, and a changed workload prevails after a few periods.
+quiet period does not leave thresholds to a handful of flows. Where a period's sizes differ from all before by more than chance
+explains, the periods before are forgotten: the traffic has changed, and a mean of two workloads is neither.
 
 *Load.* A type's share of the load is its bytes over what the reporting hosts' links could have carried in the periods that they
 report: a lost report takes both away. The thresholds are one set for the whole fabric, and a flow waits where
@@ -19,16 +20,18 @@ from numpy.typing import ArrayLike
 
 from controller.priorities.completion_model import Traffic
 from controller.priorities.flow_sizes import Floats, FlowSizes
-from protocol.bodies.priorities import SIZE_ROW
-from protocol.bodies.size_bins import BINS, EDGES, TYPES
+from protocol.bodies.flows.priorities import SIZE_ROW
+from protocol.bodies.flows.size_bins import BINS, EDGES, TYPES
 
 MEMORY = 0.7
+CHANGE = 0.1
+"""The traffic has changed when the distributions of flow sizes are so far apart (Kolmogorov and Smirnov's distance), and..."""
+CHANCE = 1.95
+"""...so many times sqrt(1/n + 1/m) farther: for two samples of one distribution, n and m flows, the odds are 1 : 1,000."""
 MIN_FLOWS = 100
 """Fewer flows of types 2 and 3 than this do not show a distribution."""
 MAX_LOAD = 0.95
 """A link that carries all it can has no mean completion time in the model; thresholds at this load serve it as well."""
-TOLERANCE = 0.003
-"""How far a distribution may be from its histogram, in flows and in bytes; the histogram itself is a sample."""
 _ROW = np.dtype({"names": SIZE_ROW.names, "formats": ["u1", "u1", ">u4", ">u8"], "offsets": [0, 1, 2, 6]})
 _EDGES = tuple(map(float, EDGES))
 
@@ -71,6 +74,17 @@ class FlowCounts:
         """The weights of these counts one period later."""
         return FlowCounts(self.flows * MEMORY, self.bytes * MEMORY, self.capacity_bytes * MEMORY)
 
+    def changed_from(self, before: FlowCounts) -> bool:
+        """Whether these sizes are other traffic than those before: of type 2 or of type 3, if both have `MIN_FLOWS`."""
+        for mine, other in zip(self.flows[1:], before.flows[1:], strict=True):
+            flows = float(mine.sum()), float(other.sum())
+            if min(flows) < MIN_FLOWS:
+                continue
+            apart = np.abs(mine.cumsum() / flows[0] - other.cumsum() / flows[1]).max()
+            if apart > CHANGE + CHANCE * (1 / flows[0] + 1 / flows[1]) ** 0.5:
+                return True
+        return False
+
     def loads(self) -> tuple[float, ...]:
         """The bytes of each type, as a share of what the hosts' links could have carried."""
         if not self.capacity_bytes:
@@ -90,7 +104,7 @@ class FlowCounts:
 
     def _sizes(self, flow_type: int) -> FlowSizes | None:
         counts = self.flows[flow_type - 1]
-        return FlowSizes.from_histogram(_EDGES, counts.tolist()).simplified(TOLERANCE) if counts.any() else None
+        return FlowSizes.from_histogram(_EDGES, counts.tolist()) if counts.any() else None
 
     def histogram(self, flow_type: int) -> list[tuple[int, int, int]]:
         """(least size in bytes, flows, bytes) of every bin of a type that has flows, rounded."""

@@ -81,28 +81,6 @@ class FlowSizes:
             cdf.append(seen / total)
         return cls(tuple(map(float, edges[first : last + 1])), tuple(cdf))
 
-    def simplified(self, tolerance: float) -> FlowSizes:
-        """The same distribution with as few points as do: each chord misses by at most `tolerance`, in flows and in bytes.
-
-        A histogram's points are the bins' edges, and at nearly all of them the density changes a little; the more such points
-        there are, the looser is the bound of `controller.priorities.threshold_solver`.
-        """
-        sizes, cdf = np.array(self.sizes), np.array(self.cdf)
-        below = self.partial(sizes).below
-        kept, last = [0], len(sizes) - 1
-        while kept[-1] < last:
-            start = kept[-1]
-            for end in range(last, start, -1):
-                density = (cdf[end] - cdf[start]) / (sizes[end] - sizes[start])
-                inside = slice(start + 1, end + 1)
-                flows = cdf[start] + density * (sizes[inside] - sizes[start])
-                carried = below[start] + density * (sizes[inside] ** 2 - sizes[start] ** 2) / 2
-                miss = max(np.abs(flows - cdf[inside]).max(), np.abs(carried - below[inside]).max() / below[-1])
-                if end == start + 1 or miss <= tolerance:
-                    kept.append(end)
-                    break
-        return FlowSizes(tuple(sizes[kept].tolist()), tuple(cdf[kept].tolist()))
-
     def scaled(self, factor: float) -> FlowSizes:
         """The distribution of factor * S."""
         return FlowSizes(tuple(size * factor for size in self.sizes), self.cdf)

@@ -1,4 +1,5 @@
-"""The least mean FCT over all thresholds: a shortest path, with a bound that holds for every threshold there is. Pure.
+"""The least mean FCT over all thresholds: a shortest path, with a bound that holds for every threshold there is. Pure, but for
+a library in C that is loaded at its first use.
 
 T of `controller.priorities.completion_model` is a sum of K steps c(s, t) between states s = (beta_{j-1}, alpha_{j-1}) and
 t = (beta_j, alpha_j), t not below s in either coordinate, from (0, 0) to (infinity, infinity); with q = 1/(1 - sigma),
@@ -6,8 +7,15 @@ u = V q / 2,
 
     c(s, t) = q(s) [ (N(t) - N(s)) u(t) + B(t) - B(s) ]
 
-Over a grid of cuts that is a shortest path of K steps, solved exactly by dynamic programming for all K at once. c is a scalar
-product of what depends on s and what depends on t, so that all steps are one matrix product.
+Over a grid of cuts that is a shortest path of K steps, solved exactly by dynamic programming. c is a scalar product of what
+depends on s and what depends on t. controller/priorities/compiled/ does the same in C, in a small part of the time.
+
+*Value.* The path that the bound follows is nearly the best one. From there each cut moves to its best place among all fine cuts
+between its neighbours, until that gains little.
+
+*Refinement.* Where eta is large, the path under c - eta goes there. So the first grid is small; while the gap between value and
+bound is too large, the cells beside the path's cuts are cut in two. A heavy bin of a histogram gets many cuts in that way, and
+the rest of the distribution few.
 
 *Bound.* Let x_1..x_{K-1} be any thresholds. Round every coordinate to an end of its grid cell at random, up with the
 probability that keeps the mean load, by one uniform number for each cell of each axis: so the order is kept, and the
@@ -43,20 +51,24 @@ monotone in each interval, where a chord misses by at most a quarter of the slop
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.priorities.compiled.library import STEPS, ShortestPaths, library
 from controller.priorities.completion_model import Traffic, step
 from controller.priorities.flow_sizes import Floats, FlowSizes
 
 FINE = 3_000
 """Cuts of the fine grid, about; thresholds are chosen among them."""
-STATES = 4_096
-"""States of the coarse grid, about: 64 x 64 for two types, and for one type alone as many as a quarter."""
-
-
+STATES = 1_024
+"""States of the first grid, about: 32 x 32 for two types, and for one type alone as many as a quarter."""
+MAX_STATES = 9_216
+"""No grid has more; shortest paths over so many take some 50 ms in C."""
+MAX_STATES_REFERENCE = 4_096
+"""The same for NumPy, which takes a quarter of a second and 70 MB for so many."""
+ENOUGH = 0.008
+"""A gap that needs no finer grid."""
 SWEEPS = 30
 SWEEP_GAIN = 1e-5
 """The descent ends after so many sweeps, or when one gains less than this share."""
@@ -72,15 +84,30 @@ class OptimalCuts:
     bound: float
 
 
-class _Axis(NamedTuple):
-    """One type's cuts on the fine grid, the (rows N, B, V, sigma) there, the coarse grid within it, and by coarse cell how far
-    the chords of (N, B, V) are above and below."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Axis:
+    """One type's cuts on the fine grid, the (rows N, B, V, sigma) there, how far (N, B, V) are from their chords inside each
+    fine interval, and the coarse grid within it."""
 
     cut: Floats
     rows: Floats
+    misses: Floats
     at: NDArray[np.intp]
-    above: Floats
-    below: Floats
+
+    def chords(self) -> tuple[Floats, Floats]:
+        """By coarse cell: how far the chords of (N, B, V) are above and below."""
+        if len(self.cut) == 1:
+            return np.zeros((3, 1)), np.zeros((3, 1))
+        pairs = [_chords(self.rows[3], f, self.at, miss) for f, miss in zip(self.rows[:3], self.misses, strict=True)]
+        above, below = zip(*pairs, strict=True)
+        return np.stack(above), np.stack(below)
+
+    def finer(self, nodes: NDArray[np.intp]) -> _Axis:
+        """The same with the cells on both sides of these nodes cut in two; itself if none can be."""
+        cells = np.unique(np.concatenate([nodes - 1, nodes]))
+        cells = cells[(cells >= 0) & (cells < len(self.at) - 1)]
+        at = np.union1d(self.at, (self.at[cells] + self.at[cells + 1]) // 2) if len(cells) else self.at
+        return self if len(at) == len(self.at) else _Axis(self.cut, self.rows, self.misses, at)
 
 
 def solve(traffic: Traffic, bands: int) -> OptimalCuts:
@@ -89,11 +116,22 @@ def solve(traffic: Traffic, bands: int) -> OptimalCuts:
     nodes = round(STATES**0.5) if both else STATES // 4
     split = _axis(traffic, traffic.sizes_2 if traffic.flows_2() else None, nodes, known=True)
     demote = _axis(traffic, traffic.sizes_3 if traffic.flows_3() else None, nodes, known=False)
-    _, bound = _Lengths(traffic.load_1, split, demote, relaxed=True).shortest(bands)
-    path, _ = _Lengths(traffic.load_1, split, demote, relaxed=False).shortest(bands)
-    beta, alpha = split.at[path // len(demote.at)], demote.at[path % len(demote.at)]
-    value = _descend(traffic.load_1, split.rows, demote.rows, beta, alpha)
-    return OptimalCuts(split.cut[beta], demote.cut[alpha], value, bound)
+    compiled = library()
+    most = MAX_STATES_REFERENCE if compiled is None else MAX_STATES
+    bound = float(split.rows[1, -1] + demote.rows[1, -1]) / (1 - traffic.load_1)  # no flow waits
+    value, best = np.inf, (np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp))
+    while True:
+        path, length = _Lengths(traffic.load_1, split, demote).shortest(bands, compiled)
+        at = path // len(demote.at), path % len(demote.at)
+        cuts = split.at[at[0]], demote.at[at[1]]
+        reached = _descend(traffic.load_1, split.rows, demote.rows, *cuts)
+        bound = max(bound, length)
+        if reached < value:
+            value, best = reached, cuts
+        finer = split.finer(at[0]), demote.finer(at[1])
+        if value <= bound * (1 + ENOUGH) or finer == (split, demote) or len(finer[0].at) * len(finer[1].at) > most:
+            return OptimalCuts(split.cut[best[0]], demote.cut[best[1]], value, bound)
+        split, demote = finer
 
 
 # -- grids ----------------------------------------------------------------------------------------------------------------
@@ -101,13 +139,11 @@ def solve(traffic: Traffic, bands: int) -> OptimalCuts:
 
 def _axis(traffic: Traffic, sizes: FlowSizes | None, nodes: int, *, known: bool) -> _Axis:
     if sizes is None:
-        return _Axis(np.zeros(1), np.zeros((4, 1)), np.zeros(1, dtype=np.intp), np.zeros((3, 1)), np.zeros((3, 1)))
+        return _Axis(np.zeros(1), np.zeros((4, 1)), np.zeros((3, 0)), np.zeros(1, dtype=np.intp))
     cut = _fine_cuts(sizes)
     rows = traffic.split(cut) if known else traffic.demote(cut)
     at = _coarse(traffic.load_1, cut, rows, sizes, nodes)
-    misses = _fine_misses(traffic, cut, rows, sizes, known=known)
-    above, below = zip(*(_chords(rows[3], f, at, miss) for f, miss in zip(rows[:3], misses, strict=True)), strict=True)
-    return _Axis(cut, rows, at, np.stack(above), np.stack(below))
+    return _Axis(cut, rows, _fine_misses(traffic, cut, rows, sizes, known=known), at)
 
 
 def _fine_cuts(sizes: FlowSizes) -> Floats:
@@ -179,14 +215,14 @@ def _chords(load: Floats, f: Floats, at: NDArray[np.intp], error: Floats) -> tup
 class _Lengths:
     """c - eta between all pairs of grid states, in order; a state is (cut of type 2) * (cuts of type 3) + (cut of type 3)."""
 
-    def __init__(self, load_1: float, split: _Axis, demote: _Axis, *, relaxed: bool) -> None:
+    def __init__(self, load_1: float, split: _Axis, demote: _Axis) -> None:
         self._rows, self._columns = len(split.at), len(demote.at)
         n, b, v, load = split.rows[:, split.at, None] + demote.rows[:, None, demote.at]
         q = 1 / (1 - load_1 - load)
         u = v * q / 2
         dn, dv, dq, du = (_high(f) - _low(f) for f in (n, v, q, u))
-        up_v = split.above[2][:, None] + demote.above[2]
-        down_n, down_b, _ = split.below[:, :, None] + demote.below[:, None, :]
+        above, below = (one[:, :, None] + other[:, None, :] for one, other in zip(split.chords(), demote.chords(), strict=True))
+        up_v, down_n, down_b = above[2], below[0], below[1]
         q_up = dq**2 / (4 * _low(q))
         u_up = (up_v * _high(q) + _high(v) * q_up) / 2 + dv * dq / 8
         exact = n, b, q, u
@@ -196,8 +232,7 @@ class _Lengths:
         still = [np.zeros_like(n)] * 8 + [n, b, q, u]
         leaving, entering = self._leaving(exact, still, n, b), self._entering(exact, still)
         self._first, self._last = leaving[0], entering[-1]
-        self._source = self._leaving(exact, around, low_n, low_b) if relaxed else leaving
-        self._target = self._entering(exact, around) if relaxed else entering
+        self._source, self._target = self._leaving(exact, around, low_n, low_b), self._entering(exact, around)
 
     @staticmethod
     def _leaving(exact: tuple[Floats, ...], around: list[Floats], low_n: Floats, low_b: Floats) -> Floats:
@@ -237,21 +272,28 @@ class _Lengths:
             axis=-1,
         ).reshape(-1, 9)
 
-    def shortest(self, bands: int) -> tuple[NDArray[np.intp], float]:
+    def shortest(self, bands: int, compiled: ShortestPaths | None) -> tuple[NDArray[np.intp], float]:
         """The states between, and the length, of the shortest path of so many steps."""
         if bands == 1:
             return np.zeros(0, dtype=np.intp), float(self._first @ self._last)
-        reach = [self._target @ self._first]
-        blocks = self._blocks() if bands > 2 else []
-        for _ in range(bands - 2):
-            before = reach[-1]
-            after = [(block + before[: block.shape[1]]).min(axis=1) for block in blocks]
-            reach.append(np.concatenate(after))
+        reach = self._reach(bands - 1, compiled)
         ends = reach.pop() + self._source @ self._last
         path = [int(ends.argmin())]
         while reach:
             path.append(self._before(path[-1], reach.pop()))
         return np.array(path[::-1], dtype=np.intp), float(ends.min())
+
+    def _reach(self, steps: int, compiled: ShortestPaths | None) -> list[Floats]:
+        """Lengths of the shortest paths of 1 to `steps` steps from (0, 0) to each state."""
+        first = self._target @ self._first
+        if compiled is not None and steps <= STEPS:
+            return compiled.lengths(self._columns, self._source, self._target, first, steps)
+        reach, blocks = [first], self._blocks() if steps > 1 else []
+        for _ in range(steps - 1):
+            before = reach[-1]
+            after = [(block + before[: block.shape[1]]).min(axis=1) for block in blocks]
+            reach.append(np.concatenate(after))
+        return reach
 
     def _blocks(self) -> list[Floats]:
         """By row of the target: lengths (target column, source state up to that row), infinite where alpha would fall."""

@@ -1,4 +1,4 @@
-"""Computes thresholds from size reports, in a process of its own: solving takes up to a second, a slice lasts two milliseconds.
+"""Computes thresholds from size reports, in a process of its own: solving takes a tenth of a second, a slice two milliseconds.
 
 The coordinator and its tuner speak JSON lines over a socket pair. To the tuner, first {"bands": K, "period_ns": n, "in_force":
 thresholds or null}; then {"sizes": [rate in bit/s, period in ns, rows as hex]} as the reports come, and {"busiest": load of the

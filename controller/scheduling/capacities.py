@@ -7,7 +7,7 @@ force. Without OpenFlow switches there are no readings, and nothing is taken off
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from typing import Any
 
 from controller.members.part import Part
@@ -48,25 +48,40 @@ class Capacities(Part):
         self._write = write
         self._network: FabricNetwork | None = None
         self._rows: list[dict[str, Any]] = []
+        self._places: dict[DirectedLink, int] = {}
+        """Where the row of each link is."""
+        self._outdated = False
+        """All rows may be others."""
+        self._shown: list[dict[str, Any]] = []
+        self._shown_of: tuple[list[dict[str, Any]], Mapping[DirectedLink, int]] = [], {}
+        """What the status shows of the links, and of which rows and taken rates."""
         self._unmanaged: Unmanaged[DirectedLink] = Unmanaged()
         self._drops = DropWatch()
         self._drains: Drains[DirectedLink] = Drains()
-        self._sent: dict[tuple[int, int], int] = defaultdict(int)
+        self._sent: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))
         """Bytes that members' large flows sent since the last reading, by node and destination."""
         self._read_ns: int | None = None
 
     def set_network(self, network: FabricNetwork, now_ns: int) -> None:
         """Takes a changed fabric or membership into use."""
-        if self._network is not None and self._network.strangers() & network.members():
+        if self._network is not None and network is not self._network and self._network.strangers() & network.members():
             self._unmanaged = Unmanaged()  # what that host sent is granted from now on
         self._network = network
-        self._rows = capacity.rows(network.capacities())
-        self._regulation.congestion.set_network(network, list(network.hosts), now_ns=now_ns)
+        self._outdated = True
+        self._regulation.congestion.set_network(network, now_ns=now_ns)
         self._put_in_force(network, now_ns)
 
-    def reported(self, node: int, sent: Mapping[int, int], regulated: frozenset[int]) -> None:
+    def arrived(self) -> bool:
+        """A member has a place in the network now; returns whether that changes what members are granted of links."""
+        if not self._unmanaged.taken_bps:
+            return False
+        self._unmanaged = Unmanaged()  # what that host sent is granted from now on
+        return True
+
+    def reported(self, node: int, sent: Mapping[int, int], regulated: Set[int]) -> None:
+        its = self._sent[node]
         for destination, size in sent.items():
-            self._sent[node, destination] += size
+            its[destination] += size
 
     def contended(self, links: frozenset[Any], now_ns: int) -> None:
         """Has the links drained: members are granted less there at once, and for a moment."""
@@ -80,19 +95,35 @@ class Capacities(Part):
             self._granting.plan(now_ns)
 
     def left(self, node: int, now_ns: int) -> None:
-        for pair in [pair for pair in self._sent if node in pair]:
-            del self._sent[pair]
+        self._sent.pop(node, None)
 
     def status(self) -> dict[str, Any]:
-        """Every directed link with its capacity, where that comes from, and what hosts without an agent take of it."""
+        """Every directed link with its capacity, where that comes from, and what hosts without an agent take of it: the same
+        list object as before if nothing of it has changed."""
         taken = self._unmanaged.taken_bps
-        others = (taken.get(DirectedLink(row["source"], row["target"]), 0) for row in self._rows)
-        return {"links": [row | {"unmanaged_bps": bps} for row, bps in zip(self._rows, others, strict=True)]}
+        if self._network is not None:
+            self._renew(self._network)
+        if (self._rows, taken) != self._shown_of:
+            self._shown_of = self._rows, dict(taken)
+            others = (taken.get(DirectedLink(row["source"], row["target"]), 0) for row in self._rows)
+            self._shown = [row | {"unmanaged_bps": bps} for row, bps in zip(self._rows, others, strict=True)]
+        return {"links": self._shown}
+
+    def _renew(self, network: FabricNetwork) -> None:
+        """Brings the rows up to date: those of members that joined or left, whose rates bound their own links, or all."""
+        if self._outdated:
+            known = network.capacities()
+            self._outdated, self._rows, self._places = False, capacity.rows(known), {link: at for at, link in enumerate(known)}
+        elif network.measured:
+            fresh = {self._places[link]: capacity.row(link, network.capacity(link)) for link in network.measured}
+            if any(self._rows[at] != row for at, row in fresh.items()):
+                self._rows = [fresh.get(at, row) for at, row in enumerate(self._rows)]
+        network.measured.clear()
 
     def _on_ports(self, document: Mapping[str, Any], now_ns: int) -> None:
         """Takes a reading of the switches' ports (see controller/openflow/learned.py)."""
         before_ns, self._read_ns = self._read_ns, now_ns
-        sent, self._sent = self._sent, defaultdict(int)
+        sent, self._sent = self._sent, defaultdict(lambda: defaultdict(int))
         network = self._network
         if network is None:
             return
@@ -108,7 +139,7 @@ class Capacities(Part):
         if before_ns is None or not 0 < now_ns - before_ns <= LONGEST_NS:
             return
         passed_ns = now_ns - before_ns
-        rates = {pair: size * 8 * SECOND_NS // passed_ns for pair, size in sent.items()}
+        rates = {(node, to): size * 8 * SECOND_NS // passed_ns for node, its in sent.items() for to, size in its.items()}
         lost_bps = {link: count * FRAME_BYTES * 8 * SECOND_NS // passed_ns for link, count in dropped.items()}
         if passed_ns <= SECOND_NS and self._granting.policy.needs_permission:
             self.contended(self._regulation.congestion.contended() & {link for link, count in dropped.items() if count}, now_ns)
@@ -156,6 +187,6 @@ def _readings(
         before = {host: rate for host, rate in members.items() if network.is_before(host, link)}
         for (node, destination), rate in rates.items():
             host = network.hosts.get(node)
-            if host in before and link not in network.path(node, destination):
+            if host in before and destination in network.hosts and link not in network.path(node, destination):
                 before[host] = max(0, before[host] - rate)
         yield link, Reading(capacity_bps, bps + lost.get(link, 0), sum(before.values()), others_bps)

@@ -25,8 +25,8 @@ dropped, or fewer than two nodes (and none that floods it) have large pairs acro
 hosts keeps small flows free of it, and a sender that is new on a contended link is under the schedule from its first large
 packet on. In the mode `always` all pairs of members are regulated.
 
-Paths follow a spanning tree, so a directed link has members before it and members behind it, and the pairs across it are
-exactly those from the former to the latter. Both sets are found with the paths to and from one member.
+Who is regulated is never a list of pairs, but the links that are contended (controller/policies/groups.py). A report costs what
+it names, a link is known from its first demand or reading on, and a member that joins changes nothing here.
 """
 
 from __future__ import annotations
@@ -36,10 +36,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
 from controller.config.settings import CoordinatorSettings
-from controller.policies.base import Network
+from controller.policies.groups import GroupedNetwork, Groups
 from protocol.units import FRAME_BYTES, SECOND_NS
 
-NOBODY: frozenset[int] = frozenset()
 LOSS_NS = SECOND_NS
 LOST_MIN = 2
 LOST_PART = 2_000
@@ -51,8 +50,6 @@ class Change(NamedTuple):
     contended: frozenset[Hashable]
     """Links that became contended."""
     released: frozenset[Hashable]
-    regulated: dict[int, frozenset[int]]
-    """By node whose regulated destinations changed: all of them now."""
 
 
 @dataclass(slots=True)
@@ -74,6 +71,10 @@ class _Link:
     contended: bool = False
     calm_ns: int | None = None
     """Since when a contended link is calm."""
+
+
+NOTHING: frozenset[Hashable] = frozenset()
+UNCHANGED = Change(NOTHING, NOTHING)
 
 
 class Congestion:
@@ -104,19 +105,24 @@ class Congestion:
         self.large_bps = large_bps
         self.drain_ns = drain_ns
         self.always = always
-        self._network: Network | None = None
-        self._members: frozenset[int] = NOBODY
-        self._sides: dict[Hashable, tuple[frozenset[int], frozenset[int]]] = {}
+        self._network: GroupedNetwork | None = None
         self._reports: dict[int, Mapping[int, tuple[int, int]]] = {}
         self._touched: dict[int, list[Hashable]] = {}
         """The links on which a node has a demand."""
+        self._first: dict[int, Hashable] = {}
+        """The first link of all that a node sends."""
+        self._lost: dict[int, set[Hashable]] = {}
+        """The links on which a node may have lost."""
         self._links: dict[Hashable, _Link] = {}
         self._dirty: set[Hashable] = set()
         """Links to judge anew."""
-        self._contended: frozenset[Hashable] = frozenset()
-        self._assumed: frozenset[Hashable] = frozenset()
-        self._regulated: dict[int, frozenset[int]] = {}
-        self._stale = True
+        self._calm: dict[Hashable, None] = {}
+        """The contended links that are calm, the one that is calm for longest first."""
+        self._contended = NOTHING
+        self._assumed = NOTHING
+        self._regulated = Groups()
+        self._stale = False
+        """The network is another one than that of the groups."""
 
     @classmethod
     def from_settings(cls, settings: CoordinatorSettings) -> Self:
@@ -143,27 +149,32 @@ class Congestion:
         it was calm for `quiet_ns`."""
         self._assumed = frozenset(links)
 
-    def set_network(self, network: Network, nodes: Iterable[int], *, now_ns: int) -> None:
-        """Takes a new fabric, tree or membership. A link that is still there stays contended; reported demands move to the new
-        paths."""
-        before = self._links
+    def set_network(self, network: GroupedNetwork, *, now_ns: int) -> None:
+        """Takes a new fabric or tree. A link that is still there stays contended; reported demands move to the new paths.
+
+        The network may take members in, or lose them (`left`), without another call.
+        """
+        before, self._links = self._links, {}
         self._network = network
-        self._members = frozenset(nodes)
-        self._links = {}
-        self._sides = self._find_sides(network)
-        self._touched = {}
-        self._reports = {node: report for node, report in self._reports.items() if node in self._members}
-        for link in self._sides:
-            here = self._links[link] = _Link(network.capacity_bps(link))
-            if (old := before.get(link)) is not None:
+        self._touched, self._first = {}, {}
+        self._lost = {}
+        self._calm = {}
+        self._reports = {node: report for node, report in self._reports.items() if node in network.nodes}
+        for name, old in before.items():
+            if network.forwards(name):
+                here = self._links[name] = _Link(network.capacity_bps(name))
                 here.port_bps, here.dropped, here.unmanaged_bps = old.port_bps, old.dropped, old.unmanaged_bps
                 here.contended, here.calm_ns, here.lost_ns = old.contended, old.calm_ns, old.lost_ns
-            elif link in self._assumed:
-                here.contended = True
+                for node in here.lost_ns:
+                    self._lost.setdefault(node, set()).add(name)
+        for name in [name for name in self._assumed if network.forwards(name)]:
+            self._links.setdefault(name, _Link(network.capacity_bps(name))).contended = True
         self._assumed -= self._links.keys()
+        for name in sorted((n for n, link in self._links.items() if link.calm_ns is not None), key=self._calm_ns):
+            self._calm[name] = None
         for node, report in self._reports.items():
             self._put(node, report)
-        self._dirty.update(self._links)
+        self._dirty = set(self._links)
         self._stale = True
 
     def report(self, node: int, flows: Mapping[int, tuple[int, int]], *, now_ns: int) -> None:
@@ -187,14 +198,20 @@ class Congestion:
 
     def counters(self, name: Hashable, load_bps: int, dropped: int, *, now_ns: int) -> None:
         """Takes what one link carried, and how many packets it dropped, since the reading before."""
-        link = self._links.get(name)
-        if link is not None:
-            link.port_bps = load_bps
-            link.dropped = dropped > 0
+        if (link := self._links.get(name)) is None:
+            if not (load_bps or dropped) or self._network is None or not self._network.forwards(name):
+                return
+            link = self._link(name, self._network)
+        if (load_bps, dropped > 0) != (link.port_bps, link.dropped) or link.calm_ns is not None:
+            link.port_bps, link.dropped = load_bps, dropped > 0
             self._dirty.add(name)
 
     def set_unmanaged(self, taken_bps: Mapping[Any, int]) -> None:
         """Takes what hosts without an agent take of links, in full."""
+        network = self._network
+        for name in taken_bps:
+            if network is not None and network.forwards(name):
+                self._link(name, network)
         for name, link in self._links.items():
             taken = taken_bps.get(name, 0)
             if link.unmanaged_bps != taken:
@@ -205,38 +222,53 @@ class Congestion:
         """Forgets a node at once."""
         self._take_off(node)
         self._reports.pop(node, None)
-        self._members -= {node}
-        self._sides = {link: (before - {node}, behind - {node}) for link, (before, behind) in self._sides.items()}
-        for link in self._links.values():
-            link.lost_ns.pop(node, None)
-        self._stale = True
+        self._first.pop(node, None)
+        for name in self._lost.pop(node, ()):
+            self._links[name].lost_ns.pop(node, None)
 
     # -- conclusions --------------------------------------------------------------------------------------------------
 
     def update(self, *, now_ns: int) -> Change:
         """Contends and releases links by what is known, and returns what changed since the last call."""
+        due = self._due(now_ns)
+        if not self._dirty and not due and not self._stale:
+            return UNCHANGED
         contended = {name for name in self._contended if name in self._links}
-        due = {name for name in contended if self._is_due(self._links[name], now_ns)}
-        for name in self._dirty | due:
+        for name in self._dirty.union(due):
             if (link := self._links.get(name)) is not None:
                 self._judge(link, now_ns)
                 (contended.add if link.contended else contended.discard)(name)
+                if link.calm_ns is None:
+                    self._calm.pop(name, None)
+                else:
+                    self._calm.setdefault(name)
         self._dirty.clear()
         before, self._contended = self._contended, frozenset(contended)
-        changed: dict[int, frozenset[int]] = {}
-        if self._stale or self._contended != before:
-            self._stale = False
-            was, self._regulated = self._regulated, self._regulate()
-            for node in was.keys() | self._regulated.keys():
-                now = self._regulated.get(node, NOBODY)
-                if now != was.get(node, NOBODY):
-                    changed[node] = now
-        return Change(self._contended - before, before - self._contended, changed)
+        self._regulate()
+        return Change(self._contended - before, before - self._contended)
 
-    def regulated(self, *, now_ns: int) -> Mapping[int, frozenset[int]]:
-        """The pairs that need permission now, in full: {node: destinations}; a node without any is missing."""
+    def regulated(self, *, now_ns: int) -> Groups:
+        """The pairs that need permission now. Another object whenever the links or the network are others."""
         self.update(now_ns=now_ns)
         return self._regulated
+
+    def _regulate(self) -> None:
+        self._stale = False
+        found = Groups(NOTHING if self.always else self._contended, self._network, everyone=self.always)
+        if not found.same(self._regulated):
+            self._regulated = found
+
+    def _due(self, now_ns: int) -> list[Hashable]:
+        """The calm links to release."""
+        found: list[Hashable] = []
+        for name in self._calm:
+            if not self._is_due(self._links[name], now_ns):
+                break
+            found.append(name)
+        return found
+
+    def _calm_ns(self, name: Hashable) -> int:
+        return self._links[name].calm_ns or 0
 
     def contended(self) -> frozenset[Hashable]:
         """The links that were contended at the last update."""
@@ -252,8 +284,8 @@ class Congestion:
 
     def next_event_ns(self) -> int | None:
         """When the next link is released unless something new is heard; None while none is calm."""
-        calm = (link.calm_ns for link in self._links.values() if link.contended and link.calm_ns is not None)
-        return min((since_ns + self.quiet_ns for since_ns in calm), default=None)
+        first = next(iter(self._calm), None)
+        return None if first is None else self._calm_ns(first) + self.quiet_ns
 
     def _is_due(self, link: _Link, now_ns: int) -> bool:
         return link.calm_ns is not None and now_ns - link.calm_ns >= self.quiet_ns
@@ -273,53 +305,40 @@ class Congestion:
                 link.contended, link.calm_ns = False, None
 
     def _losing(self, link: _Link, now_ns: int) -> bool:
+        if not link.lost_ns:
+            return False
         losing = [node for node in link.large if now_ns - link.lost_ns.get(node, now_ns - LOSS_NS) < LOSS_NS]
         return len(losing) > 1 and 2 * len(losing) >= len(link.large)
 
     def _lose(self, node: int, destination: int, now_ns: int) -> None:
         """Notes on which links a pair may have lost."""
-        if self._network is None or not {node, destination} <= self._members:
+        if self._network is None:
             return
         path = self._network.path(node, destination)
-        for name in [name for name in path if self._links[name].contended] or path:
-            self._links[name].lost_ns[node] = now_ns
+        links = {name: self._link(name, self._network) for name in path}
+        for name in [name for name, link in links.items() if link.contended] or path:
+            links[name].lost_ns[node] = now_ns
+            self._lost.setdefault(node, set()).add(name)
             self._dirty.add(name)
 
     def _floods(self, node: int, link: _Link) -> bool:
         return min(link.by_node[node], self._rate_bps(node)) > link.capacity_bps - link.unmanaged_bps
-
-    def _regulate(self) -> dict[int, frozenset[int]]:
-        if self.always:
-            return {node: self._members - {node} for node in self._members if len(self._members) > 1}
-        crossing: dict[int, list[Hashable]] = {}
-        for name in self._contended:
-            for node in self._sides[name][0]:
-                crossing.setdefault(node, []).append(name)
-        # Most members are before the same links: one set serves them all.
-        behind: dict[tuple[Hashable, ...], frozenset[int]] = {}
-        regulated: dict[int, frozenset[int]] = {}
-        for node, names in crossing.items():
-            key = tuple(names)
-            if key not in behind:
-                behind[key] = NOBODY.union(*(self._sides[name][1] for name in names))
-            if behind[key]:
-                regulated[node] = behind[key]
-        return regulated
 
     # -- demands on links ---------------------------------------------------------------------------------------------
 
     def _put(self, node: int, flows: Mapping[int, tuple[int, int]]) -> None:
         """Takes a node's old demands off the links and puts the new ones on."""
         self._take_off(node)
-        if self._network is None or node not in self._members:
+        if (network := self._network) is None:
             return
         touched: dict[Hashable, None] = {}
         for destination, (rate_bps, waiting) in flows.items():
             bps = rate_bps + waiting * 8 * SECOND_NS // self.drain_ns
-            if not bps or destination not in self._members:
-                continue
-            for name in self._network.path(node, destination):
-                link = self._links[name]
+            path = network.path(node, destination) if bps else ()
+            if path:
+                self._first[node] = path[0]
+            for name in path:
+                link = self._links.get(name) or self._link(name, network)
                 touched[name] = None
                 link.demand_bps += bps
                 link.by_node[node] = link.by_node.get(node, 0) + bps
@@ -335,29 +354,16 @@ class Congestion:
             link.large.discard(node)
             self._dirty.add(name)
 
+    def _link(self, name: Hashable, network: GroupedNetwork) -> _Link:
+        """What is known of a link; from its first demand or reading on."""
+        if (link := self._links.get(name)) is None:
+            link = self._links[name] = _Link(network.capacity_bps(name))
+        return link
+
     def _rate_bps(self, node: int) -> int:
         """What a node can put on a link behind its own."""
         assert self._network is not None
         try:
-            rate_bps = self._network.node_rate_bps(node)
+            return min(self._network.node_rate_bps(node), self._network.capacity_bps(self._first[node]))
         except KeyError:
             return 0
-        other = next(iter(self._members - {node}), node)
-        first = self._network.path(node, other)[:1]
-        return min([rate_bps, *(self._network.capacity_bps(link) for link in first)])
-
-    def _find_sides(self, network: Network) -> dict[Hashable, tuple[frozenset[int], frozenset[int]]]:
-        """Of every link: the members before it, and those behind it."""
-        if not self._members:
-            return {}
-        pivot = min(self._members)
-        before: dict[Hashable, set[int]] = {}
-        behind: dict[Hashable, set[int]] = {}
-        for node in self._members - {pivot}:
-            for link in network.path(node, pivot):
-                before.setdefault(link, set()).add(node)
-            for link in network.path(pivot, node):
-                behind.setdefault(link, set()).add(node)
-        sides = {link: (frozenset(nodes), self._members - nodes) for link, nodes in before.items()}
-        sides.update((link, (self._members - nodes, frozenset(nodes))) for link, nodes in behind.items())
-        return sides

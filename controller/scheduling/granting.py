@@ -5,18 +5,24 @@ The policy decides which slots there are; this module tells all listeners (`slot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
-from typing import Any
+from collections.abc import Callable, Hashable
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
 
 from controller.config.settings import CoordinatorSettings
+from controller.frames.book import Book, rows
+from controller.frames.frames import Batch
 from controller.members.part import SWEEP_NS, Part
 from controller.members.registry import Member, Members
 from controller.policies import make_policy
-from controller.policies.base import Plan, Policy, Slot
+from controller.policies.base import Plan, Policy, Regulated, Slot
+from controller.policies.compiled.batches import BatchPolicy
+from controller.scheduling.foresight import Foresight
 from controller.scheduling.network import FabricNetwork
-from controller.scheduling.permitted import Permitted
-from controller.scheduling.slot_events import SlotListener, Tallies
 from controller.scheduling.telemetry import Telemetry
+from controller.slots.permitted import Permitted
+from controller.slots.slot_events import SlotListener, Tallies
 from protocol.bodies.host_control import Week
 from protocol.messages import Ack, Backlog, Directive, Grant, Message, Yield
 from protocol.paging import Reassemblers
@@ -29,6 +35,20 @@ MAX_DELAY_NS = 20_000_000
 """What lies above counts as this much: one host far away must not have all slots planned long ahead."""
 LATE_PART = 4
 """A slot whose gate opened later after its start than this part of a slice counts as late."""
+MOST_BACKLOGS = 32
+"""Of so many backlogs of a batch it is noted since when bytes wait."""
+
+
+class Exchange(Protocol):
+    """What takes and sends frames in batches (controller/frames/exchange.py)."""
+
+    book: Book
+
+    def set_terms(self, grace_ns: int, late_ns: int) -> None: ...
+
+    def direct(self, revoked: NDArray[Any], granted: NDArray[Any], watched: int, now_ns: int) -> list[int]: ...
+
+    def forget(self, node: int) -> None: ...
 
 
 class Granting(Part):
@@ -36,6 +56,7 @@ class Granting(Part):
 
     Args:
         on_week: called with every week that a member is sent, and the time (ns).
+        exchange: sends directives in batches, and keeps account of slots; None: all by `send`, one by one.
     """
 
     def __init__(
@@ -45,19 +66,22 @@ class Granting(Part):
         send: Callable[[Message, bytes], None],
         telemetry: Telemetry,
         on_week: Callable[[Member, Week, int], None] = lambda *_: None,
+        exchange: Exchange | None = None,
     ) -> None:
         self.handlers = {Backlog: self.on_backlog, Yield: self.on_yield, Ack: self.on_ack}
         self.periodic = ((SWEEP_NS, self._forget_lost),)
-        self.settings = settings
-        self.policy: Policy = make_policy(settings)
+        self._exchange = exchange
+        self._foresight = Foresight()
+        self._follow(settings)
         self.network: FabricNetwork | None = None
-        self.tallies = Tallies()
-        self.permitted = Permitted()
+        self.tallies = Tallies() if exchange is None else exchange.book
+        self.permitted = Permitted() if exchange is None else exchange.book
         self.suspended = False
         self.due_ns: int | None = None
         """When to plan again even if no message comes; None while only a message can change anything."""
         self._telemetry = telemetry
-        self._listeners: tuple[SlotListener, ...] = (self.tallies, telemetry, self.permitted)
+        self._listeners: tuple[SlotListener, ...] = (self.tallies, telemetry)
+        self._listeners += (self.permitted,) if exchange is None else ()
         self._on_week = on_week
         self._members = members
         self._send = send
@@ -66,6 +90,18 @@ class Granting(Part):
         self._told_delays: dict[int, int] = {}
         """By node: the delay that the policy knows."""
         self._longest_delay_ns = 0
+
+    def _follow(self, settings: CoordinatorSettings) -> None:
+        """Makes a policy under these settings."""
+        self.settings = settings
+        self.policy: Policy = make_policy(settings)
+        self._in_batches = self.policy if isinstance(self.policy, BatchPolicy) else None
+        if self._exchange is not None:
+            self._exchange.set_terms(self._grace_ns, settings.slice_ns // LATE_PART)
+
+    @property
+    def _grace_ns(self) -> int:
+        return min(self.settings.grace_ns, self.settings.slice_ns // GRACE_PART)
 
     # -- what hosts say of their queues ---------------------------------------------------------------------------------
 
@@ -85,7 +121,7 @@ class Granting(Part):
 
     def on_yield(self, member: Member, message: Yield, now_ns: int) -> None:
         """Takes back the rest of a slot."""
-        member.yields += 1
+        member.figures.yields += 1
         for listener in self._listeners:
             listener.yielded(message.slot, message.unspent_bytes, message.backlog_bytes, now_ns)
         if message.backlog_bytes and self._members.get(message.destination) is not None:
@@ -110,11 +146,11 @@ class Granting(Part):
             return
         slot, sent_ns = awaited
         self._learn_delay(member, message.received_ns - sent_ns)
-        lateness = message.opened_ns - slot.start_ns
-        member.acknowledged += 1
-        member.lateness_ns += (lateness - member.lateness_ns) // 8
+        lateness, figures = message.opened_ns - slot.start_ns, member.figures
+        figures.acknowledged += 1
+        figures.lateness_ns += (lateness - figures.lateness_ns) // 8
         late = lateness > self.settings.slice_ns // LATE_PART and self.policy.late_matters(slot)
-        member.late += late
+        figures.late += late
         for listener in self._listeners:
             listener.opened(message.slot, message.opened_ns, late=late)
 
@@ -125,22 +161,95 @@ class Granting(Part):
 
     def _learn_delay(self, member: Member, delay_ns: int) -> None:
         """Smooths how long directives take to a member, and tells the policy of a change that matters."""
-        delay_ns = min(max(0, delay_ns), MAX_DELAY_NS)
-        told_ns = self._told_delays.get(member.node)
-        member.delay_ns += (delay_ns - member.delay_ns) // (1 if told_ns is None else 8)
-        if told_ns is None or abs(member.delay_ns - told_ns) > max(DELAY_STEP_NS, told_ns // 8):
-            self._told_delays[member.node] = member.delay_ns
+        delay_ns, figures = min(max(0, delay_ns), MAX_DELAY_NS), member.figures
+        told_ns = figures.told_ns
+        figures.delay_ns += (delay_ns - figures.delay_ns) // (1 if told_ns < 0 else 8)
+        if told_ns < 0 or abs(figures.delay_ns - told_ns) > max(DELAY_STEP_NS, told_ns // 8):
+            figures.told_ns = figures.delay_ns
+            self._tell_delay(member.node, figures.delay_ns)
+
+    def _tell_delay(self, node: int, delay_ns: int) -> None:
+        """Tells the policy how long directives take to a member."""
+        before_ns, self._told_delays[node] = self._told_delays.get(node, 0), delay_ns
+        if delay_ns >= self._longest_delay_ns:
+            self._longest_delay_ns = delay_ns
+        elif before_ns == self._longest_delay_ns:
             self._longest_delay_ns = max(self._told_delays.values())
-            self.policy.set_delay(member.node, member.delay_ns)
+        self.policy.set_delay(node, delay_ns)
 
     def distrust(self, nodes: frozenset[int], now_ns: int) -> None:
         """Ignores the backlogs that these nodes report, until the next call; believes all others."""
         changed, self._distrusted = nodes ^ self._distrusted, nodes
         for node in changed:
+            if self._exchange is not None:
+                self._exchange.forget(node)
             if (member := self._members.get(node)) is not None:
                 self.policy.backlog(node, {} if node in nodes else member.backlog, now_ns=now_ns)
         if changed:
             self.plan(now_ns)
+
+    def trusts(self, node: int) -> bool:
+        """Whether the backlogs that this node reports are believed."""
+        return node not in self._distrusted
+
+    # -- the same, in batches -------------------------------------------------------------------------------------------
+
+    def take(self, batch: Batch, now_ns: int) -> None:
+        """Takes what members said, in the order of the arrays; plans once for all of it."""
+        for node in batch.delayed.tolist():
+            if (member := self._members.get(node)) is not None:
+                self._tell_delay(node, member.figures.told_ns)
+        for *fields, opened_ns, node, late in batch.opened.tolist():
+            slot = Slot(*fields)
+            if late := late and self.policy.late_matters(slot):
+                self._count_late(node)
+            self._telemetry.opened(slot.slot, opened_ns, late=bool(late))
+        if len(batch.yields):
+            self._take_yields(batch, now_ns)
+        if len(batch.nodes):
+            self._take_backlogs(batch, now_ns)
+        if len(batch.yields) or len(batch.nodes):
+            self.plan(now_ns)
+
+    def _count_late(self, node: int) -> None:
+        if self._exchange is not None:
+            self._exchange.book.count_late()
+        if (member := self._members.get(node)) is not None:
+            member.figures.late += 1
+
+    def _take_yields(self, batch: Batch, now_ns: int) -> None:
+        here, policy = self._members.get, self.policy
+        for (slot, node, destination, unspent, size), watched in zip(
+            batch.yields.tolist(), batch.watched.tolist(), strict=True
+        ):
+            if (member := here(node)) is None:
+                continue
+            if watched:
+                self._telemetry.yielded(slot, unspent, size, now_ns)
+            if size and here(destination) is not None:
+                member.backlog[destination] = size
+            else:
+                member.backlog.pop(destination, None)
+            if self._in_batches is None:
+                policy.yielded(node, destination, slot, now_ns=now_ns, backlog_bytes=size, unspent_bytes=unspent)
+        if self._in_batches is not None:
+            self._in_batches.give_back(batch.yields, now_ns=now_ns)
+
+    def _take_backlogs(self, batch: Batch, now_ns: int) -> None:
+        destinations, sizes, offsets = batch.destinations.tolist(), batch.sizes.tolist(), batch.offsets.tolist()
+        for number, node in enumerate(batch.nodes.tolist()):
+            if (member := self._members.get(node)) is None:
+                continue
+            its = slice(offsets[number], offsets[number + 1])
+            member.backlog = dict(zip(destinations[its], sizes[its], strict=True))
+            if number < MOST_BACKLOGS:
+                self._telemetry.backlog(node, member.backlog, now_ns)
+            else:
+                self._telemetry.leave_waiting(node)
+            if self._in_batches is None:
+                self.policy.backlog(node, member.backlog, now_ns=now_ns)
+        if self._in_batches is not None:
+            self._in_batches.backlogs(batch.nodes, batch.offsets, batch.destinations, now_ns=now_ns)
 
     # -- what changes ---------------------------------------------------------------------------------------------------
 
@@ -160,6 +269,15 @@ class Granting(Part):
         """Takes a changed fabric or membership, and what the settings say of its hosts."""
         self.network = network
         self.policy.set_network(network, now_ns=now_ns)
+        self._tell_hosts(network)
+
+    def placed(self, network: FabricNetwork, node: int) -> None:
+        """Takes a member that has a place in the network now, which stays as it is otherwise."""
+        host = network.hosts.get(node)
+        if self.policy.has_own_schedule or any(host in (weight.source, weight.destination) for weight in self.settings.weights):
+            self._tell_hosts(network)
+
+    def _tell_hosts(self, network: FabricNetwork) -> None:
         nodes = {name: node for node, name in network.hosts.items()}
         self.policy.set_hosts(nodes)
         for weight in self.settings.weights:
@@ -169,14 +287,11 @@ class Granting(Part):
     def renew(self, settings: CoordinatorSettings, now_ns: int) -> None:
         """Puts a fresh policy under these settings in force; it knows nothing before `set_network` and `inform`."""
         self._carry_out(self.policy.retire(now_ns=now_ns), now_ns)
-        self.settings = settings
-        self.policy = make_policy(settings)
+        self._follow(settings)
         for node, delay_ns in self._told_delays.items():
             self.policy.set_delay(node, delay_ns)
 
-    def inform(
-        self, regulated: Mapping[int, frozenset[int]], contended: frozenset[Hashable], now_ns: int
-    ) -> None:
+    def inform(self, regulated: Regulated, contended: frozenset[Hashable], now_ns: int) -> None:
         """Gives a fresh policy the contended links, the regulated pairs and the backlogs, and plans."""
         self.policy.set_contended(contended)
         self.policy.set_regulated(regulated, now_ns=now_ns)
@@ -208,20 +323,31 @@ class Granting(Part):
     # -- granting -------------------------------------------------------------------------------------------------------
 
     def plan(self, now_ns: int) -> None:
-        """Directs hosts for all that begins within `lead_ns` of the time at which directives are there."""
+        """Grants all that begins within `lead_ns` of the time at which directives are there, or later (Foresight)."""
         if self.suspended or self.network is None:
             self.due_ns = None
             return
         lead_ns = self.settings.lead_ns + self._longest_delay_ns
-        self._carry_out(self.policy.plan(now_ns=now_ns, horizon_ns=now_ns + lead_ns), now_ns)
+        tallies = self.tallies
+        horizon_ns = self._foresight.horizon_ns(
+            now_ns + lead_ns, self.settings.slice_ns, slots=tallies.slots, yields=tallies.yields
+        )
+        if self._exchange is not None and self._in_batches is not None:
+            granted, revoked = self._in_batches.plan_arrays(now_ns=now_ns, horizon_ns=horizon_ns)
+            self._direct(self._exchange, revoked, granted, now_ns)
+        else:
+            self._carry_out(self.policy.plan(now_ns=now_ns, horizon_ns=horizon_ns), now_ns)
         event = self.policy.next_event_ns()
         self.due_ns = None if event is None else max(event - lead_ns, now_ns + 1)
 
     def _carry_out(self, plan: Plan, now_ns: int) -> None:
-        for slot in plan.revokes:
-            self._revoke(slot, now_ns)
-        for slot in plan.grants:
-            self._grant(slot, now_ns)
+        if self._exchange is not None:
+            self._direct(self._exchange, rows(plan.revokes), rows(plan.grants), now_ns)
+        else:
+            for slot in plan.revokes:
+                self._revoke(slot, now_ns)
+            for slot in plan.grants:
+                self._grant(slot, now_ns)
         for node, week in plan.weeks:
             if (member := self._members.get(node)) is not None:
                 self._send(week, member.mac)
@@ -233,15 +359,42 @@ class Granting(Part):
             return
         for listener in self._listeners:
             listener.revoked(slot.slot, now_ns)
-        self._send(Directive((Grant(slot.destination, slot.slot, slot.start_ns, slot.end_ns, 0, 0),)), member.mac)
+        self._tell(member, slot, slot.end_ns, revoked=True)
 
     def _grant(self, slot: Slot, now_ns: int) -> None:
         member = self._members.get(slot.node)
         if member is None:
             return
-        end_ns = slot.end_ns + (0 if slot.rate_bps else min(self.settings.grace_ns, self.settings.slice_ns // GRACE_PART))
-        member.slots += 1
+        end_ns = slot.end_ns + (0 if slot.rate_bps else self._grace_ns)
+        member.figures.slots += 1
         for listener in self._listeners:
             listener.granted(slot, end_ns, now_ns)
-        grant = Grant(slot.destination, slot.slot, slot.start_ns, end_ns, slot.bytes, slot.rate_bps)
-        self._send(Directive((grant,)), member.mac)
+        self._tell(member, slot, end_ns)
+
+    def _tell(self, member: Member, slot: Slot, end_ns: int, *, revoked: bool = False) -> None:
+        size, rate_bps = (0, 0) if revoked else (slot.bytes, slot.rate_bps)
+        self._send(Directive((Grant(slot.destination, slot.slot, slot.start_ns, end_ns, size, rate_bps),)), member.mac)
+
+    def _direct(self, exchange: Exchange, revoked: NDArray[Any], granted: NDArray[Any], now_ns: int) -> None:
+        """Carries out a plan by the exchange; what that leaves over goes out one by one."""
+        revokes, telemetry = len(revoked), self._telemetry
+        if not revokes and not len(granted):
+            return
+        for number, node in zip(revoked["slot"].tolist(), revoked["node"].tolist(), strict=True):
+            if self._members.get(node) is not None:
+                telemetry.revoked(number, now_ns)
+        watched = min(len(granted), telemetry.room())
+        for fields in granted[:watched].tolist():
+            slot = Slot(*fields)
+            if self._members.get(slot.node) is not None:
+                telemetry.granted(slot, slot.end_ns + (0 if slot.rate_bps else self._grace_ns), now_ns)
+        telemetry.leave_out(len(granted) - watched)
+        for at in exchange.direct(revoked, granted, watched, now_ns):
+            slot = Slot(*(revoked[at] if at < revokes else granted[at - revokes]).tolist())
+            if (member := self._members.get(slot.node)) is None:
+                continue
+            if at < revokes:
+                self._tell(member, slot, slot.end_ns, revoked=True)
+            else:
+                member.figures.slots += 1
+                self._tell(member, slot, slot.end_ns + (0 if slot.rate_bps else self._grace_ns))

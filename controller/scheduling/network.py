@@ -7,11 +7,12 @@ address or name. The capacity of a member's own link is at most the member's rat
 from __future__ import annotations
 
 import copy
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, KeysView, Mapping
 from typing import Self
 
+from controller.members.places import Numbering, Places
 from controller.members.registry import Member
+from protocol.bodies.nodes import Cut, NodeSet, Sides
 from topology import capacity
 from topology.capacity import Capacity
 from topology.fabric import DirectedLink, Fabric
@@ -19,44 +20,111 @@ from topology.paths import NoPathError, Routes
 
 
 class FabricNetwork:
-    """Paths and capacities between members. Implements the policies' `Network`.
+    """Paths and capacities between members. Implements the policies' `Network`, and knows the groups that links divide.
+
+    Members join and leave it (`add`, `remove`) as long as fabric and tree stay as they are.
 
     Args:
         sources: where the fabric's capacities come from (topology/capacity.py); a link that is missing is of the fabric file.
+        numbering: the ids that belong to the fabric's hosts.
     """
 
     def __init__(
-        self, fabric: Fabric, routes: Routes, members: Iterable[Member], sources: Mapping[DirectedLink, str] | None = None
+        self,
+        fabric: Fabric,
+        routes: Routes,
+        members: Iterable[Member],
+        sources: Mapping[DirectedLink, str] | None = None,
+        numbering: Numbering | None = None,
     ) -> None:
         self._fabric = fabric
         self._routes = routes
         self._sources = sources or {}
         self._taken: Mapping[DirectedLink, int] = {}
-        by_mac = {fabric.mac(host): host for host in fabric.hosts if fabric.mac(host) is not None}
-        by_address = {address: host for host in fabric.hosts for address in fabric.addresses(host)}
-        self.hosts: dict[int, str] = {}
-        self.unplaced: list[str] = []
+        self.places = Places(fabric, routes.tree, numbering or Numbering())
+        self.hosts = self.places.hosts
+        """The fabric's name of each member's host."""
         self._rates: dict[int, int] = {}
-        at_host: dict[str, int] = defaultdict(int)
-        for member in members:
-            host = by_mac.get(member.mac.hex(":"))
-            if host is None:
-                host = next((by_address[a] for a in member.addresses if a in by_address), None)
-            if host is None and member.name in fabric.hosts:
-                host = member.name
-            if host is None:
-                self.unplaced.append(member.name)
-                continue
-            self.hosts[member.node] = host
-            self._rates[member.node] = member.rate_bps
-            at_host[host] += member.rate_bps
-        self._members = frozenset(self.hosts.values())
         self._own_links: dict[DirectedLink, Capacity] = {}
-        for host, rate_bps in at_host.items():
-            switch = fabric.attachment(host)
-            if switch is not None and rate_bps > 0:
-                for link in (DirectedLink(host, switch), DirectedLink(switch, host)):
-                    self._own_links[link] = capacity.least(self._told(link), Capacity(rate_bps, capacity.MEMBER_RATE))
+        self._last_bps: dict[DirectedLink, int] = {}
+        """What the links of members carried, those who left included."""
+        self.measured: set[DirectedLink] = set()
+        """The links of members that joined, left or have another rate; whoever reads it may clear it."""
+        for member in members:
+            self.add(member)
+
+    def add(self, member: Member) -> bool:
+        """Takes a member in, or what is new of it; returns whether that changes paths or capacities that were told before."""
+        before, unplaced = self.hosts.get(member.node), member.node in self.places.unplaced
+        host = self.places.add(member)
+        if before is not None and before != host:
+            self._measure(before)
+        if host is None:
+            self._rates.pop(member.node, None)
+            return before is not None
+        self._rates[member.node] = member.rate_bps
+        return self._measure(host) or unplaced or (before is not None and before != host)
+
+    def remove(self, node: int) -> None:
+        """Takes a member out."""
+        host = self.hosts.get(node)
+        self.places.remove(node)
+        self._rates.pop(node, None)
+        if host is not None:
+            self._measure(host)
+
+    def _measure(self, host: str) -> bool:
+        """Finds the capacities of a host's own link; returns whether they were others when a member was there last."""
+        switch = self._fabric.attachment(host)
+        if switch is None:
+            return False
+        rate_bps = sum(self._rates[member.node] for member in self.places.members_at.get(host, ()))
+        changed = False
+        for link in (DirectedLink(host, switch), DirectedLink(switch, host)):
+            self._own_links.pop(link, None)
+            self.measured.add(link)
+            if rate_bps > 0:
+                found = self._own_links[link] = capacity.least(self._told(link), Capacity(rate_bps, capacity.MEMBER_RATE))
+                changed |= self._last_bps.setdefault(link, found.bps) != found.bps
+                self._last_bps[link] = found.bps
+        return changed
+
+    @property
+    def nodes(self) -> KeysView[int]:
+        """The members with a known place."""
+        return self.hosts.keys()
+
+    @property
+    def unplaced(self) -> list[str]:
+        """The names of the members that have none."""
+        return list(self.places.unplaced.values())
+
+    def forwards(self, link: DirectedLink) -> bool:
+        """Whether it is a directed link of the active tree."""
+        return self.places.forwards(link)
+
+    def sides(self, link: DirectedLink) -> Sides:
+        """The node ids before and behind a directed link of the active tree."""
+        return self.places.sides(link)
+
+    @property
+    def generation(self) -> int:
+        """Grows whenever the ids on the sides of links may have changed."""
+        return self.places.generation
+
+    def cut(self, link: DirectedLink) -> Cut:
+        """How a directed link of the active tree divides its part of the fabric."""
+        return self.places.cut(link)
+
+    def part(self, root: str) -> NodeSet:
+        """The node ids of a part, by the name that `cut` gave it."""
+        return self.places.behind(root)
+
+    def access(self, node: int) -> DirectedLink | None:
+        """The first link of all that a member sends; None: it has no known place, or its host no link."""
+        host = self.hosts.get(node)
+        switch = None if host is None else self._fabric.attachment(host)
+        return None if host is None or switch is None else DirectedLink(host, switch)
 
     def less(self, taken_bps: Mapping[DirectedLink, int]) -> Self:
         """The same network with so much taken off the capacities of these links."""
@@ -97,11 +165,11 @@ class FabricNetwork:
 
     def members(self) -> frozenset[str]:
         """The hosts of the fabric at which a member is."""
-        return self._members
+        return frozenset(self.places.members_at)
 
     def strangers(self) -> frozenset[str]:
         """The hosts of the fabric at which no member is."""
-        return frozenset(self._fabric.hosts) - self._members
+        return frozenset(self._fabric.hosts) - self.places.members_at.keys()
 
     def is_before(self, host: str, link: DirectedLink) -> bool:
         """Whether what a host sends beyond a directed link crosses that link."""

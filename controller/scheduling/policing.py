@@ -11,11 +11,12 @@ share, and enough to show that it has changed. This holds for every policy, sinc
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Set
 from typing import Any
 
 from controller.members.part import Part
 from controller.members.registry import Members
+from controller.policies.groups import Groups
 from controller.scheduling.granting import Granting
 from controller.scheduling.misbehaviour import HostWindow, LinkWindow, Misbehaviour
 from controller.scheduling.regulation import Regulation
@@ -60,10 +61,10 @@ class Policing(Part):
         self._yields: dict[int, int] = {}
         self._begun_ns: int | None = None
         self._read_ns = 0
-        self._regulated: dict[int, frozenset[int]] = {}
+        self._regulated = Groups()
         self._contended: frozenset[Hashable] = frozenset()
 
-    def reported(self, node: int, sent: Mapping[int, int], regulated: frozenset[int]) -> None:
+    def reported(self, node: int, sent: Mapping[int, int], regulated: Set[int]) -> None:
         for destination, size in sent.items():
             self._sent[node, destination] += size
 
@@ -124,9 +125,9 @@ class Policing(Part):
         self._dropped.clear()
         self._sent.clear()
         self._granting.permitted.take(now_ns)
-        self._regulated = dict(self._regulation.regulated)
+        self._regulated = self._regulation.regulated
         self._contended = self._regulation.congestion.contended()
-        self._yields = {member.node: member.yields for member in self._members.present()}
+        self._yields = {member.node: member.figures.yields for member in self._members.present()}
 
     def _judge(self, now_ns: int) -> None:
         assert self._begun_ns is not None
@@ -154,18 +155,18 @@ class Policing(Part):
         free: dict[int, int] = defaultdict(int)
         for (node, destination), size in self._sent.items():
             path = network.path(node, destination)
-            if path and destination not in self._regulated.get(node, ()):
+            if path and not self._regulated.has(node, destination):
                 free[node] += min(size, self._seen.get(path[-1], 0))
+        senders, changed = self._regulated.senders(), self._regulation.regulated.changed_nodes(self._regulated)
         for member in self._members.present():
             node = member.node
-            needs = self._regulated.get(node)
-            if not needs or self._regulation.regulated.get(node) != needs:
+            if node not in senders or node in changed:
                 continue
-            first = network.path(node, next(iter(needs)))[:1]
-            if first and first[0] in self._seen:
-                capacity = network.capacity_bps(first[0]) * window_ns // BYTE_NS
-                yields = member.yields - self._yields.get(node, 0)
-                seen = self._seen[first[0]]
+            first = network.access(node)
+            if first in self._seen and first is not None:
+                capacity = network.capacity_bps(first) * window_ns // BYTE_NS
+                yields = member.figures.yields - self._yields.get(node, 0)
+                seen = self._seen[first]
                 yield node, HostWindow(member.name, capacity, seen, total[node], credited[node], free[node], yields)
 
     def _links(
@@ -184,10 +185,10 @@ class Policing(Part):
             sent = size if host is None else size * min(host.seen, host.permitted) // max(1, host.permitted)
             for crossed in network.path(node, destination):
                 across[crossed] += sent
-        for node, host in hosts.items():
-            paths = (network.path(node, destination) for destination in self._regulated[node])
-            for crossed in {crossed for path in paths for crossed in path if crossed in contended}:
-                outside[crossed] += host.outside
+        straying = {node: host.outside for node, host in hosts.items() if host.outside}
+        for regulated, sides in self._regulated.products() if straying else ():
+            if regulated in contended:
+                outside[regulated] += sum(size for node, size in straying.items() if node in sides.before)
         for link in contended:
             if isinstance(link, DirectedLink) and link in self._seen:
                 capacity = network.capacity_bps(link) * window_ns // BYTE_NS

@@ -8,6 +8,7 @@ from typing import Any
 
 from controller.config.settings import CoordinatorSettings
 from controller.members.part import SWEEP_NS, Part
+from controller.members.places import Numbering
 from controller.members.registry import Members
 from controller.policies import POLICIES
 from controller.scheduling.capacities import Capacities
@@ -49,8 +50,11 @@ class PolicyControl(Part):
         self._capacities = capacities
         self._on_override = on_override
         self._fabric: dict[str, Any] | None = None
-        self._built_for: int | None = None
-        """The registry's version that the network in force was built for; None: it must be built anew."""
+        self._numbering = Numbering()
+        self._network: FabricNetwork | None = None
+        """The network in force; None: it must be built anew."""
+        self._moved = False
+        """A member has another place or rate: paths or capacities that were told are others."""
 
     def status(self) -> dict[str, Any]:
         settings = self.settings
@@ -64,20 +68,35 @@ class PolicyControl(Part):
 
     def update(self, now_ns: int) -> None:
         """Takes a changed fabric or membership into use, and releases links that were quiet for long enough."""
-        if self._fabric is not None and self._built_for != self._members.version:
-            self._built_for = self._members.version
-            self._rebuild_network(self._fabric, now_ns)
+        if self._fabric is not None and self._network is None:
+            self._network = self._rebuilt_network(self._fabric)
+            self._members.prefer(self._network.places.preferred, self._numbering.next)
+            self._moved = True
+        if self._moved and self._network is not None:
+            self._moved = False
+            self._capacities.set_network(self._network, now_ns)
         self._regulation.update(now_ns)
 
-    def _rebuild_network(self, document: dict[str, Any], now_ns: int) -> None:
+    def joined(self, node: int) -> None:
+        """Finds the member's place. The rest of the network stays as it is, unless the member moved or has another rate."""
+        member = self._members.get(node)
+        if member is None or (network := self._network) is None:
+            return
+        self._moved |= network.add(member) or self._capacities.arrived()
+        self._granting.placed(network, node)
+
+    def left(self, node: int, now_ns: int) -> None:
+        if self._network is not None:
+            self._network.remove(node)
+
+    def _rebuilt_network(self, document: dict[str, Any]) -> FabricNetwork:
         fabric = Fabric.from_dict(document["fabric"])
         tree = Tree.from_blocked(fabric, document.get("blocked", ()))
         sources = capacity.read_sources(document.get("links", ()))
-        network = FabricNetwork(fabric, Routes(fabric, tree), self._members.present(), sources)
-        self._capacities.set_network(network, now_ns)
+        return FabricNetwork(fabric, Routes(fabric, tree), self._members.present(), sources, self._numbering)
 
     def _set_fabric(self, document: dict[str, Any], _: int) -> None:
-        self._fabric, self._built_for = document, None
+        self._fabric, self._network = document, None
 
     def _set_override(self, word: object, now_ns: int) -> None:
         override = Override[str(word).upper()]
@@ -105,6 +124,6 @@ class PolicyControl(Part):
     def _apply(self, now_ns: int) -> None:
         """Puts a fresh policy under the present settings in force, and tells it all that is known."""
         self._granting.renew(self.settings, now_ns)
-        self._built_for = None
+        self._moved = True
         self.update(now_ns)
         self._granting.inform(self._regulation.regulated, self._regulation.congestion.contended(), now_ns)

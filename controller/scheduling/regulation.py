@@ -1,29 +1,41 @@
-"""Which pairs need permission: REPORT messages and port readings go in, REGULATE messages come out. Sends only through what it
-is given.
+"""Which pairs need permission: REPORT messages and port readings go in, GROUPS_CHANGE and REGULATE come out. Sends only through
+what it is given.
 
-A host that misses a REGULATE stays free on a contended link, so a change is sent three times, and all is sent again each
-second.
+Who is regulated is known by contended link (controller/policies/groups.py), and told to all as that: what changed, and again
+with the changes of the next looks. Who missed it hears another version in the heartbeats, asks, and gets the difference. A host
+whose agent is older does not ask, and is sent its destinations one by one (controller/told/destinations.py).
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 from controller.config.settings import CoordinatorSettings
-from controller.members.part import Part, Parts
+from controller.members.part import SWEEP_NS, Part, Parts
 from controller.members.registry import Member, Members
+from controller.policies.groups import Destinations, Groups
 from controller.scheduling.congestion import Congestion
 from controller.scheduling.granting import Granting
-from protocol.bodies.losses import Losses
-from protocol.messages import Message, Regulate, Report
-from protocol.paging import Reassemblers, paginate
-from protocol.timers import REFRESH_NS, Timers
+from controller.told.destinations import ToldDestinations
+from controller.told.groups import ToldGroups
+from protocol.bodies.flows.losses import Losses
+from protocol.bodies.groups import GroupsRequest
+from protocol.bodies.nodes import NodeSet
+from protocol.messages import HEARTBEAT_MAC, Message, Report
+from protocol.paging import Reassemblers
+from protocol.timers import Timers
 from protocol.units import SECOND_NS
 
 COUNTERS_KEPT = 64
 """Of a member's counters of refused frames: more than there are causes."""
 CONGESTION_SETTINGS = ("mode", "contend_fraction", "release_fraction", "quiet_ns")
+TELLS = 3
+"""How often a change of the groups is told: a frame may be lost."""
+TOLD_EVERY_NS = 1_000_000
+"""Changes that come sooner after one another are told together."""
+NONE = Groups()
 
 
 class Regulation(Part):
@@ -34,6 +46,7 @@ class Regulation(Part):
         parts: all of the coordinator's parts, which hear what members report.
         assumed: the links that were contended under the leader before.
         on_busiest: hears the load of the busiest link, as a share of its capacity, after each reading of the ports.
+        behind: whether frames of members wait unread.
     """
 
     def __init__(
@@ -46,16 +59,24 @@ class Regulation(Part):
         parts: Parts,
         assumed: Iterable[tuple[str, ...]] = (),
         on_busiest: Callable[[float], None] = lambda _: None,
+        behind: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.handlers = {Report: self._on_report, Losses: self._on_losses}
+        self.handlers = {Report: self._on_report, Losses: self._on_losses, GroupsRequest: self._on_groups_request}
         self.documents = {"ports": self._on_ports}
-        self.periodic = ((REFRESH_NS, self._refresh),)
+        self._destinations = ToldDestinations(members, timers, send, lambda: self.regulated, behind)
+        self.periodic = ((SWEEP_NS, self._tell_groups), *self._destinations.periodic)
         self.congestion = Congestion.from_settings(settings)
         self.congestion.assume(assumed)
-        self.regulated: dict[int, frozenset[int]] = {}
+        self.regulated = NONE
         self._contended: frozenset[Hashable] = frozenset()
         """The contended links that the policy knows."""
-        self.version = 0
+        self.told = ToldGroups()
+        self._bases: deque[int] = deque([0] * TELLS, maxlen=TELLS)
+        """The version of the groups at each of the last looks."""
+        self._joined, self._met_ns = False, -SWEEP_NS
+        """Whether members joined of which the policy has not heard yet; and when it heard of such last."""
+        self._told_ns = -TOLD_EVERY_NS
+        self._telling = False
         self._settings = settings
         self._members = members
         self._timers = timers
@@ -71,16 +92,23 @@ class Regulation(Part):
             self.congestion = Congestion.from_settings(settings)
         self._settings = settings
 
+    @property
+    def version(self) -> int:
+        """Grows with every change of the groups."""
+        return self.told.version
+
     # -- what is heard --------------------------------------------------------------------------------------------------
 
     def joined(self, node: int) -> None:
         """Drops the pages of a report that the member sent before it registered anew."""
         self._reports.clear(node)
+        self._destinations.joined(node)
+        self._joined = True
 
     def left(self, node: int, now_ns: int) -> None:
         self._reports.clear(node)
+        self._destinations.left(node, now_ns)
         self.congestion.left(node, now_ns=now_ns)
-        self.regulated.pop(node, None)
 
     def _on_report(self, member: Member, message: Report, now_ns: int) -> None:
         pages = self._reports.add(member.node, message)
@@ -95,7 +123,7 @@ class Regulation(Part):
         for destination, size in member.backlog.items():
             rates[destination] = (rates.get(destination, (0, 0))[0], size)
         sent = {flow.destination: flow.bytes for flow in flows}
-        self._parts.reported(member.node, sent, self.regulated.get(member.node, frozenset()))
+        self._parts.reported(member.node, sent, Destinations(self.regulated, member.node))
         self._granting.sent(member, now_ns)
         self.congestion.report(member.node, rates, now_ns=now_ns)
         self.update(now_ns)
@@ -117,40 +145,69 @@ class Regulation(Part):
             granting.policy.set_regulated(self.congestion.regulated(now_ns=now_ns), now_ns=now_ns)
             if granting.due_ns is None:
                 granting.plan(now_ns)
-        wanted = self.congestion.regulated(now_ns=now_ns) if granting.policy.needs_permission else {}
+        wanted = self.congestion.regulated(now_ns=now_ns) if granting.policy.needs_permission else NONE
         if (contended := self.congestion.contended()) != self._contended:
             before, self._contended = self._contended, contended
             granting.policy.set_contended(contended)
             if granting.policy.needs_permission and (new := contended - before):
                 self._parts.contended(new, now_ns)
-        if wanted == self.regulated:
+        if wanted.same(self.regulated):
+            # Policies may have written down who was there.
+            if self._joined and wanted and now_ns >= self._met_ns + SWEEP_NS // 2:
+                self._joined, self._met_ns = False, now_ns
+                self._destinations.changed(wanted.senders(), now_ns)
+                granting.policy.set_regulated(wanted, now_ns=now_ns)
+                granting.plan(now_ns)
             return
-        changed = [n for n in wanted.keys() | self.regulated.keys() if wanted.get(n) != self.regulated.get(n)]
-        self.regulated = dict(wanted)
-        self.version += 1
-        self._timers.repeat(now_ns, lambda _: self._tell_nodes(changed))
-        granting.policy.set_regulated(self.regulated, now_ns=now_ns)
+        self._joined = False
+        changed = wanted.changed_nodes(self.regulated)
+        self.regulated = wanted
+        self._tell_soon(changed, now_ns)
+        granting.policy.set_regulated(wanted, now_ns=now_ns)
         granting.plan(now_ns)
 
-    def tell(self, member: Member) -> None:
-        """Sends a member all of its regulated destinations."""
-        destinations = tuple(sorted(self.regulated.get(member.node, frozenset())))
-        for page in paginate(Regulate(self.version, 0, 1, destinations)):
+    def _tell_soon(self, nodes: NodeSet, now_ns: int) -> None:
+        """Tells all the groups, and of these members those their destinations that know no groups."""
+        if not self._telling:
+            self._telling = True
+            self._timers.at(max(now_ns, self._told_ns + TOLD_EVERY_NS), self._tell_groups)
+        self._destinations.changed(nodes, now_ns)
+
+    def _tell_groups(self, now_ns: int) -> None:
+        """Sends all members the last changes of the groups."""
+        self._telling, self._told_ns = False, now_ns
+        self.told.update(self.regulated)
+        base = self._bases[0]
+        self._bases.append(self.told.version)
+        if base != self.told.version:
+            for page in self.told.since(base):
+                self._send(page, HEARTBEAT_MAC)
+
+    def _on_groups_request(self, member: Member, message: GroupsRequest, _: int) -> None:
+        """Sends a member what it has missed of the groups, or all of them."""
+        self._destinations.knows_groups(member.node)
+        for page in self.told.since(message.version):
             self._send(page, member.mac)
 
-    def _refresh(self, _: int) -> None:
-        self._tell_nodes(member.node for member in self._members.present())
-
-    def _tell_nodes(self, nodes: Iterable[int]) -> None:
-        for node in nodes:
-            if (member := self._members.get(node)) is not None:
-                self.tell(member)
+    def tell(self, member: Member) -> None:
+        """Sends a member all of its regulated destinations, if it knows no groups."""
+        self._destinations.tell(member)
 
     # -- for the store --------------------------------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
-        """The links that are contended now."""
-        return {"contended": sorted(list(link) for link in self.congestion.contended() if isinstance(link, tuple))}
+        """The contended links, and the groups of members (first and last node id of each interval) before and behind each."""
+        links = sorted((link, sides) for link, sides in self.regulated.products() if isinstance(link, tuple))
+        return {
+            "contended": sorted(list(link) for link in self.congestion.contended() if isinstance(link, tuple)),
+            "regulated": [
+                {"link": list(link), "senders": sides.before.intervals(), "receivers": sides.behind.intervals()}
+                for link, sides in links
+            ],
+        }
 
     def of_member(self, node: int) -> dict[str, Any]:
-        return {"regulated": sorted(self.regulated.get(node, ()))}
+        """Of the destinations that it sends to or has a backlog for: those for which it needs permission."""
+        member, its = self._members.get(node), Destinations(self.regulated, node)
+        known = () if member is None else member.sent_bps.keys() | member.backlog.keys()
+        return {"regulated": sorted(destination for destination in known if destination in its)}

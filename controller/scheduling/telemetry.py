@@ -12,12 +12,12 @@ acknowledged.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from controller.members.part import SUMMARY_NS, Part
 from controller.policies.base import Slot
-from controller.scheduling.slot_events import SlotListener
+from controller.slots.slot_events import SlotListener
 from controller.store.layout import FLUSH_NS
 
 EVENTS_MAX = 128
@@ -126,12 +126,24 @@ class Telemetry(Part, SlotListener):
         before = self._since.get(node, {})
         self._since[node] = {destination: before.get(destination, now_ns) for destination in waiting}
 
-    def reported(self, node: int, sent: Mapping[int, int], regulated: frozenset[int]) -> None:
+    def reported(self, node: int, sent: Mapping[int, int], regulated: Set[int]) -> None:
         for destination, size in sent.items():
             if destination in regulated:
                 self.regulated_bytes += size
             else:
                 self.free_bytes += size
+
+    def room(self) -> int:
+        """For how many more slots there is room before the next `flush`; others need not be told."""
+        return EVENTS_MAX - len(self._rows)
+
+    def leave_out(self, slots: int) -> None:
+        """So many slots are granted for which there was no room."""
+        self.dropped += slots
+
+    def leave_waiting(self, node: int) -> None:
+        """It is not known any more since when bytes wait at a node: there was no time to note it."""
+        self._since.pop(node, None)
 
     def left(self, node: int, now_ns: int) -> None:
         self._since.pop(node, None)

@@ -16,17 +16,14 @@ No error, log or document ever shows a value of this file.
 
 from __future__ import annotations
 
-import os
-import stat
 from pathlib import Path
 from typing import Annotated, Literal
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, TypeAdapter, ValidationError
 
-from protocol.key import open_to_others
+from protocol.key import KeyFileError, read_secret
 
-LONGEST_FILE = 4096
 LEAST_PASSWORD = 8
 Password = Annotated[SecretStr, Field(min_length=LEAST_PASSWORD)]
 
@@ -69,7 +66,11 @@ def load(path: Path) -> Credentials:
     Raises:
         CredentialsError: it is missing, open to others, or not such a file.
     """
-    return parse(_read(path), str(path))
+    try:
+        text = read_secret(path, "credentials file")
+    except KeyFileError as error:
+        raise CredentialsError(str(error)) from None
+    return parse(text, str(path))
 
 
 def parse(text: str, name: str) -> Credentials:
@@ -90,19 +91,3 @@ def parse(text: str, name: str) -> Credentials:
         raise CredentialsError(f"credentials {name}: {field} is unknown; write {', '.join(model.model_fields)}")
     what = "is missing" if first["type"] == "missing" else "can't be used"
     raise CredentialsError(f"credentials {name}: {field} {what}; {model.model_fields[field].description}")
-
-
-def _read(path: Path) -> str:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError as error:
-        raise CredentialsError(f"credentials {path}: can't be read: {error.strerror}; name the file, mode 0600") from None
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise CredentialsError(f"credentials {path}: is not a regular file; name the file that holds them")
-        if complaint := open_to_others(status, user=os.geteuid()):
-            raise CredentialsError(f"credentials {path}: {complaint}")
-        return os.read(descriptor, LONGEST_FILE).decode(errors="replace")
-    finally:
-        os.close(descriptor)

@@ -27,15 +27,31 @@ REFUSED, REFUSED_KEPT = "refused", 1_000
 DOCUMENTS = ("fabric", "ports", "status", "thresholds", "policy", "telemetry")
 MEMBERS = """
 local found = {}
-for _, node in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+for _, node in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], ARGV[2], '+inf')) do
   local text = redis.call('HGET', ARGV[1] .. node, 'json')
   if text then found[#found + 1] = '"' .. node .. '":' .. text end
 end
-return '{' .. table.concat(found, ',') .. '}'
+local last = redis.call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2] or '0'
+return {'{' .. table.concat(found, ',') .. '}', redis.call('ZCARD', KEYS[1]), last}
 """
-"""All members' documents as one JSON object: Redis sends one answer instead of hundreds."""
-UNCHANGING = ("fabric", "thresholds")
-"""Large documents that seldom change: read again only when their version has changed."""
+"""The documents of the members that were published after a score of the set, as one JSON object (Redis sends one answer instead
+of thousands), with the number of members and the highest score."""
+WHOLE_NS = 5_000_000_000
+"""How often all members are read, and not only those published since the last time: a document may expire, and a clock may be
+set back."""
+UNCHANGING = ("fabric", "thresholds", "ports")
+"""Large documents that change more seldom than they are looked for: read again only when their version has changed."""
+
+
+class MembersRead(NamedTuple):
+    """How the members of a snapshot were read."""
+
+    changed: frozenset[int] | None = None
+    """The nodes whose document is another one than in the snapshot before; None if there was none before."""
+    last_score: str = "-inf"
+    """The highest score of the set of members."""
+    whole_ns: int = 0
+    """When all members were read the last time, by the store's clock."""
 
 
 class Snapshot(NamedTuple):
@@ -48,6 +64,7 @@ class Snapshot(NamedTuple):
     members: Mapping[int, dict[str, Any]]
     override: str | None
     time_ns: int
+    members_read: MembersRead = MembersRead()
 
 
 class Feeds:
@@ -104,9 +121,13 @@ class Feeds:
         entries = self._connection.call(lambda client: client.xrevrange(PREFIX + REFUSED, count=count))
         return [event_of(number, entry) for number, entry in reversed(entries)]
 
-    def snapshot(self, before: Snapshot | None = None) -> Snapshot:
-        """Everything that is published, in one round trip; one more for each large document that differs from `before`."""
-        return self._connection.call(lambda client: _snapshot(client, before))
+    def snapshot(self, before: Snapshot | None = None, *, light: bool = False) -> Snapshot:
+        """Everything that is published, in one round trip; one more for each large document that differs from `before`.
+
+        Of the members, those are read that were published since `before`. With `light` the members and the
+        ports, which are most of a large fabric's documents, stay as they were.
+        """
+        return self._connection.call(lambda client: _snapshot(client, before, light and before is not None))
 
 
 def event_of(number: str, entry: Mapping[str, str]) -> dict[str, Any]:
@@ -121,35 +142,58 @@ def event_of(number: str, entry: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _snapshot(client: Client, before: Snapshot | None) -> Snapshot:
+def _snapshot(client: Client, before: Snapshot | None, light: bool) -> Snapshot:
     with client.pipeline(transaction=False) as pipe:
         pipe.time()
         pipe.get(PREFIX + "override")
-        pipe.eval_ro(MEMBERS, 1, PREFIX + "members", PREFIX + "member:")
         for name in DOCUMENTS:
             pipe.hmget(PREFIX + name, "version", "at_ns", *(() if name in UNCHANGING else ("json",)))
-        (seconds, microseconds), override, members, *heads = pipe.execute()
+        if not light:
+            since = "-inf" if before is None else f"({before.members_read.last_score}"
+            pipe.eval_ro(MEMBERS, 1, PREFIX + "members", PREFIX + "member:", since)
+        (seconds, microseconds), override, *heads = pipe.execute()
+    time_ns = int(seconds * 10**6 + microseconds) * 1000
+    if before is not None and light:
+        members, read = before.members, before.members_read._replace(changed=frozenset())
+    else:
+        members, read = _members(client, before, heads.pop(), time_ns)
     versions = {name: int(head[0] or 0) for name, head in zip(DOCUMENTS, heads, strict=True)}
     at_ns = {name: int(head[1] or 0) for name, head in zip(DOCUMENTS, heads, strict=True)}
-    same = {
-        name
-        for name in UNCHANGING
-        if before is not None and (before.versions[name], before.at_ns[name]) == (versions[name], at_ns[name])
-    }
     documents = {name: _loads(head[2]) for name, head in zip(DOCUMENTS, heads, strict=True) if name not in UNCHANGING}
     for name in UNCHANGING:
-        if before is not None and name in same:
+        kept = light and name == "ports"
+        if before is not None and (kept or (before.versions[name], before.at_ns[name]) == (versions[name], at_ns[name])):
+            versions[name], at_ns[name] = before.versions[name], before.at_ns[name]
             documents[name] = before.documents[name]
         else:
             documents[name] = _loads(client.hget(PREFIX + name, "json"))
-    return Snapshot(
-        documents,
-        versions,
-        at_ns,
-        {int(node): member for node, member in sorted(orjson.loads(members).items(), key=lambda item: int(item[0]))},
-        override,
-        int(seconds * 10**6 + microseconds) * 1000,
-    )
+    return Snapshot(documents, versions, at_ns, members, override, time_ns, read)
+
+
+def _members(
+    client: Client, before: Snapshot | None, told: tuple[str, int, str], time_ns: int
+) -> tuple[Mapping[int, dict[str, Any]], MembersRead]:
+    """All members by rising node, with the answer of the script `MEMBERS` taken in."""
+    text, count, last_score = told
+    found = _by_node(text)
+    if before is None:
+        return dict(sorted(found.items())), MembersRead(None, last_score, time_ns)
+    old, read = before.members, before.members_read
+    members = {**old, **found} if found else old
+    changed = frozenset(found)
+    if len(members) != count or not 0 <= time_ns - read.whole_ns < WHOLE_NS:
+        text, _, last_score = client.eval_ro(MEMBERS, 1, PREFIX + "members", PREFIX + "member:", "-inf")
+        found = _by_node(text)
+        changed = frozenset(node for node, one in found.items() if old.get(node) != one) | (old.keys() - found.keys())
+        members = {node: one if node in changed else old[node] for node, one in found.items()}
+        read = read._replace(whole_ns=time_ns)
+    if members.keys() != old.keys():
+        members = dict(sorted(members.items()))
+    return members, read._replace(changed=changed, last_score=last_score)
+
+
+def _by_node(text: str) -> dict[int, dict[str, Any]]:
+    return {int(node): member for node, member in orjson.loads(text).items()}
 
 
 def _loads(text: str | None) -> dict[str, Any] | None:

@@ -14,7 +14,10 @@ long it expires. A coordinator whose hosts report seldom publishes as seldom; wh
 * baton:member:NODE: document by the coordinator; 10 s: one host with an agent.
 * baton:members: sorted set by the coordinator: node ids, scored by when (s) they were last published.
 * baton:coflow:ID: document by the program that opened it; 1 h, or until it is closed: see
-  controller/priorities/coflow_client.py.
+  controller/coflows/coflow.py.
+* baton:coflow_verdict:ID: document by the coordinator; 1 h, or until the coflow is closed: {"deadline": "admitted", "refused"
+  or "unchecked", "why"}, of a coflow with a deadline.
+* baton:coflow_verdicts: sorted set: ids of these coflows, scored by when (s) the verdicts were published.
 * baton:coflows: sorted set: ids of open coflows, scored by when (s) they were published.
 * baton:coflow_count: string: a counter for ids; it starts at the time (s) of the first coflow; never expires.
 * baton:thresholds: document by the coordinator, each period; never expires: {"version", "bands", "period_ns", "thresholds":
@@ -67,11 +70,15 @@ READS = Versions(1, 1)
 schema first, and only the next one writes it: CONTRIBUTING.md."""
 PREFIX = "baton:"
 EXPIRY_S = {
-    "ports": 30, "status": 5, "member": 10, "coflow": 3_600, "controller": 5, "slots": 60, "telemetry": 5, "pfc_command": 10
+    "ports": 30, "status": 5, "member": 10, "coflow": 3_600, "coflow_verdict": 3_600, "controller": 5, "slots": 60,
+    "telemetry": 5, "pfc_command": 10,
 }  # fmt: skip
 FLUSH_NS = 24_000_000
 """How often the coordinator publishes a batch of slots; with it, `controller.store.feeds.SLOTS_KEPT` batches are 20 s."""
-SETS = {"member": "members", "coflow": "coflows", "controller": "controllers", "pfc_command": "pfc_commands"}
+SETS = {
+    "member": "members", "coflow": "coflows", "coflow_verdict": "coflow_verdicts", "controller": "controllers",
+    "pfc_command": "pfc_commands",
+}  # fmt: skip
 """Names that stand for several documents, by number: the sorted set of the numbers, which also names the channel."""
 
 

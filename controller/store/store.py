@@ -14,7 +14,7 @@ from typing import Any
 from controller.store.commands import Commands
 from controller.store.connection import Connection, StoreUnavailable
 from controller.store.feeds import AUDIT, AUDIT_KEPT, REFUSED, REFUSED_KEPT, Feeds, Snapshot
-from controller.store.layout import PREFIX, Client, Pipeline
+from controller.store.layout import PREFIX, Client, Pipeline, put
 from controller.store.sessions import Sessions
 
 __all__ = ["EVENTS_KEPT", "OVERRIDES", "SEVERITIES", "Snapshot", "Store", "StoreUnavailable"]
@@ -117,12 +117,27 @@ class Store:
         self.connection.publish("coflow", str(coflow), document)
 
     def forget_coflow(self, coflow: int) -> None:
-        """Removes a coflow that was closed."""
-        self.connection.forget("coflow", coflow)
+        """Removes a coflow that was closed, and the verdict on its deadline."""
+        with self.connection.together():
+            self.connection.forget("coflow_verdict", coflow)
+            self.connection.forget("coflow", coflow)
+
+    def publish_verdict(self, coflow: int, verdict: dict[str, Any]) -> None:
+        """Publishes whether the deadline of an open coflow was admitted; it expires after 1 h, and is lost with the store."""
+        self.connection.write(lambda pipe: put(pipe, "coflow_verdict", str(coflow), verdict))
 
     def coflows(self) -> dict[int, dict[str, Any]]:
-        """The open coflows by id."""
-        return self.connection.numbered("coflow")
+        """The open coflows by id; those with a deadline have the `verdict` on it once it is known."""
+        found = self.connection.numbered("coflow")
+        if any(document.get("deadline_ns") is not None for document in found.values()):
+            for coflow, verdict in self.connection.numbered("coflow_verdict").items():
+                if coflow in found:
+                    found[coflow]["verdict"] = verdict
+        return found
+
+    def verdict(self, coflow: int) -> dict[str, Any] | None:
+        """The verdict on a coflow's deadline; None: it is not known yet."""
+        return self.connection.document(f"coflow_verdict:{coflow}")
 
     def time_ns(self) -> int:
         """The store's clock, ns since 1970: the same for all hosts."""

@@ -11,9 +11,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import socket
-import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from logging.handlers import RotatingFileHandler
@@ -22,21 +19,22 @@ from pathlib import Path
 from controller.config.file import ConfigFile, differences, reads_tree, uses_openflow
 from controller.config.reading import ConfigError
 from controller.config.schema import Config
-from controller.config.settings import CoordinatorSettings
 from controller.election.controllers import Controllers, name_of
-from controller.processes.file_events import FileEvents
 from controller.processes.logs import LOG_FORMAT
 from controller.processes.private_file import private
-from controller.processes.services import LOG_BYTES, Readable, Service, ServiceFailed, Services
+from controller.processes.services import LOG_BYTES, Service, ServiceFailed, Services
 from controller.store import logins, private_redis
-from controller.store.store import EVENTS_KEPT, Store, StoreUnavailable
+from controller.store.store import Store, StoreUnavailable
 from controller.store.url import redacted, with_login
 from controller.supervision import preflight, runstate
+from controller.supervision.changes import coordinator_moved, coordinator_restarts, fixed_fields
 from controller.supervision.children import CONTROL, COORDINATOR, OPENFLOW, QUEUES, REDIS, TREE, WEB, Children
 from controller.supervision.copies import Copies
+from controller.supervision.outbox import Outbox
 from controller.supervision.preflight import CannotStart
 from controller.supervision.runstate import RunState
-from controller.supervision.users import NoUsers, check_ports, check_program, resolve
+from controller.supervision.users import NoUsers, check_ports, check_program, notice, resolve
+from controller.supervision.wakeups import Wakeups
 
 log = logging.getLogger("baton.supervisor")
 
@@ -44,8 +42,6 @@ LOOK_S, CALM_S = 0.25, 30.0
 """How often the supervisor looks at what tells nothing by itself: the store that is away, who leads, a file without events. And
 how often where none of these is the case, to be safe."""
 START_S = 20.0
-FIXED = ("run_dir", "store", "logins", "users")
-"""Fields that a running supervisor does not take over."""
 
 
 class Supervisor:
@@ -91,15 +87,10 @@ class Supervisor:
         self._copies = Copies(config.run_dir)
         self._owner = owner
         self._services = Services()
-        self._unpublished: deque[tuple[str, str, str]] = deque(maxlen=EVENTS_KEPT)
-        self._stopping = self._reload_asked = self._told = False
+        self._outbox = Outbox(self.store)
+        self._wakeups = Wakeups(LOOK_S)
+        self._stopping = self._reload_asked = False
         self._state: RunState | None = None
-        self._changes: list[FileEvents] = []
-        self._sees_changes = False
-        self._changed_s = 0.0
-        self._woken, self._wake = socket.socketpair()
-        self._woken.setblocking(False)
-        self._wake.setblocking(False)
 
     # -- up and down ---------------------------------------------------------------------------------------
 
@@ -167,20 +158,21 @@ class Supervisor:
             log.warning("no coordinator section in the configuration: forwarding only, no host is coordinated")
         self._run_web()
         self._update(ready=True)
-        self._tell_users()
-        self._tell("up", "info", "the controller side is up")
+        if told := notice(self.users):
+            self._outbox.tell("users", *told)
+        self._outbox.tell("up", "info", "the controller side is up")
 
     def run(self) -> None:
         """Keeps everything running until `stop` is called."""
         while not self._stopping:
-            ended, changed = self._services.turn(self._patience_s, *self._wakers)
-            self._drain()
+            ended, changed = self._services.turn(self._patience_s, *self._wakeups.sources)
+            self._wakeups.drain()
             self._tend_copies()
             if changed:
                 self._save()
             for service in ended:
-                self._tell("restart", "error", f"{service.name} {service.last_exit}; it is started again")
-            self._tell_store()
+                self._outbox.tell("restart", "error", f"{service.name} {service.last_exit}; it is started again")
+            self._outbox.publish()
             self._follow_leader()
             if self._reload_asked or self._file.changed():
                 self._reload()
@@ -189,39 +181,20 @@ class Supervisor:
                 self.stop()
 
     @property
-    def _wakers(self) -> list[Readable]:
-        """What may wake us: changed files not so soon again, since others may write into that directory, too."""
-        return [self._woken] if self._changed_lately else [self._woken, *self._changes]
-
-    @property
-    def _changed_lately(self) -> bool:
-        return time.monotonic() - self._changed_s < LOOK_S
-
-    @property
     def _patience_s(self) -> float:
         """How long to wait for an event."""
-        events = self._sees_changes and not self._changed_lately
-        return CALM_S if events and self._told and not self._owner and not reads_tree(self.config) else LOOK_S
+        calm = self._wakeups.sees_changes and self._outbox.empty and not self._owner and not reads_tree(self.config)
+        return CALM_S if calm else LOOK_S
 
     def stop(self) -> None:
         """Has `run` return soon."""
         self._stopping = True
-        self._poke()
+        self._wakeups.wake()
 
     def reload_soon(self) -> None:
         """Has `run` read the configuration again."""
         self._reload_asked = True
-        self._poke()
-
-    def _poke(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            self._wake.send(b"!")
-
-    def _drain(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            self._woken.recv(64)
-        if sum(changes.drain() for changes in self._changes):
-            self._changed_s = time.monotonic()
+        self._wakeups.wake()
 
     def close(self, *, keep_logs: bool = False) -> None:
         """Stops the children, last started first, and removes their files; keeps the logs if asked to, also by `baton down`."""
@@ -229,10 +202,7 @@ class Supervisor:
         if self._state is not None:
             self._tend_copies()
         self.store.close()
-        for changes in self._changes:
-            changes.close()
-        self._woken.close()
-        self._wake.close()
+        self._wakeups.close()
         if self._state is not None:
             runstate.remove(self.run_dir, self._state, keep_logs=keep_logs)
             self._state = None
@@ -258,7 +228,7 @@ class Supervisor:
         except NoUsers as error:
             reason = str(error)
         if reason:
-            self._tell(WEB, "warning", f"no dashboard: {reason}; write another web.listen, or web: none")
+            self._outbox.tell(WEB, "warning", f"no dashboard: {reason}; write another web.listen, or web: none")
             return
         self._run(self._children.web(web))
 
@@ -311,31 +281,15 @@ class Supervisor:
         watched = {path.parent: path for path in (*([self.path] if self.path else []), *self._copies.sources())}
         if self.users is not None:
             watched[self.run_dir / runstate.KEYS_DIR] = self.run_dir / runstate.KEYS_DIR / "any"
-        for changes in self._changes:
-            changes.close()
-        self._changes = []
-        for path in watched.values():
-            with contextlib.suppress(OSError):
-                self._changes.append(FileEvents(path))
-        self._sees_changes = len(self._changes) == len(watched)
+        self._wakeups.watch(watched.values())
 
     def _tend_copies(self) -> None:
         """Copies what has changed, and does to the key what the coordinator has done to its copy."""
         coordinator = self.config.coordinator
         if coordinator is not None and (told := self._copies.take_back(coordinator.key_file)):
-            self._tell("key", "info", told)
+            self._outbox.tell("key", "info", told)
         for problem in self._copies.refresh():
-            self._tell("config", "error", problem)
-
-    def _tell_users(self) -> None:
-        """Says so where processes run by other users than the configuration's."""
-        if self.users is None:
-            if os.geteuid() == 0:
-                self._tell("users", "warning", "users: none: every process runs as root, and what takes one over is root")
-        elif self.users.missing:
-            numbers = ", ".join(f"{name} {uid}" for name, uid in self.users.uids.items())
-            names = ", ".join(self.users.missing)
-            self._tell("users", "info", f"users: {names} are not known here; processes run by numbers of Baton's: {numbers}")
+            self._outbox.tell("config", "error", problem)
 
     def _write_settings(self) -> None:
         """Writes the settings' files, and publishes the policy unless another controller leads."""
@@ -361,7 +315,7 @@ class Supervisor:
             return
         try:
             config = self._file.load()
-            if changed := [name for name in FIXED if getattr(config, name) != getattr(self.config, name)]:
+            if changed := fixed_fields(self.config, config):
                 raise CannotStart(f"{' and '.join(changed)} can't change while this runs: `baton down`, then `baton up`")
             self._check_sources(config)
             if OPENFLOW not in self._services or config.openflow.listen != self.config.openflow.listen:
@@ -369,7 +323,7 @@ class Supervisor:
             control_mac = preflight.check_coordinator(config)
         except (ConfigError, CannotStart) as error:
             self._update(config_error=str(error))
-            self._tell("config", "error", f"configuration not taken over, the last good one stays: {error}")
+            self._outbox.tell("config", "error", f"configuration not taken over, the last good one stays: {error}")
             return
         self._take_over(config, control_mac)
 
@@ -386,7 +340,7 @@ class Supervisor:
             self._run_control(environment)
         if not self._runs_openflow(config):
             self._services.stop(OPENFLOW)
-        elif new[1] != old[1] or fabric_changed or self._moved(before):
+        elif new[1] != old[1] or fabric_changed or coordinator_moved(before, config):
             self._run(self._children.openflow(config, environment))
             restarted.append(OPENFLOW)
         if not reads_tree(config):
@@ -399,7 +353,7 @@ class Supervisor:
         elif config.switch_queues != before.switch_queues:
             self._run(self._children.queues(environment))
             restarted.append(QUEUES)
-        if self._coordinator_needs_restart(before, old[0], new[0]):
+        if coordinator_restarts(before, config, old[0], new[0]):
             self._services.stop(COORDINATOR)
             if config.coordinator is not None:
                 self._run(self._children.coordinator(config))
@@ -409,7 +363,7 @@ class Supervisor:
         self._save()
         names = f"; restarted {' and '.join(restarted)}" if restarted else ""
         changed = ", ".join(differences(before, config)) or "nothing"
-        self._tell("config", "info", f"configuration reloaded, changed: {changed}{names}")
+        self._outbox.tell("config", "info", f"configuration reloaded, changed: {changed}{names}")
 
     def _runs_openflow(self, config: Config) -> bool:
         return not self._owner and uses_openflow(config)
@@ -422,37 +376,7 @@ class Supervisor:
         if self._owner and not uses_openflow(config):
             raise CannotStart("sources: openflow is missing; add it, or use `baton up` instead of ryu-manager")
 
-    def _moved(self, before: Config) -> bool:
-        """Whether the coordinator's switch port or interface has changed."""
-        now, then = self.config.coordinator, before.coordinator
-        return (now and (now.attachment, now.interface)) != (then and (then.attachment, then.interface))
-
-    def _coordinator_needs_restart(
-        self, before: Config, old: CoordinatorSettings | None, new: CoordinatorSettings | None
-    ) -> bool:
-        if old is None or new is None:
-            return old is not new
-        assert before.coordinator is not None and self.config.coordinator is not None
-        then, now = before.coordinator, self.config.coordinator
-        moved = [getattr(then, name) != getattr(now, name) for name in ("netns", "key_file", "shared_key_file")]
-        return bool(old.needs_restart(new)) or any(moved)
-
-    # -- telling -------------------------------------------------------------------------------------------
-
-    def _tell(self, kind: str, severity: str, text: str) -> None:
-        log.log(logging.ERROR if severity == "error" else logging.INFO, "%s", text)
-        self._unpublished.append((kind, severity, text))
-        self._tell_store()
-
-    def _tell_store(self) -> None:
-        """Publishes events that the store has not got, and restores what it has lost; later, while the store is away."""
-        self._told = False
-        with contextlib.suppress(StoreUnavailable):
-            self.store.connection.republish()
-            while self._unpublished:
-                self.store.publish_event(*self._unpublished[0])
-                self._unpublished.popleft()
-            self._told = True
+    # -- the run directory -----------------------------------------------------------------------------------
 
     def _update(self, **changes: object) -> None:
         assert self._state is not None

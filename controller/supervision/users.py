@@ -125,3 +125,16 @@ def _allowed(status: os.stat_result, uid: int, gid: int, owner: int, group: int,
     """Whether the bit of the mode that counts for this user is set."""
     bit = owner if status.st_uid == uid else group if status.st_gid == gid else others
     return bool(status.st_mode & bit)
+
+
+def notice(users: Users | None) -> tuple[str, str] | None:
+    """What the operator should know where processes run by other users than the configuration's: a severity, and the text."""
+    if users is None:
+        if os.geteuid():
+            return None
+        return "warning", "users: none: every process runs as root, and what takes one over is root"
+    if not users.missing:
+        return None
+    numbers = ", ".join(f"{name} {uid}" for name, uid in users.uids.items())
+    names = ", ".join(users.missing)
+    return "info", f"users: {names} are not known here; processes run by numbers of Baton's: {numbers}"

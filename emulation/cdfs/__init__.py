@@ -10,7 +10,10 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
+
 from controller.priorities.flow_sizes import FlowSizes
+from protocol.bodies.flows.size_bins import EDGES
 
 HERE = Path(__file__).parent
 
@@ -30,6 +33,13 @@ def load(name: str) -> FlowSizes:
     if name not in names():
         raise ValueError(f"workload {name!r} is unknown; choose one of {', '.join(names())}")
     return parse(path.read_text(), path.name)
+
+
+def reported(sizes: FlowSizes, flows: int, seed: int) -> FlowSizes:
+    """The histogram that hosts would report after so many flows of these sizes."""
+    drawn = sizes.quantile(np.random.default_rng(seed).random(flows))
+    counts, _ = np.histogram(drawn, bins=np.array(EDGES, dtype=np.float64))
+    return FlowSizes.from_histogram([float(edge) for edge in EDGES], counts.tolist())
 
 
 def parse(text: str, source: str) -> FlowSizes:

@@ -17,10 +17,9 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
-from ipaddress import ip_interface
+from functools import partial
 from typing import Any
 
 from mininet.cli import CLI
@@ -28,21 +27,20 @@ from mininet.link import Link as VethLink
 from mininet.log import setLogLevel
 from mininet.net import Mininet
 from mininet.node import Host as MininetHost
-from mininet.node import OVSSwitch, RemoteController
-from mininet.util import errRun
 from pyroute2 import IPRoute
 
 from agents.kernel.netlink import Netlink
 from controller.switch_queues.model import QueueCounters, SwitchQueues
 from emulation import box
+from emulation.fabric import nodes
 from emulation.fabric.arrivals import release_senders
 from emulation.fabric.cpu_shares import CpuShares, shares_of, wanted
 from emulation.fabric.exact_ports import ExactHostPort
 from emulation.fabric.host_port import HostPort
-from emulation.fabric.naming import NETWORK, interfaces, mac_address, port_number, with_prefix
 from emulation.fabric.naming import EmulationError as EmulationError  # with the fabric that raises it
-from emulation.fabric.ovs import STOP_TIMEOUT_S, OpenVSwitch
-from emulation.fabric.ports import PortCounters, SwitchPort, noop_qos
+from emulation.fabric.naming import interfaces, mac_address, port_number, with_prefix
+from emulation.fabric.ovs import OpenVSwitch
+from emulation.fabric.ports import PortCounters, SwitchPort
 from emulation.fabric.priority_ports import make_port
 from emulation.fabric.qdisc_stats import QdiscReader
 from emulation.fabric.spacing_recorder import SpacingRecorders
@@ -55,35 +53,7 @@ from topology.fabric import DirectedLink, Fabric, IPAddress
 
 COORDINATOR_NODE = "coord"
 COORDINATOR_MAC = "02:00:00:ff:ff:01"
-REASSEMBLY_BYTES = 256 << 20
-NO_IPV6 = {"net.ipv6.conf.all.disable_ipv6": 1, "net.ipv6.conf.default.disable_ipv6": 1}
 OFFLOADS_OFF = ("tx", "off", "sg", "off", "tso", "off", "gso", "off", "gro", "off")
-
-
-class _Switch(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
-    """A bridge whose ports are added with the QoS by which Open vSwitch leaves their queues alone."""
-
-    def intfOpts(self, intf: object) -> str:
-        return f"{super().intfOpts(intf)} -- {' '.join(noop_qos(str(intf)))}"
-
-    @classmethod
-    def batchShutdown(cls, switches: list[OVSSwitch], run: Callable[[str], object] = errRun) -> list[OVSSwitch]:
-        """Mininet's own, with a timeout: without one it would wait forever for an Open vSwitch that has ended."""
-        shut: list[OVSSwitch] = super().batchShutdown(
-            switches, run=lambda command: run(command.replace("ovs-vsctl ", f"ovs-vsctl --timeout={STOP_TIMEOUT_S} "))
-        )
-        return shut
-
-
-class _Controller(RemoteController):  # type: ignore[misc]  # Mininet is untyped
-    """A controller that may start later: Mininet's own would probe for it with telnet."""
-
-    def checkListening(self) -> None:
-        return
-
-    def stop(self, *_: object, **__: object) -> None:
-        """Ends the node's shell, which Mininet's own leaves running."""
-        self.terminate()
 
 
 class EmulatedFabric(Resource):
@@ -209,21 +179,11 @@ class EmulatedFabric(Resource):
     def connect_switches(self, timeout_s: float = 10) -> None:
         """Makes the switches connect to their controller, and returns when all are connected.
 
-        A switch whose attempt failed would wait up to 8 s before the next (`max_backoff` holds from the first connection on).
-
         Raises:
             EmulationError: they are not connected within `timeout_s`.
         """
-        deadline = time.monotonic() + timeout_s
-        for switch in self.fabric.switches:
-            targets = self.ovs.vsctl("get-controller", switch).split()
-            self.ovs.vsctl("del-controller", switch)
-            self.ovs.vsctl("set-controller", switch, *targets)
-        while count := self.ovs.vsctl("--bare", "--columns=is_connected", "list", "Controller").count("false"):
-            if time.monotonic() > deadline:
-                raise EmulationError(f"{count} switches are not connected to {self.controller} after {timeout_s} s; is it up?")
-            time.sleep(0.05)
-            self.ovs.refresh()
+        if count := self.ovs.reconnect(self.fabric.switches, timeout_s):
+            raise EmulationError(f"{count} switches are not connected to {self.controller} after {timeout_s} s; is it up?")
 
     def prompt(self) -> None:
         """Runs an interactive Mininet prompt until the user leaves it."""
@@ -285,13 +245,13 @@ class EmulatedFabric(Resource):
         # Mininet's initialization would raise limits of the whole machine; this process's limits are enough.
         Mininet.inited = True
         self.ovs = stack.enter_context(OpenVSwitch())
-        _sysctl(None, NO_IPV6)
+        nodes.sysctl(None, nodes.NO_IPV6)
         self.net = Mininet(build=False, controller=None, waitConnected=False)
         stack.callback(self.net.stop)
         self._add_nodes()
         self._add_links()
         if self.controller is not None:
-            self.net.addController("c0", controller=_Controller, ip=self.controller[0], port=self.controller[1])
+            self.net.addController("c0", controller=nodes.LateController, ip=self.controller[0], port=self.controller[1])
         self.net.build()
         self.net.start()
         join(self._wires, self.round_trip_ns // 4)
@@ -307,8 +267,10 @@ class EmulatedFabric(Resource):
         stack.enter_context(closing(self.recorders))
         self._record_spacing(stack)
         if self.static_arp:
-            self._fill_neighbours()
-        self._warm_up()
+            macs = {address: self.node(name).MAC() for name, address in self.endpoints().items()}
+            for name in self.endpoints():
+                nodes.add_neighbours(partial(self.popen, name), self._own_interface(name), macs)
+        self.ovs.warm_up(self.coordinator_switch, port_number(self.coordinator_port), COORDINATOR_MAC)
 
     def _add_nodes(self) -> None:
         taken = {dpid for name in self.fabric.switches if (dpid := self.fabric.switch(name).dpid) is not None}
@@ -317,7 +279,7 @@ class EmulatedFabric(Resource):
         for name in self.fabric.switches:
             self.net.addSwitch(
                 name,
-                cls=_Switch,
+                cls=nodes.BridgeSwitch,
                 dpid=f"{self.fabric.switch(name).dpid or next(free):016x}",
                 datapath=datapath,
                 failMode="standalone" if self.controller is None else "secure",
@@ -333,7 +295,7 @@ class EmulatedFabric(Resource):
         self.net.addHost(COORDINATOR_NODE, cls=MininetHost, ip=None, mac=COORDINATOR_MAC)
         for host in self.net.hosts:
             # Before it has an interface, or its multicast listener reports would be counted as traffic.
-            _sysctl(host.pid, NO_IPV6)
+            nodes.sysctl(host.pid, nodes.NO_IPV6)
 
     def _add_links(self) -> None:
         for a, b in self.fabric.links:
@@ -386,13 +348,8 @@ class EmulatedFabric(Resource):
             return
         interface = self.interface(name)
         if vms:
-            self.run_in(name, "ip", "link", "add", "br0", "type", "bridge", "stp_state", "0", "mcast_snooping", "0")
-            # Or the bridge would free a datagram from its sender's socket buffer, and the host's link would not hold back a VM
-            # that floods.
-            _sysctl(node.pid, {f"net.bridge.bridge-nf-call-{tables}": 0 for tables in ("iptables", "ip6tables", "arptables")})
-            for bridged in (interface, *(f"{name}-v{number}" for number in range(1, len(vms) + 1))):
-                self.run_in(name, "ip", "link", "set", bridged, "master", "br0", "up")
-            self.run_in(name, "ip", "link", "set", "br0", "up")
+            ports = (f"{name}-v{number}" for number in range(1, len(vms) + 1))
+            nodes.bridge(node.pid, partial(self.run_in, name), (interface, *ports))
         for member, device in ((name, interface), *((vm, f"{vm}-eth0") for vm in vms)):
             self.run_in(member, "ethtool", "-K", device, *OFFLOADS_OFF)
             # TCP builds super-packets whatever ethtool says (since Linux 4.17): bursts of up to 43 frames at these rates.
@@ -427,55 +384,13 @@ class EmulatedFabric(Resource):
 
     def _configure_stack(self, name: str) -> None:
         address = self.endpoints().get(name)
-        settings: dict[str, int | str] = {
-            "net.ipv4.tcp_no_metrics_save": 1,  # or a run would start with the congestion window of the last one
-            # A receiver keeps incomplete datagrams for 30 s, and refuses new ones while it keeps 4 MB of them: after a second
-            # of lost fragments it would receive nothing, in the next run too. So that only the fabric's losses count:
-            "net.ipv4.ipfrag_time": 1,
-            "net.ipv4.ipfrag_high_thresh": REASSEMBLY_BYTES,
-            "net.ipv6.conf.all.disable_ipv6": int(address is None or address.version == 4),
-        }
-        _sysctl(self.node(name).pid, settings)
-        if address is None:
-            return
-        device = self._own_interface(name)
-        if address.version == 6:
-            self.run_in(name, "ip", "addr", "add", f"{address}/64", "dev", device, "nodad")
-        # By route: a namespace's sysctl accepts only what the machine's tcp_allowed_congestion_control lists.
-        network = ip_interface(f"{address}/64").network if address.version == 6 else NETWORK
-        route = (str(network), "dev", device, "src", str(address), "congctl", self.congestion_control)
-        self.run_in(name, "ip", f"-{address.version}", "route", "replace", *route)
+        nodes.configure_stack(self.node(name).pid, address)
+        if address is not None:
+            nodes.route_by(partial(self.run_in, name), self._own_interface(name), address, self.congestion_control)
 
     def _own_interface(self, endpoint: str) -> str:
         return self.interface(endpoint) if endpoint in self.fabric.hosts else f"{endpoint}-eth0"
 
-    def _fill_neighbours(self) -> None:
-        macs = {address: self.node(name).MAC() for name, address in self.endpoints().items()}
-        for name in self.endpoints():
-            device = self._own_interface(name)
-            lines = [f"neigh replace {address} lladdr {mac} dev {device} nud permanent" for address, mac in macs.items()]
-            process = self.popen(name, ["ip", "-batch", "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            _, error = process.communicate("\n".join(lines))
-            if process.returncode:
-                raise EmulationError(f"{name}: static neighbours: {error.strip()}")
-
-    def _warm_up(self) -> None:
-        # The userspace datapath makes its sending socket for its first frame. No host receives this one.
-        frame = "ffffffffffff" + COORDINATOR_MAC.replace(":", "") + "88b6" + "00" * 46
-        target = f"in_port=controller packet={frame} actions=output:{port_number(self.coordinator_port)}"
-        self.ovs.ofctl("packet-out", self.coordinator_switch, target)
-        self.ovs.widen_packet_sockets()
-        self.ovs.set_deadline()
-
     def _free_port(self, switch: str) -> int:
         used = [port_number(self.interfaces[DirectedLink(switch, peer)]) for peer in self.fabric.neighbours(switch)]
         return max(used, default=0) + 1
-
-
-def _sysctl(pid: int | None, settings: Mapping[str, int | str]) -> None:
-    enter = [] if pid is None else ["nsenter", f"--net=/proc/{pid}/ns/net"]
-    values = [f"{name}={value}" for name, value in settings.items()]
-    # -e: ignores settings that this kernel does not have (br_netfilter)
-    done = subprocess.run([*enter, "sysctl", "-qew", *values], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise EmulationError(f"sysctl: {done.stderr.strip()}")

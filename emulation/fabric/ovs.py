@@ -25,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -79,6 +79,23 @@ class OpenVSwitch(Resource):
         self._interval_ms = 5001 if self._interval_ms == 5000 else 5000
         self.vsctl("set", "Open_vSwitch", ".", f"other_config:stats-update-interval={self._interval_ms}")
 
+    def reconnect(self, bridges: Sequence[str], timeout_s: float) -> int:
+        """Makes bridges connect to their controllers; returns when all are connected, or how many are not after `timeout_s`.
+
+        A bridge whose attempt failed would wait up to 8 s before the next (`max_backoff` holds from the first connection on).
+        """
+        deadline = time.monotonic() + timeout_s
+        for bridge in bridges:
+            targets = self.vsctl("get-controller", bridge).split()
+            self.vsctl("del-controller", bridge)
+            self.vsctl("set-controller", bridge, *targets)
+        while count := self.vsctl("--bare", "--columns=is_connected", "list", "Controller").count("false"):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.05)
+            self.refresh()
+        return count
+
     def ofctl(self, *arguments: str) -> str:
         """Runs ovs-ofctl with any version of OpenFlow that the switch supports."""
         return _tool("ovs-ofctl", "-O", "OpenFlow10,OpenFlow13,OpenFlow14,OpenFlow15", *arguments)
@@ -98,6 +115,16 @@ class OpenVSwitch(Resource):
             borrowed.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, RECEIVE_BUFFER_BYTES)
             count += 1
         return count
+
+    def warm_up(self, bridge: str, port: int, source_mac: str) -> None:
+        """Has a bridge send a frame by a port, for which the userspace datapath makes its sending socket, and prepares it.
+
+        No host takes the frame.
+        """
+        frame = "ffffffffffff" + source_mac.replace(":", "") + "88b6" + "00" * 46
+        self.ofctl("packet-out", bridge, f"in_port=controller packet={frame} actions=output:{port}")
+        self.widen_packet_sockets()
+        self.set_deadline()
 
     def overruns(self) -> int:
         """How many arriving frames were lost since the last call because ovs-vswitchd was late and a receive buffer was

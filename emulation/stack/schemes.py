@@ -12,27 +12,31 @@ TCP's minimum retransmission timeout is 10 ms instead of 200 ms (PIAS' published
 short. At the end of the block everything is gone: the hosts' taggers and routes, the switch's queues, and the congestion
 controls of this kernel if this process registered them.
 
-The traffic programs choose MCP after connect: at connect the route's congestion control replaces an earlier choice. In a kernel
+Under Karuna the hosts report the flows that ended, and the controller's tuner and `Distribution` keep the thresholds
+(emulation.stack.threshold_control); the agents' chooser gives each connection its congestion control by its mark. In a kernel
 without struct_ops DCTCP is the kernel's own, and MCP's callbacks handle the connections whose mark has a deadline.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
-from agents.priorities.congestion_control import DCTCP, MCP, CongestionControl, McpEnd, Outcome
+from agents.priorities.congestion_control import DCTCP, MCP, Chooser, CongestionControl, McpEnd, Outcome
 from agents.priorities.mcp_model import McpSettings, Termination
 from agents.priorities.priorities import CROWD_PART
 from agents.priorities.tagger import Tagger, TaggerSettings
+from controller.coordinator.process import Helpers
 from controller.priorities.completion_model import Thresholds
 from controller.switch_queues.model import SwitchQueues
 from emulation.fabric.fabric import EmulatedFabric
 from emulation.netns import network_of
-from emulation.stack.star import BUFFER_PACKETS, RATE_BPS, RECEIVER, SENDERS
+from emulation.stack.star import BOTTLENECK, BUFFER_PACKETS, RATE_BPS, RECEIVER, SENDERS
+from emulation.stack.threshold_control import Kept, ThresholdControl
 from emulation.traffic.fixed_priorities import edf as earliest_deadline
 from emulation.traffic.fixed_priorities import sjf as shortest_job
 from emulation.traffic.flow_schedule import ScheduledFlow
@@ -44,6 +48,10 @@ MARKING_PACKETS = 20
 FAST_BPS, FAST_MARKING_PACKETS = 10_000_000_000, 65
 """From this rate on ports mark at so many packets."""
 RTO_MIN_NS = 10_000_000
+BANDS = 7
+"""All that a switch of eight queues has below the one for type 1."""
+REPORT_NS = 1_000_000_000
+"""How often hosts report, and the tuner answers: ten times as often as by default, since a run is short."""
 CUBIC = "cubic"
 
 TAGGER = TaggerSettings(rto_ns=9 * RTO_MIN_NS // 10)
@@ -55,14 +63,16 @@ class Scheme:
     """How flows are scheduled.
 
     `transport` is the congestion control of both ends, `deadline_transport` that of type 1's senders if it differs; DCTCP and
-    MCP stand for what this kernel has. With `thresholds` every host has a tagger; with `fixed` every application sets its
-    flows' DSCPs, by the flow's number; never both. `marking_packets`: None for a switch that does not mark.
+    MCP stand for what this kernel has; which connection gets which is the agents' chooser's choice. With `bands` every host has
+    a tagger, whose thresholds are the tuner's, or `thresholds` if the experiment is about these; with `fixed` every application
+    sets its flows' DSCPs, by the flow's number; never both. `marking_packets`: None for a switch that does not mark.
     """
 
     name: str
     transport: str
     marking_packets: int | None = MARKING_PACKETS
     deadline_transport: str | None = None
+    bands: int = 0
     thresholds: Thresholds | None = None
     fixed: Fixed | None = None
     tagger: TaggerSettings = TAGGER
@@ -79,14 +89,9 @@ class Scheme:
         """The buffer of a port."""
         return BUFFER_PACKETS * (FAST_MARKING_PACKETS if self.rate_bps >= FAST_BPS else MARKING_PACKETS) // MARKING_PACKETS
 
-    def choices(self, flows: Sequence[ScheduledFlow], control: CongestionControl | None) -> dict[str, Any]:
-        """What applications choose under this scheme, as arguments of `flow_run.run`; `control`: what the kernel has."""
-        deadline = None if self.deadline_transport is None else real_name(self.deadline_transport, control)
-
-        def chosen(flow: ScheduledFlow) -> str | None:
-            return deadline if flow.flow_type == 1 else None
-
-        return {"dscp": None if self.fixed is None else self.fixed(flows), "control": chosen}
+    def choices(self, flows: Sequence[ScheduledFlow]) -> dict[str, Any]:
+        """What applications choose under this scheme, as arguments of `flow_run.run`."""
+        return {"dscp": None if self.fixed is None else self.fixed(flows)}
 
     def queues(self) -> SwitchQueues:
         """The queues of the switch's ports: always eight strict priorities; unmarked traffic shares the last."""
@@ -101,7 +106,8 @@ class Scheme:
             "congestion_control": self.transport,
             "congestion_control_type_1": self.deadline_transport or self.transport,
             "marking_packets": self.marking_packets,
-            "priorities": "tagger" if cuts else "fixed" if self.fixed else "none",
+            "priorities": "tagger" if self.bands else "fixed" if self.fixed else "none",
+            "bands": self.bands,
             "thresholds_bytes": cuts,
             "termination": self.termination.value,
             "rate_mbps": self.rate_bps / 1e6,
@@ -113,9 +119,15 @@ def real_name(transport: str, control: CongestionControl | None) -> str:
     return transport if control is None else {DCTCP: control.dctcp, MCP: control.mcp}.get(transport, transport)
 
 
-def karuna(thresholds: Thresholds, **changes: Any) -> Scheme:  # noqa: ANN401 -- fields of Scheme
-    """Karuna: type 1 first, at MCP's rate; types 2 and 3 in the bands below by the thresholds, with DCTCP."""
-    return Scheme(**{"name": "karuna", "transport": DCTCP, "deadline_transport": MCP, "thresholds": thresholds, **changes})
+def karuna(thresholds: Thresholds | None = None, bands: int = BANDS, **changes: Any) -> Scheme:  # noqa: ANN401 -- fields of Scheme
+    """Karuna: type 1 first, at MCP's rate; types 2 and 3 in the bands below, with DCTCP.
+
+    Args:
+        thresholds: those of an experiment about them, for as many bands as they make; None: the tuner's.
+    """
+    bands = bands if thresholds is None else thresholds.bands
+    first: dict[str, Any] = {"name": "karuna", "transport": DCTCP, "deadline_transport": MCP}
+    return Scheme(**{**first, "bands": bands, "thresholds": thresholds, **changes})
 
 
 def dctcp() -> Scheme:
@@ -145,13 +157,15 @@ Connection = tuple[str, int]
 class SchemeStar(NamedTuple):
     """A running star under a scheme, the connections that MCP has given up so far (None: unknown), and the hosts' taggers.
 
-    `control`: DCTCP and MCP as this kernel has them; None if the scheme has neither.
+    `control`: DCTCP and MCP as this kernel has them; None if the scheme has neither. `tuning`: call its `advance` ten times a
+    second; None without taggers.
     """
 
     emulated: EmulatedFabric
     given_up: Callable[[], frozenset[Connection]] | None
     taggers: Sequence[Tagger]
     control: CongestionControl | None
+    tuning: ThresholdControl | None
 
 
 @contextmanager
@@ -161,6 +175,7 @@ def on_star(scheme: Scheme) -> Iterator[SchemeStar]:
     Raises:
         BuildError, BpfError: an eBPF program cannot be built or loaded here; says why.
         EmulationError: the fabric did not come up.
+        NoCgroup: the scheme has MCP, and no cgroup version 2 is mounted.
     """
     with ExitStack() as stack:
         given_up = control = None
@@ -170,10 +185,12 @@ def on_star(scheme: Scheme) -> Iterator[SchemeStar]:
                 link_bps=scheme.rate_bps,
                 marking_packets=marking,
                 termination=scheme.termination,
-                crowd_packets=marking // CROWD_PART if scheme.thresholds else 0,
+                crowd_packets=marking // CROWD_PART if scheme.bands else 0,
             )
             control = stack.enter_context(registered(settings, mcp=scheme.deadline_transport == MCP))
             given_up = _given_up(control)
+            if scheme.deadline_transport == MCP:
+                stack.callback(Chooser(unmarked=False, control=control).close)
         emulated = stack.enter_context(
             EmulatedFabric(
                 shapes.build("star", hosts=len(SENDERS) + 1, rate_bps=scheme.rate_bps),
@@ -185,13 +202,29 @@ def on_star(scheme: Scheme) -> Iterator[SchemeStar]:
         taggers = []
         for host in emulated.fabric.hosts:
             set_tcp(emulated, host, ecn=scheme.transport != CUBIC)
-            if scheme.thresholds is not None:
+            if scheme.bands:
                 with network_of(emulated.node(host).pid):
                     tagger = Tagger(emulated.interface(host), scheme.tagger)
                 stack.callback(tagger.close)
                 taggers.append(tagger)
-                tagger.set_thresholds(1, scheme.thresholds.beta, scheme.thresholds.alpha)
-        yield SchemeStar(emulated, given_up, taggers, control)
+        tuning = stack.enter_context(_tuned(scheme, emulated, taggers)) if taggers else None
+        yield SchemeStar(emulated, given_up, taggers, control, tuning)
+
+
+@contextmanager
+def _tuned(scheme: Scheme, emulated: EmulatedFabric, taggers: Sequence[Tagger]) -> Iterator[ThresholdControl]:
+    helpers = Helpers()
+    try:
+        yield ThresholdControl(
+            taggers,
+            scheme.rate_bps,
+            Kept(scheme.bands, REPORT_NS, scheme.termination, scheme.thresholds),
+            start_tuner=helpers.start_tuner,
+            sent_bytes=lambda: sum(queue.sent_bytes for queue in emulated.queue_counters(BOTTLENECK)),
+            now_ns=time.monotonic_ns(),
+        )
+    finally:
+        helpers.end()
 
 
 @contextmanager

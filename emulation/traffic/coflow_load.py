@@ -1,10 +1,7 @@
 """Runs coflows over an emulated fabric, and closes each when its last byte has arrived, as its application would. An edge.
 
-Applications and controller are in this process, so that the order can follow what completes. It opens sockets in the hosts'
-namespaces, and gives the queues that `controller.priorities.coflows` computes to the hosts' taggers `CONTROL_NS` later, which
-is what the way through store, coordinator and agents takes. A coflow's application waits that long before it sends: until then
-its packets go to the last queue, and those still there when the coflow moves up would hold all of it back. Open loop: a coflow
-is opened at its time, whether or not others have completed.
+It opens sockets in the hosts' namespaces. Who orders the coflows is given: `emulation.traffic.coflow_control`. Open loop: a
+coflow is opened at its time, whether or not others have completed.
 """
 
 from __future__ import annotations
@@ -14,38 +11,35 @@ import os
 import select
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from agents.priorities.tagger import Tagger
-from controller.priorities.coflows import Coflow, CoflowOrder
+from controller.coflows.coflow import Flow
 from emulation.fabric.fabric import EmulatedFabric
 from emulation.measuring.wakeful import wakeful
 from emulation.netns import network_of
+from emulation.traffic.coflow_control import Control
 from emulation.traffic.flow_load import PRIORITY, Receiving, Sending
-from protocol.flowmark import CoflowMark
 
 PORT = 6000
-CONTROL_NS = 5_000_000
-SWEEP_NS = 20_000_000
-"""How often the coordinator computes the order again."""
-NEVER_NS = 1 << 62
+BEGIN_NS = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduledCoflow:
-    """A coflow: opened `start_ns` after the beginning; its flows as (source, destination, bytes). Numbers begin at 1."""
+    """A coflow: opened `start_ns` after the beginning; its flows by pair of hosts. Numbers begin at 1."""
 
     number: int
     start_ns: int
-    flows: tuple[tuple[str, str, int], ...]
+    flows: tuple[Flow, ...]
 
     @property
     def size_bytes(self) -> int:
         """The bytes of all its flows."""
-        return sum(size for _, _, size in self.flows)
+        return sum(flow.size_bytes for flow in self.flows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +67,18 @@ def run(
     emulated: EmulatedFabric,
     coflows: Sequence[ScheduledCoflow],
     *,
-    order: CoflowOrder | None = None,
-    taggers: Mapping[str, Tagger] | None = None,
+    control: Control | None = None,
     drain_s: float = 5.0,
+    host_queues: bool = True,
 ) -> tuple[CoflowResult, ...]:
     """Runs the coflows, and waits up to `drain_s` after the last one opens for those still under way.
 
     Args:
-        order, taggers: the controller's order, and the taggers that get it; without them flows are not marked.
+        control: who orders them; None: nobody, and flows are not marked.
+        host_queues: whether the hosts' interfaces are the experiment's own; False with agents.
     """
-    emulated.verify()
-    with _Run(emulated, order, taggers or {}) as running, wakeful(), _urgent():
+    emulated.verify(hosts=host_queues)
+    with _Run(emulated, control or Control()) as running, wakeful(), _urgent():
         return running.run(coflows, drain_s)
 
 
@@ -104,14 +99,15 @@ class _Open:
     """A coflow that is under way."""
 
     coflow: ScheduledCoflow
+    mark: int
     opened_ns: int
     left: int
     sending: list[Sending] = field(default_factory=list)
 
 
 class _Run:
-    def __init__(self, emulated: EmulatedFabric, order: CoflowOrder | None, taggers: Mapping[str, Tagger]) -> None:
-        self._emulated, self._order, self._taggers = emulated, order, taggers
+    def __init__(self, emulated: EmulatedFabric, control: Control) -> None:
+        self._emulated, self._control = emulated, control
         self._addresses = {name: str(address) for name, address in emulated.endpoints().items()}
         self._poll = select.epoll()
         self._listeners: dict[int, socket.socket] = {}
@@ -121,10 +117,6 @@ class _Run:
         self._of_flow: dict[int, int] = {}
         self._results: dict[int, CoflowResult] = {}
         self._buffer = bytearray(1 << 18)
-        self._known_after_ns = 0 if order is None else CONTROL_NS
-        self._sweep_ns = 0
-        self._queues: dict[int, int] = {}
-        self._to_tell: list[tuple[int, dict[int, int]]] = []
 
     def __enter__(self) -> _Run:
         return self
@@ -138,13 +130,12 @@ class _Run:
         for listener in self._listeners.values():
             listener.close()
         self._poll.close()
-        for tagger in self._taggers.values():
-            tagger.set_coflows({})
+        self._control.end()
 
     def run(self, coflows: Sequence[ScheduledCoflow], drain_s: float) -> tuple[CoflowResult, ...]:
         for name in sorted({target for coflow in coflows for _, target, _ in coflow.flows}):
             self._listen(name)
-        begin_ns = time.monotonic_ns() + SWEEP_NS
+        begin_ns = time.monotonic_ns() + BEGIN_NS
         due = [(begin_ns + coflow.start_ns, coflow.number, coflow) for coflow in coflows]
         heapq.heapify(due)
         until_ns = max(due)[0] + round(drain_s * 1e9)
@@ -155,46 +146,12 @@ class _Run:
                     self._start(self._open[coflow.number], wanted_ns)
                 else:
                     self._opened(coflow, now_ns)
-                    heapq.heappush(due, (now_ns + self._known_after_ns, coflow.number, coflow))
-            self._control(now_ns)
-            wake_ns = min(due[0][0] if due else until_ns, self._next_control_ns())
+                    heapq.heappush(due, (now_ns + self._control.delay_ns, coflow.number, coflow))
+            wake_ns = min(due[0][0] if due else until_ns, self._control.serve(now_ns))
             for descriptor, events in self._poll.poll(max(0, wake_ns - time.monotonic_ns()) / 1e9):
                 self._event(descriptor, events)
         lost = {number: CoflowResult(one.coflow, 0, None) for number, one in self._open.items()}
         return tuple(result for _, result in sorted({**lost, **self._results}.items()))
-
-    # -- the controller ------------------------------------------------------------------------------------------
-
-    def _control(self, now_ns: int) -> None:
-        if self._order is None:
-            return
-        if now_ns >= self._sweep_ns:
-            self._reorder(now_ns)
-        while self._to_tell and self._to_tell[0][0] <= now_ns:
-            _, queues = self._to_tell.pop(0)
-            for tagger in self._taggers.values():
-                tagger.set_coflows(queues)
-
-    def _next_control_ns(self) -> int:
-        if self._order is None:
-            return NEVER_NS
-        return min(self._sweep_ns, self._to_tell[0][0]) if self._to_tell else self._sweep_ns
-
-    def _reorder(self, now_ns: int) -> None:
-        if self._order is None:
-            return
-        self._sweep_ns = now_ns + SWEEP_NS
-        queues = self._order.queues(now_ns=now_ns)
-        if queues != self._queues:
-            self._queues = queues
-            self._to_tell.append((now_ns + CONTROL_NS, queues))
-
-    def _changed(self, now_ns: int) -> None:
-        if self._order is not None:
-            self._order.update(Coflow(number, one.opened_ns, NEVER_NS) for number, one in self._open.items())
-            self._reorder(now_ns)
-
-    # -- the applications -----------------------------------------------------------------------------------------
 
     def _listen(self, name: str) -> None:
         with network_of(self._emulated.node(name).pid):
@@ -208,18 +165,17 @@ class _Run:
         self._poll.register(listener, select.EPOLLIN)
 
     def _opened(self, coflow: ScheduledCoflow, now_ns: int) -> None:
-        self._open[coflow.number] = _Open(coflow, now_ns, len(coflow.flows))
-        self._changed(now_ns)
+        mark = self._control.open(coflow.number, coflow.flows, now_ns)
+        self._open[coflow.number] = _Open(coflow, mark, now_ns, len(coflow.flows))
 
     def _start(self, opened: _Open, wanted_ns: int) -> None:
         coflow = opened.coflow
-        mark = 0 if self._order is None else CoflowMark(coflow.number).encode()
         for source, target, size in coflow.flows:
             number = len(self._of_flow)
             self._of_flow[number] = coflow.number
             wanted: dict[str, Any] = {"flow": number, "start_ns": wanted_ns, "to": self._addresses[target], "port": PORT}
             with network_of(self._emulated.node(source).pid):
-                flow = Sending({**wanted, "size": size, "mark": mark, "dscp": None, "control": None})
+                flow = Sending({**wanted, "size": size, "mark": opened.mark, "dscp": None, "control": None})
             opened.sending.append(flow)
             self._sending[flow.sock.fileno()] = flow
             self._poll.register(flow.sock, select.EPOLLOUT)
@@ -253,4 +209,4 @@ class _Run:
             flow.sock.close()
         late_ns = max(flow.row["late_ns"] for flow in opened.sending)
         self._results[number] = CoflowResult(opened.coflow, late_ns, last_ns - opened.opened_ns)
-        self._changed(time.monotonic_ns())
+        self._control.close(number, time.monotonic_ns())

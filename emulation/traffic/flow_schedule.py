@@ -11,6 +11,7 @@ experiments (SIGCOMM 2013); and at least `deadline_least_ms`, since no scheme ca
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 from collections.abc import Sequence
@@ -42,10 +43,12 @@ class ScheduledFlow:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Flows in the order of their starts, and the time in which they arrive."""
+    """Flows in the order of their starts, and the time in which they arrive. Flows of the first `warm_up_ns` are not measured:
+    from them the controller learns its first thresholds."""
 
     flows: tuple[ScheduledFlow, ...]
     length_ns: int
+    warm_up_ns: int = 0
 
     @property
     def size_bytes(self) -> int:
@@ -71,6 +74,14 @@ class Mixture:
         for name in ("deadline_mean_ms", "deadline_least_ms", "slack"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it is above 0")
+
+
+def merged(*schedules: Schedule) -> Schedule:
+    """All flows together, numbered anew in the order of their starts; as long as the longest, with its warm-up."""
+    longest = max(schedules, key=lambda schedule: schedule.length_ns)
+    flows = sorted((flow for schedule in schedules for flow in schedule.flows), key=lambda flow: flow.start_ns)
+    numbered = tuple(dataclasses.replace(flow, number=number) for number, flow in enumerate(flows))
+    return dataclasses.replace(longest, flows=numbered)
 
 
 def scaled(sizes: FlowSizes, factor: float, cap_bytes: float = math.inf) -> FlowSizes:

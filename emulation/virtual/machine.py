@@ -24,13 +24,7 @@ from ebpf import build
 from emulation.virtual import kernel
 from protocol import virtual_time
 
-ROOT = Path(__file__).resolve().parents[2]
 INIT = Path(__file__).with_name("init.sh")
-PROGRAMS = (
-    "agents/bpf", "agents/reflex", "bench/coordination", "controller/policies/compiled", "controller/switch_queues/bpf",
-    "emulation/fabric/bpf",
-)  # fmt: skip
-"""The folders of the programs and libraries in C."""
 MEMORY_MB = 3072
 LOOK_S = 0.05
 START_NS = 1_767_225_600_000_000_000
@@ -83,9 +77,9 @@ def run(
 def _compile_programs(image: Path) -> None:
     """Compiles Baton's programs for the guest's kernel, which would take longer in it, and at another time in each run."""
     target = build.Kernel(kernel.release(image))
-    for folder in PROGRAMS:
+    for folder in build.FOLDERS:
         with contextlib.suppress(build.BuildError):  # the program that needs it in the guest reports the error
-            build.build_all([ROOT / folder], target)
+            build.build_all([folder], target)
 
 
 def _write(directory: Path, argv: Sequence[str], writable: Sequence[Path], more: Mapping[str, str], seed: int) -> None:

@@ -12,7 +12,7 @@ from functools import reduce
 from operator import or_
 
 from protocol.pfc import CLASSES
-from protocol.wire import Layout
+from protocol.wire import Layout, check_page
 
 CONDITIONS = Layout(version="Q", page="H", pages="H")
 CONDITION = Layout(queue="I", number="I", open_from_ns="Q", open_until_ns="Q", rate_bps="Q")
@@ -176,8 +176,7 @@ def check_condition(condition: QueueCondition) -> None:
 
 def pack_conditions(message: Conditions) -> bytes:
     """Raises ValueError naming the field that does not fit."""
-    if message.page >= message.pages:
-        raise ValueError(f"Conditions.page: {message.page} must be less than pages, which is {message.pages}")
+    check_page("Conditions", message.page, message.pages)
     for condition in message.entries:
         check_condition(condition)
     head = CONDITIONS.pack("Conditions", *CONDITIONS.values(message))
@@ -187,8 +186,7 @@ def pack_conditions(message: Conditions) -> bytes:
 def unpack_conditions(body: bytes) -> Conditions:
     """Raises ValueError or struct.error: not such a body."""
     version, page, pages = CONDITIONS.struct.unpack_from(body)
-    if page >= pages:
-        raise ValueError("page")
+    check_page("", page, pages)
     entries = tuple([QueueCondition(*row) for row in CONDITION.struct.iter_unpack(body[CONDITIONS.size :])])
     for condition in entries:
         check_condition(condition)

@@ -11,11 +11,14 @@ from enum import IntEnum, IntFlag, unique
 from ipaddress import IPv4Address, IPv6Address
 from typing import NamedTuple
 
+from protocol.bodies.flows.coflow_report import CoflowReport
+from protocol.bodies.flows.guest_marks import GuestMarks
+from protocol.bodies.flows.losses import Losses
+from protocol.bodies.groups import GroupsChange, GroupsRequest
 from protocol.bodies.host_control import ClockReport, Conditions, Week
 from protocol.bodies.host_link import HostLink
 from protocol.bodies.host_state import HostState
 from protocol.bodies.keys import KeyState, KeyStep
-from protocol.bodies.losses import Losses
 from protocol.bodies.pfc import PfcPause, PfcReport, PfcSettings
 from protocol.bodies.versions import NEWEST, SPOKEN, Versions
 
@@ -63,6 +66,10 @@ class Kind(IntEnum):
     PATHS = 42
     LOSSES = 43
     DIRECTORY_CHANGE = 44
+    GROUPS_CHANGE = 45
+    GROUPS_REQUEST = 46
+    COFLOW_REPORT = 47
+    GUEST_MARKS = 48
 
 
 class GateKind(IntFlag):
@@ -330,7 +337,7 @@ class ThresholdsRequest:
 
 @dataclass(frozen=True, slots=True)
 class Coflows:
-    """Leader to all: (coflow, priority queue) of every coflow that is not in the last queue; full state, in pages."""
+    """Leader to all: (coflow, priority queue) of the open coflows; full state, in pages."""
 
     version: int
     page: int
@@ -358,7 +365,8 @@ Message = (
     Register | Welcome | DirectoryRequest | Directory | Regulate | Backlog | Directive | Yield | Ack | Report
     | Heartbeat | Ping | Pong | Leave | Error | SizeReport | Thresholds | ThresholdsRequest
     | Coflows | Paths | Conditions | Week | ClockReport | PfcSettings | PfcPause | PfcReport
-    | KeyStep | KeyState | HostState | HostLink | Losses | DirectoryChange
+    | KeyStep | KeyState | HostState | HostLink | Losses | DirectoryChange | GroupsChange | GroupsRequest
+    | CoflowReport | GuestMarks
 )  # fmt: skip
 
 

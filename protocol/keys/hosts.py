@@ -46,6 +46,11 @@ class NamedKey:
         self.enrolment = enrolment
         self._key = key
 
+    @property
+    def secret(self) -> bytes:
+        """For code that verifies tags itself (controller/frames/frames.c); never shown."""
+        return self._key.secret
+
     def tag(self, data: bytes) -> bytes:
         """Enrolment and keyed hash, 32 bytes."""
         return self.enrolment + self._key.tag(data + self.enrolment)
@@ -120,8 +125,11 @@ class Master:
 
     def enroll(self, name: str, salt: bytes | None = None) -> HostSecret:
         """What the host of this name gets: something new, or what belongs to the first 8 bytes of an enrolment."""
-        start = secrets.token_bytes(SALT_BYTES) if salt is None else salt[:SALT_BYTES]
-        return self.host(start + self._bound(start, name), name)
+        return self.host(self.enrolment(name, secrets.token_bytes(SALT_BYTES) if salt is None else salt), name)
+
+    def enrolment(self, name: str, salt: bytes) -> bytes:
+        """The enrolment of a host that begins with the first 8 bytes of `salt`."""
+        return salt[:SALT_BYTES] + self._bound(salt[:SALT_BYTES], name)
 
     def host(self, enrolment: bytes, name: str) -> HostSecret:
         """The secret of an enrolment; whether the name belongs to it, `certifies` says."""

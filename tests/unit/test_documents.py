@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = "agents|bench|cli|controller|docs|ebpf|emulation|mininet|protocol|tests|topology|webui"
+FOLDERS = "agents|bench|cli|controller|docs|ebpf|emulation|mininet|protocol|simulation|tests|topology|webui"
 ENDINGS = "py|c|h|js|css|html|md|json|png|svg|txt|sh|yaml|yml|cfg|toml"
 PATH = re.compile(rf"(?<![\w./<>-])(?:{FOLDERS})/(?:[\w.-]+/)*[\w.-]+\.(?:{ENDINGS})\b")
 FOLDER = re.compile(rf"(?<![\w./<>-])(?:{FOLDERS})/(?:[\w-]+/)+(?![\w*{{<.])")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
-MODULE = re.compile(rf"(?<![\w./-])(?:{FOLDERS})(?:\.[a-z_]+)+(?![\w/(])")
+MODULE = re.compile(rf"(?<![\w./-])(?:{FOLDERS})(?:\.(?!md\b)[a-z_]+)+(?![\w/(])")
 EXEMPT = re.compile(r"^ebpf/build/|\bNAME\b|/x\.py$")
 """What a build makes, placeholders, and the examples of tests."""
 

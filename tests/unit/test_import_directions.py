@@ -20,20 +20,23 @@ ORDER: Mapping[str, str] = {
         mininet
         cli
         bench
+        simulation
         emulation webui
         agents controller
         ebpf protocol topology
     """,
     "agents": """
         run
-        agent host_control
+        agent guests host_control
         addresses membership priorities reflex
         loop queues
         bpf config kernel permission
     """,
     "controller": """
         coordinator
-        app priorities scheduling supervision
+        app coflows priorities scheduling supervision
+        frames
+        slots told
         election members openflow policies spanning_tree
         config
         switch_queues
@@ -49,8 +52,18 @@ ORDER: Mapping[str, str] = {
     """,
     "bench": """
         figures
+        swarm
         fabrics host_control karuna siege xco
-        computing coordination dashboard fuzz record style
+        computing coordination dashboard openflow
+        fuzz record style
+    """,
+    "simulation": """
+        figure sweep uncoordinated validation
+        comparison run
+        cases results toolchain
+        schemes
+        flows
+        fabric
     """,
     "emulation": """
         stack
@@ -71,19 +84,33 @@ PURE = (
     "protocol",
     "topology",
     "emulation/measuring/confidence.py",
+    "controller/coflows/attained_service.py",
+    "controller/coflows/bottleneck_order.py",
+    "controller/coflows/coflow.py",
+    "controller/coflows/deadlines.py",
+    "controller/coflows/order.py",
+    "controller/coflows/queues.py",
+    "controller/coflows/sent_bytes.py",
+    "controller/coflows/service_limits.py",
     "controller/policies",
     "controller/priorities/completion_model.py",
-    "controller/priorities/coflows.py",
     "controller/priorities/flow_reports.py",
     "controller/priorities/flow_sizes.py",
-    "controller/scheduling/permitted.py",
+    "controller/slots/permitted.py",
     "controller/priorities/threshold_solver.py",
     "controller/scheduling/misbehaviour.py",
+    "controller/supervision/changes.py",
     "controller/switch_queues/model.py",
     "controller/switch_queues/hardware.py",
     "controller/priorities/thresholds.py",
     "controller/scheduling/telemetry.py",
     "controller/priorities/tuning.py",
+    "simulation/cases.py",
+    "simulation/comparison.py",
+    "simulation/fabric.py",
+    "simulation/flows.py",
+    "simulation/results.py",
+    "simulation/schemes.py",
     "webui/access/browsers.py",
     "webui/access/guard.py",
     "webui/access/limiter.py",
@@ -92,6 +119,7 @@ PURE = (
     "webui/server/connections.py",
     "webui/server/turns.py",
     "webui/state/layout.py",
+    "webui/state/liveness.py",
     "webui/state/model.py",
     "webui/http/openapi.py",
     "webui/http/ryu_topology.py",

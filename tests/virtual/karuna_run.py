@@ -29,7 +29,7 @@ def main() -> None:
         assert star.control is not None, "the scheme has DCTCP"
         ended: list[str] = []
         ring = star.control.ends(lambda end: ended.append(end.outcome.name))
-        choices = scheme.choices(schedule.flows, star.control)
+        choices = scheme.choices(schedule.flows)
         found = flow_run.run(star.emulated, schedule, port=BOTTLENECK, drain_s=1.0, **choices)
         if ring is not None:
             ring[1]()

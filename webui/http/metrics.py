@@ -43,6 +43,9 @@ BYTES = (
 )
 
 
+VERSIONS_MAX = 50
+
+
 @metrics.get("/metrics")
 def exposition() -> ResponseReturnValue:
     """Serves the metrics in Prometheus' text format."""
@@ -72,7 +75,7 @@ class StoreCollector(Collector):
 def families(reading: Reading) -> Iterator[Metric]:
     """The metric families of one reading of the store."""
     state, documents = reading.state, reading.snapshot.documents
-    leader = state["coordinator"]
+    leader, large = state["coordinator"], "totals" in state
     yield _gauge("baton_coordinator_up", "Whether a coordinator is alive.", int(leader["alive"]))
     yield InfoMetricFamily(
         "baton_leader", "The leading coordinator and its policy.", {"leader": leader["leader"], "policy": leader["policy"]}
@@ -94,12 +97,17 @@ def families(reading: Reading) -> Iterator[Metric]:
     ):
         if (histogram := telemetry.get(field)) is not None:
             yield _histogram(name, text, histogram)
-    yield from _links(state["links"])
+    yield _gauge("baton_by_group", "Whether series are summed by group instead of one for each host and link.", int(large))
+    if large:
+        yield from _summed(state)
+    else:
+        yield from _links(state["links"])
+        yield from _members(state["members"])
+        yield from _flows(state["flows"])
+        yield from _pfc(state["pfc"])
     yield from _bypass(state["bypass"])
-    yield from _members(state["members"])
-    yield from _flows(state["flows"])
-    yield from _refused(leader, state["members"], documents["ports"] or {})
-    yield from _pfc(state["pfc"])
+    refusing = [{"name": "members", "refused": state["totals"]["refused"]}] if large else state["members"]
+    yield from _refused(leader, refusing, documents["ports"] or {})
     yield _gauge("baton_thresholds_version", "Version of the sieving thresholds.", state["thresholds"]["version"])
 
 
@@ -131,6 +139,46 @@ def _links(links: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
         contended.add_metric(ends, int(link["contended"]))
         drops.add_metric(ends, link["drops"])
     yield from (load, rate, contended, drops)
+
+
+TOTALS = (
+    ("baton_links_known", "links", "Directions of links whose load is known."),
+    ("baton_links_contended", "contended", "Directions of links across which hosts need permission to send."),
+    ("baton_members", "members", "Hosts with an agent."),
+    ("baton_members_with_problems", "odd", "Hosts with an agent that have a problem."),
+    ("baton_members_suspect", "suspect", "Hosts that send without permission, or of which other suspicious facts are known."),
+    ("baton_flows", "flows", "V2V flows."),
+    ("baton_flows_regulated", "regulated", "V2V flows that need permission."),
+    ("baton_flows_bits_per_second", "rate_bps", "The rate of all large flows."),
+    ("baton_flows_backlog_bytes", "backlog_bytes", "Bytes that wait at all gates."),
+)
+BY_GROUP = (
+    ("baton_group_load_ratio", "most", "The highest load of a link in a group, as a part of its capacity."),
+    ("baton_group_up_load_ratio", "up", "The load of a group's link to the switch above, towards it."),
+    ("baton_group_down_load_ratio", "down", "The load of a group's link to the switch above, from it."),
+    ("baton_group_contended", "contended", "Contended directions of links in a group."),
+    ("baton_group_drops", "drops", "Packets dropped in a group between the last two readings of the ports."),
+    ("baton_group_members", "members", "Hosts with an agent in a group."),
+    ("baton_group_members_with_problems", "odd", "Hosts of a group that have a problem."),
+    ("baton_group_flows", "flows", "V2V flows that hosts of a group send."),
+    ("baton_group_flows_regulated", "regulated", "Those of them that need permission."),
+    ("baton_group_backlog_bytes", "backlog_bytes", "Bytes that wait at the gates of a group."),
+)
+
+
+def _summed(state: Mapping[str, Any]) -> Iterator[Metric]:
+    """Of a large fabric: sums, and series by group (a switch with all below it), since series by host would be too many."""
+    for name, field, text in TOTALS:
+        yield _gauge(name, text, state["totals"][field])
+    for name, field, text in BY_GROUP:
+        family = GaugeMetricFamily(name, text, labels=("group",))
+        for group, sums in state["groups"].items():
+            family.add_metric([group], sums[field])
+        yield family
+    versions = GaugeMetricFamily("baton_members_by_version", "Hosts with an agent, by version.", labels=("version",))
+    for version, count in sorted(state["totals"]["versions"].items())[:VERSIONS_MAX]:
+        versions.add_metric([version], count)
+    yield versions
 
 
 def _bypass(crossed: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:

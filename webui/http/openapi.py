@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
@@ -9,6 +10,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from webui.http import schema
+from webui.state import lists
 
 VERSION = "1.0"
 
@@ -22,6 +24,18 @@ class Operation(NamedTuple):
     query: dict[str, dict[str, Any]] | None = None
 
 
+def _listed(sorts: Iterable[str], sort: str, most: int) -> dict[str, dict[str, Any]]:
+    """The query parameters of a list in pages."""
+    return {
+        "search": {"type": "string", "maxLength": 200},
+        "sort": {"type": "string", "enum": sorted(sorts), "default": sort},
+        "order": {"type": "string", "enum": ["up", "down"]},
+        "page": {"type": "integer", "minimum": 1, "maximum": 1_000_000, "default": 1},
+        "count": {"type": "integer", "minimum": 1, "maximum": most, "default": most},
+    }
+
+
+MEMBERS, FLOWS = _listed(lists.MEMBER_SORTS, "node", 5_000), _listed(lists.FLOW_SORTS, "busy", 2_000)
 DPID = {"type": "string", "pattern": "^[0-9a-f]{16}$"}
 GETS = (
     Operation("/v1.0/topology/switches", "The switches with their ports, as in Ryu's rest_topology.", schema.Switches),
@@ -37,9 +51,10 @@ GETS = (
         schema.Schedule,
         {"seconds": {"type": "integer", "minimum": 1, "maximum": 20, "default": 2}},
     ),
-    Operation("/v1.0/members", "The hosts with an agent.", schema.Members),
-    Operation("/v1.0/flows", "The traffic between hosts.", schema.Flows),
+    Operation("/v1.0/members", "A page of the hosts with an agent.", schema.Members, MEMBERS),
+    Operation("/v1.0/flows", "A page of the traffic between hosts.", schema.Flows, FLOWS),
     Operation("/v1.0/thresholds", "The sieving thresholds in force.", schema.Thresholds),
+    Operation("/v1.0/coflows", "The open coflows in their order.", schema.Coflows),
     Operation("/v1.0/policy", "The policy in force.", schema.Policy),
 )
 

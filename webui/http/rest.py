@@ -6,20 +6,24 @@ import json
 import re
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlencode
 
 from flask import Blueprint, Response, abort, jsonify, request
 from flask.typing import ResponseReturnValue
 
 from controller.store.feeds import slot_batches
 from webui.access.auth import login_required
-from webui.http.api import number, poller
+from webui.http.api import number, poller, wanted
 from webui.http.commands import in_force
 from webui.http.control import body, changed
 from webui.http.errors import RequestRefused
 from webui.http.openapi import document
 from webui.http.ryu_topology import Topology, topology
 from webui.http.schema import PolicyChange
-from webui.state import model
+from webui.state import lists, model
+
+MEMBERS_MAX, FLOWS_MAX = 5_000, 2_000
+"""Entries of one page, which is also what a request without parameters gets."""
 
 rest = Blueprint("rest", __name__)
 
@@ -85,20 +89,43 @@ def schedule() -> ResponseReturnValue:
 
 @rest.get("/v1.0/members")
 def members() -> ResponseReturnValue:
-    """The hosts with an agent."""
-    return jsonify(poller().read().state["members"])
+    """A page of the hosts with an agent; without parameters the first 5,000."""
+    part = wanted(lists.MEMBER_SORTS, "node", count=MEMBERS_MAX, most=MEMBERS_MAX)
+    with poller().listing() as (_, ledger):
+        page = lists.members(ledger.listed(), part)
+        return _page(page, [model.member(*one) for one in page.rows])
 
 
 @rest.get("/v1.0/flows")
 def flows() -> ResponseReturnValue:
-    """The traffic between hosts."""
-    return jsonify(poller().read().state["flows"])
+    """A page of the traffic between hosts; without parameters the 2,000 busiest flows."""
+    part = wanted(lists.FLOW_SORTS, "busy", down=True, count=FLOWS_MAX, most=FLOWS_MAX)
+    with poller().listing() as (_, ledger):
+        page = lists.flows(ledger.flows(), part)
+        return _page(page, page.rows)
+
+
+def _page(page: lists.Page, rows: list[dict[str, Any]]) -> Response:
+    """Rows, with headers that say how many there are in all, how many match, and where the next ones are (RFC 8288)."""
+    answer = jsonify(rows)
+    answer.headers["X-Total-Count"] = str(page.total)
+    answer.headers["X-Matching-Count"] = str(page.matching)
+    if page.page < page.pages:
+        query = urlencode({**request.args.to_dict(), "page": page.page + 1})
+        answer.headers["Link"] = f'<{request.path}?{query}>; rel="next"'
+    return answer
 
 
 @rest.get("/v1.0/thresholds")
 def thresholds() -> ResponseReturnValue:
     """The sieving thresholds in force."""
     return jsonify(poller().read().state["thresholds"])
+
+
+@rest.get("/v1.0/coflows")
+def coflows() -> ResponseReturnValue:
+    """The first open coflows in the order in which the leader has them."""
+    return jsonify((poller().read().snapshot.documents["status"] or {}).get("coflow_order", []))
 
 
 @rest.get("/v1.0/policy")

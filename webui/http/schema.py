@@ -141,7 +141,7 @@ class Member(ResponseModel):
 
 
 class Members(RootModel[list[Member]]):
-    """The hosts whose agents the coordinator heard from lately."""
+    """A page of the hosts whose agents the coordinator heard from lately; the headers say how many there are."""
 
 
 class Flow(ResponseModel):
@@ -157,7 +157,7 @@ class Flow(ResponseModel):
 
 
 class Flows(RootModel[list[Flow]]):
-    """The 2,000 busiest flows at most."""
+    """A page of flows; without parameters the 2,000 busiest. The headers say how many there are, and where the next page is."""
 
 
 class Thresholds(ResponseModel):
@@ -167,6 +167,21 @@ class Thresholds(ResponseModel):
     beta_bytes: list[int]
     alpha_bytes: list[int]
     sizes: list[Annotated[list[int], Field(min_length=2, max_length=2)]]
+
+
+class Coflow(ResponseModel):
+    """An open coflow: its queue at the switches, what its place goes by, and whether its deadline is kept, and why."""
+
+    id: int
+    queue: Annotated[int, Field(ge=0, le=7)]
+    by: str
+    sent_bytes: int
+    deadline: str | None
+    why: str
+
+
+class Coflows(RootModel[list[Coflow]]):
+    """The first hundred open coflows in their order."""
 
 
 class Weight(BaseModel):

@@ -16,7 +16,7 @@ from webui.access.origin import origin_of
 from webui.http.api import poller
 from webui.http.errors import RequestRefused
 from webui.settings import PLACES, SUBSCRIPTION
-from webui.state.poller import Subscription
+from webui.state.subscription import Subscription
 
 HEARTBEAT_S = 1.0
 

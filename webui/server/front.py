@@ -45,7 +45,7 @@ from webui.access.origin import origin_of
 from webui.server.connections import Connections
 from webui.server.turns import Turns
 from webui.settings import SUBSCRIPTION, USER
-from webui.state.poller import Subscription
+from webui.state.subscription import Subscription
 
 log = logging.getLogger("baton.web")
 

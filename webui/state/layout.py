@@ -18,19 +18,25 @@ from topology.fabric import Fabric, natural
 SWEEPS = 4
 
 
-def tiers(fabric: Fabric) -> list[list[str]]:
-    """The nodes of each tier, hosts first, from left to right."""
-    graph = fabric.graph.to_undirected(as_view=True)
-    switches = graph.subgraph(fabric.switches)
+def levels_of(fabric: Fabric) -> list[list[str]]:
+    """The switches of each tier, in no order; the first tier is the hosts', and empty."""
+    switches = fabric.graph.to_undirected(as_view=True).subgraph(fabric.switches)
     racks = rack_switches(fabric)
     levels = [[], *nx.bfs_layers(switches, racks)] if racks else [[]]
-    tier = {switch: number for number, level in enumerate(levels) for switch in level}
-    for host in fabric.hosts:
-        levels[tier.get(fabric.attachment(host) or "", 1) - 1].append(host)
     known = {node for level in levels for node in level}
     apart = [node for node in fabric.switches if node not in known]  # no host in their part of the fabric
     if apart:
         levels = [*levels, apart] if len(levels) < 2 else [levels[0], levels[1] + apart, *levels[2:]]
+    return levels
+
+
+def tiers(fabric: Fabric) -> list[list[str]]:
+    """The nodes of each tier, hosts first, from left to right."""
+    graph = fabric.graph.to_undirected(as_view=True)
+    levels = levels_of(fabric)
+    tier = {switch: number for number, level in enumerate(levels) for switch in level}
+    for host in fabric.hosts:
+        levels[tier.get(fabric.attachment(host) or "", 1) - 1].append(host)
     levels = [sorted(level, key=natural) for level in levels]
     for sweep in range(SWEEPS):
         down = sweep % 2 == 0

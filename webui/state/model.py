@@ -10,12 +10,13 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from protocol.bodies.size_bins import EDGES, bin_of
+from protocol.bodies.flows.size_bins import EDGES, bin_of
 from protocol.messages import Cause
 from topology.fabric import Fabric
 from topology.paths import NoPathError, Routes
 from topology.problems import FabricError
 from topology.spanning_tree import Tree
+from webui.state.groups import Groups
 from webui.state.layout import places
 
 Document = Mapping[str, Any]
@@ -46,11 +47,39 @@ class Picture:
             self.fabric = Fabric.from_dict({"switches": [], "hosts": [], "links": []})
             self._routes = Routes(self.fabric, Tree.from_blocked(self.fabric, ()))
         fabric = self.fabric
+        self.tree = self._routes.tree
         self._by_mac = {fabric.mac(host): host for host in fabric.hosts}
         self._by_address = {str(address): host for host in fabric.hosts for address in fabric.addresses(host)}
         self.rates = {(a, b): fabric.capacity_bps((a, b)) for link in fabric.links for a, b in link.directions}
         self.forwarding = {(a, b) for link in self._routes.tree.forwarding for a, b in link.directions}
-        self.shape = self._shape()
+        self._shape: dict[str, Any] | None = None
+        self._groups: Groups | None = None
+
+    @property
+    def shape(self) -> dict[str, Any]:
+        """Every node with its position, and every link."""
+        if self._shape is None:
+            self._shape = self._drawn()
+        return self._shape
+
+    @property
+    def groups(self) -> Groups:
+        """The fabric as groups that open."""
+        if self._groups is None:
+            self._groups = Groups(self.fabric, self.tree)
+        return self._groups
+
+    def grouped(self) -> dict[str, Any]:
+        """The document `fabric` of a large fabric: its groups, how much there is of each kind, no single hosts and links."""
+        fabric = self.fabric
+        kinds = {"switches": fabric.switches, "hosts": fabric.hosts, "links": fabric.links, "blocked": self.tree.blocked}
+        return {
+            "version": self.version,
+            "nodes": [],
+            "links": [],
+            "groups": self.groups.shape(),
+            "counts": {name: len(found) for name, found in kinds.items()},
+        }
 
     def host(self, member: Document) -> str:
         """A member's name in the fabric, found as the coordinator does by MAC address, IP address or name; or its own name."""
@@ -67,8 +96,8 @@ class Picture:
         except NoPathError:
             return ()
 
-    def _shape(self) -> dict[str, Any]:
-        fabric, forwarding = self.fabric, self._routes.tree.forwarding
+    def _drawn(self) -> dict[str, Any]:
+        fabric, forwarding = self.fabric, self.tree.forwarding
         nodes = [
             {
                 "id": name,
@@ -98,33 +127,42 @@ def state(
 ) -> dict[str, Any]:
     """The document `state`. `documents` are the store's by name; `alive`: whether the coordinator is alive."""
     status = documents.get("status") or {}
-    policy = documents.get("policy") or {}
-    names = {node: picture.host(member) for node, member in members.items()}
-    flows = list(_flows(members, names, status.get("weights", ())))
-    problem = NO_LEADER if not alive else NO_FABRIC if not picture.shape["nodes"] else None
+    names = {node: picture.host(told) for node, told in members.items()}
+    flows = list(_flows(picture, members, names, status, free=override == "free"))
     return {
         "time_ms": time_ms,
-        "coordinator": {
-            "alive": alive,
-            "leader": str(status.get("leader") or (f"pid {status['pid']}" if "pid" in status else "")),
-            "epoch": status.get("epoch", 0),
-            "policy": status.get("policy", policy.get("policy", "")),
-            "slice_ns": status.get("slice_ns", policy.get("slice_ns", 0)),
-            "override": (status.get("override") if alive else None) or override or "coordinate",
-            **{name: status.get(name, 0) for name in ("late_slots", "slots", "acknowledged", "lost", "yields")},
-            "refused": {cause: count for cause, count in status.get("refused", {}).items() if count},
-            "unplaced": list(status.get("unplaced", ())),
-            "warnings": list(status.get("warnings", ())),
-            "weights": [list(weight) for weight in status.get("weights", ())],
-        },
-        "links": _links(picture, documents.get("ports"), status, flows),
-        "members": [_member(node, names[node], member) for node, member in members.items()],
+        "coordinator": coordinator(documents, override, alive=alive),
+        "links": links(picture, documents.get("ports"), status, flows),
+        "members": [member(node, names[node], told) for node, told in members.items()],
         "flows": busiest(flows),
         "thresholds": thresholds(documents.get("thresholds")),
-        "pfc": {names[node]: list(member["pfc"]) for node, member in members.items() if member.get("pfc")},
+        "pfc": {names[node]: list(told["pfc"]) for node, told in members.items() if told.get("pfc")},
         "bypass": list(status.get("bypass", ())),
-        "problem": problem,
+        "problem": problem_of(picture, alive=alive),
     }
+
+
+def coordinator(documents: Mapping[str, Document | None], override: str | None, *, alive: bool) -> dict[str, Any]:
+    """The part of the state about the leading coordinator."""
+    status, policy = documents.get("status") or {}, documents.get("policy") or {}
+    return {
+        "alive": alive,
+        "leader": str(status.get("leader") or (f"pid {status['pid']}" if "pid" in status else "")),
+        "epoch": status.get("epoch", 0),
+        "policy": status.get("policy", policy.get("policy", "")),
+        "slice_ns": status.get("slice_ns", policy.get("slice_ns", 0)),
+        "override": (status.get("override") if alive else None) or override or "coordinate",
+        **{name: status.get(name, 0) for name in ("late_slots", "slots", "acknowledged", "lost", "yields")},
+        "refused": {cause: count for cause, count in status.get("refused", {}).items() if count},
+        "unplaced": list(status.get("unplaced", ())),
+        "warnings": list(status.get("warnings", ())),
+        "weights": [list(weight) for weight in status.get("weights", ())],
+    }
+
+
+def problem_of(picture: Picture, *, alive: bool) -> dict[str, str] | None:
+    """The error and the remedy that the page shows above everything else."""
+    return NO_LEADER if not alive else NO_FABRIC if not (picture.fabric.switches or picture.fabric.hosts) else None
 
 
 def busiest(flows: list[dict[str, Any]], most: int = FLOWS_MAX) -> list[dict[str, Any]]:
@@ -181,13 +219,13 @@ def refused(entry: Document) -> dict[str, Any]:
 # -- parts of the state -------------------------------------------------------------------------------------------------
 
 
-def _links(picture: Picture, ports: Document | None, status: Document, flows: list[dict[str, Any]]) -> dict[str, Any]:
+def links(picture: Picture, ports: Document | None, status: Document, flows: list[dict[str, Any]]) -> dict[str, Any]:
     """The load of each direction of each link: from the switches' counters, or else from the hosts' reports."""
     contended = {tuple(link) for link in status.get("contended", ())}
     found = {}
     for reading in (ports or {}).get("links", ()):
         link = reading["source"], reading["target"]
-        found[link] = _load(reading["load_bps"], reading["rate_bps"], link in contended, reading["dropped"])
+        found[link] = load(reading["load_bps"], reading["rate_bps"], link in contended, reading["dropped"])
     if uncounted := picture.forwarding - found.keys():
         reported = dict.fromkeys(uncounted, 0)
         for flow in flows:
@@ -195,57 +233,62 @@ def _links(picture: Picture, ports: Document | None, status: Document, flows: li
                 if hop in reported:
                     reported[hop] += flow["rate_bps"]
         for link, load_bps in reported.items():
-            found[link] = _load(load_bps, picture.rates[link], link in contended, 0)
+            found[link] = load(load_bps, picture.rates[link], link in contended, 0)
     return {f"{source}>{target}": load for (source, target), load in found.items()}
 
 
-def _load(load_bps: int, rate_bps: int, contended: bool, drops: int) -> dict[str, Any]:
+def load(load_bps: int, rate_bps: int, contended: bool, drops: int) -> dict[str, Any]:
     return {"load": round(load_bps / max(1, rate_bps), 4), "bps": load_bps, "contended": contended, "drops": drops}
 
 
-def _member(node: int, host: str, member: Document) -> dict[str, Any]:
-    refused = {CAUSES.get(int(cause), str(cause)): count for cause, count in member.get("refused", {}).items() if count}
+def member(node: int, host: str, told: Document) -> dict[str, Any]:
+    """A member, as `schema.Member`; `told` is its document in the store."""
+    refused = {CAUSES.get(int(cause), str(cause)): count for cause, count in told.get("refused", {}).items() if count}
     return {
         "node": node,
         "name": host,
-        "version": member.get("version", ""),
-        "gate": member.get("gate", ""),
-        "rate_bps": member.get("rate_bps", 0),
-        "addresses": list(member.get("addresses", ())),
-        "offset_us": member.get("offset_us"),
-        "uncertainty_us": member.get("uncertainty_us"),
-        "lateness_us": member.get("lateness_us", 0),
-        "last_heard_ms": member.get("heard_ms_ago", 0),
-        "slots": member.get("slots", 0),
-        "late_slots": member.get("late_slots", 0),
-        "yields": member.get("yields", 0),
+        "version": told.get("version", ""),
+        "gate": told.get("gate", ""),
+        "rate_bps": told.get("rate_bps", 0),
+        "addresses": list(told.get("addresses", ())),
+        "offset_us": told.get("offset_us"),
+        "uncertainty_us": told.get("uncertainty_us"),
+        "lateness_us": told.get("lateness_us", 0),
+        "last_heard_ms": told.get("heard_ms_ago", 0),
+        "slots": told.get("slots", 0),
+        "late_slots": told.get("late_slots", 0),
+        "yields": told.get("yields", 0),
         "refused": refused,
-        "drift": list(member.get("drift", ())),
-        "suspect": list(member.get("suspect", ())),
-        "warnings": list(member.get("warnings", ())),
-        "thresholds_version": member.get("thresholds_version"),
+        "drift": list(told.get("drift", ())),
+        "suspect": list(told.get("suspect", ())),
+        "warnings": list(told.get("warnings", ())),
+        "thresholds_version": told.get("thresholds_version"),
     }
 
 
 def _flows(
-    members: Mapping[int, Document], names: Mapping[int, str], weights: Iterable[Sequence[Any]]
+    picture: Picture, members: Mapping[int, Document], names: Mapping[int, str], status: Document, *, free: bool
 ) -> Iterator[dict[str, Any]]:
     """The V2V flows between hosts that send or wait."""
-    of_pair = {(source, destination): weight for source, destination, weight in weights}
-    for node, member in members.items():
+    of_pair = {(source, destination): weight for source, destination, weight in status.get("weights", ())}
+    contended = set() if free else {tuple(link) for link in status.get("contended", ())}
+    for node, told in members.items():
         source = names[node]
-        sent, backlog = member.get("sent_bps", {}), member.get("backlog_bytes", {})
-        regulated = set(map(str, member.get("regulated", ())))
-        waiting = member.get("waiting_us", {})
+        sent, backlog = told.get("sent_bps", {}), told.get("backlog_bytes", {})
+        regulated = set(map(str, told["regulated"])) if "regulated" in told else None
+        waiting = told.get("waiting_us", {})
         for to in sent.keys() | backlog.keys():
             destination = names.get(int(to), to)
             weight = of_pair.get((source, destination)) or of_pair.get((source, "")) if of_pair else None
+            crosses = (
+                any(hop in contended for hop in picture.path(source, destination)) if regulated is None else to in regulated
+            )
             yield {
                 "source": source,
                 "destination": destination,
                 "rate_bps": sent.get(to, 0),
                 "backlog_bytes": backlog.get(to, 0),
-                "regulated": to in regulated,
+                "regulated": crosses,
                 "waiting_ms": waiting.get(to, 0) / 1000,
                 "weight": weight or 1,
             }

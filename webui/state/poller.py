@@ -7,19 +7,21 @@ behind loses the messages in its queue and gets the whole state again. Without s
 
 from __future__ import annotations
 
-import re
+import contextlib
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import orjson
-
+from controller.store.layout import FLUSH_NS
 from controller.store.store import Snapshot, Store, StoreUnavailable
-from webui.state import model
+from webui.state import ledger, model
+from webui.state.ledger import Ledger
+from webui.state.lists import Wanted
+from webui.state.liveness import Liveness
 from webui.state.model import Picture
+from webui.state.subscription import Subscription, after, ids, message
+from webui.state.window import KEPT_US, Window
 
 TICK_S = 0.25
 STATE_TICKS, STATE_TICKS_MAX = 2, 4
@@ -28,16 +30,19 @@ STATE_PART = 0.01
 """The part of a processor that the state may take."""
 FRESH_NS = 250_000_000
 """How long a reading may be used again."""
-SILENT_NS = 750_000_000
-"""A coordinator that has published nothing for this long is gone, if it publishes four times a second, as it says itself: one
-that publishes more seldom is gone when it has missed three times."""
-PUBLISHED_NS = 2_000_000_000
-"""The same limit when this server has not looked lately, and must compare the clocks of two machines."""
+HEAVY_PART = 0.05
+"""The part of a processor that reading the members and ports of a large fabric may take: they are read that seldom."""
+HEAVY_MAX_NS = 5_000_000_000
+"""But at least so often."""
+KNOWN_NS = 10_000_000_000
+"""How old the groups of a large fabric may be that a page begins with."""
+LARGE_FRESH_NS = 900_000_000
+"""The same on a large fabric, whose state is told once a second."""
 QUEUED_MAX = 64
 FIRST_EVENTS = 100
 FIRST_BATCHES = 80
+WINDOW_BATCHES = KEPT_US * 1000 // FLUSH_NS + 1
 IDLE_S = 1.0
-_ID = re.compile(r"[0-9]{1,15}-[0-9]{1,9}")
 
 
 class Reading(NamedTuple):
@@ -47,65 +52,8 @@ class Reading(NamedTuple):
     picture: Picture
     alive: bool
     state: dict[str, Any]
-
-
-@dataclass(eq=False, slots=True)
-class Subscription:
-    """A subscriber to the stream: messages wait in `queue`, whose length the poller limits."""
-
-    last_id: str | None
-    queue: deque[bytes] = field(default_factory=deque)
-    ready: threading.Event = field(default_factory=threading.Event)
-    begun: bool = False
-    _call: Callable[[], object] | None = None
-
-    def take(self, timeout_s: float = 0.0) -> bytes:
-        """The waiting messages, joined; empty if none came in time."""
-        if not self.ready.wait(timeout_s):
-            return b""
-        self.ready.clear()
-        found = []
-        while self.queue:
-            found.append(self.queue.popleft())
-        return b"".join(found)
-
-    def call_when_ready(self, call: Callable[[], object]) -> None:
-        """Calls this, in the poller's thread, whenever messages have come; at once if there are some."""
-        self._call = call
-        if self.ready.is_set():
-            call()
-
-    def put(self, messages: list[bytes]) -> None:
-        """Adds messages; the poller calls this."""
-        self.queue.extend(messages)
-        if messages:
-            self.ready.set()
-            if self._call is not None:
-                self._call()
-
-
-class Liveness:
-    """Tells whether the coordinator is alive, by the version of its status. Pure."""
-
-    def __init__(self) -> None:
-        self._version = 0
-        self._changed_ns = self._looked_ns = 0
-
-    def alive(self, version: int, age_ns: int, *, now_ns: int, period_ns: int = 0) -> bool:
-        """Whether the coordinator is alive.
-
-        Args:
-            version: the version of its status; 0 if there is none.
-            age_ns: the age of the status, by the clocks of the coordinator and of the store.
-            period_ns: how often the coordinator says that it publishes its status.
-        """
-        silent_ns, published_ns = max(SILENT_NS, 3 * period_ns), max(PUBLISHED_NS, 3 * period_ns)
-        unseen = self._version == 0 or now_ns - self._looked_ns > silent_ns
-        self._looked_ns = now_ns
-        if version != self._version:
-            self._version = version
-            self._changed_ns = now_ns - (silent_ns if unseen and age_ns > published_ns else 0)
-        return version != 0 and now_ns - self._changed_ns < silent_ns
+    fabric: dict[str, Any]
+    """The document `fabric`: of a large fabric its groups, else every node and link."""
 
 
 class Poller:
@@ -117,6 +65,10 @@ class Poller:
         self._reading: Reading | None = None
         self._read_ns = 0
         self._failed: StoreUnavailable | None = None
+        self._ledger = Ledger()
+        self._heavy_ns = 0
+        """When the members and ports of a large fabric are to be read again."""
+        self._window = Window()
         self._liveness = Liveness()
         self._subscribers: list[Subscription] = []
         self._subscribing = threading.Lock()
@@ -124,6 +76,9 @@ class Poller:
         self._thread: threading.Thread | None = None
         self._batch_id: str | None = None
         self._event_id: str | None = None
+        self._listing = threading.Lock()
+        self._told: Reading | None = None
+        """What all subscribers have been told."""
         self._clock_us = (0, 0)
         """The coordinator's clock in its last message, and ours at that time, in microseconds."""
 
@@ -133,6 +88,8 @@ class Poller:
         """A reading at most `fresh_ns` old. Raises StoreUnavailable, also if the last attempt failed within `fresh_ns`."""
         with self._lock:
             now_ns = time.monotonic_ns()
+            if fresh_ns and self._ledger.large:
+                fresh_ns = LARGE_FRESH_NS
             if now_ns - self._read_ns < fresh_ns:
                 if self._failed is not None:
                     raise self._failed
@@ -146,6 +103,43 @@ class Poller:
             finally:
                 self._read_ns = time.monotonic_ns()
             return self._reading
+
+    def fabric(self) -> dict[str, Any]:
+        """The document `fabric`. Raises StoreUnavailable.
+
+        That of a large fabric may be `KNOWN_NS` old: a page that opens does not wait until thousands of members have been read,
+        and the stream tells it what has changed.
+        """
+        reading = self._reading
+        if reading is not None and "groups" in reading.fabric and time.monotonic_ns() - self._read_ns < KNOWN_NS:
+            return reading.fabric
+        return self.read().fabric
+
+    @contextlib.contextmanager
+    def listing(self) -> Iterator[tuple[Reading, Ledger]]:
+        """A reading, and its members and flows, which stay the same inside the block. Raises StoreUnavailable."""
+        with self._listing:
+            reading = self.read()
+            with self._lock:
+                yield reading, self._ledger
+
+    def timeline(self, wanted: Wanted, batches: int) -> dict[str, Any]:
+        """A page of the hosts that had slots in the last seconds, with these slots: all that are known, or those of about the
+        last `batches`. Raises StoreUnavailable."""
+        with self._listing:
+            reading, window = self.read(), self._window
+            found = self._store.feeds.slots_after(window.last_id, WINDOW_BATCHES)
+            if len(found) == WINDOW_BATCHES and window.last_id is not None:  # nobody has looked for long
+                window = self._window = Window()
+                found = self._store.feeds.slots_after(None, WINDOW_BATCHES)
+            window.add(found)
+            names = self._ledger.names
+            page = window.page(lambda node: names.get(node, f"node {node}"), wanted)
+        since_us = window.now_us - batches * FLUSH_NS // 1000
+        rows = [row for host in page.rows for row in host.pop("slots") if row[5] >= since_us]
+        telemetry = reading.snapshot.documents["telemetry"] or {}
+        told = {node: names[node] for row in rows for node in row[2:4] if node in names}
+        return page.document(now_us=window.now_us, slots=rows, names=told, dropped=telemetry.get("dropped_events", 0))
 
     def schedule(self, batches: int = FIRST_BATCHES) -> dict[str, Any]:
         """The last slots and their outcomes, in rows of controller/scheduling/telemetry.py. Raises StoreUnavailable."""
@@ -167,22 +161,29 @@ class Poller:
 
     def _look(self) -> Reading:
         before = self._reading
-        snapshot = self._store.feeds.snapshot(None if before is None else before.snapshot)
+        now_ns, begun_ns = time.monotonic_ns(), time.thread_time_ns()
+        light = before is not None and self._ledger.large and now_ns < self._heavy_ns
+        snapshot = self._store.feeds.snapshot(None if before is None else before.snapshot, light=light)
         document = snapshot.documents["fabric"]
         same = before is not None and document is before.snapshot.documents["fabric"]
         picture = before.picture if before is not None and same else Picture(document, snapshot.versions["fabric"])
         age_ns = snapshot.time_ns - snapshot.at_ns["status"]
         period_ns = int((snapshot.documents["status"] or {}).get("period_ns", 0))
         alive = self._liveness.alive(snapshot.versions["status"], age_ns, now_ns=time.monotonic_ns(), period_ns=period_ns)
-        state = model.state(
-            picture,
-            snapshot.documents,
-            snapshot.members,
-            snapshot.override,
-            alive=alive,
-            time_ms=snapshot.time_ns // 1_000_000,
-        )
-        return Reading(snapshot, picture, alive, state)
+        time_ms = snapshot.time_ns // 1_000_000
+        was = self._ledger.large
+        if self._ledger.update(picture, snapshot):
+            state = self._ledger.state(alive=alive, time_ms=time_ms)
+            fabric = before.fabric if before is not None and was and picture is before.picture else picture.grouped()
+        else:
+            state = model.state(
+                picture, snapshot.documents, snapshot.members, snapshot.override, alive=alive, time_ms=time_ms
+            )
+            fabric = picture.shape
+        if not light:
+            cost_ns = time.thread_time_ns() - begun_ns if same else 0  # a new fabric costs once
+            self._heavy_ns = now_ns + min(HEAVY_MAX_NS, round(cost_ns / HEAVY_PART))
+        return Reading(snapshot, picture, alive, state, fabric)
 
     # -- for streams --------------------------------------------------------------------------------------------------
 
@@ -209,7 +210,7 @@ class Poller:
 
     def _run(self) -> None:
         tick, state_tick, empty_s = 0, 0, 0.0
-        told: Picture | None = None
+        told: Reading | None = None
         due_s = time.monotonic()
         while True:
             with self._subscribing:
@@ -241,23 +242,27 @@ class Poller:
             for one in fresh:
                 self._put(one, [message("state", lost(error))])
 
-    def _tell(self, subscribers: list[Subscription], told: Picture | None, *, with_state: bool) -> Picture | None:
-        """Reads the store and puts new messages into the queues; returns the last fabric that was sent."""
+    def _tell(self, subscribers: list[Subscription], told: Reading | None, *, with_state: bool) -> Reading | None:
+        """Reads the store and puts new messages into the queues; returns the last reading that was sent."""
         fresh = [one for one in subscribers if not one.begun]
         old = [one for one in subscribers if one.begun]
         messages: list[bytes] = []
         try:
             messages += self._news()
-            if fresh:
-                self._begin(fresh)
             if with_state:
                 reading = self.read(FRESH_NS // 2)
-                if reading.picture is not told:
-                    told = reading.picture
-                    messages.append(message("fabric", told.shape))
-                messages.append(message("state", reading.state))
+                if told is None or reading.fabric is not told.fabric:
+                    messages.append(message("fabric", reading.fabric))
+                    messages.append(message("state", reading.state))
+                elif reading.state.get("large"):
+                    messages.append(message("change", ledger.changes(told.state, reading.state)))
+                else:
+                    messages.append(message("state", reading.state))
+                told = self._told = reading
+            if fresh:
+                self._begin(fresh)
         except StoreUnavailable as error:
-            told = None
+            told = self._told = None
             if with_state or fresh:
                 messages.append(message("state", lost(error)))  # after the news, which are not read again
                 for one in fresh:
@@ -268,21 +273,21 @@ class Poller:
 
     def _begin(self, fresh: list[Subscription]) -> None:
         """Sends new subscribers the fabric, the state, and the schedule and events that the others already have."""
-        reading = self.read()
-        whole = [message("fabric", reading.picture.shape), message("state", reading.state)]
+        reading = self._told or self.read()  # a change is of what was told last
+        whole = [message("fabric", reading.fabric), message("state", reading.state)]
         for one in fresh:
             event_id, batch_id = ids(one.last_id)
             events = self._store.feeds.events_after(event_id, FIRST_EVENTS)
-            batches = self._store.feeds.slots_after(batch_id, FIRST_BATCHES)
+            batches = [] if self._ledger.large else self._store.feeds.slots_after(batch_id, FIRST_BATCHES)
             rows = [row for _, batch in batches for row in batch["rows"]]
-            told = [self._event(entry) for entry in events if not _after(entry["id"], self._event_id)]
+            told = [self._event(entry) for entry in events if not after(entry["id"], self._event_id)]
             self._put(one, [b"retry: 1000\n\n", *whole, self._schedule(rows), *told])
             one.begun = True
 
     def _news(self) -> list[bytes]:
         """Messages with the schedule and the events since the last call."""
-        first = self._batch_id is None
-        batches = self._store.feeds.slots_after(self._batch_id, 1 if first else FIRST_BATCHES)
+        first, large = self._batch_id is None, self._ledger.large
+        batches = self._store.feeds.slots_after(None if large else self._batch_id, 1 if first or large else FIRST_BATCHES)
         events = self._store.feeds.events_after(self._event_id, 1 if self._event_id is None else FIRST_EVENTS)
         if batches:
             self._batch_id = batches[-1][0]
@@ -293,7 +298,7 @@ class Poller:
             self._event_id = events[-1]["id"]
         elif first:
             self._event_id = self._event_id or "0-0"
-        rows = [row for _, batch in batches for row in batch["rows"]]
+        rows = [] if large else [row for _, batch in batches for row in batch["rows"]]  # a page asks for those that it shows
         return [*(self._event(entry) for entry in events), self._schedule(rows)]
 
     def _schedule(self, rows: list[Any]) -> bytes:
@@ -323,12 +328,6 @@ def state_ticks(cost_s: float) -> int:
     return min(STATE_TICKS_MAX, max(STATE_TICKS, round(cost_s / STATE_PART / TICK_S)))
 
 
-def message(name: str, value: object, number: str | None = None) -> bytes:
-    """A message of the stream (WHATWG HTML, server-sent events)."""
-    head = f"event: {name}\n" if number is None else f"id: {number}\nevent: {name}\n"
-    return b"%bdata: %b\n\n" % (head.encode(), orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS))
-
-
 def lost(error: StoreUnavailable) -> dict[str, Any]:
     """The document `state` when the store can't be read: unknown parts are empty."""
     shape = model.state(Picture(None, 0), {}, {}, None, alive=False, time_ms=time.time_ns() // 1_000_000)
@@ -339,16 +338,3 @@ def problem(error: StoreUnavailable) -> dict[str, str]:
     """The error and the remedy for a store that can't be read."""
     text, _, remedy = str(error).rpartition(": ")
     return {"error": text or str(error), "remedy": remedy or "see that Redis runs, and that the store's URL is right"}
-
-
-def ids(text: str | None) -> tuple[str | None, str | None]:
-    """The ids of the last event and the last batch of slots in a message's id; None for a part that is not valid."""
-    event_id, _, batch_id = (text or "").partition(",")
-    return (event_id if _ID.fullmatch(event_id) else None), (batch_id if _ID.fullmatch(batch_id) else None)
-
-
-def _after(one: str, other: str | None) -> bool:
-    """Whether an id of a Redis stream comes after another."""
-    if other is None:
-        return True
-    return tuple(map(int, one.split("-"))) > tuple(map(int, other.split("-")))

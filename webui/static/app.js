@@ -6,6 +6,7 @@ import { Health } from "./views/health.js";
 import { Keys } from "./lib/keys.js";
 import { Tiles } from "./views/tiles.js";
 import { FabricView } from "./fabric/fabric.js";
+import { GroupsView } from "./fabric/groups.js";
 import { Details } from "./fabric/details.js";
 import { Timeline } from "./timeline/timeline.js";
 import { FlowsView } from "./views/flows.js";
@@ -73,8 +74,10 @@ function route() {
 
 const details = new Details($("details"), app);
 const fabric = new FabricView($("fabric"), app, (id) => details.select(id));
+const groups = new GroupsView($("groups"), app, (id) => details.select(id));
 function select(id) {
-  fabric.select(id);
+  if (feed.last.fabric?.groups) groups.select(id);
+  else fabric.select(id);
 }
 
 const timeline = new Timeline($("timeline"), app);
@@ -89,7 +92,7 @@ new Keys($("keys"), {
   show,
   theme: toggleTheme,
   timeline,
-  fabric,
+  fabric: { fit: () => (fabric.fit(), groups.fit()), select },
   filter: () => {
     complete();
     const search = document.querySelector(`[data-views~="${document.body.dataset.view}"] input[type="search"]`);
@@ -100,7 +103,7 @@ new Keys($("keys"), {
 $("help").addEventListener("click", () => dispatchEvent(new CustomEvent("baton-help")));
 
 // For the tests, and for inspection with the browser's tools.
-window.baton = { feed, timeline, fabric };
+window.baton = { feed, timeline, fabric, groups };
 
 /** Makes the views that the overview does not show: after the page has loaded, or when the user opens one of them. */
 function complete() {

@@ -1,9 +1,12 @@
-// The live feed: one EventSource for the page. Emits "fabric", "state", "schedule", "event" and "audit" with `detail`, and
-// "link" when the connection to the server comes or goes. Keeps the last fabric and state for views that are opened later.
+// The live feed: one EventSource for the page. Emits "fabric", "state", "schedule", "event" and "audit" with `detail` (a "change"
+// of a large fabric's state is joined with the last one), and "link" when the connection to the server comes or goes. Keeps the last fabric and state for views that are opened later.
 
 const RETRY_MS = [250, 500, 1000, 2000];
 const SILENT_MS = 3000;
-const NAMES = ["fabric", "state", "schedule", "event", "audit"];
+const NAMES = ["fabric", "state", "change", "schedule", "event", "audit"];
+
+/** A state, with what has changed since. */
+const joined = (state, change) => ({ ...state, ...change, groups: { ...state.groups, ...change.groups } });
 
 export class Feed extends EventTarget {
   constructor(url) {
@@ -68,9 +71,11 @@ export class Feed extends EventTarget {
 
   /** Handles a message from the stream, or the answer to a GET. */
   take(name, detail) {
+    if (name === "change") return this.last.state && this.take("state", joined(this.last.state, detail));
     if (name in this.last) this.last[name] = detail;
     if (name === "state") this.stateAt = performance.now();
     this.dispatchEvent(new CustomEvent(name, { detail }));
+    return undefined;
   }
 
   on(name, call) {

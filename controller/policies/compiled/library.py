@@ -1,16 +1,18 @@
-"""The compiled schedule (controller/policies/compiled/schedule.c) as a library. An edge: ctypes, the compiler at first use."""
+"""The compiled policies (schedule.c, rates.c, steps.c and choices.c beside this file) as libraries. An edge: ctypes, the
+compiler at first use."""
 
 from __future__ import annotations
 
 import ctypes
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from ebpf.build import BuildError, shared_library
 
 POINTER, I64, U32 = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint32
 ANY = 0xFFFFFFFF
-"""A node that stands for any, in a weight."""
+"""A node that stands for any, in a weight; and a pair that there is not."""
 
 
 class Terms(ctypes.Structure):
@@ -28,53 +30,82 @@ class Counts(ctypes.Structure):
     _fields_ = (("last_number", ctypes.c_uint64), ("grants", U32), ("revokes", U32))
 
 
-FUNCTIONS = (
-    ("core_new", POINTER, (POINTER,)),
-    ("core_free", None, (POINTER,)),
-    ("core_rewire", None, (POINTER, I64)),
-    ("core_link", U32, (POINTER, I64)),
-    ("core_unplaced", U32, (POINTER,)),
-    ("core_take_unplaced", U32, (POINTER, POINTER, POINTER)),
-    ("core_place", None, (POINTER, U32, I64, U32, POINTER)),
-    ("core_settle", None, (POINTER,)),
-    ("core_regulate", None, (POINTER, I64, U32, POINTER, POINTER, POINTER)),
-    ("core_backlogs", None, (POINTER, I64, U32, POINTER, POINTER, POINTER, POINTER)),
-    ("core_yields", None, (POINTER, I64, U32, POINTER)),
-    ("core_weight", None, (POINTER, U32, U32, ctypes.c_double)),
-    ("core_delay", None, (POINTER, U32, I64)),
-    ("core_left", None, (POINTER, I64, U32)),
-    ("core_plan", None, (POINTER, I64, I64, POINTER)),
-    ("core_grants", POINTER, (POINTER,)),
-    ("core_revokes", POINTER, (POINTER,)),
-    ("core_next_event", I64, (POINTER,)),
-)
+class Group(ctypes.Structure):
+    """`struct group`: contended links that share senders, and what was measured there (ns, bytes; a delay of -1: not known)."""
+
+    _fields_ = (
+        ("first", U32), ("count", U32), ("senders", U32), ("one_link", U32), ("delay_ns", I64), ("turns", I64),
+        ("granted", I64), ("unspent", I64),
+    )  # fmt: skip
+
+
+class Dealt(ctypes.Structure):
+    """`struct dealt`: pairs as `regulate` takes them."""
+
+    _fields_ = (
+        ("nodes", POINTER), ("offsets", POINTER), ("destinations", POINTER), ("count", U32), ("total", U32), ("rooms", U32 * 3),
+    )  # fmt: skip
+
+
+_ALL = (
+    ("free", None, ()), ("regulate", None, (I64, U32, POINTER, POINTER, POINTER)),
+    ("backlogs", None, (I64, U32, POINTER, POINTER, POINTER, POINTER)), ("yields", None, (I64, U32, POINTER)),
+    ("left", None, (I64, U32)), ("rewire", None, (I64,)), ("link", U32, (I64,)), ("take_unplaced", U32, (POINTER, POINTER)),
+    ("place", None, (U32, I64, U32, POINTER)),
+)  # fmt: skip
+_PLANS = (
+    ("weight", None, (U32, U32, ctypes.c_double)), ("plan", None, (I64, I64, POINTER)), ("grants", POINTER, ()),
+    ("revokes", POINTER, ()), ("next_event", I64, ()),
+)  # fmt: skip
+_DELAY, _SENT = ("delay", None, (U32, I64)), ("sent", None, (I64, U32, U32, POINTER, POINTER))
+_SPOTS = (
+    ("known", U32, (U32, POINTER, POINTER)), ("spot", None, (U32, U32, U32, U32, I64)),
+    ("route", None, (U32, U32, U32, POINTER)),
+)  # fmt: skip
+_CHOICES = (
+    ("contend", None, (U32, POINTER)), ("count", None, (U32, ctypes.c_char_p)), ("dirty", ctypes.c_bool, ()),
+    ("review", U32, (I64, POINTER)), ("groups", POINTER, ()), ("chosen", U32, (U32,)), ("mode", None, (U32, U32)),
+    ("assign", U32, (U32, U32, U32)), ("of_link", U32, (U32,)), ("deal", None, ()), ("dealt", POINTER, (U32,)),
+)  # fmt: skip
+LIBRARIES: dict[str, tuple[str, tuple[tuple[str, Any, tuple[Any, ...]], ...], tuple[Any, ...]]] = {
+    "schedule": ("core", (*_ALL, *_PLANS, _DELAY, ("settle", None, ())), (POINTER,)),
+    "rates": ("rates", (*_ALL, *_PLANS, _SENT), (I64, I64)),
+    "steps": ("steps", (*_ALL, *_PLANS, _DELAY, ("settle", None, ()), *_SPOTS), (I64, I64, I64, I64)),
+    "choices": ("choices", (*_ALL, _DELAY, _SENT, *_CHOICES), ()),
+}
+"""By name of the source: the prefix of its functions; of each its name, result and arguments after the core; what a new core
+takes."""
 
 
 @cache
-def library() -> ctypes.CDLL:
-    """Loads the library, compiled first if necessary.
+def library(name: str = "schedule") -> ctypes.CDLL:
+    """Loads a library, compiled first if necessary.
 
     Raises:
         BuildError: the compiler is missing or reports an error.
         OSError: the library cannot be loaded.
     """
-    return load(shared_library("schedule", Path(__file__).parent))
+    return load(shared_library(name, Path(__file__).parent), name)
 
 
-def load(path: Path) -> ctypes.CDLL:
-    """Loads a build of the library. Raises OSError."""
+def load(path: Path, name: str = "schedule") -> ctypes.CDLL:
+    """Loads a build of a library. Raises OSError."""
     made = ctypes.CDLL(str(path))
-    for name, result, arguments in FUNCTIONS:
-        function = getattr(made, name)
-        function.restype, function.argtypes = result, arguments
+    prefix, functions, terms = LIBRARIES[name]
+    new = getattr(made, f"{prefix}_new")
+    new.restype, new.argtypes = POINTER, terms
+    for what, result, arguments in functions:
+        function = getattr(made, f"{prefix}_{what}")
+        function.restype, function.argtypes = result, (POINTER, *arguments)
     return made
 
 
 @cache
 def why_missing() -> str:
-    """Why the library cannot be used here; empty if it can."""
+    """Why the libraries cannot be used here; empty if they can."""
     try:
-        library()
+        for name in LIBRARIES:
+            library(name)
     except (BuildError, OSError) as error:
         return str(error)
     return ""

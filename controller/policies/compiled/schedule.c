@@ -503,11 +503,6 @@ static void write_grants(struct core *core)
 	}
 }
 
-struct counts {
-	uint64_t last_number;
-	uint32_t grants, revokes;
-};
-
 /* Plans; what came of it is there until the next call to any function. `counts` has the last slot number, before and after. */
 void core_plan(struct core *core, int64_t now, int64_t horizon, struct counts *counts)
 {
@@ -684,10 +679,6 @@ void core_backlogs(struct core *core, int64_t now, uint32_t count, const uint32_
 	}
 }
 
-struct returned { /* a slot that is given back */
-	int64_t slot, node, destination, unspent_bytes, backlog_bytes;
-};
-
 static void learn_use(struct pair *pair, struct node *node, const struct returned *returned)
 {
 	if (!pair->newest || pair->newest != (uint64_t)returned->slot)
@@ -816,13 +807,7 @@ void core_delay(struct core *core, uint32_t node, int64_t delay)
 /* The weight of a pair; NONE stands for any node. */
 void core_weight(struct core *core, uint32_t node, uint32_t destination, double weight)
 {
-	uint32_t at = map_get(&core->weight_of, key_of(node, destination));
-	if (at == NONE) {
-		at = core->weight_count++;
-		GROW(core->weights, core->weight_room, core->weight_count);
-		map_set(&core->weight_of, key_of(node, destination), at);
-	}
-	core->weights[at] = weight;
+	weigh(&core->weights, node, destination, weight);
 	for (uint32_t pair = 0; pair < core->pair_count; pair++)
 		if (core->pairs[pair].number)
 			measure(core, &core->pairs[pair]);
@@ -862,14 +847,11 @@ uint32_t core_link(struct core *core, int64_t capacity)
 	return new_resource(core, capacity, false);
 }
 
-uint32_t core_unplaced(const struct core *core)
-{
-	return core->unplaced_count;
-}
-
-/* Takes the last of the pairs without place away. */
+/* Takes the last of the pairs without place away; NONE: there is none. */
 uint32_t core_take_unplaced(struct core *core, uint32_t *node, uint32_t *destination)
 {
+	if (!core->unplaced_count)
+		return NONE;
 	uint32_t at = core->unplaced[--core->unplaced_count];
 	*node = core->nodes[core->pairs[at].node].id;
 	*destination = core->pairs[at].destination;
@@ -953,9 +935,9 @@ void core_free(struct core *core)
 		free(core->lines[at].heap.items);
 	map_free(&core->node_of);
 	map_free(&core->pair_of);
-	map_free(&core->weight_of);
+	weights_free(&core->weights);
 	void *arrays[] = {
-		core->nodes, core->pairs, core->resources, core->lines, core->links, core->weights, core->regulated, core->unplaced,
+		core->nodes, core->pairs, core->resources, core->lines, core->links, core->regulated, core->unplaced,
 		core->bookings, core->positions, core->ends.items, core->running.items, core->freed, core->loose, core->oldest,
 		core->attempts.items, core->ahead.items, core->changes, core->granted, core->grants, core->revokes,
 		core->sorted, core->fresh, core->gone,

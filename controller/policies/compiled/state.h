@@ -1,6 +1,7 @@
 /* What the schedule knows: nodes, pairs, resources, bookings. The words are those of controller/policies/ (pairs, ledger). */
 #pragma once
-#include "arrays.h"
+#include "slots.h"
+#include "weights.h"
 #include <stdbool.h>
 
 typedef unsigned __int128 wide; /* products of rate, time and fraction */
@@ -87,10 +88,6 @@ struct booking {
 	bool released;
 } __attribute__((aligned(LINE)));
 
-struct slot { /* as controller.policies.base.Slot */
-	int64_t slot, node, destination, start, end, bytes, rate, reserved;
-};
-
 struct due {
 	int64_t at;
 	uint64_t number;
@@ -121,9 +118,8 @@ struct core {
 	struct line *lines;
 	uint32_t node_count, node_room, pair_count, pair_room, resource_count, resource_room, line_count, line_room;
 	uint32_t free_pairs, *links, links_most, links_room; /* links_most of every pair */
-	struct map node_of, pair_of, weight_of;
-	double *weights;
-	uint32_t weight_count, weight_room;
+	struct map node_of, pair_of;
+	struct weights weights;
 	uint32_t *regulated, first_heard, last_heard;
 	uint64_t numbers;
 	bool network;

@@ -8,21 +8,6 @@
 
 enum { VISITS = 8, FORGOTTEN_TURNS = 10, SHORTEST_PART = 32, SHORTEST_PACKETS = 4, MARGIN_PACKETS = 2 };
 
-static double weight_of(const struct core *core, uint32_t node, uint32_t destination)
-{
-	if (!core->weight_of.count)
-		return 1;
-	const uint64_t keys[] = {
-		(uint64_t)node << 32 | destination, (uint64_t)node << 32 | NONE, (uint64_t)NONE << 32 | destination, UINT64_MAX,
-	};
-	for (int at = 0; at < 4; at++) {
-		uint32_t found = map_get(&core->weight_of, keys[at]);
-		if (found != NONE)
-			return core->weights[found];
-	}
-	return 1;
-}
-
 static int64_t shortest(const struct pair *pair)
 {
 	return least(pair->turn, most(pair->turn / SHORTEST_PART, SHORTEST_PACKETS * pair->packet_ns));
@@ -34,7 +19,7 @@ static void measure(const struct core *core, struct pair *pair)
 		return;
 	wide packet = core->packet_bytes * BYTE, rate = (wide)pair->need * core->headroom_ppm;
 	pair->packet_ns = (int64_t)(packet / rate);
-	double weight = weight_of(core, core->nodes[pair->node].id, pair->destination);
+	double weight = weight_of(&core->weights, core->nodes[pair->node].id, pair->destination);
 	double turn = (double)core->slice * weight;
 	int64_t longest = (int64_t)1 << 48; /* three days; then nothing below overflows */
 	pair->turn = turn < (double)longest ? (int64_t)turn : longest;

@@ -33,6 +33,8 @@ RATE_BPS = 100_000_000
 PORT, PAYLOAD = 9, 958
 FRAME = PAYLOAD + 42
 SO_SNDBUFFORCE = 32  # asm-generic/socket.h
+UNKNOWN_CLASS, DRAIN_S = "1:3", 5
+"""Of what is between no members (agents/queues/queues.py), and for how many seconds at most a test waits until it is empty."""
 STRAY = 3
 """Packets of other flows that may come on a day: those that a closing token bucket lets pass, and those under way."""
 LATE_NS = 5 * MS
@@ -93,12 +95,22 @@ class Wire:
         thread = threading.Thread(target=send)
         thread.start()
         try:
+            self._drain_unknown()
             yield
         finally:
             over.set()
             thread.join()
             for made in sockets:
                 made.close()
+
+    def _drain_unknown(self) -> None:
+        """Waits, for some seconds at most, until what was sent before the agent knew its members has left."""
+        until = time.monotonic() + DRAIN_S
+        while time.monotonic() < until:
+            self.serve(0.1)
+            shown = json.loads(self.ends.sender.run("tc", "-s", "-j", "qdisc", "show", "dev", self.ends.sender.interface))
+            if not any(qdisc["qlen"] for qdisc in shown if qdisc.get("parent") == UNKNOWN_CLASS):
+                return
 
     def serve(self, seconds: float) -> None:
         self.partner.serve_until(time.monotonic_ns() + round(seconds * 1e9))

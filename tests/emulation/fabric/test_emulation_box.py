@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import shutil
 import signal
 import subprocess
 import sys
@@ -146,3 +147,21 @@ def read_until(terminal: int, text: str) -> str:
         except OSError as error:
             raise AssertionError(f"ended without {text!r}: {seen!r}") from error
     return seen
+
+
+def test_a_readable_box_lets_every_user_into_a_checkout_in_a_closed_directory_and_opens_nothing_outside(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    program, text = closed / "deeper" / "checkout" / "emulation" / "box.py", closed / "deeper" / "checkout" / "text"
+    program.parent.mkdir(parents=True)
+    shutil.copy("emulation/box.py", program)
+    text.write_text("found")
+    for directory in (closed, closed / "deeper"):
+        directory.chmod(0o700)
+    as_user = ("setpriv", "--reuid", "98101", "--regid", "98100", "--clear-groups", "cat", str(text))
+    box = (sys.executable, str(program))
+    assert subprocess.run([*box, "--", *as_user], check=False, capture_output=True).returncode == 1
+    assert out(*box, "--readable", "--", *as_user) == "found"
+    out(*box, "--readable", "--", "sh", "-c", f"echo more > {text}")
+    assert text.read_text() == "more\n"
+    assert [path.stat().st_mode & 0o777 for path in (closed, closed / "deeper")] == [0o700, 0o700]
+    assert subprocess.run(as_user, check=False, capture_output=True).returncode == 1

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import agents.run
 from agents.agent import Agent
+from agents.queues.queues import FIRST_NODE, LAST_NODE
 from agents.reflex.reflex import Reflex
 from cli.main import main
 from protocol.messages import Backlog, Message, Report, Yield
@@ -26,10 +27,11 @@ class Phantom(Agent):
         if isinstance(message, Yield):
             return
         if isinstance(message, Backlog):
-            entries = tuple((node, CLAIM_BYTES, 0) for node in sorted(self.keeper.regulated))
+            here = (node for node in range(FIRST_NODE, LAST_NODE + 1) if node in self.nodes)
+            entries = tuple((node, CLAIM_BYTES, 0) for node in here if self.needs_permission(node))
             message = replace(message, entries=entries)
         super().send(message)
-        if isinstance(message, Report) and self.keeper.regulated:
+        if isinstance(message, Report) and self.enforcing:
             self.send(Backlog(time.monotonic_ns(), 0, 1, ()))
 
 

@@ -17,17 +17,20 @@ import pytest
 from agents.bpf.build import object_path
 from agents.priorities.congestion_control import DCTCP
 from agents.priorities.marked_run import NoCgroup, own_cgroup
-from bench.karuna.coflow import DeepPort
-from controller.priorities.coflow_client import CoflowClient
-from controller.priorities.coflows import CoflowOrder
+from bench.karuna.coflow import DeepPort, coflow_star
+from controller.coflows.client import CoflowClient
+from controller.coflows.coflow import Flow as HostFlow
+from controller.coflows.order import CoflowOrder
+from controller.coflows.service_limits import NO_LIMIT
 from controller.store.private_redis import PrivateRedis
 from controller.store.store import Store
 from ebpf.build import BuildError
 from emulation.netns import network_of
 from emulation.stack import schemes
-from emulation.stack.star import RECEIVER, SENDERS, star
+from emulation.stack.star import RATE_BPS, RECEIVER, SENDERS, star
 from emulation.traffic import coflow_load
-from emulation.traffic.coflow_load import ScheduledCoflow
+from emulation.traffic.coflow_control import InProcess, ThroughStore, Told
+from emulation.traffic.coflow_load import CoflowResult, ScheduledCoflow
 from protocol.flowmark import COFLOW_MAX, CoflowMark, FlowMark
 from tests.emulation.agents.priorities.tagged_wire import DSCP, Flow, ProgramTimer, Wire, tagged_pair
 
@@ -45,17 +48,25 @@ def wire() -> Iterator[Wire]:
 class TestTagger:
     """The queue to which a coflow's packets go."""
 
-    def test_a_packet_goes_to_the_queue_that_its_coflow_has_now_and_an_unknown_one_to_the_last(self, wire: Wire) -> None:
+    def test_of_a_coflow_that_is_not_named_64_kb_of_a_flow_go_first_and_the_rest_last(self, wire: Wire) -> None:
+        wire.tagger.set_coflows({8: 3})
+        flow, mark = Flow(next(wire.ports)), CoflowMark(9).encode()
+        assert {wire.dscp(flow.packet(1024), mark) for _ in range(64)} == {DSCP[1]}
+        assert wire.dscp(flow.packet(1024), mark) == LAST
+        wire.tagger.set_coflows({9: 7})
+        assert wire.dscp(Flow(next(wire.ports)).packet(100), mark) == LAST, "named, so in the last queue from the start"
+
+    def test_a_packet_goes_to_the_queue_that_its_coflow_has_now(self, wire: Wire) -> None:
         flows = {number: Flow(next(wire.ports), version) for number, version in ((1, 4), (77, 6), (COFLOW_MAX, 4))}
 
         def dscps() -> list[int]:
             return [wire.dscp(flow.packet(100), CoflowMark(number).encode()) for number, flow in flows.items()]
 
-        assert dscps() == [LAST, LAST, LAST]
+        assert dscps() == [DSCP[1]] * 3
         wire.tagger.set_coflows({1: 0, 77: 3, COFLOW_MAX: 6})
         assert dscps() == [DSCP[0], DSCP[3], DSCP[6]]
         wire.tagger.set_coflows({77: 1, COFLOW_MAX: 6})
-        assert dscps() == [LAST, DSCP[1], DSCP[6]]
+        assert dscps() == [DSCP[1], DSCP[1], DSCP[6]]
         assert wire.dscp(Flow(next(wire.ports)).packet(100)) == DSCP[1], "others are judged by their own thresholds"
 
     @pytest.mark.parametrize("wrong", [{0: 1}, {COFLOW_MAX + 1: 1}, {1: 8}, {1: -1}])
@@ -64,7 +75,7 @@ class TestTagger:
         with pytest.raises(ValueError, match="coflow"):
             wire.tagger.set_coflows({5: 1, **wrong})
         assert wire.dscp(Flow(next(wire.ports)).packet(100), CoflowMark(1).encode()) == DSCP[2]
-        assert wire.dscp(Flow(next(wire.ports)).packet(100), CoflowMark(5).encode()) == LAST
+        assert wire.dscp(Flow(next(wire.ports)).packet(100), CoflowMark(5).encode()) == DSCP[1]
 
     def test_the_end_of_a_coflows_flow_is_told_with_its_mark(self, wire: Wire) -> None:
         wire.tagger.set_coflows({9: 2})
@@ -73,6 +84,19 @@ class TestTagger:
         wire.dscp(flow.packet(500, "FA"), mark)
         (end,) = wire.tagger.ended()
         assert (end.flow_type, end.mark, end.size_bytes, end.queues) == (4, mark, 1500, (2,))
+
+    def test_bytes_are_counted_by_coflow_and_destination_without_what_is_sent_again(self, wire: Wire) -> None:
+        flow, other = Flow(next(wire.ports)), Flow(next(wire.ports), 6)
+        for number, sender in ((9, flow), (9, other), (10, flow)):
+            wire.dscp(sender.packet(1000), CoflowMark(number).encode())
+        wire.dscp(Flow(next(wire.ports)).packet(500), FlowMark(9000).encode())
+        found = wire.tagger.coflow_bytes()
+        assert sorted((coflow, target.version, size) for (coflow, target), size in found.items()) == [
+            (9, 4, 1000), (9, 6, 1000), (10, 4, 1000)
+        ]  # fmt: skip
+        for key in found:
+            wire.tagger.forget_coflow_bytes(*key)
+        assert wire.tagger.coflow_bytes() == {}
 
     def test_a_packet_costs_well_under_a_microsecond(self, wire: Wire) -> None:
         wire.tagger.set_coflows({number: number % 7 for number in range(1, 1001)})
@@ -113,6 +137,10 @@ class TestCommands:
         lines = baton("list").stdout.splitlines()
         assert [line.split()[0] for line in lines] == ["id", str(first), str(second)]
         assert lines[1].endswith("map") and "50000000" in lines[2]
+        assert baton("add", str(first), "h1:h2:3MB", "h3:h2:4MB").returncode == 0
+        assert "7000000" in baton("list").stdout.splitlines()[1]
+        wrong = baton("add", str(first), "h1:h1:3MB")
+        assert wrong.returncode == 2 and "flows[2].destination" in wrong.stderr
         assert baton("close", str(first)).returncode == 0
         store = Store(url)
         assert list(store.coflows()) == [second]
@@ -120,7 +148,16 @@ class TestCommands:
         again = baton("close", str(first))
         assert again.returncode == 1 and f"coflow {first} is not open" in again.stderr
 
-    @pytest.mark.parametrize(("words", "said"), [(("--deadline", "5s"), "at most 4094"), (("--size", "0"), "above 0")])
+    @pytest.mark.parametrize(
+        ("words", "said"),
+        [
+            (("--deadline", "5s"), "at most 4094"),
+            (("--size", "0"), "above 0"),
+            (("--flow", "h1:h2"), "SOURCE:DESTINATION:BYTES"),
+            (("--flow", "h1:h1:5MB"), "flows[0].destination"),
+            (("--flow", "h1:h2:5parsecs"), "--flow h1:h2:5parsecs"),
+        ],
+    )
     def test_what_no_coflow_can_have_is_refused(self, baton: Baton, words: tuple[str, ...], said: str) -> None:
         done = baton("open", *words)
         assert done.returncode == 2 and said in done.stderr
@@ -198,48 +235,86 @@ class Probe:
         return time.monotonic() - start
 
 
-def test_what_is_opened_at_the_store_is_the_dscp_of_packets_of_every_host(request: pytest.FixtureRequest) -> None:
+def test_what_is_opened_at_the_store_and_sent_by_hosts_is_the_dscp_of_every_hosts_packets(
+    request: pytest.FixtureRequest,
+) -> None:
     agents = request.getfixturevalue("priority_options")  # before the hosts are made, so that they see the mount
     with star(agents=False, priorities={"enabled": True}) as (emulated, baton):
         baton.start_agents(options=agents)
         pids = {name: emulated.node(name).pid for name in emulated.endpoints()}
         address = str(emulated.endpoints()["h6"])
-        one, other, urgent = (Probe(pids[name], pids["h6"], address) for name in ("h1", "h2", "h3"))
-        client = CoflowClient(baton.store)
+        one, other, known, urgent = (Probe(pids[name], pids["h6"], address) for name in ("h1", "h2", "h3", "h4"))
+        client = CoflowClient(baton.store, wait_s=5)
         start = time.monotonic()
         first, second = client.open("first"), client.open("second")
         first.mark(one.sender)
         second.mark(other.sender)
         one.wait_for(6)  # queue 1
         print(f"from open() to the tagged packet {(time.monotonic() - start) * 1e3:.1f} ms")
-        assert other.dscp() in (0, 5, 6), "the order is under way: queue 2, or 1 already"
-        other.wait_for(6)  # the first is heavy after its time, and lets the second share
-        third = client.open(deadline_ms=4000)
-        third.mark(urgent.sender, size_bytes=5000)
+        other.wait_for(5)
+        other.dscp()  # it has sent just now, so its place counts
+        for _ in range(1000):  # beyond the first class, which is 1 MB at this rate
+            one.sender.sendto(bytes(1200), (address, 9))
+        one.wait_for(4)
+        assert other.dscp() == 5, "it stays where it is: nothing needs its queue"
+        small = client.open("small", flows=[("h3", "h6", 5000)])
+        small.mark(known.sender)
+        known.wait_for(6)
+        baton.wait(lambda: len(baton.status().get("coflow_order", ())) == 3, "the status to show the order")
+        shown = [(entry["id"], entry["by"]) for entry in baton.status()["coflow_order"]]
+        assert shown == [(small.id, "bytes by host"), (second.id, "bytes sent"), (first.id, "bytes sent")]
+        soon = client.open(deadline_ms=4000, flows=[("h4", "h6", 20_000_000)])
+        assert soon.verdict is not None and soon.verdict.deadline == "admitted"
+        soon.mark(urgent.sender, size_bytes=5000)
         assert urgent.dscp() == 7, "a flow of type 1 needs no order"
-        first.close()
-        one.wait_for(0)
-        assert other.dscp() == 6
+        late = client.open(deadline_ms=4000, flows=[("h5", "h6", 30_000_000)])
+        assert late.verdict is not None and late.verdict.deadline == "refused" and "h6's link" in late.verdict.why
+        late.mark(urgent.sender, size_bytes=5000)
+        assert urgent.dscp() != 7
+        second.close()
+        other.wait_for(6)  # as a coflow that is not known yet
 
 
-def test_in_order_the_first_is_through_first_and_the_mean_is_less_than_when_all_share() -> None:
-    bursts, width = 4, 5
-    coflows = [
-        ScheduledCoflow(
-            burst * width + place + 1,
-            burst * 500_000_000 + place * 5_000_000,
-            tuple((sender, RECEIVER, 125_000) for sender in SENDERS[:4]),
-        )
-        for burst, place in itertools.product(range(bursts), range(width))
-    ]
-    means, by_place = {}, {}
-    for name, order in (("none", None), ("fifo", CoflowOrder(1 << 62, 1 << 62))):
+def bursts(heavy_first: bool) -> list[ScheduledCoflow]:
+    """Four times: five of 0.5 MB at once; or one of 6 MB, and while it sends, four of 0.6 MB."""
+    found: list[ScheduledCoflow] = []
+    for burst in range(4):
+        for place in range(5):
+            size, start_ns = 125_000, place * 5_000_000
+            if heavy_first:
+                size, start_ns = (150_000, 150_000_000 + place * 5_000_000) if place else (1_500_000, 0)
+            flows = tuple(HostFlow(sender, RECEIVER, size) for sender in SENDERS[:4])
+            found.append(ScheduledCoflow(len(found) + 1, burst * 1_600_000_000 + start_ns, flows))
+    return found
+
+
+def means(found: tuple[CoflowResult, ...]) -> list[float]:
+    """The mean completion time (ms) by place in a burst."""
+    times = [one.cct_ns / 1e6 for one in found if one.cct_ns is not None]
+    assert len(times) == len(found)
+    return [sum(times[place::5]) / len(times[place::5]) for place in range(5)]
+
+
+def test_first_in_first_out_the_first_is_through_first_and_the_mean_is_less_than_when_all_share() -> None:
+    by_place = {}
+    for name in ("none", "fifo"):
         with schemes.on_star(DeepPort("dctcp", DCTCP)) as laid, coflow_load.taggers_at(laid.emulated) as taggers:
-            found = coflow_load.run(laid.emulated, coflows, order=order, taggers=taggers)
-        times = [one.cct_ns / 1e6 for one in found if one.cct_ns is not None]
-        assert len(times) == len(coflows)
-        means[name] = sum(times) / len(times)
-        by_place[name] = [sum(times[place::width]) / bursts for place in range(width)]
-    print(means, {name: [round(time) for time in times] for name, times in by_place.items()})
-    assert means["fifo"] < 0.9 * means["none"]
+            hosts = {address: host for host, address in laid.emulated.endpoints().items()}
+            control = InProcess(CoflowOrder(lambda _: RATE_BPS, NO_LIMIT), taggers, hosts, Told.NOTHING)
+            found = coflow_load.run(laid.emulated, bursts(False), control=control if name == "fifo" else None)
+        by_place[name] = means(found)
+    print({name: [round(time) for time in times] for name, times in by_place.items()})
+    assert sum(by_place["fifo"]) < 0.9 * sum(by_place["none"])
     assert by_place["fifo"][0] < 0.6 * by_place["fifo"][-1]
+
+
+def test_light_coflows_pass_a_heavy_one_through_the_controller_whether_or_not_sizes_are_known() -> None:
+    by_place = {}
+    with coflow_star() as (emulated, baton):
+        for name, told in (("none", None), ("known", Told.FLOWS), ("unknown", Told.NOTHING)):
+            control = None if told is None else ThroughStore(CoflowClient(baton.store), told)
+            by_place[name] = means(coflow_load.run(emulated, bursts(True), control=control, host_queues=False))
+    print({name: [round(time) for time in times] for name, times in by_place.items()})
+    for name, most in (("known", 0.85), ("unknown", 0.95)):
+        assert sum(by_place[name][1:]) < most * sum(by_place["none"][1:]), name
+        assert sum(by_place[name]) < sum(by_place["none"]), name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socket
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from emulation.fabric.fabric import EmulatedFabric
 from emulation.stack import stack
 from emulation.stack.stack import Stack
 from protocol.pfc import PfcFrame
+from tests import needs
 from topology import shapes
 from topology.fabric import DirectedLink
 
@@ -114,7 +114,7 @@ def test_pauses_of_the_authorised_partner_alone_are_obeyed_once_the_configuratio
     assert "pauses" in shown.stdout
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed: apt-get install chromium")
+@needs.CHROMIUM
 def test_the_dashboard_shows_pauses_and_a_storm_of_real_frames(baton: Stack, tmp_path: Path) -> None:
     with WebServer(baton.store.url, tmp_path) as server, browser() as chromium:
         page = chromium.new_page()

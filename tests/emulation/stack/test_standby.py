@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,9 +20,10 @@ from emulation.stack.running import reach
 from emulation.stack.sentinels import Sentinels
 from emulation.stack.stack import OPENFLOW, Stack
 from emulation.stack.standby import LISTEN, Standby, signal_all
+from tests import needs
 from topology import shapes
 
-pytestmark = pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
+pytestmark = needs.REDIS
 LEASE_NS = 1_000_000_000
 
 

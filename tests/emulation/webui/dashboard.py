@@ -81,7 +81,7 @@ class Dashboard:
                 page.click("form button")
                 page.wait_for_selector("#account form")
             page.goto(f"{self.server.url}/#{view}")
-            page.wait_for_selector("#fabric svg" if view in ("overview", "fabric") else ".state")
+            page.wait_for_selector("#fabric svg, .gtile" if view in ("overview", "fabric") else ".state")
             yield page
         finally:
             context.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,21 +9,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from bench.dashboard.page import browser
+from tests import needs
 from tests.emulation.webui.dashboard import VIEWS, Dashboard, dashboard, wait_for
 
 SCREENS = Path(__file__).resolve().parents[3] / "docs" / "screens"
 
-pytestmark = [
-    pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed: apt-get install chromium"),
-    pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed"),
-]
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with browser() as made:
-        yield made
+pytestmark = [needs.CHROMIUM, needs.REDIS]
 
 
 @pytest.fixture(scope="module")

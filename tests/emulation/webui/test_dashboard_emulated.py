@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import threading
 import time
@@ -18,13 +17,11 @@ from bench.dashboard.page import WebServer, browser
 from emulation.stack.star import BOTTLENECK, RECEIVER, SENDERS, Star, star
 from emulation.traffic import experiment
 from emulation.traffic.experiment import Flow
+from tests import needs
 from tests.emulation.webui.dashboard import PASSWORD, USER, wait_for
 from webui.access.accounts import Accounts
 
-pytestmark = [
-    pytest.mark.usefixtures("in_a_box"),
-    pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed: apt-get install chromium"),
-]
+pytestmark = [pytest.mark.usefixtures("in_a_box"), needs.CHROMIUM]
 TRAFFIC_S = 12.0
 RATE_BPS = 20_000_000
 """The rate of every link: slow enough to leave a busy machine time for a browser."""

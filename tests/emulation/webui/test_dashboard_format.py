@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,12 @@ import pytest
 from playwright.sync_api import Page
 
 from bench.dashboard.page import browser
+from tests import needs
 
 MODULE = Path(__file__).resolve().parents[3] / "webui" / "static" / "lib" / "format.js"
 EXPORTS = "count, clock, natural"
 
-pytestmark = pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed: apt-get install chromium")
+pytestmark = needs.CHROMIUM
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,14 +13,12 @@ from playwright.sync_api import Page
 from bench.dashboard.page import WebServer, browser
 from controller.store.private_redis import PrivateRedis
 from controller.store.store import Store
+from tests import needs
 from tests.emulation.webui.web_feed import Feed
 from topology import shapes
 from topology.fabric import Fabric, FabricBuilder
 
-pytestmark = [
-    pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed: apt-get install chromium"),
-    pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed"),
-]
+pytestmark = [needs.CHROMIUM, needs.REDIS]
 GAP_PX = 20
 TIERS = (("c1", "c2"), ("a1", "a2"), ("t1", "t2", "t3"))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -16,10 +15,11 @@ from bench.dashboard.hostile import PASSWORD, USER, Operator
 from bench.dashboard.page import WebServer
 from controller.store.private_redis import PrivateRedis
 from controller.store.store import Store
+from tests import needs
 from tests.emulation.webui.web_feed import Feed
 from webui.access.accounts import Accounts
 
-pytestmark = pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
+pytestmark = needs.REDIS
 
 FLOOD_S = 30.0
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import shutil
 import socket
 import time
 from collections.abc import Iterator
@@ -14,11 +13,13 @@ import pytest
 from bench.dashboard import hostile
 from controller.store.private_redis import PrivateRedis
 from controller.store.store import Store
+from tests import needs
+from tests.emulation.operating import wait_for
 from tests.emulation.webui.web_feed import Feed
-from tests.emulation.webui.web_process import Server, Stream, wait_for
+from tests.emulation.webui.web_process import Server, Stream
 from webui.access.accounts import Accounts
 
-pytestmark = pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
+pytestmark = needs.REDIS
 
 
 @pytest.fixture(scope="module")

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from pathlib import Path
 
-import pytest
-
 from controller.store.private_redis import PrivateRedis
 from controller.store.store import Store
+from tests import needs
+from tests.emulation.operating import wait_for
 from tests.emulation.webui.web_feed import Feed
-from tests.emulation.webui.web_process import Server, Stream, cpu_s, feeding, wait_for
+from tests.emulation.webui.web_process import Server, Stream, cpu_s, feeding
 from topology import shapes
 
-pytestmark = pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
+pytestmark = needs.REDIS
 
 
 class TestTheLoad:

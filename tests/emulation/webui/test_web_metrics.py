@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,11 +15,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from controller.store.private_redis import PrivateRedis
 from controller.store.store import Store
+from tests import needs
 from tests.emulation.webui.web_feed import Feed
 from webui.app import create_app
 from webui.settings import WebSettings
 
-pytestmark = pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
+pytestmark = needs.REDIS
 
 GRAFANA = Path(__file__).parents[3] / "docs" / "grafana.json"
 WORDS = re.compile(r'"[^"]*"|\$\w+|\{\{\w+\}\}|[a-zA-Z_:][a-zA-Z0-9_:]*')

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -19,13 +18,14 @@ from schemathesis import GenerationMode
 
 from controller.store.private_redis import PrivateRedis
 from controller.store.store import Store
+from tests import needs
 from tests.emulation.webui.web_feed import Feed
 from webui.access.accounts import Accounts
 from webui.app import create_app
 from webui.http.openapi import document
 from webui.settings import WebSettings
 
-pytestmark = pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
+pytestmark = needs.REDIS
 
 EXAMPLES = 20
 
@@ -108,6 +108,7 @@ class TestReading:
         assert [member["name"] for member in members] == ["h1", "h2", "h3"] and members[0]["uncertainty_us"] == 40
         assert {flow["source"] for flow in site.get("/v1.0/flows")} <= {"h1", "h2", "h3"}
         assert site.get("/v1.0/thresholds")["version"] == 0
+        assert site.get("/v1.0/coflows") == []
 
     def test_the_schedule_has_what_became_of_slots(self, site: Site) -> None:
         found = site.get("/v1.0/schedule?seconds=20")

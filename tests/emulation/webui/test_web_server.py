@@ -18,10 +18,12 @@ import pytest
 
 from controller.store.private_redis import PrivateRedis
 from controller.store.store import Store
+from tests import needs
+from tests.emulation.operating import free_port, wait_for
 from tests.emulation.webui.web_feed import Feed
-from tests.emulation.webui.web_process import Server, Stream, feeding, free_port, wait_for
+from tests.emulation.webui.web_process import Server, Stream, feeding
 
-pytestmark = pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
+pytestmark = needs.REDIS
 
 
 @pytest.fixture(scope="module")

@@ -2,54 +2,22 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
-import shutil
 import signal
 import socket
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from controller.store.store import Store
 from controller.supervision import runstate
+from tests import needs
+from tests.emulation.operating import baton, free_port, http_status, wait_for
 
-pytestmark = pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
-
-
-def baton(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "cli.main", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=40)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def status(port: int, path: str = "/v1.0/tree") -> int:
-    """The status of the answer; 0 if there is none."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-    try:
-        connection.request("GET", path)
-        return connection.getresponse().status
-    except OSError:
-        return 0
-    finally:
-        connection.close()
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 15.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "not within the time"
-        time.sleep(0.05)
+pytestmark = needs.REDIS
+TREE = "/v1.0/tree"
 
 
 class Site:
@@ -93,16 +61,16 @@ def test_up_serves_a_killed_server_comes_back_and_a_reload_moves_it(site: Site) 
     first, second = free_port(), free_port()
     site.web(first)
     site.up()
-    wait_for(lambda: status(first) == 200)
+    wait_for(lambda: http_status(first, TREE) == 200)
     identity = runstate.load(site.run_dir).services["web"]
     assert identity is not None
     os.kill(identity.pid, signal.SIGKILL)
     wait_for(lambda: (runstate.load(site.run_dir).services["web"] or identity).pid != identity.pid)
-    wait_for(lambda: status(first) == 200)
+    wait_for(lambda: http_status(first, TREE) == 200)
     site.web(second)
-    wait_for(lambda: status(second) == 200 and status(first) == 0)
+    wait_for(lambda: http_status(second, TREE) == 200 and http_status(first, TREE) == 0)
     site.write()
-    wait_for(lambda: "web" not in site.services and status(second) == 0)
+    wait_for(lambda: "web" not in site.services and http_status(second, TREE) == 0)
 
 
 def test_a_port_in_use_is_told_and_the_rest_is_up(site: Site) -> None:

@@ -11,12 +11,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from controller.store.private_redis import PrivateRedis
+from tests.emulation.operating import free_port, listening, wait_for
 from tests.emulation.webui.web_feed import Feed
 
 START_S = 20.0
@@ -89,24 +90,6 @@ class Server:
     def close(self) -> None:
         self.process.send_signal(signal.SIGTERM)
         self.process.communicate(timeout=10)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def listening(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 5.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "not within the time"
-        time.sleep(0.02)
 
 
 @contextmanager

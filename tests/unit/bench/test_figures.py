@@ -54,7 +54,7 @@ class TestCatalogue:
         assert {f"xco-{name}" for name in XCO} | {f"karuna-{name}" for name in KARUNA} <= set(names)
 
     def test_all_but_what_measures_a_processor_run_in_virtual_time(self) -> None:
-        assert [entry.name for entry in ENTRIES if not entry.virtual] == ["host-control"]
+        assert [entry.name for entry in ENTRIES if not entry.virtual] == ["xco-machines", "host-control"]
 
     def test_together_they_are_expected_to_take_less_than_two_hours_on_two_processors(self) -> None:
         beside = sum(entry.seconds for entry in ENTRIES if entry.virtual) / 2
@@ -329,7 +329,8 @@ class TestConclusions:
         assert "but not: with timeslices 500" in conclude("demo", self.demo(500.0)).verdict
 
     def test_every_figure_without_a_verdict_of_its_own_has_a_comparison(self) -> None:
-        own = {f"xco-{name}" for name in XCO} | {entry.name for entry in ENTRIES if entry.name.startswith("fabrics")}
+        own = {f"xco-{name}" for name in (*XCO, "machines")}
+        own |= {entry.name for entry in ENTRIES if entry.name.startswith("fabrics")}
         assert {entry.name for entry in ENTRIES} - own <= set(COMPARE)
 
     @pytest.mark.parametrize(

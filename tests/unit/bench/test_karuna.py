@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,12 +11,13 @@ import pytest
 from click.testing import CliRunner
 
 from agents.priorities.congestion_control import DCTCP, MCP, CongestionControl
-from bench.karuna import FIGURES
-from bench.karuna.record import Options, sizes_of
+from bench.figures.conclusions import conclude
+from bench.karuna import FIGURES, fct, queues, sjf_edf, termination, thresholds
+from bench.karuna.record import WARM_UP_S, Options, arrivals, sizes_of
 from cli.main import main
-from controller.priorities.completion_model import Thresholds
 from emulation.stack import schemes
-from emulation.traffic.flow_schedule import ScheduledFlow
+from emulation.traffic.flow_run import FlowResult
+from emulation.traffic.flow_schedule import Mixture, Schedule, ScheduledFlow
 
 GIGABIT = 1_000_000_000
 
@@ -60,19 +62,15 @@ class TestRates:
 class TestNames:
     """DCTCP and MCP stand for what the kernel has."""
 
-    def test_with_struct_ops_a_flow_with_a_deadline_chooses_batons_mcp(self) -> None:
-        assert self.chosen(kernel(DCTCP, MCP)) == (MCP, None)
-
-    def test_without_it_it_chooses_dctcp_which_the_callbacks_pace(self) -> None:
-        assert self.chosen(kernel("dctcp", "dctcp")) == ("dctcp", None)
+    def test_without_struct_ops_it_is_the_kernels_dctcp(self) -> None:
+        assert schemes.real_name(DCTCP, kernel(DCTCP, MCP)) == DCTCP
         assert schemes.real_name(DCTCP, kernel("dctcp", "dctcp")) == "dctcp"
         assert schemes.real_name("cubic", kernel("dctcp", "dctcp")) == "cubic"
 
-    @staticmethod
-    def chosen(control: CongestionControl) -> tuple[Any, Any]:
+    def test_no_application_chooses_its_congestion_control_and_under_karuna_none_its_priority(self) -> None:
         flows = [ScheduledFlow(1, 0, "h1", "h6", 1000, 1, 20), ScheduledFlow(2, 0, "h1", "h6", 1000, 2)]
-        choose = schemes.karuna(Thresholds((), ())).choices(flows, control)["control"]
-        return choose(flows[0]), choose(flows[1])
+        assert schemes.karuna().choices(flows) == {"dscp": None}
+        assert set(schemes.edf((500,)).choices(flows)) == {"dscp"}
 
 
 @pytest.mark.parametrize("name", list(FIGURES))
@@ -82,10 +80,186 @@ def test_every_figure_has_the_published_result(name: str) -> None:
 
 
 def test_the_published_numbers_stand_beside_ours() -> None:
-    from bench.karuna import fct, microbench, sjf_edf, thresholds
+    from bench.karuna import microbench
 
     assert sjf_edf.PUBLISHED["sjf_missed_by_size_percentile"] == {"1": 0.0, "20": 0.4}
     assert sjf_edf.PUBLISHED["edf_tail_growth_from_0_to_8_percent"] == 5.0
     assert fct.PUBLISHED["deadlines_missed"] == 0.058 and fct.PUBLISHED["tail_reduction"] == 0.4778
     assert thresholds.PUBLISHED["without_ecn_over_with_at_30_kb"] == 0.91
     assert microbench.PUBLISHED["distance_from_hardware_packets"] == 2
+
+
+GIGABIT_QUICK = Options(quick=True, rate_bps=GIGABIT)
+
+
+def load(flows: Schedule, of: Callable[[ScheduledFlow], bool] = lambda flow: True) -> float:
+    """The load that these flows of a schedule offer to a link of 1 Gb/s."""
+    return sum(flow.size_bytes for flow in flows.flows if of(flow)) * 8e9 / GIGABIT / flows.length_ns
+
+
+class TestFigures1And2:
+    """Responses with deadlines among web search flows of known size; a share of flows with deadlines."""
+
+    def test_the_others_are_web_search_at_load_80_percent_and_the_20th_percentile_is_13_kb(self) -> None:
+        flows = sjf_edf.responses(GIGABIT_QUICK, 5)
+        others = [flow for flow in flows.flows if flow.flow_type == 2]
+        assert load(flows, lambda flow: flow.flow_type == 2) == pytest.approx(0.8, rel=1e-6)
+        assert sjf_edf.sizes(GIGABIT_QUICK).quantile(0.2) == pytest.approx(13_000)
+        assert sum(flow.size_bytes <= 13_000 for flow in others) / len(others) == pytest.approx(0.2, abs=0.05)
+
+    def test_responses_are_of_the_1st_to_the_20th_percentile_and_beyond_and_add_little(self) -> None:
+        flows = sjf_edf.responses(GIGABIT_QUICK, 5)
+        due = [flow for flow in flows.flows if flow.flow_type == 1]
+        sizes = [sjf_edf.response_bytes(GIGABIT_QUICK, percent) for percent in (1, 5, 10, 15, 20, 40, 60)]
+        assert {flow.size_bytes for flow in due} == set(sizes) and sizes[0] < 6_000 and sizes[4] == 13_000
+        assert load(flows, lambda flow: flow.flow_type == 1) < 0.05
+        assert all(sum(flow.size_bytes == size for flow in due) > 20 for size in sizes)
+        assert [flow.number for flow in flows.flows] == list(range(len(flows.flows)))
+
+    def test_their_deadlines_are_exponential_around_10_ms_in_whole_ms(self) -> None:
+        due = [flow.deadline_ms or 0 for flow in sjf_edf.responses(GIGABIT_QUICK, 20).flows if flow.flow_type == 1]
+        assert sum(due) / len(due) == pytest.approx(10.5, rel=0.08)  # half a ms from rounding up
+        assert min(due) == 1 and sum(ms > 10 for ms in due) / len(due) == pytest.approx(0.37, abs=0.05)
+
+    @pytest.mark.parametrize("share", [0.0, 0.04, 0.08])
+    def test_from_0_to_8_percent_of_the_flows_have_deadlines_and_no_flow_is_of_type_3(self, share: float) -> None:
+        flows = sjf_edf.mixed(GIGABIT_QUICK, share, 60)
+        types = [flow.flow_type for flow in flows.flows]
+        assert load(flows) == pytest.approx(0.8, rel=1e-6) and 3 not in types
+        assert types.count(1) / len(types) == pytest.approx(share, abs=0.015)
+        assert sjf_edf.SHARES[0] == 0 and sjf_edf.SHARES[-1] == 0.08
+
+    def test_a_record_has_figure_1_by_size_and_figure_2_by_short_flows(self) -> None:
+        sizes = [sjf_edf.response_bytes(GIGABIT_QUICK, percent) for percent in (1, 20)]
+        found = [
+            result(ScheduledFlow(0, 0, "h1", "h6", sizes[0], 1, 10), 5.0),
+            result(ScheduledFlow(1, 0, "h1", "h6", sizes[1], 1, 10), 15.0),
+            result(ScheduledFlow(2, 0, "h1", "h6", sizes[1], 1, 10), 5.0),
+            result(ScheduledFlow(3, 0, "h1", "h6", 100_000, 2), 7.0),
+            result(ScheduledFlow(4, 0, "h1", "h6", 100_001, 2), 70.0),
+        ]
+        rows = sjf_edf.missed_by_size(found, GIGABIT_QUICK)
+        assert {percent: row["missed"] for percent, row in rows.items()} == {"1": 0.0, "20": 0.5}
+        assert sjf_edf.short(found, GIGABIT_QUICK)["p99_ms"] == 7.0
+
+
+class TestFigure8:
+    """Three schemes of termination, under web search and under data mining."""
+
+    @pytest.mark.parametrize("quick", [True, False])
+    def test_every_scheme_has_the_same_flows_of_both_workloads(self, quick: bool) -> None:
+        cases = termination.cases(Options(quick=quick))
+        by_row: dict[tuple[str, float], list[Any]] = {}
+        for case in cases:
+            by_row.setdefault((case.at["workload"], case.at["load"]), []).append(case)
+        assert {workload for workload, _ in by_row} == {"web_search", "data_mining"}
+        for mine in by_row.values():
+            assert [case.scheme.termination.value for case in mine] == [1, 2, 3]
+            assert len({id(case.schedule) for case in mine}) == 1
+
+    def test_data_mining_has_more_small_flows(self) -> None:
+        median = {
+            case.at["workload"]: sorted(flow.size_bytes for flow in case.schedule.flows)[len(case.schedule.flows) // 2]
+            for case in termination.cases(GIGABIT_QUICK)
+        }
+        assert median["data_mining"] < 2_000 < 50_000 < median["web_search"]
+
+
+class TestFigure9:
+    """80 % of flows of 30 KB, 20 % of 10 MB, all of type 3, load 0.8, two queues, three thresholds and the tuner's."""
+
+    def test_the_flows_are_the_published_ones(self) -> None:
+        flows = thresholds.cases(Options(rate_bps=GIGABIT))[0].schedule
+        sizes = [flow.size_bytes for flow in flows.flows]
+        assert set(sizes) == {30_000, 10_000_000} and {flow.flow_type for flow in flows.flows} == {3}
+        assert sizes.count(30_000) / len(sizes) == pytest.approx(0.8, abs=0.03)
+        assert load(flows) == pytest.approx(0.8, rel=1e-6)
+
+    def test_two_queues_three_given_thresholds_and_the_tuners_with_ecn_and_without(self) -> None:
+        cases = thresholds.cases(GIGABIT_QUICK)
+        assert [case.scheme.bands for case in cases] == [2] * 8
+        given = [case.scheme.thresholds for case in cases]
+        assert [None if one is None else one.alpha for one in given] == [(20_000,), (30_000,), (2_000_000,), None] * 2
+        assert [case.scheme.marking_packets for case in cases] == [20] * 4 + [None] * 4
+
+    def test_at_100_mbps_too_few_flows_end_for_a_tuner(self) -> None:
+        assert all(case.scheme.thresholds is not None for case in thresholds.cases(Options()))
+
+
+class TestThresholds:
+    """Where thresholds are not what an experiment is about, they are the tuner's."""
+
+    @pytest.mark.parametrize("module", [fct, queues, sjf_edf, termination])
+    def test_no_figure_gives_any_by_hand(self, module: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401 -- a module
+        seen: list[Any] = []
+        monkeypatch.setattr(module, "measure", lambda title, published, cases, *_, **__: seen.extend(cases))
+        module.run(Options(quick=True), lambda what, done: None)
+        karuna = [case for case in seen if case.scheme.name == "karuna"]
+        assert karuna and all(case.scheme.thresholds is None and case.scheme.bands for case in karuna)
+        assert all(case.schedule.warm_up_ns == WARM_UP_S * 1e9 for case in seen), "no first thresholds to measure with"
+
+    def test_two_queues_have_one_band_and_eight_have_seven(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        seen: list[Any] = []
+        monkeypatch.setattr(queues, "measure", lambda title, published, cases, *_, **__: seen.extend(cases))
+        queues.run(Options(quick=True), lambda what, done: None)
+        assert [(case.at["queues"], case.scheme.bands) for case in seen] == [(2, 1), (4, 3), (8, 7)]
+
+    def test_the_warm_up_is_before_what_is_measured(self) -> None:
+        flows = arrivals(sizes_of("web_search", GIGABIT_QUICK), 0.8, 4, Mixture(), GIGABIT_QUICK)
+        assert flows.length_ns >= (WARM_UP_S + 4) * 1e9 and flows.warm_up_ns == WARM_UP_S * 1e9
+
+
+def result(flow: ScheduledFlow, fct_ms: float) -> FlowResult:
+    """A flow that is complete after so many milliseconds."""
+    return FlowResult(flow, flow.start_ns, round(fct_ms * 1e6), flow.size_bytes, 0, "dctcp", "complete")
+
+
+class TestConclusions:
+    """Our values beside the published ones, and what the verdict says of them."""
+
+    def test_figures_1_and_2_as_published(self) -> None:
+        found = conclude("karuna-sjf-edf", self.sjf_edf(large=0.45, slow=50.0))
+        assert "but not" not in found.verdict
+        values = {row.what: row.ours for row in found.compared}
+        assert values["deadlines missed, responses of the 20th percentile, %"] == {"sjf": 45.0, "karuna": 1.0}
+        assert values["growth of p99"] == {"edf": 5.0, "karuna": 1.5}
+
+    def test_a_tail_that_hardly_grows_under_edf_and_a_sjf_that_misses_little_are_told(self) -> None:
+        verdict = conclude("karuna-sjf-edf", self.sjf_edf(large=0.1, slow=11.0)).verdict
+        assert "but not: SJF misses 10.0 % of those of the 20th percentile" in verdict and "1.1 times as long" in verdict
+
+    @staticmethod
+    def sjf_edf(large: float, slow: float) -> dict[str, Any]:
+        def first(name: str, missed: float) -> dict[str, Any]:
+            rows = {"1": {"missed": 0.0}, "20": {"missed": missed}, "60": {"missed": 0.5}}
+            return {"figure": 1, "scheme": {"name": name}, "responses": rows}
+
+        def second(name: str, share: float, p99_ms: float) -> dict[str, Any]:
+            common = {"figure": 2, "share": share, "deadlines": {"missed": 0.02}}
+            return {**common, "scheme": {"name": name}, "short": {"p95_ms": 1.0, "p99_ms": p99_ms}}
+
+        runs = [first("sjf", large), first("karuna", 0.01), second("edf", 0.0, 10.0), second("edf", 0.08, slow)]
+        return {"runs": [*runs, second("karuna", 0.0, 10.0), second("karuna", 0.08, 15.0)]}
+
+    def test_figure_8_is_judged_for_each_workload(self) -> None:
+        runs = [
+            {"workload": workload, "load": 0.9, "termination": number, "deadlines": {"terminated": gone, "missed": 0.2 + gone}}
+            for workload in ("web_search", "data_mining")
+            for number, gone in ((1, 0.1), (2, 0.2), (3, 0.0))
+        ]
+        found = conclude("karuna-termination", {"runs": runs})
+        assert [row.what.split(":")[0] for row in found.compared] == ["web search"] * 2 + ["data mining"] * 2
+        assert "data mining: scheme 1 gives up 10.0 %, scheme 2 20.0" in found.verdict
+
+    @pytest.mark.parametrize(("tuned", "told"), [(3.0, "1.00"), (6.0, "2.00")])
+    def test_figure_9_has_the_tuners_threshold_beside_the_published_ones(self, tuned: float, told: str) -> None:
+        means = {20_000: (5.0, 9.0), 30_000: (3.0, 2.7), 2_000_000: (4.0, 20.0), "tuned": (tuned, tuned)}
+        runs = [
+            {"ecn": ecn, "threshold_bytes": cut, "completion": {"all": {}, "0 to 30 KB": {"mean_ms": pair[at]}}}
+            for cut, pair in means.items()
+            for at, ecn in enumerate((True, False))
+        ]
+        found = conclude("karuna-thresholds", {"runs": runs})
+        assert found.compared[0].ours == {"20 KB": 5.0, "30 KB": 3.0, "2 MB": 4.0, "tuner's": tuned}
+        assert f"{told} times those at 30 KB" in found.verdict and ("but not" in found.verdict) == (tuned > 3.3)
+        assert "at 30 KB means without ECN are 0.90 times those with it" in found.verdict

@@ -11,7 +11,7 @@ from bench.computing.scale import Case, run
 from bench.computing.scale_hosts import Hosts
 from bench.computing.scale_network import SHAPES, Pairs, ScaleNetwork, half_to_half
 from bench.computing.scale_optimum import admissible_bps, optimum_bps
-from controller.policies.compiled.timeslice import SLOT
+from controller.policies.compiled.batches import SLOT
 
 GBIT = 10**9
 MS = 1_000_000

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from agents.config import REALTIME, AgentConfig
 from cli.demo import LEAST_SLICE_NS, MOST_SLICE_NS
 from cli.experiment_time import Delay
 from cli.main import COMMANDS, main
@@ -218,3 +219,22 @@ class TestTheTimeOfAnExperiment:
     def test_every_emulated_experiment_has_it(self, words: str) -> None:
         said = CliRunner().invoke(main, [*words.split(), "--help"]).output
         assert "--virtual" in said and "--cpu-shares" in said
+
+
+@pytest.mark.parametrize("text", ["1ns", "0", "soon"])
+def test_bench_scale_names_the_slice_that_it_cannot_take(text: str) -> None:
+    code, output = run("bench", "scale", "--slice", text)
+    assert code == 2
+    assert "--slice" in output and "write" in output
+
+
+@pytest.mark.parametrize(("words", "processors", "wanted"), [((), 2, None), ((), 8, REALTIME), (("--realtime", "7"), 2, 7)])
+def test_an_agent_takes_the_usual_priority_for_its_processors_unless_told(
+    words: tuple[str, ...], processors: int, wanted: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[AgentConfig] = []
+    monkeypatch.setattr("agents.run.run", lambda config: started.append(config) or 0)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(processors)))
+    code, output = run("agent", "--interface", "eth9", "--rate", "100mbit", "--key", "/nonexistent", *words)
+    assert code == 0, output
+    assert started[0].realtime == wanted

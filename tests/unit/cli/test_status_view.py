@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from cli.operate.status_view import show
+from cli.operate.status_view import show, show_members
 
 FOUND: dict[str, Any] = {
     "processes": {}, "config_error": "", "fabric": None, "coordinator": None, "members": {}, "events": []
@@ -35,6 +35,15 @@ def test_who_leads_and_who_stands_by_are_named(
 def test_one_that_leads_alone_needs_no_line(controllers: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     show(FOUND | {"controllers": controllers})
     assert "controllers" not in capsys.readouterr().out
+
+
+def test_what_became_of_guests_marks_is_told_by_host(capsys: pytest.CaptureFixture[str]) -> None:
+    counts = {"held": 2, "marked": 9, "expired": 5, "removed": 1, "refused": 3}
+    members = {"16": {"name": "h1", "guest_marks": counts}, "17": {"name": "h2"}}
+    show(FOUND | {"coordinator": TestWidth.COORDINATOR, "override": "coordinate", "members": members})
+    out = capsys.readouterr().out
+    assert "h1: 2 marks held, 5 expired, 1 removed, 3 requests refused" in " ".join(out.split())
+    assert out.count("guests") == 1
 
 
 class TestWidth:
@@ -83,3 +92,42 @@ class TestWidth:
         text = " ".join(self.shown(capsys, monkeypatch).split())
         assert "warning h4 has no addresses: nobody classifies" in text
         assert "warning h9: its rate is above that of its link" in text
+
+
+class TestManyMembers:
+    """A long list comes in pages, and says what it does not show."""
+
+    MEMBERS: ClassVar[dict[str, Any]] = {
+        str(15 + number): {
+            "name": f"h{number}",
+            "addresses": [f"10.0.0.{number}"],
+            "suspect": ["it lies"] * (number > 100),
+        }
+        for number in range(1, 121)
+    }
+
+    def test_a_page_says_how_to_get_the_next_one(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("COLUMNS", "80")
+        assert show_members(self.MEMBERS, page=2)
+        out = capsys.readouterr().out
+        assert "showing 51 to 100 of 120 members" in out and "baton status --members --page 3" in out
+        assert "h51 " in out and "h50 " not in out and max(map(len, out.splitlines())) <= 80
+
+    def test_a_search_finds_names_and_what_is_wrong(self, capsys: pytest.CaptureFixture[str]) -> None:
+        show_members(self.MEMBERS, search="h12")
+        assert "showing 1 to 2 of 2 that match, of 120 members" in capsys.readouterr().out
+        show_members(self.MEMBERS, search="suspect")
+        assert "20 that match" in capsys.readouterr().out
+        show_members(self.MEMBERS, search="nobody")
+        assert "none of 120 members match" in capsys.readouterr().out
+        assert not show_members({})
+
+    def test_the_summary_counts_what_it_does_not_name(self, capsys: pytest.CaptureFixture[str]) -> None:
+        contended = [["s1", f"h{number}"] for number in range(30)]
+        coordinator = {"slice_ns": 1, "policy": "free", "epoch": 1, "contended": contended}
+        show(FOUND | {"coordinator": coordinator, "override": "coordinate", "members": self.MEMBERS, "processes": {}})
+        out = " ".join(capsys.readouterr().out.split())
+        assert "and 20 more: baton status --links --search contended" in out
+        assert "and 10 more: baton status --members --search suspect" in out

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.machine.unit_files import MARK, UnitFile, agent, command, controller, escaped, quoted, users
+from cli.machine.units import _hears_guests
 from cli.main import main
 from controller.config.schema import UsersSection
 
@@ -71,6 +72,11 @@ def test_an_agent_sees_no_internet_and_lives_and_dies_with_its_interface() -> No
 def test_more_is_given_only_to_who_needs_it() -> None:
     chooses = agent(BATON, interface="eth1", arguments=["--priorities"], writable=(), priorities=True)
     assert "CAP_SYS_ADMIN" in fields(chooses)["CapabilityBoundingSet"]
+    hears = fields(agent(BATON, interface="eth1", arguments=["--priorities", "--guests"], writable=(), guests=True))
+    assert hears["RestrictAddressFamilies"].split() == ["AF_UNIX", "AF_NETLINK", "AF_PACKET", "AF_INET", "AF_INET6"]
+    assert "IPAddressDeny" not in hears
+    assert _hears_guests(("--priorities", "--guests")) and _hears_guests(("--guests=7000", "--priorities"))
+    assert not _hears_guests(("--guests", "0")) and not _hears_guests(("--guests=0",)) and not _hears_guests(("--priorities",))
     elsewhere = fields(controller(BATON, config=Path("/b.yaml"), writable=(), netns=True))
     assert "CAP_SYS_ADMIN" in elsewhere["CapabilityBoundingSet"]
     assert elsewhere["RestrictNamespaces"] == "net"

@@ -26,12 +26,6 @@ def said(*words: str, **environment: str) -> str:
     return line
 
 
-def test_all_programs_in_c_are_compiled_before_the_guest_needs_them() -> None:
-    packages = ("agents", "bench", "controller", "emulation")
-    found = {path.parent.relative_to(ROOT).as_posix() for package in packages for path in (ROOT / package).rglob("*.c")}
-    assert found == set(machine.PROGRAMS)
-
-
 class TestBuild:
     """`make virtual`."""
 

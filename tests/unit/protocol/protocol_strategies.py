@@ -6,13 +6,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from protocol import messages as m
+from protocol.bodies import groups, keys, pfc
 from protocol.bodies import host_control as host
 from protocol.bodies import host_state as health
-from protocol.bodies import keys, pfc
+from protocol.bodies.flows.coflow_report import CoflowReport
+from protocol.bodies.flows.guest_marks import GuestMarks
+from protocol.bodies.flows.losses import Losses
+from protocol.bodies.flows.priorities import SizeCount, size_reports
+from protocol.bodies.flows.size_bins import BINS
 from protocol.bodies.host_link import HostLink
-from protocol.bodies.losses import Losses
-from protocol.bodies.priorities import SizeCount, size_reports
-from protocol.bodies.size_bins import BINS
 from protocol.bodies.versions import NEWEST, Versions
 from protocol.key import Key
 from protocol.wire import BODY_MAX
@@ -67,6 +69,19 @@ def directory_changes(draw: st.DrawFn) -> m.DirectoryChange:
 
 
 @st.composite
+def group_rows(draw: st.DrawFn) -> groups.GroupRow:
+    way, (first, last) = draw(st.sampled_from(groups.Way)), sorted((draw(u32), draw(u32)))
+    link = 0 if way is groups.Way.PART else draw(st.integers(1, (1 << 32) - 1))
+    return groups.GroupRow(link, draw(u16), way, first, last)
+
+
+@st.composite
+def groups_changes(draw: st.DrawFn) -> groups.GroupsChange:
+    base, version = sorted((draw(u64), draw(u64)))
+    return groups.GroupsChange(base, version, *draw(page_of()), draw(rows(group_rows(), 15)))
+
+
+@st.composite
 def thresholds(draw: st.DrawFn) -> m.Thresholds:
     bands = draw(st.integers(1, 7))
     count = draw(st.sampled_from((0, bands - 1)))
@@ -106,6 +121,8 @@ BY_KIND: dict[m.Kind, st.SearchStrategy] = {
     m.Kind.DIRECTORY_REQUEST: st.builds(m.DirectoryRequest, u64),
     m.Kind.DIRECTORY: paged(m.Directory, st.lists(st.tuples(u32, few_addresses), max_size=9).map(tuple)),
     m.Kind.DIRECTORY_CHANGE: directory_changes(),
+    m.Kind.GROUPS_CHANGE: groups_changes(),
+    m.Kind.GROUPS_REQUEST: st.builds(groups.GroupsRequest, u64),
     m.Kind.REGULATE: paged(m.Regulate, rows(u32, 4)),
     m.Kind.BACKLOG: paged(m.Backlog, rows(st.tuples(u32, u64, u64), 20)),
     m.Kind.DIRECTIVE: st.builds(m.Directive, st.lists(grants(), max_size=m.MAX_GRANTS).map(tuple)),
@@ -140,6 +157,8 @@ BY_KIND: dict[m.Kind, st.SearchStrategy] = {
     m.Kind.HOST_STATE: st.builds(
         health.HostState, u64, u64, u64, u64, u32, u32, short, st.lists(short, max_size=health.LINES_MAX).map(tuple)
     ),
+    m.Kind.COFLOW_REPORT: st.builds(CoflowReport, rows(st.tuples(u32, u32, u64), 16)),
+    m.Kind.GUEST_MARKS: st.builds(GuestMarks, u32, u64, u64, u64, u64),
     m.Kind.LOSSES: st.builds(Losses, rows(st.tuples(u32, u32, u64), 16)),
     m.Kind.HOST_LINK: st.builds(HostLink, u64, u64, u64, u64, u16, u16),
     m.Kind.PFC_PAUSE: st.builds(m.PfcPause, u64, u8, u64),

@@ -9,12 +9,15 @@ import pytest
 
 from agents.membership.lifecycle import Event, InvalidTransition, Lifecycle, State
 from protocol import messages as m
+from protocol.bodies import directory, groups, keys, pfc, registration
 from protocol.bodies import host_control as host
 from protocol.bodies import host_state as health
-from protocol.bodies import keys, pfc, priorities
+from protocol.bodies.flows import priorities
+from protocol.bodies.flows.coflow_report import COFLOW_SENT
+from protocol.bodies.flows.guest_marks import GUEST_MARKS
+from protocol.bodies.flows.losses import LOSS
+from protocol.bodies.flows.size_bins import BINS
 from protocol.bodies.host_link import HOST_LINK
-from protocol.bodies.losses import LOSS
-from protocol.bodies.size_bins import BINS
 from protocol.bodies.versions import SPOKEN
 from protocol.key import TAG_BYTES
 from protocol.wire import BODY, BODY_MAX, ETHERNET_BYTES, FRAME_MIN, HEADER, MAGIC, Layout
@@ -24,11 +27,13 @@ SECTIONS = dict(re.findall(r"^### (\w+) \(\d+\)\n(.*?)(?=^### |\Z)", DOCUMENT, r
 FRAME = DOCUMENT[DOCUMENT.index("\n## Frame") : DOCUMENT.index("\n## Epochs")]
 
 LAYOUTS: dict[str, list[tuple[Layout, int]]] = {
-    "REGISTER": [(m.REGISTER, BODY)],
-    "WELCOME": [(m.WELCOME, BODY)],
-    "DIRECTORY_REQUEST": [(m.DIRECTORY_REQUEST, BODY)],
-    "DIRECTORY_CHANGE": [(m.DIRECTORY_CHANGE, BODY), (m.CHANGED_NODE, 0)],
-    "DIRECTORY": [(m.DIRECTORY, BODY), (m.DIRECTORY_ENTRY, 0)],
+    "REGISTER": [(registration.REGISTER, BODY)],
+    "WELCOME": [(registration.WELCOME, BODY)],
+    "DIRECTORY_REQUEST": [(directory.DIRECTORY_REQUEST, BODY)],
+    "DIRECTORY_CHANGE": [(directory.DIRECTORY_CHANGE, BODY), (directory.CHANGED_NODE, 0)],
+    "GROUPS_CHANGE": [(groups.GROUPS, BODY), (groups.GROUP_ROW, 0)],
+    "GROUPS_REQUEST": [(groups.GROUPS_REQUEST, BODY)],
+    "DIRECTORY": [(directory.DIRECTORY, BODY), (directory.DIRECTORY_ENTRY, 0)],
     "REGULATE": [(m.REGULATE, BODY), (m.DESTINATION, 0)],
     "BACKLOG": [(m.BACKLOG, BODY), (m.BACKLOG_ENTRY, 0)],
     "DIRECTIVE": [(m.GRANT, 0)],
@@ -52,7 +57,9 @@ LAYOUTS: dict[str, list[tuple[Layout, int]]] = {
     "KEY_STATE": [(keys.KEY_STATE, BODY)],
     "HOST_STATE": [(health.HOST_STATE, BODY), (health.LINE, 0)],
     "HOST_LINK": [(HOST_LINK, BODY)],
+    "GUEST_MARKS": [(GUEST_MARKS, BODY)],
     "LOSSES": [(LOSS, 0)],
+    "COFLOW_REPORT": [(COFLOW_SENT, 0)],
     "PFC_SETTINGS": [(pfc.PFC_SETTINGS, BODY), (pfc.STORM_TIMES, 0), (pfc.PARTNER, 0), (pfc.NODE, 0)],
     "PFC_PAUSE": [(pfc.PFC_PAUSE, BODY)],
     "PFC_REPORT": [(pfc.PFC_REPORT, BODY), (pfc.PFC_CLASS, 0)],

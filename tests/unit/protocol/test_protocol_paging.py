@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.messages import DIRECTORY, REPORT, Backlog, Directory, FlowReport, Regulate, Report, decode
+from protocol.bodies.directory import DIRECTORY
+from protocol.messages import REPORT, Backlog, Directory, FlowReport, Regulate, Report, decode
 from protocol.paging import Reassembler, paginate
 from protocol.wire import BODY_MAX
 from tests.unit.protocol.protocol_strategies import KEY, PROPERTY, frame_of, u64

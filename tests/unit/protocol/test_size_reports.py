@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.bodies.priorities import ROWS_MAX, SIZE_ROW, SizeCount, size_reports
-from protocol.bodies.size_bins import BINS, EDGES, bin_of
+from protocol.bodies.flows.priorities import ROWS_MAX, SIZE_ROW, SizeCount, size_reports
+from protocol.bodies.flows.size_bins import BINS, EDGES, bin_of
 from protocol.messages import decode
 from tests.unit.protocol.protocol_strategies import KEY, PROPERTY, frame_of, size_counts, u32, u64
 

@@ -14,10 +14,11 @@ from bench.fuzz.receivers import EPOCH, LEADER_MAC, coordinator, mac
 from cli.main import main
 from protocol.auth import Guard
 from protocol.bodies.host_state import HOST_STATE, LINE, HostState, shortened
+from protocol.bodies.registration import REGISTER
 from protocol.bodies.text import packed_text, printable, unpacked_text
 from protocol.key import Key
 from protocol.keyring import KeyRing
-from protocol.messages import REGISTER, Cause, GateKind, Kind, Register, encode
+from protocol.messages import Cause, GateKind, Kind, Register, encode
 from protocol.wire import seal
 from tests.unit.agents.addresses.test_found import host, link
 

@@ -14,8 +14,10 @@ from topology.fabric import Fabric, FabricBuilder
 from topology.spanning_tree import compute
 from webui.state import model
 from webui.state.layout import places, tiers
+from webui.state.liveness import PUBLISHED_NS, SILENT_NS, Liveness
 from webui.state.model import Picture
-from webui.state.poller import PUBLISHED_NS, SILENT_NS, Liveness, ids, message, state_ticks
+from webui.state.poller import state_ticks
+from webui.state.subscription import ids, message
 
 SECOND = 1_000_000_000
 

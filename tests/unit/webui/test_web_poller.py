@@ -23,7 +23,7 @@ class StreamsOnly(Feeds):
     def events_after(self, last: str | None, count: int = 100) -> list[dict[str, Any]]:
         return [entry for entry in self.entries if last is None or entry["id"] > last][-count:]
 
-    def snapshot(self, before: Any = None) -> Any:  # noqa: ANN401 -- as the store has it
+    def snapshot(self, before: Any = None, *, light: bool = False) -> Any:  # noqa: ANN401 -- as the store has it
         raise StoreUnavailable("store: gone: start it")
 
 

@@ -26,23 +26,46 @@ export class Details {
     this.feed = app.feed;
     this.id = null;
     this.written = "";
+    this.found = null;
     app.feed.on("state", () => visible(element) && this.draw());
     app.onShow(() => this.draw());
   }
 
   select(id) {
     this.id = id;
+    this.found = null;
     this.element.scrollTop = 0;
     this.draw();
+  }
+
+  /** Fetches what the state of a large fabric does not say about the selected node. */
+  async fetch(id) {
+    try {
+      const answer = await fetch(`/api/node/${encodeURIComponent(id)}`);
+      if (!answer.ok || id !== this.id) return;
+      this.found = await answer.json();
+      this.write(this.found.kind === "host" ? this.hostFound(this.found) : this.switchFound(this.found));
+    } catch {
+      // the banner says that the server does not answer; the next state asks again
+    }
   }
 
   draw() {
     const { fabric, state } = this.feed.last;
     if (!fabric || !state) return;
+    if (fabric.groups) {
+      if (this.id) this.fetch(this.id);
+      else this.write(this.busiest(state));
+      return;
+    }
     const node = fabric.nodes.find((one) => one.id === this.id);
     const link = fabric.links.find((one) => one.id === this.id);
     const parts = node?.kind === "host" ? this.host(node, state, fabric) : node ? this.switch(node, state, fabric) : link ? this.link(link, state, fabric) : this.busiest(state);
-    const next = h("div", {}, ...parts);
+    this.write(parts);
+  }
+
+  write(parts) {
+    const next = h("div", {}, ...parts.filter(Boolean));
     if (next.innerHTML === this.written) return;
     this.written = next.innerHTML;
     const at = this.element.scrollTop;
@@ -61,7 +84,7 @@ export class Details {
     return [
       h("header", {}, h("h3", { class: "of" }, "Busiest links")),
       most.length ? this.loads(most) : h("p", { class: "dim" }, "No link has a measurable load. Loads appear when traffic starts."),
-      h("p", { class: "dim tip" }, "Select a host, a switch or a link for its details."),
+      h("p", { class: "dim tip" }, this.feed.last.fabric?.groups ? "Open a group, or search for a host or a switch, for its details." : "Select a host, a switch or a link for its details."),
     ];
   }
 
@@ -94,6 +117,27 @@ export class Details {
     ];
   }
 
+  /** A host of a large fabric, from /api/node. */
+  hostFound(found) {
+    const { member, links, flows, incoming } = found;
+    const state = { members: member ? [{ ...member, name: found.id }] : [], flows, links };
+    const ends = Object.keys(links).map((name) => name.split(">")).map(([a, b]) => ({ a, b }));
+    return this.host({ id: found.id, vms: found.vms }, state, { links: ends.slice(0, 1) }, { sent: found.sent, incoming, pfc: found.pfc });
+  }
+
+  /** A switch of a large fabric, from /api/node. */
+  switchFound(found) {
+    const rows = Object.entries(found.links);
+    const hosts = [...found.hosts].filter((host) => Math.max(host.up, host.down) > 0).sort((a, b) => Math.max(b.up, b.down) - Math.max(a.up, a.down));
+    return [
+      this.head(found.id, "switch"),
+      this.list([["ports", found.ports], ["hosts at it", found.hosts.length], ["blocked towards", found.blocked.join(", ") || "none"]]),
+      rows.length ? this.loads(rows) : h("p", { class: "dim" }, "No load measured yet between this switch and others."),
+      found.links_total > rows.length ? h("p", { class: "dim" }, `Showing ${rows.length} of ${count(found.links_total)} directions, those with the highest load; the groups show the others.`) : null,
+      hosts.length ? h("p", { class: "dim" }, `Busiest host: ${hosts[0].id}, sends ${percent(hosts[0].up)}, receives ${percent(hosts[0].down)} of its link.`) : null,
+    ].filter(Boolean);
+  }
+
   switch(node, { links }, fabric) {
     const rows = fabric.links.filter((link) => link.tree && (link.a === node.id || link.b === node.id))
       .flatMap((link) => [`${link.a}>${link.b}`, `${link.b}>${link.a}`]).filter((name) => links[name]).map((name) => [name, links[name]])
@@ -108,10 +152,12 @@ export class Details {
     ];
   }
 
-  host(node, state, fabric) {
+  host(node, state, fabric, more = {}) {
     const member = state.members.find((one) => one.name === node.id);
     const queues = state.flows.filter((flow) => flow.source === node.id).sort((a, b) => b.rate_bps - a.rate_bps);
-    const incoming = state.flows.filter((flow) => flow.destination === node.id);
+    const received = state.flows.filter((flow) => flow.destination === node.id);
+    const incoming = more.incoming ?? { flows: received.length, rate_bps: received.reduce((sum, flow) => sum + flow.rate_bps, 0) };
+    const sent = more.sent ?? queues.length;
     const link = fabric.links.find((one) => one.a === node.id || one.b === node.id);
     const rows = link ? [`${link.a}>${link.b}`, `${link.b}>${link.a}`].filter((name) => state.links[name]).map((name) => [name, state.links[name]]) : [];
     const refused = Object.entries(member?.refused ?? {}).filter(([, n]) => n);
@@ -130,9 +176,11 @@ export class Details {
       ]),
       member ? null : h("p", { class: "dim" }, "This host sends as if there were no Baton. Start baton agent on it to coordinate it."),
       this.loads(rows),
-      h("h3", {}, `Queues (${queues.length})`),
+      more.pfc?.length ? h("p", { class: "dim" }, `PFC: ${more.pfc.map((one) => `class ${one.class} paused ${ms(one.paused_ms)}${one.storms ? `, ${one.storms} storms` : ""}`).join("; ")}.`) : null,
+      h("h3", {}, `Queues (${sent})`),
       queues.length ? this.queues(queues) : h("p", { class: "dim" }, "This host sends no large flows."),
-      incoming.length ? h("p", { class: "dim" }, `Receives ${incoming.length} V2V flows, ${rate(incoming.reduce((sum, flow) => sum + flow.rate_bps, 0))}.`) : null,
+      sent > LISTED ? h("p", { class: "dim" }, `Showing the ${LISTED} fastest of ${count(sent)}; the view Flows has all: search ${node.id}>.`) : null,
+      incoming.flows ? h("p", { class: "dim" }, `Receives ${count(incoming.flows)} V2V flows, ${rate(incoming.rate_bps)}.`) : null,
     ];
   }
 

@@ -38,8 +38,12 @@ export class FabricView {
   }
 
   show(fabric) {
+    this.stage.hidden = Boolean(fabric.groups);
+    $("fabric-zoom").hidden = Boolean(fabric.groups);
     this.fabric = fabric;
     this.size = "";
+    if (fabric.groups) return; // fabric/groups.js draws a large fabric
+    this.legend();
     this.draw();
     const of = (kind) => fabric.nodes.filter((node) => node.kind === kind).length;
     const blocked = fabric.links.filter((link) => !link.tree).length;
@@ -131,7 +135,7 @@ export class FabricView {
   }
 
   load(state, always = false) {
-    if (!this.lanes || (!always && !visible(this.stage))) return;
+    if (!this.lanes || this.fabric.groups || (!always && !visible(this.stage))) return;
     for (const [name, lane] of this.lanes) {
       const found = state.links[name];
       const load = Math.min(found?.load ?? 0, 1);
@@ -178,6 +182,7 @@ export class FabricView {
   }
 
   legend() {
+    if (this.fabric?.groups) return;
     const icon = (...parts) => s("svg", { width: 26, height: 12, viewBox: "0 0 26 12" }, ...parts);
     const ramp = h("span", { class: "ramp" });
     ramp.style.background = loadGradient();

@@ -8,12 +8,15 @@ const SPARE = 4;
 /**
  * Columns: {key, title, hint, kind: "text" | "num", wide (a CSS grid size), value(row) for sorting, write(cell, row, extent),
  * narrow: false to leave it out on narrow screens}. `nothing()` is the empty state: [title, remedy].
+ * With `remote`, a function that asks the server for other rows, the rows are a page that the server has searched and sorted.
  */
 export class VirtualTable {
   constructor(parent, { columns, sort, down = true, rowHeight = 32, label, nothing, picked = null }) {
     Object.assign(this, { columns, sortKey: sort, down, rowHeight, nothing, picked });
     this.rows = [];
     this.all = [];
+    this.remote = null;
+    this.searched = false;
     this.test = () => true;
     this.pool = [];
     this.heads = columns.map((column) => h("button", { class: `th ${column.kind ?? "text"} ${column.plotted ? "plotted" : ""} ${column.narrow === false ? "wide-only" : ""}`, role: "columnheader", title: column.hint ?? null, "data-key": column.key, onclick: () => this.sortBy(column.key) },
@@ -49,7 +52,8 @@ export class VirtualTable {
     else [this.sortKey, this.down] = [key, column.kind === "num"];
     this.scroller.scrollTop = 0;
     this.mark();
-    this.refresh();
+    if (this.remote) this.remote();
+    else this.refresh();
   }
 
   mark() {
@@ -65,11 +69,11 @@ export class VirtualTable {
     const sign = this.down ? -1 : 1;
     const compare = column.kind === "num" ? (a, b) => column.value(a) - column.value(b) : (a, b) => natural(String(column.value(a)), String(column.value(b)));
     const tie = this.columns[0];
-    this.rows = this.all.filter(this.test).sort((a, b) => sign * compare(a, b) || natural(String(tie.value(a)), String(tie.value(b))));
+    this.rows = this.remote ? this.all : this.all.filter(this.test).sort((a, b) => sign * compare(a, b) || natural(String(tie.value(a)), String(tie.value(b))));
     this.extent = Object.fromEntries(this.columns.filter((one) => one.kind === "num").map((one) => [one.key, this.rows.reduce((most, row) => Math.max(most, one.value(row) || 0), 0)]));
     this.body.style.height = `${this.rows.length * this.rowHeight}px`;
     this.none.hidden = this.rows.length > 0;
-    if (!this.rows.length) this.none.replaceChildren(empty(...(this.all.length ? ["Nothing matches the filter", "Clear it, or search for another name."] : this.nothing())));
+    if (!this.rows.length) this.none.replaceChildren(empty(...(this.all.length || this.searched ? ["Nothing matches the filter", "Clear it, or search for another name."] : this.nothing())));
     this.paint();
   }
 

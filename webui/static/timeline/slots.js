@@ -63,6 +63,23 @@ export class Slots {
     for (const bucket of this.buckets.keys()) if ((bucket + 1) * BUCKET_US < limit) this.buckets.delete(bucket);
   }
 
+  /** Drops the slots of all nodes but these. */
+  keep(nodes) {
+    for (const [node, row] of this.rows) {
+      if (nodes.has(node)) continue;
+      for (const slot of row) {
+        this.known.delete(`${node}.${slot.slot}`);
+        this.drop(slot);
+      }
+      this.rows.delete(node);
+    }
+  }
+
+  /** Takes a slot out of the overview's counts. */
+  drop(slot) {
+    if (this.buckets.has(Math.floor(slot.start_us / BUCKET_US))) this.tally(slot, -1);
+  }
+
   /** The index of a row's first slot that may end after fromUs: starts are sorted, and slots of a node hardly overlap. */
   static first(row, fromUs) {
     let [low, high] = [0, row.length];

@@ -5,9 +5,11 @@ import { bytes, ms, natural } from "../lib/format.js";
 import { Slots } from "./slots.js";
 import { AXIS, Painter, STRIP } from "./painter.js";
 import { onTheme } from "../lib/appearance.js";
+import { Paged } from "./paged.js";
 
 const KEPT_US = 10_000_000;
 const BEHIND_US = 450_000;
+const PAGED_BEHIND_US = 1_700_000;
 const FRAME_MS = 30;
 const SHORTEST_US = 4_000;
 const ROW = 22;
@@ -30,6 +32,7 @@ export class Timeline {
     this.hovered = null;
     this.paintedAt = 0;
     this.build();
+    this.paged = new Paged(element.closest(".panel"), this);
     this.painter = new Painter();
     onTheme(() => {
       this.painter.theme();
@@ -76,6 +79,13 @@ export class Timeline {
   // -- receiving -------------------------------------------------------------------------------------------------------
 
   take({ now_us: nowUs, rows }) {
+    this.heard(nowUs);
+    if (this.paged.used) return;
+    this.add(rows, nowUs);
+  }
+
+  /** Sets the clock by the coordinator's. */
+  heard(nowUs) {
     const ahead = nowUs - performance.now() * 1000;
     if (this.aheadUs === null || Math.abs(ahead - this.aheadUs) > 2_000_000) {
       // Another coordinator leads, with a clock of its own.
@@ -83,6 +93,9 @@ export class Timeline {
       this.aheadUs = ahead;
     }
     this.aheadUs = Math.max(this.aheadUs - 200, ahead);
+  }
+
+  add(rows, nowUs) {
     this.slots.add(rows);
     this.slots.prune(Math.min(this.paused ? this.endUs - this.lengthUs : Infinity, nowUs - KEPT_US - 1_000_000));
     this.order();
@@ -91,6 +104,7 @@ export class Timeline {
 
   /** Fetches slots that were missed between the stream's history and its first message, or during a lost connection. */
   async mend() {
+    if (this.paged.used) return;
     try {
       const answer = await fetch("/api/schedule?batches=80");
       if (!answer.ok) return;
@@ -103,6 +117,7 @@ export class Timeline {
   }
 
   state(state) {
+    this.paged.use(Boolean(state.large));
     for (const member of state.members) this.names.set(member.node, member.name);
     this.painter.names = this.names;
     const sliceUs = state.coordinator.slice_ns / 1000;
@@ -115,6 +130,7 @@ export class Timeline {
   }
 
   order() {
+    if (this.paged.used) return; // the server has ordered them
     if (this.rows.length === this.slots.rows.size && this.rows.every((row) => this.slots.rows.has(row.node) && row.name === (this.names.get(row.node) ?? row.name))) return;
     this.rows = [...this.slots.rows.keys()].map((node) => ({ node, name: this.names.get(node) ?? `node ${node}` }));
     this.rows.sort((a, b) => natural(a.name, b.name));
@@ -123,6 +139,11 @@ export class Timeline {
 
   nowUs() {
     return this.aheadUs === null ? 0 : performance.now() * 1000 + this.aheadUs;
+  }
+
+  /** How far behind the coordinator the newest slots are; a page that asks for its hosts' slots gets them once a second. */
+  get behindUs() {
+    return this.paged.used ? PAGED_BEHIND_US : BEHIND_US;
   }
 
   // -- drawing ---------------------------------------------------------------------------------------------------------
@@ -136,7 +157,7 @@ export class Timeline {
     requestAnimationFrame((next) => this.frame(next));
     if (at - this.paintedAt < FRAME_MS || !visible(this.element)) return;
     if (!this.paused && this.aheadUs !== null) {
-      this.endUs = this.nowUs() - BEHIND_US;
+      this.endUs = this.nowUs() - this.behindUs;
       this.dirty = true;
     }
     if (!this.dirty) return;
@@ -160,12 +181,13 @@ export class Timeline {
       fromUs: this.endUs - this.lengthUs, toUs: this.endUs, rowHeight, scroll: this.scroller.scrollTop, rows: this.rows,
     };
     this.painter.rows(sized(this.canvas, width, room), this.slots, this.view, this.hovered?.slot);
-    const endUs = Math.max(this.nowUs() - BEHIND_US, this.endUs);
+    const endUs = Math.max(this.nowUs() - this.behindUs, this.endUs);
     this.painter.strip(sized(this.strip, width, STRIP), this.slots, this.view, endUs - KEPT_US, endUs);
     this.quiet();
   }
 
   quiet() {
+    if (this.paged.searched) return void ((this.none.hidden = this.rows.length > 0), text(this.none, "No host with slots has this name; clear the search."));
     const leader = this.feed.last.state?.coordinator;
     const nothing = !this.rows.length;
     this.none.hidden = !nothing;
@@ -182,7 +204,7 @@ export class Timeline {
     text(button, this.paused ? "Continue" : "Pause");
     attribute(button, "aria-pressed", this.paused);
     attribute($("schedule-rows"), "aria-pressed", this.fitted);
-    text($("schedule-hint"), this.paused ? "paused; drag, or use ← and →, to move in time" : "which host held the permission, and when");
+    text($("schedule-hint"), this.paged?.says && !this.paused ? this.paged.says : this.paused ? "paused; drag, or use ← and →, to move in time" : "which host held the permission, and when");
   }
 
   legend() {
@@ -212,7 +234,7 @@ export class Timeline {
   moveBy(us) {
     if (this.aheadUs === null) return;
     if (!this.paused) this.togglePause(true);
-    const newest = this.nowUs() - BEHIND_US;
+    const newest = this.nowUs() - this.behindUs;
     this.endUs = Math.min(newest, Math.max(this.endUs + us, Math.min(this.endUs, newest - KEPT_US + this.lengthUs)));
     this.dirty = true;
   }
@@ -253,7 +275,7 @@ export class Timeline {
   seek(event) {
     if (!this.view || this.aheadUs === null) return;
     const part = (event.clientX - this.strip.getBoundingClientRect().left - this.view.gutter) / this.plot();
-    const newest = this.nowUs() - BEHIND_US;
+    const newest = this.nowUs() - this.behindUs;
     if (!this.paused) this.togglePause(true);
     this.endUs = Math.min(newest, newest - KEPT_US * (1 - Math.min(Math.max(part, 0), 1)) + this.lengthUs / 2);
     this.dirty = true;

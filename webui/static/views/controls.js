@@ -3,19 +3,21 @@
 
 import { $, attribute, h, text, visible } from "../lib/dom.js";
 import { bytes, clock, count, ms, percent } from "../lib/format.js";
+import { totalsOf } from "../lib/totals.js";
 import { control, user } from "./account.js";
 
-const POLICIES = { timeslice: "hosts take turns, one slice each", hybrid: "slices; a fast host also gets the bottleneck's unused capacity", rate_limit: "all hosts at once, each with its share", weekly: "announced ahead, in the days of a week", free: "no host waits: the baseline" };
+const POLICIES = { timeslice: "hosts take turns, one slice each", hybrid: "slices; a fast host also gets the bottleneck's unused capacity", steps: "slices that begin together: for thousands of hosts", rate_limit: "all hosts at once, each with its share", weekly: "announced ahead, in the days of a week", free: "no host waits: the baseline" };
 const SHOWN_MS = 60_000;
 
 /** The figures that show the effect of a change. */
 function figures(state) {
   const loads = Object.values(state.links).map((link) => link.load);
+  const totals = totalsOf(state);
   return {
     "busiest link": percent(Math.max(0, ...loads)),
-    backlog: bytes(state.flows.reduce((sum, flow) => sum + flow.backlog_bytes, 0)),
-    regulated: count(state.flows.filter((flow) => flow.regulated).length),
-    "longest wait": ms(state.flows.reduce((most, flow) => Math.max(most, flow.waiting_ms ?? 0), 0)),
+    backlog: bytes(totals.backlog_bytes),
+    regulated: count(totals.regulated),
+    "longest wait": ms(totals.waiting_ms),
   };
 }
 
@@ -112,7 +114,7 @@ export class Controls {
     const free = this.feed.last.state?.coordinator.override === "free";
     if (free) return this.act("override", { action: "override", override: "coordinate" });
     const state = this.feed.last.state;
-    const contended = state ? Object.values(state.links).filter((link) => link.contended).length : 0;
+    const contended = state ? totalsOf(state).contended : 0;
     this.dialog.replaceChildren(
       h("h2", { id: "confirm-title" }, "Open every gate?"),
       h("p", {}, `Every host sends freely at once, and no host is coordinated until you choose “Coordinate again”. ${contended ? `${contended} contended link${contended > 1 ? "s" : ""} may drop packets.` : "No link is contended now."}`),

@@ -2,6 +2,7 @@
 
 import { $, attribute, text } from "../lib/dom.js";
 import { bytes, count, ms, parseSize, rate } from "../lib/format.js";
+import { TablePager } from "../lib/pager.js";
 import { barred, VirtualTable } from "../lib/table.js";
 
 const WORDS = { regulated: (flow) => flow.regulated, free: (flow) => !flow.regulated, waiting: (flow) => flow.backlog_bytes > 0 };
@@ -47,12 +48,21 @@ export class FlowsView {
         app.select(flow.source);
       },
     });
-    $("flows-filter").addEventListener("input", (event) => this.table.filter(flowTest(event.target.value)) ?? this.say());
+    this.pager = new TablePager(element, this.table, { path: "/api/flows", what: "flows" });
+    $("flows-filter").addEventListener("input", ({ target }) => {
+      if (this.feed.last.state?.large) return this.pager.search(target.value);
+      return this.table.filter(flowTest(target.value)) ?? this.say();
+    });
     this.feed.on("state", (state) => this.state(state));
     app.onShow(() => this.feed.last.state && this.state(this.feed.last.state));
   }
 
   state(state) {
+    this.pager.use(Boolean(state.large));
+    if (state.large) {
+      text($("flows-hint"), `${count(state.totals.flows)} flows, ${rate(state.totals.rate_bps)}`);
+      return;
+    }
     this.table.set(state.flows);
     this.say();
   }

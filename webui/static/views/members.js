@@ -2,6 +2,7 @@
 
 import { $, attribute, h, s, text } from "../lib/dom.js";
 import { count, ms, offset } from "../lib/format.js";
+import { TablePager } from "../lib/pager.js";
 import { VirtualTable } from "../lib/table.js";
 
 const SILENT_MS = 250;
@@ -49,7 +50,8 @@ export class MembersView {
         app.select(member.name);
       },
     });
-    $("members-filter").addEventListener("input", ({ target }) => this.table.filter(this.test(target.value.toLowerCase().split(/\s+/).filter(Boolean))));
+    this.pager = new TablePager(element, this.table, { path: "/api/members", what: "members" });
+    $("members-filter").addEventListener("input", ({ target }) => this.feed.last.state?.large ? this.pager.search(target.value) : this.table.filter(this.test(target.value.toLowerCase().split(/\s+/).filter(Boolean))));
     this.feed.on("state", (state) => this.state(state));
     app.onShow(() => this.feed.last.state && this.state(this.feed.last.state));
   }
@@ -73,14 +75,22 @@ export class MembersView {
     attribute(cell, "class", `td text ${member.suspect?.length ? "bad" : lines.length ? "warn" : "dim"}`);
   }
 
-  state({ members }) {
+  state({ members, large, totals }) {
+    this.pager.use(Boolean(large));
+    if (large) {
+      this.say(totals.members, new Map(Object.entries(totals.versions)), totals.odd);
+      return;
+    }
     const versions = new Map();
     for (const { version } of members) versions.set(version, (versions.get(version) ?? 0) + 1);
-    this.usual = [...versions].sort((a, b) => b[1] - a[1])[0]?.[0];
-    const looked = members.filter((member) => odd(member).length).length;
+    this.say(members.length, versions, members.filter((member) => odd(member).length).length);
     this.table.set(members);
+  }
+
+  say(members, versions, looked) {
+    this.usual = [...versions].sort((a, b) => b[1] - a[1])[0]?.[0];
     const others = versions.size > 1 ? `, ${versions.size} versions` : "";
-    text($("members-hint"), `${count(members.length)} hosts with an agent${others}${looked ? `, ${looked} with problems` : ""}`);
+    text($("members-hint"), `${count(members)} hosts with an agent${others}${looked ? `, ${looked} with problems` : ""}`);
     this.app.badge("members", looked, "bad");
   }
 }

@@ -12,16 +12,16 @@ export class PfcView {
     this.app = app;
     this.cells = new Map();
     this.names = "";
-    app.feed.on("state", (state) => this.state(state.pfc ?? {}));
-    app.onShow(() => app.feed.last.state && this.state(app.feed.last.state.pfc ?? {}));
+    app.feed.on("state", (state) => this.state(state.pfc ?? {}, state.totals?.pfc_hosts));
+    app.onShow(() => app.feed.last.state && this.state(app.feed.last.state.pfc ?? {}, app.feed.last.state.totals?.pfc_hosts));
   }
 
-  state(pfc) {
+  state(pfc, hosts = 0) {
     const names = Object.keys(pfc).sort(natural);
     const all = Object.values(pfc).flat();
     const storms = all.reduce((sum, one) => sum + one.storms, 0);
     this.app.badge("pfc", storms, "bad");
-    text($("pfc-hint"), names.length ? `${names.length} hosts, ${count(all.reduce((sum, one) => sum + one.received, 0))} pauses received, ${storms ? `${storms} storm${storms > 1 ? "s" : ""}` : "no storm"}` : "");
+    text($("pfc-hint"), names.length ? `${hosts > names.length ? `showing ${names.length} of ${count(hosts)} hosts, those paused longest (search the fabric for another host's pauses), ` : `${names.length} hosts, `}${count(all.reduce((sum, one) => sum + one.received, 0))} pauses received, ${storms ? `${storms} storm${storms > 1 ? "s" : ""}` : "no storm"}` : "");
     if (!visible(this.element)) return;
     if (!names.length) {
       this.names = "";

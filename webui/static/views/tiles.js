@@ -1,5 +1,6 @@
 // The tiles of the overview: six figures, each with a remark and, if it varies, a line of its last minute.
 
+import { totalsOf } from "../lib/totals.js";
 import { attribute, h, s, text, visible } from "../lib/dom.js";
 import { arrow, bytes, count, percent, rate } from "../lib/format.js";
 
@@ -20,17 +21,14 @@ export class Tiles {
   state(state) {
     const links = Object.entries(state.links);
     const hot = links.filter(([, link]) => link.contended);
+    const totals = totalsOf(state);
     const [busiest, most] = links.reduce((a, b) => (b[1].load > a[1].load ? b : a), ["", { load: 0, bps: 0 }]);
     this.set("load", percent(most.load), busiest ? `${arrow(busiest)}, ${rate(most.bps)}` : "no load measured yet", "", most.load);
-    this.set("contended", hot.length, hot.length ? hot.slice(0, 3).map(([name]) => arrow(name)).join(", ") : "no host waits", hot.length ? "warn" : "", hot.length);
-    const regulated = state.flows.filter((flow) => flow.regulated);
-    this.set("regulated", count(regulated.length), `of ${count(state.flows.length)} V2V flows`, "", regulated.length);
-    const backlog = state.flows.reduce((sum, flow) => sum + flow.backlog_bytes, 0);
-    const worst = state.flows.reduce((most, flow) => Math.max(most, flow.waiting_ms ?? 0), 0);
-    this.set("backlog", bytes(backlog), worst ? `waits up to ${worst.toFixed(1)} ms` : "nothing waits", "", backlog);
+    this.set("contended", count(totals.contended), hot.length ? hot.slice(0, 3).map(([name]) => arrow(name)).join(", ") : "no host waits", totals.contended ? "warn" : "", totals.contended);
+    this.set("regulated", count(totals.regulated), `of ${count(totals.flows)} V2V flows`, "", totals.regulated);
+    this.set("backlog", bytes(totals.backlog_bytes), totals.waiting_ms ? `waits up to ${totals.waiting_ms.toFixed(1)} ms` : "nothing waits", "", totals.backlog_bytes);
     this.late(state.coordinator);
-    const odd = state.members.filter((member) => member.suspect?.length || member.drift?.length);
-    this.set("members", count(state.members.length), odd.length ? `${odd.length} with problems` : "no problems", odd.length ? "bad" : "");
+    this.set("members", count(totals.members), totals.odd ? `${count(totals.odd)} with problems` : "no problems", totals.odd ? "bad" : "");
   }
 
   /** The late slots of the last half minute, since a total since the start would hide the present state. */

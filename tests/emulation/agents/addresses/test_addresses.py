@@ -115,9 +115,9 @@ def test_it_wakes_for_notifications_but_not_for_each_and_for_nothing_else(hosts:
         number += 1
         run("ip", "-n", hosts.left, "addr", "add", f"10.9.{1 + number // 250}.{number % 250}/32", "dev", "eth0")
         turns += bool(select.select(part.descriptors, (), (), 0)[0])
-        before = part._looked_ns
+        before = part._bell._looked_ns
         watched.turn()
-        looked += part._looked_ns != before
+        looked += part._bell._looked_ns != before
     assert 2 <= looked < number / 4 and turns <= looked + 1, "ten looks a second, and a few more while it is behind"
 
 

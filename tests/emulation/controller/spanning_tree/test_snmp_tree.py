@@ -233,5 +233,5 @@ def wait_for(condition: Callable[[], bool], directory: Path, within_s: float = 2
 
 
 def test_a_source_by_snmp_of_a_missing_file_is_told_with_the_field(tmp_path: Path) -> None:
-    with pytest.raises(TreeSourceError, match=r"^tree source snmp:127.0.0.1 can't be read: credentials .*none: can't be read"):
+    with pytest.raises(TreeSourceError, match=r"^tree source snmp:127.0.0.1 can't be read: credentials .*none: No such file"):
         read(TreeSource("snmp", "127.0.0.1", "s1", str(tmp_path / "none")))

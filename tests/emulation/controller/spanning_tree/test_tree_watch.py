@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -23,12 +22,14 @@ from controller.store.private_redis import PrivateRedis
 from controller.store.store import Store
 from controller.supervision import runstate
 from emulation.fabric.ovs import OpenVSwitch
+from tests import needs
 from tests.emulation.controller.spanning_tree.rstp_ring import PAIRS, run
+from tests.emulation.operating import baton, free_port
 from topology.fabric import Fabric, FabricBuilder
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes interfaces and bridges"),
-    pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed"),
+    needs.REDIS,
     pytest.mark.skipif(shutil.which("ovs-vswitchd") is None, reason="ovs-vswitchd is not installed"),
 ]
 
@@ -180,12 +181,12 @@ def test_up_starts_what_the_sources_need(with_openflow: bool, tmp_path: Path, fa
     run_dir = tmp_path / "run"
     config = tmp_path / "baton.yaml"
     kinds = (["openflow"] if with_openflow else []) + [f"ovsdb:unix:{tmp_path}/no.sock"]
-    listen = f"127.0.0.1:{_free_port()}"
+    listen = f"127.0.0.1:{free_port()}"
     text = {"run_dir": str(run_dir), "openflow": {"listen": listen}, "fabric": str(fabric_file), "sources": kinds}
     text["web"] = "none"
     config.write_text(json.dumps(text))
     try:
-        assert _baton("up", "--config", str(config)).returncode == 0
+        assert baton("up", "--config", str(config)).returncode == 0
         state = runstate.load(run_dir)
         expected = {"redis", "tree", "openflow", "control"} if with_openflow else {"redis", "tree"}
         assert set(state.services) == expected and all(state.services.values())
@@ -197,19 +198,7 @@ def test_up_starts_what_the_sources_need(with_openflow: bool, tmp_path: Path, fa
         config.write_text(json.dumps({**text, "sources": kinds, "fabric": None}))
         wait_for(lambda: "fabric: is missing" in runstate.load(run_dir).config_error, 5)
     finally:
-        _baton("down", "--run-dir", str(run_dir))
-
-
-def _baton(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "cli.main", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+        baton("down", "--run-dir", str(run_dir))
 
 
 def _texts(store: Store, kind: str) -> list[str]:

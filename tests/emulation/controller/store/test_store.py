@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,10 +15,12 @@ import pytest
 from controller.election.lease import HOLDERS, LeaseAway, LeaseStore
 from controller.store.private_redis import PrivateRedis
 from controller.store.store import EVENTS_KEPT, Store, StoreUnavailable
+from tests import needs
+from tests.emulation.operating import wait_for
 
 LEASE_NS = 300_000_000
 
-pytestmark = pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
+pytestmark = needs.REDIS
 
 
 @pytest.fixture
@@ -46,13 +47,6 @@ def kill(server: PrivateRedis) -> None:
     server.process.send_signal(signal.SIGKILL)
     server.process.wait()
     server.process = None
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 5.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "not within the time"
-        time.sleep(0.01)
 
 
 class TestDocuments:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -17,19 +16,14 @@ from controller.election.lease import LeaseStore, NotConfirmed
 from controller.processes.identity import with_owner
 from controller.store.store import Store, StoreUnavailable
 from emulation.processes import end_process, wait_until
-from tests.emulation.controller.supervision.test_supervisor import baton
+from tests import needs
+from tests.emulation.operating import baton, free_port
 
 pytestmark = [
-    pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed"),
+    needs.REDIS,
     pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed"),
 ]
 LEASE_NS = 1_000_000_000
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def openssl(*words: str) -> None:

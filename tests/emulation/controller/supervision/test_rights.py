@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import shutil
+import socket
 import stat
 import subprocess
 import sys
@@ -19,18 +19,17 @@ import pytest
 import redis
 
 from cli.machine import unit_files
+from controller.processes.confine import ROOM_BYTES, packet_sockets
 from controller.processes.rights import Rights
 from controller.store import logins
 from controller.store.store import Store
 from controller.supervision import runstate
 from controller.supervision.users import Users, resolve
 from protocol.auth import Key
-from tests.emulation.controller.supervision.test_supervisor import baton, free_port, wait_for
+from tests import needs
+from tests.emulation.operating import baton, free_port, http_status, wait_for
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
-    pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed"),
-]
+pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="needs root"), needs.REDIS]
 
 OF_EACH = {"redis": "store", "openflow": "openflow", "coordinator": "coordinator", "web": "web"}
 REALTIME = 1 << 23 | 1 << 14  # CAP_SYS_NICE, CAP_IPC_LOCK: only where limits can't be raised
@@ -125,23 +124,11 @@ def running(*prefix: str) -> Iterator[Site]:
             for words in (("link", "add", "c0", "type", "veth", "peer", "name", "c1"), ("link", "set", "c0", "up")):
                 subprocess.run(["ip", "-n", netns, *words], check=True)
             made = Site(Path(name), netns, prefix)
-            wait_for(lambda: reached(made.web_port) == 200)
+            wait_for(lambda: http_status(made.web_port) == 200)
             yield made
         finally:
             baton("down", "--run-dir", str(Path(name) / "run"))
             subprocess.run(["ip", "netns", "del", netns], check=True)
-
-
-def reached(port: int, path: str = "/") -> int:
-    """The status of the dashboard's answer; 0 if there is none."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-    try:
-        connection.request("GET", path)
-        return connection.getresponse().status
-    except OSError:
-        return 0
-    finally:
-        connection.close()
 
 
 class TestProcesses:
@@ -362,10 +349,17 @@ def test_the_capabilities_that_the_unit_leaves_are_enough() -> None:
             assert status(site.pid(name))["Uid"].split()[0] == str(known_users().uids[of])
         assert os.sched_getscheduler(site.pid("coordinator")) == os.SCHED_FIFO
         os.kill(site.pid("web"), 9)
-        wait_for(lambda: reached(site.web_port) == 200)
+        wait_for(lambda: http_status(site.web_port) == 200)
 
 
 def test_login_rules_of_the_document_are_those_of_the_code() -> None:
     text = (Path(__file__).resolve().parents[4] / "docs" / "store.md").read_text()
     for login in (logins.COORDINATOR, logins.OPENFLOW, logins.WEB):
         assert f"ACL SETUSER {logins.user(login)} on '>PASSWORD' {logins.RULES[login]}" in text
+
+
+def test_the_coordinators_sockets_have_room_for_what_thousands_of_hosts_send_at_once() -> None:
+    (descriptor,) = packet_sockets(1, None)
+    with socket.socket(fileno=descriptor) as made:
+        for room in (socket.SO_RCVBUF, socket.SO_SNDBUF):
+            assert made.getsockopt(socket.SOL_SOCKET, room) >= ROOM_BYTES

@@ -5,14 +5,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,30 +20,10 @@ from controller.processes.services import Service, Services
 from controller.store.store import Store, StoreUnavailable
 from controller.supervision import runstate
 from protocol.auth import Key
+from tests import needs
+from tests.emulation.operating import baton, free_port, wait_for
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
-    pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed"),
-]
-
-
-def baton(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "cli.main", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "not within the time"
-        time.sleep(0.005)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="needs root"), needs.REDIS]
 
 
 @pytest.fixture

@@ -91,7 +91,19 @@ class TestTheSearch:
         tables.take(t.RTM_NEWNEIGH, neighbour(BR0, "10.0.0.50", VM))
         tables.take(t.RTM_NEWNEIGH, neighbour(VLAN, "10.10.0.50", VM))
         tables.take(t.RTM_NEWNEIGH, neighbour(OTHER, "10.3.0.50", VM))
-        assert search(tables, ETH0) == Found((), (IPv4Address("10.0.0.50"), IPv4Address("10.10.0.50")), 0, ("br0",))
+        found = search(tables, ETH0)
+        assert found == Found((), (IPv4Address("10.0.0.50"), IPv4Address("10.10.0.50")), 0, ("br0",))
+        assert found.ports == dict.fromkeys(found.behind, TAP0)
+        assert {ETH0, BR0, VLAN} <= found.carriers and not {TAP0, OTHER} & found.carriers
+
+    def test_an_address_at_two_ports_or_of_the_host_itself_is_nobodys(self) -> None:
+        tables = host(
+            (t.RTM_NEWNEIGH, station(TAP0, VM)), (t.RTM_NEWNEIGH, neighbour(BR0, "10.0.0.50", VM)),
+            (t.RTM_NEWNEIGH, station(OTHER, ROUTER)), (t.RTM_NEWNEIGH, neighbour(VLAN, "10.0.0.50", ROUTER)),
+            (t.RTM_NEWADDR, address(BR0, "10.0.0.1")), (t.RTM_NEWNEIGH, neighbour(VLAN, "10.0.0.1", VM)),
+        )  # fmt: skip
+        found = search(tables, ETH0)
+        assert texts(found.behind) == ["10.0.0.50"] and not found.ports
 
     def test_a_station_at_the_interface_itself_is_in_the_fabric(self) -> None:
         tables = host((t.RTM_NEWNEIGH, station(ETH0, ROUTER)), (t.RTM_NEWNEIGH, neighbour(BR0, "10.0.0.9", ROUTER)))

@@ -13,12 +13,13 @@ import pytest
 from agents.agent import MOST_EVENTS, Agent
 from agents.agent import MOST_FRAMES as AGENTS_MOST
 from agents.config import AgentConfig
-from agents.queues.classifier import NewFlow
+from agents.queues.classifier import Backlogged, NewFlow
 from agents.queues.host import Host
 from bench.fuzz.receivers import DiscardingBridge, FakeControlSocket, FakeHost, FixedLeadership, mac
 from controller.config.settings import CoordinatorSettings
 from controller.coordinator import candidate as standing_by
 from controller.coordinator import coordinator as leading
+from controller.coordinator import intake
 from protocol.auth import Guard
 from protocol.key import Key
 from protocol.keyring import KeyRing
@@ -72,6 +73,21 @@ def test_an_agent_makes_the_queues_of_new_flows_in_turns_and_forgets_none() -> N
         assert (target._next_ns() == 0) == (turn < 10), "it does not sleep while some are left"
 
 
+@pytest.mark.parametrize("regulated", [False, True])
+def test_the_first_packet_to_a_node_that_needs_no_permission_makes_a_report_due_at_once(regulated: bool) -> None:
+    target, asked = agent(Flooded(mac(1))), list[int]()
+    target.keeper.regulates = lambda node: regulated  # type: ignore[method-assign]
+    target.keeper.backlogged = lambda node, *_, **__: bool(asked.append(node))  # type: ignore[method-assign]
+    reporting = target._reporting
+    reporting._sparing_until_ns = 0
+    reporting._due_ns = 1 << 62
+    target._flows = cast(Any, SimpleNamespace(events=lambda: [Backlogged(7)]))
+    target._serve(link=False, events=True, readable=[], due_ns=1 << 62)
+    assert asked == ([7] if regulated else [])
+    assert (reporting.next_due_ns() < 1 << 62) != regulated
+    assert (target._next_ns() < 1 << 62) or regulated, "the loop does not sleep over it"
+
+
 class Turns(FixedLeadership):
     """Leads for some turns of the loop."""
 
@@ -105,7 +121,7 @@ def test_a_coordinator_serves_its_timers_and_its_lease_between_two_batches(monke
     )  # fmt: skip
     made.timers.run = lambda now_ns: None  # type: ignore[method-assign]
     made.run()
-    most = leading.MOST_FRAMES
+    most = intake.MOST_FRAMES
     assert left == [(FLOOD - turn * most, FLOOD - turn * most) for turn in (1, 2, 3)]
     assert timeouts[1:] == [0, 0], "it does not sleep while frames of a deferred kind are left"
 

@@ -11,7 +11,7 @@ import pytest
 from agents.loop.throttle import Throttle
 from agents.membership.reporting import FIRST_PERIOD_NS, Reporting
 from agents.membership.upkeep import CHECK_NS, Upkeep
-from protocol.bodies.losses import LOSSES_MAX, Losses
+from protocol.bodies.flows.losses import LOSSES_MAX, Losses
 
 STEP_NS, NODES = 30_000, range(16, 80)
 LATE_NS = 3 * FIRST_PERIOD_NS

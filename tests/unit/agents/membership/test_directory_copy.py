@@ -49,7 +49,7 @@ def test_the_leader_tells_a_change_three_times_in_one_small_frame_each() -> None
     fabric = Fabric()
     for host in range(100):
         fabric.join(host)
-    sweep = fabric.leader.membership._tell_changes
+    sweep = fabric.leader.directory._tell_changes
     for _ in range(4):
         sweep(0)
     fabric.link.sent = []
@@ -88,3 +88,58 @@ def test_who_was_not_told_asks_less_and_less_often_and_not_with_the_others() -> 
     one, other = Counting(0.1).run(2, 0, 20_000), Counting(0.9).run(2, 0, 20_000)
     assert len(one) < 12 and len(other) < 18 and one[0] >= 100 and one[0] != other[0]
     assert one[-1] - one[-2] >= 3_000
+
+
+def told(fabric: Fabric, kind: type) -> list[tuple[bytes, Any]]:
+    """Destination and message of what the leader has sent of this kind since the last look."""
+    frames = [decode(raw, RING.sending) for raw in fabric.link.sent]
+    fabric.link.sent = []
+    return [(frame.destination, frame.message) for frame in frames if isinstance(frame.message, kind)]
+
+
+def test_who_missed_changes_gets_the_difference_and_who_has_nothing_the_whole() -> None:
+    fabric = Fabric()
+    for host in range(30):
+        fabric.join(host)
+    leader, member = fabric.leader, fabric.leader.members.present()[3]
+    before = leader.members.version
+    leader.members.register(address(7), "h7", 10**8, (IPv4Address(9),), "TBF", "1", 0)
+    fabric.link.sent = []
+    leader.directory._on_request(member, DirectoryRequest(before), 0)
+    (one,) = told(fabric, DirectoryChange)
+    assert one[0] == member.mac and len(one[1].entries) == 1 and not told(fabric, Directory)
+    leader.directory._on_request(member, DirectoryRequest(0), 0)
+    assert len(told(fabric, Directory)) == 1
+
+
+def test_a_long_change_is_a_chain_of_frames_and_a_host_may_stop_after_each() -> None:
+    fabric = Fabric()
+    for host in range(10):
+        fabric.join(host)
+    leader, base = fabric.leader, fabric.leader.members.version
+    copy = DirectoryCopy()
+    copy.take(Directory(base, 0, 1, leader.members.directory()))
+    for host in range(300):
+        leader.members.register(address(host), f"h{host}", 10**8, (IPv4Address(1000 + host),), "TBF", "1", 0)
+    chain = leader.directory._changes(base)
+    assert chain is not None and len(chain) > 1
+    assert copy.change(chain[0]) and copy.version == chain[0].version
+    for change in leader.directory._changes(copy.version) or ():
+        assert copy.change(change)
+    assert copy.entries == dict(leader.members.directory())
+
+
+def test_where_dozens_ask_for_the_whole_at_once_a_few_answers_go_out() -> None:
+    fabric = Fabric()
+    for host in range(40):
+        fabric.join(host)
+    leader = fabric.leader
+    leader.directory._look(-1_000 * MS)
+    fabric.link.sent = []
+    for member in leader.members.present():
+        leader.directory._on_request(member, DirectoryRequest(0), 0)
+    for now_ns in range(0, 500 * MS, 24 * MS):
+        leader.directory._look(now_ns)
+    answers = told(fabric, Directory)
+    pages = answers[0][1].pages
+    assert [to for to, _ in answers].count(HEARTBEAT_MAC) == pages and len(answers) == 3 * pages

@@ -19,7 +19,8 @@ from agents.priorities.mcp_model import McpSettings
 from agents.priorities.priorities import ASK_AGAIN_NS, MOST_ASK_NS, MOST_POSTPONED, Priorities
 from agents.queues.classifier import Address
 from ebpf.libbpf import BpfError
-from protocol.bodies.priorities import SIZE_ROW
+from protocol.bodies.flows.priorities import SIZE_ROW
+from protocol.bodies.groups import GroupsChange
 from protocol.messages import Coflows, Directory, Paths, Regulate, Thresholds, ThresholdsRequest
 
 SECOND = 10**9
@@ -169,14 +170,20 @@ class FakeChooser:
 class TestGates:
     """A flow with a deadline gets no MCP behind a gate that waits for permission."""
 
-    @pytest.mark.parametrize("enforcing", [True, False])
-    def test_the_addresses_of_regulated_nodes_are_told_until_all_is_released(self, made: Priorities, enforcing: bool) -> None:
+    @pytest.mark.parametrize("message", [Regulate(1, 0, 1, (16,)), GroupsChange(0, 1, 0, 1, ())])
+    def test_the_addresses_of_regulated_nodes_are_told_until_all_is_released(
+        self, made: Priorities, message: Regulate | GroupsChange
+    ) -> None:
         chooser, at = FakeChooser(), {node: IPv4Address(f"10.0.0.{node}") for node in (16, 17)}
         made._chooser = chooser  # type: ignore[assignment]  # the kernel's is not there
-        made._agent.enforcing = enforcing  # type: ignore[misc]  # of the fixture
+        regulated = set[int]()
+        made._agent.needs_permission = regulated.__contains__  # type: ignore[assignment]  # of the fixture
         made.handlers[Directory](Directory(1, 0, 1, tuple((node, (address,)) for node, address in at.items())), 0)
-        made.handlers[Regulate](Regulate(1, 0, 1, (16,)), 0)
-        assert chooser.gated == ((at[16],) if enforcing else ())
+        assert chooser.gated == ()
+        regulated.add(16)
+        made.handlers[type(message)](message, 0)
+        assert chooser.gated == (at[16],)
+        regulated.clear()
         made.released(1)
         assert chooser.gated == ()
 

@@ -23,6 +23,7 @@ from agents.priorities.mcp_model import (
     floor_rate,
     gives_up,
     in_flight,
+    restart_rate,
     segments,
     spare_time,
     start,
@@ -59,7 +60,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     # Its functions are static: what a test calls gets a name of its own.
     names = {
         "start": "void", "step": "void", "expected": "__u64", "time_left": "__u64", "in_flight": "__u32", "gives_up": "int",
-        "spare": "__u64",
+        "spare": "__u64", "restart": "__u64",
     }  # fmt: skip
     pointers = "const struct mcp_settings *s"
     arguments = {
@@ -69,6 +70,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         "time_left": (f"{pointers}, __u64 a, __u64 b, __u64 c", "s, a, b, c"),
         "in_flight": (f"{pointers}, __u64 a, __u64 b, __u64 c, __u32 d", "s, a, b, c, d"),
         "spare": (f"{pointers}, __u64 a, __u64 b", "s, a, b"),
+        "restart": (f"{pointers}, __u64 a, __u32 b", "s, a, b"),
         "gives_up": (f"{pointers}, const struct mcp_flow *f, const struct mcp_window *w, __u64 a, __u64 b", "s, f, w, a, b"),
     }
     body = [f"{names[name]} t_{name}({takes}) {{ return mcp_{name}({gives}); }}" for name, (takes, gives) in arguments.items()]
@@ -76,6 +78,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     subprocess.run(("cc", "-O1", "-w", "-shared", "-fPIC", "-o", directory / "mcp.so", source), check=True)
     library = ctypes.CDLL(str(directory / "mcp.so"))
     library.t_expected.restype = library.t_time_left.restype = library.t_spare.restype = U64
+    library.t_restart.restype = U64
     library.t_in_flight.restype = U32
     return library
 
@@ -138,6 +141,7 @@ class TestTheSameInC:
         most = compiled.t_in_flight(raw, U64(rate), U64(window.rtt_us), U64(window.queue_us), U32(window.mss))
         assert most == in_flight(chosen, McpFlow(rate, behind), window)
         assert compiled.t_spare(raw, U64(size), U64(us)) == spare_time(chosen, size, us)
+        assert compiled.t_restart(raw, U64(window.rtt_us), U32(window.mss)) == restart_rate(chosen, window.rtt_us, window.mss)
         pointers = (ctypes.byref(_Flow(rate, behind)), ctypes.byref(in_c(window)))
         given_up = compiled.t_gives_up(raw, *pointers, U64(size), U64(us))
         assert bool(given_up) == gives_up(chosen, McpFlow(rate, behind), window, size, us)
@@ -155,6 +159,12 @@ class TestTheRate:
         after = step(chosen, McpFlow(rate, behind), window)
         assert min(floor_rate(window), chosen.link_rate) <= after.rate <= chosen.link_rate
         assert after.rate <= max(2 * rate, floor_rate(window)) and after.rate >= rate // 2
+
+    @given(st.integers(50, 1_000_000), st.integers(88, 9_000))
+    def test_after_a_timeout_the_next_segment_leaves_within_a_round_trip(self, rtt_us: int, mss: int) -> None:
+        """The stack spaces it by the rate at which it sent the last."""
+        rate = restart_rate(McpSettings(link_bps=100_000_000_000), rtt_us, mss)
+        assert mss * 1_000_000 / rate == pytest.approx(rtt_us, rel=0.02)
 
     @given(mcp_settings, windows)
     def test_the_window_is_at_most_one_and_a_half_pipes_and_the_spare_segments(

@@ -114,3 +114,20 @@ def test_a_leader_plans_when_it_is_due_after_all_that_came(coordinator: Coordina
     coordinator.granting.plan = lambda now_ns: (log.append("plan"), coordinator.stop())  # type: ignore[method-assign,assign]
     coordinator.run()
     assert log == ["ACK", "YIELD", "bridge", "leadership", "plan"]
+
+
+def test_what_is_read_counts_up_to_the_last_turn_that_left_nothing(coordinator: Coordinator) -> None:
+    cast(Term, coordinator.leadership)._turns = 3
+    left = [False, True, True, True]
+    begun: list[int] = []
+
+    def take_deferred(now_ns: int) -> bool:
+        begun.append(now_ns)
+        return left[len(begun) - 1]
+
+    seen: list[int] = []
+    coordinator.intake.deferred = take_deferred  # type: ignore[method-assign]
+    coordinator._serve_timers = lambda: seen.append(coordinator.intake.read_until(begun[-1] + 5))  # type: ignore[method-assign]
+    coordinator.granting.due_ns = 1
+    coordinator.run()
+    assert seen == [begun[0] + 5, begun[0], begun[0]]

@@ -9,8 +9,11 @@ from typing import Any, cast
 
 from controller.config.settings import CoordinatorSettings
 from controller.coordinator.coordinator import Coordinator
+from controller.coordinator.publication import AT_ONCE, Publication
 from controller.election.leadership import Leadership
 from controller.election.rules import Election
+from controller.members.part import STATUS_NS, Parts
+from controller.members.registry import FIRST_NODE, Members
 from controller.processes.jsonlines import JsonLines
 from protocol.key import Key
 from protocol.link import ControlSocket
@@ -29,6 +32,7 @@ from protocol.messages import (
     decode,
     encode,
 )
+from protocol.timers import Timers
 from topology import shapes
 
 KEY = Key(bytes(32))
@@ -97,7 +101,7 @@ def hear(made: Coordinator, number: int, sequence: int, message: Message, now_ns
 def documents(made: Coordinator, lines: Lines, now_ns: int) -> list[dict[str, Any]]:
     """What it writes of itself and its members, as JSON values."""
     lines.lines.clear()
-    made._status(now_ns)
+    made.publication.publish(now_ns)
     return list(json.loads(json.dumps(lines.lines)))
 
 
@@ -130,7 +134,15 @@ def test_the_status_and_the_members_documents_have_these_fields_and_values() -> 
     hear(made, 1, 4, Ack(first.slot, 18, first.start_ns, first.start_ns + MS), 11 * MS)
     hear(made, 1, 5, Yield(18, first.slot, 5_000, 3_000), 12 * MS)
     hear(made, 1, 6, Yield(18, lines.grants[-1].slot, 5_000, 0), 20 * MS)
-    status, controller, *members = documents(made, lines, 30 * MS)
+    links, status, controller, *members = documents(made, lines, 30 * MS)
+    assert links == {
+        "links": [
+            {"source": source, "target": target, "capacity_bps": 10**8, "from": "fabric file", "unmanaged_bps": 0}
+            for host in ("h1", "h2", "h3")
+            for source, target in ((host, "s1"), ("s1", host))
+        ]
+    }
+    assert not any("links" in line for line in documents(made, lines, 30 * MS)), "told once"
     assert status == {
         "status": {
             "epoch": 5,
@@ -139,15 +151,10 @@ def test_the_status_and_the_members_documents_have_these_fields_and_values() -> 
             "pid": os.getpid(),
             "mac": "02:00:00:00:00:fe",
             "policy": "timeslice",
-            "policies": ["auto", "timeslice", "hybrid", "rate_limit", "weekly", "free"],
+            "policies": ["auto", "timeslice", "hybrid", "steps", "rate_limit", "weekly", "free"],
             "slice_ns": 2 * MS,
             "override": "coordinate",
             "warnings": [],
-            "links": [
-                {"source": source, "target": target, "capacity_bps": 10**8, "from": "fabric file", "unmanaged_bps": 0}
-                for host in ("h1", "h2", "h3")
-                for source, target in ((host, "s1"), ("s1", host))
-            ],
             "slots": 2,
             "acknowledged": 1,
             "late_slots": 1,
@@ -158,10 +165,12 @@ def test_the_status_and_the_members_documents_have_these_fields_and_values() -> 
             "choices": [],
             "members": 3,
             "coflows": {},
+            "coflow_order": [],
             "thresholds_version": 0,
             "unplaced": [],
             "weights": [],
             "contended": [],
+            "regulated": [],
             "refused": {},
             "time_ns": 30 * MS,
             "period_ns": 250 * MS,
@@ -193,7 +202,7 @@ def test_the_status_and_the_members_documents_have_these_fields_and_values() -> 
         "lateness_us": 125,
         "backlog_bytes": {},
         "sent_bps": {"18": 96_000_000},
-        "regulated": [17, 18],
+        "regulated": [18],
         "refused": {"10": 2},
         "thresholds_version": None,
         "waiting_us": {"18": 1_000},
@@ -220,3 +229,21 @@ def test_a_report_tells_the_policy_what_a_host_can_use() -> None:
         hear(made, 2, 2 * sequence, Backlog(sequence, 0, 1, ((18, 10_000, 0),)), now_ns)
     rates = {grant.rate_bps for grant in lines.grants[-4:]}
     assert {5_500_000, 93_000_000} <= rates, "the first sends 5 Mb/s and may send a tenth more; the rest is the second's"
+
+
+def test_members_documents_are_written_a_few_at_a_time_and_each_once_in_a_round() -> None:
+    """Thousands at once would stop the loop, and the store bridge's lines have no room for them."""
+    lines, timers, members = Lines(), Timers(), Members()
+    for number in range(1, 101):
+        members.register(b"\x02" + number.to_bytes(5), f"h{number}", 10**9, (), "tbf", "1", 0)
+    publication = Publication(STATUS_NS, timers, members, Parts(), lines.write, lambda now_ns: [{"status": now_ns}])
+    publication.publish(0)
+    publication.publish(1)  # the round is under way
+    counts = []
+    for now_ns in range(0, 100 * MS, MS):
+        lines.lines = [line for line in lines.lines if "member" in line]
+        before = len(lines.lines)
+        timers.run(now_ns)
+        counts.append(len(lines.lines) - before)
+        members.leave(FIRST_NODE + 99)
+    assert max(counts) == AT_ONCE and [line["member"][0] for line in lines.lines] == list(range(FIRST_NODE, FIRST_NODE + 99))

@@ -6,6 +6,7 @@ from ipaddress import IPv4Address
 from typing import Any
 
 from controller.members.event_budget import MOST, PERIOD_NS, EventBudget
+from controller.members.membership import EACH
 from protocol.messages import UNREGISTERED, GateKind, Register
 from protocol.units import SECOND_NS
 from tests.unit.controller.members.test_bounds import Fabric
@@ -45,3 +46,17 @@ def test_a_host_whose_addresses_change_all_the_time_leaves_room_for_others_event
     told = [line["event"][2] for line in lines if "event" in line]
     assert len([text for text in told if text.startswith("h1")]) == MOST
     assert any(text.startswith("h3") for text in told)
+
+
+def test_of_many_hosts_that_join_at_once_some_are_told_one_by_one_and_the_others_by_their_number() -> None:
+    fabric, lines = Fabric(), list[dict[str, Any]]()
+    fabric.leader.membership._write = lines.append
+    for host in range(3 * EACH):
+        fabric.join(host)
+    told = [line["event"][2] for line in lines if "event" in line]
+    assert len(told) == EACH and all(" is member " in text for text in told)
+    for _ in range(2):
+        fabric.leader.membership._tell_joined(fabric.now_ns)
+    assert [line["event"][2] for line in lines[EACH:]] == [f"{2 * EACH} more hosts are members"]
+    fabric.join(3 * EACH)
+    assert lines[-1]["event"][2].startswith(f"h{3 * EACH} is member ")

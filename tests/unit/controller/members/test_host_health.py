@@ -12,7 +12,7 @@ from agents.kernel.capabilities import CAP_BPF, CAP_IPC_LOCK, CAP_NET_ADMIN, CAP
 from agents.membership.upkeep import headline
 from cli.machine.doctor_hosts import HostProblem, findings, rows
 from controller.members.health import HostHealth
-from controller.members.registry import Member
+from controller.members.registry import Figures, Member
 from protocol.bodies.host_state import NEVER_MS, TEXT_BYTES_MAX, HostState, shortened
 
 SECOND = 1_000_000_000
@@ -20,7 +20,7 @@ WALL = 1_700_000_000 * SECOND
 
 
 def member(node: int = 16) -> Member:
-    return Member(node, f"h{node}", bytes(6), 10**9, (), "tbf", "1", 0, 0)
+    return Member(node, f"h{node}", bytes(6), 10**9, (), "tbf", "1", Figures(), 0)
 
 
 def state(put_back: int = 0, ago_ms: int = NEVER_MS, *lines: str, wall_ns: int = 0, leader_ns: int = 0) -> HostState:

@@ -12,7 +12,7 @@ from controller.config.settings import CoordinatorSettings
 from controller.members.host_links import MOST_HOSTS, REMEMBERED_NS, HostLinks
 from controller.members.membership import Membership
 from controller.members.part import Parts
-from controller.members.registry import Member, Members
+from controller.members.registry import Figures, Member, Members
 from protocol.bodies.host_link import HostLink
 from protocol.messages import GateKind, Register
 from topology.fabric import DirectedLink
@@ -42,7 +42,9 @@ class World:
         self.part = HostLinks(lambda: Fabric("h1", "h2"), MBIT, OWN)
         hosts = [{"name": name, "mac": None} for name in ("h1", "h2", "h3")] + [{"name": "c", "mac": OWN.hex(":")}]
         self.part.documents["fabric"]({"fabric": {"hosts": hosts}}, 0)
-        self.members = {node: Member(node, f"h{node - 15}", bytes(6), 100 * MBIT, (), "tbf", "1", 0, 0) for node in (16, 17)}
+        self.members = {
+            node: Member(node, f"h{node - 15}", bytes(6), 100 * MBIT, (), "tbf", "1", Figures(), 0) for node in (16, 17)
+        }
 
     def link(self, node: int, *, received: int = 0, unclassified: int = 0, **fields: int) -> list[str]:
         """A report of two seconds in which a host received and sent unclassified so many Mbit/s."""

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from controller.members.registry import FIRST_NODE, Member, Members
 from controller.policies.base import Slot
-from controller.scheduling.slot_events import Tallies
+from controller.slots.slot_events import Tallies
 
 A, B = bytes.fromhex("020000000001"), bytes.fromhex("020000000002")
 
@@ -108,7 +108,7 @@ def test_the_silent_are_found() -> None:
     members = Members()
     join(members, A, "10.0.0.1", now=0)
     b = join(members, B, "10.0.0.2", now=0)
-    b.last_heard_ns = 90
+    b.figures.last_heard_ns = 90
     assert [m.mac for m in members.silent(100, 50)] == [A]
 
 

@@ -93,9 +93,9 @@ def test_what_goes_to_all_goes_once_in_each_version_that_a_member_speaks_and_in_
     leader.join(2)
     assert leader.heartbeats() == [NEWEST, OLD]
     leader.link.sent = []
-    leader.leader.membership._tell_changes(0)
+    leader.leader.directory._tell_changes(0)
     for _ in range(3):
-        leader.leader.membership._tell_changes(0)
+        leader.leader.directory._tell_changes(0)
     told = [frame.version for frame in leader.frames() if isinstance(frame.message, DirectoryChange)]
     assert told[:2] == [NEWEST, OLD]
     leader.hear(1, Leave(""), old, version=OLD)

@@ -3,7 +3,7 @@ values.
 
 Follows OpenFlow 1.3, 5.1 to 5.6, as far as the tables use it: highest priority wins, goto goes forward,
 apply-actions act at once, a group of type ALL sends one copy by each bucket, and nothing leaves by the port
-it came in.
+it came in, unless the output is IN_PORT.
 """
 
 from __future__ import annotations
@@ -11,13 +11,19 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from controller.openflow.flowtable import Cause, Flow, Match, Table
+from controller.openflow.flowtable import IN_PORT, Cause, Flow, Match, Table
+from controller.openflow.forwarding import Forwarding
 from controller.openflow.intake.hosts import PortRef
 from controller.openflow.view import Link
 
 LIMIT = 10_000  # copies of one frame: more is a storm
+
+
+def tables(*view: Any, **options: Any) -> dict[int, Table]:  # noqa: ANN401 -- those of `Forwarding.tables`
+    """The tables of switches for which none were made before."""
+    return Forwarding().tables(*view, **options)
 
 
 class Frame(NamedTuple):
@@ -64,7 +70,7 @@ def _matches(match: Match, port: int, frame: Frame) -> bool:
 def push(table: Table, port: int, frame: Frame) -> Verdict:
     """Push a frame through one switch's tables."""
     outputs: set[int] = set()
-    copied, number, queue = False, 0, None
+    copied, returned, number, queue = False, False, 0, None
     while True:
         entries = [f for f in table.flows.values() if f.table == number and _matches(f.match, port, frame)]
         if not entries:
@@ -75,11 +81,13 @@ def push(table: Table, port: int, frame: Frame) -> Verdict:
         copied = copied or entry.copy_bytes is not None
         queue = entry.queue if entry.queue is not None else queue
         if entry.output is not None:
+            returned = returned or entry.output == IN_PORT
             outputs.add(entry.output)
         if entry.group is not None:
             outputs |= table.groups[entry.group]
         if entry.goto is None:
-            return Verdict(frozenset(outputs - {port}), copied, entry.cause, queue)
+            back = {port} if returned else set()
+            return Verdict(frozenset(outputs - {port, IN_PORT} | back), copied, entry.cause, queue)
         assert entry.goto > number
         number = entry.goto
 

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.openflow.control_paths import ControlPath, control_paths, flooded
-from controller.openflow.forwarding import ETH_CONTROL, HEARTBEAT_MAC, tables
+from controller.openflow.forwarding import ETH_CONTROL, HEARTBEAT_MAC
 from controller.openflow.intake.hosts import PortRef
 from controller.openflow.local_switches import wanted
 from controller.openflow.view import View
 from controller.switch_queues.control_keeper import Wanted
-from tests.unit.controller.openflow.fake_of_table import Frame, push
+from tests.unit.controller.openflow.fake_of_table import Frame, push, tables
 from tests.unit.controller.openflow.test_forwarding import ATTACHED, COORDINATOR, COORDINATOR_PORT, TREE, VIEW, mac
 
 SPEAKING = replace(VIEW, hosts={name: replace(host, speaks_control=True) for name, host in VIEW.hosts.items()})
@@ -52,6 +52,11 @@ class TestControlPaths:
     def test_hosts_without_an_agent_have_none(self) -> None:
         paths = control_paths(VIEW, TREE, ATTACHED)
         assert {path.target for through in paths.values() for path in through} == {HEARTBEAT_MAC}
+
+    def test_of_other_machines_switches_nothing_is_computed(self) -> None:
+        every = control_paths(SPEAKING, TREE, ATTACHED)
+        assert control_paths(SPEAKING, TREE, ATTACHED, dpids=[2]) == {2: every[2]}
+        assert list(wanted(SPEAKING, TREE, ATTACHED, (), [2]).switches) == [f"{2:016x}"]
 
     def test_without_a_coordinator_there_are_none(self) -> None:
         assert not any(control_paths(SPEAKING, TREE).values())

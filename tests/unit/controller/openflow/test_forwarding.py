@@ -18,13 +18,12 @@ from controller.openflow.forwarding import (
     HEARTBEAT_MAC,
     LLDP_MAC,
     ControlAttachment,
-    tables,
     transition,
 )
 from controller.openflow.intake.hosts import Host, PortRef
 from controller.openflow.view import Link, Port, Switch, View
 from controller.switch_queues.control_room import CONTROL_QUEUE
-from tests.unit.controller.openflow.fake_of_table import FakeNetwork, Frame, push
+from tests.unit.controller.openflow.fake_of_table import FakeNetwork, Frame, push, tables
 
 HOST_PORTS = (1, 2)
 LEFT, RIGHT = 10, 11
@@ -84,6 +83,11 @@ class TestForwarding:
 
     def test_an_unknown_destination_is_flooded(self) -> None:
         assert network().send(PortRef(1, 1), Frame(mac(PortRef(1, 1)), STRANGER)).total() == 7
+
+    def test_a_host_has_rules_only_on_its_way_to_the_root(self) -> None:
+        host = mac(PortRef(3, 1))
+        named = {dpid for dpid, table in tables(VIEW, TREE).items() for key in table.flows if key.match.eth_dst == host}
+        assert named == {1, 2, 3}, "s4 is below s3"
 
     def test_nothing_passes_a_link_off_the_tree(self) -> None:
         blocked = RING[3]
@@ -313,7 +317,7 @@ class TestTransition:
         for dpid in step.close:
             stages.append({**stages[-1], dpid: closed[dpid]})
         for order in ([1, 2, 3, 4], [4, 3, 2, 1], [2, 4, 1, 3]):
-            state = dict(stages[-1])
+            state = dict(closed)
             for dpid in order:
                 state = {**state, dpid: applied(state[dpid], step.open.get(dpid))}
                 stages.append(state)

@@ -41,25 +41,25 @@ class TestFabric:
     """The published fabric."""
 
     def test_a_ring_is_published_with_its_blocked_link_and_can_be_read_back(self) -> None:
-        learned = FabricLearner().learn(view(TRIANGLE))
-        assert learned.active == frozenset(TRIANGLE[:2])
-        assert learned.document["blocked"] == [["s2", "s3"]]
-        fabric = Fabric.from_dict(learned.document["fabric"])
+        learner = FabricLearner()
+        document = learner.document(view(TRIANGLE))
+        assert learner.active(view(TRIANGLE)) == frozenset(TRIANGLE[:2])
+        assert document["blocked"] == [["s2", "s3"]]
+        fabric = Fabric.from_dict(document["fabric"])
         assert fabric.switches == ("s1", "s2", "s3")
         assert fabric.port(("s1", "s2")) == "s1-eth1"
 
     def test_switches_that_are_not_joined_are_each_a_tree(self) -> None:
-        learned = FabricLearner().learn(view(TRIANGLE[:1]))
-        assert learned.active == frozenset(TRIANGLE[:1])
+        assert FabricLearner().active(view(TRIANGLE[:1])) == frozenset(TRIANGLE[:1])
 
     def test_of_parallel_links_only_one_forwards(self) -> None:
         parallel = [Link(PortRef(1, 1), PortRef(2, 1)), Link(PortRef(1, 2), PortRef(2, 2))]
-        assert FabricLearner().learn(view(parallel)).active == {parallel[0]}
+        assert FabricLearner().active(view(parallel)) == {parallel[0]}
 
     def test_all_that_is_behind_a_port_is_one_host_named_after_its_agent(self) -> None:
         at = PortRef(1, 4)
         vm, agent = Host(A, at, ("10.0.0.1",)), Host(B, at, ("10.0.0.2",), speaks_control=True)
-        document = FabricLearner().learn(view(TRIANGLE, vm, agent)).document
+        document = FabricLearner().document(view(TRIANGLE, vm, agent))
         fabric = Fabric.from_dict(document["fabric"])
         assert fabric.hosts == ("s1:s1-eth4",)
         assert fabric.mac("s1:s1-eth4") == B
@@ -67,7 +67,7 @@ class TestFabric:
         assert document["hosts"][0]["macs"] == [A, B]
 
     def test_capacity_is_the_slower_ends_speed_or_a_default(self) -> None:
-        fabric = Fabric.from_dict(FabricLearner().learn(view(TRIANGLE, rate_bps=0)).document["fabric"])
+        fabric = Fabric.from_dict(FabricLearner().document(view(TRIANGLE, rate_bps=0))["fabric"])
         assert fabric.capacity_bps(("s1", "s2")) == DEFAULT_RATE_BPS
 
     @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ class TestFabric:
         known = FabricBuilder().add_switch("s1").add_host("web", addresses, mac)
         known.add_link("s1", "web", 7_000, a_port=port, reverse_rate_bps=8_000)
         document = (
-            FabricLearner(known.build()).learn(view(TRIANGLE, Host(A, PortRef(1, 4), ("10.0.0.1",)))).document
+            FabricLearner(known.build()).document(view(TRIANGLE, Host(A, PortRef(1, 4), ("10.0.0.1",))))
         )
         fabric = Fabric.from_dict(document["fabric"])
         assert fabric.hosts == ("web",)
@@ -93,7 +93,7 @@ class TestFabric:
         for name in ("s1", "s2", "s3", "s9"):
             known.add_switch(name)
         known.add_link("s1", "s2", 7_000, reverse_rate_bps=5 * GIGABIT).add_link("s1", "s9", 7_000)
-        document = FabricLearner(known.build()).learn(view(TRIANGLE)).document
+        document = FabricLearner(known.build()).document(view(TRIANGLE))
         rows = {(row["source"], row["target"]): (row["capacity_bps"], row["from"]) for row in document["links"]}
         assert rows["s1", "s2"] == (7_000, "fabric file")
         assert rows["s2", "s1"] == rows["s1", "s3"] == (GIGABIT, "port speed")
@@ -101,7 +101,7 @@ class TestFabric:
 
     def test_a_file_counts_where_the_switch_does_not_tell_the_speed(self) -> None:
         known = FabricBuilder().add_switch("s1").add_switch("s2").add_link("s1", "s2", 10 * GIGABIT).build()
-        document = FabricLearner(known).learn(view(TRIANGLE, rate_bps=0)).document
+        document = FabricLearner(known).document(view(TRIANGLE, rate_bps=0))
         rows = {(row["source"], row["target"]): (row["capacity_bps"], row["from"]) for row in document["links"]}
         assert rows["s1", "s2"] == (10 * GIGABIT, "fabric file")
         assert rows["s1", "s3"] == (DEFAULT_RATE_BPS, "assumed")

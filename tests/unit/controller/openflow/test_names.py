@@ -43,7 +43,7 @@ class TestOpenFlow:
     def test_a_switch_whose_name_no_fabric_can_have_is_still_learned(self) -> None:
         name = codec.bridge_name(datapath(described(HOSTILE, of.OFPP_LOCAL)))
         assert name.isprintable() and not any(one.isspace() for one in name)
-        document = FabricLearner().learn(View({1: Switch(1, name, {})}, (), frozenset(), {})).document
+        document = FabricLearner().document(View({1: Switch(1, name, {})}, (), frozenset(), {}))
         assert [switch["name"] for switch in document["fabric"]["switches"]] == [name]
 
 

@@ -7,6 +7,8 @@ from itertools import pairwise
 import networkx as nx
 from hypothesis import strategies as st
 
+from protocol.bodies.nodes import NodeSet, Sides
+
 MBIT = 1_000_000
 GBIT = 1_000 * MBIT
 FIRST = 16
@@ -31,6 +33,10 @@ class TreeNetwork:
         """What a node says of its interface, which need not be what its link carries."""
         self._rates[node] = rate_bps
 
+    def remove(self, node: int) -> None:
+        """A host's agent has left."""
+        del self._rates[node]
+
     def path(self, source: int, destination: int) -> tuple[Link, ...]:
         if source not in self._rates or destination not in self._rates:
             return ()
@@ -39,6 +45,20 @@ class TreeNetwork:
             hops = nx.shortest_path(self._tree, source, destination)
             known = self._paths[source, destination] = tuple(pairwise(hops))
         return known
+
+    @property
+    def generation(self) -> int:
+        return len(self._rates)
+
+    def forwards(self, link: Link) -> bool:
+        return self._tree.has_edge(*link)
+
+    def sides(self, link: Link) -> Sides:
+        """Who is before and behind a link, by looking at who hangs on it when it is cut."""
+        cut = self._tree.copy()
+        cut.remove_edge(*link)
+        before = nx.node_connected_component(cut, link[0])
+        return Sides(NodeSet(node for node in self.nodes if node in before), NodeSet(n for n in self.nodes if n not in before))
 
     def capacity_bps(self, link: Link) -> int:
         return self._capacities[link]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from controller.policies.auto import RECENT_NS, Auto
+from controller.policies.auto import LEAST_SLOTS, RECENT_NS, Auto
 from controller.policies.base import Plan, Slot
 from controller.policies.choice import AGAIN_NS, DWELL_NS, LEAST_USED, LONGEST_ROUND_NS, RATES, TURNS, Choice, Measured
 from controller.policies.rate_limit import RateLimit
@@ -147,6 +147,26 @@ class TestAuto:
             link_to(network, nodes[3]): TURNS,
             link_to(network, nodes[7]): RATES,
         }
+
+    def test_turns_that_are_tried_again_are_judged_by_what_is_used_since(self) -> None:
+        network = star(4)
+        world = World(network, {link_to(network, D)})
+        for node in (A, B):
+            world.policy.set_delay(node, 20_000)
+        world.wait(MS, (A, D), (B, D))
+        assert world.modes() == {TURNS}
+        for part in (0.1, 1.0):
+            for _ in range(2 * LEAST_SLOTS):
+                world.wait(SLICE // 4, (A, D), (B, D))
+                for slot in [slot for slot in world.open.values() if slot.bytes and slot.start_ns < world.now_ns]:
+                    unspent = slot.bytes - int(part * slot.bytes)
+                    world.policy.yielded(slot.node, D, slot.slot, now_ns=world.now_ns, backlog_bytes=9000,
+                                         unspent_bytes=unspent)  # fmt: skip
+                    del world.open[slot.slot]
+            world.wait(2 * DWELL_NS, (A, D), (B, D))
+            assert world.modes() == {RATES if part < 1 else TURNS}
+            world.wait(AGAIN_NS, (A, D), (B, D))
+            assert world.modes() == {TURNS}
 
     def test_a_link_that_is_contended_no_more_is_forgotten_and_so_is_who_sends_no_more(self) -> None:
         network = star(4)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import groupby
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller.policies.base import Policy
+from controller.policies.compiled.rate_limit import CompiledRateLimit
 from controller.policies.free import Free
 from controller.policies.rate_limit import RateLimit
 from controller.policies.timeslice import Timeslice
@@ -186,10 +189,10 @@ class TestOthers:
         assert starved in {(s.node, s.destination) for s in world.history}
 
 
-@pytest.mark.parametrize("make", [Free, RateLimit])
-def test_policies_without_turns_take_deadlines_and_change_nothing(make: type[Free | RateLimit]) -> None:
+@pytest.mark.parametrize(("make", "grants"), [(Free, 0), (RateLimit, 1), (CompiledRateLimit, 1)])
+def test_policies_without_turns_take_deadlines_and_change_nothing(make: Callable[[], Policy], grants: int) -> None:
     policy = make()
     policy.set_network(star(2), now_ns=0)
     policy.set_regulated({A: frozenset({B})}, now_ns=0)
     policy.backlog(A, {B: 5000}, now_ns=0, deadline={B: 5000})
-    assert len(policy.plan(now_ns=0, horizon_ns=0).grants) == isinstance(policy, RateLimit)
+    assert len(policy.plan(now_ns=0, horizon_ns=0).grants) == grants

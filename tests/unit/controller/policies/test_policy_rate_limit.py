@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from controller.policies.base import Plan, Slot
 from controller.policies.fair_share import max_min_fair
 from controller.policies.rate_limit import LEAST_DEMAND_PART, RateLimit
+from tests.unit.controller.policies.policy_kinds import each_kind  # noqa: F401 -- a fixture of all tests here
 from tests.unit.controller.policies.policy_networks import FIRST, GBIT, MBIT, Link, TreeNetwork, racks, star, trees
 
 MS = 1_000_000

@@ -14,6 +14,8 @@ from controller.policies.auto import Auto
 from controller.policies.base import SlotNumbers
 from controller.policies.compiled import library
 from controller.policies.compiled.timeslice import CompiledTimeslice
+from controller.policies.rate_limit import RateLimit
+from controller.policies.steps.policy import Steps
 from controller.policies.timeslice import Timeslice
 from ebpf.build import BuildError
 from tests.unit.controller.policies.policy_networks import FIRST, star
@@ -22,7 +24,7 @@ SETTINGS = CoordinatorSettings(interface="c0", attachment="s1:1", key_file=Path(
 MS = 1_000_000
 
 
-@pytest.mark.parametrize("name", ["auto", "timeslice", "hybrid", "rate_limit"])
+@pytest.mark.parametrize("name", ["auto", "timeslice", "hybrid", "steps", "rate_limit"])
 def test_a_backlogged_sender_is_granted_something_by_every_policy_that_coordinates(name: str) -> None:
     policy = make_policy(dataclasses.replace(SETTINGS, policy=name))
     network = star(2)
@@ -59,7 +61,7 @@ def test_settings_reach_the_policy() -> None:
     assert (policy.terms.slice_ns, policy.terms.headroom_ppm, policy.terms.minimum_active_ns) == (10 * MS, 900_000, 3 * MS)
 
 
-@pytest.mark.parametrize("name", ["timeslice", "hybrid", "auto"])
+@pytest.mark.parametrize("name", ["timeslice", "hybrid", "steps", "auto", "rate_limit"])
 def test_where_the_compiled_schedule_cannot_be_built_the_reference_serves(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> Path:
         raise BuildError("clang is missing: install the package clang")
@@ -70,7 +72,8 @@ def test_where_the_compiled_schedule_cannot_be_built_the_reference_serves(name: 
         for clear in forget:
             clear()
         policy = make_policy(dataclasses.replace(SETTINGS, policy=name))
-        assert isinstance(policy._turns if isinstance(policy, Auto) else policy, Timeslice)
+        parts = policy._both() if isinstance(policy, Auto) else (policy,)
+        assert all(type(part) in (Timeslice, Steps, RateLimit) for part in parts)
         (row,) = (row for row in collect([]) if row.name == "compiled schedule")
         assert not row.present and "clang is missing" in row.instead and row.improve == "apt install clang"
     finally:

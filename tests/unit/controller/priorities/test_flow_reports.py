@@ -10,12 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.priorities.size_counts import SizeCounts
-from controller.priorities.flow_reports import MAX_LOAD, MEMORY, MIN_FLOWS, TOLERANCE, FlowCounts, Reported
-from controller.priorities.flow_sizes import FlowSizes
+from controller.priorities.flow_reports import MAX_LOAD, MEMORY, MIN_FLOWS, FlowCounts, Reported
 from controller.priorities.tuning import Tuning, explain
-from emulation import cdfs
-from protocol.bodies.priorities import SizeCount, size_reports
-from protocol.bodies.size_bins import EDGES, bin_of
+from protocol.bodies.flows.priorities import SizeCount, size_reports
+from protocol.bodies.flows.size_bins import EDGES, bin_of
 from protocol.messages import SizeReport
 from tests.unit.protocol.protocol_strategies import PROPERTY, size_counts
 
@@ -96,18 +94,6 @@ class TestTraffic:
         counts = FlowCounts.of(reported(flows(3, 1000, 1000)))
         assert counts.faded().flows.sum() == pytest.approx(1000 * MEMORY)
         assert counts.faded().loads() == pytest.approx(counts.loads())
-
-    @pytest.mark.parametrize("workload", ["web_search", "data_mining"])
-    def test_a_simplified_histogram_keeps_flows_and_bytes_within_the_tolerance(self, workload: str) -> None:
-        whole = cdfs.load(workload)
-        edges = np.array(EDGES, dtype=float)
-        histogram = FlowSizes.from_histogram(edges.tolist(), np.diff(whole.partial(edges).finished).tolist())
-        simple = histogram.simplified(TOLERANCE)
-        assert len(simple.sizes) < len(histogram.sizes) / 3
-        at = np.geomspace(1, histogram.sizes[-1], 500)
-        exact, close = histogram.partial(at), simple.partial(at)
-        assert np.abs(exact.finished - close.finished).max() <= 1.01 * TOLERANCE
-        assert np.abs(exact.below - close.below).max() <= 1.01 * TOLERANCE * histogram.mean() * len(simple.sizes)
 
 
 def period(tuning: Tuning, *counts: SizeCount) -> dict[str, Any]:

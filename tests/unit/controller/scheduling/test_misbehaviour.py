@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from controller.policies.base import Slot
 from controller.scheduling.misbehaviour import AFTER, CLEAR, HostWindow, LinkWindow, Misbehaviour
-from controller.scheduling.permitted import KEPT_NS, Permitted
+from controller.slots.permitted import KEPT_NS, Permitted
 
 SECOND = 1_000_000_000
 MS = 1_000_000

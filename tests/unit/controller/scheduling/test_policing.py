@@ -8,6 +8,7 @@ from typing import Any
 from controller.config.settings import CoordinatorSettings
 from controller.members.registry import Members
 from controller.policies.base import Slot
+from controller.policies.groups import Groups
 from controller.scheduling.granting import Granting
 from controller.scheduling.misbehaviour import AFTER
 from controller.scheduling.network import FabricNetwork
@@ -35,8 +36,8 @@ class World:
         self.network = FabricNetwork(fabric, Routes(fabric, Tree.from_blocked(fabric, ())), self.members.present())
         self.granting = Granting(self.settings, self.members, lambda *_: None, Telemetry(lambda _: True))
         self.granting.set_network(self.network, 0)
-        regulated = {16: frozenset({18}), 17: frozenset({18})}
         self.link = self.network.path(16, 18)[-1]
+        regulated = Groups(frozenset({self.link}), self.network)
         congestion = SimpleNamespace(contended=lambda: frozenset({self.link}))
         self.regulation = SimpleNamespace(regulated=regulated, congestion=congestion)
         self.told: list[dict[str, Any]] = []
@@ -99,7 +100,8 @@ def test_nobody_is_judged_by_a_policy_without_slots() -> None:
 def test_a_host_that_became_regulated_in_the_window_is_not_judged_by_it() -> None:
     world = World()
     for turn in range(12):
-        world.regulation.regulated = {16: frozenset({18} if turn % 2 else {17, 18}), 17: frozenset({18})}
+        links = {world.link} if turn % 2 else {world.link, world.network.path(16, 17)[-1]}
+        world.regulation.regulated = Groups(frozenset(links), world.network)
         world.second({17: 48}, {"h1": 50, "h2": 48})
     assert world.policing.misbehaviour.suspects() == frozenset()
 

@@ -115,7 +115,7 @@ class TestCredentials:
             load(path)
         path.chmod(0o600)
         assert isinstance(load(path), User)
-        with pytest.raises(CredentialsError, match="can't be read: No such file"):
+        with pytest.raises(CredentialsError, match="No such file or directory; name the credentials file"):
             load(tmp_path / "none")
 
 

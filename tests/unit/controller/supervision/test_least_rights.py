@@ -19,6 +19,7 @@ from controller.processes.private_file import private
 from controller.processes.services import Service
 from controller.store import private_redis
 from controller.supervision import preflight, runstate, users
+from controller.supervision.changes import coordinator_restarts
 from controller.supervision.children import Children
 from controller.supervision.copies import Copies
 from controller.supervision.supervisor import Supervisor
@@ -278,6 +279,6 @@ class TestReload:
         path.write_text(config("/b"))
         supervisor.config = load(path)
         old, new = (supervisor._children.settings(each)[0] for each in (before, supervisor.config))
-        assert supervisor._coordinator_needs_restart(before, old, new)
-        assert not supervisor._coordinator_needs_restart(supervisor.config, new, new)
+        assert coordinator_restarts(before, supervisor.config, old, new)
+        assert not coordinator_restarts(supervisor.config, supervisor.config, new, new)
         supervisor.close()

@@ -1,0 +1,1 @@
+"""The OpenFlow application before a swarm of switches."""

@@ -1,0 +1,219 @@
+"""`baton simulate`: flows on spine-leaf fabrics in ns-3, under DCTCP, PIAS, pFabric and Karuna."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli.experiments import make_console, print_json, progress_bar
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from simulation.cases import Case
+
+SCHEMES = ("dctcp", "pias", "pfabric", "pfabric_edf", "karuna")
+LOAD, SHARE = click.FloatRange(0.01, 0.99), click.FloatRange(0, 1)
+WORKLOAD = "web_search_ns2"
+FABRICS = ("small", "medium", "paper")
+FILE, FOLDER = click.Path(path_type=Path, dir_okay=False), click.Path(path_type=Path, file_okay=False)
+COLUMNS = (
+    ("scheme", "scheme"), ("load", "load"), ("missed", "missed"), ("mean_ms", "mean ms"), ("p95_ms", "p95"), ("p99_ms", "p99"),
+    ("small_mean_ms", "small mean"), ("small_p99_ms", "small p99"), ("large_mean_ms", "large mean"),
+    ("slowdown_mean", "slowdown"), ("wall_s", "took s"),
+)  # fmt: skip
+
+
+@click.command(short_help="flows on spine-leaf fabrics in ns-3: DCTCP, PIAS, pFabric, Karuna")
+@click.option("--scheme", "schemes", type=click.Choice(SCHEMES), multiple=True, help="Repeat for several.  [default: all]")
+@click.option("--workload", "workloads", multiple=True, default=(WORKLOAD,), show_default=True, help="In emulation/cdfs.")
+@click.option("--load", "loads", type=LOAD, multiple=True, default=(0.8,), show_default=True, help="Of hosts' links.")
+@click.option("--seed", "seeds", type=int, multiple=True, default=(1,), show_default=True)
+@click.option("--flows", type=click.IntRange(1), default=1_000, show_default=True, help="Of each run.")
+@click.option("--fabric", "fabric_name", type=click.Choice(FABRICS), default="small", show_default=True, help="8 to 144 hosts.")
+@click.option("--leaves", type=int, help="Instead of the fabric's.")
+@click.option("--spines", type=int, help="Instead of the fabric's.")
+@click.option("--hosts-per-leaf", type=int, help="Instead of the fabric's.")
+@click.option("--host-rate", help="Instead of the fabric's 10 Gb/s.")
+@click.option("--uplink-rate", help="Instead of the fabric's.")
+@click.option("--host-delay", help="One way, on a host's link with its processing.  [default: 20us]")
+@click.option("--spray", is_flag=True, help="Each packet takes the next path.  [default: a flow keeps its path]")
+@click.option("--deadline-share", type=SHARE, default=0.2, show_default=True, help="Of flows; half of the rest tell sizes.")
+@click.option("--deadline-mean", default="5ms", show_default=True, help="Exponential; at least 0.5 ms, and the slack.")
+@click.option("--deadline-most", default="1MB", show_default=True, help="Larger flows have no deadline.")
+@click.option("--slack", type=float, default=1.25, show_default=True, help="Least deadline, in times of the flow alone.")
+@click.option("--deadline-reserved", type=SHARE, help="Share of a sender's link that deadlines ask for.  [default: any]")
+@click.option("--deadline-least", default="500us", show_default=True, help="The shortest deadline.")
+@click.option("--aim", type=click.FloatRange(0.1, 1), default=0.9375, show_default=True, help="Of the deadline, for MCP.")
+@click.option("--crowd", type=click.IntRange(0), default=32, show_default=True, help="Packets in queue 0; above, MCP yields.")
+@click.option("--termination", type=click.IntRange(1, 3), default=3, show_default=True, help="MCP's scheme; 3: never.")
+@click.option("--jobs", type=click.IntRange(1), help="Simulations at a time.  [default: processors]")
+@click.option("--scheduler", help="Of a Dask cluster that simulates instead, as tcp://HOST:PORT.")
+@click.option("--folder", type=FOLDER, default=Path("results/simulation"), show_default=True, help="Keeps each result.")
+@click.option("--again", is_flag=True, help="Simulate also what the folder has.")
+@click.option("--validate", is_flag=True, help="Compare the simulator with formulas and with another simulator instead.")
+@click.option("--xco", type=click.Choice(("23", "24", "27")), help="XCo's figure of UDP senders instead.")
+@click.option("--json", "json_file", type=FILE, help="Write the results here.")
+@click.option("--plot", "plot_file", type=FILE, help="Draw the results here.")
+def simulate(json_file: Path | None, validate: bool, xco: str | None, **options: Any) -> None:  # noqa: ANN401 -- click's
+    """Simulate flows on a spine-leaf fabric, packet by packet, and compare how long they take and which deadlines they miss.
+
+    Runs with equal workload, load, number of flows and seed have the same flows under each scheme. It needs ns-3: `make
+    simulation`.
+    """
+    from simulation.run import RunError
+    from simulation.sweep import ClusterError
+    from simulation.toolchain import ToolchainError, why_missing
+
+    missing = "" if options["scheduler"] else why_missing()
+    if missing:
+        raise click.ClickException(missing)
+    console = make_console()
+    try:
+        if validate:
+            _validate(console, options["flows"], json_file)
+        elif xco is not None:
+            _xco(console, int(xco), json_file)
+        else:
+            _sweep(console, _cases(**options), json_file, **options)
+    except (RunError, ClusterError, ToolchainError, ValueError, OSError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _cases(**options: Any) -> list[Case]:  # noqa: ANN401 -- click's
+    from dataclasses import replace
+
+    from emulation import cdfs
+    from simulation.cases import grid
+    from simulation.fabric import SIZES
+    from simulation.flows import Mixture
+    from simulation.schemes import Settings
+    from topology.units import parse_duration, parse_rate, parse_size
+
+    given = {
+        "leaves": options["leaves"],
+        "spines": options["spines"],
+        "hosts_per_leaf": options["hosts_per_leaf"],
+        "host_bps": options["host_rate"] and parse_rate(options["host_rate"]),
+        "uplink_bps": options["uplink_rate"] and parse_rate(options["uplink_rate"]),
+        "host_delay_ns": options["host_delay"] and parse_duration(options["host_delay"]),
+    }
+    fabric = replace(SIZES[options["fabric_name"]], **{name: value for name, value in given.items() if value is not None})
+    with_deadline = options["deadline_share"]
+    mixture = Mixture(
+        shares=(with_deadline, (1 - with_deadline) / 2, (1 - with_deadline) / 2),
+        mean_ns=parse_duration(options["deadline_mean"]),
+        least_ns=parse_duration(options["deadline_least"]),
+        reserved=options["deadline_reserved"] or 0.0,
+        slack=options["slack"],
+        most_deadline_bytes=parse_size(options["deadline_most"]),
+    )
+    for workload in options["workloads"]:
+        cdfs.load(workload)
+    return grid(
+        options["schemes"] or SCHEMES, options["workloads"], options["loads"], options["seeds"],
+        flows=options["flows"], fabric=fabric, mixture=mixture,
+        settings=Settings(
+            spray=options["spray"], termination=options["termination"], crowd=options["crowd"], aim=options["aim"]
+        ),
+    )  # fmt: skip
+
+
+def _sweep(console: Console, cases: list[Case], json_file: Path | None, **options: Any) -> None:  # noqa: ANN401 -- click's
+    from rich.table import Table
+
+    from simulation.comparison import gains, rows
+    from simulation.sweep import sweep
+
+    done = dict.fromkeys((case.key for case in cases), 0.0)
+    with progress_bar(console, float(len(done))) as (move, _):
+
+        def tell(case: Case, part: float) -> None:
+            done[case.key] = part
+            move(f"{case.scheme}, {case.workload}, load {case.load:g}", sum(done.values()))
+
+        results = sweep(
+            cases, options["folder"], tell,
+            jobs=options["jobs"] or os.cpu_count() or 1, scheduler=options["scheduler"], again=options["again"],
+        )  # fmt: skip
+    table = rows(results)
+    for workload in dict.fromkeys(row.workload for row in table):
+        shown = Table(title=f"{workload}: flows without deadline, and the deadlines missed of the others")
+        for _, title in COLUMNS:
+            shown.add_column(title, justify="right")
+        for row in (row for row in table if row.workload == workload):
+            shown.add_row(*(_shown(name, getattr(row, name)) for name, _ in COLUMNS))
+        console.print(shown)
+    found = [str(gain) for gain in gains(results)]
+    for line in found:
+        console.print(line, highlight=False, soft_wrap=True)
+    if json_file is not None:
+        _write(console, {"rows": [row._asdict() for row in table], "gains": found, "results": results}, json_file)
+    if options["plot_file"] is not None:
+        from simulation.figure import draw
+
+        draw(table, options["plot_file"])
+        console.print(f"written: {options['plot_file']}", soft_wrap=True)
+
+
+def _validate(console: Console, flows: int, json_file: Path | None) -> None:
+    from simulation.validation import PacketClass, cobham_ns, dctcp_queue, pfabric_alone, priority_queue
+
+    classes = [PacketClass(0, 300_000, 1000), PacketClass(3, 300_000, 500), PacketClass(7, 250_000, 1500)]
+    with progress_bar(console) as (tell, _):
+        tell("the priority queue", 0.0)
+        found: dict[str, Any] = {
+            "priority_queue": {
+                "cobham_ns": [round(wait, 1) for wait in cobham_ns(classes, 10_000_000_000)],
+                "simulated_ns": priority_queue(classes, 10_000_000_000, 1_000_000, seed=1),
+            }
+        }
+        tell("DCTCP's queue", 0.0)
+        found["dctcp_queue"] = dctcp_queue()
+        tell("pFabric alone", 0.0)
+        found["pfabric_alone"] = pfabric_alone(flows, progress=lambda part: tell("pFabric alone", part))
+    if json_file is None:
+        print_json(found, None)
+    else:
+        _write(console, found, json_file)
+
+
+def _xco(console: Console, figure: int, json_file: Path | None) -> None:
+    from rich.table import Table
+
+    from simulation.uncoordinated import FIGURES, loss
+
+    make, counts = FIGURES[figure]
+    from_ns, until_ns = 4_000_000, 14_000_000
+    shown = Table("rows" if figure == 27 else "senders", "coordinated", "lost", "Gb/s", "took s", title=f"XCo, Figure {figure}")
+    found: list[dict[str, Any]] = []
+    with progress_bar(console, float(2 * len(counts))) as (tell, _):
+        for count in counts:
+            for coordinated in (False, True):
+                tell(f"{count}, {'coordinated' if coordinated else 'uncoordinated'}", float(len(found)))
+                one = loss(make(count), coordinated=coordinated, from_ns=from_ns, until_ns=until_ns)
+                found.append({"count": count, "coordinated": coordinated, **one})
+                values = (f"{one['loss']:.1%}", f"{one['goodput_bps'] / 1e9:.3g}", str(one["wall_s"]))
+                shown.add_row(str(count), "yes" if coordinated else "no", *values)
+    console.print(shown)
+    if json_file is not None:
+        _write(console, {"figure": figure, "from_ns": from_ns, "until_ns": until_ns, "runs": found}, json_file)
+
+
+def _write(console: Console, found: dict[str, Any], path: Path) -> None:
+    import json
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(found, indent=1) + "\n")
+    console.print(f"written: {path}", soft_wrap=True)
+
+
+def _shown(name: str, value: object) -> str:
+    if value is None:
+        return "-"
+    if name == "missed" and isinstance(value, float):
+        return f"{value:.1%}"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

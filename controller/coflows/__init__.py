@@ -1,0 +1,1 @@
+"""Coflows: their order, their deadlines, how hosts are told, and the client for applications."""

@@ -1,0 +1,90 @@
+"""Which deadlines of coflows are kept: each is admitted or refused when its coflow is opened. Pure.
+
+Varys' rule (Chowdhury et al., SIGCOMM 2014): what is admitted reserves, at each port, the rate that ends it just in time, until
+its deadline or its end; a coflow is refused where a port has no such rate left. A refused coflow goes without its deadline, so
+that it cannot make those late that were admitted. What the decision needs is in the documents of the coflows, so another leader
+comes to the same one, except for coflows that have been closed since; so it goes by what the leader before decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from controller.coflows import bottleneck_order
+from controller.coflows.coflow import Coflow, Flow
+
+ADMITTED, REFUSED, UNCHECKED = "admitted", "refused", "unchecked"
+USABLE = 0.85
+"""Of a link's rate: headers take a twentieth, and MCP aims at 15/16 of the deadline."""
+Port = tuple[str, str]
+"""Whether a host sends ("out") or receives ("in"), and its name."""
+
+
+class Verdict(NamedTuple):
+    """Whether a deadline is kept, and why (or why not)."""
+
+    deadline: str
+    why: str
+
+
+class Deadlines:
+    """Decides about the deadlines of the open coflows, once each."""
+
+    def __init__(self, rate_bps: Callable[[str], int]) -> None:
+        """`rate_bps`: of a host's link."""
+        self._rate_bps = rate_bps
+        self._verdicts: dict[int, Verdict] = {}
+
+    def update(self, coflows: Iterable[Coflow]) -> dict[int, Verdict]:
+        """Takes the coflows that are open now, in the order in which they were opened; returns what was decided anew."""
+        dated = {one.coflow: one for one in coflows if one.deadline_ns is not None}
+        self._verdicts = {coflow: verdict for coflow, verdict in self._verdicts.items() if coflow in dated}
+        fresh = {}
+        for number, one in dated.items():
+            if number not in self._verdicts:
+                fresh[number] = self._verdicts[number] = self._decide(one, dated)
+        return fresh
+
+    def verdict(self, coflow: int) -> Verdict | None:
+        """What was decided about a coflow's deadline; None: it has none."""
+        return self._verdicts.get(coflow)
+
+    def _decide(self, new: Coflow, dated: dict[int, Coflow]) -> Verdict:
+        if new.verdict in (ADMITTED, REFUSED, UNCHECKED):
+            return Verdict(new.verdict, "decided by the leader before")
+        if not new.flows:
+            return Verdict(UNCHECKED, "flows: not given, so nothing shows whether the deadline can be kept")
+        assert new.deadline_ns is not None
+        demand = demand_of(new.flows)
+        rates = {port: USABLE * self._rate_bps(port[1]) / 8e9 for port in demand}
+        admitted = [
+            (demand_of(other.flows), float(other.deadline_ns - other.opened_ns))
+            for number, other in dated.items()
+            if (verdict := self._verdicts.get(number)) is not None and verdict.deadline == ADMITTED
+            and other.deadline_ns is not None and other.deadline_ns > new.opened_ns
+        ]  # fmt: skip
+        left_ns = float(new.deadline_ns - new.opened_ns)
+        if bottleneck_order.keeps_deadline(demand, left_ns, admitted, rates):
+            return Verdict(ADMITTED, f"every port has the rate that it needs until then, beside {len(admitted)} admitted")
+        for port, size in demand.items():
+            taken = sum(other[port] / span for other, span in admitted if port in other)
+            if left_ns <= 0 or size / left_ns + taken > rates[port]:
+                break
+        way, host = port
+        wanted, left = (size / left_ns if left_ns > 0 else 0.0), max(0.0, rates[port] - taken)
+        text = f"deadline: {host}'s link {'to' if way == 'in' else 'from'} the fabric has {_mbps(left)} left, "
+        return Verdict(REFUSED, text + f"it needs {_mbps(wanted)}; open it later, or with a later deadline")
+
+
+def demand_of(flows: Iterable[Flow]) -> dict[Port, float]:
+    """The bytes that flows send through each port."""
+    found: dict[Port, float] = {}
+    for source, destination, size in flows:
+        for port in (("out", source), ("in", destination)):
+            found[port] = found.get(port, 0.0) + size
+    return found
+
+
+def _mbps(bytes_per_ns: float) -> str:
+    return f"{bytes_per_ns * 8e3:.1f} Mb/s"

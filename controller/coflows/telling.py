@@ -1,0 +1,125 @@
+"""The coordinator's part for coflows: documents and reports in, COFLOWS messages and verdicts out. Sends only through what it
+is given.
+
+A member that missed an order sends a coflow's packets in another queue than its peers do, so a change is sent three times, and
+all is sent again each second. One frame to the group address reaches all members, whatever their number.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from controller.coflows.coflow import read
+from controller.coflows.deadlines import Verdict
+from controller.coflows.order import CoflowOrder, Place
+from controller.coflows.queues import LAST_QUEUE
+from controller.members.part import SWEEP_NS, Part
+from controller.members.registry import Member, Members
+from protocol.bodies.flows.coflow_report import CoflowReport
+from protocol.messages import HEARTBEAT_MAC, Coflows, Message
+from protocol.paging import paginate
+from protocol.timers import REFRESH_NS, Timers
+
+log = logging.getLogger("baton.coordinator")
+
+USUAL_BPS = 1_000_000_000
+"""A host's rate while there is no member."""
+MOST_IN_LAST = 256
+"""Of the coflows from this place on, those in the last queue are not told: there may be very many."""
+MOST_SHOWN = 100
+"""Coflows in the status."""
+
+
+class CoflowQueues(Part):
+    """The order of the open coflows as last worked out, and as sent."""
+
+    def __init__(
+        self,
+        timers: Timers,
+        members: Members,
+        send: Callable[[Message, bytes], None],
+        write: Callable[[dict[str, Any]], object],
+    ) -> None:
+        """`write` takes lines for the store bridge."""
+        self.handlers = {CoflowReport: self._on_report}
+        self.documents = {"coflows": self._take}
+        self.periodic = ((SWEEP_NS, self.update), (REFRESH_NS, self._tell_all))
+        self.queues: dict[int, int] = {}
+        """The queue of every coflow that is told, by id."""
+        self._places: list[Place] = []
+        self._order = CoflowOrder(self._rate_bps)
+        self._timers, self._members, self._send, self._write = timers, members, send, write
+        self._rates: tuple[int, dict[str, int]] = (0, {"": USUAL_BPS})
+        self._version = 0
+        self._again_ns = 0
+        self._complained: set[str] = set()
+
+    def opened(self, documents: Mapping[str, Mapping[str, Any]], ahead_ns: int, now_ns: int) -> None:
+        """Takes the open coflows as the store has them; its clock is `ahead_ns` ahead of ours."""
+        coflows = []
+        for number, document in documents.items():
+            try:
+                coflows.append(read(int(number), document, ahead_ns))
+            except (KeyError, TypeError, ValueError) as error:
+                if number not in self._complained:
+                    log.warning("coflow %s is left out: its document is wrong: %s", number, error)
+                    self._complained.add(number)
+        self._complained &= documents.keys()
+        for coflow, verdict in self._order.update(coflows).items():
+            self._publish(coflow, verdict)
+        self.update(now_ns)
+
+    def update(self, now_ns: int) -> None:
+        """Works the order out again, since time and reports change it, too, and sends it if it has changed."""
+        if not self._order.changed and now_ns < self._again_ns:
+            return
+        self._again_ns = self._order.next_ns(now_ns)
+        self._places = self._order.places(now_ns=now_ns)
+        queues = {
+            place.coflow: place.queue
+            for at, place in enumerate(self._places)
+            if place.queue != LAST_QUEUE or at < MOST_IN_LAST
+        }
+        if queues == self.queues:
+            return
+        self.queues = queues
+        self._version += 1
+        self._timers.repeat(now_ns, self._tell_all)
+
+    def status(self) -> dict[str, Any]:
+        """`coflows`: queue by id. `coflow_order`: the first coflows in their order, with what the place of each goes by, and
+        whether its deadline (None: it has none) is kept, and why."""
+        return {"coflows": self.queues, "coflow_order": [self._shown(place) for place in self._places[:MOST_SHOWN]]}
+
+    def _shown(self, place: Place) -> dict[str, Any]:
+        deadline, why = self._order.deadlines.verdict(place.coflow) or (None, "")
+        sent_bytes = self._order.sent.total(place.coflow)
+        return {
+            "id": place.coflow, "queue": place.queue, "by": place.by, "sent_bytes": sent_bytes,
+            "deadline": deadline, "why": why,
+        }  # fmt: skip
+
+    def _take(self, document: Mapping[str, Any], now_ns: int) -> None:
+        self.opened(document["open"], document["ahead_ns"], now_ns)
+
+    def _on_report(self, member: Member, message: CoflowReport, now_ns: int) -> None:
+        for coflow, node, size_bytes in message.entries:
+            destination = self._members.get(node)
+            self._order.report(coflow, member.name, "" if destination is None else destination.name, size_bytes, now_ns)
+
+    def _publish(self, coflow: int, verdict: Verdict) -> None:
+        self._write({"coflow_verdict": [coflow, {"deadline": verdict.deadline, "why": verdict.why}]})
+
+    def _rate_bps(self, host: str) -> int:
+        version, rates = self._rates
+        if version != self._members.version:
+            rates = {member.name: member.rate_bps for member in self._members.present()}
+            rates[""] = max(rates.values(), default=USUAL_BPS)
+            self._rates = self._members.version, rates
+        return rates.get(host, rates[""])
+
+    def _tell_all(self, _: int) -> None:
+        for page in paginate(Coflows(self._version, 0, 1, tuple(sorted(self.queues.items())))):
+            self._send(page, HEARTBEAT_MAC)

@@ -1,0 +1,74 @@
+"""What operators see of a leader: its status, and a document of each member, a few at a time. Sends only through what it is
+given."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from controller.members.part import STATUS_NS, Part, Parts
+from controller.members.registry import Members
+from protocol.timers import Timers
+from protocol.units import MILLISECOND_NS
+
+AT_ONCE, PAUSE_NS = 8, 2 * MILLISECOND_NS
+"""How many members' documents are written at once, some 200 us, and for how long the loop then does other work."""
+
+
+class Publication(Part):
+    """The status every `period_ns`; members' documents after it, each once before the next round begins.
+
+    Args:
+        parts: what adds to a member's document.
+        write: takes lines for the store bridge.
+        head: the lines of the leader itself, at a time (ns).
+    """
+
+    def __init__(
+        self,
+        period_ns: int,
+        timers: Timers,
+        members: Members,
+        parts: Parts,
+        write: Callable[[dict[str, Any]], object],
+        head: Callable[[int], list[dict[str, Any]]],
+    ) -> None:
+        self.documents = dict.fromkeys(("policy", "override", "rotation", "fabric"), lambda *_: self.soon())
+        self._period_ns = period_ns
+        self._timers = timers
+        self._members = members
+        self._parts = parts
+        self._write = write
+        self._head = head
+        self._told_ns, self._telling = 0, False
+        self._untold: deque[int] = deque()
+        """The members whose documents are still to be written in this round."""
+
+    def joined(self, node: int) -> None:
+        self.soon()
+
+    def left(self, node: int, now_ns: int) -> None:
+        self.soon()
+
+    def soon(self) -> None:
+        """Publishes the status as soon as if that were often done: an operator looks whether a change is in force."""
+        if not self._telling and self._period_ns > STATUS_NS:
+            self._telling = True
+            self._timers.at(self._told_ns + STATUS_NS, self.publish)
+
+    def publish(self, now_ns: int) -> None:
+        """Writes the status, and begins a round of the members unless one is under way."""
+        self._told_ns, self._telling = now_ns, False
+        for line in self._head(now_ns):
+            self._write(line)
+        if not self._untold:
+            self._untold.extend(member.node for member in self._members.present())
+            self._tell_members(now_ns)
+
+    def _tell_members(self, now_ns: int) -> None:
+        for _ in range(min(AT_ONCE, len(self._untold))):
+            if (member := self._members.get(node := self._untold.popleft())) is not None:
+                self._write({"member": [node, member.record(now_ns) | self._parts.of_member(node)]})
+        if self._untold:
+            self._timers.at(now_ns + PAUSE_NS, self._tell_members)

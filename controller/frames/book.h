@@ -1,0 +1,314 @@
+/* The slots that were granted and what became of them: controller/slots/slot_events.py (Tallies) and permitted.py say what
+ * each of these does, and are compared with it. */
+#ifndef BATON_BOOK_H
+#define BATON_BOOK_H
+#include "map.h"
+
+#define KEPT_NS 500000000LL /* how long after its end a slot may still be yielded */
+#define BYTE_NS 8000000000LL
+
+enum { USED = 1, AWAITED = 2, OPEN = 4, WATCHED = 8 };
+
+/* A row of the policy's plan. */
+struct row {
+    int64_t slot, node, destination, start_ns, end_ns, bytes, rate_bps, reserved_bps;
+};
+
+struct slot {
+    struct row row;   /* as it was granted last: while AWAITED */
+    int64_t sent_ns;  /* when its directive left */
+    int64_t start_ns, end_ns, bytes, rate_bps, counted_ns; /* as it counts for what is permitted: while OPEN */
+    uint32_t flags, next; /* `next` of the free ones */
+};
+
+struct pair {
+    int64_t credits, rates;
+    uint64_t rate_slot; /* the slot of its last rate */
+    uint32_t key, touched;
+};
+
+/* Known to ctypes as `Permission`. */
+struct permission {
+    int64_t node, destination, credits, rates;
+};
+
+/* Known to ctypes as `Tally`. */
+struct tally {
+    int64_t slots, acks, late, lost, yields;
+};
+
+struct book {
+    struct tally tally;
+    struct map by_number, by_pair;
+    struct slot *slots;
+    struct pair *pairs;
+    struct permission *taken;
+    uint32_t slots_room, slots_top, slots_free, pairs_room, pairs_top, taken_room, cursor;
+};
+
+static int book_make(struct book *book) {
+    memset(book, 0, sizeof *book);
+    book->slots_room = 1 << 15;
+    book->pairs_room = 1 << 12;
+    book->slots_free = NOWHERE;
+    book->slots = malloc(book->slots_room * sizeof *book->slots);
+    book->pairs = malloc(book->pairs_room * sizeof *book->pairs);
+    return book->slots && book->pairs && map_make(&book->by_number, 1 << 16) && map_make(&book->by_pair, 1 << 13);
+}
+
+static void book_free(struct book *book) {
+    free(book->slots);
+    free(book->pairs);
+    free(book->taken);
+    map_free(&book->by_number);
+    map_free(&book->by_pair);
+}
+
+static inline struct slot *book_find(struct book *book, uint64_t number) {
+    uint32_t place = map_get(&book->by_number, number);
+    return place == NOWHERE ? NULL : &book->slots[place];
+}
+
+/* A record for a slot that has none; NULL: no memory. */
+static struct slot *book_add(struct book *book, uint64_t number) {
+    uint32_t place = book->slots_free;
+    if (place == NOWHERE) {
+        if (book->slots_top == book->slots_room) {
+            struct slot *more = realloc(book->slots, 2UL * book->slots_room * sizeof *more);
+            if (!more)
+                return NULL;
+            book->slots = more;
+            book->slots_room *= 2;
+        }
+        place = book->slots_top++;
+    } else
+        book->slots_free = book->slots[place].next;
+    struct slot *slot = &book->slots[place];
+    memset(slot, 0, sizeof *slot);
+    slot->next = NOWHERE;
+    if (!map_put(&book->by_number, number, place)) {
+        slot->next = book->slots_free;
+        book->slots_free = place;
+        return NULL;
+    }
+    slot->flags = USED;
+    slot->row.slot = (int64_t)number;
+    return slot;
+}
+
+/* Drops the record if nothing is to be known of it any more. */
+static inline void book_settle(struct book *book, struct slot *slot) {
+    if (slot->flags & (AWAITED | OPEN))
+        return;
+    map_drop(&book->by_number, (uint64_t)slot->row.slot);
+    slot->flags = 0;
+    slot->next = book->slots_free;
+    book->slots_free = (uint32_t)(slot - book->slots);
+}
+
+static struct pair *book_pair(struct book *book, const struct slot *slot) {
+    uint32_t key = (uint32_t)slot->row.node << 16 | (uint32_t)slot->row.destination;
+    uint32_t place = map_get(&book->by_pair, key);
+    if (place != NOWHERE)
+        return &book->pairs[place];
+    if (book->pairs_top == book->pairs_room) {
+        struct pair *more = realloc(book->pairs, 2UL * book->pairs_room * sizeof *more);
+        if (!more)
+            return NULL;
+        book->pairs = more;
+        book->pairs_room *= 2;
+    }
+    if (!map_put(&book->by_pair, key, book->pairs_top))
+        return NULL;
+    struct pair *pair = &book->pairs[book->pairs_top++];
+    memset(pair, 0, sizeof *pair);
+    pair->key = key;
+    return pair;
+}
+
+static void book_credit(struct book *book, const struct slot *slot, int64_t bytes) {
+    struct pair *pair = book_pair(book, slot);
+    if (!pair)
+        return;
+    pair->credits += bytes;
+    pair->touched = 1;
+}
+
+static void book_count(struct book *book, struct slot *slot, int64_t now_ns) {
+    if (!slot->rate_bps) {
+        if (slot->counted_ns == slot->start_ns && slot->start_ns <= now_ns) {
+            book_credit(book, slot, slot->bytes);
+            slot->counted_ns = slot->start_ns + 1;
+        }
+        return;
+    }
+    int64_t until_ns = now_ns < slot->end_ns ? now_ns : slot->end_ns;
+    if (until_ns <= slot->counted_ns)
+        return;
+    struct pair *pair = book_pair(book, slot);
+    if (pair) {
+        pair->rates += (int64_t)((__int128)slot->rate_bps * (until_ns - slot->counted_ns) / BYTE_NS);
+        pair->touched = 1;
+    }
+    slot->counted_ns = until_ns;
+}
+
+/* Ends the rate of the pair that was in force before when this one begins. */
+static void book_take_over(struct book *book, const struct row *row, int64_t now_ns) {
+    struct slot key = {.row = *row};
+    struct pair *pair = book_pair(book, &key);
+    if (!pair)
+        return;
+    uint64_t last = pair->rate_slot;
+    pair->rate_slot = (uint64_t)row->slot;
+    struct slot *held = last && last != (uint64_t)row->slot ? book_find(book, last) : NULL;
+    if (!held || !(held->flags & OPEN))
+        return;
+    int64_t until_ns = row->start_ns > held->counted_ns ? row->start_ns : held->counted_ns;
+    if (until_ns < held->end_ns)
+        held->end_ns = until_ns;
+    book_count(book, held, now_ns);
+}
+
+static void book_granted(struct book *book, const struct row *row, int64_t now_ns, int watched) {
+    struct slot *slot = book_find(book, (uint64_t)row->slot);
+    if (!slot && !(slot = book_add(book, (uint64_t)row->slot)))
+        return;
+    uint32_t before = slot->flags;
+    if (before & OPEN)
+        book_count(book, slot, now_ns);
+    book->tally.slots += !(before & AWAITED);
+    slot->row = *row;
+    slot->sent_ns = now_ns;
+    slot->flags |= AWAITED;
+    if (watched)
+        slot->flags |= WATCHED;
+    if (before & OPEN && !row->rate_bps && slot->start_ns <= now_ns)
+        return; /* it has begun, and its credit is counted */
+    if (row->rate_bps)
+        book_take_over(book, row, now_ns);
+    int64_t counted_ns = slot->counted_ns;
+    slot->start_ns = slot->counted_ns = row->start_ns;
+    slot->end_ns = row->end_ns;
+    slot->bytes = row->bytes;
+    slot->rate_bps = row->rate_bps;
+    if (before & OPEN && row->rate_bps && counted_ns > slot->counted_ns)
+        slot->counted_ns = counted_ns;
+    slot->flags |= OPEN;
+}
+
+/* Returns whether the slot is watched, or not known any more. */
+static int book_yielded(struct book *book, uint64_t number, int64_t unspent_bytes, int64_t now_ns) {
+    struct slot *slot = book_find(book, number);
+    int watched = !slot || slot->flags & WATCHED;
+    book->tally.yields++;
+    if (!slot || !(slot->flags & OPEN))
+        return watched;
+    if (slot->rate_bps)
+        book_count(book, slot, now_ns);
+    else {
+        if (unspent_bytes > slot->bytes)
+            unspent_bytes = slot->bytes;
+        if (now_ns > slot->end_ns + KEPT_NS)
+            unspent_bytes = 0;
+        book_credit(book, slot, slot->counted_ns > slot->start_ns ? -unspent_bytes : slot->bytes - unspent_bytes);
+    }
+    slot->flags &= ~(uint32_t)OPEN;
+    book_settle(book, slot);
+    return watched;
+}
+
+static void book_revoked(struct book *book, uint64_t number, int64_t now_ns) {
+    struct slot *slot = book_find(book, number);
+    if (!slot)
+        return;
+    if (slot->flags & AWAITED)
+        book->tally.slots--;
+    if (slot->flags & OPEN)
+        book_count(book, slot, now_ns);
+    slot->flags &= ~(uint32_t)(AWAITED | OPEN);
+    book_settle(book, slot);
+}
+
+/* Looks at the next `least` records, or a sixteenth of all: forgets what was over long before `then_ns`, and finds at most `room`
+ * slots that began before that and are not acknowledged yet. Returns how many. */
+static uint32_t book_sweep(struct book *book, int64_t then_ns, uint32_t least, uint64_t *found, uint32_t room) {
+    uint32_t count = 0, most = least > book->slots_top >> 4 ? least : book->slots_top >> 4;
+    if (most > book->slots_top)
+        most = book->slots_top;
+    for (; most && count < room; most--) {
+        if (book->cursor >= book->slots_top)
+            book->cursor = 0;
+        struct slot *slot = &book->slots[book->cursor++];
+        if (slot->flags & AWAITED && slot->row.start_ns < then_ns)
+            found[count++] = (uint64_t)slot->row.slot;
+        if (slot->flags & OPEN && slot->end_ns + KEPT_NS < then_ns) {
+            book_count(book, slot, then_ns);
+            slot->flags &= ~(uint32_t)OPEN;
+            book_settle(book, slot);
+        }
+    }
+    return count;
+}
+
+static void book_lost(struct book *book, uint64_t number) {
+    struct slot *slot = book_find(book, number);
+    if (!slot || !(slot->flags & AWAITED))
+        return;
+    book->tally.lost++;
+    slot->flags &= ~(uint32_t)AWAITED;
+    book_settle(book, slot);
+}
+
+/* Forgets what was permitted to a node that left. */
+static void book_left(struct book *book, int64_t node) {
+    for (uint32_t at = 0; at < book->slots_top; at++) {
+        struct slot *slot = &book->slots[at];
+        if (slot->flags & OPEN && slot->row.node == node) {
+            slot->flags &= ~(uint32_t)OPEN;
+            book_settle(book, slot);
+        }
+    }
+    for (uint32_t at = 0; at < book->pairs_top; at++)
+        if (book->pairs[at].key >> 16 == (uint32_t)node)
+            book->pairs[at] = (struct pair){.key = book->pairs[at].key};
+}
+
+/* What was permitted since the last call, in `taken`: returns for how many pairs. Pairs of which nothing more is to be known are
+ * forgotten. */
+static uint32_t book_take(struct book *book, int64_t now_ns) {
+    uint32_t count = 0, left = 0;
+    for (uint32_t at = 0; at < book->slots_top; at++) {
+        struct slot *slot = &book->slots[at];
+        if (!(slot->flags & OPEN))
+            continue;
+        book_count(book, slot, now_ns);
+        if (slot->end_ns + KEPT_NS < now_ns) {
+            slot->flags &= ~(uint32_t)OPEN;
+            book_settle(book, slot);
+        }
+    }
+    if (book->taken_room < book->pairs_room) {
+        struct permission *more = realloc(book->taken, book->pairs_room * sizeof *more);
+        if (!more)
+            return 0;
+        book->taken = more;
+        book->taken_room = book->pairs_room;
+    }
+    memset(book->by_pair.places, 0xff, (book->by_pair.mask + 1UL) * sizeof *book->by_pair.places);
+    book->by_pair.used = 0;
+    for (uint32_t at = 0; at < book->pairs_top; at++) {
+        struct pair pair = book->pairs[at];
+        if (pair.touched)
+            book->taken[count++] = (struct permission){pair.key >> 16, pair.key & 0xffff, pair.credits, pair.rates};
+        struct slot *held = pair.rate_slot ? book_find(book, pair.rate_slot) : NULL;
+        if (held && held->flags & OPEN) {
+            book->pairs[left] = (struct pair){.rate_slot = pair.rate_slot, .key = pair.key};
+            map_put(&book->by_pair, pair.key, left++); /* there is room: there was */
+        }
+    }
+    book->pairs_top = left;
+    return count;
+}
+
+#endif

@@ -1,0 +1,125 @@
+"""The account of slots, kept by the library: as `Tallies` and `Permitted` keep it (controller/slots). An edge: ctypes.
+
+Single events come as to every listener; those of batches the library notes itself.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.frames.library import Tally
+from controller.policies.base import Slot
+from controller.policies.compiled.batches import SLOT
+from controller.slots.permitted import Bytes
+from controller.slots.slot_events import SlotListener
+
+PERMISSION = np.dtype([(name, np.int64) for name in ("node", "destination", "credits", "rates")])
+SWEPT = 8_192
+"""How many records one call of `overdue` looks at, at least, and `MOST_LOST`, how many slots it finds: some 50 us."""
+MOST_LOST = 1_024
+_SLOT = struct.Struct("8q")
+
+
+def rows(slots: Iterable[Slot]) -> NDArray[np.void]:
+    """Slots as an array of SLOT."""
+    pack = _SLOT.pack
+    packed = [
+        pack(s.slot, s.node, s.destination, s.start_ns, s.end_ns, s.bytes, s.rate_bps, s.reserved_bps) for s in slots
+    ]
+    return np.frombuffer(b"".join(packed), SLOT)
+
+
+class Book(SlotListener):
+    """The slots that are on their way, the counts of them, and the bytes that they permit."""
+
+    def __init__(self, library: ctypes.CDLL, state: int) -> None:
+        """The caller keeps the library's state for as long as this."""
+        self._c = library
+        self._state = state
+        self._tally = Tally.from_address(library.frames_tally(state))
+        self._row = (ctypes.c_int64 * 8)()
+        self._sent_ns = ctypes.c_int64()
+        self._found = (ctypes.c_uint64 * MOST_LOST)()
+
+    # -- counts -------------------------------------------------------------------------------------------------------
+
+    @property
+    def slots(self) -> int:
+        """Slots granted; a repeated one is not counted twice."""
+        return int(self._tally.slots)
+
+    @property
+    def acks(self) -> int:
+        """Slots acknowledged."""
+        return int(self._tally.acks)
+
+    @property
+    def late(self) -> int:
+        """Those of them that opened late."""
+        return int(self._tally.late)
+
+    def count_late(self) -> None:
+        """One more of them, of those that were acknowledged in a batch."""
+        self._tally.late += 1
+
+    @property
+    def lost_slots(self) -> int:
+        """Slots never acknowledged."""
+        return int(self._tally.lost)
+
+    @property
+    def yields(self) -> int:
+        """Slots given back."""
+        return int(self._tally.yields)
+
+    # -- single events ------------------------------------------------------------------------------------------------
+
+    def granted(self, slot: Slot, end_ns: int, now_ns: int) -> None:
+        self._c.frames_granted(self._state, rows([slot]).ctypes.data, now_ns)
+
+    def opened(self, slot: int, opened_ns: int, *, late: bool) -> None:
+        self._c.frames_opened_one(self._state, slot, late)
+
+    def yielded(self, slot: int, unspent_bytes: int, backlog_bytes: int, now_ns: int) -> None:
+        self._c.frames_yielded(self._state, slot, unspent_bytes, now_ns)
+
+    def revoked(self, slot: int, now_ns: int) -> None:
+        self._c.frames_revoked(self._state, slot, now_ns)
+
+    def lost(self, slots: Sequence[int]) -> None:
+        for slot in slots:
+            self._c.frames_lost(self._state, slot)
+
+    def awaited(self, slot: int) -> tuple[Slot, int] | None:
+        """A slot that is not acknowledged yet, and when its directive left (ns); else None."""
+        if not self._c.frames_awaited(self._state, slot, ctypes.byref(self._row), ctypes.byref(self._sent_ns)):
+            return None
+        return Slot(*self._row), self._sent_ns.value
+
+    def overdue(self, then_ns: int) -> list[int]:
+        """Slots begun before `then_ns` that are not acknowledged yet: those among the next `SWEPT` records, or a sixteenth of
+        all; the calls go through them in turn. Forgets what was over long before."""
+        found = self._found
+        count = self._c.frames_sweep(self._state, then_ns, SWEPT, found, MOST_LOST)
+        return list(found[:count])
+
+    # -- what was permitted -------------------------------------------------------------------------------------------
+
+    def take(self, now_ns: int) -> Bytes:
+        """The bytes permitted since the last call, by pair."""
+        count = self._c.frames_take_permitted(self._state, now_ns)
+        if not count:
+            return Bytes({}, {})
+        length = count * PERMISSION.itemsize
+        found = np.frombuffer(ctypes.string_at(self._c.frames_permitted(self._state), length), PERMISSION).tolist()
+        credits = {(node, destination): max(0, size) for node, destination, size, _ in found}
+        return Bytes(credits, {(node, destination): size for node, destination, _, size in found if size})
+
+    def left(self, node: int) -> None:
+        """Forgets a member."""
+        self._c.frames_left(self._state, node)

@@ -1,0 +1,111 @@
+"""Which members' frames the library takes, and what it may send: the keys, the guard and the lease decide. An edge: the socket.
+
+The library is told of a member when the guard has accepted one of its frames, and forgets it as soon as anything changes by
+which its frames are judged: it left, registered, its keys changed, or its backlogs are not believed. Its next frame then goes
+through the guard again.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, cast
+
+from controller.election.leadership import Leadership
+from controller.frames.frames import Batch, Frames, LentWindow, Rows
+from controller.members.host_keys import HostKeys
+from controller.members.part import Part
+from controller.members.registry import Figures, Member, Members
+from protocol.auth import Guard, ReplayWindow
+from protocol.keys.hosts import Speaker
+from protocol.link import ControlSocket
+
+FIGURES = Figures.__slots__
+
+
+class _Known(NamedTuple):
+    """A member whose frames the library takes, and as whom it speaks."""
+
+    member: Member
+    speaker: Speaker
+
+
+class Exchange(Part):
+    """The frames of one term. See `controller.scheduling.granting.Exchange` for what the schedule asks of it."""
+
+    def __init__(
+        self, frames: Frames, guard: Guard, link: ControlSocket, leadership: Leadership, members: Members, keys: HostKeys
+    ) -> None:
+        self.book = frames.book
+        self._frames = frames
+        self._guard = guard
+        self._leadership = leadership
+        self._members = members
+        self._keys = keys
+        self._known: dict[int, _Known] = {}
+        self._descriptors = link.fileno(), link.deferred_fileno()
+        link.stamp()
+        keys.changed = self._forget_at
+
+    def take(self, box: int, now_ns: int) -> Batch | None:
+        """The next batch of the socket `box` (MAIN or DEFERRED); None: nothing has come."""
+        self._frames.terms.until_ns = self._leadership.until_ns()
+        batch = self._frames.take(self._descriptors[box], box, now_ns)
+        if batch is not None:
+            self._leadership.withheld += self._frames.withheld
+            self._guard.accepted += batch.accepted
+        return batch
+
+    def direct(self, revoked: Rows, granted: Rows, watched: int, now_ns: int) -> list[int]:
+        """Sends directives while the lease holds. Returns the rows of members that the library does not know."""
+        self._frames.terms.until_ns = self._leadership.until_ns()
+        others = self._frames.direct(self._descriptors[0], revoked, granted, watched=watched, now_ns=now_ns)
+        self._leadership.withheld += self._frames.withheld
+        return others
+
+    def set_terms(self, grace_ns: int, late_ns: int) -> None:
+        """How much longer a lease lasts than its slot; and how long after its start one that opens is late."""
+        self._frames.terms.grace_ns, self._frames.terms.late_ns = grace_ns, late_ns
+
+    def next_sequence(self) -> int:
+        """The number of the leader's next frame."""
+        self._frames.terms.sequence += 1
+        return int(self._frames.terms.sequence)
+
+    # -- whose frames are taken ---------------------------------------------------------------------------------------
+
+    def learn(self, member: Member, speaker: Speaker) -> None:
+        """Has a member's frames taken from now on: the guard has accepted one of this speaker."""
+        node, known = member.node, self._known.get(member.node)
+        if known is not None and known.speaker is speaker:
+            return
+        self.forget(node)
+        window, sending = self._guard.window(speaker), self._keys.sending_to(member.mac)
+        if window is None or sending is None or isinstance(window, LentWindow):
+            return
+        peer = self._frames.know(node, member.mac, speaker, sending, window)
+        for name in FIGURES:
+            setattr(peer, name, getattr(member.figures, name))
+        member.figures = cast(Figures, peer)  # the same fields
+        self._known[node] = _Known(member, speaker)
+        self._guard.replace_window(speaker, LentWindow(peer, lambda: self.forget(node)))
+
+    def forget(self, node: int) -> None:
+        """Has all frames of this node judged by the guard."""
+        if (known := self._known.pop(node, None)) is None:
+            return
+        self._frames.forget(node)
+        peer = known.member.figures
+        known.member.figures = Figures(*(getattr(peer, name) for name in FIGURES))
+        if isinstance(lent := self._guard.window(known.speaker), LentWindow):
+            self._guard.replace_window(known.speaker, ReplayWindow(lent.highest, lent.seen))
+
+    def _forget_at(self, mac: bytes) -> None:
+        if (member := self._members.at(mac)) is not None:
+            self.forget(member.node)
+
+    def joined(self, node: int) -> None:
+        self.forget(node)
+        self._frames.joined(node)
+
+    def left(self, node: int, now_ns: int) -> None:
+        self.forget(node)
+        self._frames.left(node)

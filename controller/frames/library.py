@@ -1,0 +1,105 @@
+"""The compiled way of frames (controller/frames/frames.c) as a library. An edge: ctypes, the compiler at first use."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from pathlib import Path
+
+from ebpf.build import BuildError, shared_library
+
+POINTER, I64, U64, U32, I32, BYTE = (
+    ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_int32, ctypes.c_uint8,
+)  # fmt: skip
+NODES = 0x4000
+"""Node ids are below this."""
+MOST = 256
+"""The most frames that are received, or sent, at once."""
+
+
+class Peer(ctypes.Structure):
+    """`struct peer`: a member's replay window and figures; the rest, its keys, only the library touches."""
+
+    _fields_ = (
+        ("highest", U64), ("_seen", U64), ("last_heard_ns", I64), ("slots", I64), ("acknowledged", I64), ("late", I64),
+        ("yields", I64), ("lateness_ns", I64), ("delay_ns", I64), ("told_ns", I64), ("to_leader", U32 * 8),
+        ("from_leader", U32 * 8), ("enrolment", BYTE * 16), ("mac", BYTE * 6), ("known", BYTE), ("kinds", BYTE),
+        ("batch", U32), ("directed", U32), ("frame", U32),
+    )  # fmt: skip
+
+
+class Counts(ctypes.Structure):
+    """`struct counts`: what the last batch held, and what became of the last plan."""
+
+    _fields_ = (
+        ("accepted", U32), ("yields", U32), ("backlogs", U32), ("entries", U32), ("opened", U32), ("delayed", U32),
+        ("raw_bytes", I32), ("waiting", U32), ("full", U32), ("sent", U32), ("withheld", U32), ("others", U32),
+        ("raw_stamp_ns", I64),
+    )  # fmt: skip
+
+
+class Terms(ctypes.Structure):
+    """`struct terms`: the leader's last sequence number; grace, lateness and the lease's end in ns; epoch, address and tag."""
+
+    _fields_ = (
+        ("sequence", U64), ("grace_ns", I64), ("late_ns", I64), ("until_ns", I64), ("epoch", U32), ("tag_bytes", U32),
+        ("address", BYTE * 6), ("tag", BYTE * 4),
+    )  # fmt: skip
+
+
+class Tally(ctypes.Structure):
+    """`struct tally`: counts of slots since the coordinator's start."""
+
+    _fields_ = (("slots", I64), ("acks", I64), ("late", I64), ("lost", I64), ("yields", I64))
+
+
+FUNCTIONS = (
+    ("frames_new", POINTER, (POINTER, U32, U64)),
+    ("frames_free", None, (POINTER,)),
+    *((f"frames_{name}", POINTER, (POINTER,)) for name in (
+        "counts", "terms", "tally", "peers", "present", "raw", "yields", "watched", "opened", "delayed", "nodes", "offsets",
+        "destinations", "sizes", "others", "permitted",
+    )),
+    ("frames_know", None, (POINTER, U32, POINTER, POINTER, POINTER, POINTER, POINTER)),
+    ("frames_take", None, (POINTER, I32, U32, U32, I64)),
+    ("frames_direct", None, (POINTER, I32, U32, POINTER, U32, POINTER, U32, I64)),
+    ("frames_granted", None, (POINTER, POINTER, I64)),
+    ("frames_revoked", None, (POINTER, U64, I64)),
+    ("frames_yielded", None, (POINTER, U64, I64, I64)),
+    ("frames_opened_one", I32, (POINTER, U64, I32)),
+    ("frames_awaited", I32, (POINTER, U64, POINTER, POINTER)),
+    ("frames_sweep", U32, (POINTER, I64, U32, POINTER, U32)),
+    ("frames_lost", None, (POINTER, U64)),
+    ("frames_left", None, (POINTER, I64)),
+    ("frames_take_permitted", U32, (POINTER, I64)),
+)  # fmt: skip
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """Loads the library, compiled first if necessary.
+
+    Raises:
+        BuildError: the compiler is missing or reports an error.
+        OSError: the library cannot be loaded.
+    """
+    return load(shared_library("frames", Path(__file__).parent))
+
+
+def load(path: Path) -> ctypes.CDLL:
+    """Loads a build of the library. Raises OSError."""
+    made = ctypes.CDLL(str(path))
+    for name, result, arguments in FUNCTIONS:
+        function = getattr(made, name)
+        function.restype, function.argtypes = result, arguments
+    return made
+
+
+@cache
+def why_missing() -> str:
+    """Why the library cannot be used here; empty if it can."""
+    try:
+        library()
+    except (BuildError, OSError) as error:
+        return str(error)
+    return ""

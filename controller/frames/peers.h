@@ -1,0 +1,41 @@
+/* The members whose frames are taken here: keys, replay window, and the figures that frames change. */
+#ifndef BATON_PEERS_H
+#define BATON_PEERS_H
+#include "blake2s.h"
+#include "wire.h"
+
+#define NODES 0x4000 /* node ids are below this */
+#define WINDOW 64
+#define JUMP (1ULL << 40) /* see protocol/auth.py */
+#define NEVER (-1)
+
+/* Known to ctypes as `Peer`. */
+struct peer {
+    uint64_t highest, seen; /* the replay window; bit n of `seen`: highest - n */
+    int64_t last_heard_ns, slots, acknowledged, late, yields, lateness_ns, delay_ns;
+    int64_t told_ns; /* the delay that the policy knows; NEVER: none */
+    uint32_t to_leader[8], from_leader[8];
+    uint8_t enrolment[ENROLMENT], mac[6];
+    uint8_t known, kinds;    /* `kinds` of messages were taken in batch number `batch` */
+    uint32_t batch;
+    uint32_t directed, frame; /* `frame` is being filled for it in flush number `directed` */
+};
+
+/* Whether a sequence number is new, and no farther ahead than a host's may be; marks it as seen. */
+static inline int window_accepts(struct peer *peer, uint64_t sequence) {
+    if (sequence > peer->highest) {
+        uint64_t ahead = sequence - peer->highest;
+        if (ahead > JUMP)
+            return 0;
+        peer->seen = ahead < WINDOW ? peer->seen << ahead | 1 : 1;
+        peer->highest = sequence;
+        return 1;
+    }
+    uint64_t behind = peer->highest - sequence;
+    if (behind >= WINDOW || peer->seen >> behind & 1)
+        return 0;
+    peer->seen |= 1ULL << behind;
+    return 1;
+}
+
+#endif

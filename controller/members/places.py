@@ -1,0 +1,163 @@
+"""Who is where: the hosts of a fabric, numbered along its tree, and the members at them. Pure.
+
+*Numbers.* Hosts are numbered along the tree, so those behind a switch have consecutive numbers. A host that registers gets the
+node id that belongs to its number (`Numbering`). Then the members behind any link are an interval of ids, and stay one, whoever
+joins. A host that registers before the fabric knows it has another id: the members behind a link are a few intervals more then.
+
+*Places.* A member's host is found by its MAC address, an IP address, or its name. A member that joins or leaves changes what is
+known of the links above its host, and of no others.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from controller.members.registry import FIRST_NODE, LAST_NODE, Address, Member
+from protocol.bodies.nodes import NOBODY, Cut, NodeSet, Sides
+from topology.fabric import DirectedLink, Fabric
+from topology.spanning_tree import Tree
+
+
+class Numbering:
+    """The node id that belongs to each host of the fabric. An id stays its host's own, whatever becomes of fabric and tree."""
+
+    def __init__(self) -> None:
+        self.ids: dict[str, int] = {}
+        self.hosts: dict[int, str] = {}
+        self.next = FIRST_NODE
+
+    def take(self, fabric: Fabric, tree: Tree) -> None:
+        """Numbers the hosts that have no number yet, in the order of a walk through the tree."""
+        new = [host for host in fabric.hosts if host not in self.ids]
+        if not new:
+            return
+        below: dict[str | None, list[str]] = defaultdict(list)
+        for node in (*fabric.switches, *new):
+            below[tree.parent.get(node)].append(node)
+        waiting = below[None][::-1]
+        while waiting and self.next <= LAST_NODE:
+            node = waiting.pop()
+            if fabric.is_host(node):
+                self.ids[node], self.hosts[self.next] = self.next, node
+                self.next += 1
+            waiting += below[node][::-1]
+
+
+class Places:
+    """The hosts of one fabric on one tree, and the members at them."""
+
+    def __init__(self, fabric: Fabric, tree: Tree, numbering: Numbering) -> None:
+        numbering.take(fabric, tree)
+        self._numbering = numbering
+        self._parent: Mapping[str, str] = tree.parent
+        self._fabric = fabric
+        self._by_mac = {fabric.mac(host): host for host in fabric.hosts if fabric.mac(host) is not None}
+        self._by_address = {address: host for host in fabric.hosts for address in fabric.addresses(host)}
+        self.hosts: dict[int, str] = {}
+        """The host of each member that has a place."""
+        self.members_at: dict[str, list[Member]] = {}
+        self.unplaced: dict[int, str] = {}
+        """The names of the members that have none."""
+        self._children: dict[str, list[str]] = {}
+        for node, above in tree.parent.items():
+            self._children.setdefault(above, []).append(node)
+        self.generation = 0
+        """Grows whenever the ids behind links may have changed."""
+        self._behind: dict[str, NodeSet] = {}
+        """The ids behind nodes of the tree, as far as they were asked for."""
+
+    def host_of(self, mac: bytes, name: str, addresses: Iterable[Address]) -> str | None:
+        """The host of the fabric at which a member is; None: the fabric has none."""
+        host = self._by_mac.get(mac.hex(":"))
+        if host is None:
+            host = next((self._by_address[address] for address in addresses if address in self._by_address), None)
+        if host is None and name in self._fabric and self._fabric.is_host(name):
+            host = name
+        return host
+
+    def preferred(self, mac: bytes, name: str, addresses: Iterable[Address]) -> int | None:
+        """The node id that belongs to a host that registers; None: it has no place, or all ids belong to others."""
+        host = self.host_of(mac, name, addresses)
+        return None if host is None else self._numbering.ids.get(host)
+
+    def add(self, member: Member) -> str | None:
+        """Takes a member in, or its changed addresses; returns its host, None if it has none."""
+        host = self.host_of(member.mac, member.name, member.addresses)
+        before = self.hosts.get(member.node)
+        if host == before and host is not None:
+            return host
+        if before is not None:
+            self.remove(member.node)
+        if host is None:
+            self.unplaced[member.node] = member.name
+            return None
+        self.unplaced.pop(member.node, None)
+        self.hosts[member.node] = host
+        self.members_at.setdefault(host, []).append(member)
+        if self._numbering.ids.get(host) != member.node:
+            self._forget(host)
+            self._forget(self._numbering.hosts.get(member.node))
+        return host
+
+    def remove(self, node: int) -> None:
+        """Takes a member out."""
+        self.unplaced.pop(node, None)
+        host = self.hosts.pop(node, None)
+        if host is None:
+            return
+        self.members_at[host] = [member for member in self.members_at[host] if member.node != node]
+        if not self.members_at[host]:
+            del self.members_at[host]
+        if self._numbering.ids.get(host) != node:
+            self._forget(host)
+            self._forget(self._numbering.hosts.get(node))
+
+    def forwards(self, link: DirectedLink) -> bool:
+        """Whether it is a directed link of the tree."""
+        return self._parent.get(link[0]) == link[1] or self._parent.get(link[1]) == link[0]
+
+    def sides(self, link: DirectedLink) -> Sides:
+        """The ids before and behind a directed link of the tree."""
+        if not self.forwards(link):
+            return Sides(NOBODY, NOBODY)
+        root, up, nodes = self.cut(link)
+        others = self.behind(root).minus(nodes)
+        return Sides(nodes, others) if up else Sides(others, nodes)
+
+    def cut(self, link: DirectedLink) -> Cut:
+        """How a directed link of the tree divides its part of the fabric."""
+        up = self._parent.get(link[0]) == link[1]
+        root = node = link[0] if up else link[1]
+        while (above := self._parent.get(root)) is not None:
+            root = above
+        return Cut(root, up, self.behind(node))
+
+    def behind(self, node: str) -> NodeSet:
+        """The ids of a host, or of those below a switch, as seen from the tree's root."""
+        waiting = [node]
+        while waiting:
+            at = waiting[-1]
+            missing = [child for child in self._children.get(at, ()) if child not in self._behind]
+            if missing:
+                waiting += missing
+                continue
+            waiting.pop()
+            below = (self._behind[child] for child in self._children.get(at, ()))
+            self._behind[at] = NodeSet.union((self._own(at), *below))
+        return self._behind[node]
+
+    def _own(self, node: str) -> NodeSet:
+        """The ids of the members at a host; of one without members the id that it will have, so that nothing changes then."""
+        if members := self.members_at.get(node):
+            return NodeSet(member.node for member in members)
+        own = self._numbering.ids.get(node)
+        if own is None or own in self.hosts or own in self.unplaced:
+            return NOBODY
+        return NodeSet((own,))
+
+    def _forget(self, node: str | None) -> None:
+        self.generation += 1
+        while node is not None:
+            self._behind.pop(node, None)
+            node = self._parent.get(node)

@@ -1,0 +1,190 @@
+"""The policy `auto` over the compiled turns and rates: the same plans as `controller.policies.auto`, which is the reference.
+
+A thin shell: what happens for each slot and backlog happens in C, in three cores (turns, rates, and what `auto` itself keeps of
+pairs and links). Python is asked four times a second, and when a pair begins to send, once for each group of links: what it
+chooses (`controller.policies.choice`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from array import array
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+from controller.policies.auto import LEAST_SLOTS, REVIEW_NS
+from controller.policies.base import Network, Plan, Regulated, Slot, SlotNumbers
+from controller.policies.choice import TURNS, Choice, Measured
+from controller.policies.compiled import library as compiled
+from controller.policies.compiled.batches import MOST_BPS, SLOT_BYTES, Array, Batched, Places, as_arrays, at, still_waiting
+from controller.policies.compiled.met import Met
+from controller.policies.compiled.rate_limit import CompiledRateLimit
+from controller.policies.compiled.timeslice import CompiledTimeslice
+
+
+class CompiledAuto(Batched):
+    """Gives each pair to turns or to rates. A `BatchPolicy`."""
+
+    def __init__(
+        self, turns: CompiledTimeslice, rates: CompiledRateLimit, *, library: ctypes.CDLL | None = None
+    ) -> None:
+        """Raises BuildError, OSError: there is no library here.
+
+        Args:
+            library: a build of the library other than this machine's own.
+        """
+        self._turns, self._rates = turns, rates
+        turns.numbers = rates.numbers = SlotNumbers()
+        self._c = library or compiled.library("choices")
+        self._core = self._c.choices_new()
+        self._places = Places(self._c, "choices", self._core)
+        self._met = Met()
+        self._contended: frozenset[Hashable] = frozenset()
+        self._choices: dict[int, Choice] = {}
+        """By number."""
+        self._next_review_ns: int | None = None
+        self._sending = ctypes.c_uint32()
+
+    def __del__(self) -> None:
+        if (core := getattr(self, "_core", None)) is not None:
+            self._c.choices_free(core)
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def set_network(self, network: Network, *, now_ns: int) -> None:
+        self._places.begin(network, anew=False)
+        self._c.choices_rewire(self._core, now_ns)
+        self._places.fill()
+        for policy in self.parts():
+            policy.set_network(network, now_ns=now_ns)
+
+    def set_contended(self, links: frozenset[Hashable]) -> None:
+        """Forgets the choices for links that are not contended any more."""
+        self._contended = links
+        numbers = array("I", (self._places.number(name) for name in links))
+        self._c.choices_contend(self._core, len(numbers), at(numbers))
+
+    def set_regulated(self, pairs: Regulated, *, now_ns: int) -> None:
+        self._tell(self._met.regulated(pairs), now_ns)
+
+    def _tell(self, pairs: Regulated | None, now_ns: int) -> None:
+        if pairs is None:
+            return
+        nodes, offsets, destinations = as_arrays(pairs)
+        self._c.choices_regulate(self._core, now_ns, len(nodes), at(nodes), at(offsets), at(destinations))
+        self._review(now_ns)
+
+    def set_weight(self, node: int | None, destination: int | None, weight: float) -> None:
+        for policy in self.parts():
+            policy.set_weight(node, destination, weight)
+
+    def take_backlogs(
+        self, now_ns: int, count: int, nodes: Array, offsets: Array, destinations: Array, deadlines: Array | None
+    ) -> None:
+        self._tell(self._met.backlogs(nodes.tolist(), offsets.tolist(), destinations.tolist()), now_ns)
+        self._c.choices_backlogs(self._core, now_ns, count, at(nodes), at(offsets), at(destinations), None)
+        self._places.fill()
+        for policy in self.parts():
+            policy.take_backlogs(now_ns, count, nodes, offsets, destinations, deadlines)
+
+    def take_yields(self, now_ns: int, count: int, returned: Array) -> None:
+        self._tell(self._met.backlogs(*still_waiting(returned)), now_ns)
+        self._c.choices_yields(self._core, now_ns, count, at(returned))
+        self._places.fill()
+        for policy in self.parts():
+            policy.take_yields(now_ns, count, returned)
+
+    def sent(self, node: int, rates_bps: Mapping[int, int], *, now_ns: int) -> None:
+        destinations, rates = array("I", rates_bps), array("q", (min(MOST_BPS, rate) for rate in rates_bps.values()))
+        self._c.choices_sent(self._core, now_ns, node, len(destinations), at(destinations), at(rates))
+        self._rates.sent(node, rates_bps, now_ns=now_ns)
+
+    def set_delay(self, node: int, delay_ns: int) -> None:
+        self._c.choices_delay(self._core, node, delay_ns)
+        for policy in self.parts():
+            policy.set_delay(node, delay_ns)
+
+    def left(self, node: int, *, now_ns: int) -> None:
+        self._met.left(node)
+        self._c.choices_left(self._core, now_ns, node)
+        for policy in self.parts():
+            policy.left(node, now_ns=now_ns)
+
+    def parts(self) -> tuple[CompiledTimeslice, CompiledRateLimit]:
+        """Turns and rates."""
+        return self._turns, self._rates
+
+    # -- planning -----------------------------------------------------------------------------------------------------
+
+    def packed_plan(self, now_ns: int, horizon_ns: int) -> tuple[bytes, bytes]:
+        """What both plan, after a review that is due."""
+        if self._c.choices_dirty(self._core) or (self._next_review_ns is not None and now_ns >= self._next_review_ns):
+            self._review(now_ns)
+        turns, ended_turns = self._turns.packed_plan(now_ns, horizon_ns)
+        rates, ended_rates = self._rates.packed_plan(now_ns, horizon_ns)
+        self._c.choices_count(self._core, len(turns) // SLOT_BYTES, turns)
+        return turns + rates, ended_turns + ended_rates
+
+    def retire(self, *, now_ns: int) -> Plan:
+        plans = [policy.retire(now_ns=now_ns) for policy in self.parts()]
+        return Plan(revokes=[slot for plan in plans for slot in plan.revokes])
+
+    def next_event_ns(self) -> int | None:
+        """The next review, or what comes next of turns and rates."""
+        events = [self._next_review_ns, *(policy.next_event_ns() for policy in self.parts())]
+        return min((event for event in events if event is not None), default=None)
+
+    def late_matters(self, slot: Slot) -> bool:
+        """Of turns, yes."""
+        return slot.bytes > 0
+
+    def choices(self) -> list[dict[str, Any]]:
+        """What it chose for each contended link, and why."""
+        found = ((link, self._choices.get(self._choice_of(self._places.links[link]))) for link in self._contended)
+        return [{"link": link, "mode": choice.mode, "why": choice.why} for link, choice in found if choice is not None]
+
+    # -- choosing -----------------------------------------------------------------------------------------------------
+
+    def _choice_of(self, link: int) -> int:
+        return int(self._c.choices_of_link(self._core, link))
+
+    def _review(self, now_ns: int) -> None:
+        """Chooses for every group of links, and hands pairs over where a choice or the regulated pairs changed."""
+        c, core = self._c, self._core
+        changed = bool(c.choices_dirty(core))
+        count = c.choices_review(core, now_ns, ctypes.byref(self._sending))
+        self._next_review_ns = now_ns + REVIEW_NS if self._sending.value else None
+        groups = (compiled.Group * count).from_address(c.choices_groups(core)) if count else ()
+        slice_ns = self._turns.terms.slice_ns
+        for number, group in enumerate(groups):
+            chosen = c.choices_chosen(core, number)
+            if chosen == compiled.ANY:
+                chosen = self._new_choice()
+            choice = self._choices[chosen]
+            fresh = choice.update(_measured(group), slice_ns, now_ns)
+            c.choices_mode(core, chosen, choice.mode == TURNS)
+            changed |= fresh | bool(c.choices_assign(core, number, chosen, fresh))
+        if changed:
+            self._hand_over(now_ns)
+
+    def _new_choice(self) -> int:
+        """The number of a new choice: the lowest one that no link has any more."""
+        if len(self._choices) > 2 * len(self._places.links) + 1:
+            live = {self._choice_of(link) for link in self._places.links.values()}
+            self._choices = {number: choice for number, choice in self._choices.items() if number in live}
+        number = next(number for number in range(len(self._choices) + 1) if number not in self._choices)
+        self._choices[number] = Choice()
+        return number
+
+    def _hand_over(self, now_ns: int) -> None:
+        """Gives every regulated pair that waits or sends to the policy of its links."""
+        self._c.choices_deal(self._core)
+        for policy, turns in ((self._turns, True), (self._rates, False)):
+            dealt = compiled.Dealt.from_address(self._c.choices_dealt(self._core, turns))
+            policy.regulate(dealt.count, dealt.nodes, dealt.offsets, dealt.destinations, now_ns=now_ns)
+
+
+def _measured(group: compiled.Group) -> Measured:
+    used = 1 - group.unspent / group.granted if group.turns >= LEAST_SLOTS and group.granted else None
+    answer_ns = 2 * group.delay_ns if group.delay_ns >= 0 else None
+    return Measured(group.senders, answer_ns, bool(group.one_link), used)

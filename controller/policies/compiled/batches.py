@@ -1,0 +1,264 @@
+"""What compiled policies share: events in batches, plans as arrays, and places in the network for new pairs."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from abc import abstractmethod
+from array import array
+from collections.abc import Hashable, Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.policies.base import NOTHING, Network, Plan, Policy, Regulated, Slot, SlotNumbers, Weights
+from controller.policies.compiled.library import ANY, Counts
+from controller.policies.compiled.met import Met
+
+SLOT = np.dtype([(name, np.int64) for name in ("slot", "node", "destination", "start", "end", "bytes", "rate", "reserved")])
+"""A slot as an array has it: the fields of `Slot`."""
+RETURNED = np.dtype([(name, np.int64) for name in ("slot", "node", "destination", "unspent", "backlog")])
+"""A slot that is given back: the bytes of its credit that were not used, and those that wait for the destination now."""
+MOST, MOST_BPS = 1 << 62, 1 << 45
+"""What is larger counts as this much: numbers and bytes that come from hosts; rates."""
+_SLOT = struct.Struct("8q")
+SLOT_BYTES = _SLOT.size
+
+
+@runtime_checkable
+class BatchPolicy(Protocol):
+    """A policy that takes events, and gives plans, as arrays: no object and no Python for each slot."""
+
+    def backlogs(self, nodes: NDArray[Any], offsets: NDArray[Any], destinations: NDArray[Any], *, now_ns: int) -> None:
+        """Takes the backlogs of several nodes, in full, one after the other: bytes of nodes[i] wait for
+        destinations[offsets[i] : offsets[i + 1]], and none of them has a deadline."""
+
+    def give_back(self, returned: NDArray[Any], *, now_ns: int) -> None:
+        """Takes slots back, one after the other (a contiguous array of dtype RETURNED). Raises ValueError: it is of another."""
+
+    def plan_arrays(self, *, now_ns: int, horizon_ns: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """(granted, revoked) as arrays of dtype SLOT: what `plan` says, in the same order."""
+
+
+class Array(Protocol):
+    """An array of the standard library, or of numpy."""
+
+    def __len__(self) -> int: ...
+
+    def tolist(self) -> list[int]: ...
+
+
+def at(values: Array) -> int:
+    """The address of an array's first element. The caller keeps the array."""
+    return values.buffer_info()[0] if isinstance(values, array) else int(values.ctypes.data)  # type: ignore[attr-defined]
+
+
+class Places:
+    """The links of a core's network, by the names that the network has for them.
+
+    Args:
+        library: has PREFIX_link, PREFIX_take_unplaced and PREFIX_place.
+    """
+
+    def __init__(self, library: ctypes.CDLL, prefix: str, core: int) -> None:
+        names = (f"{prefix}_{what}" for what in ("link", "take_unplaced", "place"))
+        self._link, self._take, self._place = (getattr(library, name) for name in names)
+        self._core = core
+        self._network: Network | None = None
+        self.links: dict[Hashable, int] = {}
+        """By name: a link's number."""
+        self._node, self._destination = ctypes.c_uint32(), ctypes.c_uint32()
+
+    def begin(self, network: Network, *, anew: bool = True) -> None:
+        """Takes a new network: no link has a number any more, unless not `anew`."""
+        self._network = network
+        if anew:
+            self.links.clear()
+
+    def number(self, name: Hashable) -> int:
+        """The number of a link of which the capacity does not matter."""
+        if (link := self.links.get(name)) is None:
+            link = self.links[name] = self._link(self._core, 1)
+        return link
+
+    def fill(self) -> None:
+        """Gives the pairs that have none a place in the network."""
+        network, core = self._network, self._core
+        node, destination = ctypes.byref(self._node), ctypes.byref(self._destination)
+        while (pair := self._take(core, node, destination)) != ANY:
+            assert network is not None, "only in a network a pair can be without place"
+            try:
+                rate_bps = min(MOST_BPS, network.node_rate_bps(self._node.value))
+            except KeyError:
+                continue
+            path = array("I", map(self.link, network.path(self._node.value, self._destination.value)))
+            self._place(core, pair, rate_bps, len(path), at(path))
+            if path:
+                self.learned(self._node.value, self._destination.value, path)
+
+    def link(self, name: Hashable) -> int:
+        """The number of a link of the network."""
+        if (link := self.links.get(name)) is None:
+            assert self._network is not None, "a link is one of a network"
+            link = self.links[name] = self._link(self._core, min(MOST_BPS, self._network.capacity_bps(name)))
+        return link
+
+    def learned(self, node: int, destination: int, links: array[int]) -> None:
+        """Takes the path of a pair that has its place now."""
+        return
+
+
+class Batched(Policy):
+    """A policy that takes its events as batches, and gives its plans packed; a single event is a batch of one."""
+
+    @abstractmethod
+    def take_backlogs(
+        self, now_ns: int, count: int, nodes: Array, offsets: Array, destinations: Array, deadlines: Array | None
+    ) -> None:
+        """Takes the backlogs of several nodes, in full, with the bytes of each that are of flows with a deadline."""
+
+    @abstractmethod
+    def take_yields(self, now_ns: int, count: int, returned: Array) -> None:
+        """Takes slots back (as of dtype RETURNED)."""
+
+    @abstractmethod
+    def packed_plan(self, now_ns: int, horizon_ns: int) -> tuple[bytes, bytes]:
+        """(granted, revoked), as of dtype SLOT."""
+
+    def backlog(
+        self, node: int, backlog: Mapping[int, int], *, now_ns: int, deadline: Mapping[int, int] = NOTHING
+    ) -> None:
+        """Slots of a destination that waits no more are revoked if they have not begun; one that runs may be used up."""
+        waiting = array("I", (destination for destination, size in backlog.items() if size > 0))
+        urgent = array("q", (min(MOST, deadline.get(destination, 0)) for destination in waiting)) if deadline else None
+        offsets = array("I", (0, len(waiting)))
+        self.take_backlogs(now_ns, 1, array("I", (node,)), offsets, waiting, urgent)
+
+    def yielded(
+        self, node: int, destination: int, slot: int, *, now_ns: int, backlog_bytes: int = 0, unspent_bytes: int = 0
+    ) -> None:
+        """The rest of the slot is free from now on."""
+        told = (slot, node, destination, unspent_bytes, backlog_bytes)
+        self.take_yields(now_ns, 1, array("q", (min(MOST, value) for value in told)))
+
+    def backlogs(self, nodes: NDArray[Any], offsets: NDArray[Any], destinations: NDArray[Any], *, now_ns: int) -> None:
+        """As in `BatchPolicy`."""
+        given = [np.ascontiguousarray(one, np.uint32) for one in (nodes, offsets, destinations)]
+        self.take_backlogs(now_ns, len(nodes), given[0], given[1], given[2], None)
+
+    def give_back(self, returned: NDArray[Any], *, now_ns: int) -> None:
+        """As in `BatchPolicy`."""
+        if returned.dtype != RETURNED or not returned.flags.c_contiguous:
+            raise ValueError("slots that are given back are a contiguous array of RETURNED")
+        self.take_yields(now_ns, len(returned), returned)
+
+    def plan(self, *, now_ns: int, horizon_ns: int) -> Plan:
+        """Grants from now on, and what follows every end until the horizon."""
+        grants, revokes = self.packed_plan(now_ns, horizon_ns)
+        return Plan(slots(grants), slots(revokes))
+
+    def plan_arrays(self, *, now_ns: int, horizon_ns: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """As in `BatchPolicy`."""
+        grants, revokes = self.packed_plan(now_ns, horizon_ns)
+        return np.frombuffer(grants, SLOT), np.frombuffer(revokes, SLOT)
+
+
+class Compiled(Batched):
+    """A policy that is one core.
+
+    Args:
+        library: one of `controller.policies.compiled.library`, whose functions begin with `prefix`.
+        core: what PREFIX_new returned.
+    """
+
+    def __init__(self, library: ctypes.CDLL, prefix: str, core: int) -> None:
+        self._c, self._core = library, core
+        self._free = getattr(library, f"{prefix}_free")
+        names = ("regulate", "backlogs", "yields", "weight", "plan", "grants", "revokes", "next_event")
+        (
+            self._c_regulate, self._c_backlogs, self._c_yields, self._c_weight, self._c_plan, self._c_grants, self._c_revokes,
+            self._c_next_event,
+        ) = (getattr(library, f"{prefix}_{name}") for name in names)  # fmt: skip
+        self._places = Places(library, prefix, core)
+        self.numbers = SlotNumbers()
+        self._counts = Counts()
+        self._met: Met | None = Met()
+        """None: whoever tells of regulated pairs by address tells of those alone that matter."""
+
+    def __del__(self) -> None:
+        if (core := getattr(self, "_core", None)) is not None:
+            self._free(core)
+
+    def set_regulated(self, pairs: Regulated, *, now_ns: int) -> None:
+        """Revokes slots of pairs that are no longer regulated."""
+        self._met = self._met or Met()
+        self._tell(self._met.regulated(pairs), now_ns)
+
+    def _tell(self, pairs: Regulated, now_ns: int) -> None:
+        nodes, offsets, destinations = as_arrays(pairs)
+        self._c_regulate(self._core, now_ns, len(nodes), at(nodes), at(offsets), at(destinations))
+        self._places.fill()
+
+    def regulate(self, count: int, nodes: int, offsets: int, destinations: int, *, now_ns: int) -> None:
+        """The same with addresses of arrays: those of nodes[i] are destinations[offsets[i] : offsets[i + 1]], sorted."""
+        self._met = None
+        self._c_regulate(self._core, now_ns, count, nodes, offsets, destinations)
+        self._places.fill()
+
+    def set_weight(self, node: int | None, destination: int | None, weight: float) -> None:
+        """Gives a pair `weight` times the share of another from its next slot on."""
+        Weights().set(node, destination, weight)  # raises if it is none
+        self._c_weight(self._core, ANY if node is None else node, ANY if destination is None else destination, weight)
+
+    def next_event_ns(self) -> int | None:
+        """The first event that is known beforehand."""
+        event_ns = self._c_next_event(self._core)
+        return None if event_ns < 0 else int(event_ns)
+
+    def take_backlogs(
+        self, now_ns: int, count: int, nodes: Array, offsets: Array, destinations: Array, deadlines: Array | None
+    ) -> None:
+        met = self._met
+        if met is not None and (pairs := met.backlogs(nodes.tolist(), offsets.tolist(), destinations.tolist())) is not None:
+            self._tell(pairs, now_ns)
+        urgent = None if deadlines is None else at(deadlines)
+        self._c_backlogs(self._core, now_ns, count, at(nodes), at(offsets), at(destinations), urgent)
+        self._places.fill()
+
+    def take_yields(self, now_ns: int, count: int, returned: Array) -> None:
+        if self._met is not None and (pairs := self._met.backlogs(*still_waiting(returned))) is not None:
+            self._tell(pairs, now_ns)
+        self._c_yields(self._core, now_ns, count, at(returned))
+        self._places.fill()
+
+    def packed_plan(self, now_ns: int, horizon_ns: int) -> tuple[bytes, bytes]:
+        counts, core = self._counts, self._core
+        counts.last_number = self.numbers.last
+        self._c_plan(core, now_ns, horizon_ns, ctypes.byref(counts))
+        self.numbers.last = counts.last_number
+        grants = ctypes.string_at(self._c_grants(core), counts.grants * SLOT_BYTES) if counts.grants else b""
+        revokes = ctypes.string_at(self._c_revokes(core), counts.revokes * SLOT_BYTES) if counts.revokes else b""
+        return grants, revokes
+
+
+def still_waiting(returned: Array) -> tuple[list[int], range, list[int]]:
+    """The pairs of slots given back for which more waits, as backlogs of one destination each."""
+    buffer: Any = returned  # an array of either kind is one
+    rows = np.frombuffer(buffer, RETURNED)
+    rows = rows[rows["backlog"] > 0]
+    return rows["node"].tolist(), range(len(rows) + 1), rows["destination"].tolist()
+
+
+def as_arrays(pairs: Regulated) -> tuple[array[int], array[int], array[int]]:
+    """(nodes, offsets, destinations): those of nodes[i] are destinations[offsets[i] : offsets[i + 1]], sorted."""
+    nodes, offsets, destinations = array("I", pairs), array("I", [0]), array("I")
+    for its in pairs.values():
+        destinations.extend(sorted(its))
+        offsets.append(len(destinations))
+    return nodes, offsets, destinations
+
+
+def slots(packed: bytes) -> list[Slot]:
+    """The slots of an array of SLOT."""
+    return [Slot(*fields) for fields in _SLOT.iter_unpack(packed)]

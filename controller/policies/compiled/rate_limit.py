@@ -1,0 +1,50 @@
+"""The rate limit in C: the same plans as `controller.policies.rate_limit`, which is the reference."""
+
+from __future__ import annotations
+
+import ctypes
+from array import array
+from collections.abc import Mapping
+
+from controller.policies.base import Network, Slot
+from controller.policies.compiled import library as compiled
+from controller.policies.compiled.batches import MOST_BPS, Compiled, at
+from controller.policies.rate_limit import RateLimit
+
+
+class CompiledRateLimit(Compiled):
+    """Grants leases of max-min fair rates, and renews them. A `BatchPolicy`."""
+
+    def __init__(
+        self, *, lease_ns: int = 100_000_000, headroom: float = 0.98, library: ctypes.CDLL | None = None
+    ) -> None:
+        """Raises ValueError: an argument out of its range, by name; BuildError, OSError: there is no library here.
+
+        Args:
+            library: a build of the library other than this machine's own.
+        """
+        terms = RateLimit(lease_ns=lease_ns, headroom=headroom)  # raises if they are none
+        self.lease_ns, self.headroom_ppm = lease_ns, terms.headroom_ppm
+        library = library or compiled.library("rates")
+        super().__init__(library, "rates", library.rates_new(lease_ns, self.headroom_ppm))
+
+    def set_network(self, network: Network, *, now_ns: int) -> None:
+        """All shares are found anew."""
+        self._places.begin(network)
+        self._c.rates_rewire(self._core, now_ns)
+        self._places.fill()
+
+    def sent(self, node: int, rates_bps: Mapping[int, int], *, now_ns: int) -> None:
+        """Learns how much of their rates the node's senders can use."""
+        destinations, rates = array("I", rates_bps), array("q", (min(MOST_BPS, rate) for rate in rates_bps.values()))
+        self._c.rates_sent(self._core, now_ns, node, len(destinations), at(destinations), at(rates))
+
+    def left(self, node: int, *, now_ns: int) -> None:
+        """Revokes the rates of the node and towards it; the others share them."""
+        if self._met is not None:
+            self._met.left(node)
+        self._c.rates_left(self._core, now_ns, node)
+
+    def late_matters(self, slot: Slot) -> bool:
+        """No: the rate before it is still in force."""
+        return False

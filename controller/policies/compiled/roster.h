@@ -1,0 +1,273 @@
+/* Nodes, the pairs of them that matter, who waits and what is regulated, and the links of their paths.
+ *
+ * A core begins with its `struct roster`; what it knows of a pair beside that it keeps in arrays by pair. Nodes are in the order
+ * in which they were heard of first (`first_heard`), until they leave.
+ */
+#pragma once
+#include "arrays.h"
+#include <stdbool.h>
+
+struct member {
+	uint32_t id, from, to, before, after, regulated_count;
+	uint32_t *regulated; /* sorted; a part of `roster.regulated` */
+	int64_t rate, delay; /* -1: not known */
+	uint64_t heard;      /* a number that grows with the order; 0: not heard of */
+};
+
+struct couple {
+	uint32_t node, destination, links; /* node: the index of a member, destination: an id */
+	uint32_t from_before, from_after, to_before, to_after;
+	bool known, waiting, regulated, placed, unplaced;
+	uint64_t mark;
+};
+
+struct roster {
+	struct member *members;
+	struct couple *couples;
+	int64_t *capacities;
+	uint32_t *links, links_most, links_room; /* links_most of every pair */
+	uint32_t member_count, member_room, couple_count, couple_room, link_count, capacity_room, free_couples;
+	struct map member_of, couple_of;
+	uint32_t *regulated, first_heard, last_heard, *unplaced, unplaced_count, unplaced_room;
+	uint64_t marks, heard;
+	int64_t now;
+	bool network;
+};
+
+static inline uint64_t couple_key(uint32_t node, uint32_t destination)
+{
+	return (uint64_t)node << 32 | destination;
+}
+
+static void roster_begin(struct roster *roster)
+{
+	roster->free_couples = roster->first_heard = roster->last_heard = NONE;
+	roster->links_most = 1;
+}
+
+static void roster_end(struct roster *roster)
+{
+	map_free(&roster->member_of);
+	map_free(&roster->couple_of);
+	void *arrays[] = {roster->members, roster->couples, roster->capacities, roster->links, roster->regulated, roster->unplaced};
+	for (size_t at = 0; at < sizeof(arrays) / sizeof(*arrays); at++)
+		free(arrays[at]);
+}
+
+static uint32_t member_at(struct roster *roster, uint32_t id)
+{
+	uint32_t at = map_get(&roster->member_of, id);
+	if (at != NONE)
+		return at;
+	GROW(roster->members, roster->member_room, roster->member_count + 1);
+	at = roster->member_count++;
+	roster->members[at] = (struct member){
+		.id = id, .from = NONE, .to = NONE, .before = NONE, .after = NONE, .rate = -1, .delay = -1,
+	};
+	map_set(&roster->member_of, id, at);
+	return at;
+}
+
+static inline void hear_of(struct roster *roster, uint32_t at)
+{
+	struct member *member = &roster->members[at];
+	if (member->heard)
+		return;
+	member->heard = ++roster->heard;
+	member->before = roster->last_heard;
+	member->after = NONE;
+	*(roster->last_heard != NONE ? &roster->members[roster->last_heard].after : &roster->first_heard) = at;
+	roster->last_heard = at;
+}
+
+static inline void unhear(struct roster *roster, uint32_t at)
+{
+	struct member *member = &roster->members[at];
+	if (!member->heard)
+		return;
+	member->heard = 0;
+	*(member->before != NONE ? &roster->members[member->before].after : &roster->first_heard) = member->after;
+	*(member->after != NONE ? &roster->members[member->after].before : &roster->last_heard) = member->before;
+}
+
+static bool regulates(const struct member *member, uint32_t destination)
+{
+	uint32_t low = 0, high = member->regulated_count;
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+		if (member->regulated[middle] < destination)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < member->regulated_count && member->regulated[low] == destination;
+}
+
+static uint32_t couple_find(const struct roster *roster, uint32_t node, uint32_t destination)
+{
+	return map_get(&roster->couple_of, couple_key(node, destination));
+}
+
+static uint32_t couple_at(struct roster *roster, uint32_t node, uint32_t destination)
+{
+	uint32_t at = couple_find(roster, roster->members[node].id, destination);
+	if (at != NONE)
+		return at;
+	uint32_t to = member_at(roster, destination);
+	at = roster->free_couples;
+	if (at != NONE) {
+		roster->free_couples = roster->couples[at].from_after;
+	} else {
+		at = roster->couple_count++;
+		GROW(roster->couples, roster->couple_room, roster->couple_count);
+		GROW(roster->links, roster->links_room, roster->couple_room * roster->links_most);
+	}
+	struct member *member = &roster->members[node], *other = &roster->members[to];
+	struct couple *couples = roster->couples;
+	couples[at] = (struct couple){
+		.node = node, .destination = destination, .known = true, .regulated = regulates(member, destination),
+		.from_before = NONE, .from_after = member->from, .to_before = NONE, .to_after = other->to,
+	};
+	if (member->from != NONE)
+		couples[member->from].from_before = at;
+	if (other->to != NONE)
+		couples[other->to].to_before = at;
+	member->from = other->to = at;
+	map_set(&roster->couple_of, couple_key(member->id, destination), at);
+	return at;
+}
+
+static void forget_couple(struct roster *roster, uint32_t at)
+{
+	struct couple *couples = roster->couples, *pair = &couples[at];
+	struct member *member = &roster->members[pair->node];
+	struct member *other = &roster->members[map_get(&roster->member_of, pair->destination)];
+	*(pair->from_before != NONE ? &couples[pair->from_before].from_after : &member->from) = pair->from_after;
+	*(pair->to_before != NONE ? &couples[pair->to_before].to_after : &other->to) = pair->to_after;
+	if (pair->from_after != NONE)
+		couples[pair->from_after].from_before = pair->from_before;
+	if (pair->to_after != NONE)
+		couples[pair->to_after].to_before = pair->to_before;
+	map_remove(&roster->couple_of, couple_key(member->id, pair->destination));
+	pair->known = pair->waiting = pair->placed = pair->unplaced = false;
+	pair->from_after = roster->free_couples;
+	roster->free_couples = at;
+}
+
+/* -- what is regulated ---------------------------------------------------------------------------------------------------- */
+
+/* Takes the regulated pairs in full: those of nodes[i] are destinations[offsets[i]] and on, sorted. */
+static void roster_regulate(struct roster *roster, uint32_t count, const uint32_t *nodes, const uint32_t *offsets,
+			    const uint32_t *destinations)
+{
+	uint32_t all = count ? offsets[count] : 0;
+	free(roster->regulated);
+	roster->regulated = malloc((size_t)all * sizeof(*destinations) + 1);
+	if (!roster->regulated)
+		abort();
+	if (all)
+		memcpy(roster->regulated, destinations, all * sizeof(*destinations));
+	for (uint32_t at = 0; at < roster->member_count; at++)
+		roster->members[at].regulated_count = 0;
+	for (uint32_t one = 0; one < count; one++) {
+		uint32_t at = member_at(roster, nodes[one]); /* which may move all members */
+		roster->members[at].regulated = roster->regulated + offsets[one];
+		roster->members[at].regulated_count = offsets[one + 1] - offsets[one];
+	}
+	for (uint32_t at = 0; at < roster->couple_count; at++) {
+		struct couple *pair = &roster->couples[at];
+		if (pair->known)
+			pair->regulated = regulates(&roster->members[pair->node], pair->destination);
+	}
+}
+
+/* -- places in the network ------------------------------------------------------------------------------------------------ */
+
+/* Notes that a pair needs a place, unless it has one. */
+static void want_place(struct roster *roster, uint32_t at)
+{
+	struct couple *pair = &roster->couples[at];
+	if (pair->placed || pair->unplaced || !roster->network)
+		return;
+	pair->unplaced = true;
+	GROW(roster->unplaced, roster->unplaced_room, roster->unplaced_count + 1);
+	roster->unplaced[roster->unplaced_count++] = at;
+}
+
+static uint32_t roster_take_unplaced(struct roster *roster, uint32_t *node, uint32_t *destination)
+{
+	while (roster->unplaced_count) {
+		uint32_t at = roster->unplaced[--roster->unplaced_count];
+		struct couple *pair = &roster->couples[at];
+		if (!pair->unplaced)
+			continue;
+		pair->unplaced = false;
+		*node = roster->members[pair->node].id;
+		*destination = pair->destination;
+		return at;
+	}
+	return NONE;
+}
+
+/* A new network begins: no pair has a place, and every one needs one. */
+static void roster_rewire(struct roster *roster)
+{
+	roster->network = true;
+	roster->unplaced_count = 0;
+	for (uint32_t at = 0; at < roster->member_count; at++)
+		roster->members[at].rate = -1;
+	for (uint32_t at = 0; at < roster->couple_count; at++) {
+		struct couple *pair = &roster->couples[at];
+		pair->placed = pair->unplaced = false;
+		pair->links = 0;
+		if (pair->known)
+			want_place(roster, at);
+	}
+}
+
+static uint32_t roster_link(struct roster *roster, int64_t capacity)
+{
+	GROW(roster->capacities, roster->capacity_room, roster->link_count + 1);
+	roster->capacities[roster->link_count] = capacity;
+	return roster->link_count++;
+}
+
+static inline const uint32_t *links_of(const struct roster *roster, uint32_t at)
+{
+	return &roster->links[(size_t)at * roster->links_most];
+}
+
+static void roster_place(struct roster *roster, uint32_t at, int64_t rate, uint32_t count, const uint32_t *links)
+{
+	if (count > roster->links_most) {
+		uint32_t *wider = NULL, room = 0;
+		GROW(wider, room, roster->couple_room * count);
+		for (uint32_t pair = 0; pair < roster->couple_count; pair++)
+			memcpy(&wider[(size_t)pair * count], links_of(roster, pair), roster->links_most * sizeof(*wider));
+		free(roster->links);
+		roster->links = wider;
+		roster->links_room = room;
+		roster->links_most = count;
+	}
+	struct couple *pair = &roster->couples[at];
+	pair->placed = true;
+	pair->links = count;
+	roster->members[pair->node].rate = rate;
+	if (count)
+		memcpy(&roster->links[(size_t)at * roster->links_most], links, count * sizeof(*links));
+}
+
+/* The functions that `Places` (batches.py) calls, by the core's name. */
+#define EXPORT_PLACES(NAME)                                                                                             \
+	uint32_t NAME##_link(struct NAME *core, int64_t capacity)                                                       \
+	{                                                                                                               \
+		return roster_link(&core->roster, capacity);                                                            \
+	}                                                                                                               \
+	uint32_t NAME##_take_unplaced(struct NAME *core, uint32_t *node, uint32_t *destination)                         \
+	{                                                                                                               \
+		return roster_take_unplaced(&core->roster, node, destination);                                          \
+	}                                                                                                               \
+	void NAME##_place(struct NAME *core, uint32_t pair, int64_t rate, uint32_t count, const uint32_t *links)        \
+	{                                                                                                               \
+		roster_place(&core->roster, pair, rate, count, links);                                                  \
+	}

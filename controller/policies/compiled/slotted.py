@@ -1,0 +1,46 @@
+"""What compiled policies share that grant slots: delays of nodes, and networks in which slots are kept."""
+
+from __future__ import annotations
+
+import ctypes
+
+from controller.policies.base import Network
+from controller.policies.compiled.batches import Compiled
+
+
+class Slotted(Compiled):
+    """A core that grants slots.
+
+    Args:
+        library: has PREFIX_rewire, PREFIX_settle, PREFIX_delay and PREFIX_left, beside what `Compiled` needs.
+    """
+
+    def __init__(self, library: ctypes.CDLL, prefix: str, core: int) -> None:
+        super().__init__(library, prefix, core)
+        self._c_rewire, self._c_settle, self._c_delay, self._c_left = (
+            getattr(library, f"{prefix}_{name}") for name in ("rewire", "settle", "delay", "left")
+        )
+        self._delays: dict[int, int] = {}
+
+    def set_network(self, network: Network, *, now_ns: int) -> None:
+        """Keeps a slot, as it is, where its new path has room for it; revokes the others."""
+        self._places.begin(network)
+        self._c_rewire(self._core, now_ns)
+        self._places.fill()
+        self._c_settle(self._core)
+
+    def set_delay(self, node: int, delay_ns: int) -> None:
+        """Slots of the node begin no sooner than a directive reaches it."""
+        self._delays[node] = delay_ns
+        self._c_delay(self._core, node, delay_ns)
+
+    def delay_ns(self, node: int) -> int | None:
+        """What `set_delay` said of the node; None: nothing yet."""
+        return self._delays.get(node)
+
+    def left(self, node: int, *, now_ns: int) -> None:
+        """Slots towards the node are revoked, and its own: their links are free from now on."""
+        if self._met is not None:
+            self._met.left(node)
+        self._delays.pop(node, None)
+        self._c_left(self._core, now_ns, node)

@@ -1,0 +1,60 @@
+"""The steps policy with its core in C: the same plans as `controller.policies.steps`, which is the reference."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+
+from controller.policies.base import Regulated
+from controller.policies.compiled import library as compiled
+from controller.policies.compiled.met import Met
+from controller.policies.compiled.slotted import Slotted
+from controller.policies.compiled.spots import Spots
+from controller.policies.groups import Pairs
+from controller.policies.steps.policy import Steps
+from protocol.units import FRAME_BYTES
+
+
+class CompiledSteps(Slotted):
+    """Grants each node one destination a step. A `BatchPolicy`."""
+
+    def __init__(
+        self,
+        *,
+        slice_ns: int = 2_000_000,
+        minimum_active_ns: int = 0,
+        headroom: float = 0.98,
+        burst_bytes: int = 32 * FRAME_BYTES,
+        library: ctypes.CDLL | None = None,
+    ) -> None:
+        """Raises ValueError: an argument out of its range, by name; BuildError, OSError: there is no library here.
+
+        Args:
+            library: a build of the library other than this machine's own.
+        """
+        reference = Steps(slice_ns=slice_ns, minimum_active_ns=minimum_active_ns, headroom=headroom, burst_bytes=burst_bytes)
+        self.terms, self.step_ns = reference.terms, reference.step_ns
+        library = library or compiled.library("steps")
+        core = library.steps_new(self.step_ns, self.terms.headroom_ppm, burst_bytes, FRAME_BYTES)
+        super().__init__(library, "steps", core)
+        self._met = None
+        self._places = Spots(library, "steps", core)
+
+    def set_regulated(self, pairs: Regulated, *, now_ns: int) -> None:
+        """Revokes slots of pairs that are no longer regulated. Pairs are kept in Python, too, only where groups say who is."""
+        if not isinstance(pairs, Pairs):
+            self._met = None
+            self._tell(pairs, now_ns)
+            return
+        if self._met is None:
+            self._met = Met()
+            for node, destination in self._known():
+                self._met.backlogs([node], [0, 1], [destination])
+        super().set_regulated(pairs, now_ns=now_ns)
+
+    def _known(self) -> Iterator[tuple[int, int]]:
+        node, destination = ctypes.c_uint32(), ctypes.c_uint32()
+        one, other = ctypes.byref(node), ctypes.byref(destination)
+        at = -1
+        while (at := self._c.steps_known(self._core, at + 1, one, other)) != compiled.ANY:
+            yield node.value, destination.value

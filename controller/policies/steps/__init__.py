@@ -1,0 +1,1 @@
+"""The steps policy: aligned steps, each a maximal matching."""

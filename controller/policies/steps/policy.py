@@ -1,0 +1,358 @@
+"""The steps policy: time is cut into aligned steps of a slice, and each step is a maximal matching of senders and links. Pure.
+
+As Fastpass's arbiter (Perry et al., SIGCOMM 2014, section 3) it goes through the waiting flows in the order in which they were
+served last, and grants a flow a step if its sender is idle and every link of its path has room. All slots of a step end
+together, so room is a number for each link and step, and no time is ever searched for.
+
+*Exchange.* Where a sender stays idle because another one has its destination, and that one can send elsewhere, they exchange:
+an augmenting path of length three. A flow that lost a step so is not exchanged again before it is granted one.
+
+*Rest of a step.* When a slot is given back, or a flow begins to wait, the rest of the steps that are planned already is tried
+at once for the flows of that sender and that destination. This counts for nothing in the order.
+
+A slot takes the lesser of its node's rate and the least capacity of its path. Deadlines are not used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from itertools import islice
+
+from controller.policies.base import NOTHING, Network, Plan, Policy, Regulated, Slot, SlotNumbers, Weights
+from controller.policies.pairs import BYTE, NOWHERE, PPM, Terms
+from controller.policies.steps.flows import Flow, Resource, Step
+from controller.policies.steps.queue import Queue
+from protocol.units import FRAME_BYTES
+
+AHEAD = 8
+"""No step is planned sooner than so many steps before the one that runs."""
+TRIES = 16
+"""So many flows of a sender or a destination are looked at for an exchange, or for the rest of a step."""
+LEAST_PART = 8
+"""A slot is at least this part of a step."""
+
+
+class Steps(Policy):
+    """Grants each node one destination a step."""
+
+    def __init__(
+        self,
+        *,
+        slice_ns: int = 2_000_000,
+        minimum_active_ns: int = 0,
+        headroom: float = 0.98,
+        burst_bytes: int = 32 * FRAME_BYTES,
+    ) -> None:
+        """Raises ValueError: an argument out of its range, by name."""
+        self.terms = Terms(
+            slice_ns=slice_ns, minimum_active_ns=minimum_active_ns, headroom=headroom, minimum_fraction=1.0,
+            burst_bytes=burst_bytes,
+        )  # fmt: skip
+        self.step_ns = max(slice_ns, minimum_active_ns)
+        self.numbers = SlotNumbers()
+        self._weights = Weights()
+        self._network: Network | None = None
+        self._regulated: Regulated = {}
+        self._resources: dict[Hashable, Resource] = {}
+        self._from: dict[int, dict[int, Flow]] = {}
+        self._to: dict[int, dict[int, Flow]] = {}
+        self._out: dict[int, dict[int, Flow]] = {}
+        """By node: the flows that wait there, in the order in which they began to."""
+        self._in: dict[int, dict[int, Flow]] = {}
+        """The same by destination."""
+        self._delays: dict[int, int] = {}
+        self._carries: dict[int, int] = {}
+        self._queue = Queue(self._weights)
+        self._loose: list[Flow] = []
+        self._fresh: list[Flow] = []
+        """Flows that may be wanted now, which are queued before anything else happens."""
+        self._steps: dict[int, Step] = {}
+        """Those planned and not over, in their order."""
+        self._next = 0
+        """The first step that is not planned."""
+        self._now_ns = self._lead_ns = 0
+        self._granted: list[Slot] = []
+        self._revoked: list[Slot] = []
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def set_network(self, network: Network, *, now_ns: int) -> None:
+        """Keeps a slot, as it is, where its new path has room for it."""
+        self._advance(now_ns)
+        self._network, self._resources = network, {}
+        self._queue.clear()
+        flows = self._flows()
+        for flow in flows:
+            flow.queued = flow.awake = False
+            self._place(flow)
+        for step in self._steps.values():
+            step.taken.clear()
+            for node, (slot, flow) in in_order(step):
+                if flow.need_bps == slot.reserved_bps and step.fits(flow):
+                    step.take(flow)
+                else:
+                    self._revoked.append(slot)
+                    del step.slots[node]
+        self._refresh()
+
+    def set_regulated(self, pairs: Regulated, *, now_ns: int) -> None:
+        """Revokes slots of pairs that are no longer regulated."""
+        self._advance(now_ns)
+        self._regulated = pairs
+        for flow in self._flows():
+            flow.regulated = flow.destination in pairs.get(flow.node, NOWHERE)
+        self._refresh()
+        self._revoke(lambda slot, flow: not flow.regulated)
+
+    def set_weight(self, node: int | None, destination: int | None, weight: float) -> None:
+        """Gives a pair more or fewer steps in a row, from its next turn on."""
+        self._weights.set(node, destination, weight)
+
+    def set_delay(self, node: int, delay_ns: int) -> None:
+        """Slots of the node begin no sooner than a directive reaches it."""
+        self._delays[node] = delay_ns
+
+    def delay_ns(self, node: int) -> int | None:
+        """What `set_delay` said of the node; None: nothing yet."""
+        return self._delays.get(node)
+
+    def backlog(
+        self, node: int, backlog: Mapping[int, int], *, now_ns: int, deadline: Mapping[int, int] = NOTHING
+    ) -> None:
+        """Slots of a destination that waits no more are revoked if they have not begun."""
+        self._advance(now_ns)
+        waiting = [destination for destination, size in backlog.items() if size > 0]
+        for destination in waiting:
+            self._wait(self._flow(node, destination))
+        for flow in list(reversed(self._out.get(node, {}).values())):
+            if flow.destination not in waiting:
+                self._wait_no_more(flow)
+
+    def yielded(
+        self, node: int, destination: int, slot: int, *, now_ns: int, backlog_bytes: int = 0, unspent_bytes: int = 0
+    ) -> None:
+        """The rest of the slot is free from now on."""
+        self._advance(now_ns)
+        for step in self._steps.values():
+            held = step.slots.get(node)
+            if held is not None and held[0].slot == slot and held[0].destination == destination:
+                self._drop(step, node)
+        if backlog_bytes > 0:
+            self._wait(self._flow(node, destination))
+        elif (flow := self._from.get(node, {}).get(destination)) is not None:
+            self._wait_no_more(flow)
+
+    def left(self, node: int, *, now_ns: int) -> None:
+        """Slots towards the node are revoked, and its own: their links are free from now on."""
+        self._advance(now_ns)
+        self._revoke(lambda slot, flow: node in (slot.node, slot.destination))
+        gone = [*self._from.pop(node, {}).values(), *self._to.pop(node, {}).values()]
+        for flow in gone:
+            self._count_waiting(flow, waiting=False)
+            self._to.get(flow.destination, {}).pop(flow.node, None)
+            self._from.get(flow.node, {}).pop(flow.destination, None)
+        self._queue.forget(gone)
+        self._loose = [flow for flow in self._loose if flow not in gone]
+        self._delays.pop(node, None)
+        self._carries.pop(node, None)
+
+    def _flows(self) -> list[Flow]:
+        return [flow for flows in self._from.values() for flow in flows.values()]
+
+    def _flow(self, node: int, destination: int) -> Flow:
+        flow = self._from.get(node, {}).get(destination)
+        if flow is None:
+            flow = Flow(node, destination, regulated=destination in self._regulated.get(node, NOWHERE))
+            self._from.setdefault(node, {})[destination] = self._to.setdefault(destination, {})[node] = flow
+            self._place(flow)
+        return flow
+
+    def _place(self, flow: Flow) -> None:
+        flow.takes, flow.need_bps, network = (), 0, self._network
+        if network is None:
+            return
+        path = network.path(flow.node, flow.destination)
+        try:
+            rate_bps = network.node_rate_bps(flow.node)
+        except KeyError:
+            return
+        if not path:
+            return
+        capacities = [network.capacity_bps(name) for name in path]
+        flow.sends_bps, need = min(rate_bps, capacities[0]), min(rate_bps, *capacities)
+        capacities[0] = 1
+        links = [self._resources.setdefault(name, Resource(most)) for name, most in zip(path, capacities, strict=True)]
+        if need > 0:
+            flow.need_bps = need
+            flow.takes = ((links[0], 1), *((link, need) for link in links[1:]))
+
+    def _wait(self, flow: Flow) -> None:
+        self._count_waiting(flow, waiting=True)
+        self._fresh.append(flow)
+
+    def _count_waiting(self, flow: Flow, *, waiting: bool) -> None:
+        if flow.waiting != waiting:
+            flow.waiting = waiting
+            out = self._out.setdefault(flow.node, {})
+            into = self._in.setdefault(flow.destination, {})
+            if waiting:
+                out[flow.destination] = into[flow.node] = flow
+            else:
+                del out[flow.destination], into[flow.node]
+
+    def _wait_no_more(self, flow: Flow) -> None:
+        self._count_waiting(flow, waiting=False)
+        for step in self._steps.values():
+            held = step.slots.get(flow.node)
+            if held is not None and held[1] is flow and held[0].start_ns >= self._now_ns:
+                self._revoked.append(held[0])
+                self._drop(step, flow.node)
+
+    def _refresh(self) -> None:
+        self._fresh = sorted(self._flows(), key=lambda flow: (flow.node, flow.destination))
+
+    def _settle(self) -> None:
+        """Queues the flows that are wanted now."""
+        for flow in self._fresh:
+            if flow.wanted and not flow.queued:
+                self._queue.enter(flow)
+                self._loosen(flow)
+        self._fresh = []
+
+    # -- planning -----------------------------------------------------------------------------------------------------
+
+    def plan(self, *, now_ns: int, horizon_ns: int) -> Plan:
+        """Fills what is free in planned steps, and plans those that begin until the horizon."""
+        self._advance(now_ns)
+        self._lead_ns = horizon_ns - now_ns
+        loose, self._loose = self._loose, []
+        for flow in loose:
+            flow.loose = False
+            for step in self._steps.values():
+                if self._may(flow, step):
+                    step.take(flow)
+                    self._grant(flow, step)
+        running = now_ns // self.step_ns
+        last = min(horizon_ns // self.step_ns, running + AHEAD - 1)
+        for number in range(max(self._next, running), last + 1):
+            self._match(number)
+        self._next = max(self._next, last + 1)
+        plan = Plan(self._granted, self._revoked)
+        self._granted, self._revoked = [], []
+        return plan
+
+    def next_event_ns(self) -> int | None:
+        """The start of the first step that is not planned, while anything waits; later, if it may not be planned by then."""
+        self._settle()
+        if self._queue.empty:
+            return None
+        return max(self._next * self.step_ns, (self._next - AHEAD + 1) * self.step_ns + self._lead_ns)
+
+    def _match(self, number: int) -> None:
+        step = self._steps[number] = Step(number)
+        self._queue.wake()
+        chosen: dict[int, Flow] = {}
+        owners: dict[Resource, Flow] = {}
+        for flow in self._queue.awake:
+            if self._may(flow, step):
+                step.take(flow)
+                chosen[flow.node] = owners[flow.takes[-1][0]] = flow
+        for flow in self._queue.awake:
+            if flow.wanted and flow.node not in chosen:
+                self._exchange(flow, step, chosen, owners)
+        served = []
+        for flow in self._queue.taken():
+            if not flow.wanted:
+                self._queue.leave(flow)
+                continue
+            if chosen.get(flow.node) is flow:
+                flow.exchanged = False
+                flow.credit -= 1
+                self._grant(flow, step)
+                if flow.credit < 1:
+                    served.append(flow)
+                    continue
+            self._queue.awake.append(flow)
+        for flow in served:
+            self._queue.leave(flow)
+            self._queue.enter(flow)
+
+    def _exchange(self, flow: Flow, step: Step, chosen: dict[int, Flow], owners: dict[Resource, Flow]) -> None:
+        """Gives a flow the destination of another one, if that one's sender can send elsewhere."""
+        owner = owners.get(flow.takes[-1][0])
+        if owner is None or owner.exchanged or chosen.get(owner.node) is not owner:
+            return
+        step.take(owner, -1)
+        if self._may(flow, step):
+            step.take(flow)
+            for other in islice(reversed(self._out[owner.node].values()), TRIES):
+                if other.awake and self._may(other, step):
+                    step.take(other)
+                    owner.exchanged = True
+                    chosen[flow.node] = owners[flow.takes[-1][0]] = flow
+                    chosen[other.node] = owners[other.takes[-1][0]] = other
+                    return
+            step.take(flow, -1)
+        step.take(owner)
+
+    def _may(self, flow: Flow, step: Step) -> bool:
+        least_ns = self.step_ns // LEAST_PART
+        return flow.wanted and step.fits(flow) and (step.number + 1) * self.step_ns - self._start(flow, step) >= least_ns
+
+    def _start(self, flow: Flow, step: Step) -> int:
+        return max(step.number * self.step_ns, self._now_ns + self._delays.get(flow.node, 0))
+
+    def _grant(self, flow: Flow, step: Step) -> None:
+        start_ns, end_ns = self._start(flow, step), (step.number + 1) * self.step_ns
+        size, rate_bps = self._amount(flow, end_ns - start_ns)
+        number = self.numbers.take(self._now_ns)
+        slot = Slot(number, flow.node, flow.destination, start_ns, end_ns, size, rate_bps, flow.need_bps)
+        step.slots[flow.node] = slot, flow
+        self._granted.append(slot)
+
+    def _amount(self, flow: Flow, length_ns: int) -> tuple[int, int]:
+        """(credit in bytes, 0), with the remainder carried to the node's next; or (0, rate in bit/s): for less than a packet,
+        and for a burst that would wait in a buffer."""
+        terms, need = self.terms, flow.need_bps
+        due = need * length_ns * terms.headroom_ppm
+        packet = terms.packet_bytes * BYTE
+        if due < packet or due * (flow.sends_bps - need) // flow.sends_bps > terms.burst_bytes * BYTE:
+            return 0, max(1, need * terms.headroom_ppm // PPM)
+        packets, self._carries[flow.node] = divmod(due + self._carries.get(flow.node, 0), packet)
+        return packets * terms.packet_bytes, 0
+
+    # -- giving back --------------------------------------------------------------------------------------------------
+
+    def _advance(self, now_ns: int) -> None:
+        self._settle()
+        self._now_ns = now_ns
+        for number in [number for number in self._steps if (number + 1) * self.step_ns <= now_ns]:
+            del self._steps[number]
+
+    def _revoke(self, chosen: Callable[[Slot, Flow], bool]) -> None:
+        """Revokes some slots."""
+        for step in self._steps.values():
+            for node, (slot, flow) in in_order(step):
+                if chosen(slot, flow):
+                    self._revoked.append(slot)
+                    self._drop(step, node)
+
+    def _drop(self, step: Step, node: int) -> None:
+        """Ends a node's slot now, and has the rest of the step tried for others."""
+        _, flow = step.slots.pop(node)
+        step.take(flow, -1)
+        others: Iterable[dict[int, Flow]] = (self._out.get(node, {}), self._in.get(flow.destination, {}))
+        for flows in others:
+            for other in islice(reversed(flows.values()), TRIES):
+                self._loosen(other)
+
+    def _loosen(self, flow: Flow) -> None:
+        if not flow.loose:
+            flow.loose = True
+            self._loose.append(flow)
+
+
+def in_order(step: Step) -> list[tuple[int, tuple[Slot, Flow]]]:
+    """The slots of a step by node, in the order of their numbers."""
+    return sorted(step.slots.items(), key=lambda held: held[1][0].slot)
+

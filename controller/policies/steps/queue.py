@@ -1,0 +1,99 @@
+"""The order in which waiting flows are granted steps. Pure.
+
+*Order.* A flow goes to the end of the queue when it was granted as many steps as its weight, relative to the least weight,
+allows (deficit round robin: Shreedhar and Varghese, SIGCOMM 1995). Who is first in the queue is granted the next step.
+
+*Work.* Only so many flows of a link are awake in the queue as can fill it several times over; the others are parked at the
+link, first come, first served. So a step costs time by the links' capacity, and not by the number of flows that wait.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection
+
+from controller.policies.base import Weights
+from controller.policies.steps.flows import Flow, Resource
+
+ROUNDS, SPARE = 6, 10
+"""So many times a link's capacity, and so many flows more, are awake there."""
+
+
+class Queue:
+    """The flows that wait: those that are awake, in their order, and those that are parked."""
+
+    def __init__(self, weights: Weights) -> None:
+        self._weights = weights
+        self.awake: list[Flow] = []
+        self._crowded: dict[Resource, None] = {}
+        """Where flows are parked."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether no flow waits."""
+        return not self.awake and not self._crowded
+
+    def clear(self) -> None:
+        """Forgets all, because the links are others now."""
+        self.awake, self._crowded = [], {}
+
+    def enter(self, flow: Flow) -> None:
+        """Puts a flow at the end of the queue, or parks it where enough are awake."""
+        flow.queued = True
+        flow.credit = min(flow.credit, 1) + self._weights.of(flow.node, flow.destination) / self._weights.least()
+        for resource, need in flow.takes:
+            if resource.parked or _crowded(resource, need):
+                resource.parked.append(flow)
+                self._crowded[resource] = None
+                return
+        self._rouse(flow)
+
+    def taken(self) -> list[Flow]:
+        """The flows that are awake, which the caller puts back, or has leave."""
+        taken, self.awake = self.awake, []
+        return taken
+
+    def leave(self, flow: Flow) -> None:
+        """A flow that was awake is in the queue no more."""
+        flow.queued = flow.awake = False
+        for resource, need in flow.takes:
+            resource.awake -= need
+
+    def wake(self) -> None:
+        """Rouses parked flows where there is room again."""
+        for resource in list(self._crowded):
+            parked = resource.parked
+            while parked:
+                flow = parked[0]
+                if flow.wanted:
+                    need = next(need for of, need in flow.takes if of is resource)
+                    if _crowded(resource, need):
+                        break
+                    self._rouse(flow)
+                else:
+                    flow.queued = False
+                parked.popleft()
+            if not parked:
+                del self._crowded[resource]
+
+    def forget(self, gone: Collection[Flow]) -> None:
+        """These flows are no more."""
+        for flow in gone:
+            if flow.awake:
+                self.leave(flow)
+        self.awake = [flow for flow in self.awake if flow not in gone]
+        for resource in list(self._crowded):
+            resource.parked = deque(flow for flow in resource.parked if flow not in gone)
+            if not resource.parked:
+                del self._crowded[resource]
+
+    def _rouse(self, flow: Flow) -> None:
+        flow.awake = True
+        self.awake.append(flow)
+        for resource, need in flow.takes:
+            resource.awake += need
+
+
+def _crowded(resource: Resource, need: int) -> bool:
+    """Whether enough flows of a resource are awake."""
+    return resource.awake >= ROUNDS * resource.capacity + SPARE * need

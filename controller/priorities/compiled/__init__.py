@@ -1,0 +1,1 @@
+"""Shortest paths of the thresholds' solver in C; the reference, in NumPy, is in `controller.priorities.threshold_solver`."""

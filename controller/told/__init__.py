@@ -1,0 +1,1 @@
+"""Which pairs need permission, as members are told it: by contended link, or as a list of destinations."""

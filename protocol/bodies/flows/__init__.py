@@ -1,0 +1,1 @@
+"""Bodies of the messages about flows: sizes, thresholds, coflows, losses, marks of guests."""

@@ -1,0 +1,78 @@
+"""A case: one run with all that determines its result. Pure.
+
+A case is what a sweep computes once and keeps: `key` is the name of its result's file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from controller.priorities.completion_model import Thresholds
+from controller.priorities.flow_sizes import FlowSizes
+from simulation.fabric import SpineLeaf
+from simulation.flows import Flow, Mixture, poisson
+from simulation.schemes import SCHEMES, Settings, case_text, program_settings, thresholds
+
+VERSION = 2
+"""Counts up when results of equal cases would differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One scheme under one list of flows. Cases that differ in scheme or settings alone have the same flows.
+
+    Raises:
+        ValueError: a value is out of its range; names it.
+    """
+
+    scheme: str
+    workload: str
+    load: float
+    flows: int
+    seed: int = 1
+    fabric: SpineLeaf = field(default_factory=SpineLeaf)
+    mixture: Mixture = field(default_factory=Mixture)
+    settings: Settings = field(default_factory=Settings)
+
+    def __post_init__(self) -> None:
+        if self.scheme not in SCHEMES:
+            raise ValueError(f"scheme {self.scheme!r} is unknown; choose one of {', '.join(SCHEMES)}")
+        if not 0 < self.load < 1:
+            raise ValueError(f"load is {self.load}; give a share of the hosts' links, above 0 and below 1")
+
+    @property
+    def key(self) -> str:
+        """A name that no other case has."""
+        text = json.dumps([VERSION, asdict(self)], sort_keys=True)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:10]
+        return f"{self.scheme}-{self.workload}-{self.load:g}-{self.flows}-{self.seed}-{digest}"
+
+    def scheduled(self, sizes: FlowSizes) -> tuple[Flow, ...]:
+        """The flows; `sizes` is the workload's distribution."""
+        return poisson(sizes, self.fabric, load=self.load, count=self.flows, mixture=self.mixture, seed=self.seed)
+
+    def program_input(self, flows: tuple[Flow, ...]) -> tuple[str, Thresholds]:
+        """What the program reads, and the thresholds in it."""
+        cuts = thresholds(self.scheme, flows, self.load)
+        return case_text(program_settings(self.scheme, self.fabric, cuts, self.settings, self.seed), flows), cuts
+
+    def described(self) -> dict[str, Any]:
+        """The case for a result's file."""
+        return asdict(self)
+
+
+def grid(
+    schemes: Sequence[str], workloads: Sequence[str], loads: Sequence[float], seeds: Iterable[int], **rest: Any  # noqa: ANN401
+) -> list[Case]:
+    """All cases of a sweep, those of one list of flows together; `rest` as in `Case`."""
+    return [
+        Case(scheme, workload, load, seed=seed, **rest)
+        for workload in workloads
+        for load in loads
+        for seed in seeds
+        for scheme in schemes
+    ]

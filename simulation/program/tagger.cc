@@ -1,0 +1,40 @@
+#include "tagger.h"
+
+#include <algorithm>
+
+namespace baton
+{
+
+unsigned Band(const std::vector<uint64_t> &cuts, uint64_t bytes)
+{
+	return unsigned(std::lower_bound(cuts.begin(), cuts.end(), bytes) - cuts.begin());
+}
+
+void Tag::CountTimeout()
+{
+	if (++m_timeouts < m_kappa)
+		return;
+	m_timeouts = 0;
+	m_promotions++;
+	m_split = m_whole > m_sent ? m_whole - m_sent : 0;
+	m_base = m_sent;
+}
+
+unsigned Tag::Queue(const TagRules &rules, uint64_t first, uint64_t end, uint64_t now_ns)
+{
+	bool late = m_type == 1 && now_ns > m_due_ns;
+
+	if (end > first) {
+		if (first < m_sent && now_ns - m_last_ns >= rules.rto_ns)
+			CountTimeout();
+		m_sent = std::max(m_sent, end);
+		m_last_ns = now_ns;
+	}
+	if (m_type == 1 && rules.by_deadline && !late)
+		return 0;
+	if (m_type != 3 && rules.by_size)
+		return rules.first + Band(rules.beta, m_split);
+	return rules.first + Band(rules.alpha, m_sent - m_base);
+}
+
+} // namespace baton

@@ -1,0 +1,79 @@
+"""Runs a case's program and summarises what came out. An edge: a process of its own, which ends with this one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from threading import Thread
+from typing import Any
+
+from emulation import cdfs
+from simulation.cases import Case
+from simulation.results import ended, summary
+from simulation.toolchain import program
+
+Progress = Callable[[float], None]
+"""Hears now and then which part of the flows has ended."""
+
+
+class RunError(Exception):
+    """A program failed; the text is its message."""
+
+
+def lines_of(name: str, text: str, told: Callable[[dict[str, Any]], None] | None = None) -> list[dict[str, Any]]:
+    """The lines of JSON that a program writes for an input. Raises RunError, ToolchainError."""
+    found = []
+    pipe = subprocess.PIPE
+    with subprocess.Popen([program(name)], stdin=pipe, stdout=pipe, stderr=pipe, text=True) as run:
+        assert run.stdin and run.stdout and run.stderr
+        feeder = Thread(target=_feed, args=(run.stdin, text), daemon=True)
+        feeder.start()
+        try:
+            for line in run.stdout:
+                found.append(json.loads(line))
+                if told is not None:
+                    told(found[-1])
+            error = run.stderr.read()
+        except BaseException:
+            run.kill()
+            raise
+        feeder.join()
+    if run.returncode:
+        raise RunError(f"{name} failed: {error.strip() or f'exit status {run.returncode}'}")
+    return found
+
+
+def _feed(pipe: Any, text: str) -> None:  # noqa: ANN401 -- a pipe
+    try:
+        with pipe:
+            pipe.write(text)
+    except BrokenPipeError:
+        pass  # the program's own message says why it stopped reading
+
+
+def simulate(case: Case, progress: Progress | None = None) -> dict[str, Any]:
+    """A case's result: the case, thresholds, seconds on the wall, and `simulation.results.summary`. Raises as `lines_of`."""
+    flows = case.scheduled(cdfs.load(case.workload))
+    text, cuts = case.program_input(flows)
+    began = time.monotonic()
+
+    def told(line: dict[str, Any]) -> None:
+        if progress is not None and "done" in line:
+            progress(line["done"] / len(flows))
+
+    lines = lines_of("fabric_run", text, told)
+    close = lines[-1]
+    return {
+        "case": case.described(),
+        "key": case.key,
+        "beta_bytes": list(cuts.beta),
+        "alpha_bytes": list(cuts.alpha),
+        "wall_s": round(time.monotonic() - began, 1),
+        "simulated_ms": close["now_ns"] / 1e6,
+        "events": close["events"],
+        "drops": close["drops"],
+        "marks": close["marks"],
+        **summary(ended(flows, lines, case.fabric)),
+    }

@@ -1,0 +1,106 @@
+"""Many cases: several at a time here, or on a Dask cluster; each result is kept in a file, and not computed again. An edge."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from simulation.cases import Case
+from simulation.run import RunError, simulate
+from simulation.toolchain import program
+
+Result = dict[str, Any]
+Tell = Callable[[Case, float], None]
+"""Hears which part of a case is done, now and then; 1 when its result is there."""
+
+
+class ClusterError(Exception):
+    """Dask is missing, or its scheduler cannot be reached; the text says what to do."""
+
+
+def kept(case: Case, folder: Path) -> Result | None:
+    """The result of an earlier run of this case; None if there is none, or its file is damaged."""
+    try:
+        found: Result = json.loads((folder / f"{case.key}.json").read_text())
+    except (OSError, ValueError):
+        return None
+    return found if found.get("key") == case.key else None
+
+
+def keep(result: Result, folder: Path) -> None:
+    """Writes a result's file, whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{result['key']}.json"
+    fresh = path.with_suffix(f".{os.getpid()}.new")
+    fresh.write_text(json.dumps(result, indent=1) + "\n")
+    fresh.replace(path)
+
+
+def sweep(
+    cases: Sequence[Case], folder: Path, tell: Tell, *, jobs: int, scheduler: str | None = None, again: bool = False
+) -> list[Result]:
+    """The cases' results, in their order. Interrupted, it keeps what is done.
+
+    Each simulation is a process of its own; `jobs` threads start them, read their lines and add up. With `scheduler`, the
+    address of a Dask cluster's (tcp://HOST:PORT), its workers do that instead; they need Baton, ns-3 and a compiler.
+
+    Raises:
+        ToolchainError, RunError: nothing can be simulated here, or a run failed.
+        ClusterError: the cluster cannot be used.
+    """
+    found = {} if again else {case.key: result for case in cases if (result := kept(case, folder)) is not None}
+    for case in cases:
+        if case.key in found:
+            tell(case, 1.0)
+    missing = [case for case in cases if case.key not in found]
+    runs = _on_cluster(missing, scheduler) if scheduler else _here(missing, tell, jobs)
+    for case, result in runs:
+        keep(result, folder)
+        found[case.key] = result
+        tell(case, 1.0)
+    return [found[case.key] for case in cases]
+
+
+def _here(cases: Sequence[Case], tell: Tell, jobs: int) -> Iterator[tuple[Case, Result]]:
+    if not cases:
+        return
+    program("fabric_run")  # compiled once, before several need it
+    stopped = Event()
+
+    def one(case: Case) -> Result:
+        def progress(done: float) -> None:
+            if stopped.is_set():
+                raise RunError("stopped")  # ends the program, too
+            tell(case, done)
+
+        return simulate(case, progress)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        running: dict[Future[Result], Case] = {pool.submit(one, case): case for case in cases}
+        try:
+            for future in as_completed(running):
+                yield running[future], future.result()
+        finally:
+            stopped.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _on_cluster(cases: Sequence[Case], scheduler: str) -> Iterator[tuple[Case, Result]]:
+    try:
+        from dask import distributed
+    except ImportError:
+        raise ClusterError("Dask is not installed: run `pip install 'baton[cluster]'`, or leave --scheduler out") from None
+    try:
+        client = distributed.Client(scheduler, timeout="10s")
+    except (OSError, ValueError) as error:
+        raise ClusterError(f"the scheduler at {scheduler} does not answer ({error}); start `dask scheduler` there") from None
+    with client:
+        futures = client.map(simulate, cases, pure=False)
+        by_key = {future.key: case for future, case in zip(futures, cases, strict=True)}
+        for future in distributed.as_completed(futures):
+            yield by_key[future.key], future.result()

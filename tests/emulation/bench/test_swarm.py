@@ -1,0 +1,31 @@
+"""A small swarm against the real coordinator; `baton bench swarm` is the large one. Orderings, not figures."""
+
+from __future__ import annotations
+
+from bench.swarm.swarm import Options, run
+
+HOSTS, SECONDS = 48, 4.0
+
+
+def test_a_coordinated_swarm_loses_less_than_an_uncoordinated_one_and_all_become_members() -> None:
+    plain = Options(hosts=HOSTS, shape="racks", seconds=SECONDS)
+    alone = run(Options(hosts=HOSTS, shape="racks", seconds=SECONDS, uncoordinated=True))
+    found = run(plain)
+    print({name: found.get(name) for name in ("loss_fraction", "link_use", "late_fraction", "missing", "grants_per_s")})
+    assert found["reached"] == ["members", "served"], found.get("missing")
+    assert found["members"] == HOSTS and found["grants_per_s"] > 0
+    assert found["loss_fraction"] < alone["loss_fraction"] / 4
+    assert found["frames"]["refused"] == 0 and found["unknown"] == {}, "a frame that the swarm does not understand"
+
+
+def test_nobody_stalls_while_one_frame_in_a_hundred_is_lost_and_all_come_back_after_the_coordinator_was_killed() -> None:
+    """All register at once here."""
+    found = run(
+        Options(hosts=HOSTS, shape="racks", seconds=SECONDS, lose=0.01, start_at_once=True, kill_coordinator=True)
+    )
+    print({name: found.get(name) for name in ("loss_fraction", "link_use", "killed", "members_s", "members_least")})
+    assert found["frames"]["dropped_in"] > 0 and found["frames"]["dropped_out"] > 0
+    assert found["reached"] == ["members", "served"], found.get("missing")
+    assert found["link_use"] > 0.5
+    assert "missing" not in found["killed"], found["killed"]
+    assert found["killed"]["members_s"] > 0 and found["killed"]["coordinated_s"] >= found["killed"]["members_s"] - 1.0

@@ -1,0 +1,203 @@
+"""How coflows reach the controller and their order the hosts: messages, verdicts, the client."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.coflows.client import CoflowClient, NotOpen, OpenCoflow
+from controller.coflows.telling import CoflowQueues
+from controller.members.registry import Members
+from controller.store.store import Store
+from protocol.bodies.flows.coflow_report import CoflowReport
+from protocol.flowmark import DEADLINE_MAX_MS, CoflowMark, FlowMark
+from protocol.messages import HEARTBEAT_MAC, Coflows, Message
+from protocol.timers import REPEATS_NS, Timers
+
+MS = 1_000_000
+NEVER = 10**18
+FLOWS = [["h1", "h2", 2_000_000]]
+
+
+class TestTelling:
+    """COFLOWS messages, COFLOW_REPORTs and verdicts."""
+
+    def setup_method(self) -> None:
+        self.sent: list[Message] = []
+        self.lines: list[dict[str, Any]] = []
+        self.timers, self.members = Timers(), Members()
+        for number in (1, 2):
+            self.members.register(b"\x02" + number.to_bytes(5), f"h{number}", 10**8, (), "tbf", "1", 0)
+        self.telling = CoflowQueues(self.timers, self.members, self.send, self.lines.append)
+
+    def send(self, message: Message, to: bytes) -> None:
+        assert to == HEARTBEAT_MAC
+        self.sent.append(message)
+
+    def open(self, *numbers: int, now_ns: int, ahead_ns: int = 0, **fields: Any) -> None:  # noqa: ANN401 -- of the document
+        document: dict[str, Any] = {"expires_ns": NEVER, "deadline_ns": None, "size_bytes": None, "flows": [], **fields}
+        documents = {str(number): {**document, "opened_ns": number + ahead_ns} for number in numbers}
+        self.telling.opened(documents, ahead_ns, now_ns)
+
+    def test_a_change_is_told_in_full_and_repeated_and_nothing_else_is(self) -> None:
+        self.open(5, 7, now_ns=100)
+        assert self.sent == [Coflows(1, 0, 1, ((5, 1), (7, 2)))]
+        self.open(5, 7, now_ns=200)
+        self.telling.update(300)
+        assert len(self.sent) == 1
+        self.timers.run(100 + max(REPEATS_NS))
+        assert self.sent == [Coflows(1, 0, 1, ((5, 1), (7, 2)))] * (1 + len(REPEATS_NS))
+
+    def test_a_repeat_says_what_is_so_then(self) -> None:
+        self.open(5, 7, now_ns=100)
+        self.open(5, now_ns=101)
+        self.timers.run(100 + max(REPEATS_NS))
+        assert {message.version for message in self.sent[1:] if isinstance(message, Coflows)} == {2}
+
+    def test_reported_bytes_change_the_order(self) -> None:
+        self.open(5, 7, now_ns=0)
+        node = self.members.present()[0].node
+        report = CoflowReport(((5, node + 1, 600_000), (5, 0, 600_000), (99, node, 5)))
+        self.telling.handlers[CoflowReport](self.members.present()[0], report, 10)
+        self.telling.update(20)
+        assert self.sent[-1] == Coflows(2, 0, 1, ((5, 3), (7, 2)))
+        none = {"deadline": None, "why": ""}
+        assert self.telling.status()["coflow_order"] == [
+            {"id": 7, "queue": 2, "by": "bytes sent", "sent_bytes": 0, **none},
+            {"id": 5, "queue": 3, "by": "bytes sent", "sent_bytes": 1_200_000, **none},
+        ]
+
+    def test_the_last_one_that_is_closed_leaves_an_empty_order(self) -> None:
+        self.open(5, now_ns=0)
+        self.open(now_ns=1)
+        assert self.sent[-1] == Coflows(2, 0, 1, ())
+        assert self.telling.status() == {"coflows": {}, "coflow_order": []}
+
+    def test_a_verdict_is_published_once(self) -> None:
+        for numbers in ((5,), (5, 6), (5, 6)):
+            self.open(*numbers, now_ns=0, deadline_ns=200 * MS, flows=FLOWS)
+        verdicts = [line["coflow_verdict"] for line in self.lines]
+        assert [(number, verdict["deadline"]) for number, verdict in verdicts] == [(5, "admitted"), (6, "refused")]
+        assert [entry["deadline"] for entry in self.telling.status()["coflow_order"]] == ["admitted", "refused"]
+        assert "h1's link from the fabric has 5.0 Mb/s left" in verdicts[1][1]["why"]
+
+    def test_the_stores_clock_is_turned_into_ours(self) -> None:
+        ahead_ns = 10**18
+        self.open(9, now_ns=10, ahead_ns=ahead_ns, expires_ns=ahead_ns + 50, deadline_ns=ahead_ns + 20)
+        assert self.telling.queues == {9: 0}
+        self.telling.update(20)
+        assert self.telling.queues == {9: 1}
+        self.telling.update(50)
+        assert self.telling.queues == {}
+
+    def test_a_document_that_is_wrong_is_left_out_and_the_others_count(self, caplog: pytest.LogCaptureFixture) -> None:
+        right = {"opened_ns": 1, "expires_ns": NEVER, "deadline_ns": None, "size_bytes": None}
+        for _ in range(2):
+            self.telling.opened(
+                {"1": {"name": "x"}, "x": right, "2": right, "3": {**right, "flows": [["a", "a", 1]]}}, 0, 5
+            )
+        assert self.telling.queues == {2: 1}
+        assert len(caplog.records) == 3 and "flows[0].destination" in caplog.text
+
+
+class FakeStore(Store):
+    """Coflows in memory, with a clock of its own; `answer` is the verdict on every deadline."""
+
+    def __init__(self, answer: dict[str, Any] | None = None) -> None:
+        self.documents: dict[int, dict[str, Any]] = {}
+        self.answer = answer
+
+    def next_coflow(self, ids: int) -> tuple[int, int]:
+        return len(self.documents) + 1, 5000
+
+    def publish_coflow(self, coflow: int, document: dict[str, Any]) -> None:
+        self.documents[coflow] = document
+
+    def forget_coflow(self, coflow: int) -> None:
+        del self.documents[coflow]
+
+    def coflows(self) -> dict[int, dict[str, Any]]:
+        verdict = {} if self.answer is None else {"verdict": self.answer}
+        return {number: {**document, **verdict} for number, document in self.documents.items()}
+
+    def verdict(self, coflow: int) -> dict[str, Any] | None:
+        return self.answer
+
+    def time_ns(self) -> int:
+        return 5000
+
+
+class TestClient:
+    """Opening, marking, adding, closing."""
+
+    def test_a_coflow_is_open_until_its_context_ends(self) -> None:
+        store = FakeStore()
+        with CoflowClient(store).open("shuffle", flows=[("h1", "h2", 9)]) as opened:
+            assert store.documents[opened.id]["name"] == "shuffle"
+            assert store.documents[opened.id]["flows"] == [["h1", "h2", 9]]
+            assert CoflowClient(store).find(opened.id).id == opened.id
+        with pytest.raises(NotOpen, match="coflow 1 is not open"):
+            CoflowClient(store).find(1)
+
+    def test_flows_are_added_but_not_to_a_deadline(self) -> None:
+        store = FakeStore()
+        client = CoflowClient(store, wait_s=0)
+        opened = client.open(flows=[("h1", "h2", 9)])
+        opened.add("h1", "h2", 1)
+        opened.add("h3", "h2", 5)
+        assert store.documents[opened.id]["flows"] == [["h1", "h2", 10], ["h3", "h2", 5]]
+        with pytest.raises(ValueError, match=r"flows\[2\].size_bytes"):
+            opened.add("h3", "h2", 0)
+        with pytest.raises(ValueError, match="deadline"):
+            client.open(deadline_ms=5).add("h1", "h2", 1)
+
+    def test_without_a_deadline_a_flow_has_the_coflows_mark(self) -> None:
+        assert CoflowClient(FakeStore()).open().marking(size_bytes=10**6) == CoflowMark(1)
+
+    def test_before_the_deadline_a_flow_is_of_type_1_with_what_is_left_and_after_it_one_of_the_rest(self) -> None:
+        opened = OpenCoflow(FakeStore(), 4, deadline_ns=200 * MS)
+        assert opened.marking(5000, now_ns=0) == FlowMark(5000, 200)
+        assert opened.marking(5000, now_ns=199 * MS + 1) == FlowMark(5000, 1)
+        assert opened.marking(5000, now_ns=200 * MS) == CoflowMark(4)
+
+    @pytest.mark.parametrize(
+        ("answer", "decided", "dated"),
+        [
+            ({"deadline": "admitted", "why": "room"}, "admitted", True),
+            ({"deadline": "refused", "why": "full"}, "refused", False),
+            (None, "unchecked", True),
+        ],
+    )
+    def test_a_refused_deadline_is_none_and_without_a_controller_it_is_not_checked(
+        self, answer: dict[str, Any] | None, decided: str, dated: bool
+    ) -> None:
+        client = CoflowClient(FakeStore(answer), wait_s=0.01)
+        opened = client.open(deadline_ms=2000, flows=[("h1", "h2", 9)])
+        for part in (opened, client.find(opened.id)):
+            assert part.verdict is not None and part.verdict.deadline == decided
+            assert isinstance(part.marking(9), FlowMark if dated else CoflowMark)
+
+    def test_another_host_finds_the_same_deadline(self) -> None:
+        client = CoflowClient(FakeStore())
+        opened = client.open(deadline_ms=2000)
+        found = client.find(opened.id)
+        assert opened.deadline_ns is not None and found.deadline_ns is not None
+        assert abs(opened.deadline_ns - found.deadline_ns) < 1000 * MS
+
+    @pytest.mark.parametrize(
+        ("fields", "named"),
+        [
+            ({"deadline_ms": DEADLINE_MAX_MS + 1}, "deadline_ms"),
+            ({"deadline_ms": 0}, "deadline_ms"),
+            ({"size_bytes": 0}, "size_bytes"),
+            ({"size_bytes": 5.0}, "size_bytes"),
+            ({"size_bytes": 5, "flows": [("a", "b", 5)]}, "size_bytes"),
+            ({"flows": [("a", "b", -5)]}, r"flows\[0\].size_bytes"),
+        ],
+    )
+    def test_what_no_coflow_can_have_is_refused_and_nothing_is_opened(self, fields: dict[str, Any], named: str) -> None:
+        store = FakeStore()
+        with pytest.raises(ValueError, match=named):
+            CoflowClient(store).open(**fields)
+        assert not store.documents

@@ -1,0 +1,184 @@
+"""A member that joins behind contended links is regulated and granted slots, under every policy with slots."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agents.permission.regulated import GroupsCopy
+from controller.config.settings import CoordinatorSettings
+from controller.members.part import Parts
+from controller.members.registry import Members
+from controller.scheduling.capacities import Capacities
+from controller.scheduling.granting import Granting
+from controller.scheduling.policy_control import PolicyControl
+from controller.scheduling.regulation import Regulation
+from controller.scheduling.telemetry import Telemetry
+from protocol.bodies.groups import GroupsChange, GroupsRequest
+from protocol.messages import HEARTBEAT_MAC, Backlog, Directive, FlowReport, Regulate, Report
+from protocol.timers import REFRESH_NS, Timers
+from topology import shapes
+
+MS = 1_000_000
+GBIT = 1_000_000_000
+
+
+class World:
+    """A coordinator's parts that decide, on a fabric of racks whose hosts register one by one."""
+
+    def __init__(self, policy: str, racks: int = 2, hosts: int = 3, mode: str = "on_demand") -> None:
+        settings = CoordinatorSettings(
+            interface="c0", attachment="s1:c0", key_file=None, store="", policy=policy, mode=mode,  # type: ignore[arg-type]
+        )  # fmt: skip
+        self.members, self.timers, self.parts = Members(), Timers(), Parts()
+        self.sent: list[tuple[Any, bytes]] = []
+
+        def send(message: Any, to: bytes) -> None:  # noqa: ANN401 -- any message
+            self.sent.append((message, to))
+
+        self.granting = Granting(settings, self.members, send, Telemetry(lambda _: True))
+        self.regulation = Regulation(settings, self.members, self.timers, send, self.granting, self.parts)
+        capacities = Capacities(self.timers, self.granting, self.regulation, lambda _: None)
+        control = PolicyControl(settings, self.members, self.granting, self.regulation, capacities, lambda _: None)
+        self.parts.add(control, self.granting, self.regulation, capacities)
+        self.fabric = shapes.build("xco_racks", racks=racks, hosts_per_rack=hosts)
+        self.now_ns = 0
+        self.timers.every(0, 24 * MS, control.update)
+        control.documents["fabric"]({"fabric": self.fabric.to_dict()}, 0)
+        self.parts.begin(self.timers, 0)
+        self.go()
+
+    def go(self, by_ns: int = 25 * MS) -> None:
+        self.now_ns += by_ns
+        self.timers.run(self.now_ns)
+
+    def join(self, host: int, *, groups: bool = True) -> int:
+        mac = b"\x02\x00\x00\x00" + host.to_bytes(2, "big")
+        member = self.members.register(mac, f"h{host}", GBIT, (), "tbf", "1", self.now_ns)
+        self.parts.joined(member.node)
+        if groups:
+            self.regulation.handlers[GroupsRequest](member, GroupsRequest(0), self.now_ns)
+        return member.node
+
+    def congest(self, senders: list[int], receiver: int) -> None:
+        for node in senders:
+            report = Report(50 * MS, 0, 1, (FlowReport(receiver, 6_000_000, 100_000),), ())
+            self.regulation.handlers[Report](self.members.get(node), report, self.now_ns)  # type: ignore[arg-type]
+
+    def kinds(self) -> list[type]:
+        return [type(message) for message, _ in self.sent]
+
+
+@pytest.mark.parametrize("policy", ["timeslice", "rate_limit", "hybrid", "auto"])
+def test_it_is_granted_slots_towards_a_link_that_was_contended_before(policy: str) -> None:
+    world = World(policy)
+    first = [world.join(host) for host in (1, 2, 3)]
+    world.congest(first[1:], first[0])
+    world.go()
+    assert world.regulation.congestion.contended()
+    late = world.join(5)
+    world.go()
+    assert first[0] in world.regulation.regulated[late]
+    world.sent.clear()
+    member = world.members.get(late)
+    assert member is not None
+    for _ in range(20):
+        world.granting.handlers[Backlog](member, Backlog(1, 0, 1, ((first[0], 100_000, 0),)), world.now_ns)
+        world.granting.plan(world.now_ns)
+        world.go(3 * MS)
+    assert any(type(message) is Directive and to == member.mac for message, to in world.sent)
+
+
+def test_a_change_goes_to_all_once_and_hosts_that_know_groups_get_no_list() -> None:
+    world = World("timeslice", racks=4, hosts=10)
+    nodes = [world.join(host) for host in range(1, 41)]
+    world.go()
+    world.sent.clear()
+    world.congest(nodes[1:3], nodes[0])
+    for _ in range(6):
+        world.go()
+    told = [to for message, to in world.sent if type(message) is GroupsChange]
+    assert told and set(told) == {HEARTBEAT_MAC} and len(told) <= 4
+    assert Regulate not in world.kinds()
+    world.sent.clear()
+    world.join(40)
+    for _ in range(6):
+        world.go()
+    assert not [to for message, to in world.sent if type(message) is GroupsChange and to == HEARTBEAT_MAC]
+    assert Regulate not in world.kinds()
+
+
+def test_a_host_that_does_not_ask_for_groups_gets_its_destinations_and_hears_of_those_that_join() -> None:
+    world = World("timeslice")
+    world.join(1, groups=False)
+    world.go()
+    assert Regulate not in world.kinds(), "it may still ask"
+    for _ in range(3):
+        world.go(REFRESH_NS)
+    others = [world.join(host) for host in (2, 3, 4)]
+    world.congest([others[0], others[1]], others[2])
+    world.go()
+    told = [message.destinations for message, to in world.sent if type(message) is Regulate]
+    assert told and told[-1] == (others[2],)
+    world.sent.clear()
+    world.join(5)
+    world.go()
+    world.go()
+    assert [m.destinations for m, _ in world.sent if type(m) is Regulate][-1][0] == others[2]
+
+
+def test_the_policy_hears_of_many_that_join_together_not_of_each_with_the_next_report() -> None:
+    world = World("timeslice", racks=4, hosts=12)
+    first = [world.join(host) for host in (1, 2, 3)]
+    world.congest(first[1:], first[0])
+    world.go()
+    policy, heard = world.granting.policy, list[int]()
+    told = policy.set_regulated
+    policy.set_regulated = lambda pairs, *, now_ns: (heard.append(now_ns), told(pairs, now_ns=now_ns))  # type: ignore[method-assign,assign]
+    late = []
+    for host in range(13, 33):
+        late.append(world.join(host))
+        world.now_ns += 10_000
+        world.congest(first[1:2], first[0])
+    assert len(heard) <= 1
+    world.go()
+    assert 1 <= len(heard) <= 2 and all(first[0] in world.regulation.regulated[node] for node in late)
+
+
+def test_where_all_pairs_need_permission_those_who_join_later_are_told_so() -> None:
+    world, copy = World("timeslice", mode="always"), GroupsCopy()
+    nodes = [world.join(host) for host in (1, 2, 3)]
+    for _ in range(4):
+        world.go()
+    copy.set_node(nodes[0])
+    for message, _ in world.sent:
+        if type(message) is GroupsChange:
+            copy.take(message)
+    assert [node in copy for node in nodes] == [False, True, True]
+
+
+def test_the_status_shows_the_rate_of_a_member_that_joined_and_no_more_when_it_left() -> None:
+    world = World("timeslice")
+
+    def bounded() -> list[int]:
+        return [link["capacity_bps"] for link in world.parts.status()["links"] if link["from"] == "member's rate"]
+
+    assert bounded() == []
+    member = world.members.register(b"\x02\x00\x00\x00\x00\x01", "h1", GBIT // 2, (), "tbf", "1", world.now_ns)
+    world.parts.joined(member.node)
+    assert bounded() == 2 * [GBIT // 2]
+    world.members.leave(member.node)
+    world.parts.left(member.node, world.now_ns)
+    assert bounded() == []
+
+
+def test_the_list_of_all_links_is_the_same_one_unless_a_member_that_joined_changes_a_row() -> None:
+    world = World("timeslice")
+    before = world.parts.status()["links"]
+    world.join(1)
+    assert world.parts.status()["links"] is before, "its rate is what the fabric says of its link"
+    member = world.members.register(b"\x02\x00\x00\x00\x00\x02", "h2", GBIT // 2, (), "tbf", "1", world.now_ns)
+    world.parts.joined(member.node)
+    after = world.parts.status()["links"]
+    assert len(after) == len(before) and len([row for row in after if row not in before]) == 2

@@ -1,0 +1,204 @@
+"""The steps policy grants what the links carry, in a fair order, whoever asks; its core in C gives the reference's plans."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, run_state_machine_as_test
+
+from controller.policies.base import Policy, Slot
+from controller.policies.compiled.steps import CompiledSteps
+from controller.policies.steps.policy import AHEAD, Steps
+from controller.policies.steps.queue import SPARE
+from tests.unit.controller.policies.policy_networks import FIRST, GBIT, MBIT, TreeNetwork, racks, star, trees
+from tests.unit.controller.policies.policy_sanitized import build_under_test, run_sanitized
+from tests.unit.controller.policies.test_policy_compiled import MS, BothKinds, several
+
+STEP = 2 * MS
+KINDS = pytest.mark.parametrize("kind", [Steps, CompiledSteps])
+Kind = Callable[[], Policy]
+
+
+class BothSteps(BothKinds):
+    """The same events to both kinds of the policy; whatever they grant, no link carries more than it can."""
+
+    @initialize(
+        drawn=st.lists(trees(8), min_size=1, max_size=2),
+        first=st.integers(0, 3),
+        burst_bytes=st.sampled_from([0, 48_448]),
+        lead_ns=st.sampled_from([0, MS // 2, 2 * MS, 5 * MS, 40 * MS]),
+        crowded=st.booleans(),
+    )
+    def begin(  # type: ignore[override]
+        self, drawn: list[TreeNetwork], first: int, burst_bytes: int, lead_ns: int, crowded: bool
+    ) -> None:
+        self.policies: tuple[Policy, Policy] = (
+            Steps(burst_bytes=burst_bytes), CompiledSteps(burst_bytes=burst_bytes, library=build_under_test("steps"))
+        )  # fmt: skip
+        self.start([star(8), racks(2, 4, uplink_bps=2 * GBIT), star(8, rates={FIRST: GBIT}), *drawn], first, lead_ns, crowded)
+
+
+def test_both_kinds_give_the_same_plans_for_the_same_events() -> None:
+    run_state_machine_as_test(BothSteps, settings=several(100, 40))  # type: ignore[no-untyped-call]
+
+
+def test_both_kinds_give_the_same_plans_where_flows_are_parked() -> None:
+    policies, hosts = (Steps(), CompiledSteps()), SPARE * 3
+    network, nodes = racks(2, hosts, uplink_bps=2 * GBIT), range(FIRST, FIRST + 2 * hosts)
+    for number in range(60):
+        plans = []
+        for policy in policies:
+            if not number:
+                begin(policy, network)
+            for node in nodes[number % 7 :: 7]:
+                others = [other for other in nodes if (other * 7 + node + number) % 3]
+                policy.backlog(node, dict.fromkeys(others, 5000), now_ns=number * STEP)
+            plans.append(policy.plan(now_ns=number * STEP, horizon_ns=(number + 1) * STEP))
+        assert plans[0] == plans[1] and plans[0].grants
+    assert policies[0]._queue._crowded  # type: ignore[attr-defined]
+
+
+def test_the_core_touches_no_foreign_memory_and_overflows_nowhere(tmp_path: Path) -> None:
+    """The same events under the address and the undefined-behaviour sanitizers."""
+    done = run_sanitized(__name__, tmp_path)
+    assert done.returncode == 0 and "same plans" in done.stdout, done.stdout[-3000:] + done.stderr[-3000:]
+
+
+def begin(policy: Policy, network: TreeNetwork) -> None:
+    nodes = frozenset(network.nodes)
+    policy.set_network(network, now_ns=0)
+    policy.set_regulated({node: nodes - {node} for node in nodes}, now_ns=0)
+
+
+def run(policy: Policy, steps: int) -> list[Slot]:
+    """All that is granted in some steps, planned one after another."""
+    return [
+        slot for number in range(steps)
+        for slot in policy.plan(now_ns=number * STEP, horizon_ns=number * STEP).grants
+    ]  # fmt: skip
+
+
+def check(network: TreeNetwork, slots: list[Slot]) -> None:
+    """No link carries more than it can, and no node sends to two destinations at once."""
+    for start_ns in {slot.start_ns for slot in slots}:
+        now = [slot for slot in slots if slot.start_ns <= start_ns < slot.end_ns]
+        assert max(Counter(slot.node for slot in now).values()) == 1
+        load: Counter[object] = Counter()
+        for slot in now:
+            load.update(dict.fromkeys(network.path(slot.node, slot.destination), slot.reserved_bps))
+        assert all(size <= network.capacity_bps(link) for link, size in load.items())  # type: ignore[arg-type]
+
+
+@KINDS
+def test_no_link_carries_more_than_it_can_and_one_that_is_asked_for_carries_all(kind: Kind) -> None:
+    network, policy = racks(2, 6, uplink_bps=2 * GBIT), kind()
+    begin(policy, network)
+    for node in network.nodes[:6]:
+        policy.backlog(node, dict.fromkeys(network.nodes[6:], 5000), now_ns=0)
+    slots = run(policy, 60)
+    check(network, slots)
+    assert len(slots) == 2 * 60
+
+
+@KINDS
+def test_senders_of_one_destination_take_turns_by_their_weights(kind: Kind) -> None:
+    network, policy = star(4), kind()
+    begin(policy, network)
+    policy.set_weight(FIRST + 1, None, 3)
+    for node in network.nodes[1:]:
+        policy.backlog(node, {FIRST: 5000}, now_ns=0)
+    slots = run(policy, 100)
+    assert Counter(slot.node for slot in slots) == {FIRST + 1: 60, FIRST + 2: 20, FIRST + 3: 20}
+
+
+@KINDS
+def test_a_small_weight_that_was_taken_back_leaves_no_trace(kind: Kind) -> None:
+    """Turns are as long as the least weight that is set now makes them."""
+    network, policy = star(4), kind()
+    begin(policy, network)
+    policy.set_weight(FIRST + 1, None, 0.01)
+    policy.set_weight(FIRST + 1, None, 1)
+    for node in network.nodes[1:]:
+        policy.backlog(node, {FIRST: 5000}, now_ns=0)
+    assert Counter(slot.node for slot in run(policy, 6)) == {FIRST + 1: 2, FIRST + 2: 2, FIRST + 3: 2}
+
+
+@KINDS
+def test_more_senders_than_are_awake_take_turns_as_well(kind: Kind) -> None:
+    network, policy = star(4 * SPARE), kind()
+    begin(policy, network)
+    for node in network.nodes[1:]:
+        policy.backlog(node, {FIRST: 5000}, now_ns=0)
+    slots = run(policy, 10 * (4 * SPARE - 1))
+    assert set(Counter(slot.node for slot in slots).values()) == {10}
+
+
+@KINDS
+def test_a_sender_exchanges_a_destination_that_another_one_needs(kind: Kind) -> None:
+    network, policy = star(4), kind()
+    begin(policy, network)
+    policy.backlog(FIRST, dict.fromkeys((FIRST + 2, FIRST + 3), 5000), now_ns=0)
+    policy.backlog(FIRST + 1, {FIRST + 2: 5000}, now_ns=0)
+    assert {(slot.node, slot.destination) for slot in run(policy, 1)} == {(FIRST, FIRST + 3), (FIRST + 1, FIRST + 2)}
+
+
+@KINDS
+def test_what_a_host_gives_back_is_granted_to_another_for_the_rest_of_the_step(kind: Kind) -> None:
+    network, policy = star(3), kind()
+    begin(policy, network)
+    for node in (FIRST + 1, FIRST + 2):
+        policy.backlog(node, {FIRST: 5000}, now_ns=0)
+    (first,) = policy.plan(now_ns=0, horizon_ns=0).grants
+    policy.yielded(first.node, FIRST, first.slot, now_ns=STEP // 2)
+    (rest,) = policy.plan(now_ns=STEP // 2, horizon_ns=STEP // 2).grants
+    assert rest.node != first.node and (rest.start_ns, rest.end_ns) == (STEP // 2, STEP)
+    assert policy.next_event_ns() == STEP
+
+
+@KINDS
+def test_a_slot_that_has_not_begun_is_revoked_when_nothing_waits(kind: Kind) -> None:
+    policy = kind()
+    begin(policy, star(2))
+    policy.backlog(FIRST, {FIRST + 1: 5000}, now_ns=0)
+    running, ahead = policy.plan(now_ns=1, horizon_ns=STEP).grants
+    assert (running.start_ns, running.end_ns, ahead.start_ns, ahead.end_ns) == (1, STEP, STEP, 2 * STEP)
+    policy.backlog(FIRST, {}, now_ns=2)
+    assert policy.plan(now_ns=2, horizon_ns=2).revokes == [ahead]
+
+
+@KINDS
+def test_who_asks_too_far_ahead_is_told_to_ask_again_when_more_may_be_planned(kind: Kind) -> None:
+    policy = kind()
+    begin(policy, star(2))
+    policy.backlog(FIRST, {FIRST + 1: 5000}, now_ns=0)
+    assert len(policy.plan(now_ns=0, horizon_ns=20 * STEP).grants) == AHEAD
+    event_ns = policy.next_event_ns()
+    assert event_ns == 21 * STEP
+    assert len(policy.plan(now_ns=event_ns - 20 * STEP, horizon_ns=event_ns).grants) == 1
+
+
+@KINDS
+def test_no_slot_begins_before_a_directive_can_be_there(kind: Kind) -> None:
+    policy = kind()
+    begin(policy, star(2))
+    policy.set_delay(FIRST, STEP // 4)
+    policy.backlog(FIRST, {FIRST + 1: 5000}, now_ns=0)
+    assert policy.plan(now_ns=0, horizon_ns=0).grants[0].start_ns == STEP // 4
+
+
+@KINDS
+def test_a_destination_slower_than_its_senders_is_never_starved_and_gets_a_rate(kind: Kind) -> None:
+    network, policy = star(2, rates={FIRST: GBIT, FIRST + 1: 10 * MBIT}), kind()
+    begin(policy, network)
+    policy.backlog(FIRST, {FIRST + 1: 5000}, now_ns=0)
+    slots = run(policy, 4)
+    assert [(slot.reserved_bps, slot.bytes + slot.rate_bps > 0) for slot in slots] == [(10 * MBIT, True)] * 4
+
+
+if __name__ == "__main__":
+    run_state_machine_as_test(BothSteps, settings=several(15, 25))  # type: ignore[no-untyped-call]
+    print("same plans")

@@ -1,0 +1,1 @@
+"""Tests of simulation/: the pure parts, and short runs where ns-3 is installed."""

@@ -1,0 +1,184 @@
+"""simulation/results.py, comparison.py, sweep.py, figure.py: what is made of a run's lines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from simulation import sweep as sweep_module
+from simulation.cases import Case
+from simulation.comparison import gains, rows
+from simulation.fabric import SIZES
+from simulation.figure import draw
+from simulation.flows import Flow
+from simulation.results import ended, summary
+from simulation.run import Progress, RunError
+from simulation.sweep import ClusterError, keep, kept, sweep
+from simulation.toolchain import ToolchainError, find_ns3
+from simulation.validation import PacketClass, cobham_ns, time_percentile
+
+FABRIC = SIZES["small"]
+FLOWS = (
+    Flow(0, 0, 1, 1_000, 1, 1_000_000),
+    Flow(0, 0, 1, 1_000, 1, 1_000_000),
+    Flow(0, 0, 1, 1_000, 1, 1_000_000),
+    Flow(0, 0, 1, 50_000, 2),
+    Flow(0, 0, 1, 20_000_000, 3),
+)
+LINES = (
+    {"flow": 0, "end": "finished", "took_ns": 900_000, "promotions": 0},
+    {"done": 1, "now_ns": 5},
+    {"flow": 1, "end": "finished", "took_ns": 1_100_000, "promotions": 0},
+    {"flow": 2, "end": "given_up", "took_ns": 500_000, "promotions": 0},
+    {"flow": 3, "end": "finished", "took_ns": 2 * FABRIC.alone_ns(0, 1, 50_000), "promotions": 2},
+)
+
+
+def result(scheme: str, missed: float, p95: float, seed: int = 1) -> dict[str, Any]:
+    """What `simulate` returns, as far as a comparison reads it."""
+    found = summary(ended(FLOWS, LINES, FABRIC))
+    found["deadlines"]["missed"] = missed
+    found["without_deadline"]["all"]["p95_ms"] = p95
+    case = Case(scheme, "web_search", 0.8, 5, seed)
+    return {"case": case.described(), "key": case.key, "wall_s": 1.0, **found}
+
+
+class TestResults:
+    """Completion times, slowdowns, deadlines."""
+
+    def test_late_flows_and_those_given_up_have_missed_their_deadlines(self) -> None:
+        found = summary(ended(FLOWS, LINES, FABRIC))["deadlines"]
+        assert found["flows"] == 3
+        assert (found["missed"], found["given_up"]) == pytest.approx((2 / 3, 1 / 3), abs=1e-4)
+        assert found["bytes"] == pytest.approx(3_000 / 20_053_000, abs=1e-4)
+
+    def test_deadlines_are_told_by_size(self) -> None:
+        found = summary(ended(FLOWS, LINES, FABRIC))["deadlines"]["by_size"]
+        assert found["to 100 KB"]["used_p50"] == pytest.approx(0.9)  # of 0.9 and 1.1; the third was given up
+        assert found["above 5 MB"] == {"flows": 0, "missed": None, "used_p50": None}
+
+    def test_slowdowns_refer_to_the_flow_alone_and_classes_to_its_size(self) -> None:
+        found = summary(ended(FLOWS, LINES, FABRIC))["without_deadline"]
+        assert found["to 100 KB"]["slowdown_mean"] == 2 and found["to 100 KB"]["flows"] == 1
+        assert found["above 10 MB"]["unfinished"] == 1 and found["above 10 MB"]["mean_ms"] is None
+        assert found["all"]["flows"] == 2
+
+    def test_without_deadlines_no_share_of_them_is_missed(self) -> None:
+        assert summary(ended(FLOWS[3:], (), FABRIC))["deadlines"]["missed"] is None
+
+
+class TestComparison:
+    """Rows and gains."""
+
+    def test_a_row_has_the_median_of_its_seeds(self) -> None:
+        seeds = [result("karuna", missed, p95, seed) for seed, (missed, p95) in enumerate([(0.0, 4), (0.1, 5), (0.9, 60)])]
+        (row,) = rows(seeds)
+        assert (row.missed, row.p95_ms, row.seeds, row.wall_s) == (0.1, 5, 3, 3.0)
+
+    def test_gains_pair_the_seeds_that_both_have(self) -> None:
+        own = [result("karuna", 0.0, p95, seed) for seed, p95 in enumerate([8, 9, 7, 1])]
+        (gain,) = gains([*own, *(result("pfabric", 0.0, 10, seed) for seed in range(3))])
+        assert gain.by_seed == pytest.approx((0.2, 0.1, 0.3)) and gain.median == pytest.approx(0.2)
+        assert (gain.low, gain.high) == pytest.approx((0.2 - 4.303 * 0.1 / 3**0.5, 0.2 + 4.303 * 0.1 / 3**0.5), abs=1e-3)
+        assert "20.0% below pfabric's (median of 3 seeds" in str(gain)
+
+    def test_one_seed_has_no_interval(self) -> None:
+        (gain,) = gains([result("karuna", 0.0, 8), result("pfabric", 0.0, 10)])
+        assert gain.low is None and "interval" not in str(gain)
+
+    @pytest.mark.parametrize(("p95", "words"), [(6.0, "40.0% below pfabric's"), (15.0, "50.0% above pfabric's")])
+    def test_karunas_gain_is_told_whichever_way_it_goes(self, p95: float, words: str) -> None:
+        (gain,) = gains([result("pfabric", 0.1, 10), result("karuna", 0.02, p95)])
+        line = str(gain)
+        assert words in line and "2.0%" in line and "10.0%" in line
+
+    def test_a_picture_is_drawn(self, tmp_path: Path) -> None:
+        draw(rows([result("karuna", 0.1, 5)]), tmp_path / "new" / "sweep.png")
+        assert (tmp_path / "new" / "sweep.png").stat().st_size > 1000
+
+
+class TestSweep:
+    """What is done is kept."""
+
+    def test_kept_results_are_not_simulated_again(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        keep(result("karuna", 0.1, 5), tmp_path)
+        monkeypatch.setattr(sweep_module, "program", lambda name: pytest.fail("compiles"))
+        told: list[float] = []
+        case = Case("karuna", "web_search", 0.8, 5)
+        (found,) = sweep([case], tmp_path, lambda _, done: told.append(done), jobs=1)
+        assert found["deadlines"]["missed"] == 0.1 and told == [1.0]
+
+    @pytest.mark.parametrize("text", ["", "{", json.dumps({"key": "another"})])
+    def test_a_damaged_result_counts_as_none(self, tmp_path: Path, text: str) -> None:
+        case = Case("karuna", "web_search", 0.8, 5)
+        (tmp_path / f"{case.key}.json").write_text(text)
+        assert kept(case, tmp_path) is None
+
+    def test_an_interrupted_sweep_has_kept_what_was_done(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def simulate(case: Case, progress: object) -> dict[str, Any]:
+            if case.scheme == "pias":
+                raise RunError("out of memory")
+            return result(case.scheme, 0.1, 5)
+
+        monkeypatch.setattr(sweep_module, "program", lambda name: None)
+        monkeypatch.setattr(sweep_module, "simulate", simulate)
+        cases = [Case(scheme, "web_search", 0.8, 5) for scheme in ("karuna", "pias")]
+        with pytest.raises(RunError, match="out of memory"):
+            sweep(cases, tmp_path, lambda _, done: None, jobs=1)
+        assert kept(cases[0], tmp_path) and not kept(cases[1], tmp_path)
+
+    def test_what_still_runs_is_stopped_when_one_fails(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        ended_early = Event()
+
+        def simulate(case: Case, progress: Progress) -> dict[str, Any]:
+            if case.scheme == "pias":
+                raise RunError("out of memory")
+            try:
+                while not ended_early.wait(0.01):
+                    progress(0.5)
+            except RunError:
+                ended_early.set()
+                raise
+            return result(case.scheme, 0.1, 5)
+
+        monkeypatch.setattr(sweep_module, "program", lambda name: None)
+        monkeypatch.setattr(sweep_module, "simulate", simulate)
+        cases = [Case(scheme, "web_search", 0.8, 5) for scheme in ("karuna", "pias")]
+        with pytest.raises(RunError, match="out of memory"):
+            sweep(cases, tmp_path, lambda _, done: None, jobs=2)
+        assert ended_early.is_set()
+
+    def test_a_cluster_without_dask_says_how_to_install_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(__import__("sys").modules, "dask", None)
+        with pytest.raises(ClusterError, match="pip install"):
+            sweep([Case("karuna", "web_search", 0.8, 5)], tmp_path, lambda _, done: None, jobs=1, scheduler="tcp://127.0.0.1:1")
+
+    def test_without_ns3_the_error_says_how_to_install_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("BATON_NS3", str(tmp_path))
+        with pytest.raises(ToolchainError, match="BATON_NS3"):
+            find_ns3()
+
+
+class TestFormulas:
+    """What the simulator is compared with."""
+
+    def test_one_class_waits_as_in_m_d_1(self) -> None:
+        (wait,) = cobham_ns([PacketClass(0, 500_000, 1250)], 10_000_000_000)  # load 0.5, service 1 us
+        assert wait == pytest.approx(0.5 * 1000 / (2 * 0.5))
+
+    def test_the_conservation_law_holds(self) -> None:
+        """Kleinrock: priorities move waiting time from one class to another; the sum weighted by load stays."""
+        classes = [PacketClass(queue, 200_000, 1250) for queue in range(4)]
+        waits, (alone,) = cobham_ns(classes, 10_000_000_000), cobham_ns([PacketClass(0, 800_000, 1250)], 10_000_000_000)
+        assert waits == sorted(waits) and sum(waits) / 4 == pytest.approx(alone)
+
+    def test_a_full_link_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="load"):
+            cobham_ns([PacketClass(0, 1e9, 1250)], 10_000_000_000)
+
+    def test_percentiles_of_time(self) -> None:
+        assert [time_percentile({1.0: 98, 2.0: 1, 3.0: 1}, percent) for percent in (50, 99, 100)] == [1.0, 2.0, 3.0]

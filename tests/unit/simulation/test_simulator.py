@@ -1,0 +1,113 @@
+"""simulation/program/ in ns-3, compared with formulas and with the models that hosts' programs follow. Needs ns-3."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.priorities.completion_model import Thresholds
+from simulation.cases import Case
+from simulation.fabric import FRAME, HEADERS, SEGMENT, SIZES
+from simulation.flows import Flow, Mixture
+from simulation.results import ended
+from simulation.run import RunError, lines_of, simulate
+from simulation.schemes import SCHEMES, Settings, case_text, program_settings
+from simulation.toolchain import why_missing
+from simulation.validation import PacketClass, cobham_ns, dctcp_queue, priority_queue
+
+MISSING = why_missing()
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
+SMALL = SIZES["small"]
+NO_CUTS = Thresholds((), ())
+
+
+def run(scheme: str, flows: tuple[Flow, ...], cuts: Thresholds = NO_CUTS, **more: int) -> dict[int, int]:
+    """How long each flow took, in ns; -1: it was given up."""
+    settings = program_settings(scheme, SMALL, cuts, Settings(), 1) | more
+    found = ended(flows, lines_of("fabric_run", case_text(settings, flows)), SMALL)
+    return {number: one.took_ns if one.finished else -1 for number, one in enumerate(found)}
+
+
+class TestThePort:
+    """Eight strict priorities."""
+
+    def test_each_class_waits_as_cobham_says(self) -> None:
+        classes = [PacketClass(0, 300_000, 1000), PacketClass(3, 300_000, 500), PacketClass(7, 250_000, 1500)]
+        rate = 10_000_000_000
+        for found, expected in zip(priority_queue(classes, rate, 400_000, 1), cobham_ns(classes, rate), strict=True):
+            assert found == pytest.approx(expected, rel=0.05)
+
+    def test_dctcp_keeps_the_queue_about_its_threshold_and_the_link_busy(self) -> None:
+        found = dctcp_queue()
+        assert 0.6 * 65 <= found["p50_packets"] <= 65 + 15 and found["p99_packets"] <= 65 + 20
+        assert found["busy"] > 0.99
+
+
+class TestOneFlow:
+    """Alone on the fabric."""
+
+    @pytest.mark.parametrize("scheme", SCHEMES)
+    @pytest.mark.parametrize("size", [1, SEGMENT, 50_000])
+    def test_needs_the_ideal_time(self, scheme: str, size: int) -> None:
+        for target in (1, 7):
+            (took,) = run(scheme, (Flow(2_000_000, 0, target, size, 3),)).values()
+            ideal = SMALL.alone_ns(0, target, size)
+            # TCP's option of selective acknowledgements, and times in whole nanoseconds
+            assert ideal <= took <= ideal * 1.001 + 20
+
+    def test_with_a_deadline_ends_just_in_time_under_karuna(self) -> None:
+        deadline = 5_000_000
+        (took,) = run("karuna", (Flow(2_000_000, 0, 7, 1_000_000, 1, deadline),)).values()
+        assert 0.8 * deadline < took <= deadline
+
+    def test_that_no_link_could_save_is_given_up_where_asked(self) -> None:
+        flow = Flow(2_000_000, 0, 7, 10_000_000, 1, 2_000_000)
+        assert run("karuna", (flow,), termination=2) == {0: -1}
+        assert run("karuna", (flow,))[0] > 2_000_000
+
+
+class TestOrder:
+    """Who goes first at a shared port: two hosts send to a third."""
+
+    LONG, SHORT = Flow(2_000_000, 0, 7, 4_000_000, 3), Flow(3_000_000, 1, 7, 200_000, 3)
+
+    def test_short_flows_pass_long_ones_under_pfabric_and_pias_and_not_under_dctcp(self) -> None:
+        alone = SMALL.alone_ns(1, 7, 200_000)
+        flows, cuts = (self.LONG, self.SHORT), Thresholds((300_000,) * 7, (300_000,) * 7)
+        assert run("pfabric", flows)[1] < alone * 1.05
+        assert run("pias", flows, cuts)[1] < alone * 1.6
+        assert run("dctcp", flows)[1] > alone * 1.6
+
+    def test_a_flow_of_known_size_is_in_its_band_from_the_first_byte(self) -> None:
+        cuts = Thresholds((1_000_000,) * 6, (1 << 40,) * 6)
+        known = Flow(2_000_000, 0, 7, 4_000_000, 2)
+        second = Flow(3_000_000, 1, 7, 200_000, 3)
+        assert run("karuna", (known, second), cuts)[1] < SMALL.alone_ns(1, 7, 200_000) * 1.6
+
+    def test_a_deadline_goes_before_any_size_under_edf(self) -> None:
+        small, due = Flow(2_000_000, 0, 7, 500_000, 3), Flow(2_000_000, 1, 7, 2_000_000, 1, 2_100_000)
+        assert run("pfabric_edf", (small, due))[1] < 2_100_000 < run("pfabric", (small, due))[1] + 200_000
+
+
+class TestMany:
+    """A short case under each scheme."""
+
+    @pytest.mark.parametrize("scheme", SCHEMES)
+    def test_every_flow_ends_none_faster_than_alone(self, scheme: str) -> None:
+        mixture = Mixture(shares=(0.3, 0.3, 0.4))
+        case = Case(scheme, "facebook_hadoop", 0.6, 300, fabric=SMALL, mixture=mixture)
+        told: list[float] = []
+        found = simulate(case, told.append)
+        assert found["without_deadline"]["all"]["unfinished"] == 0 and found["deadlines"]["flows"] > 50
+        assert found["without_deadline"]["all"]["slowdown_mean"] >= 1
+        again = simulate(case)
+        assert again["by_type"] == found["by_type"]  # the same in each run
+
+    def test_a_wrong_line_is_named(self) -> None:
+        with pytest.raises(RunError, match="line 2: key colour"):
+            lines_of("fabric_run", "scheme dctcp\ncolour 1\n")
+        with pytest.raises(RunError, match="line 1: a flow joins"):
+            lines_of("fabric_run", "flow 0 1 1 10 3 0\n")
+
+
+def test_frames_are_those_of_the_program() -> None:
+    assert (FRAME, HEADERS) == (1502, 42)

@@ -1,0 +1,70 @@
+"""Search, order and pages of lists that are too long for one document, and the slots of the last seconds by host."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webui.state import lists
+from webui.state.lists import Flow, Member, Wanted, paged
+from webui.state.window import Window
+
+FLOWS = [
+    Flow("h1", "h2", 50_000_000, 0, False, 0.0, 1),
+    Flow("h1", "h10", 5_000_000, 9, True, 2.0, 1),
+    Flow("h2", "h1", 20_000_000, 0, False, 0.0, 2),
+]
+MEMBERS = [
+    Member(16, "h10", {"addresses": ["10.0.0.10"], "gate": "tbf", "refused": {"1": 2}}),
+    Member(17, "h2", {"addresses": ["10.0.0.2"], "gate": "plug", "suspect": ["it lies"]}),
+]
+
+
+@given(st.integers(0, 40), st.integers(1, 9), st.integers(1, 12))
+def test_the_pages_together_are_the_list_and_each_says_where_it_is(total: int, most: int, page: int) -> None:
+    everything = list(range(total))
+    pages = [paged(everything, total, Wanted(page=number, most=most)) for number in range(1, -(-total // most) + 1)]
+    assert [row for one in pages for row in one.rows] == everything
+    one = paged(everything, total, Wanted(page=page, most=most))
+    assert one.page <= one.pages and (one.first == 0) == (total == 0)
+    assert one.rows == everything[one.first - 1 :][:most] if total else one.rows == []
+
+
+def found(search: str, sort: str = "rate", *, down: bool = True) -> list[tuple[str, str]]:
+    page = lists.flows(FLOWS, Wanted(search, sort, down))
+    assert page.total == 3
+    return [(row["source"], row["destination"]) for row in page.rows]
+
+
+def test_flows_are_searched_by_the_words_of_the_page() -> None:
+    assert found("") == [("h1", "h2"), ("h2", "h1"), ("h1", "h10")]
+    assert found("h1>h2") == found("h1 > h2") == found("h1 -> h2") == [("h1", "h2")]
+    assert found("> h1") == [("h2", "h1")] and found("regulated") == found("waiting") == [("h1", "h10")]
+    assert found(">10M free") == [("h1", "h2"), ("h2", "h1")] and found("h3") == []
+    assert found("", "destination", down=False) == [("h2", "h1"), ("h1", "h2"), ("h1", "h10")]
+
+
+def test_members_are_found_by_name_address_gate_and_what_is_wrong() -> None:
+    def names(search: str, sort: str = "name") -> list[str]:
+        return [one.name for one in lists.members(MEMBERS, Wanted(search, sort)).rows]
+
+    assert names("") == ["h2", "h10"] and names("10.0.0.10") == names("refused") == ["h10"]
+    assert names("suspect") == names("plug lies") == ["h2"] and names("", "node") == ["h10", "h2"]
+
+
+def test_nodes_that_are_what_is_sought_come_first() -> None:
+    names = [("h12", "host", ("10.0.0.12",)), ("h1", "host", ("10.0.0.1",)), ("rack1", "switch", ()), ("xh1", "host", ())]
+    page = lists.nodes(names, Wanted("h1"))
+    assert [row["id"] for row in page.rows] == ["h1", "h12", "xh1"] and (page.total, page.matching) == (4, 3)
+    assert [row["id"] for row in lists.nodes(names, Wanted("10.0.0.1")).rows] == ["h1", "h12"]
+
+
+def test_the_window_keeps_ten_seconds_and_the_last_word_on_each_slot() -> None:
+    window = Window()
+    window.add([("1-0", {"now_us": 5_000, "rows": [["slot", 1, 16, 17, 0, 4_000, 9], ["slot", 2, 18, 17, 0, 1_000, 9]]})])
+    window.add([("2-0", {"now_us": 6_000, "rows": [["yield", 1, 16, 17, 0, 2_000, 9], ["lost", 3, 18, 17, 0, 900, 9]]})])
+    page = window.page(lambda node: f"h{node}", Wanted(sort="held"))
+    assert [(row["name"], row["held_us"], row["lost"]) for row in page.rows] == [("h16", 2_000, 0), ("h18", 1_000, 1)]
+    assert window.page(lambda node: f"h{node}", Wanted("h18", "lost")).matching == 1 and window.last_id == "2-0"
+    window.add([("3-0", {"now_us": 12_000_000, "rows": []})])
+    assert window.page(str, Wanted()).total == 0
