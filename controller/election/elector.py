@@ -66,6 +66,9 @@ class Elector:
         term = value["term"]
         token = f"{self._name}:{term}"
         try:
+            if self._token not in ("", token):  # of a term that is over
+                self._store.release(self._token)
+                self._token = ""
             if value["ask"] == "renew":
                 answer = self._store.renew(token, value["epoch"])
             elif value["ask"] == "acquire":

@@ -13,7 +13,9 @@ the time the store gives the lease to another. It renews four times a lease. The
 * the elector reports that the store is away: the leader leads on from memory, one lease at a time, for as long as it stays
   awake. If only this leader is cut off from the store, and another has been elected, it receives that one's heartbeats on the
   fabric, as every host does, and the next rule applies:
-* a frame of a higher epoch arrives from the fabric: the leader stands down at once.
+* a frame of a higher epoch arrives from the fabric: the leader stands down at once;
+* a frame of a higher epoch arrived while the store's answer was under way (it had lost its data, and that leader lives): the
+  lease does not count, and the elector gives it back.
 
 A candidate takes the lease when the store says that it is free and no leader's heartbeats arrive from the fabric. A leader
 whose heartbeats arrive while the lease is free is about to take it back after the store lost it: the candidate supersedes it
@@ -194,6 +196,9 @@ class Election:
         self.holder = ""
         if now_ns >= asked_ns + self.lease_ns:
             self._stand_down("its lease ran out before it was heard of", now_ns)
+            return
+        if answer.epoch < self.highest_epoch:  # hosts would refuse what we send
+            self._stand_down(f"its lease is of epoch {answer.epoch}, and epoch {self.highest_epoch} was heard", now_ns)
             return
         self.epoch, self._until_ns, self.from_memory = answer.epoch, asked_ns + self.lease_ns, False
         self._heard_ns = self._free_since_ns = None

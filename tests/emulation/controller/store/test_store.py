@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -12,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from controller.election.elector import Elector
 from controller.election.lease import HOLDERS, LeaseAway, LeaseStore
+from controller.processes.jsonlines import JsonLines
 from controller.store.private_redis import PrivateRedis
 from controller.store.store import EVENTS_KEPT, Store, StoreUnavailable
 from tests import needs
@@ -165,6 +168,21 @@ class TestTheLease:
         assert (other.holder, other.epoch) == ("one", mine.epoch) and 0 < other.left_ns <= LEASE_NS
         assert redis_cli(server, "hget", "baton:leader", "name") == "one"
         assert 0 < int(redis_cli(server, "pttl", "baton:leader")) <= LEASE_NS // 10**6
+
+    def test_the_lease_of_a_term_that_is_over_is_given_back(self, server: PrivateRedis) -> None:
+        [long] = [LeaseStore(server.url, "one", 60_000_000_000)]
+        ours, theirs = socket.socketpair()
+        elector = threading.Thread(target=Elector(long, LEASE_NS, theirs).run)
+        elector.start()
+        lines = JsonLines(ours)
+        try:
+            lines.write({"ask": "acquire", "term": 0, "epoch": 0, "highest": 0})
+            wait_for(lambda: redis_cli(server, "hget", "baton:leader", "name") == "one")
+            lines.write({"ask": "look", "term": 1, "epoch": 0, "highest": 0})  # it took no office after all
+            wait_for(lambda: redis_cli(server, "exists", "baton:leader") == "0")
+        finally:
+            ours.close()
+            elector.join()
 
     def test_when_it_has_run_out_the_next_epoch_is_greater(self, server: PrivateRedis) -> None:
         one, two = leases(server, "one", "two")

@@ -179,6 +179,18 @@ class TestFailover:
         assert leader.election.leads(world.now_ns)
 
 
+    def test_a_lease_of_a_lower_epoch_than_one_heard_meanwhile_does_not_count(self) -> None:
+        candidate = Election(lease_ns=LEASE, heard_ns=HEARD)
+        assert candidate.ask(0) is Ask.ACQUIRE
+        candidate.heard(9, MS)  # of a leader that was stopped while the store lost its data
+        candidate.answered(Answer(True, 5, "b"), candidate.term, 2 * MS)
+        assert not candidate.leads(2 * MS) and candidate.epoch == 0 and candidate.highest_epoch == 9
+        again_ns = candidate.due_ns() + HEARD
+        assert candidate.ask(again_ns) is Ask.ACQUIRE
+        candidate.answered(Answer(True, 10, "b"), candidate.term, again_ns)
+        assert candidate.leads(again_ns) and candidate.epoch == 10
+
+
 class TestWithoutTheStore:
     """A store that is away costs nothing; one that is back has the same leader."""
 
