@@ -1,7 +1,7 @@
 """Cookies: who sends one back has received it, so the address that it speaks from is its own. Pure but for the secret.
 
 As in DTLS (RFC 9147, section 5.1) and QUIC (RFC 9000, section 8.1): nothing is kept for a sender until it has shown this, and
-the answer that carries the cookie is shorter than a request, so that nobody uses the agent to flood others.
+it is answered with at most `ANSWER_TIMES` the bytes that came, so that nobody uses the agent to flood others.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from protocol.units import SECOND_NS
 PERIOD_NS = 60 * SECOND_NS
 """A cookie is good in the period that it was made in, and in the next."""
 COOKIE_BYTES = 8
+ANSWER_TIMES = 3
+"""As RFC 9000, section 8.1."""
 
 
 class Cookies:

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from typing import Any
 
 from agents.addresses.found import Found
-from agents.guests.cookies import Cookies
+from agents.guests.cookies import ANSWER_TIMES, Cookies
 from agents.guests.flows import Flows
 from agents.guests.marks import OPERATOR, Marks, Tagging
 from agents.guests.rates import Rates
-from agents.guests.requests import Cause, Request, RequestRefused, Verb, check_link, load, parse
+from agents.guests.requests import Cause, Request, RequestRefused, Verb, check_link, encode, load, parse
 from agents.queues.classifier import Address
 
 SHOWN = 8
@@ -45,13 +45,16 @@ class Desk:
         self._rates = Rates()
 
     def of_guest(self, data: bytes, sender: Address, *, now_ns: int) -> dict[str, Any]:
-        """The answer to a datagram from `sender`."""
+        """The answer to a datagram from `sender`; empty: it gets none."""
         try:
             fields = load(data)
-            cookie = fields.get("cookie")
-            if not (isinstance(cookie, str) and self._cookies.valid(cookie, sender, now_ns)):
-                self.challenged += 1
-                return {"cookie": self._cookies.make(sender, now_ns)}
+        except RequestRefused as error:
+            return _bounded(self._refuse(error), data)
+        cookie = fields.get("cookie")
+        if not (isinstance(cookie, str) and self._cookies.valid(cookie, sender, now_ns)):
+            self.challenged += 1
+            return _bounded({"cookie": self._cookies.make(sender, now_ns)}, data)
+        try:
             if not (port := self._found().ports.get(sender, 0)):
                 raise RequestRefused(
                     Cause.UNKNOWN, f"{sender} is not known behind this host's bridge; a new guest is known after two seconds"
@@ -126,3 +129,8 @@ class Desk:
     def _refuse(self, error: RequestRefused) -> dict[str, Any]:
         self.refused[error.cause] += 1
         return {"refused": str(error.cause), "why": str(error)}
+
+
+def _bounded(answer: dict[str, Any], data: bytes) -> dict[str, Any]:
+    """What may be sent to an address that is not shown to be the sender's."""
+    return answer if len(encode(answer)) <= ANSWER_TIMES * len(data) else {}

@@ -98,8 +98,10 @@ class Guests(Part):
         if self._guests is not None:
             carriers = self._found().carriers
             for heard in self._guests.heard(MOST):
-                if heard.interface in carriers:  # who speaks elsewhere is no guest
-                    self._guests.answer(heard, encode(self.desk.of_guest(heard.data, heard.sender, now_ns=self._clock())))
+                if heard.interface not in carriers:
+                    continue  # who speaks elsewhere is no guest
+                if answer := self.desk.of_guest(heard.data, heard.sender, now_ns=self._clock()):
+                    self._guests.answer(heard, encode(answer))
         for data, sender in self._operator.heard(MOST):
             self._operator.answer(sender, encode(self.desk.of_operator(data, now_ns=self._clock())))
         self._bell.looked(now_ns)

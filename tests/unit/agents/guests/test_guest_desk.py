@@ -72,7 +72,7 @@ class TestGuests:
         }  # fmt: skip
         assert host.table.marks == {Flows(VM, SERVER, 0, 5432, 3): (10 << 20 | 20, host.now_ns + 10 * SECOND)}
 
-    def test_without_its_cookie_nobody_gets_more_than_a_cookie_which_is_shorter_than_any_request(self, host: Host) -> None:
+    def test_without_its_cookie_nobody_gets_more_than_a_cookie_shorter_than_a_request_to_mark(self, host: Host) -> None:
         for cookie in ("", "00" * 8, host.desk._cookies.make(OTHER, host.now_ns), "\ud800"):
             data = encode({"to": "1.1.1.1", "size_bytes": 1, "cookie": cookie})
             answer = host.desk.of_guest(data, VM, now_ns=host.now_ns)
@@ -81,8 +81,14 @@ class TestGuests:
         assert not host.table.marks and host.desk.challenged == 4
 
     @pytest.mark.parametrize("data", [b"", b"{}", b"nonsense", b"[" * 1024, b'{"a":"' + b"b" * 2000])
-    def test_nonsense_has_a_short_answer(self, host: Host, data: bytes) -> None:
-        assert len(encode(host.desk.of_guest(data, VM, now_ns=host.now_ns))) < 80
+    def test_nonsense_gets_at_most_three_times_its_bytes_and_is_counted(self, host: Host, data: bytes) -> None:
+        answer = host.desk.of_guest(data, VM, now_ns=host.now_ns)
+        assert not answer or len(encode(answer)) <= 3 * len(data)
+        assert host.desk.challenged + sum(host.desk.refused.values()) == 1
+
+    def test_the_shortest_requests_are_answered(self, host: Host) -> None:
+        assert "held" in host.guest({"do": "status"})
+        assert "why" in host.desk.of_guest(b"mark my flows to 10.0.0.9 please", VM, now_ns=host.now_ns)
 
     def test_a_cookie_is_good_for_a_minute_or_two_and_one_address(self) -> None:
         cookies = Cookies(bytes(32))
