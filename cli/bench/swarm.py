@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from bench.swarm.swarm import Options
 
 SHAPES = ("racks", "rows", "leaf-spine")
-POLICIES = ("auto", "timeslice", "rate_limit", "hybrid")
+POLICIES = ("auto", "timeslice", "rate_limit", "hybrid", "steps")
 MODES = ("on_demand", "always")
 FIGURE_SECONDS = 20.0
 

@@ -130,6 +130,7 @@ class Member(ResponseModel):
     node: int
     name: str
     version: str
+    wire: int | None
     gate: str
     offset_us: float | None
     uncertainty_us: float | None
@@ -138,6 +139,7 @@ class Member(ResponseModel):
     drift: list[str]
     suspect: list[str]
     warnings: list[str]
+    guest_marks: dict[str, int] | None
 
 
 class Members(RootModel[list[Member]]):

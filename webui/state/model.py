@@ -248,6 +248,7 @@ def member(node: int, host: str, told: Document) -> dict[str, Any]:
         "node": node,
         "name": host,
         "version": told.get("version", ""),
+        "wire": told.get("wire"),
         "gate": told.get("gate", ""),
         "rate_bps": told.get("rate_bps", 0),
         "addresses": list(told.get("addresses", ())),
@@ -263,6 +264,7 @@ def member(node: int, host: str, told: Document) -> dict[str, Any]:
         "suspect": list(told.get("suspect", ())),
         "warnings": list(told.get("warnings", ())),
         "thresholds_version": told.get("thresholds_version"),
+        "guest_marks": told.get("guest_marks"),
     }
 
 

@@ -83,7 +83,7 @@ class TestThePictures:
         with small.page("fabric") as page:
             page.click('#fabric [data-id="h5"]')
             details = page.locator("#details")
-            for words in ("10.0.0.5", "gate", "tbf", "Queues", "without permission"):
+            for words in ("10.0.0.5", "gate", "tbf", "0.1.0, wire 3", "4 held, 1 refused", "Queues", "without permission"):
                 expect(details).to_contain_text(words)
             page.keyboard.press("Escape")
             expect(details).to_contain_text("Busiest links")

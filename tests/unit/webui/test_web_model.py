@@ -32,6 +32,8 @@ MEMBER = {
     "addresses": ["10.0.0.1"],
     "gate": "tbf",
     "version": "1",
+    "wire": 2,
+    "guest_marks": {"held": 1, "marked": 2, "expired": 1, "removed": 0, "refused": 7},
     "heard_ms_ago": 7,
     "sent_bps": {"17": 50_000_000},
     "backlog_bytes": {"17": 1_000, "18": 5},
@@ -157,6 +159,11 @@ class TestState:
             "weight": 3.0,
         }
         assert not flows["h1", "stranger"]["regulated"]
+
+    def test_a_member_s_wire_and_what_became_of_its_guests_marks_are_told(self) -> None:
+        first, second, _ = state()["members"]
+        assert (first["wire"], first["guest_marks"]["refused"]) == (2, 7)
+        assert (second["wire"], second["guest_marks"]) == (None, None)
 
     def test_refusals_are_told_by_cause_and_only_where_there_are_any(self) -> None:
         refused = state()["members"][0]["refused"]

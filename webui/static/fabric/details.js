@@ -161,6 +161,7 @@ export class Details {
     const link = fabric.links.find((one) => one.a === node.id || one.b === node.id);
     const rows = link ? [`${link.a}>${link.b}`, `${link.b}>${link.a}`].filter((name) => state.links[name]).map((name) => [name, state.links[name]]) : [];
     const refused = Object.entries(member?.refused ?? {}).filter(([, n]) => n);
+    const guests = member?.guest_marks;
     return [
       this.head(node.id, member ? "host" : "host without an agent"),
       ...(member?.suspect ?? []).map((line) => h("p", { class: "note bad" }, line)),
@@ -169,10 +170,11 @@ export class Details {
       this.list([
         ["VMs", node.vms?.length ? h("span", { class: "mono" }, node.vms.join(" ")) : "none known"],
         member && ["gate", member.gate],
-        member && ["version", member.version],
+        member && ["version", member.wire ? `${member.version}, wire ${member.wire}` : member.version],
         member && ["clock", `${offset(member.offset_us)} ± ${member.uncertainty_us ?? "?"} µs`],
         member && ["last heard", `${ms(member.last_heard_ms)} ago`],
         member && ["refused", refused.length ? refused.map(([cause, n]) => `${count(n)} ${cause}`).join(", ") : "none", refused.length ? "warn" : ""],
+        guests && ["guests' marks", `${count(guests.held)} held, ${count(guests.refused)} refused`],
       ]),
       member ? null : h("p", { class: "dim" }, "This host sends as if there were no Baton. Start baton agent on it to coordinate it."),
       this.loads(rows),
