@@ -240,17 +240,17 @@ class Agent:
 
     def _hear(self, now_ns: int) -> None:
         """Takes the newest of the waiting heartbeats that is the leader's; of its copies, that of the newest version."""
-        longest_ns = self.membership.heartbeats.looked(now_ns)
+        earliest_ns = self.membership.heartbeats.looked(now_ns)
         waiting = self.link.deferred_frames()
         waiting.reverse()
         if len(waiting) > 1:
             waiting.sort(key=_version, reverse=True)
-        for raw, age_ns in waiting:
-            if self._receive(raw, now_ns, min(age_ns, longest_ns)):
+        for raw, came_ns in waiting:
+            if self._receive(raw, now_ns, max(came_ns, earliest_ns)):
                 return
 
-    def _receive(self, raw: bytes, now_ns: int, age_ns: int = 0) -> bool:
-        """Handles a frame that came `age_ns` ago; returns whether it is the leader's."""
+    def _receive(self, raw: bytes, now_ns: int, came_ns: int | None = None) -> bool:
+        """Handles a frame that came at `came_ns`, or now; returns whether it is the leader's."""
         known_epoch, known_version = self.guard.epoch, self.guard.heard
         frame = self.guard.accept(raw)
         if frame is None or frame.sender != COORDINATOR:
@@ -260,7 +260,7 @@ class Agent:
         self.leader_mac = frame.source
         if frame.epoch > known_epoch:
             self.membership.new_leader(frame.epoch, now_ns)
-        if not self.membership.heartbeats.heard(frame, now_ns - age_ns):
+        if not self.membership.heartbeats.heard(frame, now_ns if came_ns is None else came_ns):
             return True
         if type(frame.message) is Directive:
             self._last_directive = raw, self.guard.authentications[frame.version]

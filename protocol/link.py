@@ -160,8 +160,8 @@ class ControlSocket:
         return arrived_ns(seconds * 10**9 + nanoseconds)
 
     def deferred_frames(self, most: int = MOST_WAITING) -> list[tuple[bytes, int]]:
-        """The frames of deferred kinds that have come since the last call, `most` of them, in their order, each with its age in
-        ns."""
+        """The frames of deferred kinds that have come since the last call, `most` of them, in their order, each with the time
+        (ns of the monotonic clock) at which the kernel received it; far too early if the wall clock was set forward since."""
         found: list[tuple[bytes, int]] = []
         if self._deferred is None:
             return found
@@ -170,7 +170,7 @@ class ControlSocket:
                 frame, control, _, _ = self._deferred.recvmsg(RECEIVE_BYTES, 64)
             except OSError:
                 break
-            found.append((frame, _age_ns(control)))
+            found.append((frame, _came_ns(control)))
         return found
 
     def close(self) -> None:
@@ -205,10 +205,9 @@ def _listen(made: socket.socket, interface: str, group: bytes, instructions: byt
     return made
 
 
-def _age_ns(control: list[tuple[int, int, bytes]]) -> int:
+def _came_ns(control: list[tuple[int, int, bytes]]) -> int:
     for level, kind, data in control:
         if level == socket.SOL_SOCKET and kind == SO_TIMESTAMPNS:
             seconds, nanoseconds = _TIMESPEC.unpack(data[: _TIMESPEC.size])
-            came_ns: int = seconds * 10**9 + nanoseconds
-            return max(0, time.time_ns() - came_ns)
-    return 0
+            return time.monotonic_ns() - max(0, time.time_ns() - seconds * 10**9 - nanoseconds)
+    return time.monotonic_ns()

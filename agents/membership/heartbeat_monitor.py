@@ -43,12 +43,12 @@ class HeartbeatMonitor:
         self._within_ns = max(LATEST_NS, min(most_ns, 2 * fail_open_ns // PARTS))
 
     def looked(self, now_ns: int) -> int:
-        """Notes that the agent reads all that waited; returns how long (ns) a frame can have waited at most.
+        """Notes that the agent reads all that waited; returns since when (ns) a frame can have waited at most: the last look.
 
-        A frame's age comes from the wall clock, which may have been set meanwhile: this bounds it.
+        The time at which a frame came is the wall clock's, which may have been set meanwhile: this bounds it.
         """
         before_ns, self._looked_ns = self._looked_ns, now_ns
-        return now_ns - before_ns
+        return before_ns
 
     def heard(self, frame: Frame, came_ns: int) -> bool:
         """Notes a verified frame of the leader's; False: it is a heartbeat older than the newest one, and must be ignored."""

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from ipaddress import IPv4Address
-from pathlib import Path
 from typing import Any
 
-from emulation.netns import network_of
+from emulation.netns import network_of, new_namespace
 
 SENDER, RECEIVER = IPv4Address("10.9.0.1"), IPv4Address("10.9.0.2")
 FIRST_FLOW = IPv4Address("10.9.0.16")
 MAX_FLOWS = 64
-_HOLDER = ("setpriv", "--pdeathsig", "KILL", "--", "unshare", "--net", "--", "sleep", "infinity")
 OFFLOADS = ("tx", "tso", "gso", "gro")
 
 
@@ -79,7 +76,7 @@ ONE_QUEUE = ("numtxqueues", "1", "numrxqueues", "1")
 def veth_pair() -> Iterator[Ends]:
     """Makes a veth pair in two new namespaces."""
     with ExitStack() as exits:
-        sender, receiver = (End(exits.enter_context(_namespace()), "eth0") for _ in range(2))
+        sender, receiver = (End(exits.enter_context(new_namespace()), "eth0") for _ in range(2))
         peer = ("peer", "name", "eth0", *ONE_QUEUE, "netns", str(receiver.pid))
         sender.run("ip", "link", "add", "eth0", *ONE_QUEUE, "type", "veth", *peer)
         yield _ready(Ends(sender, receiver, "veth pair"))
@@ -98,7 +95,7 @@ def given(first: str, second: str) -> Iterator[Ends]:
     with ExitStack() as exits:
         ends = list[End]()
         for name, link in found.items():
-            end = End(exits.enter_context(_namespace()), name)
+            end = End(exits.enter_context(new_namespace()), name)
             exits.callback(_give_back, end, up="UP" in link["flags"])
             _run("ip", "link", "set", name, "netns", str(end.pid))
             ends.append(end)
@@ -138,29 +135,6 @@ def _ready(ends: Ends) -> Ends:
              ends.targets(MAX_FLOWS)]  # fmt: skip
     ends.sender.run("ip", "-batch", "-", stdin="\n".join(lines))
     return ends
-
-
-@contextmanager
-def _namespace() -> Iterator[int]:
-    home = _identity("self")
-    process = subprocess.Popen(_HOLDER)
-    try:
-        deadline = time.monotonic() + 5
-        while _identity(str(process.pid)) in (home, None):
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise EndsError("no network namespace could be made: run this as root; util-linux has setpriv and unshare")
-            time.sleep(0.002)
-        yield process.pid
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _identity(process: str) -> str | None:
-    try:
-        return str(Path(f"/proc/{process}/ns/net").readlink())
-    except OSError:
-        return None
 
 
 def _run(*argv: str, stdin: str = "") -> str:

@@ -31,6 +31,7 @@ PACKET_MR_PROMISC = 1
 SO_RCVBUFFORCE, SO_SNDBUFFORCE, SO_TIMESTAMPNS = 33, 32, 35
 SOCKET_BYTES = 64 << 20
 STEP_NS, STEPS_A_MS = 100_000, 10
+NEVER_NS = (1 << 63) - 1
 CHUNK_NS = 10_000_000
 """The library is left so often, for Python to look whether to stop."""
 REGULATE_NS = 20_000_000
@@ -55,6 +56,8 @@ class Conditions:
     spread_ns: int = 0
     """The hosts begin within this time."""
     seed: int = 1
+    absent: int | None = None
+    """The number of a host that is not of the swarm: it never begins, and another may take its place."""
 
 
 class Swarm:
@@ -80,7 +83,7 @@ class Swarm:
             mac = (0x02 << 40 | number + 1).to_bytes(6)
             host = master.enroll(name, salt=f"{number:08d}".encode())
             derive = Derivation(host.secret)
-            begin_ns = began_ns + given.spread_ns * number // len(world.names)
+            begin_ns = NEVER_NS if number == given.absent else began_ns + given.spread_ns * number // len(world.names)
             self._library.swarm_host(
                 self._pointer, number, name.encode(), host.enrolment, derive(b"to the leader", mac),
                 derive(b"from the leader", mac), world.node_rate_bps(number), begin_ns,

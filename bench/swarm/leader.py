@@ -25,8 +25,9 @@ from protocol.key import Key
 from protocol.keys.hosts import Master
 from protocol.units import MILLISECOND_NS
 
-LEADER, SWARM = "leader0", "swarm0"
-"""The two ends of the pair of interfaces."""
+LEADER, SWARM, AGENT = "leader0", "swarm0", "eth0"
+"""The interfaces of the coordinator, of the swarm, and of a real agent in a namespace of its own."""
+BRIDGE = "swarm-br"
 MOST_REPORT_NS, MOST_FAIL_OPEN_NS, MOST_SILENCE_NS = 1_000 * MILLISECOND_NS, 1_000 * MILLISECOND_NS, 5_000 * MILLISECOND_NS
 
 
@@ -45,16 +46,36 @@ def settings_for(hosts: int, *, slice_ns: int, policy: str, key_file: Path, stor
 
 
 @contextmanager
-def interfaces() -> Iterator[None]:
-    """The pair of interfaces, in this network namespace. Raises CalledProcessError: it could not be made."""
-    _ip("link", "add", LEADER, "type", "veth", "peer", "name", SWARM)
-    try:
-        for name in (LEADER, SWARM):
-            Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").write_text("1")
-            _ip("link", "set", name, "txqueuelen", "20000", "up")
+def interfaces(agent: int | None = None) -> Iterator[None]:
+    """The interfaces of coordinator and swarm in this network namespace: a pair; or, with that of a real agent in the namespace
+    of the process `agent`, three ports of a bridge. Raises CalledProcessError: they could not be made."""
+    with ExitStack() as made:
+        if agent is None:
+            _pair(made, LEADER, SWARM)
+        else:
+            _ip("link", "add", BRIDGE, "type", "bridge", "mcast_snooping", "0")
+            made.callback(_ip, "link", "del", BRIDGE)
+            for name, there in ((LEADER, None), (SWARM, None), (AGENT, agent)):
+                _pair(made, f"{name}-port", name, there)
+                _ip("link", "set", f"{name}-port", "master", BRIDGE)
+            _quiet(BRIDGE)
         yield
-    finally:
-        _ip("link", "del", LEADER)
+
+
+def _pair(made: ExitStack, one: str, other: str, there: int | None = None) -> None:
+    """A pair of interfaces, the other end in the namespace of the process `there`."""
+    place = () if there is None else ("netns", str(there))
+    _ip("link", "add", one, "type", "veth", "peer", "name", other, *place)
+    made.callback(_ip, "link", "del", one)
+    _quiet(one)
+    if there is None:
+        _quiet(other)
+
+
+def _quiet(name: str) -> None:
+    """Up, with room for bursts, and without frames of the kernel's own."""
+    Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").write_text("1")
+    _ip("link", "set", name, "txqueuelen", "20000", "up")
 
 
 def _ip(*words: str) -> None:

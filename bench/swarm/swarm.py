@@ -105,13 +105,13 @@ def _coordinated(options: Options, world: World, tell: Tell) -> dict[str, Any]:
         listen(SWARM) as connection,
     ):
         leader.start()
-        _wait(lambda: bool(leader.status()), leader, "the coordinator leads")
-        with Swarm(world, leader.master, connection, _conditions(options)) as swarm, _serving(swarm):
+        wait(lambda: bool(leader.status()), leader, "the coordinator leads")
+        with Swarm(world, leader.master, connection, _conditions(options)) as swarm, serving(swarm):
             return _Measured(options, world, leader, swarm, tell).run()
 
 
 @contextmanager
-def _serving(swarm: Swarm) -> Iterator[None]:
+def serving(swarm: Swarm) -> Iterator[None]:
     """Runs the swarm in a thread: its library holds no interpreter lock."""
     thread = threading.Thread(target=swarm.run, args=(1 << 62,), name="swarm")
     thread.start()
@@ -122,7 +122,7 @@ def _serving(swarm: Swarm) -> Iterator[None]:
         thread.join()
 
 
-def _wait(condition: Callable[[], bool], leader: Leader, what: str) -> float:
+def wait(condition: Callable[[], bool], leader: Leader, what: str) -> float:
     """Seconds until the condition held. Raises NotReady: not within `PATIENCE_S`, or the coordinator has ended."""
     began_s = time.monotonic()
     while not condition():
@@ -147,12 +147,12 @@ class _Measured:
         began_ns = time.monotonic_ns()
         try:
             self._tell("hosts register", 0.0)
-            _wait(self._all_members, self._leader, f"{self._options.hosts} hosts are members")
+            wait(self._all_members, self._leader, f"{self._options.hosts} hosts are members")
             found["members_s"] = round((self._swarm.counts().last_member_ns - began_ns) / 1e9, 3)
             found["reached"].append("members")
             self._tell("senders are served", 0.1)
             time.sleep(WARM_S)
-            _wait(lambda: self._swarm.counts().awaiting == 0, self._leader, "every regulated sender was served")
+            wait(lambda: self._swarm.counts().awaiting == 0, self._leader, "every regulated sender was served")
             found["reached"].append("served")
         except NotReady as missing:
             found["missing"] = str(missing)
@@ -197,11 +197,11 @@ class _Measured:
         self._leader.start()
         found: dict[str, Any] = {}
         try:
-            _wait(lambda: self._swarm.counts().epoch > before.epoch, self._leader, "a new leader is heard")
-            _wait(self._all_members, self._leader, "all are members again")
+            wait(lambda: self._swarm.counts().epoch > before.epoch, self._leader, "a new leader is heard")
+            wait(self._all_members, self._leader, "all are members again")
             found["members_s"] = round((self._swarm.counts().last_member_ns - killed_ns) / 1e9, 3)
             again = "as many senders are served by slots as before"
-            _wait(lambda: self._swarm.counts().served >= max(1, before.served), self._leader, again)
+            wait(lambda: self._swarm.counts().served >= max(1, before.served), self._leader, again)
             found["coordinated_s"] = round((self._swarm.counts().last_served_ns - killed_ns) / 1e9, 3)
         except NotReady as missing:
             found["missing"] = str(missing)

@@ -16,7 +16,7 @@ from cli.bench.host_control import host_control
 from cli.bench.karuna import both, karuna
 from cli.bench.scale import scale
 from cli.bench.siege import siege
-from cli.bench.swarm import swarm
+from cli.bench.swarm import agent, swarm
 from cli.bench.switches import switches
 from cli.bench.xco import xco
 from cli.experiment_time import ExperimentTime, enter, virtual_options
@@ -76,6 +76,7 @@ _OTHERS = {
     "fuzz": fuzz,
     "siege": siege,
     "swarm": swarm,
+    "agent": agent,
     "switches": switches,
 }
 

@@ -42,13 +42,14 @@ def host_control(
     from bench.host_control.plots import draw
     from ebpf.build import BuildError
     from ebpf.libbpf import BpfError
+    from emulation.netns import NamespaceError
 
     console = make_console()
     options = experiment.Options(quick, seed, pair, part or PARTS)
     try:
         with progress_bar(console) as (tell, _):
             found = experiment.run(options, tell)
-    except (EndsError, BuildError, BpfError, OSError) as error:
+    except (EndsError, NamespaceError, BuildError, BpfError, OSError) as error:
         raise click.ClickException(str(error)) from None
     for line in table(found.record):
         console.print(line, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`baton bench swarm`: the real coordinator under thousands of agents."""
+"""`baton bench swarm`: the real coordinator under thousands of agents; `baton bench agent`: one real agent among them."""
 
 from __future__ import annotations
 
@@ -68,6 +68,31 @@ def _one(options: Options, json_file: Path | None) -> None:
 
     with progress_bar(make_console()) as (tell, _):
         record = run(options, tell)
+    print_json(record, json_file)
+
+
+@click.command(short_help="one real agent among thousands of a swarm: memory, processor, time to join")
+@click.option("--hosts", type=click.IntRange(4, 65_536), default=4_800, show_default=True, help="On the fabric.")
+@click.option("--shape", type=click.Choice(SHAPES), default="rows", show_default=True, help="Of the fabric.")
+@click.option("--slice", "slice_text", default="10ms", show_default=True)
+@click.option("--rate", default="100mbit", show_default=True, help="Of the agent's link.")
+@click.option("--seconds", type=click.FloatRange(0.5), default=20.0, show_default=True, help="That are measured.")
+@click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the result here, too.")
+def agent(hosts: int, shape: str, slice_text: str, rate: str, seconds: float, json_file: Path | None) -> None:
+    """Measure what a fabric of thousands of hosts costs one host's agent (docs/scale.md)."""
+    from topology.units import parse_duration, parse_rate
+
+    require_root()
+    enter_box()
+    from bench.swarm.real_agent import Options, run
+    from bench.swarm.swarm import NotReady
+
+    try:
+        options = Options(hosts, shape, parse_duration(slice_text), parse_rate(rate), seconds)
+        with progress_bar(make_console()) as (tell, _):
+            record = run(options, tell)
+    except (NotReady, ValueError) as error:
+        raise click.ClickException(str(error)) from None
     print_json(record, json_file)
 
 

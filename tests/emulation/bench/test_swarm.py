@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bench.swarm import real_agent
 from bench.swarm.swarm import Options, run
 
 HOSTS, SECONDS = 48, 4.0
@@ -29,3 +30,11 @@ def test_nobody_stalls_while_one_frame_in_a_hundred_is_lost_and_all_come_back_af
     assert found["link_use"] > 0.5
     assert "missing" not in found["killed"], found["killed"]
     assert found["killed"]["members_s"] > 0 and found["killed"]["coordinated_s"] >= found["killed"]["members_s"] - 1.0
+
+
+def test_a_real_agent_takes_the_place_of_one_of_the_swarm_and_is_served() -> None:
+    found = real_agent.run(real_agent.Options(hosts=HOSTS, shape="racks", seconds=SECONDS))
+    print(found)
+    assert found["slots_per_s"] > 20 and found["traffic_mbps"] > 20, "of a link of 100 Mb/s that nobody else uses"
+    assert 0 < found["cpu"] < 1 and 10 < found["rss_mb"] <= found["peak_mb"]
+    assert found["first_slot_s"] is not None and found["member_s"] > 0

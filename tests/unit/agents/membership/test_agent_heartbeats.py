@@ -22,7 +22,7 @@ MS = 1_000_000
 
 
 class Waiting(FakeControlSocket):
-    """A control socket in which frames wait."""
+    """A control socket in which frames wait, each with the time at which it came."""
 
     def __init__(self, address: bytes) -> None:
         super().__init__(address)
@@ -63,30 +63,38 @@ def test_a_heartbeat_that_waited_does_not_shut_what_the_override_has_just_opened
     world.link.waiting = [(waited, MS)]
     world.agent._hear(2 * MS)
     assert not world.agent.enforcing and world.agent.membership.override is Override.FREE
-    world.link.waiting = [(world.heartbeat(), MS)]
+    world.link.waiting = [(world.heartbeat(), 19 * MS)]
     world.agent._hear(20 * MS)
     assert world.agent.enforcing
 
 
-@pytest.mark.parametrize(("age_ms", "member"), [(10, True), (48, False)])
-def test_silence_is_believed_only_if_no_heartbeat_waits_that_is_young_enough(age_ms: int, member: bool) -> None:
+@pytest.mark.parametrize(("came_ms", "member"), [(40, True), (2, False)])
+def test_silence_is_believed_only_if_no_heartbeat_waits_that_is_young_enough(came_ms: int, member: bool) -> None:
     world = World()
-    world.link.waiting = [(world.heartbeat(), age_ms * MS)]
-    world.agent._keep_watch(50 * MS)
+    world.link.waiting = [(world.heartbeat(), came_ms * MS)]
+    world.agent._keep_watch(52 * MS)
     assert world.agent.member is member and (world.agent.membership.state is State.FAIL_OPEN) is not member
+
+
+def test_an_agent_that_waits_for_a_processor_before_it_reads_does_not_take_that_time_for_silence() -> None:
+    world = World()
+    world.link.waiting = [(world.heartbeat(), 45 * MS)]
+    world.agent._hear(1 * MS)  # it looked at the clock, and then others ran
+    world.agent._keep_watch(60 * MS)
+    assert world.agent.member
 
 
 def test_a_wall_clock_that_is_set_makes_no_heartbeat_older_than_the_last_look() -> None:
     world = World()
     world.agent._hear(40 * MS)
-    world.link.waiting = [(world.heartbeat(), 3_600_000 * MS)]
+    world.link.waiting = [(world.heartbeat(), -3_600_000 * MS)]
     world.agent._keep_watch(50 * MS)
     assert world.agent.member
 
 
 def test_a_forged_frame_behind_a_heartbeat_does_not_hide_it() -> None:
     world = World()
-    world.link.waiting = [(world.heartbeat(), MS), (world.heartbeat()[:-1] + b"?", MS)]
+    world.link.waiting = [(world.heartbeat(), 49 * MS), (world.heartbeat()[:-1] + b"?", 49 * MS)]
     world.agent._keep_watch(50 * MS)
     assert world.agent.member
 

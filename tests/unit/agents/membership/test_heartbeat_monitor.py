@@ -44,7 +44,7 @@ def test_a_new_leader_begins_its_sequence_anew() -> None:
 @pytest.mark.parametrize("now", [0, 5 * LATEST_NS])
 def test_it_looks_in_passing_and_wakes_up_if_nothing_else_wakes_it(now: int) -> None:
     monitor = HeartbeatMonitor()
-    assert monitor.looked(now) == now and monitor.looked(now) == 0
+    assert monitor.looked(now) == 0 and monitor.looked(now) == now
     assert not monitor.due(now + LOOK_NS - 1) and monitor.due(now + LOOK_NS)
     assert monitor.latest_ns() == now + LATEST_NS > now + LOOK_NS
 
