@@ -103,7 +103,7 @@ def run(options: Options, tell: Tell, each: Each = lambda run: None) -> Experime
 def emulation(round_trip_ns: int, control: str) -> dict[str, Any]:
     """The arguments of `EmulatedFabric` for a round trip and a congestion control."""
     # DCTCP without marks is Reno.
-    queues = SwitchQueues(buffer_packets=BUFFER_PACKETS) if control == "dctcp" else None
+    queues = SwitchQueues(buffer_packets=BUFFER_PACKETS).alike() if control == "dctcp" else None
     return {"round_trip_ns": round_trip_ns, "congestion_control": control, "queues": queues}
 
 

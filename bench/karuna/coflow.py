@@ -68,7 +68,7 @@ class DeepPort(schemes.Scheme):
 
     def queues(self) -> SwitchQueues:
         threshold = schemes.MARKING_PACKETS * FRAME_BYTES
-        return SwitchQueues(buffer_packets=BUFFER_PACKETS, marking_threshold_bytes=threshold, per_queue=True)
+        return SwitchQueues(buffer_packets=BUFFER_PACKETS, marking_threshold_bytes=threshold, per_queue=True).alike()
 
 
 def run(duration_s: float = 15.0, seed: int = 1, names: Sequence[str] = tuple(WORKLOADS)) -> dict[str, Any]:

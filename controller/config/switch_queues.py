@@ -2,13 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from controller.config.fields import Section, Size, or_none
-from controller.switch_queues.model import KeeperSettings, NamedPort, SwitchQueues, named_ports
+from controller.switch_queues.model import (
+    FIRST_QUEUES,
+    FIRST_RESERVED,
+    LEAST_SHARE,
+    MOST_SHARE,
+    QUEUES,
+    KeeperSettings,
+    NamedPort,
+    Number,
+    SwitchQueues,
+    each_queue,
+    named_ports,
+    shares,
+)
 from protocol.units import FRAME_BYTES
+
+
+def _listed(value: object) -> object:
+    """One value for all queues, or a list from the first queue down, of which the last counts for all below it."""
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+def _of_each_queue(values: Sequence[Number]) -> tuple[Number, ...]:
+    if not 1 <= len(values) <= QUEUES:
+        raise ValueError(f"has {len(values)} values, not one to {QUEUES}")
+    return each_queue(values)
+
+
+Share = Annotated[float, Field(ge=LEAST_SHARE, le=MOST_SHARE)]
+Shares = Annotated[tuple[Share, ...], BeforeValidator(_listed), AfterValidator(_of_each_queue)]
+Packets = Annotated[int, Field(ge=0)]
+Reserved = Annotated[tuple[Packets, ...], BeforeValidator(_listed), AfterValidator(_of_each_queue)]
 
 
 class SwitchQueuesSection(Section):
@@ -18,19 +49,30 @@ class SwitchQueuesSection(Section):
         description="write interface: rate, such as s1-eth*: 1Gbit"
     )
     buffer_packets: int = Field(100, ge=1, le=1_000_000, description="write a number of packets, such as 100")
-    share: Annotated[float | None, BeforeValidator(or_none)] = Field(
-        8.0, ge=2**-7, le=2**7, description="write how many times the free buffer a queue may hold, such as 8, or none"
+    share: Annotated[Shares | None, BeforeValidator(or_none)] = Field(
+        shares(FIRST_QUEUES),
+        description="write how many times the free buffer each queue may hold, the first first, such as [8, 8, 0.5], or none",
+    )
+    reserved: Reserved = Field(
+        each_queue((FIRST_RESERVED, 0)),
+        description="write how many packets of the buffer are each queue's alone, the first first, such as [8, 0]",
     )
     threshold_bytes: Annotated[Size | None, BeforeValidator(or_none)] = Field(
         30_000, alias="marking_threshold", ge=FRAME_BYTES, description="write a size of a frame or more, such as 30KB, or none"
     )
     marking: Literal["port", "queue"] = Field("port", description="write port or queue")
 
+    @model_validator(mode="after")
+    def _divisible(self) -> Self:
+        self.queues()
+        return self
+
     def queues(self) -> SwitchQueues:
         """The queues that every port gets."""
         return SwitchQueues(
             buffer_packets=self.buffer_packets,
             share=self.share,
+            reserved=self.reserved,
             marking_threshold_bytes=self.threshold_bytes,
             per_queue=self.marking == "queue",
         )

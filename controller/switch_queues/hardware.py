@@ -1,7 +1,8 @@
 """Writes the configuration of the queues for a hardware switch: for SONiC, or in words for any vendor's. Pure.
 
-SONiC's tables (DSCP_TO_TC_MAP, TC_TO_QUEUE_MAP, SCHEDULER, WRED_PROFILE, PORT_QOS_MAP, QUEUE) are those of its
-Configuration.md; its queue 7 is served first, as on most switches. The notes say what a platform can't express.
+SONiC's tables (DSCP_TO_TC_MAP, TC_TO_QUEUE_MAP, SCHEDULER, WRED_PROFILE, PORT_QOS_MAP, QUEUE, BUFFER_PROFILE, BUFFER_QUEUE) are
+those of its Configuration.md; its queue 7 is served first, as on most switches, and a share is a power of two (dynamic_th). The
+notes say what a platform can't express.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from math import log2
 from typing import Any, NamedTuple
 
 from controller.switch_queues.control_room import CONTROL_PRIORITY, CONTROL_QUEUE
-from controller.switch_queues.model import BAND_PACKETS, LOWEST, PortQueues
+from controller.switch_queues.model import BAND_PACKETS, LOWEST, PortQueues, SwitchQueues
 from protocol.units import FRAME_BYTES
 from topology.units import format_rate
 
 NAME = "BATON"
 SCHEDULER = "baton_strict"
+POOL = "egress_lossy_pool"
 COLOURS = ("green", "yellow", "red")
 TAGGED = (
     "control: have Baton's frames tagged, by `control_priority_tag: 7` in the section coordinator and `baton agent "
@@ -47,10 +49,24 @@ def sonic(ports: Sequence[str], port: PortQueues) -> SwitchText:
             name: {"dscp_to_tc_map": NAME, "dot1p_to_tc_map": NAME, "tc_to_queue_map": NAME} for name in ports
         },
         "QUEUE": {f"{name}|{queue}": entry for name in ports for queue in sorted(used, reverse=True)},
+        "BUFFER_PROFILE": {_profile(queue): _division(queues, queue) for queue in queues.used},
+        "BUFFER_QUEUE": {f"{name}|{LOWEST - queue}": {"profile": _profile(queue)} for name in ports for queue in queues.used},
     }
     if threshold is not None:
         tables["WRED_PROFILE"] = {NAME: _wred(threshold)}
     return SwitchText(json.dumps(tables, indent=4), tuple(_sonic_notes(port)))
+
+
+def _profile(queue: int) -> str:
+    return f"baton_queue_{LOWEST - queue}"
+
+
+def _division(queues: SwitchQueues, queue: int) -> dict[str, str]:
+    """What a queue has of the buffer: bytes of its own, and its share of what is free as a power of two."""
+    profile = {"pool": POOL, "size": str(queues.reserved[queue] * FRAME_BYTES)}
+    if queues.share is None:
+        return {**profile, "static_th": str(queues.buffer_packets * FRAME_BYTES)}
+    return {**profile, "dynamic_th": str(round(log2(queues.share[queue])))}
 
 
 def _wred(threshold_bytes: int) -> dict[str, str]:
@@ -83,8 +99,13 @@ def _sonic_notes(port: PortQueues) -> list[str]:
         )
     notes.append(TAGGED)
     buffer_bytes = queues.buffer_packets * FRAME_BYTES
-    share = "static, with all of it for any queue" if queues.share is None else f"dynamic_th {round(log2(queues.share))}"
-    notes.append(f"buffer: {queues.buffer_packets} packets ({buffer_bytes} bytes) a port, {share}; pools are the ASIC's")
+    notes.append(
+        f"buffer: {queues.buffer_packets} packets ({buffer_bytes} bytes) a port; here all ports share the pool {POOL}, whose "
+        "name and size are the platform's: put its name in, if it has another"
+    )
+    if inexact := sorted({share for share in queues.share or () if not log2(share).is_integer()}):
+        shown = ", ".join(f"{share:g} is {2.0 ** round(log2(share)):g} here" for share in inexact)
+        notes.append(f"buffer: dynamic_th knows powers of two only: a share of {shown}")
     notes.append(f"rate: {format_rate(port.rate_bps)} is the link's own; nothing shapes it")
     return notes
 
@@ -99,7 +120,7 @@ def generic(ports: Sequence[str], port: PortQueues) -> SwitchText:
         f"ports {', '.join(ports)}",
         f"  rate {format_rate(port.rate_bps)}",
         f"  buffer {queues.buffer_packets} packets, shared by all data queues; full: drop the packet that arrives",
-        f"    a queue may hold {'all of it' if queues.share is None else f'{queues.share:g} times what is free'}",
+        *_shares(queues),
         "  scheduling strict, from the first line down:",
         f"    control   EtherType 0x88B5, 802.1p priority {CONTROL_PRIORITY}{BAND_PACKETS:>22} packets of its own",
         f"    network   ARP, ICMP, ICMPv6, LLDP, 01-80-C2-00-00-0X{BAND_PACKETS:>15} packets of its own",
@@ -116,6 +137,20 @@ def generic(ports: Sequence[str], port: PortQueues) -> SwitchText:
             "      packets that may not be marked are not dropped for it",
         ]
     return SwitchText("\n".join(lines), (TAGGED,))
+
+
+def _shares(queues: SwitchQueues) -> list[str]:
+    """The division of the buffer, a line for the queues that have the same."""
+    alike: dict[tuple[int, float | None], list[int]] = {}
+    for queue in queues.used:
+        share = None if queues.share is None else queues.share[queue]
+        alike.setdefault((queues.reserved[queue], share), []).append(queue)
+    lines = []
+    for (reserved, times), numbers in alike.items():
+        most = "all that is free" if times is None else f"{times:g} times what is free"
+        own = f"{reserved} packets of its own, then " if reserved else ""
+        lines.append(f"    queue {_ranges(numbers)}: {own}{most}")
+    return lines
 
 
 def openvswitch(ports: Sequence[str], port: PortQueues) -> SwitchText:

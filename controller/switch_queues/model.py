@@ -9,21 +9,25 @@ the whole port, which leaves room in shallow buffers and lets a backlog of low p
 (Karuna, section 5); or the bytes of its own queue. A packet that may not be marked passes: like any other, it is dropped only
 when the buffer has no room.
 
-A queue may hold `share` times the free part of the buffer (dynamic threshold: Choudhury and Hahne, IEEE/ACM ToN 6(2), 1998), as
-switches with shared memory do: one queue alone gets share/(1 + share) of the buffer, and a backlog of low priority leaves
-room for the queues that are served first.
+The buffer is divided as switches with shared memory divide it. A queue has `reserved` packets to itself; of what is not
+reserved it may hold `share` times the free part (dynamic threshold: Choudhury and Hahne, IEEE/ACM ToN 6(2), 1998). Each queue
+has its own share, as on switches: n queues with the share a that fill at once leave 1/(1 + n a) of it free. So queues that are
+served late have a small share, which leaves room for a burst, and those that are served first a large one, to use that room: it
+is free again at once.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 from protocol.units import FRAME_BYTES
 from topology.units import parse_rate
+
+Number = TypeVar("Number", int, float)
 
 QUEUES = 8
 DSCPS = 64
@@ -35,6 +39,24 @@ MIN_RATE_BPS, MAX_RATE_BPS = 1_000_000, 100_000_000_000
 LOWEST = QUEUES - 1
 BY_PRIORITY = tuple(LOWEST - dscp if dscp < QUEUES else LOWEST for dscp in range(DSCPS))
 """DSCP 7 to 0 are queues 0 to 7."""
+LEAST_SHARE, MOST_SHARE = 2**-7, 2**7
+LARGE_SHARE, SMALL_SHARE = 8.0, 0.5
+"""Eight is the default of switches (SONiC's dynamic_th 3). With a half, a queue alone gets a third of what is shared, and six
+such queues leave a quarter of it free."""
+FIRST_QUEUES = 2
+"""Those with the large share: type 1 and acknowledgements, and the first bytes of all other flows."""
+FIRST_RESERVED = 8
+"""Packets of the first queue alone: a lost handshake costs a second."""
+
+
+def each_queue(values: Sequence[Number]) -> tuple[Number, ...]:
+    """Values of all queues, the first first, from one to eight values, of which the last counts for all that follow."""
+    return tuple(values) + (values[-1],) * (QUEUES - len(values))
+
+
+def shares(first: int) -> tuple[float, ...]:
+    """The large share for so many queues that are served first, the small one for those below."""
+    return (LARGE_SHARE,) * first + (SMALL_SHARE,) * (QUEUES - first)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +65,10 @@ class SwitchQueues:
 
     buffer_packets: int = 100
     """The buffer of all data queues of a port together."""
-    share: float | None = 8.0
-    """Eight is the default of switches (SONiC's dynamic_th 3). None: one queue may take all of the buffer."""
+    share: tuple[float, ...] | None = shares(FIRST_QUEUES)
+    """Of each queue. None: a queue may take all that is not reserved for others."""
+    reserved: tuple[int, ...] = each_queue((FIRST_RESERVED, 0))
+    """Packets of each queue, which are part of the buffer and which no other queue takes."""
     marking_threshold_bytes: int | None = 30_000
     """Karuna's and DCTCP's 20 packets, for 1 Gb/s and less; 65 packets at 10 Gb/s. None: no packet is marked."""
     per_queue: bool = False
@@ -55,8 +79,7 @@ class SwitchQueues:
     def __post_init__(self) -> None:
         if not 1 <= self.buffer_packets <= MAX_PACKETS:
             raise ValueError(f"buffer_packets: {self.buffer_packets} is not from 1 to {MAX_PACKETS}; write one such as 100")
-        if self.share is not None and not 2**-7 <= self.share <= 2**7:
-            raise ValueError(f"share: {self.share} is not from 1/128 to 128; write a number such as 8, or none")
+        self._check_division()
         threshold = self.marking_threshold_bytes
         if threshold is not None and not FRAME_BYTES <= threshold <= MAX_THRESHOLD_BYTES:
             raise ValueError(
@@ -66,10 +89,39 @@ class SwitchQueues:
         if len(self.dscp_to_queue) != DSCPS or not all(0 <= queue < QUEUES for queue in self.dscp_to_queue):
             raise ValueError(f"dscp_to_queue: write {DSCPS} queues from 0 (first) to {LOWEST}, one for each DSCP")
 
+    def _check_division(self) -> None:
+        """Raises ValueError: shares or reserved packets are not eight, out of bounds, or more than the buffer."""
+        for name, values in (("share", self.share), ("reserved", self.reserved)):
+            if values is not None and len(values) != QUEUES:
+                raise ValueError(f"{name}: {len(values)} values; write {QUEUES}, one for each queue, the first first")
+        for share in self.share or ():
+            if not LEAST_SHARE <= share <= MOST_SHARE:
+                raise ValueError(f"share: {share:g} is not from 1/128 to 128; write numbers such as 8 or 0.5, or none")
+        if min(self.reserved) < 0 or sum(self.reserved) > self.buffer_packets:
+            shown = ", ".join(map(str, self.reserved))
+            raise ValueError(f"reserved: {shown} are not packets of a buffer of {self.buffer_packets}; write fewer, such as 0")
+
     @property
     def used(self) -> tuple[int, ...]:
         """The queues that some DSCP leads to."""
         return tuple(sorted(set(self.dscp_to_queue)))
+
+    @property
+    def shared_packets(self) -> int:
+        """The part of the buffer that is nobody's own."""
+        return self.buffer_packets - sum(self.reserved)
+
+    def alike(self) -> Self:
+        """The same with the large share for every queue and nothing reserved: where one queue has all traffic."""
+        return dataclasses.replace(self, share=shares(QUEUES), reserved=(0,) * QUEUES)
+
+    def admits(self, queue: int, lengths: Sequence[int]) -> bool:
+        """Whether a packet for a queue has room, by the lengths of all eight; bpf/switch_queues.bpf.c does the same."""
+        beyond = lengths[queue] - self.reserved[queue]
+        if beyond < 0:
+            return True
+        free = self.shared_packets - sum(max(0, held - own) for held, own in zip(lengths, self.reserved, strict=True))
+        return free > 0 and (self.share is None or beyond < self.share[queue] * free)
 
 
 def mapping(pairs: Iterable[tuple[int, int]]) -> tuple[int, ...]:
@@ -134,7 +186,9 @@ class KeeperSettings:
         """Reads what `to_json` wrote. Raises ValueError."""
         try:
             fields: dict[str, Any] = json.loads(text)
-            queues = dict(fields["queues"], dscp_to_queue=tuple(fields["queues"]["dscp_to_queue"]))
+            queues: dict[str, Any] = {
+                name: tuple(value) if isinstance(value, list) else value for name, value in fields["queues"].items()
+            }
             return cls(ports=tuple(NamedPort(*port) for port in fields["ports"]), queues=SwitchQueues(**queues))
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"switch queues: {error!r} in the settings") from None

@@ -34,7 +34,7 @@ SOURCES = Path(__file__).parent / "bpf"
 ROOT, CONTROL_FIFO, NETWORK_FIFO, DATA = 0xBA700000, 0xBA710000, 0xBA720000, 0xBA730000
 LINK, CONTROL_CLASS, DATA_CLASS, NETWORK_CLASS = ROOT | 1, ROOT | 2, ROOT | 3, ROOT | 4
 BANDS = QUEUES + 2
-_SETTINGS = struct.Struct(f"=IIIII{DSCPS}s")
+_SETTINGS = struct.Struct(f"=IIII{QUEUES}I{QUEUES}I{DSCPS}s")
 _COUNTS = struct.Struct("=QQ")
 CLASSIFIER, PREFERENCE = "baton_queues", 0xBA7
 TC_H_ROOT, CLSACT, EGRESS, INGRESS = 0xFFFFFFFF, 0xFFFF0000, 0xFFFFFFF3, 0xFFFFFFF2
@@ -70,11 +70,12 @@ class QueuedPort:
         queues = port.queues
         threshold = NEVER if queues.marking_threshold_bytes is None else queues.marking_threshold_bytes
         self._object.map("settings", 4, _SETTINGS.size)[bytes(4)] = _SETTINGS.pack(
-            queues.buffer_packets,
+            queues.shared_packets,
             BAND_PACKETS,
-            round(256 * (queues.share or 0)),
             threshold,
             queues.per_queue,
+            *(round(256 * share) for share in queues.share or (0,) * QUEUES),
+            *queues.reserved,
             bytes(queues.dscp_to_queue),
         )
 

@@ -6,7 +6,8 @@
 
 One star, one scheme: hosts h1 to h5 send to h6 through one switch, over links of 100 Mb/s and buffers of 100 packets; a port
 marks packets while all its queues together hold more than 20 (Mininet-HiFi's set-up; Karuna's threshold at 1 Gb/s is 20
-packets, too, and 65 at 10 Gb/s, where a buffer is larger in proportion).
+packets, too, and 65 at 10 Gb/s, where a buffer is larger in proportion). Under a scheme with priorities the queues of short
+flows may have most of the switch's buffer, under any other the one queue.
 
 TCP's minimum retransmission timeout is 10 ms instead of 200 ms (PIAS' published simulations have 2 ms), since round trips are
 short. At the end of the block everything is gone: the hosts' taggers and routes, the switch's queues, and the congestion
@@ -32,11 +33,12 @@ from agents.priorities.priorities import CROWD_PART
 from agents.priorities.tagger import Tagger, TaggerSettings
 from controller.coordinator.process import Helpers
 from controller.priorities.completion_model import Thresholds
-from controller.switch_queues.model import SwitchQueues
+from controller.switch_queues.model import FIRST_QUEUES, SwitchQueues, shares
 from emulation.fabric.fabric import EmulatedFabric
 from emulation.netns import network_of
 from emulation.stack.star import BOTTLENECK, BUFFER_PACKETS, RATE_BPS, RECEIVER, SENDERS
 from emulation.stack.threshold_control import Kept, ThresholdControl
+from emulation.traffic.fixed_priorities import DEADLINE_QUEUES
 from emulation.traffic.fixed_priorities import edf as earliest_deadline
 from emulation.traffic.fixed_priorities import sjf as shortest_job
 from emulation.traffic.flow_schedule import ScheduledFlow
@@ -66,6 +68,7 @@ class Scheme:
     MCP stand for what this kernel has; which connection gets which is the agents' chooser's choice. With `bands` every host has
     a tagger, whose thresholds are the tuner's, or `thresholds` if the experiment is about these; with `fixed` every application
     sets its flows' DSCPs, by the flow's number; never both. `marking_packets`: None for a switch that does not mark.
+    `first_queues`: how many queues, down to that of the shortest flows without deadline, get the large share of the buffer.
     """
 
     name: str
@@ -75,6 +78,7 @@ class Scheme:
     bands: int = 0
     thresholds: Thresholds | None = None
     fixed: Fixed | None = None
+    first_queues: int = FIRST_QUEUES
     tagger: TaggerSettings = TAGGER
     termination: Termination = Termination.NEVER
     rate_bps: int = RATE_BPS
@@ -83,6 +87,11 @@ class Scheme:
         """The same on links of this rate."""
         marking = self.marking_packets and (FAST_MARKING_PACKETS if rate_bps >= FAST_BPS else MARKING_PACKETS)
         return dataclasses.replace(self, rate_bps=rate_bps, marking_packets=marking)
+
+    @property
+    def priorities(self) -> bool:
+        """Whether packets have priorities."""
+        return bool(self.bands or self.fixed)
 
     @property
     def buffer_packets(self) -> int:
@@ -94,9 +103,13 @@ class Scheme:
         return {"dscp": None if self.fixed is None else self.fixed(flows)}
 
     def queues(self) -> SwitchQueues:
-        """The queues of the switch's ports: always eight strict priorities; unmarked traffic shares the last."""
+        """The queues of the switch's ports: always eight strict priorities; unmarked traffic shares the last, and without
+        priorities that queue may have most of the buffer."""
         threshold = None if self.marking_packets is None else self.marking_packets * FRAME_BYTES
-        return SwitchQueues(buffer_packets=self.buffer_packets, marking_threshold_bytes=threshold)
+        found = SwitchQueues(
+            buffer_packets=self.buffer_packets, share=shares(self.first_queues), marking_threshold_bytes=threshold
+        )
+        return found if self.priorities else found.alike()
 
     def to_dict(self) -> dict[str, Any]:
         """The scheme in the record of a result."""
@@ -108,6 +121,7 @@ class Scheme:
             "marking_packets": self.marking_packets,
             "priorities": "tagger" if self.bands else "fixed" if self.fixed else "none",
             "bands": self.bands,
+            "buffer_shares": self.queues().share,
             "thresholds_bytes": cuts,
             "termination": self.termination.value,
             "rate_mbps": self.rate_bps / 1e6,
@@ -147,7 +161,7 @@ def sjf(cuts: Sequence[int]) -> Scheme:
 
 def edf(cuts: Sequence[int]) -> Scheme:
     """pFabric with EDF, approximated, over DCTCP."""
-    return Scheme("edf", DCTCP, fixed=lambda flows: earliest_deadline(flows, cuts))
+    return Scheme("edf", DCTCP, fixed=lambda flows: earliest_deadline(flows, cuts), first_queues=DEADLINE_QUEUES + 1)
 
 
 Connection = tuple[str, int]

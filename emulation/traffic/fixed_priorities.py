@@ -15,6 +15,8 @@ from emulation.traffic.flow_schedule import ScheduledFlow
 
 DSCP = (7, 6, 5, 4, 3, 2, 1, 0)
 """The DSCPs of queues 0 (highest priority) to 7."""
+DEADLINE_QUEUES = 4
+"""Those of `edf` for flows with deadlines."""
 
 
 def sjf(flows: Sequence[ScheduledFlow], cuts: Sequence[int]) -> Mapping[int, int]:
@@ -34,5 +36,6 @@ def edf(flows: Sequence[ScheduledFlow], cuts: Sequence[int]) -> Mapping[int, int
         cuts: up to three sizes at which a band of the flows without deadlines ends, in the four queues below.
     """
     due = sorted((flow.deadline_ms, flow.number) for flow in flows if flow.deadline_ms is not None)
-    first = {number: DSCP[at * 4 // len(due)] for at, (_, number) in enumerate(due)}
-    return {flow.number: first.get(flow.number, DSCP[4 + bisect_left(cuts, flow.size_bytes)]) for flow in flows}
+    first = {number: DSCP[at * DEADLINE_QUEUES // len(due)] for at, (_, number) in enumerate(due)}
+    below = DSCP[DEADLINE_QUEUES:]
+    return {flow.number: first.get(flow.number, below[bisect_left(cuts, flow.size_bytes)]) for flow in flows}

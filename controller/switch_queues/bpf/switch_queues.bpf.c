@@ -117,18 +117,34 @@ static __always_inline __u32 band_of(const struct frame *frame, const struct que
 	return set->queue[frame->tos >> 2] & (DATA_QUEUES - 1);
 }
 
-/* Whether a queue may take one more: dynamic threshold of Choudhury and Hahne (IEEE/ACM ToN 6(2), 1998). Without it, a backlog
- * of low priority that fills the buffer would cause drops in the queues that are served first. */
-static __always_inline bool admits(const struct queue_settings *set, struct net_device *device, __u32 band, __u32 total)
+static __always_inline __s64 length(struct net_device *device, __u32 band)
 {
-	struct Qdisc *own;
+	struct Qdisc *queue = find(device, DATA_FIFO(band));
 
-	if (total >= set->buffer_packets)
-		return false;
-	if (!set->share_256)
+	return queue ? BPF_CORE_READ(queue, q.qlen) : 0;
+}
+
+/* Whether a queue may take one more, as SwitchQueues.admits in ../model.py: it has its reserve, and of what is nobody's the dynamic
+ * threshold of Choudhury and Hahne (IEEE/ACM ToN 6(2), 1998), by its own share. Without that, a backlog of low priority that fills
+ * the buffer would cause drops in the queues that are served first. `total`: the packets in all data queues. */
+static __always_inline bool admits(const struct queue_settings *set, struct net_device *device, __u32 band, __s64 total)
+{
+	__u32 slot = band & (DATA_QUEUES - 1), other;
+	__s64 own = length(device, slot), free = (__s64)set->shared_packets - total;
+
+	if (own < set->reserved[slot])
 		return true;
-	own = find(device, DATA_FIFO(band));
-	return !own || (__u64)BPF_CORE_READ(own, q.qlen) * 256 < (__u64)set->share_256 * (set->buffer_packets - total);
+	for (other = 0; other < DATA_QUEUES; other++) {
+		__s64 reserved = set->reserved[other], held;
+
+		if (!reserved)
+			continue;
+		held = other == slot ? own : length(device, other);
+		free += held < reserved ? held : reserved;
+	}
+	if (free <= 0)
+		return false;
+	return !set->share_256[slot] || (own - set->reserved[slot]) * 256 < set->share_256[slot] * free;
 }
 
 /* Sets CE; keeps the DSCP, and updates the header checksum of IPv4 (RFC 1624, by the helper). */

@@ -19,12 +19,13 @@
 #define DATA_CLASS(queue) (DATA_QDISC | ((queue) + 1))
 
 struct queue_settings {
-	__u32 buffer_packets;  /* of all data queues together */
-	__u32 band_packets;    /* of the control band, and of the network band */
-	__u32 share_256;       /* in 256ths: a queue may hold so many times the free buffer (DT); 0: no limit */
-	__u32 threshold_bytes; /* marks CE above it; all ones: never */
-	__u32 per_queue;       /* whether the threshold applies to each queue, not to the port */
-	__u8 queue[64];        /* by DSCP */
+	__u32 shared_packets;	     /* of all data queues together, without what is reserved */
+	__u32 band_packets;	     /* of the control band, and of the network band */
+	__u32 threshold_bytes;	     /* marks CE above it; all ones: never */
+	__u32 per_queue;	     /* whether the threshold applies to each queue, not to the port */
+	__u32 share_256[DATA_QUEUES]; /* in 256ths: a queue may hold so many times what is free (DT); 0: no limit */
+	__u32 reserved[DATA_QUEUES]; /* packets of each queue, on which the others don't count */
+	__u8 queue[64];		     /* by DSCP */
 };
 
 struct queue_counts {

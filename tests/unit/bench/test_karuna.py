@@ -59,6 +59,27 @@ class TestRates:
         assert done.exit_code == 2 and problem in done.output
 
 
+class TestPriorities:
+    """Where packets have priorities, the queues of short flows may have most of the buffer."""
+
+    def test_schemes_with_priorities_keep_room_for_short_flows_and_the_others_have_the_buffer_in_one_queue(self) -> None:
+        for scheme in (schemes.karuna(), schemes.sjf((500,)), schemes.edf((500,))):
+            queues = scheme.queues()
+            assert scheme.priorities and queues.reserved[0] > 0 and queues.share is not None
+            assert queues.share[0] > queues.share[-1]
+        for scheme in (schemes.dctcp(), schemes.cubic(), schemes.Scheme("mcp", DCTCP, deadline_transport=MCP)):
+            assert not scheme.priorities and scheme.queues() == scheme.queues().alike()
+
+    def test_the_queue_of_the_shortest_flows_without_deadline_has_the_large_share_under_each(self) -> None:
+        short = ScheduledFlow(1, 0, "h1", "h6", 400, 2)
+        for scheme in (schemes.sjf((500,)), schemes.edf((500,))):
+            (dscp,) = scheme.choices([short])["dscp"].values()
+            share = scheme.queues().share
+            assert share is not None and share[7 - dscp] == share[0]
+        share = schemes.karuna().queues().share
+        assert share is not None and share[1] == share[0], "the first band"
+
+
 class TestNames:
     """DCTCP and MCP stand for what the kernel has."""
 

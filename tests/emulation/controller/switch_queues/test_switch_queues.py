@@ -20,7 +20,7 @@ from pyroute2 import IPRoute
 from scapy.all import ICMP, IP, UDP, Dot1Q, Ether, IPv6, Packet, Raw
 from scapy.layers.inet6 import ICMPv6EchoRequest
 
-from controller.switch_queues.model import PortQueues, SwitchQueues
+from controller.switch_queues.model import QUEUES, PortQueues, SwitchQueues, each_queue
 from controller.switch_queues.port import PortTaken, QueuedPort
 from emulation.fabric.fabric import EmulatedFabric
 from emulation.fabric.ports import OccupancySampler
@@ -34,6 +34,8 @@ FRAME = 1400
 AHEAD = 8
 """Frames that may leave before the rest is there: the bucket holds 3.2 of them, and the sender may be late."""
 ECT, CE = 2, 3
+NONE = (0,) * QUEUES
+"""No packets reserved."""
 _numbers = itertools.count()
 BOTTLENECK = DirectedLink("s1", "h3")
 DATAGRAMS = 4000
@@ -239,7 +241,7 @@ class TestBuffer:
     """Finite, and one for all queues."""
 
     def test_it_is_shared_and_what_finds_it_full_is_dropped_and_counted_but_not_told(self, cable: Cable) -> None:
-        with queued(cable, buffer_packets=20, share=None, marking_threshold_bytes=None) as port:
+        with queued(cable, buffer_packets=20, share=None, reserved=NONE, marking_threshold_bytes=None) as port:
             taken = cable.send([frame(n, 0) for n in range(15)] + [frame(n, 7) for n in range(15, 40)])
             counters = port.counters()
             passed = {queue: tc(cable.port, f"ba{80 + queue}:")["packets"] for queue in (0, 7)}
@@ -250,15 +252,43 @@ class TestBuffer:
         assert [counters[queue].sent_packets for queue in (7, 0)] == [passed[7], passed[0]]
 
     def test_a_low_priority_alone_has_most_of_it_and_leaves_room_for_one_served_first(self, cable: Cable) -> None:
-        with queued(cable, buffer_packets=30, share=2, marking_threshold_bytes=None) as port:
+        share = each_queue((2.0,))
+        with queued(cable, buffer_packets=30, share=share, reserved=NONE, marking_threshold_bytes=None) as port:
             taken = cable.send([frame(n, 0) for n in range(60)] + [frame(n, 7) for n in range(60, 65)])
             counters = port.counters()
         low = [number(packet) for packet in taken if number(packet) < 60]
         assert 20 <= len(low) <= 20 + AHEAD and len(low) + counters[7].drops == 60
         assert (len(taken) - len(low), counters[0].drops) == (5, 0)
 
+    def test_queues_that_wait_leave_the_more_room_the_smaller_their_share_and_the_first_ones_may_take_it(
+        self, cable: Cable
+    ) -> None:
+        model = SwitchQueues(buffer_packets=60, share=each_queue((8.0, 8.0, 0.5)), reserved=NONE, marking_threshold_bytes=None)
+        low = [frame(number, dscp) for number in range(40) for dscp in (5, 0)]
+        first = [frame(1000 + number, 6) for number in range(60)]
+        with queued(cable, buffer_packets=60, share=model.share, reserved=NONE, marking_threshold_bytes=None) as port:
+            cable.send([*low, *first])
+            counters = port.counters()
+        lengths = [0] * QUEUES
+        for queue in [2, 7] * 40 + [1] * 60:
+            lengths[queue] += model.admits(queue, lengths)
+        assert lengths == [0, 27, 15, 0, 0, 0, 0, 15]
+        sent = [counter.sent_packets for counter in counters]
+        # Some leave while the others come, which makes room.
+        assert all(wanted <= found <= wanted + AHEAD for wanted, found in zip(lengths, sent, strict=True) if wanted)
+        assert [counter.drops for counter in counters] == [0, 60 - sent[1], 40 - sent[2], 0, 0, 0, 0, 40 - sent[7]]
+
+    def test_what_is_reserved_for_a_queue_is_free_for_it_and_no_other_when_all_else_is_full(self, cable: Cable) -> None:
+        with queued(cable, buffer_packets=20, share=None, reserved=(4, *NONE[1:]), marking_threshold_bytes=None) as port:
+            cable.send([frame(n, 0) for n in range(60)] + [frame(n, 6) for n in range(9)] + [frame(n, 7) for n in range(9)])
+            counters = port.counters()
+        low, second, first = (counters[queue].sent_packets for queue in (7, 1, 0))
+        assert 16 <= low <= 16 + AHEAD
+        assert 4 <= first <= 4 + AHEAD
+        assert low + second + first <= 20 + AHEAD
+
     def test_data_takes_no_room_from_control(self, cable: Cable) -> None:
-        with queued(cable, buffer_packets=5):
+        with queued(cable, buffer_packets=5, reserved=NONE):
             taken = cable.send([frame(n) for n in range(20)] + [other(0x88B5) for _ in range(10)])
         assert sum(map(is_control, taken)) == 10
 
@@ -322,7 +352,7 @@ class TestFabric:
 
     def test_every_datagram_arrives_or_is_counted_by_its_queue_and_the_first_queue_loses_least(self) -> None:
         fabric = shapes.star(hosts=3, rate_bps=50_000_000)
-        with EmulatedFabric(fabric, static_arp=True, queues=SwitchQueues(share=2)) as star:
+        with EmulatedFabric(fabric, static_arp=True, queues=SwitchQueues(share=each_queue((2.0,)))) as star:
             receiver = star.popen("h3", [sys.executable, "-c", COUNT], stdout=subprocess.PIPE, text=True)
             assert receiver.stdout is not None and receiver.stdout.readline() == "ready\n"
             with OccupancySampler([star.ports[BOTTLENECK]]) as sampler:

@@ -1,5 +1,6 @@
 """One switch port, packet by packet: strict priorities over a shared buffer; flows with deadlines by mcp_model.py in the first
-queue, long DCTCP flows (RFC 8257) below. Marking and buffer are those of controller/switch_queues/model.py.
+queue, long DCTCP flows (RFC 8257) below. Marking is that of controller/switch_queues/model.py, the buffer with one share for
+both queues.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.main import main
+from controller.config.reading import check
 from controller.config.schema import Config
 from controller.switch_queues import port as port_queues
 from controller.switch_queues.hardware import generic, sonic
@@ -28,14 +30,33 @@ from controller.switch_queues.model import (
 
 GIGABIT = 1_000_000_000
 MAPS = st.dictionaries(st.integers(0, 63), st.integers(0, LOWEST)).map(lambda pairs: mapping(pairs.items()))
+SHARES = st.lists(st.floats(2**-7, 2**7), min_size=QUEUES, max_size=QUEUES).map(tuple)
+RESERVED = st.lists(st.integers(0, 10), min_size=QUEUES, max_size=QUEUES).map(tuple)
+NONE = (0,) * QUEUES
 SETTINGS = st.builds(
     SwitchQueues,
-    buffer_packets=st.integers(1, 10**6),
-    share=st.none() | st.floats(0.25, 64),
+    buffer_packets=st.integers(8 * 10, 10**6),
+    share=st.none() | SHARES,
+    reserved=RESERVED,
     marking_threshold_bytes=st.none() | st.integers(1514, 2**31 - 1),
     per_queue=st.booleans(),
     dscp_to_queue=MAPS,
 )
+DIVISIONS = st.builds(SwitchQueues, buffer_packets=st.integers(80, 120), share=st.none() | SHARES, reserved=RESERVED)
+STEPS = st.lists(st.tuples(st.sampled_from("+-"), st.integers(0, LOWEST), st.integers(1, 40)), max_size=40)
+"""Bursts that arrive for a queue (+), or leave it."""
+
+
+def after(queues: SwitchQueues, steps: list[tuple[str, int, int]]) -> list[int]:
+    """The queues' lengths after some steps."""
+    lengths = [0] * QUEUES
+    for way, queue, packets in steps:
+        for _ in range(packets):
+            if way == "-":
+                lengths[queue] = max(0, lengths[queue] - 1)
+            else:
+                lengths[queue] += queues.admits(queue, lengths)
+    return lengths
 
 
 class TestTheModel:
@@ -49,8 +70,14 @@ class TestTheModel:
         ("fields", "named"),
         [
             ({"buffer_packets": 0}, "buffer_packets: 0 "),
-            ({"share": 0}, "share: 0 "),
-            ({"share": float("nan")}, "share: nan "),
+            ({"share": (8.0,) * 7 + (0.0,)}, "share: 0 "),
+            ({"share": (float("nan"),) * 8}, "share: nan "),
+            ({"share": (129.0,) * 8}, "share: 129 "),
+            ({"share": (8.0,)}, "share: 1 values"),
+            ({"reserved": (8,)}, "reserved: 1 values"),
+            ({"reserved": (-1, *NONE[1:])}, "reserved: -1, 0"),
+            ({"reserved": (90, 11, *NONE[2:])}, "reserved: 90, 11"),
+            ({"buffer_packets": 7}, "reserved: 8, 0"),
             ({"marking_threshold_bytes": 1513}, "marking_threshold_bytes: 1513 "),
             ({"marking_threshold_bytes": 2**31}, "marking_threshold_bytes: "),
             ({"dscp_to_queue": (0,) * 63}, "dscp_to_queue: write 64 queues"),
@@ -88,6 +115,40 @@ class TestTheModel:
         none = Config.model_validate({"switch_queues": {"ports": {"a": "1Gbit"}, "marking_threshold": "none"}}).switch_queues
         assert none is not None and none.queues().marking_threshold_bytes is None
 
+    def test_the_configuration_divides_the_buffer_by_one_value_or_by_a_list_whose_last_value_counts_for_the_rest(self) -> None:
+        def queues(**fields: object) -> SwitchQueues:
+            section = Config.model_validate({"switch_queues": {"ports": {"a": "1Gbit"}, **fields}}).switch_queues
+            assert section is not None
+            return section.queues()
+
+        assert queues() == SwitchQueues()
+        assert queues(share=8, reserved=0) == SwitchQueues().alike()
+        assert queues(share=[8, 4, "0.5"], reserved=[8, 2, 0]).share == (8, 4, *(0.5,) * 6)
+        assert queues(share=[8, 4, "0.5"], reserved=[8, 2, 0]).reserved == (8, 2, 0, 0, 0, 0, 0, 0)
+        assert queues(share="none").share is None
+
+    @pytest.mark.parametrize(
+        ("field", "named"),
+        [
+            ("share: [8, 0.001]", "switch_queues.share: "),
+            ("share: [8, 200]", "switch_queues.share: "),
+            ("share: []", "switch_queues.share: "),
+            ("share: [1, 1, 1, 1, 1, 1, 1, 1, 1]", "switch_queues.share: "),
+            ("share: much", "switch_queues.share: "),
+            ("reserved: -1", "switch_queues.reserved: "),
+            ("reserved: none", "switch_queues.reserved: "),
+            ("reserved: 13", "reserved: 13, 13"),
+            ("buffer_packets: 4", "reserved: 8, 0"),
+        ],
+    )
+    def test_a_division_that_cannot_be_is_one_line_with_field_and_remedy(
+        self, tmp_path: Path, field: str, named: str
+    ) -> None:
+        file = tmp_path / "baton.yaml"
+        file.write_text(f"switch_queues:\n  ports: {{s1-eth1: 1Gbit}}\n  {field}\n")
+        said = [str(problem) for problem in check(file) if "switch_queues" in str(problem)]
+        assert len(said) == 1 and named in said[0] and "; write " in said[0] and "\n" not in said[0]
+
     def test_the_classifier_has_the_same_handles(self) -> None:
         header = (port_queues.SOURCES / "switch_queues.h").read_text()
         handles = {"ROOT_QDISC": port_queues.ROOT, "DATA_QDISC": port_queues.DATA, "CONTROL_FIFO": port_queues.CONTROL_FIFO}
@@ -95,6 +156,52 @@ class TestTheModel:
             assert f"#define {name} 0x{handle:X}\n" in header
         assert f"#define DATA_QUEUES {QUEUES}\n" in header and f"#define BANDS {port_queues.BANDS}\n" in header
         assert f"(0x{port_queues.fifo(0):X} + ((queue) << 16))" in header
+
+
+class TestTheBuffer:
+    """How the queues of a port divide it."""
+
+    @given(DIVISIONS, STEPS)
+    def test_no_arrivals_fill_more_than_there_is(self, queues: SwitchQueues, steps: list[tuple[str, int, int]]) -> None:
+        assert sum(after(queues, steps)) <= queues.buffer_packets
+
+    @given(DIVISIONS, STEPS)
+    def test_every_queue_always_has_what_is_reserved_for_it(
+        self, queues: SwitchQueues, steps: list[tuple[str, int, int]]
+    ) -> None:
+        lengths = after(queues, steps)
+        for queue, reserved in enumerate(queues.reserved):
+            held = list(lengths)
+            for _ in range(reserved - held[queue]):
+                assert queues.admits(queue, held)
+                held[queue] += 1
+            assert sum(held) <= queues.buffer_packets
+
+    @given(DIVISIONS, STEPS, st.integers(0, LOWEST), st.floats(1, 16))
+    def test_a_larger_share_never_holds_less(
+        self, queues: SwitchQueues, steps: list[tuple[str, int, int]], queue: int, factor: float
+    ) -> None:
+        lengths = after(queues, steps)
+        if queues.share is not None and queues.admits(queue, lengths):
+            larger = [min(128.0, share * factor) for share in queues.share]
+            assert replace(queues, share=tuple(larger)).admits(queue, lengths)
+
+    @pytest.mark.parametrize(("backlogged", "free"), [(1, 61), (2, 46), (6, 22)])
+    def test_what_waits_below_leaves_the_first_bytes_of_flows_two_first_windows(self, backlogged: int, free: int) -> None:
+        low = [("+", LOWEST - queue, 1) for _ in range(100) for queue in range(backlogged)]
+        lengths = after(SwitchQueues(), low)
+        assert 100 - 8 - sum(lengths) >= free
+        assert after(SwitchQueues(), [*low, ("+", 1, 20)])[1] == 20
+        before = after(SwitchQueues().alike(), low)
+        assert 100 - sum(before) <= 100 / (1 + 8 * backlogged) + 1, "the rule with one share leaves as little as it did"
+
+    def test_a_burst_of_handshakes_finds_room_behind_any_backlog_of_others(self) -> None:
+        full = [("+", queue, 100) for queue in (7, 2, 1, 6, 3, 4, 5)]
+        assert after(SwitchQueues(), [*full, ("+", 0, 8)])[0] == 8
+        assert after(SwitchQueues().alike(), [*full, ("+", 0, 8)])[0] < 8
+
+    def test_where_all_are_alike_one_queue_alone_has_most_of_it(self) -> None:
+        assert after(SwitchQueues().alike(), [("+", LOWEST, 200)])[LOWEST] == 89
 
 
 class TestSonic:
@@ -122,6 +229,19 @@ class TestSonic:
             assert profile[f"{colour}_min_threshold"] == profile[f"{colour}_max_threshold"] == "30000"
             assert profile[f"{colour}_drop_probability"] == "100"
 
+    def test_every_queue_has_its_reserve_and_its_share_as_a_power_of_two(self) -> None:
+        wanted = SwitchQueues(share=(16.0, 8.0, 4.0, 3.0, 1.0, 0.5, 0.25, 0.25), reserved=(8, 2, 0, 0, 0, 0, 0, 1))
+        found = sonic(["Ethernet0", "Ethernet4"], PortQueues(GIGABIT, wanted))
+        tables = json.loads(found.text)
+        for port in ("Ethernet0", "Ethernet4"):
+            profiles = [tables["BUFFER_PROFILE"][tables["BUFFER_QUEUE"][f"{port}|{7 - at}"]["profile"]] for at in range(QUEUES)]
+            assert [profile["dynamic_th"] for profile in profiles] == ["4", "3", "2", "2", "0", "-1", "-2", "-2"]
+            assert [int(profile["size"]) for profile in profiles] == [1514 * packets for packets in wanted.reserved]
+        assert "a share of 3 is 4 here" in " ".join(found.notes)
+        assert "powers of two" not in " ".join(sonic(["Ethernet0"], PortQueues(GIGABIT)).notes)
+        whole = json.loads(sonic(["Ethernet0"], PortQueues(GIGABIT, replace(wanted, share=None))).text)
+        assert {profile["static_th"] for profile in whole["BUFFER_PROFILE"].values()} == {str(100 * 1514)}
+
     def test_what_it_can_not_express_is_noted(self) -> None:
         port = PortQueues(GIGABIT)
         notes = " ".join(sonic(["Ethernet0"], port).notes)
@@ -140,7 +260,11 @@ class TestGeneric:
         wanted = ("ports 1/1, 1/2", "1Gbit", "100 packets", "0x88B5", "ARP", "queue 0   DSCP 7", "DSCP 0, 8-63", "30000 bytes")
         for said in wanted:
             assert said in text
-        assert text.index("0x88B5") < text.index("ARP") < text.index("queue 0") < text.index("queue 7")
+        assert text.index("0x88B5") < text.index("ARP") < text.index("queue 0   DSCP") < text.index("queue 7   DSCP")
+        divided = ("queue 0: 8 packets of its own, then 8 times", "queue 1: 8 times", "queue 2-7: 0.5 times what is free")
+        assert all(said in text for said in divided)
+        whole = SwitchQueues(share=None, reserved=NONE)
+        assert "queue 0-7: all that is free" in generic(["1"], PortQueues(GIGABIT, whole)).text
         assert "all data queues of the port" in text
 
     def test_without_a_threshold_nothing_is_marked(self) -> None:
