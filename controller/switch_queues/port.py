@@ -59,10 +59,14 @@ class PortTaken(Exception):
 class QueuedPort:
     """One port's egress. The IPRoute must be in the calling thread's network namespace."""
 
-    def __init__(self, netlink: IPRoute, name: str, port: PortQueues) -> None:
-        """Loads the classifier; changes nothing yet. Raises OSError (no such interface), BuildError, BpfError."""
+    def __init__(self, netlink: IPRoute, name: str, port: PortQueues, *, preference: int = PREFERENCE) -> None:
+        """Loads the classifier; changes nothing yet. Raises OSError (no such interface), BuildError, BpfError.
+
+        `preference`: the classifier's among the programs at the egress; the kernel runs them from the lowest up.
+        """
         self.name = name
         self.port = port
+        self._preference = preference
         self.index = socket.if_nametoindex(name)
         self._netlink = netlink
         self._object = BpfObject(object_path("switch_queues", SOURCES))
@@ -115,7 +119,7 @@ class QueuedPort:
                 self._netlink.tc("del", index=self.index, parent=TC_H_ROOT)
             if self._has_classifier():
                 self._netlink.tc(
-                    "del-filter", "bpf", self.index, parent=EGRESS, prio=PREFERENCE, protocol=ETH_P_ALL, handle=1
+                    "del-filter", "bpf", self.index, parent=EGRESS, prio=self._preference, protocol=ETH_P_ALL, handle=1
                 )
                 if not any(self._netlink.get_filters(self.index, parent=hook) for hook in (EGRESS, INGRESS)):
                     self._netlink.tc("del", "clsact", self.index)
@@ -198,7 +202,7 @@ class QueuedPort:
         try:
             if self._queue_drifts():
                 self._make_queues()
-            self._object.attach_egress(CLASSIFIER, self.index, PREFERENCE, replace=True)
+            self._object.attach_egress(CLASSIFIER, self.index, self._preference, replace=True)
         except (NetlinkError, OSError) as error:
             self.remove()
             raise OSError(getattr(error, "code", None) or getattr(error, "errno", 0), f"{self.name}: {error}") from None

@@ -35,13 +35,12 @@ from emulation import box
 from emulation.fabric import nodes
 from emulation.fabric.arrivals import release_senders
 from emulation.fabric.cpu_shares import CpuShares, shares_of, wanted
-from emulation.fabric.exact_ports import ExactHostPort
 from emulation.fabric.host_port import HostPort
 from emulation.fabric.naming import EmulationError as EmulationError  # with the fabric that raises it
 from emulation.fabric.naming import interfaces, mac_address, port_number, with_prefix
 from emulation.fabric.ovs import OpenVSwitch
 from emulation.fabric.ports import PortCounters, SwitchPort
-from emulation.fabric.priority_ports import make_port
+from emulation.fabric.priority_ports import make_host_port, make_port
 from emulation.fabric.qdisc_stats import QdiscReader
 from emulation.fabric.spacing_recorder import SpacingRecorders
 from emulation.fabric.wires import Wire, WireLink, join, wire_of
@@ -70,6 +69,7 @@ class EmulatedFabric(Resource):
         static_arp: bool = False,
         rstp: bool | None = None,
         queues: SwitchQueues | None = None,
+        host_priorities: bool = False,
         exact_links: bool | None = None,
         cpu_shares: float | Mapping[str, float] | None = None,
         round_trip_ns: int = 0,
@@ -83,6 +83,7 @@ class EmulatedFabric(Resource):
             static_arp: every host knows every MAC address from the start.
             rstp: whether switches without a controller run 802.1w; None: if the fabric has a loop.
             queues: eight priorities, ECN and a buffer for every shaped switch port; None: one data queue.
+            host_priorities: whether hosts' interfaces serve the same eight priorities, without a mark and a drop.
             exact_links: whether packets leave at computed times (`emulation.fabric.exact_ports`); None: in virtual time.
             cpu_shares: the share of a processor that each host's traffic programs may use, or those of some hosts; agents
                 have no limit. None: as the environment says (`cpu_shares.WANTED`), else none. In virtual time, where
@@ -98,6 +99,7 @@ class EmulatedFabric(Resource):
         self.fabric = fabric
         self.buffer_packets = buffer_packets if queues is None else queues.buffer_packets
         self.queues = queues
+        self.host_priorities = host_priorities
         self.controller = controller
         self.coordinator_switch = coordinator_switch or fabric.switches[0]
         self.congestion_control = congestion_control
@@ -358,10 +360,7 @@ class EmulatedFabric(Resource):
         assert attached is not None, "interface() has checked it"
         netlink = stack.enter_context(IPRoute(netns=f"/proc/{node.pid}/ns/net"))
         rate_bps = self.fabric.capacity_bps((name, attached))
-        if self.exact_links:
-            port: HostPort = ExactHostPort(netlink, interface, rate_bps, lambda: self._netlink(name))
-        else:
-            port = HostPort(netlink, interface, rate_bps)
+        port = make_host_port(netlink, interface, rate_bps, node.pid, priorities=self.host_priorities, exact=self.exact_links)
         stack.callback(port.close)
         port.shape()
         self.host_ports[name] = port

@@ -6,8 +6,9 @@
 
 One star, one scheme: hosts h1 to h5 send to h6 through one switch, over links of 100 Mb/s and buffers of 100 packets; a port
 marks packets while all its queues together hold more than 20 (Mininet-HiFi's set-up; Karuna's threshold at 1 Gb/s is 20
-packets, too, and 65 at 10 Gb/s, where a buffer is larger in proportion). Under a scheme with priorities the queues of short
-flows may have most of the switch's buffer, under any other the one queue.
+packets, too, and 65 at 10 Gb/s, where a buffer is larger in proportion). Under a scheme with priorities the hosts' interfaces
+serve them, too, as those of agents do, and the queues of short flows may have most of the switch's buffer; under any other one
+queue has it all.
 
 TCP's minimum retransmission timeout is 10 ms instead of 200 ms (PIAS' published simulations have 2 ms), since round trips are
 short. At the end of the block everything is gone: the hosts' taggers and routes, the switch's queues, and the congestion
@@ -90,7 +91,7 @@ class Scheme:
 
     @property
     def priorities(self) -> bool:
-        """Whether packets have priorities."""
+        """Whether packets have priorities, at hosts and in the switch."""
         return bool(self.bands or self.fixed)
 
     @property
@@ -122,6 +123,7 @@ class Scheme:
             "priorities": "tagger" if self.bands else "fixed" if self.fixed else "none",
             "bands": self.bands,
             "buffer_shares": self.queues().share,
+            "host_priorities": self.priorities,
             "thresholds_bytes": cuts,
             "termination": self.termination.value,
             "rate_mbps": self.rate_bps / 1e6,
@@ -209,6 +211,7 @@ def on_star(scheme: Scheme) -> Iterator[SchemeStar]:
             EmulatedFabric(
                 shapes.build("star", hosts=len(SENDERS) + 1, rate_bps=scheme.rate_bps),
                 queues=scheme.queues(),
+                host_priorities=scheme.priorities,
                 congestion_control=real_name(scheme.transport, control),
                 static_arp=True,
             )

@@ -60,15 +60,15 @@ class TestRates:
 
 
 class TestPriorities:
-    """Where packets have priorities, the queues of short flows may have most of the buffer."""
+    """Who has priorities has them at the hosts as in the switch; DCTCP has none anywhere."""
 
     def test_schemes_with_priorities_keep_room_for_short_flows_and_the_others_have_the_buffer_in_one_queue(self) -> None:
         for scheme in (schemes.karuna(), schemes.sjf((500,)), schemes.edf((500,))):
             queues = scheme.queues()
-            assert scheme.priorities and queues.reserved[0] > 0 and queues.share is not None
+            assert scheme.to_dict()["host_priorities"] and queues.reserved[0] > 0 and queues.share is not None
             assert queues.share[0] > queues.share[-1]
         for scheme in (schemes.dctcp(), schemes.cubic(), schemes.Scheme("mcp", DCTCP, deadline_transport=MCP)):
-            assert not scheme.priorities and scheme.queues() == scheme.queues().alike()
+            assert not scheme.to_dict()["host_priorities"] and scheme.queues() == scheme.queues().alike()
 
     def test_the_queue_of_the_shortest_flows_without_deadline_has_the_large_share_under_each(self) -> None:
         short = ScheduledFlow(1, 0, "h1", "h6", 400, 2)
