@@ -1,11 +1,13 @@
 """How long a grant takes with thousands of hosts, and how much is granted: a policy alone, without frames.
 
 Method: simulated hosts (`bench.computing.scale_hosts`) tell a policy what waits, at ticks of an eighth of a slice, and hear
-what it plans, 1.5 ms ahead, or a slice if that is shorter. Half of the hosts send to the other half, `destinations` each, all
-regulated. Saturated hosts begin within the first slice. With a `load` demands come at random, as many for each pair as load
-the fullest link to that part. The first `WARM_SLICES`, with a load half as many as are measured, are left out. Only the
-policy's own calls are timed, in processor time (`time.thread_time_ns`), so that other work on the machine counts only for what
-it takes of the caches. Each scheduler has a process of its own: the reference in Python by `Policy`, the core by its arrays.
+what it plans, 1.5 ms ahead, or a slice if that is shorter. As by the coordinator the policy is called when somebody said
+something, and when its next event is due; at other ticks it is left alone. Half of the hosts send to the other half,
+`destinations` each, all regulated. Saturated hosts begin within the first slice. With a `load` demands come at random, as many
+for each pair as load the fullest link to that part. The first `WARM_SLICES`, with a load half as many as are measured, are left
+out. Only the policy's own calls are timed, in processor time (`time.thread_time_ns`), so that other work on the machine counts
+only for what it takes of the caches. Each scheduler has a process of its own: the reference in Python by `Policy`, the core by
+its arrays.
 
 * ns_per_grant: all calls' time by the slots granted; event_part: the part of it that the events took, the rest is `plan`
 * plan_max_us: the longest `plan`; start_max_us: the longest while hosts began
@@ -14,7 +16,9 @@ it takes of the caches. Each scheduler has a process of its own: the reference i
 * network_ms: a changed fabric and regulation, with all pairs; the look-up of their paths included
 * granted_fraction: bits granted (saturated) or sent (with a load), by what a linear programme could grant of the same demand
   (`bench.computing.scale_optimum`)
-* queue_slots: slots' worth waiting in all queues, per pair, at a half and at the end of the time measured
+* granted_in_time: what was sent, by what such a programme could grant if no link sends what has not come yet (`Alone`). What
+  comes late in the time measured nobody could send within it, but the programme of `granted_fraction` does.
+* queue_slots: slots' worth waiting in all queues, per pair, from the beginning to the end of the time measured by quarters
 
 Matching: the workload of Fastpass's own benchmark, on one switch: Poisson demands of 10 slots on average between all nodes,
 uniform destinations, slots of one packet, planned one after another as each begins. Here us_per_slot is the time of all calls
@@ -38,7 +42,7 @@ from numpy.typing import NDArray
 
 from bench.computing.scale_hosts import Hosts, Said
 from bench.computing.scale_network import SHAPES, Pairs, ScaleNetwork, all_to_all, half_to_half
-from bench.computing.scale_optimum import admissible_bps, optimum_bps
+from bench.computing.scale_optimum import Alone, admissible_bps, optimum_bps
 from controller.policies.base import Policy, Slot
 from controller.policies.compiled.batches import RETURNED, SLOT, Compiled
 from controller.policies.compiled.library import why_missing
@@ -53,6 +57,7 @@ TICKS = 8
 LEAD_NS = 1_500_000
 LEAST_SLICE_NS = 1_000
 WARM_SLICES = 10
+QUARTERS = 4
 MATCHING_RATE_BPS = 10 * 10**9
 HEADROOM = 0.98
 MATCHING_LOADS = (0.5, 0.8, 0.9, 0.95, 0.99)
@@ -101,7 +106,10 @@ class Scheduler(Protocol):
         """Takes what hosts say."""
 
     def plan(self, now_ns: int, horizon_ns: int) -> tuple[int, NDArray[np.void], NDArray[np.void]]:
-        """(ns, what is granted, what is revoked), the slots with dtype SLOT."""
+        """(ns, what is granted, what is revoked), the slots with dtype SLOT. Asks for the next event as well."""
+
+    event_ns: int | None
+    """The next event, as the policy said after its last plan."""
 
 
 class Reference:
@@ -109,6 +117,7 @@ class Reference:
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
+        self.event_ns: int | None = None
 
     def start(self, network: ScaleNetwork, pairs: Pairs, now_ns: int) -> int:
         given = regulated(pairs)
@@ -139,6 +148,7 @@ class Reference:
     def plan(self, now_ns: int, horizon_ns: int) -> tuple[int, NDArray[np.void], NDArray[np.void]]:
         began = time.thread_time_ns()
         plan = self._policy.plan(now_ns=now_ns, horizon_ns=horizon_ns)
+        self.event_ns = self._policy.next_event_ns()
         took_ns = time.thread_time_ns() - began
         return took_ns, as_array(plan.grants), as_array(plan.revokes)
 
@@ -148,6 +158,7 @@ class Core:
 
     def __init__(self, policy: Compiled) -> None:
         self._policy = policy
+        self.event_ns: int | None = None
 
     def start(self, network: ScaleNetwork, pairs: Pairs, now_ns: int) -> int:
         given = regulated(pairs)
@@ -163,13 +174,16 @@ class Core:
         returned["unspent"], returned["backlog"] = said.unspent_bytes, said.backlog_bytes
         words = [one.astype(np.uint32) for one in (said.nodes, said.offsets, said.destinations)]
         began = time.thread_time_ns()
-        self._policy.give_back(returned, now_ns=now_ns)
-        self._policy.backlogs(words[0], words[1], words[2], now_ns=now_ns)
+        if len(returned):
+            self._policy.give_back(returned, now_ns=now_ns)
+        if len(words[0]):
+            self._policy.backlogs(words[0], words[1], words[2], now_ns=now_ns)
         return time.thread_time_ns() - began
 
     def plan(self, now_ns: int, horizon_ns: int) -> tuple[int, NDArray[np.void], NDArray[np.void]]:
         began = time.thread_time_ns()
         grants, revokes = self._policy.plan_arrays(now_ns=now_ns, horizon_ns=horizon_ns)
+        self.event_ns = self._policy.next_event_ns()
         return time.thread_time_ns() - began, grants, revokes
 
 
@@ -252,23 +266,30 @@ def _slots(name: str, case: Case, load: float | None) -> dict[str, Any]:
     lead_ns = min(LEAD_NS, case.slice_ns)
     tick_ns = case.slice_ns // TICKS
 
+    alone: Alone | None = None
+
     def pass_slices(slices: int, joining: bool) -> tuple[_Times, NDArray[np.void]]:
         nonlocal now_ns
         times, granted = _Times(), [EMPTY]
         seen = 0
         for tick in range(slices * TICKS):
             said = hosts.say(tick_ns, now_ns, joining=1 / max(1, TICKS - tick) if joining else 1.0)
-            times.events_ns += schedule.say(said, now_ns)
-            took_ns, grants, revokes = schedule.plan(now_ns, now_ns + lead_ns)
-            times.plans_ns += took_ns
-            times.longest_ns = max(times.longest_ns, took_ns)
-            new = grants[grants["slot"] > seen]
-            seen = max(seen, int(new["slot"].max(initial=0)))
-            times.grants += len(new)
-            times.regrants += len(grants) - len(new)
-            times.revokes += len(revokes)
-            granted.append(grants)
-            hosts.hear(grants, revokes)
+            if alone is not None:
+                alone.take(hosts.came_bytes, tick_ns)
+            told = len(said.nodes) or len(said.returned)
+            if told:
+                times.events_ns += schedule.say(said, now_ns)
+            if told or (schedule.event_ns is not None and schedule.event_ns - lead_ns <= now_ns):
+                took_ns, grants, revokes = schedule.plan(now_ns, now_ns + lead_ns)
+                times.plans_ns += took_ns
+                times.longest_ns = max(times.longest_ns, took_ns)
+                new = grants[grants["slot"] > seen]
+                seen = max(seen, int(new["slot"].max(initial=0)))
+                times.grants += len(new)
+                times.regrants += len(grants) - len(new)
+                times.revokes += len(revokes)
+                granted.append(grants)
+                hosts.hear(grants, revokes)
             now_ns += tick_ns
         return times, np.concatenate(granted)
 
@@ -276,33 +297,42 @@ def _slots(name: str, case: Case, load: float | None) -> dict[str, Any]:
     start, early = pass_slices(warm, joining=True)
     hosts.forget()
     begun_ns, came_from = now_ns, hosts.waiting_bytes.copy()
-    first, one = pass_slices(-(-case.slices // 2), joining=False)
-    half_bytes = int(hosts.waiting_bytes.sum())
-    second, other = pass_slices(case.slices // 2, joining=False)
-    took_ns = first.events_ns + first.plans_ns + second.events_ns + second.plans_ns
-    grants, measured_ns = first.grants + second.grants, now_ns - begun_ns
+    if load is not None:
+        alone = Alone(network, pairs, HEADROOM, came_from)
+    slots, waiting, quarters = [early], [int(came_from.sum())], list[_Times]()
+    for quarter in range(QUARTERS):
+        times, granted = pass_slices((quarter + 1) * case.slices // QUARTERS - quarter * case.slices // QUARTERS, joining=False)
+        quarters.append(times)
+        slots.append(granted)
+        waiting.append(int(hosts.waiting_bytes.sum()))
+    events_ns, plans_ns = sum(one.events_ns for one in quarters), sum(one.plans_ns for one in quarters)
+    took_ns, measured_ns = events_ns + plans_ns, now_ns - begun_ns
+    grants = sum(one.grants for one in quarters)
     found: dict[str, Any] = {
         "ns_per_grant": round(took_ns / max(1, grants), 1),
-        "event_part": round((first.events_ns + second.events_ns) / took_ns, 3),
-        "plan_max_us": round(max(first.longest_ns, second.longest_ns) / 1e3, 1),
+        "event_part": round(events_ns / max(1, took_ns), 3),
+        "plan_max_us": round(max(one.longest_ns for one in quarters) / 1e3, 1),
         "start_max_us": round(start.longest_ns / 1e3, 1),
         "times_real_time": round(took_ns / measured_ns, 3),
         "rss_mb": round(rss_mb() - before_mb, 1),
         "network_ms": round(schedule.start(network, pairs, now_ns) / 1e6, 1),
         "grants": grants,
-        "granted_again": first.regrants + second.regrants,
-        "revoked": first.revokes + second.revokes,
+        "granted_again": sum(one.regrants for one in quarters),
+        "revoked": sum(one.revokes for one in quarters),
     }
     if load is None:
-        bits = _bits(np.concatenate((early, one, other)), begun_ns, now_ns)
+        bits = _bits(np.concatenate(slots), begun_ns, now_ns)
         best = optimum_bps(network, pairs, part=HEADROOM) * measured_ns / SECOND_NS
     else:
+        assert alone is not None, "there is a load"
         bits = hosts.sent_bytes * 8
         # What waited at the beginning could be sent as well.
         wanted = (hosts.came_bytes + came_from) * 8 * SECOND_NS / measured_ns
         best = optimum_bps(network, pairs, wanted.astype(np.float64), HEADROOM) * measured_ns / SECOND_NS
+        in_time = optimum_bps(network, pairs, wanted.astype(np.float64), HEADROOM, alone.passed_bps(measured_ns))
+        found["granted_in_time"] = round(bits / (in_time * measured_ns / SECOND_NS), 4)
         pair_slots = len(pairs) * slot_bytes
-        found["queue_slots"] = [round(size / pair_slots, 2) for size in (half_bytes, int(hosts.waiting_bytes.sum()))]
+        found["queue_slots"] = [round(size / pair_slots, 2) for size in waiting]
         found["sent_of_what_came"] = round(hosts.sent_bytes / max(1, int(hosts.came_bytes.sum())), 4)
     found["granted_fraction"] = round(bits / best, 4)
     found["optimum_gbps"] = round(best / measured_ns * SECOND_NS / 1e9, 1)
@@ -331,6 +361,7 @@ def _matching(name: str, case: Case, load: float) -> dict[str, Any]:
     waiting: list[int] = []
     grants = came = 0
     warm = case.slices // 2
+    quarters = {warm + quarter * (case.slices - 1) // QUARTERS for quarter in range(QUARTERS + 1)}
     for tick in range(warm + case.slices):
         said = hosts.say(tick_ns, now_ns)
         events_ns = schedule.say(said, now_ns)
@@ -342,6 +373,7 @@ def _matching(name: str, case: Case, load: float) -> dict[str, Any]:
         if tick >= warm:
             took.append(events_ns + plan_ns)
             grants += len(granted)
+        if tick in quarters:
             waiting.append(int(hosts.waiting_bytes.sum()) // FRAME_BYTES)
     came = int(hosts.came_bytes.sum()) // FRAME_BYTES
     return {
@@ -351,7 +383,7 @@ def _matching(name: str, case: Case, load: float) -> dict[str, Any]:
         "grants": grants,
         "granted_of_what_came": round(hosts.sent_bytes / FRAME_BYTES / max(1, came), 4),
         "matched": round(grants / case.slices / case.hosts, 4),
-        "queue_slots": [round(waiting[at] / case.hosts, 2) for at in (0, len(waiting) // 2, -1)],
+        "queue_slots": [round(slots / case.hosts, 2) for slots in waiting],
         "rss_mb": round(rss_mb() - before_mb, 1),
     }
 

@@ -10,7 +10,7 @@ import pytest
 from bench.computing.scale import Case, run
 from bench.computing.scale_hosts import Hosts
 from bench.computing.scale_network import SHAPES, Pairs, ScaleNetwork, half_to_half
-from bench.computing.scale_optimum import admissible_bps, optimum_bps
+from bench.computing.scale_optimum import Alone, admissible_bps, optimum_bps
 from controller.policies.compiled.batches import SLOT
 
 GBIT = 10**9
@@ -54,6 +54,35 @@ class TestTheOptimum:
         wanted = np.full(len(pairs), admissible_bps(fabric, pairs, 1.0))
         assert optimum_bps(fabric, pairs, wanted) == pytest.approx(wanted.sum())
         assert optimum_bps(fabric, pairs, wanted * 1.1) == pytest.approx(wanted.sum())
+
+
+class TestWhatALinkCanPassOnAlone:
+    """The bound of a schedule that cannot send what has not come yet."""
+
+    pairs = Pairs(np.array([0, 1]), np.array([2, 2]))
+
+    def optimum(self, ticks: list[list[int]]) -> float:
+        """Of the second pair's link and the destination's, in Gbit/s, with bytes that come at each tick of 1 ms; half of each
+        capacity may be granted."""
+        fabric = network("racks", 20)
+        alone, came = Alone(fabric, self.pairs, 0.5, np.zeros(2, dtype=np.int64)), np.zeros(2, dtype=np.int64)
+        for tick in ticks:
+            came += tick
+            alone.take(came, MS)
+        wanted = came * 8e9 / (len(ticks) * MS)
+        return optimum_bps(fabric, self.pairs, wanted, 0.5, alone.passed_bps(len(ticks) * MS)) / GBIT
+
+    def test_what_comes_at_once_is_sent_as_the_links_allow(self) -> None:
+        assert self.optimum([[0, 125_000], [0, 0]]) == pytest.approx(0.5)
+        assert self.optimum([[125_000, 125_000], [0, 0]]) == pytest.approx(0.5)
+
+    def test_what_comes_late_is_not_sent_before(self) -> None:
+        assert self.optimum([[0, 0], [0, 125_000]]) == pytest.approx(0.25)
+
+    def test_what_waited_at_the_beginning_can_be_sent(self) -> None:
+        alone = Alone(network("racks", 20), self.pairs, 1.0, np.array([0, 10**6]))
+        alone.take(np.zeros(2, dtype=np.int64), MS)
+        assert alone.passed_bps(MS).max() == pytest.approx(GBIT)
 
 
 class TestHosts:
@@ -111,6 +140,8 @@ class TestARun:
     def test_what_is_sent_of_a_light_demand_is_what_came(self) -> None:
         figures = run(Case(80, 2, "rows", 2 * MS, 400, load=0.3))["policies"]
         assert all(0.8 < one["sent_of_what_came"] < 1.2 for one in figures.values())
+        assert all(0.8 < one["granted_in_time"] < 1.05 for one in figures.values())
+        assert all(len(one["queue_slots"]) == 5 for one in figures.values())
 
     def test_a_matching_grants_what_comes(self) -> None:
         figures = run(Case(16, 1, "star", 2 * MS, 2000, load=0.5, matching=True))["policies"]
