@@ -9,26 +9,34 @@
 #define BYTE ((wide)8 * 1000000000 * PPM)
 typedef unsigned __int128 wide;
 
-enum { AHEAD = 8, ROUNDS = 6, SPARE = 10, TRIES = 16, LEAST_PART = 8, INSIDE = 6, SOON = 12 };
+enum { AHEAD = 8, ROUNDS = 6, SPARE = 10, TRIES = 16, LEAST_PART = 8, INSIDE = 6, SOON = 12, BLOCK = 64 };
 
 /* All that a step asks of a flow is in one line of the cache; its links, too, unless there are more than INSIDE. */
 struct flow {
 	int64_t need;
 	double credit;
-	uint32_t next; /* that is parked behind it */
 	uint32_t node, id, destination; /* id: of the node */
 	uint16_t count;			/* of links */
 	bool queued, awake, exchanged, loose, slow; /* slow: its node sends faster than its path carries */
 	uint32_t links[INSIDE];
 } __attribute__((aligned(LINE)));
 
-struct place { /* in the queue; `source` is the link that stands for the sender */
-	uint32_t flow, source;
+struct place { /* in the queue */
+	uint32_t flow, node;
+};
+
+/* Of a node that sends. A flow whose turn was over stands at the end of the queue as well as, stale, where it was
+ * before; the next time that a step goes through the queue it leaves there. */
+struct sender {
+	uint32_t chosen;   /* while a step is matched: its flow; else NONE */
+	uint32_t stale;	   /* a flow that has a stale place; NONE: none has */
+	uint32_t unwanted; /* how many of its flows that are awake are wanted no more */
+	bool stuck;	   /* while a step is matched: it cannot send elsewhere */
 };
 
 struct park {
-	int64_t awake, room; /* room: what the link carries; 1 for the first one of a path */
-	uint32_t first, last;
+	int64_t awake, room;	       /* room: what the link carries; 1 for the first one of a path */
+	uint32_t *flows, first, end, most; /* flows[first] to before flows[end] are parked, in this order */
 };
 
 struct held { /* a node's slot in a step; number 0: none */
@@ -57,12 +65,15 @@ struct spot { /* where a node is: the links from and to its switch */
 	int64_t rate;
 };
 
-struct waits { /* of a flow: its neighbours among those that wait at its node, and for its destination */
-	uint32_t out_before, out_after, in_before, in_after;
+struct waiter { /* a flow that waits; `last` is the link to the destination, 0 if it has no path */
+	uint32_t flow, destination, last;
+	bool told; /* while a backlog is taken: that it says so */
 };
 
-struct waiting { /* of a node: the first flow that waits there, and for it */
-	uint32_t out, in;
+struct waiting { /* of a node: the flows that wait there, and for it, in the order in which they began to */
+	struct waiter *out;
+	uint32_t out_count, out_room;
+	struct flows in;
 };
 
 struct credit { /* of a whole step, for the rates that were asked for last */
@@ -81,9 +92,8 @@ struct steps {
 	uint32_t flow_room, wanted_room;
 	struct weights weights;
 	double least_weight;
-	struct waits *waits;	 /* by flow */
 	struct waiting *waiting; /* by node */
-	uint32_t waits_room, waiting_room;
+	uint32_t waiting_room;
 	struct spot *spots; /* by node; switched NONE: not known */
 	uint32_t spot_room, *routes, route_count, route_room, *path, path_room;
 	struct map route_of; /* by both switches: where in `routes` are the number of links, and the links */
@@ -95,10 +105,16 @@ struct steps {
 	uint32_t carry_room;
 	int64_t longest_delay;
 	/* the queue */
-	struct places queue, served;
+	struct places queue;
+	uint32_t awake_count;
 	struct flows crowded, loose, fresh; /* crowded: links where flows are parked; fresh: flows that may be wanted now */
-	uint32_t *chosen, *owners;	    /* by link, while a step is matched: the flow that takes it first, and last, of its path */
-	uint32_t chosen_room, owner_room;
+	struct sender *senders; /* by node */
+	uint32_t sender_room;
+	/* while a step is matched */
+	uint32_t *owners; /* by link: the flow that takes it last of its path */
+	uint32_t owner_room;
+	struct flows picked; /* the nodes that send */
+	struct places idle;  /* what has room on the nearer half of its path alone */
 	struct step steps[AHEAD];
 	struct credit credit;
 	int64_t next, lead; /* the first step that is not planned; how far ahead the last plan was asked for */
@@ -118,66 +134,6 @@ static inline bool is_wanted(const struct steps *core, uint32_t at)
 	return core->wanted[at >> 6] >> (at & 63) & 1;
 }
 
-static void update_wanted(struct steps *core, uint32_t at)
-{
-	const struct couple *pair = &core->roster.couples[at];
-	uint64_t bit = (uint64_t)1 << (at & 63);
-	bool wanted = pair->known && pair->waiting && pair->regulated && core->flows[at].need > 0;
-	core->wanted[at >> 6] = (core->wanted[at >> 6] & ~bit) | (wanted ? bit : 0);
-}
-
-/* Counts a flow among those that wait, or no longer. */
-static void count_waiting(struct steps *core, uint32_t at, bool waiting)
-{
-	struct couple *pair = &core->roster.couples[at];
-	if (pair->waiting == waiting)
-		return;
-	pair->waiting = waiting;
-	struct waits *waits = core->waits, *own = &waits[at];
-	struct waiting *here = &core->waiting[pair->node];
-	struct waiting *there = &core->waiting[map_get(&core->roster.member_of, pair->destination)];
-	if (waiting) {
-		*own = (struct waits){NONE, here->out, NONE, there->in};
-		if (own->out_after != NONE)
-			waits[own->out_after].out_before = at;
-		if (own->in_after != NONE)
-			waits[own->in_after].in_before = at;
-		here->out = there->in = at;
-		return;
-	}
-	*(own->out_before != NONE ? &waits[own->out_before].out_after : &here->out) = own->out_after;
-	*(own->in_before != NONE ? &waits[own->in_before].in_after : &there->in) = own->in_after;
-	if (own->out_after != NONE)
-		waits[own->out_after].out_before = own->out_before;
-	if (own->in_after != NONE)
-		waits[own->in_after].in_before = own->in_before;
-}
-
-static bool place_by_spots(struct steps *core, uint32_t at);
-
-static uint32_t flow_at(struct steps *core, uint32_t node, uint32_t destination)
-{
-	uint32_t at = couple_find(&core->roster, core->roster.members[node].id, destination);
-	if (at != NONE)
-		return at;
-	at = couple_at(&core->roster, node, destination);
-	GROW(core->flows, core->flow_room, at + 1);
-	GROW(core->wanted, core->wanted_room, (at >> 6) + 1);
-	GROW(core->sends, core->sends_room, at + 1);
-	GROW(core->waits, core->waits_room, at + 1);
-	uint32_t before = core->waiting_room;
-	GROW(core->waiting, core->waiting_room, core->roster.member_count);
-	if (core->waiting_room > before)
-		memset(core->waiting + before, 0xff, (core->waiting_room - before) * sizeof(*core->waiting));
-	core->flows[at] = (struct flow){
-		.next = NONE, .node = node, .id = core->roster.members[node].id, .destination = destination,
-	};
-	update_wanted(core, at);
-	if (!place_by_spots(core, at))
-		want_place(&core->roster, at);
-	return at;
-}
-
 static inline const uint32_t *path_of(const struct steps *core, uint32_t at)
 {
 	const struct flow *flow = &core->flows[at];
@@ -186,17 +142,22 @@ static inline const uint32_t *path_of(const struct steps *core, uint32_t at)
 
 /* -- room ----------------------------------------------------------------------------------------------------------------- */
 
-static inline bool fits(const struct steps *core, const struct step *step, uint32_t at)
+/* How many links of a flow's path have room, from the first one on to one that has none. */
+static inline uint32_t reach(const struct steps *core, const struct step *step, uint32_t at)
 {
 	const uint32_t *links = path_of(core, at);
-	uint32_t count = core->flows[at].count;
+	uint32_t count = core->flows[at].count, one = 1;
 	int64_t need = core->flows[at].need;
-	if (!step->left[links[0]] || step->left[links[count - 1]] < need)
-		return count == 1 && step->left[links[0]];
-	for (uint32_t one = 1; one + 1 < count; one++)
-		if (step->left[links[one]] < need)
-			return false;
-	return true;
+	if (!step->left[links[0]])
+		return 0;
+	while (one < count && step->left[links[one]] >= need)
+		one++;
+	return one;
+}
+
+static inline bool fits(const struct steps *core, const struct step *step, uint32_t at)
+{
+	return reach(core, step, at) == core->flows[at].count;
 }
 
 static inline void take(const struct steps *core, struct step *step, uint32_t at, int64_t sign)
@@ -219,139 +180,12 @@ static inline int64_t start_of(const struct steps *core, const struct step *step
 	return soonest > start ? soonest : start;
 }
 
+static inline bool in_time(const struct steps *core, const struct step *step, uint32_t at)
+{
+	return (step->number + 1) * core->step_ns - start_of(core, step, at) >= core->step_ns / LEAST_PART;
+}
+
 static inline bool may(const struct steps *core, const struct step *step, uint32_t at)
 {
-	return is_wanted(core, at) && fits(core, step, at) &&
-	       (step->number + 1) * core->step_ns - start_of(core, step, at) >= core->step_ns / LEAST_PART;
-}
-
-/* -- the queue ------------------------------------------------------------------------------------------------------------ */
-
-static inline bool crowded(const struct steps *core, uint32_t link, int64_t need)
-{
-	return core->parks[link].awake >= ROUNDS * core->parks[link].room + SPARE * need;
-}
-
-static inline void count_awake(struct steps *core, uint32_t at, int64_t sign)
-{
-	const uint32_t *links = path_of(core, at);
-	uint32_t count = core->flows[at].count;
-	core->parks[links[0]].awake += sign;
-	for (uint32_t one = 1; one < count; one++)
-		core->parks[links[one]].awake += sign * core->flows[at].need;
-}
-
-static inline void awake(struct steps *core, uint32_t at)
-{
-	core->flows[at].awake = true;
-	GROW(core->queue.items, core->queue.room, core->queue.count + 1);
-	core->queue.items[core->queue.count++] = (struct place){at, path_of(core, at)[0]};
-	count_awake(core, at, 1);
-}
-
-static inline void leave(struct steps *core, uint32_t at)
-{
-	core->flows[at].queued = core->flows[at].awake = false;
-	count_awake(core, at, -1);
-}
-
-/* The link at which a flow is parked, with so many awake there; NONE: it may be awake. `own`: whether it is counted there. */
-static inline uint32_t crowded_link(const struct steps *core, uint32_t at, bool own)
-{
-	const struct flow *flow = &core->flows[at];
-	const uint32_t *links = path_of(core, at);
-	for (uint32_t one = 0; one < flow->count; one++) {
-		const struct park *park = &core->parks[links[one]];
-		int64_t need = one ? flow->need : 1;
-		if (park->first != NONE || park->awake - (own ? need : 0) >= ROUNDS * park->room + SPARE * need)
-			return links[one];
-	}
-	return NONE;
-}
-
-static inline void park_at(struct steps *core, uint32_t at, uint32_t link)
-{
-	struct park *park = &core->parks[link];
-	if (park->first == NONE)
-		add(&core->crowded, link);
-	*(park->first == NONE ? &park->first : &core->flows[park->last].next) = at;
-	park->last = at;
-	core->flows[at].next = NONE;
-}
-
-static inline void renew(struct steps *core, uint32_t at)
-{
-	struct flow *flow = &core->flows[at];
-	double weight = core->weights.of.count ? weight_of(&core->weights, flow->id, flow->destination) : 1;
-	flow->credit = (flow->credit < 1 ? flow->credit : 1) + weight / core->least_weight;
-}
-
-static inline void enter(struct steps *core, uint32_t at)
-{
-	core->flows[at].queued = true;
-	renew(core, at);
-	uint32_t link = crowded_link(core, at, false);
-	if (link == NONE)
-		awake(core, at);
-	else
-		park_at(core, at, link);
-}
-
-/* Leaves the queue and enters it again. */
-static inline void again(struct steps *core, struct place place)
-{
-	renew(core, place.flow);
-	uint32_t link = crowded_link(core, place.flow, true);
-	if (link == NONE) {
-		core->queue.items[core->queue.count++] = place; /* where it was taken from there is room */
-		return;
-	}
-	leave(core, place.flow);
-	core->flows[place.flow].queued = true;
-	park_at(core, place.flow, link);
-}
-
-static void wake(struct steps *core)
-{
-	uint32_t kept = 0;
-	for (uint32_t one = 0; one < core->crowded.count; one++) {
-		uint32_t link = core->crowded.items[one];
-		struct park *park = &core->parks[link];
-		while (park->first != NONE) {
-			uint32_t at = park->first;
-			if (!is_wanted(core, at)) {
-				core->flows[at].queued = false;
-			} else {
-				bool source = path_of(core, at)[0] == link;
-				if (crowded(core, link, source ? 1 : core->flows[at].need))
-					break;
-				awake(core, at);
-			}
-			park->first = core->flows[at].next;
-		}
-		if (park->first != NONE)
-			core->crowded.items[kept++] = link;
-	}
-	core->crowded.count = kept;
-}
-
-static inline void loosen(struct steps *core, uint32_t at)
-{
-	if (core->flows[at].loose)
-		return;
-	core->flows[at].loose = true;
-	add(&core->loose, at);
-}
-
-/* Queues the flows that may be wanted now. */
-static void settle(struct steps *core)
-{
-	for (uint32_t one = 0; one < core->fresh.count; one++) {
-		uint32_t at = core->fresh.items[one];
-		if (is_wanted(core, at) && !core->flows[at].queued) {
-			enter(core, at);
-			loosen(core, at);
-		}
-	}
-	core->fresh.count = 0;
+	return is_wanted(core, at) && fits(core, step, at) && in_time(core, step, at);
 }

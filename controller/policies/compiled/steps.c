@@ -1,5 +1,5 @@
 /* The steps policy as a library: the plans of controller/policies/steps/, which is the reference and says why. */
-#include "grid.h"
+#include "steps_queue.h"
 
 /* -- slots ---------------------------------------------------------------------------------------------------------------- */
 
@@ -93,11 +93,13 @@ static void drop(struct steps *core, struct step *step, uint32_t node)
 	uint32_t to = map_get(&roster->member_of, core->flows[at].destination);
 	step->held[node].number = 0;
 	take(core, step, at, -1);
-	for (uint32_t other = core->waiting[node].out; other != NONE && tries--; other = core->waits[other].out_after)
-		loosen(core, other);
+	const struct waiting *here = &core->waiting[node];
+	for (uint32_t one = here->out_count; one-- && tries--;)
+		loosen(core, here->out[one].flow);
 	tries = TRIES;
-	for (uint32_t other = core->waiting[to].in; other != NONE && tries--; other = core->waits[other].in_after)
-		loosen(core, other);
+	const struct flows *in = &core->waiting[to].in;
+	for (uint32_t one = in->count; one-- && tries--;)
+		loosen(core, in->items[one]);
 }
 
 static void note_revoked(struct steps *core, const struct step *step, const struct held *held)
@@ -120,86 +122,153 @@ static void advance(struct steps *core, int64_t now)
 
 /* -- planning ------------------------------------------------------------------------------------------------------------- */
 
-/* Gives a flow the destination of another one, if that one's sender can send elsewhere. */
-static void exchange(struct steps *core, struct step *step, uint32_t at)
+static inline void choose(struct steps *core, struct step *step, struct place place)
 {
-	const uint32_t *links = path_of(core, at);
-	uint32_t last = links[core->flows[at].count - 1], owner = core->owners[last];
+	take(core, step, place.flow, 1);
+	core->owners[last_link(core, place.flow)] = place.flow;
+	core->senders[place.node].chosen = place.flow;
+}
+
+static inline uint32_t owner_of(const struct steps *core, uint32_t at)
+{
+	return core->owners[last_link(core, at)];
+}
+
+/* Gives a flow the destination of another one, if that one's sender can send elsewhere; it is `stuck` if it cannot. */
+static void exchange(struct steps *core, struct step *step, struct place place)
+{
+	uint32_t owner = owner_of(core, place.flow), tries = TRIES;
 	if (owner == NONE || core->flows[owner].exchanged)
 		return;
-	uint32_t source = path_of(core, owner)[0], tries = TRIES;
-	if (core->chosen[source] != owner)
+	uint32_t node = core->flows[owner].node;
+	struct sender *sender = &core->senders[node];
+	if (sender->chosen != owner || sender->stuck)
 		return;
 	take(core, step, owner, -1);
-	if (may(core, step, at)) {
-		take(core, step, at, 1);
-		uint32_t other = core->waiting[core->flows[owner].node].out;
-		for (; other != NONE && tries--; other = core->waits[other].out_after) {
-			if (!core->flows[other].awake || !may(core, step, other))
+	if (may(core, step, place.flow)) {
+		const struct waiting *here = &core->waiting[node];
+		take(core, step, place.flow, 1);
+		for (uint32_t one = here->out_count; one-- && tries--;) {
+			const struct waiter *other = &here->out[one];
+			if (!step->left[other->last] || !core->flows[other->flow].awake || !may(core, step, other->flow))
 				continue;
-			take(core, step, other, 1);
+			take(core, step, place.flow, -1);
 			core->flows[owner].exchanged = true;
-			core->chosen[links[0]] = core->owners[last] = at;
-			core->chosen[source] = core->owners[path_of(core, other)[core->flows[other].count - 1]] = other;
+			choose(core, step, place);
+			choose(core, step, (struct place){other->flow, node});
+			add(&core->picked, place.node);
 			return;
 		}
-		take(core, step, at, -1);
+		sender->stuck = true;
+		take(core, step, place.flow, -1);
 	}
 	take(core, step, owner, 1);
+}
+
+/* Goes through the next places of the queue, of which those before `*kept` stay: has those leave that are wanted no more, and takes
+ * those out whose senders are idle. Returns how many these are. It is free of branches, which would mostly be predicted wrong. */
+static uint32_t sift(struct steps *core, uint32_t from, uint32_t to, uint32_t *kept, struct place *found)
+{
+	struct place *places = core->queue.items;
+	uint32_t count = 0, stay = *kept;
+	for (uint32_t one = from; one < to; one++) {
+		struct place place = places[one];
+		struct sender *sender = &core->senders[place.node];
+		if (sender->stale == place.flow) {
+			sender->stale = NONE;
+			continue;
+		}
+		if (sender->unwanted && !is_wanted(core, place.flow)) {
+			leave(core, place.flow);
+			continue;
+		}
+		places[stay++] = found[count] = place;
+		count += sender->chosen == NONE; /* without a branch, which would mostly be predicted wrong */
+	}
+	*kept = stay;
+	for (uint32_t one = 0; one < count; one++)
+		__builtin_prefetch(&core->flows[found[one].flow]);
+	return count;
+}
+
+/* Chooses flows in the order of the queue, and notes those that have room on the nearer half of their paths alone. */
+static void choose_in_order(struct steps *core, struct step *step)
+{
+	struct place found[BLOCK + 1];
+	uint32_t count = core->queue.count, kept = 0;
+	GROW(core->idle.items, core->idle.room, count);
+	GROW(core->picked.items, core->picked.room, count);
+	for (uint32_t from = 0; from < count; from += BLOCK) {
+		uint32_t idle = sift(core, from, from + BLOCK < count ? from + BLOCK : count, &kept, found);
+		for (uint32_t one = 0; one < idle; one++) {
+			if (core->senders[found[one].node].chosen != NONE)
+				continue;
+			uint32_t count = core->flows[found[one].flow].count, with_room = reach(core, step, found[one].flow);
+			if (with_room == count && in_time(core, step, found[one].flow)) {
+				choose(core, step, found[one]);
+				core->picked.items[core->picked.count++] = found[one].node;
+			} else if (2 * with_room >= count) {
+				core->idle.items[core->idle.count++] = found[one];
+			}
+		}
+	}
+	core->queue.count = kept;
+}
+
+/* Exchanges where senders are idle still. What is asked of an owner is fetched in time. */
+static void exchange_idle(struct steps *core, struct step *step)
+{
+	struct place *idle = core->idle.items;
+	uint32_t count = 0;
+	for (uint32_t one = 0; one < core->idle.count; one++) {
+		if (core->senders[idle[one].node].chosen != NONE)
+			continue;
+		idle[count++] = idle[one];
+		uint32_t owner = owner_of(core, idle[one].flow);
+		if (owner != NONE)
+			__builtin_prefetch(&core->flows[owner]);
+	}
+	for (uint32_t one = 0; one < count; one++) {
+		uint32_t owner = one + SOON / 2 < count ? owner_of(core, idle[one + SOON / 2].flow) : NONE;
+		if (owner != NONE)
+			__builtin_prefetch(core->waiting[core->flows[owner].node].out);
+		if (core->senders[idle[one].node].chosen == NONE)
+			exchange(core, step, idle[one]);
+	}
+}
+
+static inline void prefetch_grant(const struct steps *core, const struct step *step, uint32_t node)
+{
+	__builtin_prefetch(&core->flows[core->senders[node].chosen]);
+	__builtin_prefetch(&step->held[node], 1);
 }
 
 static void match(struct steps *core, int64_t number)
 {
 	struct step *step = &core->steps[number % AHEAD];
-	struct places *queue = &core->queue;
 	step->number = number;
 	empty(core, step);
 	wake(core);
-	uint32_t links = core->roster.link_count, kept = 0;
-	GROW(core->chosen, core->chosen_room, links);
-	GROW(core->owners, core->owner_room, links);
-	if (links) {
-		memset(core->chosen, 0xff, links * sizeof(*core->chosen));
-		memset(core->owners, 0xff, links * sizeof(*core->owners));
+	GROW(core->owners, core->owner_room, core->roster.link_count);
+	if (core->roster.link_count)
+		memset(core->owners, 0xff, core->roster.link_count * sizeof(*core->owners));
+	core->picked.count = core->idle.count = 0;
+	choose_in_order(core, step);
+	exchange_idle(core, step);
+	const uint32_t *picked = core->picked.items;
+	for (uint32_t one = 0; one < core->picked.count; one++) {
+		struct sender *sender = &core->senders[picked[one]];
+		if (one + SOON < core->picked.count)
+			prefetch_grant(core, step, picked[one + SOON]);
+		struct flow *flow = &core->flows[sender->chosen];
+		flow->exchanged = false;
+		flow->credit -= 1;
+		grant(core, step, sender->chosen);
+		if (flow->credit < 1)
+			served(core, sender->chosen);
+		sender->chosen = NONE;
+		sender->stuck = false;
 	}
-	for (uint32_t one = 0; one < queue->count; one++) {
-		struct place place = queue->items[one];
-		if (one + SOON < queue->count && step->left[queue->items[one + SOON].source])
-			__builtin_prefetch(&core->flows[queue->items[one + SOON].flow]);
-		if (!step->left[place.source] || !may(core, step, place.flow))
-			continue;
-		take(core, step, place.flow, 1);
-		core->chosen[place.source] = place.flow;
-		core->owners[path_of(core, place.flow)[core->flows[place.flow].count - 1]] = place.flow;
-	}
-	for (uint32_t one = 0; one < queue->count; one++)
-		if (step->left[queue->items[one].source] && is_wanted(core, queue->items[one].flow))
-			exchange(core, step, queue->items[one].flow);
-	core->served.count = 0;
-	for (uint32_t one = 0; one < queue->count; one++) {
-		struct place place = queue->items[one], soon = queue->items[one + SOON < queue->count ? one + SOON : one];
-		if (core->chosen[soon.source] == soon.flow)
-			__builtin_prefetch(&core->flows[soon.flow]);
-		struct flow *flow = &core->flows[place.flow];
-		if (!is_wanted(core, place.flow)) {
-			leave(core, place.flow);
-			continue;
-		}
-		if (core->chosen[place.source] == place.flow) {
-			flow->exchanged = false;
-			flow->credit -= 1;
-			grant(core, step, place.flow);
-			if (flow->credit < 1) {
-				GROW(core->served.items, core->served.room, core->served.count + 1);
-				core->served.items[core->served.count++] = place;
-				continue;
-			}
-		}
-		queue->items[kept++] = place;
-	}
-	queue->count = kept;
-	for (uint32_t one = 0; one < core->served.count; one++)
-		again(core, core->served.items[one]);
 }
 
 void steps_plan(struct steps *core, int64_t now, int64_t horizon, struct counts *counts)
@@ -246,10 +315,50 @@ const struct slot *steps_revokes(const struct steps *core)
 int64_t steps_next_event(struct steps *core)
 {
 	settle(core);
-	if (!core->queue.count && !core->crowded.count)
+	if (!core->awake_count && !core->crowded.count)
 		return -1;
 	int64_t start = core->next * core->step_ns, soonest = (core->next - AHEAD + 1) * core->step_ns + core->lead;
 	return start > soonest ? start : soonest;
 }
 
-#include "steps_events.h"
+#include "steps_fabric.h"
+
+/* -- from the beginning to the end ---------------------------------------------------------------------------------------- */
+
+struct steps *steps_new(int64_t step_ns, int64_t headroom_ppm, int64_t burst_bytes, int64_t packet_bytes)
+{
+	struct steps *core = calloc(1, sizeof(*core));
+	if (!core)
+		abort();
+	roster_begin(&core->roster);
+	core->step_ns = step_ns;
+	core->headroom_ppm = headroom_ppm;
+	core->burst_bytes = burst_bytes;
+	core->packet_bytes = packet_bytes;
+	core->least_weight = 1;
+	for (int at = 0; at < AHEAD; at++)
+		core->steps[at].number = -1;
+	return core;
+}
+
+void steps_free(struct steps *core)
+{
+	roster_end(&core->roster);
+	weights_free(&core->weights);
+	map_free(&core->route_of);
+	free_waiting(core);
+	for (uint32_t link = 0; link < core->park_room; link++)
+		free(core->parks[link].flows);
+	for (int at = 0; at < AHEAD; at++) {
+		free(core->steps[at].left);
+		free(core->steps[at].held);
+	}
+	void *arrays[] = {
+		core->flows, core->sends, core->wanted, core->room, core->parks, core->carries, core->queue.items, core->crowded.items,
+		core->loose.items, core->fresh.items, core->senders, core->owners, core->picked.items, core->idle.items, core->grants,
+		core->revokes, core->spots, core->routes, core->path,
+	};
+	for (size_t at = 0; at < sizeof(arrays) / sizeof(*arrays); at++)
+		free(arrays[at]);
+	free(core);
+}

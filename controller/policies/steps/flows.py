@@ -51,9 +51,16 @@ class Step:
     taken: dict[Resource, int] = field(default_factory=dict)
     slots: dict[int, tuple[Slot, Flow]] = field(default_factory=dict)
 
+    def reach(self, flow: Flow) -> int:
+        """How many links of its path have room, from the first one on to one that has none."""
+        for number, (resource, need) in enumerate(flow.takes):
+            if self.taken.get(resource, 0) + need > resource.capacity:
+                return number
+        return len(flow.takes)
+
     def fits(self, flow: Flow) -> bool:
         """Whether every link has room."""
-        return all(self.taken.get(resource, 0) + need <= resource.capacity for resource, need in flow.takes)
+        return self.reach(flow) == len(flow.takes)
 
     def take(self, flow: Flow, sign: int = 1) -> None:
         """Takes what a flow needs; gives it back with a `sign` of -1."""

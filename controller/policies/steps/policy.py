@@ -5,7 +5,9 @@ served last, and grants a flow a step if its sender is idle and every link of it
 together, so room is a number for each link and step, and no time is ever searched for.
 
 *Exchange.* Where a sender stays idle because another one has its destination, and that one can send elsewhere, they exchange:
-an augmenting path of length three. A flow that lost a step so is not exchanged again before it is granted one.
+an augmenting path of length three. What the other one gives up lies on the farther half of the path, so they can only where the
+nearer half has room. Nobody is asked again in a step who could not send elsewhere. A flow that lost a step so is not exchanged
+again before it is granted one.
 
 *Rest of a step.* When a slot is given back, or a flow begins to wait, the rest of the steps that are planned already is tried
 at once for the flows of that sender and that destination. This counts for nothing in the order.
@@ -250,37 +252,33 @@ class Steps(Policy):
 
     def _match(self, number: int) -> None:
         step = self._steps[number] = Step(number)
-        self._queue.wake()
-        chosen: dict[int, Flow] = {}
+        queue, chosen = self._queue, dict[int, Flow]()
         owners: dict[Resource, Flow] = {}
-        for flow in self._queue.awake:
+        stuck: set[int] = set()
+        queue.wake()
+        queue.drop_unwanted()
+        idle = []
+        for flow in queue.awake:
             if self._may(flow, step):
                 step.take(flow)
                 chosen[flow.node] = owners[flow.takes[-1][0]] = flow
-        for flow in self._queue.awake:
-            if flow.wanted and flow.node not in chosen:
-                self._exchange(flow, step, chosen, owners)
-        served = []
-        for flow in self._queue.taken():
-            if not flow.wanted:
-                self._queue.leave(flow)
-                continue
-            if chosen.get(flow.node) is flow:
-                flow.exchanged = False
-                flow.credit -= 1
-                self._grant(flow, step)
-                if flow.credit < 1:
-                    served.append(flow)
-                    continue
-            self._queue.awake.append(flow)
-        for flow in served:
-            self._queue.leave(flow)
-            self._queue.enter(flow)
+            elif 2 * step.reach(flow) >= len(flow.takes):
+                idle.append(flow)
+        for flow in idle:
+            if flow.node not in chosen:
+                self._exchange(flow, step, chosen, owners, stuck)
+        for flow in chosen.values():
+            flow.exchanged = False
+            flow.credit -= 1
+            self._grant(flow, step)
+        queue.served([flow for flow in chosen.values() if flow.credit < 1])
 
-    def _exchange(self, flow: Flow, step: Step, chosen: dict[int, Flow], owners: dict[Resource, Flow]) -> None:
-        """Gives a flow the destination of another one, if that one's sender can send elsewhere."""
+    def _exchange(
+        self, flow: Flow, step: Step, chosen: dict[int, Flow], owners: dict[Resource, Flow], stuck: set[int]
+    ) -> None:
+        """Gives a flow the destination of another one, if that one's sender can send elsewhere; it is `stuck` if it cannot."""
         owner = owners.get(flow.takes[-1][0])
-        if owner is None or owner.exchanged or chosen.get(owner.node) is not owner:
+        if owner is None or owner.exchanged or chosen.get(owner.node) is not owner or owner.node in stuck:
             return
         step.take(owner, -1)
         if self._may(flow, step):
@@ -292,6 +290,7 @@ class Steps(Policy):
                     chosen[flow.node] = owners[flow.takes[-1][0]] = flow
                     chosen[other.node] = owners[other.takes[-1][0]] = other
                     return
+            stuck.add(owner.node)
             step.take(flow, -1)
         step.take(owner)
 

@@ -40,24 +40,33 @@ class Queue:
     def enter(self, flow: Flow) -> None:
         """Puts a flow at the end of the queue, or parks it where enough are awake."""
         flow.queued = True
-        flow.credit = min(flow.credit, 1) + self._weights.of(flow.node, flow.destination) / self._weights.least()
+        self._renew(flow)
         for resource, need in flow.takes:
             if resource.parked or _crowded(resource, need):
-                resource.parked.append(flow)
-                self._crowded[resource] = None
+                self._park(flow, resource)
                 return
         self._rouse(flow)
 
-    def taken(self) -> list[Flow]:
-        """The flows that are awake, which the caller puts back, or has leave."""
-        taken, self.awake = self.awake, []
-        return taken
+    def drop_unwanted(self) -> None:
+        """Has the flows that are wanted no more leave."""
+        for flow in self.awake:
+            if not flow.wanted:
+                self._leave(flow)
+        self.awake = [flow for flow in self.awake if flow.awake]
 
-    def leave(self, flow: Flow) -> None:
-        """A flow that was awake is in the queue no more."""
-        flow.queued = flow.awake = False
-        for resource, need in flow.takes:
-            resource.awake -= need
+    def served(self, flows: Collection[Flow]) -> None:
+        """Puts flows whose turns are over at the end of the queue, or behind those that are parked at a link of theirs."""
+        over = set(flows)
+        self.awake = [flow for flow in self.awake if flow not in over]
+        for flow in flows:
+            self._renew(flow)
+            crowded = next((resource for resource, _ in flow.takes if resource.parked), None)
+            if crowded is None:
+                self.awake.append(flow)
+            else:
+                self._leave(flow)
+                flow.queued = True
+                self._park(flow, crowded)
 
     def wake(self) -> None:
         """Rouses parked flows where there is room again."""
@@ -80,12 +89,25 @@ class Queue:
         """These flows are no more."""
         for flow in gone:
             if flow.awake:
-                self.leave(flow)
+                self._leave(flow)
         self.awake = [flow for flow in self.awake if flow not in gone]
         for resource in list(self._crowded):
             resource.parked = deque(flow for flow in resource.parked if flow not in gone)
             if not resource.parked:
                 del self._crowded[resource]
+
+    def _renew(self, flow: Flow) -> None:
+        """A turn begins."""
+        flow.credit = min(flow.credit, 1) + self._weights.of(flow.node, flow.destination) / self._weights.least()
+
+    def _park(self, flow: Flow, resource: Resource) -> None:
+        resource.parked.append(flow)
+        self._crowded[resource] = None
+
+    def _leave(self, flow: Flow) -> None:
+        flow.queued = flow.awake = False
+        for resource, need in flow.takes:
+            resource.awake -= need
 
     def _rouse(self, flow: Flow) -> None:
         flow.awake = True

@@ -47,7 +47,7 @@ def test_both_kinds_give_the_same_plans_for_the_same_events() -> None:
 
 
 def test_both_kinds_give_the_same_plans_where_flows_are_parked() -> None:
-    policies, hosts = (Steps(), CompiledSteps()), SPARE * 3
+    policies, hosts = (Steps(), CompiledSteps(library=build_under_test("steps"))), SPARE * 3
     network, nodes = racks(2, hosts, uplink_bps=2 * GBIT), range(FIRST, FIRST + 2 * hosts)
     for number in range(60):
         plans = []
@@ -57,9 +57,13 @@ def test_both_kinds_give_the_same_plans_where_flows_are_parked() -> None:
             for node in nodes[number % 7 :: 7]:
                 others = [other for other in nodes if (other * 7 + node + number) % 3]
                 policy.backlog(node, dict.fromkeys(others, 5000), now_ns=number * STEP)
+            if number % 11 == 5:
+                policy.left(nodes[number], now_ns=number * STEP)
+            if number == 40:
+                policy.set_network(network, now_ns=number * STEP)
             plans.append(policy.plan(now_ns=number * STEP, horizon_ns=(number + 1) * STEP))
         assert plans[0] == plans[1] and plans[0].grants
-    assert policies[0]._queue._crowded  # type: ignore[attr-defined]
+    assert policies[0]._queue._crowded
 
 
 def test_the_core_touches_no_foreign_memory_and_overflows_nowhere(tmp_path: Path) -> None:
@@ -147,6 +151,19 @@ def test_a_sender_exchanges_a_destination_that_another_one_needs(kind: Kind) -> 
 
 
 @KINDS
+def test_who_cannot_send_elsewhere_keeps_its_destination_and_the_next_one_is_asked(kind: Kind) -> None:
+    """Two senders want what two others have, of which only the second has another destination."""
+    network, policy = star(7), kind()
+    begin(policy, network)
+    stuck, free, late, two, three, four = network.nodes[1:]
+    policy.backlog(stuck, {two: 5000}, now_ns=0)
+    policy.backlog(free, dict.fromkeys((four, three), 5000), now_ns=0)
+    policy.backlog(late, dict.fromkeys((two, four), 5000), now_ns=0)
+    found = {(slot.node, slot.destination) for slot in run(policy, 1)}
+    assert found == {(stuck, two), (free, three), (late, four)}
+
+
+@KINDS
 def test_what_a_host_gives_back_is_granted_to_another_for_the_rest_of_the_step(kind: Kind) -> None:
     network, policy = star(3), kind()
     begin(policy, network)
@@ -201,4 +218,5 @@ def test_a_destination_slower_than_its_senders_is_never_starved_and_gets_a_rate(
 
 if __name__ == "__main__":
     run_state_machine_as_test(BothSteps, settings=several(15, 25))  # type: ignore[no-untyped-call]
+    test_both_kinds_give_the_same_plans_where_flows_are_parked()
     print("same plans")
