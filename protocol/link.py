@@ -209,5 +209,6 @@ def _came_ns(control: list[tuple[int, int, bytes]]) -> int:
     for level, kind, data in control:
         if level == socket.SOL_SOCKET and kind == SO_TIMESTAMPNS:
             seconds, nanoseconds = _TIMESPEC.unpack(data[: _TIMESPEC.size])
-            return time.monotonic_ns() - max(0, time.time_ns() - seconds * 10**9 - nanoseconds)
+            stamp_ns: int = seconds * 10**9 + nanoseconds
+            return time.monotonic_ns() - max(0, time.time_ns() - stamp_ns)
     return time.monotonic_ns()
