@@ -92,7 +92,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         super().__init__(*args, **kwargs)
         self.logger = logging.getLogger("baton.openflow")
         self.attachment = ATTACHMENT
-        self.switches = Switches(fw)
+        self.switches = Switches(fw, time.monotonic_ns())
         self.local = LocalSwitches(os.environ.get("BATON_CONTROL_FIRST")) if SETTINGS.control_first else None
         self.fabrics = FABRICS
         self.forwarding = Forwarding()
@@ -105,6 +105,8 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         self.publisher = Publisher(store, self._news.set)
         self.roles = Roles(name if store else None, standby=bool(os.environ.get("BATON_STANDBY")))
         self.controllers = Controllers(store, name) if store and name else None
+        self._asks_address = self.attachment is not None and not os.environ.get("BATON_CONTROL_MAC")
+        self._informed = not (store and self._asks_address)  # of the coordinator's address, if there is one
         self.standbys: tuple[ControlAttachment, ...] = ()
         self._inherited: dict[str, Any] | None = None  # the fabric of the application before us, until its hosts are taken over
         self._store = store
@@ -139,7 +141,6 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             self.discovery.switch_down(datapath.id)
         else:
             return
-        self.switches.suspect(datapath.id)
         self._wake.set()
         self._stirred.set()
 
@@ -168,8 +169,9 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         """A switch has removed the entry of a source that was idle for the ageing time."""
         message = event.msg
         if message.reason == message.datapath.ofproto.OFPRR_IDLE_TIMEOUT and message.table_id == LEARN:
-            at = PortRef(message.datapath.id, message.match["in_port"])
-            self.discovery.host_idle(at, message.match["eth_src"])
+            at, mac = PortRef(message.datapath.id, message.match["in_port"]), message.match["eth_src"]
+            self.switches.expired(at, mac)
+            self.discovery.host_idle(at, mac)
             self._wake_if_changed()
 
     @on(of.EventOFPPortStatsReply, MAIN)  # type: ignore[untyped-decorator]  # as above
@@ -183,7 +185,9 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
 
     @on(of.EventOFPFlowStatsReply, MAIN)  # type: ignore[untyped-decorator]  # as above
     def refusals_counted(self, event: Event) -> None:
-        """A switch answers with the counters of the rules that drop forged or misplaced frames."""
+        """A switch answers with its entries, or with the counters of the rules that drop forged or misplaced frames."""
+        if self.switches.told(event.msg):
+            return
         dpid = event.msg.datapath.id
         for cause, count in self.refusals.read(dpid, codec.refusals(event.msg)).items():
             if cause in codec.WORTH_AN_EVENT:
@@ -191,10 +195,18 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
                 text = f"switch {self.discovery.switch_name(dpid)} dropped {count} frames: {name}"
                 self.publisher.event(name, "warning", text, {"count": str(count)})
 
+    @on(of.EventOFPGroupDescStatsReply, MAIN)  # type: ignore[untyped-decorator]  # as above
+    def groups_told(self, event: Event) -> None:
+        """A switch answers with its groups."""
+        self.switches.told(event.msg)
+
     @on(of.EventOFPAggregateStatsReply, MAIN)  # type: ignore[untyped-decorator]  # as above
     def flows_counted(self, event: Event) -> None:
         """A switch answers with the number of its flows."""
         dpid = event.msg.datapath.id
+        if self.switches.told(event.msg):
+            self._join()
+            return
         if self.switches.flows_counted(dpid, event.msg.body.flow_count):
             name = self.discovery.switch_name(dpid)
             text = f"the flows of switch {name} were changed by another: put again"
@@ -217,6 +229,8 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
     @on(of.EventOFPErrorMsg, MAIN)  # type: ignore[untyped-decorator]  # as above
     def refused(self, event: Event) -> None:
         """A switch has refused a message."""
+        if self.switches.told(event.msg):
+            return
         if codec.is_stale(event.msg):
             self.roles.refused(event.msg.datapath.id)
             return
@@ -261,6 +275,11 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         self._revision = self.discovery.revision
         now_ns = time.monotonic_ns()
         view = self.discovery.view(now_ns)
+        if self.switches.takeover.waits(view, now_ns, informed=self._informed):
+            return
+        if taken := self.switches.takeover.hosts(view):
+            self.discovery.take_over(taken, now_ns)
+            view = self.discovery.view(now_ns)
         if self._inherited is not None and not self.discovery.settling(now_ns):
             for host in inherited_hosts(self._inherited, view):
                 self.discovery.host_inherited(host.at, host.mac, host.address, now_ns)
@@ -291,6 +310,9 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
                 ticks = -1
             ticks += 1
             now_ns = time.monotonic_ns()
+            self._join()
+            if (due_ns := self.switches.takeover.next_ns()) is not None and now_ns >= due_ns:
+                self._wake.set()
             self.discovery.tick(now_ns)
             self._learn_strangers(now_ns)
             if self.local is not None and self.local.lost and ticks % LOST_TICKS == 0:
@@ -346,8 +368,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
     def _publish(self) -> None:
         """Talks to the store when there is news; with `_hear_store` the only green thread that waits for it. Learns there the
         coordinator's address, if BATON_CONTROL_MAC does not give it."""
-        asks_address = self.attachment is not None and not os.environ.get("BATON_CONTROL_MAC")
-        looked_s, every_s = 0.0, LOOK_S if asks_address else max(LOOK_S, min(LOOK_AT_MOST_S, SETTINGS.poll_ns / 1e9))
+        looked_s, every_s = 0.0, LOOK_S if self._asks_address else max(LOOK_S, min(LOOK_AT_MOST_S, SETTINGS.poll_ns / 1e9))
         while self.is_active:
             self._news.wait(timeout=AGAIN_S if self.publisher.unpublished else every_s)
             self._news.clear()
@@ -364,8 +385,11 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
                 kind, text = REFUSED.popleft()
                 self.publisher.event(kind, "warning", text, {})
             self.publisher.flush()
-            if self.attachment is not None and asks_address:
+            if self.attachment is not None and self._asks_address:
                 mac = self.publisher.coordinator_mac(time.monotonic_ns())
+                if not self._informed:
+                    self._informed = True
+                    self._wake.set()
                 if mac is not None and mac != self.attachment.mac:
                     self.attachment = dataclasses.replace(self.attachment, mac=mac)
                     self.logger.info("the coordinator's address is %s", mac)
@@ -394,7 +418,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
                 self._inherited = controllers.fabric()
             if self.roles.acts != acted:
                 self.discovery, self._revision = self._new_discovery(), -1
-                self.switches.forget_tables()
+                self.switches.forget_tables(time.monotonic_ns())
             for dpid in self.switches:
                 self._take_up(dpid, known=acted)
             self._wake.set()
@@ -416,8 +440,18 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         if (claim := self.roles.due(dpid)) is not None:
             self.switches.claim_role(dpid, claim)
         if self.roles.acts and not known:
+            self.switches.take_over(dpid)
+            self._join()
+
+    def _join(self) -> None:
+        """Adds to the network the switches that have told what they hold, and has others tell it."""
+        now_ns = time.monotonic_ns()
+        for dpid in self.switches.joining(now_ns):
+            if dpid not in self.switches.takeover.held:
+                self.logger.warning("switch %016x has not told what it holds: it gets its whole table", dpid)
             name, ports = self.switches.describe(dpid)
-            self.discovery.switch_up(dpid, name, ports, time.monotonic_ns())
+            self.discovery.switch_up(dpid, name, ports, now_ns)
+        self._wake_if_changed()
 
     def _wake_if_changed(self) -> None:
         if self.discovery.revision != self._revision:

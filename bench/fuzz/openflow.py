@@ -1,10 +1,10 @@
 """Hostile OpenFlow messages, sent through Baton's check into the parsers of Ryu and os-ken.
 
 Method: each run is one stream of a HELLO and some messages, made from valid ones by a seeded generator, which likes to write
-small and extreme numbers where lengths are. What `Stream` admits goes to the framework's parser. A crash is an exception of the
-stream other than `Unreadable`, one that escapes from the parser, or a message that takes SLOW_S: a parser that walks a list by
-a length of 0 takes for ever, and an alarm ends it. A message that the parser itself gives up (a vendor's match field of another
-size) is counted.
+small and extreme numbers where lengths are. What `Stream` admits goes to the framework's parser, and flow entries and groups to
+Baton's reader of them. A crash is an exception of the stream other than `Unreadable`, one that escapes from a parser, or a
+message that takes SLOW_S: a parser that walks a list by a length of 0 takes for ever, and an alarm ends it. A message that the
+parser itself gives up (a vendor's match field of another size) is counted.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
+from controller.openflow.intake import entries
 from controller.openflow.intake.messages import HEADER, HELLO, VERSION
 from controller.openflow.intake.stream import Stream, Unreadable
 
 FRAMEWORKS = ("ryu", "os_ken")
 CRASHES_KEPT = 5
 SLOW_S = 2.0
+FLOW_STATISTICS = 1
 EXTREMES = (0, 1, 2, 3, 4, 7, 8, 9, 12, 15, 16, 17, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFE, 0xFFFF)
 
 
@@ -50,6 +52,8 @@ _INSTRUCTIONS = _APPLY + struct.pack("!HHB3x", 1, 8, 2) + struct.pack("!HHI", 6,
 _FLOW = struct.pack("!HBxIIHHHH4xQQQ", 48 + len(_SOURCE + _INSTRUCTIONS), 1, 2, 3, 100, 300, 0, 1, 0xBA70 << 48, 5, 6)
 _FLOW += _SOURCE + _INSTRUCTIONS
 _DESCRIBED = struct.pack("!I4x6s2x16sIIIIIIII", 1, bytes(6), b"s1-eth1", 0, 0, 0, 0, 0, 0, 1_000_000, 1_000_000)
+_BUCKET = struct.pack("!HHII4x", 32, 0, 0xFFFFFFFF, 0xFFFFFFFF) + struct.pack("!HHIH6x", 0, 16, 2, 0)
+_DESCRIBED_GROUP = struct.pack("!HBxI", 8 + 2 * len(_BUCKET), 0, 1) + _BUCKET * 2
 _QUEUE = struct.pack("!IIH6x", 1, 1, 32) + struct.pack("!HH4xH6x", 2, 16, 500)
 _ARP = bytes.fromhex("ffffffffffff020000000001080600010800060400010200000000010a0000010000000000000a000002")
 
@@ -75,7 +79,7 @@ SEEDS = (
     message(19, struct.pack("!HH4x", 11, 0) + struct.pack("!IIIBB2x", 10, 2, 3, 1, 1)),
     message(19, struct.pack("!HH4x", 13, 1) + _DESCRIBED * 3),
     message(19, struct.pack("!HH4x", 6, 0) + struct.pack("!H2xIIIQQII", 56, 1, 1, 0, 1, 1, 1, 1) + bytes(16)),
-    message(19, struct.pack("!HH4x", 7, 0) + struct.pack("!HBxI", 8, 0, 1)),
+    message(19, struct.pack("!HH4x", 7, 0) + _DESCRIBED_GROUP * 2),
     message(19, struct.pack("!HH4x", 10, 0) + struct.pack("!HHI", 8, 0, 1)),
     message(19, struct.pack("!HH4x", 12, 0) + struct.pack("!HB5x32sQQII", 64, 0, b"t", 0, 0, 0, 1)),
     message(21),
@@ -145,7 +149,8 @@ class Parser:
         self.root = root
         self._parser: Any = importlib.import_module(f"{root}.ofproto.ofproto_parser")
         for version in ("0", "2", "3"):
-            importlib.import_module(f"{root}.ofproto.ofproto_v1_{version}_parser")
+            made = importlib.import_module(f"{root}.ofproto.ofproto_v1_{version}_parser")
+        entries.keep_raw(made)  # of 1.3
         self._datapath: Any = importlib.import_module(f"{root}.ofproto.ofproto_protocol").ProtocolDesc(version=VERSION)
         self.given_up = 0
         logging.getLogger(f"{root}.ofproto.ofproto_parser").addFilter(self._logged)
@@ -176,6 +181,10 @@ class Parser:
         parsed = None
         with _alarm() as rung:
             parsed = self._parser.msg(self._datapath, version, kind, length, xid, bytearray(buffer))
+            told = getattr(parsed, "body", None)
+            for each in told if isinstance(told, list) else ():
+                if isinstance(each, entries.Raw):
+                    (entries.flow if parsed.type == FLOW_STATISTICS else entries.group)(each)
         if rung:
             raise TimeoutError(f"{self.root} took {SLOW_S} s for a message")
         return parsed

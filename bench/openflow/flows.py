@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -31,10 +31,12 @@ class Frame(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A flow entry: cookie, and instructions as on the wire."""
+    """A flow entry: cookie, and instructions as on the wire; after how long it ends when it is idle, and its flags."""
 
     cookie: int
     instructions: bytes
+    idle_s: int = 0
+    flags: int = 0
 
 
 class _Rule(NamedTuple):
@@ -74,7 +76,7 @@ class Flows:
     def flow_mod(self, message: bytes) -> None:
         """Carries out a flow mod. Raises ValueError for a command that the application never sends."""
         self.sent += 1
-        cookie, mask, table, command, _, _, priority, *_ = _FLOW_MOD.unpack_from(message, _HEADER)
+        cookie, mask, table, command, idle_s, _, priority, _, _, _, flags = _FLOW_MOD.unpack_from(message, _HEADER)
         at = _HEADER + _FLOW_MOD.size
         length = int.from_bytes(message[at + 2 : at + 4])
         match = message[at : at + length]
@@ -82,7 +84,7 @@ class Flows:
         if command == ADD:
             self._remove(key)
             self._cookies.setdefault((table, cookie), set()).add(key)
-            self.entries[key] = Entry(cookie, message[at + -(-length // 8) * 8 :])
+            self.entries[key] = Entry(cookie, message[at + -(-length // 8) * 8 :], idle_s, flags)
             place = table, _indexed(match)
             self._index.setdefault(place, {})[key] = _Rule(priority, fields_of(match), self.entries[key].instructions)
         elif command == DELETE_STRICT:
@@ -111,6 +113,20 @@ class Flows:
             members.append(int.from_bytes(message[at + 20 : at + 24]))
             at += int.from_bytes(message[at : at + 2])
         self.groups[number] = tuple(members)
+
+    def told(self, cookie: int, mask: int) -> Iterator[bytes]:
+        """The entries whose cookie fits, as flow statistics (7.3.5.2); they have counted nothing."""
+        for (table, priority, match), entry in self.entries.items():
+            if entry.cookie & mask == cookie & mask:
+                rest = match + bytes(-len(match) % 8) + entry.instructions
+                fixed = 48 + len(rest), table, 0, 0, priority, entry.idle_s, 0, entry.flags, entry.cookie, 0, 0
+                yield struct.pack("!HBxIIHHHH4xQQQ", *fixed) + rest
+
+    def groups_told(self) -> Iterator[bytes]:
+        """The groups, as their descriptions (7.3.5.10)."""
+        for number, members in self.groups.items():
+            buckets = [struct.pack("!HHII4xHHIH6x", 32, 0, 0xFFFFFFFF, 0xFFFFFFFF, 0, 16, each, 0xFFFF) for each in members]
+            yield struct.pack("!HBxI", 8 + 32 * len(buckets), 0, number) + b"".join(buckets)
 
     def knows(self, mac: bytes, table: int) -> bool:
         """Whether a table has an entry that names this address."""

@@ -7,7 +7,7 @@ has no queues and no meters.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from bench.openflow.flows import Flows
 from controller.openflow.intake.hosts import PortRef
@@ -19,8 +19,22 @@ LLDP = b"\x88\xcc"
 LOCAL_PORT = 0xFFFFFFFE
 DOWN = 1  # OFPPS_LINK_DOWN
 
+PART_BYTES = 60_000
+"""Of what a switch tells in one message: as Open vSwitch does it."""
+
 Passed = Callable[[PortRef, bytes], None]
 """Takes a frame that left by a port."""
+
+
+def _parts(kind: int, told: list[bytes], xid: int) -> Iterator[bytes]:
+    """A reply in as many messages as it needs; all but the last say that more follow."""
+    begin = size = 0
+    for at, one in enumerate(told):
+        if size + len(one) > PART_BYTES:
+            yield message(19, struct.pack("!HH4x", kind, 1) + b"".join(told[begin:at]), xid)
+            begin, size = at, 0
+        size += len(one)
+    yield message(19, struct.pack("!HH4x", kind, 0) + b"".join(told[begin:]), xid)
 
 
 def message(kind: int, body: bytes = b"", xid: int = 0) -> bytes:
@@ -115,8 +129,11 @@ class Switch:
             found = b"".join(struct.pack("!I4x12QII", number, *bytes(12), 1, 0) for number in self._rates_bps)
         elif kind == 2:
             found = struct.pack("!QQI4x", 0, 0, len(self.flows.entries))
-        else:  # the entries that drop by cause have counted nothing, and there are no meters
-            found = b"" if kind == 1 else bytes(16)
+        elif kind in (1, 7):
+            told = list(self.flows.told(*struct.unpack_from("!QQ", body, 24)) if kind == 1 else self.flows.groups_told())
+            return b"".join(_parts(kind, told, xid))
+        else:  # there are no meters
+            found = bytes(16)
         return message(19, struct.pack("!HH4x", kind, 0) + found, xid)
 
     def _described(self, number: int) -> bytes:

@@ -9,7 +9,9 @@ Every host announces itself. Then:
   (the difference of the tables before and after). At every change sampled pairs are walked through the tables, to hosts and to
   nobody: `loops` counts the walks that went in circles. Afterwards sampled pairs are walked again;
 * `join`: one host more;
-* `restart`: the application is ended, the supervisor starts it again, and the hosts announce themselves.
+* `restart`: the application is ended, and the supervisor starts it again. Only hosts that their switch has forgotten announce
+  themselves: `forgotten`. `connected_s`: until every switch is asked for its ports again;
+* `cut_again`: another row's uplink is cut, before the application that has started again.
 
 `loop_stop_max_ms`: the longest answer to an echo request, of one every 20 ms or so: how long the application's loop stood. The
 swarm runs in Python, too: on a busy machine it adds to all times.
@@ -34,6 +36,7 @@ import yaml
 from bench.openflow.swarm import Swarm, needed, pairs
 from bench.openflow.wiring import SwarmHost, wire
 from controller.openflow.intake.hosts import PortRef
+from controller.openflow.intake.takeover import TAKEOVER_NS
 from controller.processes.identity import Identity, end
 from controller.supervision import runstate
 
@@ -94,7 +97,8 @@ class _Measurement:
         tasks = [asyncio.create_task(swarm.echo()), *swarm.start()]
         try:
             record = {"switches": len(swarm.switches), "hosts": len(self._hosts), "start": await self._start()}
-            for name, phase in (("cut", self._cut), ("join", self._join), ("restart", self._restart)):
+            phases = ("cut", self._cut), ("join", self._join), ("restart", self._restart), ("cut_again", self._cut_again)
+            for name, phase in phases:
                 self._tell(name, 0.0)
                 record[name] = await phase()
             return record
@@ -122,9 +126,14 @@ class _Measurement:
         }
 
     async def _cut(self) -> dict[str, Any]:
-        swarm = self._swarm
-        row = swarm.wiring.rows[len(swarm.wiring.rows) // 2]
-        at = PortRef(row, 1)
+        rows = self._swarm.wiring.rows
+        return await self._cut_off(rows[len(rows) // 2])
+
+    async def _cut_again(self) -> dict[str, Any]:
+        return await self._cut_off(self._swarm.wiring.rows[0])
+
+    async def _cut_off(self, row: int) -> dict[str, Any]:
+        swarm, at = self._swarm, PortRef(row, 1)
         swarm.watching, swarm.first_change_s = True, None
         record = await self._change(lambda: swarm.cut(at))
         swarm.watching = False
@@ -141,17 +150,24 @@ class _Measurement:
         restarts = self._state().restarts.get(APPLICATION, 0)
         self._swarm.watching, self._swarm.first_change_s = False, None
         identity = self._identity()
+        began_s = back_s = time.monotonic()
+        forgotten: list[SwarmHost] = []
 
         async def restart() -> None:
+            nonlocal back_s
             await asyncio.to_thread(end, identity, 5.0)
             until_s = time.monotonic() + START_S
             while not self._back(restarts) and time.monotonic() < until_s:
                 await asyncio.sleep(0.1)
+            back_s = time.monotonic()
+            await asyncio.sleep(TAKEOVER_NS / 1e9)  # until then it may send nothing
             await self._swarm.quiet(CALM_S, SETTLE_S)
+            forgotten.extend(self._swarm.unlearned(self._hosts))
             await self._all_learned(self._hosts)
 
         record = await self._change(restart)
-        return {**record, "restarts": self._state().restarts.get(APPLICATION, 0) - restarts}
+        again = self._state().restarts.get(APPLICATION, 0) - restarts
+        return {**record, "restarts": again, "connected_s": round(back_s - began_s, 2), "forgotten": len(forgotten)}
 
     def _back(self, restarts: int) -> bool:
         again = self._state().restarts.get(APPLICATION, 0) > restarts

@@ -1,9 +1,9 @@
 """Builds and reads every OpenFlow 1.3 message: plain values on one side, the framework's objects on the other.
 
 A datapath is the framework's object (Ryu or os-ken), reached only through its `ofproto` and
-`ofproto_parser`. A flow's cookie is 16 bits of magic, 32 bits of generation (one for each start of the
-controller) and 16 bits of cause; so a controller that starts again overwrites the old flows first, and
-removes the rest of them afterwards.
+`ofproto_parser`. A flow's cookie is 16 bits of magic, by which an application that starts finds what is Baton's
+(controller/openflow/intake/takeover.py), 32 bits of generation and 16 bits of cause. A table that is put as a whole, because
+what the switch holds could not be read, gets a generation of its own; all flows of others are removed afterwards.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from typing import Any, NamedTuple
 from controller.openflow.flowtable import Cause, Change, Flow, FlowKey, Match, Ports
 from controller.openflow.forwarding import ASKING_MAC, ETH_ARP, ETH_CONTROL, ETH_LLDP
 from controller.openflow.framework import Framework
+from controller.openflow.intake import entries
 from controller.openflow.intake.hosts import PortRef, Request
 from controller.openflow.intake.lldp import Doubt, Lldp
+from controller.openflow.intake.takeover import Reading
 from controller.openflow.metering import Counters
 from controller.openflow.roles import Claim, Role
 from controller.openflow.view import Port
@@ -38,7 +40,7 @@ Parser = Any
 
 
 class Codec:
-    """Builds and reads messages for one start of the controller. `generation`: 32 bits, other than at the last start."""
+    """Builds and reads messages. `generation`: 32 bits, other than at the last start, and of a table put anew."""
 
     def __init__(self, framework: Framework, generation: int, lldp: Lldp) -> None:
         self._packet: Any = framework.packet
@@ -60,8 +62,8 @@ class Codec:
         ]
 
     def remove_foreign(self, datapath: Datapath, table: int | None = None) -> list[Message]:
-        """Messages that remove every flow that another start of the controller or another program has put, in one table or
-        in all: one message for each cookie bit."""
+        """Messages that remove every flow of another generation, or put by another program, in one table or in all: one message
+        for each cookie bit."""
         ours = MAGIC << 48 | self._generation << 16
         ofproto, parser = datapath.ofproto, datapath.ofproto_parser
         return [
@@ -257,6 +259,32 @@ def polls(datapath: Datapath) -> list[Message]:
     ]
 
 
+def table_requests(datapath: Datapath) -> list[Message]:
+    """Requests for all entries of ours, for all groups, and, as the last one, for the number of all entries: of `tell`."""
+    ofproto, parser = datapath.ofproto, datapath.ofproto_parser
+    every = (ofproto.OFPTT_ALL, ofproto.OFPP_ANY, ofproto.OFPG_ANY)
+    return [
+        parser.OFPFlowStatsRequest(datapath, 0, *every, MAGIC << 48, 0xFFFF << 48, parser.OFPMatch()),
+        parser.OFPGroupDescStatsRequest(datapath, 0),
+        parser.OFPAggregateStatsRequest(datapath, 0, *every, 0, 0, parser.OFPMatch()),
+    ]
+
+
+def tell(reading: Reading, message: Message) -> None:
+    """Hands an answer to one of `table_requests` to the reading; an error ends it."""
+    ofproto = message.datapath.ofproto
+    more = bool(getattr(message, "flags", 0) & ofproto.OFPMPF_REPLY_MORE)
+    match getattr(message, "type", None) if message.msg_type == ofproto.OFPT_MULTIPART_REPLY else None:
+        case ofproto.OFPMP_FLOW:
+            reading.flows(map(entries.flow, message.body), more=more)
+        case ofproto.OFPMP_GROUP_DESC:
+            reading.groups(map(entries.group, message.body), more=more)
+        case ofproto.OFPMP_AGGREGATE:
+            reading.counted(message.body.flow_count)
+        case _:
+            reading.failed()
+
+
 def ask_queues(datapath: Datapath) -> Message:
     """A request for the queues of all ports."""
     return datapath.ofproto_parser.OFPQueueGetConfigRequest(datapath, datapath.ofproto.OFPP_ANY)
@@ -313,7 +341,7 @@ def counters(message: Message) -> Iterator[Counters]:
 
 
 def refusals(message: Message) -> dict[Cause, int]:
-    """Reads a reply with the counters of the rules that drop: packets by cause."""
+    """Reads a reply with the counters of the rules that drop: packets by cause. Its entries are `entries.Raw`."""
     counts: dict[Cause, int] = {}
     for each in message.body:
         try:

@@ -309,6 +309,13 @@ class Discovery:
         if state is not None and self._is_edge(state, now_ns):
             self.revision += self._hosts.inherited(at, mac, address)
 
+    def take_over(self, hosts: Iterable[Host], now_ns: int) -> None:
+        """The hosts that the switches know since an earlier application."""
+        for host in hosts:
+            state = self._state(host.at)
+            if state is not None and self._is_edge(state, now_ns):
+                self.revision += self._hosts.taken_over(host, now_ns)
+
     def host_idle(self, at: PortRef, mac: str) -> None:
         """Forgets a host that has sent nothing for the ageing time, if it has not moved meanwhile."""
         self.revision += self._hosts.idle(at, mac)

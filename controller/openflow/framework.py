@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from controller.openflow.intake import entries
+
 RYU, OS_KEN = "ryu", "os_ken"
 APP = "controller.app"
 
@@ -55,6 +57,7 @@ def load() -> Framework:
 
     app_manager, conf = module("base.app_manager"), module("cfg").CONF
     module("controller.controller")  # registers the options of where to listen
+    entries.keep_raw(module("ofproto.ofproto_v1_3_parser"))
     for name in ("ethernet", "arp", "ipv4"):
         module(f"lib.packet.{name}")
     return Framework(

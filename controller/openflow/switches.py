@@ -1,9 +1,9 @@
 """The connected switches and what each holds: brings every switch to the tables that forwarding wants. An edge: OpenFlow.
 
-A switch is *suspect* when it may hold something else than we think: after it has connected, after a change of leader, and when
-the number of its flows is wrong. A suspect switch gets its whole table, of a new generation. Flows of other generations and
-programs are *foreign*. Foreign flows that admit frames, learn sources or go by them go with the new table; the others, which
-forward, stay for FOREIGN_NS more.
+After it has connected, and after a change of leader, a switch is asked what it holds, and gets what differs from the wanted
+table (controller/openflow/intake/takeover.py). One that can't tell, and one whose number of flows is wrong, is *suspect*: it
+gets its whole table, of a new generation. Flows of other generations and programs are *foreign* there. Foreign flows that admit
+frames, learn sources or go by them go with the new table; the others, which forward, stay for FOREIGN_NS more.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from controller.openflow.forwarding import CLASSIFY, LEARN, LLDP_FLOW, ORIGIN, T
 from controller.openflow.framework import Framework
 from controller.openflow.intake.hosts import PortRef, Request
 from controller.openflow.intake.lldp import KEY_BYTES, Lldp
+from controller.openflow.intake.takeover import Takeover, source_key
 from controller.openflow.roles import Claim
 from controller.openflow.view import Port, View
 from protocol.units import MILLISECOND_NS
@@ -34,8 +35,9 @@ learned the hosts. Its other flows would keep us from learning, and go at once."
 class Switches:
     """The datapaths by datapath id, with what was sent to each. For green threads that take turns: it has no locks."""
 
-    def __init__(self, framework: Framework) -> None:
+    def __init__(self, framework: Framework, now_ns: int) -> None:
         self._framework = framework
+        self.takeover = Takeover(now_ns)
         self._lldp = Lldp(secrets.token_bytes(KEY_BYTES))
         self._generation = 0
         self.codec = self._new_codec()
@@ -58,6 +60,8 @@ class Switches:
 
     def connected(self, datapath: codec.Datapath) -> None:
         """A switch has finished its handshake."""
+        if datapath.id in self._datapaths:  # its old connection may still bring answers
+            self.suspect(datapath.id)
         self._datapaths[datapath.id] = datapath
 
     def disconnected(self, datapath: codec.Datapath) -> bool:
@@ -66,6 +70,7 @@ class Switches:
         if self._datapaths.get(dpid) is not datapath:
             return False
         del self._datapaths[dpid]
+        self.takeover.forget(dpid)
         self._fences.pop(dpid, None)
         self._queued.pop(dpid, None)
         self._without_queues.discard(dpid)
@@ -80,9 +85,9 @@ class Switches:
         """Has the next `converge` send this switch its whole table."""
         self._suspect.add(dpid)
 
-    def forget_tables(self) -> None:
+    def forget_tables(self, now_ns: int) -> None:
         """After a change of leader: what the switches hold is not known. They go on forwarding with it."""
-        self._installed, self._foreign_until_ns = {}, {}
+        self._installed, self._foreign_until_ns, self.takeover = {}, {}, Takeover(now_ns)
 
     def new_generation(self) -> None:
         """Counts all flows put so far as foreign, as after a start of the controller."""
@@ -93,12 +98,46 @@ class Switches:
         """Claims our role at a switch."""
         self.send(dpid, [codec.claim_role(self._datapaths[dpid], claim)])
 
+    def take_over(self, dpid: int) -> None:
+        """Has a switch join the network (`joining`) when it has told what it holds."""
+        if dpid in self._suspect:
+            self.takeover.unread(dpid)
+        else:
+            self.takeover.connected(dpid)
+
+    def joining(self, now_ns: int) -> list[int]:
+        """Asks the switches that are to be asked now; returns those that join the network now."""
+        for dpid in self.takeover.to_ask():
+            if (datapath := self._datapaths.get(dpid)) is not None:
+                *first, last = codec.table_requests(datapath)
+                requests = [*first, codec.ask_queues(datapath), last]
+                self.send(dpid, requests)
+                self.takeover.asked(dpid, [request.xid for request in (*first, last)], now_ns)
+        return self.takeover.joining(now_ns)
+
+    def told(self, message: codec.Message) -> bool:
+        """Takes an answer to what `joining` asked; False if it is another's."""
+        dpid = message.datapath.id
+        if not self.takeover.answers(dpid, message.xid):
+            return False
+        if (reading := self.takeover.reading(dpid)) is not None:
+            codec.tell(reading, message)
+        return True
+
+    def expired(self, at: PortRef, mac: str) -> None:
+        """A switch has removed the entry of a host that was idle."""
+        self.takeover.expired(at.dpid, source_key(at.number, mac))
+
     def describe(self, dpid: int) -> tuple[str, Iterator[Port]]:
         """The switch's name and its ports, for discovery; has the switch send us the LLDP frames that it receives, through a
         meter if it has any."""
-        datapath = self._datapaths[dpid]
-        self.suspect(dpid)
-        self.send(dpid, [*codec.meter(datapath), *self.codec.change(datapath, Change({}, (), (LLDP_FLOW,)))])
+        datapath, held = self._datapaths[dpid], self.takeover.held.get(dpid)
+        if held is None:
+            self.suspect(dpid)
+        messages = codec.meter(datapath)
+        if held is None or held.flows.get(LLDP_FLOW.key) != LLDP_FLOW:
+            messages += self.codec.change(datapath, Change({}, (), (LLDP_FLOW,)))
+        self.send(dpid, messages)
         return codec.bridge_name(datapath), codec.ports(datapath)
 
     def send_lldp(self, ports: Iterable[PortRef], now_ns: int) -> None:
@@ -185,7 +224,12 @@ class Switches:
 
     def converge(self, wanted: dict[int, Table], view: View, now_ns: int) -> int:
         """Sends every switch what changes between the table that it holds and the wanted one, in the order of `transition`.
-        Returns how many flows that are."""
+        Returns how many flows that are, and how many were taken over."""
+        told = self.takeover.held.keys() & wanted.keys()
+        taken = self.takeover.take(wanted, now_ns)
+        self._suspect = (self._suspect - taken.keys()) | (told - taken.keys())
+        self._installed.update(taken)
+        wanted = self.takeover.keeping(wanted, now_ns)
         for dpid in self._suspect:
             self._installed.pop(dpid, None)
             self._codecs[dpid] = self._new_codec()
@@ -199,7 +243,8 @@ class Switches:
             self._installed[dpid] = table
             if change := step.open.get(dpid):
                 self._open(dpid, change, now_ns if is_new else None)
-        return sum(len(change.put) + len(change.remove) for change in (*step.close.values(), *step.open.values()))
+        changed = sum(len(change.put) + len(change.remove) for change in (*step.close.values(), *step.open.values()))
+        return changed + sum(len(table.flows) for table in taken.values())
 
     def _open(self, dpid: int, change: Change, new_ns: int | None) -> None:
         """Sends a switch a change in one write; made in pieces, between which the other green threads have their turns.
@@ -221,8 +266,8 @@ class Switches:
 
     @property
     def awaiting(self) -> bool:
-        """Whether `remove_foreign` has anything to do sooner or later."""
-        return bool(self._foreign_until_ns)
+        """Whether `remove_foreign` or `joining` has anything to do sooner or later, or time alone changes tables."""
+        return bool(self._foreign_until_ns) or self.takeover.is_reading or self.takeover.next_ns() is not None
 
     def remove_foreign(self, now_ns: int) -> None:
         """Removes the foreign flows that have stayed for FOREIGN_NS."""

@@ -15,12 +15,12 @@ class Budget:
         self._burst_ns = self._saved_ns = burst * self._each_ns
         self._at_ns: int | None = None
 
-    def take(self, now_ns: int) -> bool:
-        """Whether it may happen now; if so it is counted."""
+    def take(self, now_ns: int, times: int = 1) -> bool:
+        """Whether it may happen now, so many times at once; if so it is counted."""
         if self._at_ns is not None:
             self._saved_ns = min(self._burst_ns, self._saved_ns + max(0, now_ns - self._at_ns))
         self._at_ns = now_ns
-        if self._saved_ns < self._each_ns:
+        if self._saved_ns < times * self._each_ns:
             return False
-        self._saved_ns -= self._each_ns
+        self._saved_ns -= times * self._each_ns
         return True

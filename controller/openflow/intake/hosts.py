@@ -89,6 +89,7 @@ class Hosts:
     def __init__(self, counts: Counter[str], tell: Tell, moved: Moved, per_port: int) -> None:
         """`counts` counts refusals by name; `moved` hears of a host and where it was."""
         self.by_mac: dict[str, Host] = {}
+        self._owners: dict[str, str] = {}  # by address: who used it last
         self._at: Counter[PortRef] = Counter()
         self._new: dict[PortRef, Budget] = {}
         self._questions: dict[str, _Question] = {}
@@ -109,9 +110,27 @@ class Hosts:
         return self._put(self._with(host, address, control))
 
     def inherited(self, at: PortRef, mac: str, address: str | None) -> bool:
-        """A host that an earlier application knew, which was bounded as this one is; known ones are left alone."""
-        host = self.by_mac.get(mac, Host(mac, at))
-        return host.at == at and self._put(self._with(host, address, control=True))
+        """A host that an earlier application knew, which was bounded as this one is; a known one gets its addresses."""
+        host = self.by_mac.get(mac, Host(mac, at, speaks_control=True))
+        return host.at == at and self._put(self._with(host, address, control=False))
+
+    def taken_over(self, host: Host, now_ns: int) -> bool:
+        """A host that its switch knows since an earlier application; a port has room for as many as ever. If a frame of it came
+        elsewhere meanwhile, its old place is asked as ever."""
+        known = self.by_mac.get(host.mac)
+        if known is None or known.at != host.at:
+            if self._at[host.at] >= self._per_port + (AGENTS_PER_PORT if host.speaks_control else 0):
+                return False
+            if known is not None:
+                self._forget([known])
+            self._put(Host(host.mac, host.at))
+        taken = self._with(self.by_mac[host.mac], None, host.speaks_control)
+        for address in host.addresses:
+            taken = self._with(taken, address, control=False)
+        self._put(taken)
+        if known is not None and known.at != host.at:
+            self._ask(taken, known.at, now_ns)
+        return True
 
     def idle(self, at: PortRef, mac: str) -> bool:
         """A host has sent nothing for the ageing time; it is forgotten if it has not moved meanwhile."""
@@ -223,7 +242,7 @@ class Hosts:
     def _with(self, host: Host, address: str | None, control: bool) -> Host:
         if address not in (None, "0.0.0.0", *host.addresses) and len(host.addresses) < ADDRESSES_PER_HOST:
             assert address is not None
-            self._take_address(address)
+            self._take_address(address, host.mac)
             host = replace(host, addresses=(*host.addresses, address))
         return replace(host, speaks_control=True) if control and not host.speaks_control else host
 
@@ -231,6 +250,7 @@ class Hosts:
         before = self.by_mac.get(host.mac)
         if before is None:
             self._at[host.at] += 1
+            self._owners.update(dict.fromkeys(host.addresses, host.mac))
         self.by_mac[host.mac] = host
         return before != host
 
@@ -239,12 +259,14 @@ class Hosts:
             del self.by_mac[host.mac]
             self._at[host.at] -= 1
             self._questions.pop(host.mac, None)
+            for address in host.addresses:
+                self._owners.pop(address, None)
         self._at = +self._at
         return bool(hosts)
 
-    def _take_address(self, address: str) -> None:
+    def _take_address(self, address: str, mac: str) -> None:
         """Takes an address from the host that had it: it belongs to the host that used it last."""
-        for mac, host in self.by_mac.items():
-            if address in host.addresses:
-                kept = tuple(other for other in host.addresses if other != address)
-                self.by_mac[mac] = replace(host, addresses=kept)
+        owner = self.by_mac.get(self._owners.get(address, ""))
+        if owner is not None:
+            self.by_mac[owner.mac] = replace(owner, addresses=tuple(other for other in owner.addresses if other != address))
+        self._owners[address] = mac

@@ -87,6 +87,11 @@ def is_packet_in(message: bytes) -> bool:
     return message[1] == PACKET_IN
 
 
+def is_statistics(message: bytes) -> bool:
+    """Whether this is a part of what a switch tells of itself, as of its entries."""
+    return message[1] == MULTIPART_REPLY
+
+
 def _header(message: bytes, at: int, end: int, least: int, what: str) -> tuple[int, int]:
     """Type and length at a place, of which at least `least` bytes lie before `end`."""
     if end - at < max(least, 4):
@@ -149,6 +154,33 @@ def _flow_stats(message: bytes) -> None:  # 7.3.5.2
         while inside < end:
             inside = _instruction(message, inside, end)
         at = end
+
+
+def _groups(message: bytes) -> None:  # 7.3.5.10
+    at = 16
+    while at < len(message):
+        if len(message) - at < 8:
+            raise Malformed("groups: cut short")
+        length = int.from_bytes(message[at : at + 2])
+        if not 8 <= length <= len(message) - at:
+            raise Malformed("groups: length")
+        end, inside = at + length, at + 8
+        while inside < end:
+            inside = _bucket(message, inside, end)
+        at = end
+
+
+def _bucket(message: bytes, at: int, end: int) -> int:
+    """Checks a bucket of a group; returns where it ends (7.3.4.3)."""
+    if end - at < 16:
+        raise Malformed("bucket: cut short")
+    length = int.from_bytes(message[at : at + 2])
+    if not 16 <= length <= end - at:
+        raise Malformed("bucket: length")
+    inside, until = at + 16, at + length
+    while inside < until:
+        inside = _action(message, inside, until)
+    return until
 
 
 def _queues(message: bytes) -> None:  # 7.3.6
@@ -241,6 +273,7 @@ _MULTIPARTS: dict[int, Callable[[bytes], None]] = {
     1: _flow_stats,
     2: _exactly(40, "aggregate statistics"),
     4: _each(16, 112, "port statistics"),
+    7: _groups,
     11: _exactly(32, "meter features"),
     13: _each(16, 64, "port descriptions"),
 }

@@ -9,6 +9,9 @@ from controller.openflow.intake.budget import Budget
 
 FRAMES_PER_S, FRAMES_AT_ONCE = 2_000, 2_000
 """How many frames (packet-ins) of one switch the application takes. A switch with meters sends fewer."""
+STATISTICS_KB_PER_S, STATISTICS_KB_AT_ONCE = 512, 16_384
+"""How many kilobytes a switch may tell of itself: once a table of 64,000 entries, as the takeover takes, and then counters of
+thousands of ports."""
 HANDSHAKE_NS = 10_000_000_000
 """Within which a switch must have described itself."""
 
@@ -25,6 +28,7 @@ class Stream:
         self._greeted = self._described = False
         self._begun_ns = begun_ns
         self._frames = Budget(FRAMES_PER_S, FRAMES_AT_ONCE)
+        self._statistics = Budget(STATISTICS_KB_PER_S, STATISTICS_KB_AT_ONCE)
         self.malformed: Counter[str] = Counter()
         """Messages dropped, by what was wrong with them."""
         self.frames_dropped = 0
@@ -76,5 +80,8 @@ class Stream:
         self._described = self._described or message[1] == messages.FEATURES_REPLY
         if messages.is_packet_in(message) and not self._frames.take(now_ns):
             self.frames_dropped += 1
+            return b""
+        if messages.is_statistics(message) and not self._statistics.take(now_ns, 1 + len(message) // 1024):
+            self.malformed["more statistics than we take"] += 1
             return b""
         return message

@@ -105,9 +105,20 @@ class TestASwitch:
             (1, b"row4-eth1", 10_000_000), (2, b"row4-eth2", 1_000_000),
         ]  # fmt: skip
 
-    @pytest.mark.parametrize("kind", [1, 2, 4])
+    @pytest.mark.parametrize("kind", [1, 2, 4, 7])
     def test_its_statistics_can_be_read(self, kind: int) -> None:
-        assert self.answer(MULTIPART, struct.pack("!HH4x", kind, 0)).type == kind
+        assert self.answer(MULTIPART, struct.pack("!HH4x", kind, 0) + bytes(32)).type == kind
+
+    def test_a_large_table_comes_in_parts_and_only_the_entries_that_were_asked_for(self) -> None:
+        flows = tuple(Flow(1, 1, Match(in_port=port), goto=2) for port in range(2_000))
+        self.switch.feed(sent(Change({}, (), flows)))
+        told, parts = self.switch.feed(message(MULTIPART, struct.pack("!HH20xQQ", 1, 0, 0xBA70 << 48, 0xFFFF << 48), 9)), []
+        while told:
+            length = int.from_bytes(told[2:4])
+            parts, told = [*parts, read(told[:length])], told[length:]
+        assert [part.flags for part in parts] == [*[1] * (len(parts) - 1), 0] and len(parts) > 2
+        assert sum(len(part.body) for part in parts) == 2_000
+        assert not self.answer(MULTIPART, struct.pack("!HH20xQQ", 1, 0, 1 << 48, 0xFFFF << 48)).body
 
     def test_a_cut_is_told(self) -> None:
         self.switch.down.add(2)

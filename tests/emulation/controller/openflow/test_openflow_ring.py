@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ import pytest
 
 from controller.openflow.discovery import LINK_SILENCE_NS
 from controller.openflow.forwarding import HEARTBEAT_MAC
+from controller.openflow.intake.takeover import TAKEOVER_NS
+from controller.openflow.switches import FOREIGN_NS
 from controller.store.store import Store
 from controller.switch_queues.control_room import CONTROL_QUEUE
 from tests.emulation.controller.openflow.openflow_ring import (
@@ -66,6 +69,14 @@ def ring(request: pytest.FixtureRequest) -> Iterator[Ring]:
             if request.session.testsfailed:
                 print(network.log("controller")[-6000:])
             store.close()
+
+
+def flows(ring: Ring, switch: str) -> dict[str, float]:
+    """A switch's entries as Open vSwitch prints them, and how old each is, in seconds."""
+    lines = ring.network.ovs.ofctl("dump-flows", switch).splitlines()
+    told = re.compile(r" cookie=\w+, duration=([\d.]+)s, (table=\d+), n_packets=\d+, n_bytes=\d+, (.*)")
+    found = [told.fullmatch(line) for line in lines]
+    return {re.sub(r"(idle|hard)_age=\d+, ", "", f"{each[2]} {each[3]}"): float(each[1]) for each in found if each is not None}
 
 
 @pytest.fixture
@@ -168,6 +179,33 @@ class TestForwarding:
         assert stream.outage_s() < 1.2
         assert stream.duplicates() == 0
 
+    def test_a_restart_puts_no_flow_again_and_loses_no_frame_and_knows_the_hosts_by_the_switches(self, ring: Ring) -> None:
+        """Nobody announces itself here. A flow that is put again is younger than the restart."""
+        until(ring.pinged, 10, "everything learned")
+        time.sleep(FOREIGN_NS / 1e9 + 0.5)
+        assert ring.controller is not None
+        before = {name: flows(ring, name) for name in SWITCHES}
+        with Stream(ring, "h1", "h3") as stream:
+            time.sleep(0.3)
+            ring.controller.send_signal(signal.SIGKILL)
+            ring.controller.wait()
+            died_s, published = time.monotonic(), ring.store.version("fabric")
+            ring.start_controller()
+            until(lambda: ring.store.version("fabric") > published and ring.settled(), TAKEOVER_NS / 1e9 + 5, "taken over")
+            print(f"\n{ring.framework}: fabric published {time.monotonic() - died_s:.2f} s after the application died")
+            time.sleep(FOREIGN_NS / 1e9 + 0.5)
+            since_s = time.monotonic() - died_s
+            after = {name: flows(ring, name) for name in SWITCHES}
+        report(ring, "restart", stream)
+        assert {name: set(each) for name, each in after.items()} == {name: set(each) for name, each in before.items()}
+        assert not [flow for each in after.values() for flow, age_s in each.items() if age_s < since_s]
+        assert stream.sent - len(stream.arrivals) <= 1 and stream.duplicates() == 0, "one may be on its way"
+        hosts = {host["macs"][0]: host for host in ring.fabric()["hosts"]}
+        assert all(hosts[MAC[name]]["addresses"] == [IP[name]] for name in EVERYBODY)
+        ring.network.ip("link", "set", "s1-s2", "down")
+        until(lambda: ring.ping("h1", "h2", 0.3), 3, "the new application serves the switches")
+        ring.network.ip("link", "set", "s1-s2", "up")
+        until(ring.settled, 5, "the old tree")
 
     def test_a_controller_that_had_no_processor_for_a_while_closes_no_link(self, ring: Ring) -> None:
         """All its LLDP is due at once then, which the loops of the frameworks do not survive, and nothing else is sent."""

@@ -1,53 +1,258 @@
-"""What the application sends to a switch that leaves and comes back: into a switch that keeps its flows, as real ones do."""
+"""What the application sends to switches that keep their flows while it, or their connection, is away, as real ones do."""
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Mapping
 from dataclasses import replace
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
-from ryu.ofproto import ofproto_v1_3
+import pytest
+from ryu.ofproto import ofproto_parser, ofproto_v1_3, ofproto_v1_3_parser
 from ryu.ofproto.ofproto_protocol import ProtocolDesc
 
-from bench.openflow.switch import Switch
+from bench.openflow.switch import FLOW_MOD, Switch, message
+from controller.openflow.codec import MAGIC, batch
+from controller.openflow.flowtable import Change, Flow, Match, Table, diff
+from controller.openflow.forwarding import DELIVER, LEARN
+from controller.openflow.intake.entries import keep_raw
+from controller.openflow.intake.hosts import PortRef
+from controller.openflow.intake.messages import admits
+from controller.openflow.intake.takeover import FAR_MORE, READ_NS, TAKEOVER_NS, UNHEARD_NS
 from controller.openflow.switches import FOREIGN_NS, Switches
+from controller.openflow.view import View
 from tests.unit.controller.openflow.fake_of_table import tables
-from tests.unit.controller.openflow.test_forwarding import TREE, VIEW
+from tests.unit.controller.openflow.test_forwarding import RING, TREE, VIEW, mac
 
-FRAMEWORK: Any = SimpleNamespace(hub=SimpleNamespace(Event=lambda: None, sleep=lambda _: None), packet=None)
-DPID = 2
+keep_raw(ofproto_v1_3_parser)
+HUB = SimpleNamespace(
+    Event=lambda: SimpleNamespace(clear=lambda: None, set=lambda: None, wait=lambda timeout: None), sleep=lambda _: None
+)
+FRAMEWORK: Any = SimpleNamespace(hub=HUB, packet=None)
+DPID = 3
 
 
 class Connection(ProtocolDesc):  # type: ignore[misc]  # Ryu has no types
-    """One connection of a switch: what Ryu's datapath is."""
+    """One connection of a switch: what Ryu's datapath is. Answers go to `switches` at once, unless it is `mute`."""
 
-    def __init__(self, switch: Switch) -> None:
+    def __init__(self, switch: Switch, switches: Switches, mute: bool = False) -> None:
         super().__init__(version=ofproto_v1_3.OFP_VERSION)
-        self.id = DPID
-        self.send = switch.feed
+        self.id, self.ports = switch.dpid, {}
+        self._switch, self._switches, self._mute = switch, switches, mute
+        self._numbers = count(1)
+        self.answers: list[Any] = []
 
     def set_xid(self, message: Any) -> None:  # noqa: ANN401 -- Ryu's message
-        message.set_xid(1)
+        message.set_xid(next(self._numbers))
+
+    def send(self, data: bytes) -> None:
+        told = self._switch.feed(data)
+        while told and not self._mute:
+            version, kind, length, xid = ofproto_parser.header(told)
+            one, told = told[:length], told[length:]
+            assert admits(one)
+            if kind == ofproto_v1_3.OFPT_MULTIPART_REPLY:
+                self.answers.append(ofproto_v1_3_parser.msg_parser(self, version, kind, length, xid, one))
+
+    def deliver(self) -> None:
+        """What the switch has answered reaches the application."""
+        told, self.answers = self.answers, []
+        for each in told:
+            self._switches.told(each)
+
+
+class Fabric:
+    """The ring of test_forwarding, of switches that keep what they are sent. Each `start` is another application."""
+
+    def __init__(self) -> None:
+        self.held = {dpid: Switch(dpid, f"s{dpid}", {}, lambda at, frame: None) for dpid in VIEW.switches}
+        self.now_ns = 0
+        self.start()
+
+    def start(self, mute: tuple[int, ...] = (), away: tuple[int, ...] = ()) -> None:
+        self.switches = Switches(FRAMEWORK, self.now_ns)
+        for dpid, switch in self.held.items():
+            if dpid not in away:
+                self.connect(switch, mute=dpid in mute)
+
+    def connect(self, switch: Switch, mute: bool = False) -> None:
+        datapath = Connection(switch, self.switches, mute)
+        self.switches.connected(datapath)
+        self.switches.take_over(switch.dpid)
+        joined = self.switches.joining(self.now_ns)
+        datapath.deliver()
+        for dpid in (*joined, *self.switches.joining(self.now_ns)):
+            self.switches.describe(dpid)
+
+    def after(self, ns: int) -> None:
+        self.now_ns += ns
+        for dpid in self.switches.joining(self.now_ns):
+            self.switches.describe(dpid)
+        self.switches.remove_foreign(self.now_ns)
+
+    def converge(self, view: View = VIEW, wanted: Mapping[int, Table] | None = None) -> int:
+        """Has the application send what it has to; returns how many flow mods came."""
+        before = self.flow_mods
+        if not self.switches.takeover.waits(view, self.now_ns):
+            self.switches.converge(dict(wanted or tables(view, TREE)), view, self.now_ns)
+        return self.flow_mods - before
+
+    @property
+    def flow_mods(self) -> int:
+        return sum(switch.flows.sent for switch in self.held.values())
+
+    def holds(self, view: View = VIEW) -> bool:
+        wanted = tables(view, TREE)
+        return all(len(switch.flows.entries) == len(wanted[dpid].flows) for dpid, switch in self.held.items())
+
+
+@pytest.fixture
+def fabric() -> Fabric:
+    made = Fabric()
+    made.converge()
+    made.after(FOREIGN_NS)
+    assert made.holds()
+    return made
+
+
+def without(*macs: str) -> View:
+    return replace(VIEW, hosts={name: host for name, host in VIEW.hosts.items() if name not in macs})
+
+
+def needed_by(before: Table, after: Table) -> int:
+    """How many flow mods make one table of the other."""
+    change = diff(before, after)
+    return len(change.put) + len(change.remove)
+
+
+class TestRestart:
+    """Another application finds the switches as the one before has left them."""
+
+    def test_what_a_switch_holds_already_is_not_sent_again(self, fabric: Fabric) -> None:
+        sent = fabric.flow_mods
+        fabric.start()
+        assert fabric.converge() == 0 and fabric.flow_mods == sent
+
+    def test_only_the_difference_is_sent(self, fabric: Fabric) -> None:
+        less, sent = without(mac(PortRef(3, 1))), fabric.flow_mods
+        needed = sum(map(needed_by, tables(VIEW, TREE).values(), tables(less, TREE).values()))
+        fabric.start()
+        fabric.converge(less)
+        fabric.after(UNHEARD_NS)
+        fabric.converge(less)
+        assert fabric.holds(less)
+        assert fabric.flow_mods - sent == needed < 15
+
+    def test_it_knows_the_hosts_that_the_switches_know(self, fabric: Fabric) -> None:
+        fabric.start()
+        assert {host.mac: host for host in fabric.switches.takeover.hosts(VIEW)} == VIEW.hosts
+
+    def test_nothing_is_sent_before_every_link_of_the_old_tree_is_known(self, fabric: Fabric) -> None:
+        fabric.start()
+        half = replace(VIEW, links=tuple(RING[:2]))
+        assert fabric.converge(half, tables(half, frozenset(RING[:2]))) == 0
+        fabric.now_ns += TAKEOVER_NS - 1
+        assert fabric.converge(half, tables(half, frozenset(RING[:2]))) == 0
+        fabric.now_ns += 1
+        assert fabric.converge(half, tables(half, frozenset(RING[:2]))) > 0
+
+    def test_a_link_that_went_down_meanwhile_is_not_waited_for(self, fabric: Fabric) -> None:
+        fabric.start()
+        down = set(RING[1])
+        switches = {
+            dpid: replace(
+                switch,
+                ports={n: replace(port, up=PortRef(dpid, n) not in down) for n, port in switch.ports.items()},
+            )
+            for dpid, switch in VIEW.switches.items()
+        }
+        view = replace(VIEW, links=(RING[0], RING[2], RING[3]), switches=switches)
+        assert not fabric.switches.takeover.waits(view, fabric.now_ns)
+
+    def test_entries_towards_hosts_not_heard_of_stay_for_a_while(self, fabric: Fabric) -> None:
+        """s3 tells nothing, so its hosts are not known; the others go on sending to them."""
+        fabric.start(mute=(3,))
+        fabric.after(READ_NS)
+        lost = without(mac(PortRef(3, 1)), mac(PortRef(3, 2)))
+        assert {host.mac for host in fabric.switches.takeover.hosts(VIEW)} == lost.hosts.keys()
+        fabric.converge(lost)
+        target = bytes.fromhex(mac(PortRef(3, 1)).replace(":", ""))
+        assert fabric.held[1].flows.knows(target, DELIVER) and not fabric.held[3].flows.knows(target, LEARN)
+        fabric.after(UNHEARD_NS - 1)
+        fabric.converge(lost)
+        assert fabric.held[1].flows.knows(target, DELIVER)
+        fabric.after(FOREIGN_NS)
+        fabric.converge(lost)
+        assert fabric.holds(lost)
+
+    def test_a_host_that_fell_silent_after_it_was_told_is_not_taken_over(self, fabric: Fabric) -> None:
+        fabric.start()
+        fabric.switches.expired(PortRef(3, 1), mac(PortRef(3, 1)))
+        assert mac(PortRef(3, 1)) not in {host.mac for host in fabric.switches.takeover.hosts(VIEW)}
+
+
+class TestDoubts:
+    """A switch that cannot be read, or holds more than is ours, gets its whole table, and ends with nothing else."""
+
+    def test_one_that_does_not_answer(self, fabric: Fabric) -> None:
+        fabric.start(mute=(3,))
+        assert fabric.converge() == 0, "not yet"
+        fabric.after(READ_NS)
+        assert fabric.converge() > len(tables(VIEW, TREE)[3].flows)
+        fabric.after(FOREIGN_NS)
+        assert fabric.holds()
+
+    @pytest.mark.parametrize("cookie", [0, MAGIC << 48 | 7])
+    def test_one_with_a_flow_that_is_not_ours(self, fabric: Fabric, cookie: int) -> None:
+        """Another program's, or one with our mark that we cannot have put: it drops by a VLAN."""
+        fabric.held[DPID].flows.flow_mod(flow_mod(cookie))
+        fabric.start()
+        assert fabric.converge() > len(tables(VIEW, TREE)[DPID].flows)
+        fabric.after(FOREIGN_NS)
+        assert fabric.holds()
+
+    def test_one_that_holds_far_more_than_it_should(self, fabric: Fabric) -> None:
+        table = tables(VIEW, TREE)[DPID]
+        for port in range(2 * len(table.flows) + FAR_MORE):
+            made = Flow(DELIVER, 9, Match(in_port=port), output=1)
+            datapath = Connection(fabric.held[DPID], fabric.switches)
+            datapath.send(batch(datapath, fabric.switches.codec.change(datapath, Change({}, (), (made,)))))
+        fabric.start()
+        assert fabric.converge() < 2 * len(table.flows) + 4 * 48
+        fabric.after(FOREIGN_NS)
+        assert fabric.holds()
+
+
+def flow_mod(cookie: int) -> bytes:
+    """Drops frames of VLAN 5, at DELIVER."""
+    match = struct.pack("!HHHBBH", 1, 10, 0x8000, 6 << 1, 2, 0x1005) + bytes(6)
+    body = struct.pack("!QQBBHHHIIIH2x", cookie, 0, DELIVER, 0, 0, 0, 5, 0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0)
+    return message(FLOW_MOD, body + match)
 
 
 class TestReconnection:
-    """A switch that keeps its flows while its connection is away."""
+    """A switch whose connection was away."""
 
-    def test_it_ends_with_the_flows_that_are_wanted_and_no_others(self) -> None:
-        switch, switches = Switch(DPID, "s2", {}, lambda at, frame: None), Switches(FRAMEWORK)
-        less = replace(VIEW, hosts=dict(list(VIEW.hosts.items())[:3]))
-        before, after = tables(VIEW, TREE), tables(less, TREE)
-        first, second = Connection(switch), Connection(switch)
-        switches.connected(first)
-        switches.suspect(DPID)
-        switches.converge(before, VIEW, 0)
-        switches.remove_foreign(FOREIGN_NS)
-        assert len(switch.flows.entries) == len(before[DPID].flows)
-        switches.disconnected(first)
-        switches.converge(after, less, FOREIGN_NS)
-        switches.connected(second)
-        switches.suspect(DPID)
-        switches.converge(after, less, FOREIGN_NS)
-        switches.remove_foreign(2 * FOREIGN_NS)
-        assert len(switch.flows.entries) == len(after[DPID].flows)
-        assert not switches.flows_counted(DPID, len(switch.flows.entries))
+    def test_it_ends_with_the_flows_that_are_wanted_and_no_others(self, fabric: Fabric) -> None:
+        less = without(mac(PortRef(3, 1)), mac(PortRef(4, 2)))
+        datapath = fabric.switches._datapaths[DPID]
+        fabric.switches.disconnected(datapath)
+        wanted = tables(less, TREE)
+        fabric.converge(less, {dpid: table for dpid, table in wanted.items() if dpid != DPID})
+        sent = fabric.held[DPID].flows.sent
+        fabric.connect(fabric.held[DPID])
+        fabric.after(TAKEOVER_NS)
+        fabric.converge(less)
+        fabric.after(UNHEARD_NS)
+        fabric.converge(less)
+        assert fabric.holds(less)
+        assert fabric.held[DPID].flows.sent - sent == needed_by(tables(VIEW, TREE)[DPID], tables(less, TREE)[DPID]) < 15
+        assert not fabric.switches.flows_counted(DPID, len(fabric.held[DPID].flows.entries))
+
+    def test_where_the_old_connection_is_still_there_it_gets_its_whole_table(self, fabric: Fabric) -> None:
+        sent = fabric.held[DPID].flows.sent
+        fabric.connect(fabric.held[DPID])
+        fabric.converge()
+        assert fabric.held[DPID].flows.sent - sent > len(tables(VIEW, TREE)[DPID].flows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from controller.openflow.intake.hosts import (
+    ADDRESSES_PER_HOST,
     AGENTS_PER_PORT,
     ASK_NS,
     HELD_MAX,
@@ -251,3 +252,57 @@ class TestLearning:
         assert known.at() == HERE
         known.hosts.gone(HERE)
         assert not known.hosts.by_mac
+
+
+class TestTakingOver:
+    """Hosts that the switches know since an earlier application."""
+
+    def test_it_is_known_as_it_was(self) -> None:
+        known, host = Known(), Host(MAC, HERE, ("10.0.0.1", "10.0.0.2"), speaks_control=True)
+        assert known.hosts.taken_over(host, 0)
+        assert known.hosts.by_mac[MAC] == host
+
+    def test_what_was_heard_of_it_since_stays_known(self) -> None:
+        known = settled()
+        known.hosts.taken_over(Host(MAC, HERE, ("10.0.0.9",), speaks_control=True), SECOND_NS)
+        assert known.hosts.by_mac[MAC] == Host(MAC, HERE, ("10.0.0.1", "10.0.0.9"), speaks_control=True)
+
+    def test_a_frame_elsewhere_in_the_meantime_takes_no_address(self) -> None:
+        """A host that forges one while the application starts has won nothing; one that has really moved is followed."""
+        known = settled()
+        known.hosts.taken_over(Host(MAC, THERE, ("10.0.0.9",)), SECOND_NS)
+        assert known.at() == THERE and known.hosts.by_mac[MAC].asked
+        known.hosts.seen(THERE, MAC, SECOND_NS + UNDERWAY_NS)
+        known.tick(SECOND_NS + MOVE_NS)
+        assert known.at() == THERE and known.told == [("move_refused", HERE)]
+        known = settled()
+        known.hosts.taken_over(Host(MAC, THERE, ("10.0.0.9",)), SECOND_NS)
+        known.tick(SECOND_NS + MOVE_NS)
+        assert known.at() == HERE
+
+    def test_a_switch_that_lies_fills_no_port(self) -> None:
+        known = Known()
+        for number in range(1_000):
+            known.hosts.taken_over(Host(fake(number), HERE), 0)
+        assert len(known.hosts.by_mac) == HOSTS_PER_PORT
+        addresses = tuple(f"10.0.{number // 256}.{number % 256}" for number in range(1_000))
+        known.hosts.taken_over(Host(MAC, HERE, addresses, speaks_control=True), 0)
+        assert len(known.hosts.by_mac[MAC].addresses) == ADDRESSES_PER_HOST
+
+    def test_it_moves_as_any_other(self) -> None:
+        known = Known()
+        known.hosts.taken_over(Host(MAC, HERE, ("10.0.0.1",)), 0)
+        known.hosts.seen(THERE, MAC, SECOND_NS)
+        assert known.at() == HERE and known.hosts.by_mac[MAC].asked
+        known.tick(SECOND_NS + MOVE_NS)
+        assert known.at() == THERE
+
+    def test_an_address_belongs_to_whom_used_it_last_wherever_that_host_has_moved(self) -> None:
+        known = settled()
+        known.hosts.seen(THERE, MAC, SECOND_NS)
+        known.tick(SECOND_NS + MOVE_NS)
+        known.hosts.seen(HERE, fake(1), 2 * SECOND_NS, "10.0.0.1")
+        assert known.hosts.by_mac[MAC].addresses == () and known.hosts.by_mac[fake(1)].addresses == ("10.0.0.1",)
+        known.hosts.idle(HERE, fake(1))
+        known.hosts.seen(THERE, MAC, 3 * SECOND_NS, "10.0.0.1")
+        assert known.hosts.by_mac[MAC].addresses == ("10.0.0.1",)

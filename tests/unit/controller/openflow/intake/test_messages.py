@@ -12,6 +12,7 @@ from bench.fuzz.openflow import FEATURES, FRAMEWORKS, HELLOS, SEEDS, Parser, mes
 from controller.openflow.intake import messages
 from controller.openflow.intake.messages import Malformed
 from controller.openflow.intake.stream import HANDSHAKE_NS, Stream, Unreadable
+from controller.openflow.intake.takeover import FLOWS_MAX
 
 HANGING_HELLO = message(messages.HELLO, bytes(4))
 """Twelve bytes: an element of type 0 and length 0."""
@@ -58,6 +59,9 @@ class TestLengths:
             ("instruction", flow_with(struct.pack("!HH4x", 4, 0))),
             ("action", flow_with(struct.pack("!HH4x", 4, 24) + struct.pack("!HH12x", 0, 0))),
             ("set-field", flow_with(struct.pack("!HH4x", 4, 24) + struct.pack("!HHHBB8x", 25, 16, 0x8000, 6, 0))),
+            ("group", multipart(7, bytes(8))),
+            ("bucket", multipart(7, struct.pack("!HBxI", 24, 0, 1) + bytes(16))),
+            ("action of a bucket", multipart(7, struct.pack("!HBxI", 40, 0, 1) + struct.pack("!H14x", 32) + bytes(16))),
             ("queue", message(messages.QUEUE_GET_CONFIG_REPLY, bytes(8 + 16))),
             ("queue property", message(23, bytes(8) + struct.pack("!IIH6x", 1, 1, 32) + struct.pack("!HH12x", 1, 0))),
             ("match of a packet-in", message(messages.PACKET_IN, bytes(16) + struct.pack("!HH4x", 1, 0) + bytes(2))),
@@ -69,8 +73,7 @@ class TestLengths:
             messages.admits(hostile)
 
     def test_what_baton_never_asks_for_is_not_parsed(self) -> None:
-        bucket_of_length_0 = multipart(7, struct.pack("!HBxI", 24, 0, 1) + bytes(16))
-        unused = [bucket_of_length_0, *(message(kind) for kind in (4, 8, 14, 20, 26, 99)), *set(SEEDS) - set(USED)]
+        unused = [*(message(kind) for kind in (4, 8, 14, 20, 26, 99)), *set(SEEDS) - set(USED)]
         assert not any(messages.admits(each) for each in unused)
 
     def test_a_frame_without_its_port_is_refused(self) -> None:
@@ -148,6 +151,14 @@ class TestStream:
         stream, whole = Stream(0), HELLOS[1] + FEATURES + SEEDS[5]
         out = b"".join(stream.feed(whole[at : at + 1], 0) for at in range(len(whole)))
         assert out == whole
+
+    def test_what_a_switch_tells_of_itself_is_bounded(self) -> None:
+        stream, part = Stream(0), multipart(1, flow_with(b"")[16:] * 1_000)
+        stream.feed(HELLOS[0] + FEATURES, 0)
+        taken = sum(bool(stream.feed(part, 0)) for _ in range(1_000))
+        assert 1_000 * taken > FLOWS_MAX > 100 * taken, "a whole table, of entries twice as long, and not much more"
+        assert dict(stream.malformed) == {"more statistics than we take": 1_000 - taken}
+        assert stream.feed(multipart(4, bytes(112)), 10_000_000), "counters are taken again soon"
 
     def test_frames_are_bounded_and_nothing_else_is(self) -> None:
         stream, frame, echo = Stream(0), SEEDS[5], message(messages.ECHO_REQUEST)
