@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import gc
 import logging
 import os
@@ -272,7 +273,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
                 self._wake.set()
 
     def _converge_once(self) -> None:
-        self._revision = self.discovery.revision
+        discovery, self._revision = self.discovery, self.discovery.revision
         now_ns = time.monotonic_ns()
         view = self.discovery.view(now_ns)
         if self.switches.takeover.waits(view, now_ns, informed=self._informed):
@@ -286,7 +287,10 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             self._inherited, view = None, self.discovery.view(now_ns)
         active = self.fabrics.active(view)
         queued = self.switches.queued(view) if SETTINGS.control_first else frozenset()
-        wanted_tables = self.forwarding.tables(view, active, self.attachment, self.standbys, queued)
+        rest = functools.partial(hub.sleep, 0)
+        wanted_tables = self.forwarding.tables(view, active, self.attachment, self.standbys, queued, rest)
+        if self.discovery is not discovery:  # another leads by now
+            return
         if self.switches.converge(wanted_tables, view, now_ns) >= FROZEN_FLOWS:
             # The collector would look through all tables again and again, 100 ms at a time. Nothing in them refers back.
             gc.collect(1)

@@ -21,7 +21,7 @@ is told to.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -226,14 +226,19 @@ class Forwarding:
         attachment: ControlAttachment | None = None,
         standbys: Iterable[ControlAttachment] = (),
         queued: Container[int] = (),
+        rest: Callable[[], None] = lambda: None,
     ) -> dict[int, Table]:
         """The table of every switch in the view. `active`: the links of the tree, a subset of `view.links`. `standbys`: the
         switch ports of other controllers' coordinators: any of them may lead, so the frames of all of them pass. `queued`: the
-        switches (datapath ids) whose ports have the queue CONTROL_QUEUE."""
+        switches (datapath ids) whose ports have the queue CONTROL_QUEUE. `rest` is called between two tables that are made:
+        hundreds take long."""
         made: dict[int, tuple[_Part, Table]] = {}
         for dpid, part in _parts(view, active, (attachment, *standbys), queued).items():
             known = self._made.get(dpid)
-            made[dpid] = known if known is not None and known[0] == part else (part, part.table())
+            if known is None or known[0] != part:
+                rest()
+                known = part, part.table()
+            made[dpid] = known
         self._made = made
         return {dpid: table for dpid, (_, table) in made.items()}
 

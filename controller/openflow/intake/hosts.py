@@ -123,10 +123,10 @@ class Hosts:
                 return False
             if known is not None:
                 self._forget([known])
-            self._put(Host(host.mac, host.at))
-        taken = self._with(self.by_mac[host.mac], None, host.speaks_control)
-        for address in host.addresses:
-            taken = self._with(taken, address, control=False)
+            self._put(Host(host.mac, host.at, speaks_control=host.speaks_control))
+        taken = self.by_mac[host.mac]
+        for address in (None, *host.addresses):
+            taken = self._with(taken, address, host.speaks_control)
         self._put(taken)
         if known is not None and known.at != host.at:
             self._ask(taken, known.at, now_ns)

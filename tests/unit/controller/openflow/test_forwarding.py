@@ -18,6 +18,7 @@ from controller.openflow.forwarding import (
     HEARTBEAT_MAC,
     LLDP_MAC,
     ControlAttachment,
+    Forwarding,
     transition,
 )
 from controller.openflow.intake.hosts import Host, PortRef
@@ -83,6 +84,13 @@ class TestForwarding:
 
     def test_an_unknown_destination_is_flooded(self) -> None:
         assert network().send(PortRef(1, 1), Frame(mac(PortRef(1, 1)), STRANGER)).total() == 7
+
+    def test_while_tables_are_made_the_caller_can_serve_others(self) -> None:
+        forwarding, rests = Forwarding(), []
+        less = replace(VIEW, hosts=dict(list(VIEW.hosts.items())[:-1]))
+        forwarding.tables(less, TREE, rest=lambda: rests.append(4))
+        forwarding.tables(less, TREE, rest=lambda: rests.append(0))
+        assert rests == [4] * 4, "for each table that is made, and for none that stays"
 
     def test_a_host_has_rules_only_on_its_way_to_the_root(self) -> None:
         host = mac(PortRef(3, 1))
