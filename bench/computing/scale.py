@@ -184,7 +184,7 @@ class Core:
         began = time.thread_time_ns()
         grants, revokes = self._policy.plan_arrays(now_ns=now_ns, horizon_ns=horizon_ns)
         self.event_ns = self._policy.next_event_ns()
-        return time.thread_time_ns() - began, grants, revokes
+        return time.thread_time_ns() - began, grants.copy(), revokes.copy()
 
 
 SCHEDULERS: dict[str, dict[str, Callable[[int, float], Scheduler]]] = {

@@ -6,7 +6,7 @@ import ctypes
 import struct
 from abc import abstractmethod
 from array import array
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -24,6 +24,7 @@ MOST, MOST_BPS = 1 << 62, 1 << 45
 """What is larger counts as this much: numbers and bytes that come from hosts; rates."""
 _SLOT = struct.Struct("8q")
 SLOT_BYTES = _SLOT.size
+NO_SLOTS = np.zeros(0, SLOT)
 
 
 @runtime_checkable
@@ -38,7 +39,7 @@ class BatchPolicy(Protocol):
         """Takes slots back, one after the other (a contiguous array of dtype RETURNED). Raises ValueError: it is of another."""
 
     def plan_arrays(self, *, now_ns: int, horizon_ns: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        """(granted, revoked) as arrays of dtype SLOT: what `plan` says, in the same order."""
+        """(granted, revoked) as arrays of dtype SLOT: what `plan` says, in the same order. They hold until the next plan."""
 
 
 class Array(Protocol):
@@ -233,13 +234,30 @@ class Compiled(Batched):
         self._places.fill()
 
     def packed_plan(self, now_ns: int, horizon_ns: int) -> tuple[bytes, bytes]:
-        counts, core = self._counts, self._core
-        counts.last_number = self.numbers.last
-        self._c_plan(core, now_ns, horizon_ns, ctypes.byref(counts))
-        self.numbers.last = counts.last_number
-        grants = ctypes.string_at(self._c_grants(core), counts.grants * SLOT_BYTES) if counts.grants else b""
-        revokes = ctypes.string_at(self._c_revokes(core), counts.revokes * SLOT_BYTES) if counts.revokes else b""
+        counts = self._planned(now_ns, horizon_ns)
+        grants = ctypes.string_at(self._c_grants(self._core), counts.grants * SLOT_BYTES) if counts.grants else b""
+        revokes = ctypes.string_at(self._c_revokes(self._core), counts.revokes * SLOT_BYTES) if counts.revokes else b""
         return grants, revokes
+
+    def plan_arrays(self, *, now_ns: int, horizon_ns: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """As in `BatchPolicy`, in the core's own memory: they keep the policy."""
+        counts = self._planned(now_ns, horizon_ns)
+        return self._array(self._c_grants, counts.grants), self._array(self._c_revokes, counts.revokes)
+
+    def _planned(self, now_ns: int, horizon_ns: int) -> Counts:
+        counts = self._counts
+        counts.last_number = self.numbers.last
+        self._c_plan(self._core, now_ns, horizon_ns, ctypes.byref(counts))
+        self.numbers.last = counts.last_number
+        return counts
+
+    def _array(self, where: Callable[[int], int], count: int) -> NDArray[Any]:
+        if not count:
+            return NO_SLOTS
+        memory: Any = (ctypes.c_char * (count * SLOT_BYTES)).from_address(where(self._core))
+        memory.policy = self
+        found: NDArray[Any] = np.frombuffer(memory, SLOT)
+        return found
 
 
 def still_waiting(returned: Array) -> tuple[list[int], range, list[int]]:

@@ -21,8 +21,10 @@ struct flow {
 	uint32_t links[INSIDE];
 } __attribute__((aligned(LINE)));
 
-struct place { /* in the queue */
-	uint32_t flow, node;
+/* In the queue. `gate` is the second link of a path of more than two, else the first one: where it is full there is no room on the
+ * nearer half. */
+struct place {
+	uint32_t flow, node, gate;
 };
 
 /* Of a node that sends. A flow whose turn was over stands at the end of the queue as well as, stale, where it was
@@ -34,9 +36,13 @@ struct sender {
 	bool stuck;	   /* while a step is matched: it cannot send elsewhere */
 };
 
-struct park {
-	int64_t awake, room;	       /* room: what the link carries; 1 for the first one of a path */
-	uint32_t *flows, first, end, most; /* flows[first] to before flows[end] are parked, in this order */
+struct crowd { /* of a link: what the flows that are awake take of it, and how many are parked there */
+	int64_t awake;
+	uint32_t parked;
+};
+
+struct park { /* of a link: flows[first] and on are parked there, in this order */
+	uint32_t *flows, first, room;
 };
 
 struct held { /* a node's slot in a step; number 0: none */
@@ -98,9 +104,10 @@ struct steps {
 	uint32_t spot_room, *routes, route_count, route_room, *path, path_room;
 	struct map route_of; /* by both switches: where in `routes` are the number of links, and the links */
 	/* by link */
-	int64_t *room; /* as in parks, to begin a step with */
+	int64_t *room; /* what it carries; 1 for the first one of a path */
+	struct crowd *crowds;
 	struct park *parks;
-	uint32_t room_room, park_room;
+	uint32_t room_room, crowd_room, park_room;
 	uint64_t *carries; /* by node */
 	uint32_t carry_room;
 	int64_t longest_delay;

@@ -155,7 +155,7 @@ static void exchange(struct steps *core, struct step *step, struct place place)
 			take(core, step, place.flow, -1);
 			core->flows[owner].exchanged = true;
 			choose(core, step, place);
-			choose(core, step, (struct place){other->flow, node});
+			choose(core, step, (struct place){.flow = other->flow, .node = node});
 			add(&core->picked, place.node);
 			return;
 		}
@@ -166,8 +166,9 @@ static void exchange(struct steps *core, struct step *step, struct place place)
 }
 
 /* Goes through the next places of the queue, of which those before `*kept` stay: has those leave that are wanted no more, and takes
- * those out whose senders are idle. Returns how many these are. It is free of branches, which would mostly be predicted wrong. */
-static uint32_t sift(struct steps *core, uint32_t from, uint32_t to, uint32_t *kept, struct place *found)
+ * those out whose senders are idle and whose gates are not full. Returns how many these are. */
+static uint32_t sift(struct steps *core, const int64_t *left, uint32_t from, uint32_t to, uint32_t *kept,
+		     struct place *found)
 {
 	struct place *places = core->queue.items;
 	uint32_t count = 0, stay = *kept;
@@ -183,7 +184,7 @@ static uint32_t sift(struct steps *core, uint32_t from, uint32_t to, uint32_t *k
 			continue;
 		}
 		places[stay++] = found[count] = place;
-		count += sender->chosen == NONE; /* without a branch, which would mostly be predicted wrong */
+		count += (sender->chosen == NONE) & (left[place.gate] > 0); /* no branch: it would be predicted wrong */
 	}
 	*kept = stay;
 	for (uint32_t one = 0; one < count; one++)
@@ -199,7 +200,7 @@ static void choose_in_order(struct steps *core, struct step *step)
 	GROW(core->idle.items, core->idle.room, count);
 	GROW(core->picked.items, core->picked.room, count);
 	for (uint32_t from = 0; from < count; from += BLOCK) {
-		uint32_t idle = sift(core, from, from + BLOCK < count ? from + BLOCK : count, &kept, found);
+		uint32_t to = from + BLOCK < count ? from + BLOCK : count, idle = sift(core, step->left, from, to, &kept, found);
 		for (uint32_t one = 0; one < idle; one++) {
 			if (core->senders[found[one].node].chosen != NONE)
 				continue;
@@ -354,7 +355,7 @@ void steps_free(struct steps *core)
 		free(core->steps[at].held);
 	}
 	void *arrays[] = {
-		core->flows, core->sends, core->wanted, core->room, core->parks, core->carries, core->queue.items, core->crowded.items,
+		core->flows, core->sends, core->wanted, core->room, core->crowds, core->parks, core->carries, core->queue.items, core->crowded.items,
 		core->loose.items, core->fresh.items, core->senders, core->owners, core->picked.items, core->idle.items, core->grants,
 		core->revokes, core->spots, core->routes, core->path,
 	};

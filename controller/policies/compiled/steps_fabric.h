@@ -31,8 +31,8 @@ uint32_t steps_link(struct steps *core, int64_t capacity)
 	GROW(core->room, core->room_room, link + 1);
 	GROW(core->parks, core->park_room, link + 1);
 	core->room[link] = capacity;
-	struct park *park = &core->parks[link];
-	*park = (struct park){.room = capacity, .flows = park->flows, .most = park->most};
+	GROW(core->crowds, core->crowd_room, link + 1);
+	core->crowds[link] = (struct crowd){0, 0};
 	EACH_STEP(core, step) {
 		provide(core, step);
 		step->left[link] = capacity;
@@ -58,7 +58,7 @@ void steps_place(struct steps *core, uint32_t at, int64_t rate, uint32_t count, 
 				flow->need = roster->capacities[links[one]];
 		flow->slow = flow->need < core->sends[at];
 		if (core->room[links[0]] != 1) {
-			core->room[links[0]] = core->parks[links[0]].room = 1;
+			core->room[links[0]] = 1;
 			EACH_STEP(core, step)
 				step->left[links[0]] = 1;
 		}

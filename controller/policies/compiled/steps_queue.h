@@ -4,29 +4,30 @@
 
 static inline bool crowded(const struct steps *core, uint32_t link, int64_t need)
 {
-	return core->parks[link].awake >= ROUNDS * core->parks[link].room + SPARE * need;
+	return core->crowds[link].awake >= ROUNDS * core->room[link] + SPARE * need;
 }
 
 static inline void count_awake(struct steps *core, uint32_t at, int sign)
 {
 	const uint32_t *links = path_of(core, at);
 	uint32_t count = core->flows[at].count;
-	core->parks[links[0]].awake += sign;
+	core->crowds[links[0]].awake += sign;
 	for (uint32_t one = 1; one < count; one++)
-		core->parks[links[one]].awake += sign * core->flows[at].need;
+		core->crowds[links[one]].awake += sign * core->flows[at].need;
 	core->awake_count += (uint32_t)sign;
 }
 
-static inline void stand(struct steps *core, struct place place)
+static inline void stand(struct steps *core, uint32_t at)
 {
 	GROW(core->queue.items, core->queue.room, core->queue.count + 1);
-	core->queue.items[core->queue.count++] = place;
+	const uint32_t *links = path_of(core, at);
+	core->queue.items[core->queue.count++] = (struct place){at, core->flows[at].node, links[core->flows[at].count > 2]};
 }
 
 static inline void awake(struct steps *core, uint32_t at)
 {
 	core->flows[at].awake = true;
-	stand(core, (struct place){at, core->flows[at].node});
+	stand(core, at);
 	count_awake(core, at, 1);
 }
 
@@ -37,23 +38,19 @@ static inline void leave(struct steps *core, uint32_t at)
 	count_awake(core, at, -1);
 }
 
-static inline bool has_parked(const struct steps *core, uint32_t link)
-{
-	return core->parks[link].first < core->parks[link].end;
-}
-
 static inline void park_at(struct steps *core, uint32_t at, uint32_t link)
 {
 	struct park *park = &core->parks[link];
-	if (!has_parked(core, link))
+	uint32_t count = core->crowds[link].parked++;
+	if (!count) {
+		park->first = 0;
 		add(&core->crowded, link);
-	if (park->end == park->most && park->first > park->most / 2) {
-		park->end -= park->first;
-		memmove(park->flows, park->flows + park->first, park->end * sizeof(*park->flows));
+	} else if (park->first + count == park->room && park->first > park->room / 2) {
+		memmove(park->flows, park->flows + park->first, count * sizeof(*park->flows));
 		park->first = 0;
 	}
-	GROW(park->flows, park->most, park->end + 1);
-	park->flows[park->end++] = at;
+	GROW(park->flows, park->room, park->first + count + 1);
+	park->flows[park->first + count] = at;
 }
 
 static inline void renew(struct steps *core, uint32_t at)
@@ -70,7 +67,7 @@ static inline void enter(struct steps *core, uint32_t at)
 	core->flows[at].queued = true;
 	renew(core, at);
 	for (uint32_t one = 0; one < flow->count; one++)
-		if (has_parked(core, links[one]) || crowded(core, links[one], one ? flow->need : 1)) {
+		if (core->crowds[links[one]].parked || crowded(core, links[one], one ? flow->need : 1)) {
 			park_at(core, at, links[one]);
 			return;
 		}
@@ -84,7 +81,7 @@ static inline uint32_t parked_link(const struct steps *core, uint32_t at)
 		return NONE;
 	const uint32_t *links = path_of(core, at);
 	for (uint32_t one = 0; one < core->flows[at].count; one++)
-		if (has_parked(core, links[one]))
+		if (core->crowds[links[one]].parked)
 			return links[one];
 	return NONE;
 }
@@ -92,11 +89,11 @@ static inline uint32_t parked_link(const struct steps *core, uint32_t at)
 /* A flow's turn is over. Its place before stays, stale. */
 static inline void served(struct steps *core, uint32_t at)
 {
-	uint32_t link = parked_link(core, at), node = core->flows[at].node;
+	uint32_t link = parked_link(core, at);
 	renew(core, at);
-	core->senders[node].stale = at;
+	core->senders[core->flows[at].node].stale = at;
 	if (link == NONE) {
-		stand(core, (struct place){at, node});
+		stand(core, at);
 		return;
 	}
 	leave(core, at);
@@ -107,8 +104,8 @@ static inline void served(struct steps *core, uint32_t at)
 static inline void prefetch_parked(const struct steps *core, uint32_t link)
 {
 	const struct park *park = &core->parks[link];
-	for (uint32_t one = park->first; one < park->end && one < park->first + SOON; one++)
-		__builtin_prefetch(&core->flows[park->flows[one]]);
+	for (uint32_t one = 0; one < SOON && one < core->crowds[link].parked; one++)
+		__builtin_prefetch(&core->flows[park->flows[park->first + one]]);
 }
 
 static void wake(struct steps *core)
@@ -117,9 +114,10 @@ static void wake(struct steps *core)
 	for (uint32_t one = 0; one < core->crowded.count; one++) {
 		uint32_t link = core->crowded.items[one];
 		struct park *park = &core->parks[link];
+		struct crowd *crowd = &core->crowds[link];
 		if (one + 1 < core->crowded.count)
 			prefetch_parked(core, core->crowded.items[one + 1]);
-		for (; park->first < park->end; park->first++) {
+		for (; crowd->parked; crowd->parked--, park->first++) {
 			uint32_t at = park->flows[park->first];
 			if (!is_wanted(core, at)) {
 				core->flows[at].queued = false;
@@ -129,10 +127,8 @@ static void wake(struct steps *core)
 				break;
 			awake(core, at);
 		}
-		if (park->first < park->end)
+		if (crowd->parked)
 			core->crowded.items[kept++] = link;
-		else
-			park->first = park->end = 0;
 	}
 	core->crowded.count = kept;
 }
@@ -183,14 +179,14 @@ static void purge_queue(struct steps *core)
 	queue->count = kept;
 	kept = 0;
 	for (uint32_t one = 0; one < core->crowded.count; one++) {
-		struct park *park = &core->parks[core->crowded.items[one]];
-		uint32_t stay = park->first;
-		for (uint32_t other = park->first; other < park->end; other++)
-			if (core->roster.couples[park->flows[other]].known)
-				park->flows[stay++] = park->flows[other];
-		park->end = stay;
-		if (has_parked(core, core->crowded.items[one]))
-			core->crowded.items[kept++] = core->crowded.items[one];
+		uint32_t link = core->crowded.items[one], stay = 0;
+		uint32_t *flows = core->parks[link].flows + core->parks[link].first;
+		for (uint32_t other = 0; other < core->crowds[link].parked; other++)
+			if (core->roster.couples[flows[other]].known)
+				flows[stay++] = flows[other];
+		core->crowds[link].parked = stay;
+		if (stay)
+			core->crowded.items[kept++] = link;
 	}
 	core->crowded.count = kept;
 }
