@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -95,6 +96,21 @@ def check(network: TreeNetwork, slots: list[Slot]) -> None:
         for slot in now:
             load.update(dict.fromkeys(network.path(slot.node, slot.destination), slot.reserved_bps))
         assert all(size <= network.capacity_bps(link) for link, size in load.items())  # type: ignore[arg-type]
+
+
+def test_arrays_say_what_slots_say_until_the_next_plan_and_keep_the_policy() -> None:
+    plans = []
+    for _ in range(2):
+        policy = CompiledSteps(library=build_under_test("steps"))
+        begin(policy, star(6))
+        for node in range(FIRST, FIRST + 6):
+            policy.backlog(node, {FIRST + (node - FIRST + 1) % 6: 5000}, now_ns=0)
+        plans.append(policy)
+    granted, revoked = plans.pop().plan_arrays(now_ns=0, horizon_ns=STEP)
+    del policy
+    gc.collect()
+    plan = plans.pop().plan(now_ns=0, horizon_ns=STEP)
+    assert [Slot(*row) for row in granted.tolist()] == plan.grants and len(plan.grants) == 12 and not len(revoked)
 
 
 @KINDS
@@ -219,4 +235,5 @@ def test_a_destination_slower_than_its_senders_is_never_starved_and_gets_a_rate(
 if __name__ == "__main__":
     run_state_machine_as_test(BothSteps, settings=several(15, 25))  # type: ignore[no-untyped-call]
     test_both_kinds_give_the_same_plans_where_flows_are_parked()
+    test_arrays_say_what_slots_say_until_the_next_plan_and_keep_the_policy()
     print("same plans")
