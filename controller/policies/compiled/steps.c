@@ -355,7 +355,8 @@ void steps_free(struct steps *core)
 		free(core->steps[at].held);
 	}
 	void *arrays[] = {
-		core->flows, core->sends, core->wanted, core->room, core->crowds, core->parks, core->carries, core->queue.items, core->crowded.items,
+		core->flows, core->sends, core->wanted, core->room, core->crowds, core->parks, core->carries,
+		core->queue.items, core->crowded.items,
 		core->loose.items, core->fresh.items, core->senders, core->owners, core->picked.items, core->idle.items, core->grants,
 		core->revokes, core->spots, core->routes, core->path,
 	};
