@@ -21,6 +21,7 @@ from typing import Any
 
 from controller.scheduling.telemetry import LATE, LOST, SLOT, YIELD
 from controller.store.store import Store, StoreUnavailable
+from protocol.bodies.versions import NEWEST
 from topology.fabric import Fabric
 from topology.paths import Routes
 from topology.shapes import leaf_spine, xco_rows
@@ -247,6 +248,8 @@ class Feed:
                 "rate_bps": 10**9,
                 "gate": "plug" if at % 9 == 7 else "tbf",
                 "version": "0.0.9" if at == 7 else VERSION,
+                "wire": NEWEST - 1 if at == 7 else NEWEST,
+                "guest_marks": {"held": 4, "marked": 9, "expired": 3, "removed": 2, "refused": 1} if at == 4 else None,
                 "offset_us": round(self.dice.gauss(0, 4) + (38 if at == 5 else 0), 1),
                 "uncertainty_us": round(self.dice.uniform(8, 24), 1),
                 "heard_ms_ago": self.dice.randrange(2, 48),

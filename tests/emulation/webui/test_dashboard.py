@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from protocol.bodies.versions import NEWEST
 from tests import needs
 from tests.emulation.webui.dashboard import VIEWS, Dashboard, dashboard, wait_for
 
@@ -83,7 +84,7 @@ class TestThePictures:
         with small.page("fabric") as page:
             page.click('#fabric [data-id="h5"]')
             details = page.locator("#details")
-            for words in ("10.0.0.5", "gate", "tbf", "0.1.0, wire 3", "4 held, 1 refused", "Queues", "without permission"):
+            for words in ("10.0.0.5", "gate", "tbf", f"wire {NEWEST}", "4 held, 1 refused", "Queues", "without permission"):
                 expect(details).to_contain_text(words)
             page.keyboard.press("Escape")
             expect(details).to_contain_text("Busiest links")

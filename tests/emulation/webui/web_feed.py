@@ -124,7 +124,6 @@ class Feed:
                 "gate": "tbf",
                 "version": "0.1.0",
                 "wire": 3,
-                "guest_marks": {"held": 4, "marked": 9, "expired": 3, "removed": 2, "refused": 1},
                 "heard_ms_ago": 12,
                 "slots": self.slot,
                 "late_slots": 1,
