@@ -15,7 +15,7 @@ from bench.record import Experiment, Tell
 from bench.style import Series, bars, panels, save
 from bench.xco.record import Case, Check, Layout, Options, Row, concluded, measure, published_for, select
 from emulation.measuring.confidence import sure
-from emulation.measuring.figures import STYLES
+from emulation.measuring.figures import POLICIES, STYLES
 from emulation.stack.running import UnderPolicy
 from emulation.stack.star import BOTTLENECK, SENDERS
 from topology import shapes
@@ -32,12 +32,12 @@ def layout(options: Options) -> Layout:
 
 
 def run(options: Options, tell: Tell) -> Experiment:
-    """Goodput without coordination, with rate limits, and with timeslices with and without yields."""
+    """Goodput without coordination, with rate limits, under `auto`, and with timeslices with and without yields."""
     seconds, warmup_s = options.seconds(1.5, 6.0), options.seconds(0.5, 1.0)
-    both = Case({"given_back": True}, flows(options.rate_bps), seconds, warmup_s)
+    both = Case({"given_back": True}, flows(options.rate_bps), seconds, warmup_s, policies=(*POLICIES, "auto"))
     never = Case({"given_back": False}, flows(options.rate_bps), seconds, warmup_s, policies=("timeslice",))
     found = layout(options)
-    part = 3 / 4  # three of the four runs are on the first fabric
+    part = 4 / 5  # four of the five runs are on the first fabric
     measured = measure(found, [both], options, lambda what, done: tell(what, done * part), coordinator=YIELDING, more=_shares)
     measured = measured.extended(
         measure(
@@ -47,7 +47,7 @@ def run(options: Options, tell: Tell) -> Experiment:
     runs = measured.runs
     with_it, without = (select(runs, policy="timeslice", given_back=early)["goodput_mbps"] for early in (True, False))
     nothing = select(runs, policy="uncoordinated")["goodput_mbps"]
-    limited = select(runs, policy="rate_limit")["goodput_mbps"]
+    limited, chosen = (select(runs, policy=policy)["goodput_mbps"] for policy in ("rate_limit", "auto"))
     link = options.rate_bps / 1e6
     ours = {"uncoordinated": nothing, "rate_limit": limited}
     return concluded(
@@ -57,7 +57,7 @@ def run(options: Options, tell: Tell) -> Experiment:
         options,
         scale="UDP messages of 60 KB, the slow flows' of 1.4 KB, port buffer 100 packets",
         rows=[
-            Row("goodput, slots given back, Mb/s", published_for("300", "", "over 800"), {**ours, "timeslice": with_it}),
+            Row("goodput, slots given back, Mb/s", published_for("300", "", "over 800"), {**ours, "timeslice": with_it, "auto": chosen}),
             Row("goodput, slots kept, Mb/s", published_for("300", "", "over 500"), {**ours, "timeslice": without}),
         ],
         checks=[

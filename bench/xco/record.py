@@ -115,7 +115,8 @@ def measure(
         prepare: called once the fabric is up.
         more, raw: a run's own figures, and its raw rows.
     """
-    planned = [(policy, case) for policy in POLICIES for case in cases if policy in case.policies]
+    policies = dict.fromkeys((*POLICIES, *(policy for case in cases for policy in case.policies)))
+    planned = [(policy, case) for policy in policies for case in cases if policy in case.policies]
     lengths = [case.warmup_s + case.seconds + OVERHEAD_S for _, case in planned]
     runs: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
@@ -143,7 +144,7 @@ def measure(
                 bucket_ns=case.bucket_ns,
                 progress=progress,
             )
-            slice_ms = options.slice_ns / 1e6 if policy == "timeslice" else None
+            slice_ms = options.slice_ns / 1e6 if policy in ("timeslice", "auto") else None
             rows += [{"run": number, **row} for row in raw(case, found)]
             runs.append({**case.at, "policy": policy, "slice_ms": slice_ms, **found.to_dict(), **more(case, found)})
     return Measured(runs, rows, environment)

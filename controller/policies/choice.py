@@ -25,7 +25,7 @@ CHOOSE_PART, LEAVE_PART = 8, 4
 LONGEST_ROUND_NS = 50 * MS
 """In a longer round a flow waits too long for its turn."""
 DWELL_NS = 2 * SECOND_NS
-LEAST_USED = 0.92
+LEAST_USED = 0.98
 """Turns are given up where senders, all in all, give back more than the rest of what they were granted."""
 AGAIN_NS, AGAIN_AT_MOST_NS = 10 * SECOND_NS, 600 * SECOND_NS
 

@@ -8,7 +8,8 @@ nothing, for the length of a lease. Then its lease runs out, and the others shar
 
 *Demand.* A sender wants all that it can get, until its queue stayed empty and it sent less than `USED` of its rate in
 `PATIENCE` reports, one after the other: then it wants `MARGIN` times the most that it sent in them, and the others share the
-rest. It wants everything again as soon as it has a backlog at a report of which it used its rate.
+rest. It wants everything again as soon as it used its rate in a report, or had a backlog at `PRESSED` reports, one after the
+other: a queue that formed while a rate changed takes a while to empty, for the rate is hardly more than what comes.
 
 When the senders change, shares are found anew, and only leases whose rate changes are granted again, each under a new
 number, in place of the one before. Rates that fall do so at once. If none falls the others rise at once, else they rise when
@@ -28,7 +29,8 @@ from controller.policies.fair_share import max_min_fair
 Key = tuple[int, int]
 """(node, destination)."""
 PPM = 1_000_000
-USED, MARGIN = 0.95, 1.1
+USED, MARGIN = 0.97, 1.06
+PRESSED = 2
 PATIENCE = 3
 """Reports in which a sender leaves a part of its rate unused until that part is given to others."""
 LEAST_DEMAND_PART = 100
@@ -43,6 +45,8 @@ class Sender:
     """Since when it has no backlog and sends nothing; None while it does."""
     wants_bps: int | None = None
     """What it can use; None: all that it can get."""
+    pressed: int = 0
+    """At how many reports it had a backlog, up to the last one."""
     unused: list[int] = field(default_factory=list)
     """What it sent by the last reports, all of which said that it left a part of its rate unused."""
 
@@ -126,9 +130,11 @@ class RateLimit(Policy):
                 sender.idle_ns = now_ns
             if lease is None or lease.end_ns <= now_ns:
                 continue
-            if rate_bps >= USED * lease.rate_bps or destination in self._backlogs.get(node, NOWHERE):
+            waits = destination in self._backlogs.get(node, NOWHERE)
+            sender.pressed = sender.pressed + 1 if waits else 0
+            if waits or rate_bps >= USED * lease.rate_bps:
                 sender.unused.clear()
-                if sender.wants_bps is not None:
+                if sender.wants_bps is not None and (sender.pressed >= PRESSED or rate_bps >= USED * lease.rate_bps):
                     sender.wants_bps = None
                     self._stale = True
                 continue

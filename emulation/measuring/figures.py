@@ -10,12 +10,13 @@ from typing import Any
 from emulation.measuring.confidence import goodput, margin, reasons, sure
 
 POLICIES = ("uncoordinated", "rate_limit", "timeslice")
-LABELS = {"uncoordinated": "uncoordinated", "rate_limit": "rate limit", "timeslice": "timeslice"}
+LABELS = {"uncoordinated": "uncoordinated", "rate_limit": "rate limit", "timeslice": "timeslice", "auto": "auto"}
 # Okabe and Ito's palette, and a marker each: readable without colour vision.
 STYLES: dict[str, tuple[str, str]] = {
     "uncoordinated": ("#D55E00", "o"),
     "rate_limit": ("#0072B2", "s"),
     "timeslice": ("#009E73", "^"),
+    "auto": ("#CC79A7", "D"),
 }
 PANELS: tuple[tuple[str, str, bool], ...] = (
     ("goodput_mbps", "total goodput (Mb/s, as received by applications)", False),

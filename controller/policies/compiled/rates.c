@@ -10,13 +10,13 @@
 typedef __int128 wide;
 
 #define PPM 1000000
-enum { PATIENCE = 3, LEAST_DEMAND_PART = 100 };
-static const double USED = 0.95, MARGIN = 1.1;
+enum { PRESSED = 2, PATIENCE = 3, LEAST_DEMAND_PART = 100 };
+static const double USED = 0.97, MARGIN = 1.06;
 static const int64_t MOST_PARTS = (int64_t)1 << 40, WEIGHT_UNIT = 1000000;
 
 struct sender {
 	bool sends, rises;
-	uint32_t unused;                       /* reports that said that a part of the rate was left */
+	uint32_t unused, pressed;              /* reports in a row: a part of the rate was left; it had a backlog, PRESSED at most */
 	uint32_t before, after;                /* the senders of its node, in the order in which they began */
 	uint32_t lease_before, lease_after;    /* all leases, in the order in which they began */
 	int64_t idle, wants, most_sent;        /* -1: it waits or sends; all that it can get */
@@ -310,9 +310,11 @@ void rates_sent(struct rates *rates, int64_t now, uint32_t id, uint32_t count, c
 			sender->idle = now;
 		if (!sender->lease || sender->end <= now)
 			continue;
-		if ((double)rate >= USED * (double)sender->rate || pair->waiting) {
+		bool used = (double)rate >= USED * (double)sender->rate;
+		sender->pressed = pair->waiting ? sender->pressed + (sender->pressed < PRESSED) : 0;
+		if (used || pair->waiting) {
 			sender->unused = 0;
-			if (sender->wants >= 0) {
+			if (sender->wants >= 0 && (used || sender->pressed >= PRESSED)) {
 				sender->wants = -1;
 				rates->stale = true;
 			}

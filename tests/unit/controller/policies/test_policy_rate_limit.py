@@ -159,6 +159,17 @@ class TestDemand:
         self.reports(world, 1, {B: 6 * MBIT, C: share, D: share}, greedy=(B, C, D))
         assert world.rates()[B, A] == share
 
+    def test_a_queue_from_before_its_rate_fell_changes_no_share(self) -> None:
+        world = self.world()
+        share = world.rates()[C, A]
+        self.reports(world, 4, {B: 5 * MBIT, C: share, D: share}, greedy=(C, D))
+        rates = world.rates()
+        self.reports(world, 1, {B: 5 * MBIT, C: 46 * MBIT, D: 46 * MBIT}, greedy=(B, C, D))
+        self.reports(world, 1, {B: 5 * MBIT, C: 46 * MBIT, D: 46 * MBIT}, greedy=(C, D))
+        assert world.rates() == rates
+        self.reports(world, 2, {B: 5 * MBIT, C: 46 * MBIT, D: 46 * MBIT}, greedy=(B, C, D))
+        assert world.rates()[B, A] == share, "a queue that stays means that it wants more"
+
     def test_a_moment_without_traffic_changes_no_share(self) -> None:
         world = self.world()
         share = world.rates()[C, A]
