@@ -350,7 +350,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             hub.sleep(every_s * ANSWER_SHARE)
             view = self.discovery.view(time.monotonic_ns())
             refused = {**self.refusals.named(), **INTAKE.counts(), **self.discovery.counts}
-            self.publisher.ports(framework.aside(self.fabrics.ports_document, view, self.ports.loads(), refused))
+            self.publisher.ports(framework.aside(self.fabrics.port_parts, view, self.ports.loads(), refused))
 
     def _describe(self) -> None:
         """Makes the document of the latest fabric. A native thread makes it, for it takes long where there are many hosts; it
@@ -362,9 +362,9 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             began_s = time.monotonic()
             try:
                 if view is not None:
-                    document = framework.aside(self.fabrics.document, view)
+                    parts = framework.aside(self.fabrics.parts, view)
                     if self.roles.acts:
-                        self.publisher.fabric(document)
+                        self.publisher.fabric(parts)
             except Exception:  # the switches are served; the next change tries again
                 self.logger.exception("the fabric could not be described")
             hub.sleep(max(TICK_S, 2 * (time.monotonic() - began_s)))  # what changes meanwhile goes together
@@ -420,6 +420,8 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             if self.roles.acts and not acted:
                 self.switches.new_generation()
                 self._inherited = controllers.fabric()
+            if acted and not self.roles.acts and self._store is not None:
+                self._store.connection.disown("fabric", "ports")  # if the store loses them, the leader's are the right ones
             if self.roles.acts != acted:
                 self.discovery, self._revision = self._new_discovery(), -1
                 self.switches.forget_tables(time.monotonic_ns())

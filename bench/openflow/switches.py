@@ -8,11 +8,14 @@ Every host announces itself. Then:
 * `cut`: a row's uplink is cut. Times until the first and until the last rule; flow mods that came, and how many were needed
   (the difference of the tables before and after). At every change sampled pairs are walked through the tables, to hosts and to
   nobody: `loops` counts the walks that went in circles. Afterwards sampled pairs are walked again;
+* `idle`: nothing happens, for IDLE_S;
 * `join`: one host more;
 * `restart`: the application is ended, and the supervisor starts it again. Only hosts that their switch has forgotten announce
   themselves: `forgotten`. `connected_s`: until every switch is asked for its ports again;
 * `cut_again`: another row's uplink is cut, before the application that has started again.
 
+`store_bytes`: what the application sent to the store in the phase, counters of ports included, by the store's own count
+(`total_net_input_bytes`); nobody else writes there, and the benchmark's own question is taken off.
 `loop_stop_max_ms`: the longest answer to an echo request, of one every 20 ms or so: how long the application's loop stood. The
 swarm runs in Python, too: on a busy machine it adds to all times.
 """
@@ -31,6 +34,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import redis
 import yaml
 
 from bench.openflow.swarm import Swarm, needed, pairs
@@ -45,6 +49,8 @@ APPLICATION = "openflow"
 CALM_S = 4.0
 """Longer than the application leaves another's rules in a switch (controller/openflow/switches.py)."""
 START_S, SETTLE_S = 600.0, 120.0
+IDLE_S = 5.0
+ASKING_BYTES = len("*2\r\n$4\r\nINFO\r\n$5\r\nstats\r\n")
 WATCHED, PAIRS, FLOODS = 6, 1_000, 3
 
 Tell = Callable[[str, float], None]
@@ -91,13 +97,18 @@ class _Measurement:
         self._tell = tell
         *rest, self._late = swarm.wiring.hosts
         self._hosts = tuple(rest)
+        self._redis: Any = redis.Redis.from_url(self._state().store)  # redis-py types each answer as an awaitable, too
+        self._asked_bytes = 0
 
     async def run(self) -> dict[str, Any]:
         swarm = self._swarm
         tasks = [asyncio.create_task(swarm.echo()), *swarm.start()]
         try:
             record = {"switches": len(swarm.switches), "hosts": len(self._hosts), "start": await self._start()}
-            phases = ("cut", self._cut), ("join", self._join), ("restart", self._restart), ("cut_again", self._cut_again)
+            phases = (
+                ("cut", self._cut), ("idle", self._idle), ("join", self._join),
+                ("restart", self._restart), ("cut_again", self._cut_again),
+            )  # fmt: skip
             for name, phase in phases:
                 self._tell(name, 0.0)
                 record[name] = await phase()
@@ -107,7 +118,7 @@ class _Measurement:
                 task.cancel()
 
     async def _start(self) -> dict[str, Any]:
-        swarm, began_s, cpu_s = self._swarm, time.monotonic(), self._cpu_s()
+        swarm, began_s, used = self._swarm, time.monotonic(), self._used()
         while not swarm.known and time.monotonic() - began_s < START_S:
             await asyncio.sleep(0.05)
         known_s = time.monotonic() - began_s
@@ -122,8 +133,14 @@ class _Measurement:
             "flow_mods": swarm.sent()[0],
             "reached_fraction": sum(reached) / len(reached),
             "unknown_flooded": self._flooded(),
-            **self._process(cpu_s),
+            **self._process(used),
         }
+
+    async def _idle(self) -> dict[str, Any]:
+        self._swarm.echoes_s.clear()
+        used = self._used()
+        await asyncio.sleep(IDLE_S)
+        return {"seconds": IDLE_S, **self._process(used)}
 
     async def _cut(self) -> dict[str, Any]:
         rows = self._swarm.wiring.rows
@@ -175,7 +192,7 @@ class _Measurement:
 
     async def _change(self, act: Callable[[], Awaitable[None] | None]) -> dict[str, Any]:
         """Acts, waits until no rule comes any more, and tells what came."""
-        swarm, cpu_s = self._swarm, self._cpu_s()
+        swarm, used = self._swarm, self._used()
         before, sent = swarm.snapshot(), swarm.sent()
         swarm.echoes_s.clear()
         began_s = swarm.changed_s = time.monotonic()
@@ -195,7 +212,7 @@ class _Measurement:
             "group_mods": now_sent[1] - sent[1],
             "groups_changed": groups,
             "reached_fraction": sum(reached) / len(reached),
-            **self._process(cpu_s),
+            **self._process(used),
         }
 
     async def _all_learned(self, hosts: tuple[SwarmHost, ...]) -> bool:
@@ -224,12 +241,19 @@ class _Measurement:
         fields = Path(f"/proc/{self._identity().pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    def _process(self, cpu_s: float) -> dict[str, Any]:
+    def _used(self) -> tuple[float, int]:
+        """The application's processor time (s), and the bytes that the store has been sent."""
+        told = self._redis.info("stats")["total_net_input_bytes"]
+        self._asked_bytes += ASKING_BYTES
+        return self._cpu_s(), told - self._asked_bytes
+
+    def _process(self, before: tuple[float, int]) -> dict[str, Any]:
         pages = int(Path(f"/proc/{self._identity().pid}/statm").read_text().split()[1])
         echoes_s = self._swarm.echoes_s
-        now_s = self._cpu_s()
+        (cpu_s, sent), (now_s, now_sent) = before, self._used()
         return {
             "cpu_s": round(now_s - cpu_s if now_s >= cpu_s else now_s, 2),  # less: another process by now
             "rss_mb": round(pages * os.sysconf("SC_PAGE_SIZE") / 1e6, 1),
             "loop_stop_max_ms": round(1000 * max(echoes_s), 1) if echoes_s else None,
+            "store_bytes": now_sent - sent,
         }

@@ -13,6 +13,7 @@ import time
 from typing import Any
 
 from controller.config.settings import CoordinatorSettings
+from controller.coordinator.gathering import Gathered
 from controller.election.leadership import Leadership
 from controller.processes.jsonlines import JsonLines
 from controller.store.layout import READS
@@ -37,16 +38,20 @@ class CachedLines(JsonLines):
     def __init__(self, lines: JsonLines) -> None:
         super().__init__(lines.socket)
         self._latest: dict[str, dict[str, Any]] = {}
+        self._gathered = Gathered()
 
     def read(self) -> list[dict[str, Any]] | None:
         values = super().read()
         for value in values or ():
-            self._latest[next(iter(value))] = value
+            if "parts" in value:
+                self._gathered.take(value["parts"])
+            else:
+                self._latest[next(iter(value))] = value
         return values
 
     def latest(self) -> list[dict[str, Any]]:
-        """The last line of each kind."""
-        return list(self._latest.values())
+        """The last line of each kind, and all of what was told in parts."""
+        return [*self._gathered.whole(), *self._latest.values()]
 
 
 def announcement(settings: CoordinatorSettings, link: ControlSocket, epoch: int) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any
 from controller.coflows.telling import CoflowQueues
 from controller.config.settings import CoordinatorSettings
 from controller.coordinator.candidate import announcement
+from controller.coordinator.gathering import Gathering
 from controller.coordinator.intake import Intake
 from controller.coordinator.publication import Publication
 from controller.coordinator.repeats import Repeats
@@ -169,6 +170,7 @@ class Coordinator:
         self.policy = PolicyControl(settings, members, self.granting, self.regulation, capacities, self._heartbeat)
         parts.add(
             *(() if self.exchange is None else (self.exchange,)),
+            Gathering(parts.take),
             self.membership,
             self.repeats,
             self.directory,

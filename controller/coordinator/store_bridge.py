@@ -1,12 +1,13 @@
 """Carries documents between the coordinator and the store, in a process of its own: a slow or lost store delays no slice.
 
-The coordinator and its store bridge speak JSON lines over a socket pair. Towards the coordinator: {"fabric": ...}, {"ports":
-...}, {"policy": ...}, {"override": "free" | "coordinate"}, {"rotation": ...}, {"hosts": ...}, {"pfc": {number: command}},
-{"queues": {"hosts": ..., "ahead_ns": n}}, {"coflows": {"open": {id: ...}, "ahead_ns": n}}; `ahead_ns` is how far the store's
-clock is ahead of the monotonic one. From the coordinator: {"status": ...}, {"links": [...]}, {"member": [node, ...]}, {"gone":
-node}, {"event": [kind, severity, text]}, {"slots": ...}, {"telemetry": ...}, {"thresholds": ...}, {"controller": [name, ...]},
-{"hosts": ...}, {"coflow_verdict": [id, document]}. To {"leads": epoch} the bridge answers with the {"thresholds": ...} of the
-leader before; {"leads": 0} says that this coordinator leads no more. An edge: sockets, Redis.
+The coordinator and its store bridge speak JSON lines over a socket pair. Towards the coordinator: {"parts": ...}, which tell
+what has changed of the fabric and of the ports (controller/coordinator/gathering.py), {"policy": ...}, {"override": "free" |
+"coordinate"}, {"rotation": ...}, {"hosts": ...}, {"pfc": {number: command}}, {"queues": {"hosts": ..., "ahead_ns": n}},
+{"coflows": {"open": {id: ...}, "ahead_ns": n}}; `ahead_ns` is how far the store's clock is ahead of the monotonic one. From
+the coordinator: {"status": ...}, {"links": [...]}, {"member": [node, ...]}, {"gone": node}, {"event": [kind, severity, text]},
+{"slots": ...}, {"telemetry": ...}, {"thresholds": ...}, {"controller": [name, ...]}, {"hosts": ...}, {"coflow_verdict": [id,
+document]}. To {"leads": epoch} the bridge answers with the {"thresholds": ...} of the leader before; {"leads": 0} says that
+this coordinator leads no more. An edge: sockets, Redis.
 """
 
 from __future__ import annotations
@@ -23,8 +24,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from controller.coordinator.gathering import lines
 from controller.processes.jsonlines import JsonLines
 from controller.processes.logs import log_to_stderr
+from controller.store.feeds import IN_PARTS
+from controller.store.parted import Known
 from controller.store.store import Store, StoreUnavailable
 
 log = logging.getLogger("baton.store_bridge")
@@ -46,6 +50,7 @@ class StoreBridge:
         self._lines = JsonLines(connection)
         self._lock = threading.Lock()
         self._last: dict[str, str] = {}
+        self._parts: dict[str, Known] = {}
         self._links: dict[str, Any] = {}
         """A field of the status that comes by itself, when it changes: it is as long as the fabric is large."""
 
@@ -88,16 +93,17 @@ class StoreBridge:
         """Passes on the documents that differ from what was passed on last: all, or that of the channel `changed`."""
         store = self._store
         readers: dict[str, Callable[[], Any]] = {
-            "fabric": store.fabric,
             "policy": store.policy,
             "override": store.override,
-            "ports": store.ports,
             "coflows": store.coflows,
             "rotation": store.commands.rotation,
             "pfc_commands": store.commands.pfc_commands,
             "queues": store.commands.queues,
             "hosts": store.commands.hosts,
         }
+        for name in IN_PARTS:
+            if changed in (None, name):
+                self._look_at_parts(name)
         for channel, read in readers.items():
             key = "pfc" if channel == "pfc_commands" else channel
             if changed not in (None, channel) or (value := read()) is None:
@@ -110,6 +116,18 @@ class StoreBridge:
                 if key in TIMED:
                     value = {TIMED[key]: value, "ahead_ns": store.time_ns() - time.monotonic_ns()}
                 self._tell({key: value})
+
+    def _look_at_parts(self, name: str) -> None:
+        before = self._parts.get(name)
+        found = self._store.parts(name, before)
+        if found is None or found is before:
+            return
+        self._parts[name] = found
+        old = {} if before is None else before.parts
+        if name != "ports" and before is not None and old == found.parts:
+            return
+        for line in lines(name, old, found.parts):
+            self._tell(line)
 
     def _begin(self, leads: bool) -> None:
         if not leads:

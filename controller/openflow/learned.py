@@ -15,6 +15,7 @@ from controller.config.settings import OpenFlowSettings
 from controller.openflow.intake.hosts import Host, PortRef
 from controller.openflow.metering import Load
 from controller.openflow.view import Link, View
+from controller.store.parts import split
 from topology import capacity, spanning_tree
 from topology import fabric as topology
 from topology.capacity import Capacity
@@ -93,6 +94,14 @@ class FabricLearner:
             "not_found": sorted(list(link) for link in told - fabric.links),
         }
         return document
+
+    def parts(self, view: View) -> dict[str, Any]:
+        """The parts of `document` (controller/store/parts.py)."""
+        return split("fabric", self.document(view))
+
+    def port_parts(self, view: View, loads: Mapping[PortRef, Load], refused: Mapping[str, int]) -> dict[str, Any]:
+        """The parts of `ports_document`."""
+        return split("ports", self.ports_document(view, loads, refused))
 
     def _trunks(
         self, view: View, best: Mapping[tuple[str, str], Link]

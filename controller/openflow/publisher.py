@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from controller.store.parts import Parts
 from controller.store.store import StoreUnavailable
 
 STATUS_PERIOD_NS = 1_000_000_000
@@ -22,9 +23,12 @@ log = logging.getLogger("baton.openflow")
 class PublishingStore(Protocol):
     """The part of `controller.store.store.Store` that is used here."""
 
-    def publish_fabric(self, fabric: dict[str, Any]) -> None: ...
+    def publish_parts(self, name: str, parts: Parts) -> None: ...
 
-    def publish_ports(self, ports: dict[str, Any]) -> None: ...
+    @property
+    def owes(self) -> bool: ...
+
+    def settle(self) -> None: ...
 
     def publish_event(self, kind: str, severity: str, text: str, **fields: Any) -> None: ...  # noqa: ANN401 -- as Store
 
@@ -38,25 +42,25 @@ class Publisher:
         """`news`: called when there is something to `flush`."""
         self._store = store
         self._news = news
-        self._fabric: dict[str, Any] | None = None
+        self._fabric: Parts | None = None
         self._fabric_told = True
         self._version = 0
-        self._ports: dict[str, Any] | None = None
+        self._ports: Parts | None = None
         self._events: deque[tuple[str, str, str, dict[str, str]]] = deque(maxlen=EVENTS_KEPT)
         self._available = True
         self._asked_ns: int | None = None
 
-    def fabric(self, document: dict[str, Any]) -> None:
-        """Has the fabric published, with a version that grows, when it differs from the last one."""
-        if self._fabric is None or document != {k: v for k, v in self._fabric.items() if k != "version"}:
+    def fabric(self, parts: Parts) -> None:
+        """Has the fabric published (the document in parts), with a version that grows, when it differs from the last one."""
+        if self._fabric is None or self._fabric != {**parts, "version": self._version}:
             self._version += 1
-            self._fabric = {**document, "version": self._version}
+            self._fabric = {**parts, "version": self._version}
             self._fabric_told = False
             self._news()
 
-    def ports(self, document: dict[str, Any]) -> None:
-        """Has the load of the ports published."""
-        self._ports = document
+    def ports(self, parts: Parts) -> None:
+        """Has the load of the ports published (the document in parts)."""
+        self._ports = parts
         self._news()
 
     def event(self, kind: str, severity: str, text: str, fields: dict[str, str]) -> None:
@@ -67,7 +71,10 @@ class Publisher:
     @property
     def unpublished(self) -> bool:
         """Whether anything waits for `flush`, as while the store is away."""
-        return self._store is not None and (bool(self._events) or not self._fabric_told or self._ports is not None)
+        store = self._store
+        return store is not None and (
+            bool(self._events) or not self._fabric_told or self._ports is not None or store.owes
+        )
 
     def flush(self) -> None:
         """Writes everything new to the store. May wait for it; never raises because of it."""
@@ -79,15 +86,16 @@ class Publisher:
         try:
             if not self._fabric_told and self._fabric is not None:
                 told = self._fabric
-                self._store.publish_fabric(told)
+                self._store.publish_parts("fabric", told)
                 self._fabric_told = self._fabric is told
             if self._ports is not None:
                 ports, self._ports = self._ports, None
-                self._store.publish_ports(ports)
+                self._store.publish_parts("ports", ports)
             while self._events:
                 kind, severity, text, fields = self._events[0]
                 self._store.publish_event(kind, severity, text, **fields)
                 self._events.popleft()
+            self._store.settle()
             self._is_available(None)
         except StoreUnavailable as error:
             self._is_available(error)

@@ -11,6 +11,7 @@ from controller.config.settings import TreeSource
 from controller.spanning_tree.port_states import PortState
 from controller.spanning_tree.sources import tree_from_port_states
 from controller.spanning_tree.wiring import contradictions, with_ports
+from controller.store.parts import split
 from topology.fabric import Fabric, Link
 from topology.problems import FabricError
 
@@ -132,7 +133,8 @@ class Tracker:
         if self._openflow is not None:
             wanted["openflow"] = self._openflow.to_dict()
         version = stored.get("version", 0) if stored is not None else 0
-        return None if stored == {**wanted, "version": version} else {**wanted, "version": version + 1}
+        same = stored is not None and split("fabric", stored) == split("fabric", {**wanted, "version": version})
+        return None if same else {**wanted, "version": version + 1}
 
     def published(self, document: Document) -> None:
         """Takes note that this document is in the store now."""

@@ -24,7 +24,6 @@ from the store and replaces it by the joined one, in one transaction. The joined
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import os
 import queue
@@ -40,7 +39,9 @@ from controller.processes.logs import log_to_stderr
 from controller.spanning_tree.port_states import PortState, TreeSourceError
 from controller.spanning_tree.sources import reader
 from controller.spanning_tree.tracker import Document, Tracker
-from controller.store.layout import PREFIX, Client, Pipeline, put
+from controller.store.layout import PREFIX, Client, Pipeline
+from controller.store.parted import Known, read
+from controller.store.parts import join, split
 from controller.store.store import Store, StoreUnavailable
 from topology import files
 from topology.problems import FabricError
@@ -66,13 +67,14 @@ class FabricStore(Store):
             StoreUnavailable: as every operation.
         """
         key = f"{PREFIX}fabric"
+        known: Known | None = None
 
         def attempt(pipe: Pipeline) -> Document | None:
-            text = pipe.hget(key, "json")
-            document = change(None if text is None else json.loads(text))
-            pipe.multi()
+            nonlocal known
+            known = read(pipe, "fabric", known)
+            document = change(None if known is None else join(known.parts))
             if document is not None:
-                put(pipe, "fabric", "", document)
+                self.fabric_parts.change(pipe, split("fabric", document))
             return document
 
         def replace(client: Client) -> Document | None:
@@ -151,6 +153,7 @@ class Watcher:
                 if document := store.replace_fabric(lambda stored: tracker.document(stored, now_ns)):
                     tracker.published(document)
                 self._due = False
+            store.settle()
             while tracker.notes:
                 note = tracker.notes[0]
                 store.publish_event(*note)

@@ -122,6 +122,17 @@ class Connection:
 
         self.call(write)
 
+    def replace(self, key: str, fill: Callable[[Pipeline], None]) -> None:
+        """Has `fill` read the key, call `multi` and fill one transaction, and executes it; calls it again if another process
+        has written the key meanwhile. First publishes again what the store has lost."""
+
+        def replace(client: Client) -> None:
+            self._republish_if_lost(client)
+            client.transaction(fill, key)
+            self._republish_if_lost(client)
+
+        self.call(replace)
+
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
         """Has all that this thread writes in the block written in one transaction at its end, which may raise as `write`.

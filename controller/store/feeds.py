@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import orjson
 
 from controller.store.connection import Connection
 from controller.store.layout import EXPIRY_S, FLUSH_NS, PREFIX, Client, Pipeline, put
+from controller.store.parted import Known, asked, read
+from controller.store.parts import join
 
 
 def slot_batches(seconds: int) -> int:
@@ -24,7 +27,7 @@ SLOTS_KEPT = slot_batches(20)
 """How many batches the store keeps."""
 AUDIT, AUDIT_KEPT = "audit", 10_000
 REFUSED, REFUSED_KEPT = "refused", 1_000
-DOCUMENTS = ("fabric", "ports", "status", "thresholds", "policy", "telemetry")
+DOCUMENTS = ("status", "thresholds", "policy", "telemetry")
 MEMBERS = """
 local found = {}
 for _, node in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], ARGV[2], '+inf')) do
@@ -39,8 +42,10 @@ of thousands), with the number of members and the highest score."""
 WHOLE_NS = 5_000_000_000
 """How often all members are read, and not only those published since the last time: a document may expire, and a clock may be
 set back."""
-UNCHANGING = ("fabric", "thresholds", "ports")
-"""Large documents that change more seldom than they are looked for: read again only when their version has changed."""
+UNCHANGING = ("thresholds",)
+"""Documents that change more seldom than they are looked for: read again only when their version has changed."""
+IN_PARTS = ("fabric", "ports")
+"""Of these the changes are read."""
 
 
 class MembersRead(NamedTuple):
@@ -65,6 +70,8 @@ class Snapshot(NamedTuple):
     override: str | None
     time_ns: int
     members_read: MembersRead = MembersRead()
+    known: Mapping[str, Known | None] = MappingProxyType({})
+    """The documents in parts, for reading what changes."""
 
 
 class Feeds:
@@ -122,7 +129,8 @@ class Feeds:
         return [event_of(number, entry) for number, entry in reversed(entries)]
 
     def snapshot(self, before: Snapshot | None = None, *, light: bool = False) -> Snapshot:
-        """Everything that is published, in one round trip; one more for each large document that differs from `before`.
+        """Everything that is published, in one round trip; one more for thresholds that differ from `before`, and for a
+        document in parts of which changes were missed.
 
         Of the members, those are read that were published since `before`. With `light` the members and the
         ports, which are most of a large fabric's documents, stay as they were.
@@ -148,26 +156,37 @@ def _snapshot(client: Client, before: Snapshot | None, light: bool) -> Snapshot:
         pipe.get(PREFIX + "override")
         for name in DOCUMENTS:
             pipe.hmget(PREFIX + name, "version", "at_ns", *(() if name in UNCHANGING else ("json",)))
+        for name in (looked := ("fabric",) if light else IN_PARTS):
+            pipe.hmget(PREFIX + name, *asked(None if before is None else before.known[name]))
         if not light:
             since = "-inf" if before is None else f"({before.members_read.last_score}"
             pipe.eval_ro(MEMBERS, 1, PREFIX + "members", PREFIX + "member:", since)
-        (seconds, microseconds), override, *heads = pipe.execute()
+        (seconds, microseconds), override, *answers = pipe.execute()
+    heads = answers[: len(DOCUMENTS)]
     time_ns = int(seconds * 10**6 + microseconds) * 1000
     if before is not None and light:
-        members, read = before.members, before.members_read._replace(changed=frozenset())
+        members, members_read = before.members, before.members_read._replace(changed=frozenset())
     else:
-        members, read = _members(client, before, heads.pop(), time_ns)
+        members, members_read = _members(client, before, answers[-1], time_ns)
     versions = {name: int(head[0] or 0) for name, head in zip(DOCUMENTS, heads, strict=True)}
     at_ns = {name: int(head[1] or 0) for name, head in zip(DOCUMENTS, heads, strict=True)}
     documents = {name: _loads(head[2]) for name, head in zip(DOCUMENTS, heads, strict=True) if name not in UNCHANGING}
     for name in UNCHANGING:
-        kept = light and name == "ports"
-        if before is not None and (kept or (before.versions[name], before.at_ns[name]) == (versions[name], at_ns[name])):
-            versions[name], at_ns[name] = before.versions[name], before.at_ns[name]
+        if before is not None and (before.versions[name], before.at_ns[name]) == (versions[name], at_ns[name]):
             documents[name] = before.documents[name]
         else:
             documents[name] = _loads(client.hget(PREFIX + name, "json"))
-    return Snapshot(documents, versions, at_ns, members, override, time_ns, read)
+    known = {} if before is None else dict(before.known)
+    for name, answer in zip(looked, answers[len(DOCUMENTS) :], strict=False):
+        known[name] = read(client, name, known.get(name), answer)
+    for name in IN_PARTS:
+        found = known[name]
+        versions[name], at_ns[name] = (0, 0) if found is None else found[:2]
+        if before is not None and found is before.known[name]:
+            documents[name] = before.documents[name]
+        else:
+            documents[name] = None if found is None else join(found.parts)
+    return Snapshot(documents, versions, at_ns, members, override, time_ns, members_read, known)
 
 
 def _members(
@@ -178,18 +197,18 @@ def _members(
     found = _by_node(text)
     if before is None:
         return dict(sorted(found.items())), MembersRead(None, last_score, time_ns)
-    old, read = before.members, before.members_read
+    old, told_before = before.members, before.members_read
     members = {**old, **found} if found else old
     changed = frozenset(found)
-    if len(members) != count or not 0 <= time_ns - read.whole_ns < WHOLE_NS:
+    if len(members) != count or not 0 <= time_ns - told_before.whole_ns < WHOLE_NS:
         text, _, last_score = client.eval_ro(MEMBERS, 1, PREFIX + "members", PREFIX + "member:", "-inf")
         found = _by_node(text)
         changed = frozenset(node for node, one in found.items() if old.get(node) != one) | (old.keys() - found.keys())
         members = {node: one if node in changed else old[node] for node, one in found.items()}
-        read = read._replace(whole_ns=time_ns)
+        told_before = told_before._replace(whole_ns=time_ns)
     if members.keys() != old.keys():
         members = dict(sorted(members.items()))
-    return members, read._replace(changed=changed, last_score=last_score)
+    return members, told_before._replace(changed=changed, last_score=last_score)
 
 
 def _by_node(text: str) -> dict[int, dict[str, Any]]:

@@ -6,9 +6,9 @@ long it expires. A coordinator whose hosts report seldom publishes as seldom; wh
 
 * baton:schema: hash {version: "1", incarnation}; never expires. `version` is the newest schema in which a process has written.
   A store that has lost its data gets another incarnation.
-* baton:fabric: document by the application; never expires: {"fabric": Fabric.to_dict(), "blocked": [[a, b]], ...}; see
-  controller/openflow/learned.py.
-* baton:ports: document by the application; 30 s: load and counters of switch ports.
+* baton:fabric: document in parts by the application; never expires: {"fabric": Fabric.to_dict(), "blocked": [[a, b]], ...}; see
+  controller/openflow/learned.py. How it lies in parts: controller/store/parted.py.
+* baton:ports: document in parts by the application; 30 s: load and counters of switch ports.
 * baton:status: document by the coordinator; 5 s: epoch, policy, counts of slots and refusals, and "links": [{"source",
   "target", "capacity_bps", "from", "unmanaged_bps"}]: what each carries, how that is known, what hosts without an agent take.
 * baton:member:NODE: document by the coordinator; 10 s: one host with an agent.
@@ -54,8 +54,12 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from typing import Any
 
+import orjson
+
+from controller.store.parts import LONG
 from protocol.bodies.versions import Versions
 
 Client = Any
@@ -65,9 +69,9 @@ to a type checker."""
 
 WRITES = 1
 """The schema in which this Baton writes."""
-READS = Versions(1, 1)
-"""The schemas that it reads. Processes of two versions share a store while a fabric is upgraded, so one Baton reads a new
-schema first, and only the next one writes it: CONTRIBUTING.md."""
+READS = Versions(1, 2)
+"""The schemas that it reads; in schema 2 nobody writes the fabric and the ports whole. Processes of two versions share
+a store while a fabric is upgraded, so one Baton reads a new schema first, and only the next one writes it: CONTRIBUTING.md."""
 PREFIX = "baton:"
 EXPIRY_S = {
     "ports": 30, "status": 5, "member": 10, "coflow": 3_600, "coflow_verdict": 3_600, "controller": 5, "slots": 60,
@@ -83,7 +87,13 @@ SETS = {
 
 
 def put(pipe: Pipeline, name: str, item: str, value: dict[str, Any], keep_s: int = 0) -> None:
-    """Writes one document into a transaction: value, version, time, expiry (not before `keep_s`), index and notification."""
+    """Writes one document into a transaction: value, version, time, expiry (not before `keep_s`), index and notification. Of a
+    document in parts the value is all parts."""
+    if name in LONG:
+        pipe.delete(PREFIX + name)
+        fields = {f"={part}": orjson.dumps(its) for part, its in value.items()}
+        put_fields(pipe, name, fields | {"version": 1, "at_ns": time.time_ns(), "line": new_line(), "parts": 1})
+        return
     key = f"{PREFIX}{name}:{item}" if item else PREFIX + name
     now_ns = time.time_ns()
     pipe.hset(key, mapping={"json": json.dumps(value, separators=(",", ":")), "at_ns": now_ns})
@@ -96,3 +106,16 @@ def put(pipe: Pipeline, name: str, item: str, value: dict[str, Any], keep_s: int
         pipe.zadd(PREFIX + channel, {item: now_s})
         pipe.zremrangebyscore(PREFIX + channel, "-inf", now_s - max(keep_s, EXPIRY_S[name]))
     pipe.publish(f"{PREFIX}changed:{channel}", channel)
+
+
+def put_fields(pipe: Pipeline, name: str, fields: dict[str, Any]) -> None:
+    """Writes fields of a document in parts into a transaction, with expiry and notification."""
+    pipe.hset(PREFIX + name, mapping=fields)
+    if name in EXPIRY_S:
+        pipe.expire(PREFIX + name, EXPIRY_S[name])
+    pipe.publish(f"{PREFIX}changed:{name}", name)
+
+
+def new_line() -> str:
+    """A name for a writer's series of changes (controller/store/parted.py)."""
+    return uuid.uuid4().hex[:16]

@@ -15,6 +15,8 @@ from controller.store.commands import Commands
 from controller.store.connection import Connection, StoreUnavailable
 from controller.store.feeds import AUDIT, AUDIT_KEPT, REFUSED, REFUSED_KEPT, Feeds, Snapshot
 from controller.store.layout import PREFIX, Client, Pipeline, put
+from controller.store.parted import Elders, Known, Parted, read
+from controller.store.parts import Parts, join, split
 from controller.store.sessions import Sessions
 
 __all__ = ["EVENTS_KEPT", "OVERRIDES", "SEVERITIES", "Snapshot", "Store", "StoreUnavailable"]
@@ -40,6 +42,9 @@ class Store:
         self.feeds = Feeds(self.connection)
         self.commands = Commands(self.connection)
         self.sessions = Sessions(self.connection)
+        elders = Elders(self.connection)
+        self.fabric_parts = Parted(self.connection, "fabric", elders)
+        self.port_parts = Parted(self.connection, "ports", elders)
 
     def close(self) -> None:
         """Closes the connections to Redis."""
@@ -48,20 +53,41 @@ class Store:
     # -- documents -----------------------------------------------------------------------------------------
 
     def publish_fabric(self, fabric: dict[str, Any]) -> None:
-        """Publishes the fabric with its active tree."""
-        self.connection.publish("fabric", "", fabric)
+        """Publishes the fabric with its active tree: what of it has changed."""
+        self.publish_parts("fabric", split("fabric", fabric))
 
     def fabric(self) -> dict[str, Any] | None:
         """The fabric last published, or None."""
-        return self.connection.document("fabric")
+        return self._joined("fabric")
 
     def publish_ports(self, ports: dict[str, Any]) -> None:
-        """Publishes the load of the switches' ports; it expires after 30 s."""
-        self.connection.publish("ports", "", ports)
+        """Publishes the load of the switches' ports: what of it has changed; it expires after 30 s."""
+        self.publish_parts("ports", split("ports", ports))
+
+    def publish_parts(self, name: str, parts: Parts) -> None:
+        """Publishes the document "fabric" or "ports", which the caller has in parts."""
+        (self.fabric_parts if name == "fabric" else self.port_parts).publish(parts)
 
     def ports(self) -> dict[str, Any] | None:
         """The load of the switches' ports, or None when no application has published it for 30 s."""
-        return self.connection.document("ports")
+        return self._joined("ports")
+
+    def parts(self, name: str, known: Known | None = None) -> Known | None:
+        """The document "fabric" or "ports" in parts: `known` itself if nothing was published since, None if there is none."""
+        return self.connection.call(lambda client: read(client, name, known))
+
+    def _joined(self, name: str) -> dict[str, Any] | None:
+        return None if (found := self.parts(name)) is None else join(found.parts)
+
+    @property
+    def owes(self) -> bool:
+        """Whether `settle` has something to write, now or soon."""
+        return self.fabric_parts.owes or self.port_parts.owes
+
+    def settle(self) -> None:
+        """Writes whole documents for controllers that know no parts, where they are due."""
+        self.fabric_parts.settle()
+        self.port_parts.settle()
 
     def publish_status(self, status: dict[str, Any]) -> None:
         """Publishes the coordinator's status. It expires after 5 s, so a status in the store shows that a coordinator runs."""

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from cli.main import main
 from cli.operate.status import collect
+from controller.coordinator.gathering import Gathering
 from controller.coordinator.store_bridge import StoreBridge
 from controller.store.connection import Connection
 from controller.store.layout import READS, WRITES
@@ -111,8 +112,11 @@ class TestRecorded:
         StoreBridge(store, theirs)._look()
         store.close()
         told: dict[str, Any] = {}
-        for line in ours.recv(1 << 20).splitlines():
-            told |= json.loads(line)
+        gathering = Gathering(lambda line, _: told.update(line))
+        for line in map(json.loads, ours.recv(1 << 20).splitlines()):
+            told |= line
+            if "parts" in line:
+                gathering.documents["parts"](line["parts"], 0)
         assert told["fabric"] == document("fabric") and told["policy"] == document("policy")
         assert told["rotation"] == document("rotation") and told["override"] == "coordinate"
         assert {"ports", "coflows", "queues", "pfc"} <= told.keys()

@@ -183,7 +183,7 @@ def test_the_status_and_the_members_documents_have_these_fields_and_values() -> 
         }
     }  # fmt: skip
     fields = {"attachment": "s1:c0", "mac": "02:00:00:00:00:fe", "pid": os.getpid(), "leads": True, "epoch": 5}
-    fields |= {"wire": [2, 3], "schemas": [1, 1]}
+    fields |= {"wire": [2, 3], "schemas": [1, 2]}
     assert controller == {"controller": ["c", fields]}
     assert [line["member"][0] for line in members] == [16, 17, 18]
     assert members[0]["member"][1] == {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from controller.openflow.flowtable import Cause
@@ -172,11 +174,13 @@ class FlakyStore:
             raise StoreUnavailable("away")
         self.told.append(what)
 
-    def publish_fabric(self, fabric: dict[str, object]) -> None:
-        self._tell(("fabric", fabric))
+    owes = False
 
-    def publish_ports(self, ports: dict[str, object]) -> None:
-        self._tell(("ports", ports))
+    def publish_parts(self, name: str, parts: Mapping[str, object]) -> None:
+        self._tell((name, parts))
+
+    def settle(self) -> None:
+        pass
 
     def publish_event(self, kind: str, severity: str, text: str, **fields: object) -> None:
         self._tell(("event", kind))
