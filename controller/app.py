@@ -63,6 +63,8 @@ POLL_PER_PORT_S = 0.0002
 """What a port adds to the polling period at least: the counters of thousands of ports take long to read."""
 FROZEN_FLOWS = 1_000
 """After a change of so many flows, what is in memory is left out of garbage collection."""
+GARBAGE = (10_000, 20, 100)
+"""gc.set_threshold: garbage is looked for among so many new objects, and among all that is not frozen seldom."""
 ANSWER_SHARE = 0.2
 """The share of the polling period that switches have to answer; what comes later is published a period later."""
 
@@ -121,6 +123,8 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
     def start(self) -> None:
         """The framework calls it when it has made all its applications."""
         super().start()
+        gc.freeze()
+        gc.set_threshold(*GARBAGE)
         if self.controllers is not None:
             self._follow_leader(self.controllers)
             self._look_around(self.controllers)
@@ -285,9 +289,11 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             for host in inherited_hosts(self._inherited, view):
                 self.discovery.host_inherited(host.at, host.mac, host.address, now_ns)
             self._inherited, view = None, self.discovery.view(now_ns)
+        rest = functools.partial(hub.sleep, 0)
+        rest()
         active = self.fabrics.active(view)
         queued = self.switches.queued(view) if SETTINGS.control_first else frozenset()
-        rest = functools.partial(hub.sleep, 0)
+        rest()
         wanted_tables = self.forwarding.tables(view, active, self.attachment, self.standbys, queued, rest)
         if self.discovery is not discovery:  # another leads by now
             return

@@ -8,20 +8,31 @@ the file's rate; the coordinator, which knows the members, takes their rates int
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from controller.config.settings import OpenFlowSettings
 from controller.openflow.intake.hosts import Host, PortRef
-from controller.openflow.metering import Load
+from controller.openflow.metering import Load, SteadyLoads
 from controller.openflow.view import Link, View
-from controller.store.parts import split
+from controller.store.parts import join, row_name, split
 from topology import capacity, spanning_tree
 from topology import fabric as topology
 from topology.capacity import Capacity
+from topology.problems import FabricError, Problem
 
 DEFAULT_RATE_BPS = 1_000_000_000  # of a port whose switch does not tell its speed
 Nodes = tuple[str, str]
+
+
+class _Described(NamedTuple):
+    """What is told of the hosts at a port: made of what, their name, their link, their addresses, and the parts."""
+
+    source: tuple[object, ...]
+    name: str
+    link: topology.Link
+    owned: tuple[str, ...]
+    parts: Mapping[str, Any]
 
 
 class FabricLearner:
@@ -40,6 +51,8 @@ class FabricLearner:
                 self._owners.update(dict.fromkeys(map(str, known.addresses(name)), name))
                 if mac := known.mac(name):
                     self._owners[mac] = name
+        self._loads = SteadyLoads()
+        self._described: dict[PortRef, _Described] = {}
         self._tree: tuple[topology.Fabric, spanning_tree.Tree] | None = None
 
     @property
@@ -71,36 +84,52 @@ class FabricLearner:
         "links" says where each capacity comes from (topology/capacity.py); "not_found" are links of the file that the fabric
         lacks.
         """
-        best = self._best(view)
-        builder, capacities = self._trunks(view, best)
-        tree = self._spanning(builder.build())
-        blocked = [list(link) for link in tree.blocked]
-        taken = {switch.name for switch in view.switches.values()}
-        hosts = [
-            self._add_host(builder, capacities, taken, view, at, found) for at, found in _by_port(view.hosts.values())
-        ]
-        described = {
-            switch.name: [[port.number, port.name, port.mac] for _, port in sorted(switch.ports.items())]
-            for switch in view.switches.values()
-        }
-        fabric = builder.build()
-        told = self._known.links if self._known is not None else frozenset()
-        document = {
-            "fabric": fabric.to_dict(),
-            "blocked": sorted(blocked),
-            "hosts": hosts,
-            "ports": described,
-            "links": capacity.rows(dict(sorted(capacities.items()))),
-            "not_found": sorted(list(link) for link in told - fabric.links),
-        }
-        return document
+        return join(self.parts(view))
 
     def parts(self, view: View) -> dict[str, Any]:
-        """The parts of `document` (controller/store/parts.py)."""
-        return split("fabric", self.document(view))
+        """The parts of `document` (controller/store/parts.py). What is told of a host that is as it was is the same objects as
+        the last time: so one change among thousands of hosts takes milliseconds.
+
+        Raises:
+            FabricError: a switch or a host has a name or an address that a fabric can't have.
+        """
+        best = self._best(view)
+        builder, capacities = self._trunks(view, best)
+        trunks = builder.build()
+        tree = self._spanning(trunks)
+        taken = {switch.name for switch in view.switches.values()}
+        made: dict[PortRef, _Described] = {}
+        owners: dict[str, str] = {}
+        for at, found in _by_port(view.hosts.values()):
+            made[at] = described = self._describe(view, at, found, taken)
+            taken.add(described.name)
+            for address in described.owned:
+                if owners.setdefault(address, described.name) != described.name:
+                    text = f"{address} belongs to {owners[address]!r} and to {described.name!r}; remove it from one of them"
+                    raise FabricError(Problem("addresses", text))
+        self._described = made
+        told = self._known.links if self._known is not None else frozenset()
+        lacking = told and told - trunks.links - {described.link for described in made.values()}
+        parts = split("fabric", {
+            "fabric": trunks.to_dict(),
+            "blocked": sorted(list(link) for link in tree.blocked),
+            "hosts": [],
+            "ports": {
+                switch.name: [[port.number, port.name, port.mac] for _, port in sorted(switch.ports.items())]
+                for switch in view.switches.values()
+            },
+            "links": capacity.rows(capacities),
+            "not_found": sorted(list(link) for link in lacking),
+        })  # fmt: skip
+        for described in made.values():
+            parts.update(described.parts)
+        return parts
 
     def port_parts(self, view: View, loads: Mapping[PortRef, Load], refused: Mapping[str, int]) -> dict[str, Any]:
-        """The parts of `ports_document`."""
+        """The parts of `ports_document`, with loads as `SteadyLoads` tells them."""
+        switches = view.switches
+        loads = {at: load for at, load in loads.items() if at.dpid in switches and at.number in switches[at.dpid].ports}
+        loads = self._loads.told(loads, lambda at: _speed_bps(view, at))
         return split("ports", self.ports_document(view, loads, refused))
 
     def _trunks(
@@ -191,27 +220,32 @@ class FabricLearner:
         names += [self._owners.get(address) for host in found for address in host.addresses]
         return next((name for name in names if name is not None), f"{switch}:{port}")
 
-    def _add_host(
-        self,
-        builder: topology.FabricBuilder,
-        capacities: dict[topology.DirectedLink, Capacity],
-        taken: set[str],
-        view: View,
-        at: PortRef,
-        found: list[Host],
-    ) -> dict[str, Any]:
-        switch, port = view.switches[at.dpid].name, _port_name(view, at)
+    def _describe(self, view: View, at: PortRef, found: list[Host], taken: Container[str]) -> _Described:
+        """What is told of the hosts at a port, made anew if they or the port have changed."""
+        switch, port = view.switches[at.dpid].name, view.switches[at.dpid].ports[at.number]
         name = self._host_name(view, at, found)
         if name in taken:
-            name = f"{switch}:{port}"  # a machine that the file has once was seen at two ports
-        taken.add(name)
+            name = f"{switch}:{port.name}"  # a machine that the file has once was seen at two ports
+        source = (name, switch, port, tuple(found))
+        known = self._described.get(at)
+        if known is not None and known.source == source:
+            return known
         addresses = [address for host in found for address in host.addresses]
+        builder = topology.FabricBuilder().add_switch(switch)
         builder.add_host(name, addresses, next((h.mac for h in found if h.speaks_control), found[0].mac))
         down, up = self._access(view, at, name)
-        builder.add_link(switch, name, down.bps, a_port=port, reverse_rate_bps=up.bps)
-        capacities |= {topology.DirectedLink(switch, name): down, topology.DirectedLink(name, switch): up}
+        builder.add_link(switch, name, down.bps, a_port=port.name, reverse_rate_bps=up.bps)
+        fabric = builder.build()
+        told = fabric.to_dict()
+        capacities = {topology.DirectedLink(switch, name): down, topology.DirectedLink(name, switch): up}
         macs = [host.mac for host in found]
-        return {"name": name, "switch": switch, "port": port, "macs": macs, "addresses": addresses}
+        row = {"name": name, "switch": switch, "port": port.name, "macs": macs, "addresses": addresses}
+        parts = {row_name("fabric.hosts", host): host for host in told["hosts"]}
+        parts |= {row_name("fabric.links", link): link for link in told["links"]}
+        parts |= {row_name("links", link): link for link in capacity.rows(capacities)}
+        parts[row_name("hosts", row)] = row
+        owned = (*map(str, fabric.addresses(name)), *filter(None, [fabric.mac(name)]))
+        return _Described(source, name, next(iter(fabric.links)), owned, parts)
 
 
 def _port_name(view: View, at: PortRef) -> str:

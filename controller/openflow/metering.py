@@ -7,7 +7,7 @@ more load.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from controller.openflow.flowtable import Cause
@@ -74,6 +74,34 @@ class PortMeter:
     def loads(self) -> dict[PortRef, Load]:
         """The load of every port that has been read twice."""
         return dict(self._load)
+
+
+STEADY = 1 / 1000
+"""A load that differs by less than this share of its port's rate from what was told of it is told as before."""
+
+
+class SteadyLoads:
+    """Loads as they are told, so that what does not matter is no change: a thousandth of a port's rate more or less, as LLDP
+    makes it. That a port has become silent, or is not any more, and every frame that was dropped, is told as it is."""
+
+    def __init__(self) -> None:
+        self._told: dict[PortRef, Load] = {}
+
+    def told(self, loads: Mapping[PortRef, Load], rate_bps: Callable[[PortRef], int]) -> dict[PortRef, Load]:
+        """What to tell of these loads; `rate_bps`: a port's rate."""
+        before = self._told
+        self._told = {
+            at: known if (known := before.get(at)) is not None and _steady(known, load, STEADY * rate_bps(at)) else load
+            for at, load in loads.items()
+        }
+        return self._told
+
+
+def _steady(told: Load, now: Load, room_bps: float) -> bool:
+    return not (told.tx_dropped or now.tx_dropped) and all(
+        abs(old - new) <= room_bps and bool(old) == bool(new)
+        for old, new in ((told.rx_bps, now.rx_bps), (told.tx_bps, now.tx_bps))
+    )
 
 
 class RefusalMeter:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from controller.openflow.flowtable import Cause
 from controller.openflow.intake.hosts import Host, PortRef
@@ -12,11 +14,14 @@ from controller.openflow.learned import DEFAULT_RATE_BPS, FabricLearner
 from controller.openflow.metering import Counters, Load, PortMeter, RefusalMeter
 from controller.openflow.publisher import Publisher
 from controller.openflow.view import Link, Port, Switch, View
+from controller.store.parts import difference
 from controller.store.store import StoreUnavailable
+from tests.unit.protocol.protocol_strategies import PROPERTY
 from topology.fabric import Fabric, FabricBuilder
+from topology.problems import FabricError
 
 GIGABIT = 1_000_000_000
-A, B = "02:00:00:00:00:0a", "02:00:00:00:00:0b"
+A, B, C = "02:00:00:00:00:0a", "02:00:00:00:00:0b", "02:00:00:00:00:0c"
 SECOND = 1_000_000_000
 
 
@@ -227,3 +232,48 @@ class TestPublisher:
         publisher.event("link_down", "warning", "", {})
         publisher.flush()
         assert publisher.coordinator_mac(0) is None
+
+
+class TestChanges:
+    """What is kept of one view makes nothing else of the next."""
+
+    @given(st.lists(st.dictionaries(st.sampled_from([A, B, C]), st.tuples(st.integers(3, 4), st.booleans(), st.booleans()))))
+    @PROPERTY
+    def test_after_any_changes_the_document_is_that_of_the_last_view(
+        self, states: list[dict[str, tuple[int, bool, bool]]]
+    ) -> None:
+        learner = FabricLearner()
+        for state in states:
+            hosts = [Host(mac, PortRef(1, port), (f"10.0.{at}.1", f"10.0.{at}.2")[: 1 + more], speaks_control=control)
+                     for at, (mac, (port, more, control)) in enumerate(state.items())]  # fmt: skip
+            seen = view(TRIANGLE, *hosts)
+            made = learner.parts(seen)
+            assert made == FabricLearner().parts(seen)
+            assert len(Fabric.from_dict(learner.document(seen)["fabric"]).hosts) == len({host.at for host in hosts})
+
+    def test_a_host_that_stays_is_the_same_objects(self) -> None:
+        learner = FabricLearner()
+        first = learner.parts(view(TRIANGLE, Host(A, PortRef(1, 4), ("10.0.0.1",))))
+        second = learner.parts(view(TRIANGLE, Host(A, PortRef(1, 4), ("10.0.0.1",)), Host(B, PortRef(1, 3), ("10.0.0.2",))))
+        assert second["fabric.hosts s1:s1-eth4"] is first["fabric.hosts s1:s1-eth4"]
+        assert len(difference(first, second).put) == 5
+
+    def test_two_ports_with_one_address_are_no_fabric(self) -> None:
+        hosts = Host(A, PortRef(1, 4), ("10.0.0.1",)), Host(B, PortRef(1, 3), ("10.0.0.1",))
+        with pytest.raises(FabricError, match="belongs to"):
+            FabricLearner().parts(view(TRIANGLE, *hosts))
+
+    def test_what_lldp_adds_to_an_idle_port_is_no_change_and_silence_and_drops_are(self) -> None:
+        learner, seen, at = FabricLearner(), view(TRIANGLE), PortRef(1, 1)
+
+        def told(tx_bps: int, dropped: int = 0) -> int:
+            load = Load(0, tx_bps, 0, 1, dropped, dropped, SECOND + tx_bps)
+            parts = learner.port_parts(seen, {at: load, PortRef(9, 1): load}, {})
+            assert "ports s1:s1-eth1" in parts and len(parts) == 5
+            return int(parts["links s1 s2"]["load_bps"])
+
+        assert told(900) == 900
+        assert told(1_100) == 900 and told(1_000_900) == 900
+        assert told(1_100_000) == 1_100_000
+        assert told(0) == 0 and told(500) == 500
+        assert told(600, dropped=1) == 600 and told(700) == 700 and told(800) == 700
