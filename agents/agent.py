@@ -17,7 +17,7 @@ from agents.config import AgentConfig
 from agents.kernel.netlink import NetlinkError
 from agents.loop.clock import Clock
 from agents.loop.part import Handler, Part
-from agents.loop.parts import Parts
+from agents.loop.parts import NEVER_NS, Parts
 from agents.loop.throttle import Throttle
 from agents.loop.waiting import Waiting
 from agents.membership.clock_sync import ClockSync
@@ -29,6 +29,7 @@ from agents.permission.rules import Rules
 from agents.queues.classifier import Backlogged, NewFlow
 from agents.queues.host import Host
 from agents.reflex.reflex import Reflex
+from agents.reflex.slots import SlotReflex
 from protocol import virtual_time
 from protocol.auth import JUMP, Guard, Keys
 from protocol.bodies.versions import Unspoken
@@ -92,7 +93,7 @@ class Agent:
         self._flows = host.flows
         self._events: deque[Backlogged | NewFlow] = deque()
         """Those that were read and not handled yet."""
-        self._sequence = time.time_ns()
+        self.sequence = time.time_ns()
         self._poll_until_ns = 0
         self._last_directive: tuple[bytes, Authentication] | None = None
         self._unspoken = Unspoken("this agent", "the controller", self.guard.spoken)
@@ -121,25 +122,31 @@ class Agent:
 
     # -- the loop -------------------------------------------------------------------------------------------------------
 
-    def run(self, reflex: Reflex | None = None) -> None:
+    def run(self, reflex: Reflex | None = None, slots: SlotReflex | None = None) -> None:
         """Serves until `stop` is called, then leaves the fabric and puts the interface back.
 
         Args:
             reflex: waits in the agent's place while it has something to do; the caller closes it.
+            slots: the same, while nothing is due but slots.
         """
         link, events = self.link.fileno(), self._flows.fileno()
-        waiting = Waiting([link, events, *self.parts.descriptors], self.link.deferred_fileno(), reflex)
+        descriptors = [link, events, *self.parts.descriptors]
+        waiting = Waiting(descriptors, self.link.deferred_fileno(), reflex)
+        if self.config.busy_poll or self._delay is not None:
+            slots = None  # they are about turns of Python
         try:
             while not self._stopping:
                 due_ns = self._next_ns()
-                if awaiting := self._polls and time.monotonic_ns() < self._poll_until_ns:
-                    self._rehearse()
-                polling = self._polls and (awaiting or self.config.busy_poll)
-                # while it awaits an answer, one look, then the next rehearsal
-                readable = waiting.until(0 if awaiting else due_ns, poll=polling, deferred=not self.member)
-                if self._delay is not None:
-                    self._delay.sleep()
+                by_slots = slots is not None and due_ns > time.monotonic_ns() and slots.ready()
+                if slots is not None and by_slots:
+                    due_ns = min(self.parts.next_due_ns(), self.membership.next_due_ns(answers=False) or NEVER_NS)
+                    readable = slots.wait(descriptors, due_ns, self._poll_until_ns if self._polls else 0)
+                    due_ns = 0  # what is due is asked anew
+                else:
+                    readable = self._wait(waiting, due_ns)
                 try:
+                    if slots is not None and by_slots and (frame := slots.frame()) is not None:
+                        self._receive(frame, time.monotonic_ns())
                     self._serve(link in readable, events in readable, readable, due_ns)
                     self.rules.reconcile()
                     self.mishaps.turn_done()
@@ -152,6 +159,16 @@ class Agent:
         finally:
             waiting.close()
             self.membership.leave(time.monotonic_ns())
+
+    def _wait(self, waiting: Waiting, due_ns: int) -> list[int]:
+        if awaiting := self._polls and time.monotonic_ns() < self._poll_until_ns:
+            self._rehearse()
+        polling = self._polls and (awaiting or self.config.busy_poll)
+        # while it awaits an answer, one look, then the next rehearsal
+        readable = waiting.until(0 if awaiting else due_ns, poll=polling, deferred=not self.member)
+        if self._delay is not None:
+            self._delay.sleep()
+        return readable
 
     def _serve(self, link: bool, events: bool, readable: list[int], due_ns: int) -> None:
         """Handles the frames and events that came, and runs the timers that have expired."""
@@ -230,12 +247,12 @@ class Agent:
     # -- sending and receiving ------------------------------------------------------------------------------------------
 
     def _sealed(self, message: Message, key: Prover | None = None) -> bytes:
-        self._sequence += 1
+        self.sequence += 1
         guard = self.guard
         version = guard.heard if type(message) is Register else guard.speaks
         return encode(
             message, key=key or guard.authentications[version], destination=self.leader_mac, source=self.link.address,
-            sender=self.membership.node, epoch=guard.epoch, sequence=self._sequence, version=version,
+            sender=self.membership.node, epoch=guard.epoch, sequence=self.sequence, version=version,
         )  # fmt: skip
 
     def _hear(self, now_ns: int) -> None:
@@ -299,9 +316,9 @@ class Agent:
     def _on_error(self, message: Error, now_ns: int) -> None:
         if message.code is not ErrorCode.SEQUENCE:
             self.membership.on_error(message, now_ns)
-        elif not 0 <= self._sequence - message.sequence <= JUMP:
+        elif not 0 <= self.sequence - message.sequence <= JUMP:
             log.warning("the leader refuses our sequence numbers; going on after %d", message.sequence)
-            self._sequence = message.sequence
+            self.sequence = message.sequence
             self.membership.try_again(now_ns)
 
     # -- directives -----------------------------------------------------------------------------------------------------
@@ -312,6 +329,11 @@ class Agent:
             with suppress(Refused):  # the fabric's key has changed since
                 decode(*self._last_directive)
             self.keeper.rehearse()
+
+    def obeyed(self, frame: bytes) -> None:
+        """Notes that the reflex for slots has obeyed a directive."""
+        self._poll_until_ns = 0
+        self._last_directive = frame, self.guard.authentications[frame[VERSION]]
 
     def _on_directive(self, message: Directive, now_ns: int) -> None:
         self._poll_until_ns = 0

@@ -28,6 +28,7 @@ from agents.priorities.priorities import Priorities
 from agents.priorities.tagger import TaggerSettings
 from agents.queues.host import Host
 from agents.reflex.reflex import Reflex
+from agents.reflex.slots import SlotReflex
 from ebpf.build import BuildError
 from ebpf.libbpf import BpfError
 from protocol.auth import KeyFileError
@@ -66,6 +67,7 @@ def run(config: AgentConfig) -> int:
     agent: Agent | None = None
     weeks: WeekSchedule | None = None
     reflex: Reflex | None = None
+    slots: SlotReflex | None = None
     try:
         agent = Agent(config, secret.at(host.link.address), host)
         membership = agent.membership
@@ -84,6 +86,7 @@ def run(config: AgentConfig) -> int:
         conditions = QueueConditions(agent, config.rate_bps)
         agent.add(conditions)
         reflex = _reflex(agent, host, weeks, conditions)
+        slots = _slots(agent, host, reflex)
         agent.throttle.watch(busy=_busy(reflex, weeks), next_instant_ns=weeks.next_due_ns)
         if config.priorities and (priorities := _priorities(agent)) is not None:
             agent.add(priorities)
@@ -103,12 +106,14 @@ def run(config: AgentConfig) -> int:
             log.warning("%s", refused)
         if refused := capabilities.drop():
             log.warning("%s", refused)
-        agent.run(reflex)
+        agent.run(reflex, slots)
     finally:
         if agent is not None:
             agent.close()
         if reflex is not None:
             reflex.close()
+        if slots is not None:
+            slots.close()
         host.close()
         if agent is not None and weeks is not None and config.statistics is not None:
             write_statistics(config.statistics, agent.keeper.counters, weeks.counters)
@@ -137,6 +142,15 @@ def _reflex(agent: Agent, host: Host, weeks: WeekSchedule, conditions: QueueCond
         )  # fmt: skip
     except (BuildError, OSError) as error:
         log.warning("pauses, conditions and days are obeyed without a reflex: %s", error)
+        return None
+
+
+def _slots(agent: Agent, host: Host, reflex: Reflex | None) -> SlotReflex | None:
+    """None where it cannot be built: the agent then does the same by itself, and takes more of a processor."""
+    try:
+        return SlotReflex(agent, host, reflex)
+    except (BuildError, OSError) as error:
+        log.warning("slots are obeyed without a reflex: %s", error)
         return None
 
 

@@ -284,8 +284,16 @@ class Guard:
 
     def newest(self, source: bytes) -> int:
         """The highest sequence number in frames that the leader at this address sent to us alone; -1 if there was none."""
-        window = self._windows.get((COORDINATOR, source, False, self.speaks))
+        window = self.leader_window(source)
         return -1 if window is None else window.highest
+
+    def leader_window(self, source: bytes) -> ReplayWindow | None:
+        """The window of what the leader at this address sends to us alone, in the version that we speak; None: it has none."""
+        return self._windows.get((COORDINATOR, source, False, self.speaks))
+
+    def replace_leader_window(self, source: bytes, window: ReplayWindow) -> None:
+        """Puts another one in its place."""
+        self._windows[COORDINATOR, source, False, self.speaks] = window
 
     def window(self, speaker: Speaker) -> ReplayWindow | None:
         """The window of a host with keys of its own; None: it has none."""

@@ -41,6 +41,11 @@ class Clock:
         """As of the last exchange."""
 
     @property
+    def line(self) -> tuple[int, int, int]:
+        """Of the translation: offset (ns) at a local time (ns), and drift (parts per 10^9); for code that translates itself."""
+        return self._best_sample.offset_ns, self._best_sample.taken_ns, self._drift_ppb
+
+    @property
     def synchronised(self) -> bool:
         """Whether at least one exchange has been completed since the last `reset`."""
         return bool(self._samples)

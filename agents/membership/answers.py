@@ -31,9 +31,13 @@ class Answers:
     def __init__(self) -> None:
         self.due_ns: int | None = None
         """When to look next; None: whenever the agent is awake."""
-        self._free_ns = 0
+        self.free_ns = 0
         """When nothing was held back last."""
-        self._asked_ns = 0
+        self.asked_ns = 0
+
+    def freed(self, free_ns: int) -> None:
+        """Notes that nothing was held back at a time."""
+        self.free_ns = max(self.free_ns, free_ns)
 
     def look(self, now_ns: int, *, holds: bool, answered_ns: int, fail_open_ns: int) -> Need:
         """What is needed now.
@@ -44,14 +48,14 @@ class Answers:
             fail_open_ns: how long packets may wait without an answer.
         """
         if not holds:
-            self._free_ns, self.due_ns = now_ns, None
+            self.free_ns, self.due_ns = now_ns, None
             return Need.NOTHING
-        since_ns = max(answered_ns, self._free_ns)
+        since_ns = max(answered_ns, self.free_ns)
         if now_ns - since_ns >= fail_open_ns:
-            self._free_ns, self.due_ns = now_ns, None
+            self.free_ns, self.due_ns = now_ns, None
             return Need.OPEN
         need = Need.NOTHING
-        if now_ns - max(since_ns, self._asked_ns) >= fail_open_ns // QUESTIONS:
-            need, self._asked_ns = Need.ASK, now_ns
-        self.due_ns = min(max(since_ns, self._asked_ns) + fail_open_ns // QUESTIONS, since_ns + fail_open_ns)
+        if now_ns - max(since_ns, self.asked_ns) >= fail_open_ns // QUESTIONS:
+            need, self.asked_ns = Need.ASK, now_ns
+        self.due_ns = min(max(since_ns, self.asked_ns) + fail_open_ns // QUESTIONS, since_ns + fail_open_ns)
         return need

@@ -61,6 +61,11 @@ class HeartbeatMonitor:
         self._newest = max(self._newest, frame.sequence)
         return newer
 
+    def answered(self, came_ns: int) -> None:
+        """Notes verified frames of the leader's to this host alone, the newest of which came at `came_ns`."""
+        self.last_heartbeat_ns = max(self.last_heartbeat_ns, came_ns)
+        self.last_answer_ns = came_ns
+
     def new_leader(self) -> None:
         """Forgets the newest sequence number: another leader has its own."""
         self._newest = 0

@@ -16,7 +16,7 @@ from agents.config import AgentConfig
 from agents.kernel.netlink import NetlinkError
 from agents.loop.part import Handler
 from agents.loop.parts import Parts
-from agents.membership.answers import LOOK_NS, Answers, Need
+from agents.membership.answers import LOOK_NS, QUESTIONS, Answers, Need
 from agents.membership.heartbeat_monitor import HeartbeatMonitor
 from agents.membership.lifecycle import Event, Lifecycle, State
 from agents.permission.gatekeeper import Gatekeeper
@@ -103,7 +103,7 @@ class Membership:
         """The version of the wire that the leader of this epoch chose in its last WELCOME; 0: none yet."""
         self.override = Override.COORDINATE
         self._epoch = 0
-        self._fail_open_ns = 50 * MILLISECOND_NS
+        self.fail_open_ns = 50 * MILLISECOND_NS
         self._addresses: tuple[Address, ...] = config.addresses
         self._unanswered = False
         """Whether the leader has not answered yet to changed addresses."""
@@ -111,7 +111,7 @@ class Membership:
         self._register_ns = 0
         self._retry_ns = REGISTER_RETRY_NS
         self._chance = chance
-        self._answers = Answers()
+        self.answers = Answers()
         self._look_ns = 0
         self._directory = DirectoryCopy()
         self._ask_ns: int | None = None
@@ -142,20 +142,28 @@ class Membership:
         """Whether the leader has welcomed us and has not fallen silent since."""
         return self._lifecycle.state is State.MEMBER
 
+    @property
+    def question_ns(self) -> int:
+        """After how long without an answer this agent asks its leader for one, while it holds packets back."""
+        return self.fail_open_ns // QUESTIONS
+
     # -- time -----------------------------------------------------------------------------------------------------------
 
-    def next_due_ns(self) -> int | None:
-        """When to read waiting heartbeats and call `advance` at the latest; None: nothing is due by itself."""
+    def next_due_ns(self, *, answers: bool = True) -> int | None:
+        """When to read waiting heartbeats and call `advance` at the latest; None: nothing is due by itself.
+
+        `answers`: leave it out if somebody else keeps in mind when to ask for them.
+        """
         if not self._watching:
             return None
-        due_ns = min(self.heartbeats.last_heartbeat_ns + self._fail_open_ns, self.heartbeats.latest_ns())
-        if self._answers.due_ns is not None:
-            due_ns = min(due_ns, self._answers.due_ns)
+        due_ns = min(self.heartbeats.last_heartbeat_ns + self.fail_open_ns, self.heartbeats.latest_ns())
+        if answers and self.answers.due_ns is not None:
+            due_ns = min(due_ns, self.answers.due_ns)
         return min(due_ns, self._register_ns) if self._awaits_welcome else due_ns
 
     def silent(self, now_ns: int) -> bool:
         """Whether the leader has been silent for so long that the gates must open; read waiting heartbeats before `advance`."""
-        return self._watching and now_ns - self.heartbeats.last_heartbeat_ns >= self._fail_open_ns
+        return self._watching and now_ns - self.heartbeats.last_heartbeat_ns >= self.fail_open_ns
 
     def advance(self, now_ns: int) -> None:
         """Opens every gate if the leader has fallen silent or does not answer, and registers again if no answer came."""
@@ -173,8 +181,8 @@ class Membership:
     def _look_for_answers(self, now_ns: int) -> None:
         holds = self.member and (self._keeper.holds() or self._rules.holds())
         answered_ns = self.heartbeats.last_answer_ns
-        need = self._answers.look(now_ns, holds=holds, answered_ns=answered_ns, fail_open_ns=self._fail_open_ns)
-        due_ns = self._answers.due_ns
+        need = self.answers.look(now_ns, holds=holds, answered_ns=answered_ns, fail_open_ns=self.fail_open_ns)
+        due_ns = self.answers.due_ns
         self._look_ns = now_ns + LOOK_NS if due_ns is None else due_ns
         if need is Need.ASK:
             self._send(Ping(0))
@@ -251,7 +259,7 @@ class Membership:
         self._retry_ns = REGISTER_RETRY_NS
         first = message.node != self.node or not self.member
         self.node = message.node
-        self._fail_open_ns = max(message.fail_open_ns // 2, message.fail_open_ns - OPENING_NS)
+        self.fail_open_ns = max(message.fail_open_ns // 2, message.fail_open_ns - OPENING_NS)
         self.heartbeats.patience(message.fail_open_ns, message.heartbeat_ns)
         self._keeper.hysteresis_ns = message.yield_hysteresis_ns
         self._host.flows.set_mice(message.mice_bytes, message.mice_rate_bps)

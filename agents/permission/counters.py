@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 ANSWERS = 9
+LATE_NS = 500_000
+"""A slot counts as late if its gate opened later than this after its start."""
 
 
 @dataclass(slots=True)
@@ -30,6 +32,19 @@ class Counters:
     """When it had opened every gate: after the leader fell silent, the operator set the override, or the agent left."""
     ahead_ns: list[int] = field(default_factory=list)
     """(start of the slot - directive received)."""
+
+    def opened(self, opened_ns: int, start_ns: int, received_ns: int) -> None:
+        """Counts a slot whose gate was opened for it, and whose directive came at `received_ns`."""
+        self.slots += 1
+        self.late += opened_ns - start_ns > LATE_NS
+        keep_sample(self.lateness_ns, opened_ns - start_ns)
+        keep_sample(self.ahead_ns, start_ns - received_ns)
+        if start_ns <= received_ns:
+            keep_sample(self.directive_to_gate_ns, opened_ns - received_ns)
+
+    def answered(self, after_ns: int) -> None:
+        """Counts a directive that came so long after the BACKLOG of its destination."""
+        keep_sample(self.backlog_to_directive_ns, after_ns)
 
     def answered_within(self, limit_ns: int) -> bool:
         """Whether half of the last `ANSWERS` directives came so soon after their BACKLOG; true before the first."""

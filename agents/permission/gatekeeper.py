@@ -23,8 +23,6 @@ turn of the loop. If it does not, this time is lost once."""
 USED_UP_FOR_NS = 250_000_000
 """For this time a destination counts as one that used up its slot: less than a packet trickles through its closed gate
 meanwhile (gates.IDLE_RATE_BPS)."""
-LATE_NS = 500_000
-"""A slot counts as late if its gate opened later than this after its start."""
 
 
 class Gatekeeper:
@@ -63,15 +61,15 @@ class Gatekeeper:
         self._awaiting_first_slot = False
         self.table = SlotTable()
         self.counters = Counters()
-        self._waiting_bytes: dict[int, int] = {}
-        self._urgent_bytes: dict[int, int] = {}
+        self.waiting_bytes: dict[int, int] = {}
+        self.urgent_bytes: dict[int, int] = {}
         """The part that belongs to flows with a deadline."""
-        self._rates: dict[int, int] = {}
-        self._reported_ns: dict[int, int] = {}
-        self._next_check_ns: dict[int, int] = {}
-        self._used_up: dict[int, tuple[int, int, int]] = {}
+        self.rates: dict[int, int] = {}
+        self.reported_ns: dict[int, int] = {}
+        self.next_check_ns: dict[int, int] = {}
+        self.used_up: dict[int, tuple[int, int, int]] = {}
         """Destinations that used up their last slot: until when that counts, the gate's counter, and the bytes that waited."""
-        self._outstanding: dict[int, int] = {}
+        self.outstanding: dict[int, int] = {}
         """How many bytes a connection may have unacknowledged and still be freed of its packets at the gate: twice the largest
         slot since the destination was regulated, so that a slot's bytes may wait while another slot's are on their way."""
         self._report_version = 0
@@ -169,15 +167,15 @@ class Gatekeeper:
     def _forget(self, destination: int) -> None:
         self.table.clear(destination)
         self._record_backlog(destination, 0)
-        self._rates.pop(destination, None)
-        self._next_check_ns.pop(destination, None)
-        self._used_up.pop(destination, None)
+        self.rates.pop(destination, None)
+        self.next_check_ns.pop(destination, None)
+        self.used_up.pop(destination, None)
         self._free_senders(destination, 0)
 
     def _free_senders(self, destination: int, outstanding_bytes: int) -> None:
-        if outstanding_bytes != self._outstanding.get(destination, 0):
+        if outstanding_bytes != self.outstanding.get(destination, 0):
             self._gates.free_senders(destination, outstanding_bytes)
-            self._outstanding[destination] = outstanding_bytes
+            self.outstanding[destination] = outstanding_bytes
 
     # -- backlog ------------------------------------------------------------------------------------------------------
 
@@ -188,33 +186,33 @@ class Gatekeeper:
         """
         if not self.regulates(destination):
             return False
-        if destination in self.table.open and destination in self._waiting_bytes:
+        if destination in self.table.open and destination in self.waiting_bytes:
             return False  # urgent packets leave first, and the slot's end reports the rest
-        if destination not in self._waiting_bytes:
-            self._reported_ns[destination] = now_ns
+        if destination not in self.waiting_bytes:
+            self.reported_ns[destination] = now_ns
         _, backlog = self._gates.state(destination)
         self._record_backlog(destination, max(backlog, FRAME_BYTES))
         if urgent:
-            self._urgent_bytes[destination] = max(self._urgent_bytes.get(destination, 0), FRAME_BYTES)
+            self.urgent_bytes[destination] = max(self.urgent_bytes.get(destination, 0), FRAME_BYTES)
         self.report()
         return True
 
     def holds(self) -> bool:
         """Whether packets wait for a permission that they have not."""
-        return self.enforcing and any(destination not in self.table.open for destination in self._waiting_bytes)
+        return self.enforcing and any(destination not in self.table.open for destination in self.waiting_bytes)
 
     def _record_backlog(self, destination: int, backlog: int) -> None:
         """Records the waiting bytes; if none of them is urgent, arms the gate for the first urgent packet."""
         if not backlog:
-            self._waiting_bytes.pop(destination, None)
-            self._urgent_bytes.pop(destination, None)
+            self.waiting_bytes.pop(destination, None)
+            self.urgent_bytes.pop(destination, None)
             return
-        self._waiting_bytes[destination] = backlog
+        self.waiting_bytes[destination] = backlog
         urgent = self._gates.urgent(destination)
         if not urgent:
             self._gates.arm(destination, urgent=True)
             urgent = self._gates.urgent(destination)  # it may have arrived before the arming
-        self._urgent_bytes[destination] = urgent
+        self.urgent_bytes[destination] = urgent
 
     def refresh(self, now_ns: int) -> None:
         """Reads the backlog of every destination again and reports it: cheap insurance against a lost BACKLOG or YIELD."""
@@ -225,7 +223,7 @@ class Gatekeeper:
             slot = self.table.open.get(destination)
             if backlog:
                 self._record_backlog(destination, backlog)
-            elif destination in self._waiting_bytes and (slot is None or slot.rate_bps):
+            elif destination in self.waiting_bytes and (slot is None or slot.rate_bps):
                 self._record_backlog(destination, 0)
                 if slot is None:
                     self._gates.arm(destination)
@@ -234,7 +232,7 @@ class Gatekeeper:
     def report(self) -> None:
         """Sends the whole backlog."""
         self._report_version += 1
-        entries = tuple((node, size, self._urgent_bytes.get(node, 0)) for node, size in self._waiting_bytes.items())
+        entries = tuple((node, size, self.urgent_bytes.get(node, 0)) for node, size in self.waiting_bytes.items())
         for page in paginate(Backlog(self._report_version, 0, 1, entries)):
             self._send(page)
 
@@ -255,14 +253,14 @@ class Gatekeeper:
             slot = self.table.take(grant, start_ns, end_ns, received_ns)
             if slot is not None:
                 self._open(slot)
-            reported_ns = self._reported_ns.pop(grant.destination, None)
+            reported_ns = self.reported_ns.pop(grant.destination, None)
             if reported_ns is not None:
-                keep_sample(self.counters.backlog_to_directive_ns, received_ns - reported_ns)
+                self.counters.answered(received_ns - reported_ns)
         self.advance(received_ns)
 
     def rehearse(self) -> None:
         """Reads from the kernel what opening a slot would read, so that this code is in the caches (see Agent._rehearse)."""
-        for destination in self._waiting_bytes:
+        for destination in self.waiting_bytes:
             self._gates.state(destination)
 
     def advance(self, now_ns: int) -> None:
@@ -272,13 +270,13 @@ class Gatekeeper:
         for current in list(self.table.open.values()):
             if now_ns >= current.end_ns:
                 self._end_slot(current, now_ns)
-            elif now_ns >= self._next_check_ns.get(current.destination, current.end_ns):
+            elif now_ns >= self.next_check_ns.get(current.destination, current.end_ns):
                 self._check_use(current, now_ns)
 
     def next_due_ns(self) -> int | None:
         """When `advance` must be called next."""
         times = [slot.end_ns for slot in self.table.open.values()]
-        times += [self._next_check_ns[d] for d in self.table.open if d in self._next_check_ns]
+        times += [self.next_check_ns[d] for d in self.table.open if d in self.next_check_ns]
         start = self.table.next_start_ns()
         if start is not None:
             times.append(start)
@@ -288,19 +286,19 @@ class Gatekeeper:
         destination = slot.queue
         hold_ns: int | None = None
         if slot.rate_bps:
-            self._next_check_ns.pop(destination, None)  # belongs to the slot that this one replaces
-            self._used_up.pop(destination, None)
+            self.next_check_ns.pop(destination, None)  # belongs to the slot that this one replaces
+            self.used_up.pop(destination, None)
             self._free_senders(destination, 0)
-            if self._rates.get(destination) != slot.rate_bps:
+            if self.rates.get(destination) != slot.rate_bps:
                 self._gates.rate(destination, slot.rate_bps)
-                self._rates[destination] = slot.rate_bps
+                self.rates[destination] = slot.rate_bps
         else:
-            self._rates.pop(destination, None)
+            self.rates.pop(destination, None)
             hold_ns = self._gates.grant(destination, slot.bytes)
-            if 2 * slot.bytes > self._outstanding.get(destination, 0):
+            if 2 * slot.bytes > self.outstanding.get(destination, 0):
                 self._free_senders(destination, 2 * slot.bytes)
         opened_ns = self._clock()
-        until_ns, passed, backlog = self._used_up.get(destination, (0, 0, 0))
+        until_ns, passed, backlog = self.used_up.get(destination, (0, 0, 0))
         was_used_up = opened_ns < until_ns and not slot.rate_bps
         if not was_used_up or 2 * backlog < slot.bytes:
             # Read after the urgent change: nothing passes the gate before the next packet, the Ack.
@@ -319,24 +317,21 @@ class Gatekeeper:
             self._schedule_check(current, backlog, opened_ns)
         # The Ack passes the interface's queues, and so wakes the gate that was just changed.
         self._send(Ack(slot.number, destination, self._to_coordinator(slot.received_ns), self._to_coordinator(opened_ns)))
-        counters = self.counters
-        counters.slots += 1
+        self.note_opened(opened_ns, slot.open_from_ns, slot.received_ns)
+
+    def note_opened(self, opened_ns: int, start_ns: int, received_ns: int) -> None:
+        """Counts a slot that was opened."""
         if self._awaiting_first_slot:
             self._awaiting_first_slot = False
-            keep_sample(counters.first_slot_ns, opened_ns)
-        lateness = opened_ns - slot.open_from_ns
-        counters.late += lateness > LATE_NS
-        keep_sample(counters.lateness_ns, lateness)
-        keep_sample(counters.ahead_ns, slot.open_from_ns - slot.received_ns)
-        if slot.open_from_ns <= slot.received_ns:
-            keep_sample(counters.directive_to_gate_ns, opened_ns - slot.received_ns)
+            keep_sample(self.counters.first_slot_ns, opened_ns)
+        self.counters.opened(opened_ns, start_ns, received_ns)
 
     def _revoke(self, current: OpenSlot) -> None:
         """Ends an open slot whose path is no longer free."""
         destination = current.destination
         del self.table.open[destination]
-        self._next_check_ns.pop(destination, None)
-        self._rates.pop(destination, None)
+        self.next_check_ns.pop(destination, None)
+        self.rates.pop(destination, None)
         self._close_gates([destination])
 
     def _check_use(self, current: OpenSlot, now_ns: int) -> None:
@@ -352,13 +347,13 @@ class Gatekeeper:
     def _schedule_check(self, current: OpenSlot, backlog: int, now_ns: int) -> None:
         """Sets the next check: the queue cannot be empty before the link has carried its backlog."""
         quiet_ns = max(self.hysteresis_ns, backlog * 8 * 10**9 // self._link_bps, current.check_after_ns)
-        self._next_check_ns[current.destination] = now_ns + quiet_ns
+        self.next_check_ns[current.destination] = now_ns + quiet_ns
 
     def _end_slot(self, current: OpenSlot, now_ns: int) -> None:
         passed, backlog = self._gates.state(current.destination)
         if current.rate_bps:
             del self.table.open[current.destination]
-            self._rates.pop(current.destination, None)
+            self.rates.pop(current.destination, None)
             self.counters.expired += 1
             self._record_backlog(current.destination, 0)
             self._close_gates([current.destination])
@@ -369,24 +364,24 @@ class Gatekeeper:
                 self._gates.close_gate(current.destination)
                 self.counters.voided_bytes += max(0, unspent)
             del self.table.open[current.destination]
-            self._next_check_ns.pop(current.destination, None)
+            self.next_check_ns.pop(current.destination, None)
             self._record_backlog(current.destination, backlog)
-            if self._urgent_bytes[current.destination]:
+            if self.urgent_bytes[current.destination]:
                 self.report()
         else:
             self._yield_slot(current, passed, backlog)
 
     def _remember_use(self, current: OpenSlot, unspent: int, passed: int, backlog: int, now_ns: int) -> None:
         if unspent < FRAME_BYTES:
-            self._used_up[current.destination] = now_ns + USED_UP_FOR_NS, passed, backlog
+            self.used_up[current.destination] = now_ns + USED_UP_FOR_NS, passed, backlog
         else:
-            self._used_up.pop(current.destination, None)
+            self.used_up.pop(current.destination, None)
 
     def _yield_slot(self, current: OpenSlot, passed: int, backlog: int) -> None:
         """Ends a slot whose queue is empty: voids its credit, and arms the gate for the next packet."""
         destination = current.destination
         del self.table.open[destination]
-        self._next_check_ns.pop(destination, None)
+        self.next_check_ns.pop(destination, None)
         self._record_backlog(destination, 0)
         self._gates.close_gate(destination)
         self._gates.arm(destination)
@@ -396,5 +391,5 @@ class Gatekeeper:
         _, arrived = self._gates.state(destination)
         self._record_backlog(destination, arrived)  # it may have arrived between the check and the arming
         self._send(Yield(destination, current.slot, unspent, arrived))
-        if self._urgent_bytes.get(destination):
+        if self.urgent_bytes.get(destination):
             self.report()

@@ -7,6 +7,7 @@ table holds at most one open slot for a destination and any number of waiting on
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from agents.permission.conditions import Condition
@@ -75,6 +76,11 @@ class SlotTable:
     def next_start_ns(self) -> int | None:
         """When to call `due` next; None if no slot waits. A slot revoked meanwhile still counts."""
         return self._starts[0][0] if self._starts else None
+
+    def replace_waiting(self, slots: Iterable[Condition]) -> None:
+        """Replaces the waiting slots."""
+        self.waiting = {slot.number: slot for slot in slots}
+        self._starts = sorted((slot.open_from_ns, slot.number) for slot in self.waiting.values())
 
     def clear(self, destination: int | None = None) -> None:
         """Removes all slots, or all slots of one destination."""

@@ -5,6 +5,7 @@ The layouts are those of agents/bpf/classify.h.
 
 from __future__ import annotations
 
+import ctypes
 import socket
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -145,6 +146,10 @@ class FlowTable:
         """Asks for a `Backlogged` at the next packet of a large flow to `node`; with `urgent`, at the next with a deadline."""
         if node < MAX_NODES:
             _WORD.pack_into(self._nodes, node * _NODE.size + _ARMED_AT, FOR_URGENT if urgent else FOR_ANY)
+
+    def armed_word(self, node: int) -> ctypes.c_uint32:
+        """Where to write FOR_ANY to arm a node's gate. Whoever has it must let go of it before `close`."""
+        return ctypes.c_uint32.from_buffer(self._nodes, node * _NODE.size + _ARMED_AT)
 
     def free_senders(self, node: int, outstanding_bytes: int) -> None:
         """What `GateControl.free_senders` says, of packets to `node` from now on."""

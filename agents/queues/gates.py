@@ -40,7 +40,7 @@ class Gate(ABC):
     def __init__(self, netlink: Netlink, ifindex: int, handle: int, parent: int) -> None:
         self._netlink = netlink
         self._ifindex, self.handle, self.parent = ifindex, handle, parent
-        self._query = query(RTM_GETQDISC, ifindex, handle=handle)
+        self.query = query(RTM_GETQDISC, ifindex, handle=handle)
 
     @abstractmethod
     def creation(self) -> bytes:
@@ -64,7 +64,7 @@ class Gate(ABC):
 
     def state(self) -> tuple[int, int]:
         """(bytes passed since the gate was made, bytes that wait)."""
-        return self._netlink.state(self._query)
+        return self._netlink.state(self.query)
 
 
 class TbfGate(Gate):
@@ -80,10 +80,10 @@ class TbfGate(Gate):
         self.shut_message = shut_tbf(ifindex, handle, parent, rate_bps=IDLE_RATE_BPS, burst=ONE_PACKET, limit=QUEUE_BYTES)
         self.open_message = tbf(ifindex, handle, parent, rate_bps=FREE_RATE_BPS, burst=FREE_BURST, limit=QUEUE_BYTES)
         self.refused_message = tbf(ifindex, handle, parent, rate_bps=FREE_RATE_BPS, burst=0, limit=QUEUE_BYTES)
-        self._change = bytearray(change)
+        self.change = bytearray(change)
         # The attribute TCA_TBF_BURST is the last; the ticks in TCA_TBF_PARMS (before the mtu) are what a dump shows.
-        self._burst_at = len(change) - 4
-        self._ticks_at = len(change) - 4 - 4 - 8
+        self.burst_at = len(change) - 4
+        self.ticks_at = len(change) - 4 - 4 - 8
 
     def creation(self) -> bytes:
         return tbf(
@@ -94,10 +94,10 @@ class TbfGate(Gate):
     def grant(self, credit_bytes: int, link_bps: int) -> int | None:
         """The bucket holds exactly `credit_bytes` (at least one packet)."""
         burst = max(ONE_PACKET, credit_bytes)
-        struct.pack_into("I", self._change, self._burst_at, burst)
+        struct.pack_into("I", self.change, self.burst_at, burst)
         ticks = min(0xFFFFFFFF, burst * 8 * 10**9 // IDLE_RATE_BPS // TICK_NS)
-        struct.pack_into("I", self._change, self._ticks_at, ticks)
-        self._netlink.post(self._change)
+        struct.pack_into("I", self.change, self.ticks_at, ticks)
+        self._netlink.post(self.change)
         return None
 
     def rate(self, rate_bps: int) -> bool:

@@ -134,17 +134,30 @@ def _libraries() -> Iterator[Row]:
 
 
 def _compiled() -> Iterator[Row]:
-    """The controller's libraries in C. What serves instead of a missing one is in Python."""
+    """The libraries in C. What serves instead of a missing one is in Python."""
     for module, name, instead in (
-        ("policies.compiled", "compiled schedule", "turns and rates are planned in Python, in time for some 200 hosts"),
-        ("frames", "compiled frames", "the coordinator handles frames one by one in Python, in time for some 200 hosts"),
         (
-            "priorities.compiled",
+            "controller.policies.compiled.library",
+            "compiled schedule",
+            "turns and rates are planned in Python, in time for some 200 hosts",
+        ),
+        (
+            "controller.frames.library",
+            "compiled frames",
+            "the coordinator handles frames one by one in Python, in time for some 200 hosts",
+        ),
+        (
+            "controller.priorities.compiled.library",
             "compiled shortest paths",
             "thresholds of flow sizes are computed by NumPy, more slowly and on a coarser grid",
         ),
+        (
+            "agents.reflex.slot_state",
+            "compiled reflex for slots",
+            "an agent obeys slots in Python, at three times the processor time",
+        ),
     ):
-        why = importlib.import_module(f"controller.{module}.library").why_missing()
+        why = importlib.import_module(module).why_missing()
         yield Row(name, "library", not why, f"{instead}: {why}" if why else "", "apt install clang" if why else "")
 
 

@@ -118,7 +118,7 @@ def test_a_new_leader_whose_clock_is_behind_is_obeyed() -> None:
 @pytest.mark.parametrize(("away", "goes_on"), [(1 << 61, True), (1, True), (-5, False), (-(1 << 41), True)])
 def test_an_agent_whose_numbers_are_refused_goes_on_where_the_leader_says(away: int, goes_on: bool) -> None:
     world = World()
-    before = world.agent._sequence
+    before = world.agent.sequence
     error = Error(ErrorCode.SEQUENCE, before + away, "")
     world.agent._receive(world.frame(error, mac(1)), MS)
-    assert world.agent._sequence == (before + away if goes_on else before) and world.agent.member
+    assert world.agent.sequence == (before + away if goes_on else before) and world.agent.member

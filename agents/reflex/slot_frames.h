@@ -1,0 +1,126 @@
+/* Frames of the slot reflex: DIRECTIVE in, verified and read as protocol/wire.py, protocol/auth.py and protocol/messages.py do;
+ * ACK and YIELD out. */
+#ifndef BATON_SLOT_FRAMES_H
+#define BATON_SLOT_FRAMES_H
+#include <sys/socket.h>
+
+#include "slots.h"
+
+#define WINDOW 64
+#define SECOND_NS 1000000000LL
+
+/* Rounds down, as Python's // does; `by` is positive. */
+static __int128 divided(__int128 value, __int128 by) {
+    __int128 whole = value / by;
+    return whole - (value % by < 0);
+}
+
+/* The leader's clock at a time of ours (Clock.coordinator). */
+static int64_t leader_ns(const struct terms *terms, int64_t local_ns) {
+    __int128 since_ns = (__int128)local_ns - terms->taken_ns;
+    return (int64_t)((__int128)local_ns + terms->offset_ns + divided(since_ns * terms->drift_ppb, SECOND_NS));
+}
+
+/* Our clock at a time of the leader's (Clock.local). */
+static __int128 local_ns(const struct terms *terms, uint64_t coordinator_ns) {
+    __int128 without = (__int128)coordinator_ns - terms->offset_ns;
+    return without - divided((without - terms->taken_ns) * terms->drift_ppb, SECOND_NS + terms->drift_ppb);
+}
+
+static int out_of_reach(__int128 time_ns) { return time_ns >= FAR || time_ns <= -FAR; }
+
+/* The place of a destination that has a gate and needs permission; `DESTINATIONS`: there is no such. */
+static uint32_t place_of(const struct slots *s, uint32_t node) {
+    for (uint32_t at = 0; at < s->destination_count; at++)
+        if (s->gate[at].node == node)
+            return at;
+    return DESTINATIONS;
+}
+
+/* As protocol.auth.ReplayWindow.accept. */
+static int window_accepts(struct terms *terms, uint64_t sequence) {
+    if (sequence > terms->highest) {
+        uint64_t ahead = sequence - terms->highest;
+        terms->seen = ahead < WINDOW ? terms->seen << ahead | 1 : 1;
+        terms->highest = sequence;
+        return 1;
+    }
+    uint64_t behind = terms->highest - sequence;
+    if (behind >= WINDOW || terms->seen >> behind & 1)
+        return 0;
+    terms->seen |= 1ULL << behind;
+    return 1;
+}
+
+/* Whether all grants of a body are plain: bytes for known destinations, within the bounds up to which the senders are freed. */
+static int plain(const struct slots *s, const uint8_t *body, uint32_t length) {
+    if (!length || length > LONGEST_BODY || length % GRANT_BYTES || s->waiting_count + length / GRANT_BYTES > WAITING)
+        return 0;
+    for (const uint8_t *grant = body; grant < body + length; grant += GRANT_BYTES) {
+        uint32_t at = place_of(s, read4(grant)), bytes = read4(grant + 28);
+        uint64_t start_ns = read8(grant + 12), end_ns = read8(grant + 20);
+        if (at == DESTINATIONS || !bytes || read8(grant + 32) || end_ns < start_ns ||
+            2LL * bytes > s->destination[at].outstanding || out_of_reach(local_ns(&s->terms, start_ns)) ||
+            out_of_reach(local_ns(&s->terms, end_ns)))
+            return 0;
+    }
+    return 1;
+}
+
+/* Whether a frame is a DIRECTIVE that can be obeyed here; if not, there is no trace of it. */
+static int is_directive(struct slots *s, const uint8_t *frame, uint64_t size) {
+    struct terms *terms = &s->terms;
+    if (size < BODY + TAG || size > ROOM || frame[KIND_AT] != DIRECTIVE || memcmp(frame, terms->address, 6) ||
+        memcmp(frame + 6, terms->leader, 6) || read2(frame + TYPE_AT) != ETHERTYPE || read2(frame + MAGIC_AT) != MAGIC ||
+        frame[VERSION_AT] != VERSION || read2(frame + FLAGS_AT))
+        return 0;
+    uint32_t length = read2(frame + LENGTH_AT);
+    return size == BODY + length + TAG && read4(frame + SENDER_AT) == LEADER && read4(frame + EPOCH_AT) == terms->epoch &&
+           plain(s, frame + BODY, length) && blake2s_verifies(terms->from_leader, frame, BODY + length, frame + BODY + length) &&
+           window_accepts(terms, read8(frame + SEQUENCE_AT));
+}
+
+/* Sends a frame to the leader, through the interface's queues: it wakes them. */
+static void send_frame(struct slots *s, uint8_t kind, const uint8_t *body, uint32_t length) {
+    struct terms *terms = &s->terms;
+    uint8_t room[128], *frame = room + terms->tag_bytes, *end = frame + BODY + length;
+    memcpy(frame, terms->leader, 6);
+    memcpy(frame + 6, terms->address, 6);
+    write2(frame + TYPE_AT, ETHERTYPE);
+    write2(frame + MAGIC_AT, MAGIC);
+    frame[VERSION_AT] = VERSION;
+    frame[KIND_AT] = kind;
+    write2(frame + FLAGS_AT, 0);
+    write2(frame + LENGTH_AT, (uint16_t)length);
+    write4(frame + SENDER_AT, terms->node);
+    write4(frame + EPOCH_AT, terms->epoch);
+    write8(frame + SEQUENCE_AT, ++terms->sequence);
+    memcpy(frame + BODY, body, length);
+    memcpy(end, terms->enrolment, ENROLMENT);
+    blake2s_tag(terms->to_leader, frame, BODY + length + ENROLMENT, end + ENROLMENT);
+    if (terms->tag_bytes) {
+        memmove(room, frame, TYPE_AT);
+        memcpy(room + TYPE_AT, terms->tag, sizeof terms->tag);
+    }
+    send(terms->link_fd, room, terms->tag_bytes + BODY + length + ENROLMENT + TAG, MSG_DONTWAIT);
+}
+
+static void send_ack(struct slots *s, const struct slot *slot, int64_t opened_ns) {
+    uint8_t body[ACK_BYTES];
+    write8(body, slot->number);
+    write4(body + 8, s->gate[slot->at].node);
+    write8(body + 12, (uint64_t)leader_ns(&s->terms, slot->received_ns));
+    write8(body + 20, (uint64_t)leader_ns(&s->terms, opened_ns));
+    send_frame(s, ACK, body, sizeof body);
+}
+
+static void send_yield(struct slots *s, uint32_t node, uint64_t slot, int64_t unspent_bytes, int64_t arrived_bytes) {
+    uint8_t body[YIELD_BYTES];
+    write4(body, node);
+    write8(body + 4, slot);
+    write4(body + 12, (uint32_t)unspent_bytes);
+    write8(body + 16, (uint64_t)arrived_bytes);
+    send_frame(s, YIELD, body, sizeof body);
+}
+
+#endif

@@ -1,0 +1,119 @@
+"""The slot reflex's state in the layout of agents/reflex/slots.h, and its library. An edge: ctypes, the compiler."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from pathlib import Path
+
+from ebpf.build import BuildError, shared_library
+
+DESTINATIONS, WAITING, EVENTS, ROOM = 64, 64, 128, 2048
+NEVER_NS, FAR_NS = (1 << 63) - 1, 1 << 62
+POINTER, I64, U64, U32, I32, BYTE = (
+    ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_int32, ctypes.c_uint8,
+)  # fmt: skip
+
+
+class Terms(ctypes.Structure):
+    """`struct terms`; see there for each field."""
+
+    _fields_ = (
+        ("link_fd", I32), ("netlink_fd", I32), ("epoch", U32), ("node", U32), ("sequence", U64), ("highest", U64),
+        ("seen", U64), ("offset_ns", I64), ("taken_ns", I64), ("drift_ppb", I64), ("hysteresis_ns", I64), ("link_bps", I64),
+        ("answered_ns", I64), ("free_ns", I64), ("asked_ns", I64), ("fail_open_ns", I64), ("question_ns", I64),
+        ("poll_until_ns", I64), ("tag_bytes", U32), ("tag", BYTE * 4), ("address", BYTE * 6), ("leader", BYTE * 6),
+        ("enrolment", BYTE * 16), ("from_leader", U32 * 8), ("to_leader", U32 * 8),
+    )  # fmt: skip
+
+
+class Gate(ctypes.Structure):
+    """`struct gate`: the creator keeps references to what it points to."""
+
+    _fields_ = (
+        ("grant", POINTER), ("query", POINTER), ("shut", POINTER), ("armed", POINTER), ("grant_bytes", U32),
+        ("query_bytes", U32), ("shut_bytes", U32), ("burst_at", U32), ("ticks_at", U32), ("node", U32),
+    )  # fmt: skip
+
+
+class Destination(ctypes.Structure):
+    """`struct destination`."""
+
+    _fields_ = (
+        ("waiting_bytes", I64), ("reported_ns", I64), ("next_check_ns", I64), ("used_up_until_ns", I64),
+        ("used_up_passed", I64), ("used_up_backlog", I64), ("outstanding", I64), ("slot", U64), ("end_ns", I64),
+        ("bytes", I64), ("passed_before", I64), ("passed_at_check", I64), ("check_after_ns", I64), ("open", BYTE),
+        ("granted", BYTE),
+    )  # fmt: skip
+
+
+class Slot(ctypes.Structure):
+    """`struct slot`."""
+
+    _fields_ = (("number", U64), ("start_ns", I64), ("end_ns", I64), ("bytes", I64), ("received_ns", I64), ("at", U32))
+
+
+class Opened(ctypes.Structure):
+    """`struct opened`."""
+
+    _fields_ = (("opened_ns", I64), ("start_ns", I64), ("received_ns", I64))
+
+
+CLOCK = ctypes.CFUNCTYPE(I64)
+GRANT = ctypes.CFUNCTYPE(None, U32, U32)
+SHUT = ctypes.CFUNCTYPE(None, U32)
+STATE = ctypes.CFUNCTYPE(None, U32, ctypes.POINTER(I64), ctypes.POINTER(I64))
+
+
+class Hooks(ctypes.Structure):
+    """`struct hooks`: a test's clock and gates."""
+
+    _fields_ = (("clock", CLOCK), ("grant", GRANT), ("shut", SHUT), ("state", STATE))
+
+
+class State(ctypes.Structure):
+    """`struct slots`."""
+
+    _fields_ = (
+        ("terms", Terms), ("destination_count", U32), ("waiting_count", U32), ("accepted", U32), ("yields", U32),
+        ("opened_count", U32), ("answer_count", U32), ("raw_bytes", U32), ("directive_bytes", U32), ("refused_errno", I32),
+        ("voided_bytes", I64), ("hooks", Hooks), ("opened", Opened * EVENTS), ("answer_ns", I64 * EVENTS),
+        ("waiting", Slot * WAITING), ("destination", Destination * DESTINATIONS), ("gate", Gate * DESTINATIONS),
+        ("raw", BYTE * ROOM), ("directive", BYTE * ROOM),
+    )  # fmt: skip
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """Loads the library, compiled first if necessary.
+
+    Raises:
+        BuildError: the compiler is missing or reports an error.
+        OSError: the library cannot be loaded.
+    """
+    return load(shared_library("slots", Path(__file__).parent))
+
+
+def load(path: Path) -> ctypes.CDLL:
+    """Loads a build of the library. Raises OSError."""
+    made = ctypes.CDLL(str(path))
+    made.slots_size.restype = U64
+    made.slots_keys.restype = made.slots_advance.restype = None
+    made.slots_keys.argtypes = (POINTER, POINTER, POINTER, POINTER)
+    made.slots_take.restype, made.slots_take.argtypes = I32, (POINTER, POINTER, U64, I64)
+    made.slots_advance.argtypes = (POINTER, I64)
+    made.slots_next_ns.restype, made.slots_next_ns.argtypes = I64, (POINTER,)
+    made.slots_wait.restype, made.slots_wait.argtypes = I32, (POINTER, POINTER, U32, I64)
+    if made.slots_size() != ctypes.sizeof(State):
+        raise OSError(0, f"slots.c has {made.slots_size()} bytes of state, slot_state.py has {ctypes.sizeof(State)}")
+    return made
+
+
+@cache
+def why_missing() -> str:
+    """Why the library cannot be used here; empty if it can."""
+    try:
+        library()
+    except (BuildError, OSError) as error:
+        return str(error)
+    return ""

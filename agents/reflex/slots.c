@@ -1,0 +1,103 @@
+/* An agent's reflex for slots: what most of its turns would do, done in C while its Python sleeps.
+ *
+ * It takes DIRECTIVE, waits for the start of slots, opens gates, sends ACK, looks whether slots are used, and gives them back by
+ * YIELD. It does so for slots of bytes, at gates that no rule restricts. Anything else ends the wait, and the agent's Python
+ * does it: any other frame, which it gets as it came, with no trace of it here; a refusal of the kernel's; what is due. Before a
+ * wait the agent lends what it knows (struct slots), and afterwards it takes that back. So there is one state, and one thread.
+ * See agents/reflex/slots.py. */
+#define _GNU_SOURCE
+#include <poll.h>
+#include <signal.h>
+
+#include "slot_keeper.h"
+
+#define MOST_GRANTS_HERE ((LONGEST_BODY) / GRANT_BYTES)
+
+uint64_t slots_size(void) { return sizeof(struct slots); }
+
+void slots_keys(struct slots *s, const uint8_t *from_leader, const uint8_t *to_leader, const uint8_t *person) {
+    blake2s_keyed(s->terms.from_leader, from_leader, person);
+    blake2s_keyed(s->terms.to_leader, to_leader, person);
+}
+
+/* Obeys a frame that came at `now_ns`; 0: it is not for here. */
+int32_t slots_take(struct slots *s, const uint8_t *frame, uint64_t size, int64_t now_ns) {
+    if (!is_directive(s, frame, size))
+        return 0;
+    memcpy(s->directive, frame, size);
+    s->directive_bytes = (uint32_t)size;
+    s->accepted++;
+    s->terms.answered_ns = now_ns;
+    s->terms.poll_until_ns = 0;
+    obey(s, frame + BODY, read2(frame + LENGTH_AT), now_ns);
+    return 1;
+}
+
+void slots_advance(struct slots *s, int64_t now_ns) { advance(s, now_ns); }
+
+int64_t slots_next_ns(const struct slots *s) { return next_due_ns(s); }
+
+/* When the agent must ask its leader for an answer, or open its gates; see agents/membership/answers.py. */
+static int64_t question_ns(const struct terms *terms) {
+    int64_t since_ns = terms->answered_ns > terms->free_ns ? terms->answered_ns : terms->free_ns;
+    int64_t ask_ns = (since_ns > terms->asked_ns ? since_ns : terms->asked_ns) + terms->question_ns;
+    return ask_ns < since_ns + terms->fail_open_ns ? ask_ns : since_ns + terms->fail_open_ns;
+}
+
+static void receive(struct slots *s, int64_t now_ns) {
+    ssize_t size = recv(s->terms.link_fd, s->raw, sizeof s->raw, MSG_DONTWAIT);
+    if (size > 0 && !slots_take(s, s->raw, (uint64_t)size, now_ns))
+        s->raw_bytes = (uint32_t)size;
+}
+
+static int must_return(const struct slots *s) {
+    return s->raw_bytes || s->refused_errno || s->opened_count + MOST_GRANTS_HERE > EVENTS ||
+           s->answer_count + MOST_GRANTS_HERE > EVENTS;
+}
+
+static int32_t wait_here(struct slots *s, struct pollfd *descriptors, uint32_t count, int64_t due_ns, const sigset_t *mask) {
+    struct terms *terms = &s->terms;
+    int held = holds(s), ready = 0;
+    for (;;) {
+        int64_t now_ns = clock_now(s);
+        if (ready && descriptors[0].revents)
+            receive(s, now_ns);
+        if (ready && descriptors[1].revents)
+            read_answers(s, 0);
+        int others = 0;
+        for (uint32_t at = 2; ready && at < count; at++)
+            others += descriptors[at].revents != 0;
+        int64_t next_ns = next_due_ns(s);
+        if (now_ns >= next_ns) {
+            advance(s, now_ns);
+            next_ns = next_due_ns(s);
+        }
+        int holding = holds(s);
+        if (!holding || !held)
+            terms->free_ns = now_ns;
+        held = holding;
+        int64_t until_ns = holding && question_ns(terms) < due_ns ? question_ns(terms) : due_ns;
+        if (must_return(s) || others || now_ns >= until_ns)
+            return others;
+        if (next_ns < until_ns)
+            until_ns = next_ns;
+        int64_t left_ns = until_ns > now_ns && now_ns >= terms->poll_until_ns ? until_ns - now_ns : 0;
+        struct timespec left = {left_ns / SECOND_NS, left_ns % SECOND_NS};
+        ready = ppoll(descriptors, count, &left, mask);
+        if (ready < 0)
+            return errno == EINTR ? 0 : -errno; /* a signal; the agent handles it */
+    }
+}
+
+/* Obeys slots until the agent's Python has something to do, at `due_ns` at the latest.
+ *
+ * The first two descriptors are those of the control socket and of the netlink socket. Returns how many of the others are
+ * readable, or -errno. A signal ends the wait, also one that comes just before it. */
+int32_t slots_wait(struct slots *s, struct pollfd *descriptors, uint32_t count, int64_t due_ns) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    int32_t found = wait_here(s, descriptors, count, due_ns, &before);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return found;
+}
