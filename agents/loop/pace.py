@@ -17,12 +17,14 @@ class Pace:
 
     def __init__(self, own_ns: int) -> None:
         self._own_ns = self.period_ns = own_ns
+        self._together = False
 
     def welcomed(self, message: Welcome, _: int) -> None:
         """A handler: the leader says how often it wants reports."""
         self.period_ns = max(self._own_ns, min(MOST_NS, message.report_ns))
+        self._together = message.report_ns > self._own_ns or message.report_ns >= SECOND_NS
 
     def after(self, now_ns: int) -> int:
-        """When to look next: a period later, or, where the leader sets the period, at the next multiple of it."""
-        passed_ns = now_ns % self.period_ns if self.period_ns > self._own_ns else 0
+        """When to look next: a period later, or, where the leader wants reports seldom, at the next multiple of it."""
+        passed_ns = now_ns % self.period_ns if self._together else 0
         return now_ns + self.period_ns - passed_ns

@@ -21,17 +21,14 @@ static void tell_kernel(struct slots *s, const uint8_t *message, uint32_t bytes)
         s->refused_errno = errno;
 }
 
-static void gate_grant(struct slots *s, struct gate *gate, uint32_t bytes) {
-    if (s->hooks.grant) {
-        s->hooks.grant(gate->node, bytes);
-        return;
-    }
+/* Grants, and asks for the state in the same call. */
+static void tell_grant(struct slots *s, struct gate *gate, uint32_t bytes, int ask) {
     uint32_t burst = bytes > ONE_PACKET ? bytes : ONE_PACKET;
     unsigned __int128 most = (unsigned __int128)burst * 8 * 1000000000 / IDLE_RATE_BPS / TICK_NS;
     uint32_t ticks = most > UINT32_MAX ? UINT32_MAX : (uint32_t)most;
     memcpy(gate->grant + gate->burst_at, &burst, sizeof burst);
     memcpy(gate->grant + gate->ticks_at, &ticks, sizeof ticks);
-    tell_kernel(s, gate->grant, gate->grant_bytes);
+    tell_kernel(s, gate->grant, gate->grant_bytes + (ask ? gate->query_bytes : 0));
 }
 
 static void gate_shut(struct slots *s, struct gate *gate) {
@@ -100,8 +97,19 @@ static struct state gate_state(struct slots *s, struct gate *gate) {
         s->hooks.state(gate->node, &found.passed, &found.backlog);
         return found;
     }
-    tell_kernel(s, gate->query, gate->query_bytes);
+    tell_kernel(s, gate->grant + gate->grant_bytes, gate->query_bytes);
     return read_answers(s, 1);
+}
+
+/* Lets so many bytes pass; returns the state after that, if `ask`. */
+static struct state gate_grant(struct slots *s, struct gate *gate, uint32_t bytes, int ask) {
+    if (s->hooks.grant)
+        s->hooks.grant(gate->node, bytes);
+    else
+        tell_grant(s, gate, bytes, ask);
+    if (!ask)
+        return (struct state){0, 0};
+    return s->hooks.state ? gate_state(s, gate) : read_answers(s, 1);
 }
 
 #endif

@@ -58,14 +58,11 @@ static void schedule_check(const struct slots *s, struct destination *d, int64_t
 static void open_slot(struct slots *s, const struct slot *slot) {
     struct destination *d = &s->destination[slot->at];
     struct gate *gate = &s->gate[slot->at];
-    gate_grant(s, gate, (uint32_t)slot->bytes);
+    int used_up = clock_now(s) < d->used_up_until_ns, known = used_up && 2 * d->used_up_backlog >= slot->bytes;
+    struct state state = gate_grant(s, gate, (uint32_t)slot->bytes, !known);
     int64_t opened_ns = clock_now(s);
-    struct state state = {0, 0};
-    int used_up = opened_ns < d->used_up_until_ns;
-    if (used_up)
+    if (known)
         state = (struct state){d->used_up_passed, d->used_up_backlog};
-    if (!used_up || 2 * state.backlog < slot->bytes)
-        state = gate_state(s, gate);
     if (s->refused_errno)
         return;
     d->open = 1;

@@ -9,6 +9,8 @@ from pathlib import Path
 from ebpf.build import BuildError, shared_library
 
 DESTINATIONS, WAITING, EVENTS, ROOM = 64, 64, 128, 2048
+WIRE = 3
+"""The version of the wire that the library speaks (ebpf/include/wire.h)."""
 NEVER_NS, FAR_NS = (1 << 63) - 1, 1 << 62
 POINTER, I64, U64, U32, I32, BYTE = (
     ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_int32, ctypes.c_uint8,
@@ -31,7 +33,7 @@ class Gate(ctypes.Structure):
     """`struct gate`: the creator keeps references to what it points to."""
 
     _fields_ = (
-        ("grant", POINTER), ("query", POINTER), ("shut", POINTER), ("armed", POINTER), ("grant_bytes", U32),
+        ("grant", POINTER), ("shut", POINTER), ("armed", POINTER), ("grant_bytes", U32),
         ("query_bytes", U32), ("shut_bytes", U32), ("burst_at", U32), ("ticks_at", U32), ("node", U32),
     )  # fmt: skip
 

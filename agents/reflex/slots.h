@@ -32,8 +32,8 @@ struct terms {
 
 /* The kernel's side of one destination's gate: messages that ask for no acknowledgement. Known to ctypes as `Gate`. */
 struct gate {
-    uint8_t *grant;
-    const uint8_t *query, *shut;
+    uint8_t *grant; /* and then a query for its state */
+    const uint8_t *shut;
     uint32_t *armed; /* in the classifier's table */
     uint32_t grant_bytes, query_bytes, shut_bytes, burst_at, ticks_at, node;
 };

@@ -4,7 +4,7 @@ An agent that sends all the time wakes up twice for each slot, and each turn of 
 cold caches. So where a turn would decide nothing but what agents/permission/gatekeeper.py says of slots of bytes, the C code
 (agents/reflex/slots.c) does it. Before a wait the agent lends it what the gatekeeper, the guard and the clock know; after the
 wait it takes that back, and what became of the slots. `ready` says when it may: a member at TBF gates, without priorities, that
-no pause, week or condition restricts, under the newest version of the wire. The C code hands on what it does not know.
+no pause, week or condition restricts, under the version of the wire that it speaks. The C code hands on what it does not know.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ from agents.queues.gates import TbfGate
 from agents.queues.host import Host
 from agents.reflex.lender import Lender
 from agents.reflex.reflex import Reflex
-from agents.reflex.slot_state import DESTINATIONS, FAR_NS, NEVER_NS, WAITING, State, library
+from agents.reflex.slot_state import DESTINATIONS, FAR_NS, NEVER_NS, WAITING, WIRE, State, library
 from agents.reflex.state import POLLIN, Descriptor
 from protocol.auth import ReplayWindow
-from protocol.bodies.versions import NEWEST
 from protocol.key import PERSON
 from protocol.keys.hosts import Credentials
 
@@ -78,7 +77,7 @@ class SlotReflex:
             and bool(keeper.regulated)
             and not keeper.rates
             and not agent.rules.holds()
-            and guard.agreed == NEWEST
+            and guard.agreed == WIRE
             and guard.newest(agent.leader_mac) >= 0
             and isinstance(guard.ring.sending, Credentials)
             and -FAR_NS < clock.offset_ns < FAR_NS
@@ -116,13 +115,13 @@ class SlotReflex:
         if len(gates) > DESTINATIONS:
             return
         for at, (node, gate) in enumerate(gates.items()):
-            grant = ctypes.create_string_buffer(unacknowledged(bytes(gate.change)), len(gate.change))
-            query, shut = gate.query, unacknowledged(gate.shut_message)
+            messages, shut = unacknowledged(bytes(gate.change)) + gate.query, unacknowledged(gate.shut_message)
+            grant = ctypes.create_string_buffer(messages, len(messages))
             armed = flows.armed_word(node)
-            self._kept += [grant, query, shut, armed]
+            self._kept += [grant, shut, armed]
             there = self.state.gate[at]
             there.grant, there.grant_bytes = ctypes.addressof(grant), len(gate.change)
-            there.query, there.query_bytes = _address(query), len(query)
+            there.query_bytes = len(gate.query)
             there.shut, there.shut_bytes = _address(shut), len(shut)
             there.armed = ctypes.addressof(armed)
             there.burst_at, there.ticks_at, there.node = gate.burst_at, gate.ticks_at, node

@@ -105,7 +105,7 @@ def test_a_grant_is_the_message_that_the_gate_would_post(way: Way, kernel: Kerne
     posted = Posted()
     gate = TbfGate(cast(Any, posted), 1, NODE << 16, 1 << 16 | NODE)
     gate.grant(size, 10**8)
-    assert list(kernel.heard()) == [unacknowledged(posted.messages[0]), gate.query]
+    assert list(kernel.heard()) == [unacknowledged(posted.messages[0]) + gate.query]
     current = way.agent.keeper.table.open[NODE]
     assert (current.passed_before, current.slot) == (7_000_000_000, 5)
     assert way.agent.keeper.next_check_ns[NODE] - way.clock[0] == 30_000 * 8 * 10  # so long the link needs for what waits

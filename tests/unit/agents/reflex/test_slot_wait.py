@@ -53,6 +53,16 @@ def test_a_directive_is_obeyed_and_its_slot_opened_at_its_start(way: Way) -> Non
     assert way.agent.membership.heartbeats.last_answer_ns >= start_ns - 20 * MS
 
 
+def test_a_slot_that_is_granted_again_before_its_start_is_opened_once(way: Way) -> None:
+    start_ns = time.monotonic_ns() + 20 * MS
+    for sequence, later_ns in ((10, 0), (11, 10 * MS)):
+        grant = Grant(NODE, 7, start_ns + later_ns, start_ns + 500 * MS, 50_000, 0)
+        way.link._there.send(sealed(Directive((grant,)), sequence))
+    wait(way, ns=60 * MS)
+    assert way.agent.keeper.counters.slots == 1 and not way.agent.keeper.table.waiting
+    assert way.agent.keeper.counters.lateness_ns[0] >= 0 and way.agent.keeper.counters.ahead_ns[0] > 25 * MS
+
+
 @pytest.mark.parametrize("poll_ns", [0, LONG_NS])
 def test_a_frame_of_another_kind_is_the_agents_as_it_came(way: Way, poll_ns: int) -> None:
     raw = sealed(Pong(0, 1, 1), 10)

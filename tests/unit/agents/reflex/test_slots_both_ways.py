@@ -249,9 +249,10 @@ class World:
         if dice.random() < 0.06:
             sequence = max(0, sequence - dice.choice((1, 2, 10, 62, 63, 64, 65, 500)))
         raw = sealed(Directive(grants), sequence, **words)
-        if dice.random() < 0.04:  # what only the leader could make
+        if dice.random() < 0.05:  # what only the leader could make
             data = bytearray(raw[: BODY + int.from_bytes(raw[20:22])])
-            data[dice.choice((12, 14, 16, 17, 18, 19, 25))] ^= 1 << dice.randrange(8)
+            in_body = [BODY + dice.choice((14, 15, 22, 23, 35, 39))] if grants else []
+            data[dice.choice((12, 14, 16, 17, 18, 19, 25, *in_body))] ^= 1 << dice.randrange(8)
             return bytes(data) + KEYS.from_leader.tag(bytes(data))
         return self._spoilt(raw)
 
@@ -259,8 +260,12 @@ class World:
         dice, now_ns = self.dice, self.clock[0]
         if self._granted and dice.random() < 0.12:
             again = dice.choice(self._granted)
-            if dice.random() < 0.5:
+            if dice.random() < 0.4:
                 return again
+            if dice.random() < 0.5:
+                later_ns = dice.choice((-MS, 1, MS))
+                start_ns = max(0, again.start_ns + later_ns)
+                return Grant(again.destination, again.slot, start_ns, max(again.end_ns, start_ns), 50_000, 0)
             return Grant(again.destination, again.slot, again.start_ns, again.end_ns, 0, 0)
         self._slot += 1
         start_ns = max(0, now_ns + dice.choice((-3 * MS, -1, 0, 1, MS, MS, 2 * MS, 9 * MS)))
@@ -360,6 +365,7 @@ def same(seed: int, steps: int) -> int:
             now_ns = world.clock[0]
             way.agent.clock.sample(now_ns - 300, now_ns + 7000, now_ns + 7010, now_ns)
             way.agent.keeper._clock = lambda: world.clock[0]
+            way.agent.clock._drift_ppb = Random(seed).choice((0, 137, -4211, 20_000))
         world.prime()
         for _ in range(steps):
             world.step()
