@@ -127,7 +127,7 @@ class Agent:
 
         Args:
             reflex: waits in the agent's place while it has something to do; the caller closes it.
-            slots: the same, while nothing is due but slots.
+            slots: the same, as long as only slots are due.
         """
         link, events = self.link.fileno(), self._flows.fileno()
         descriptors = [link, events, *self.parts.descriptors]
