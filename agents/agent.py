@@ -139,7 +139,7 @@ class Agent:
                 due_ns = self._next_ns()
                 by_slots = slots is not None and due_ns > time.monotonic_ns() and slots.ready()
                 if slots is not None and by_slots:
-                    due_ns = min(self.parts.next_due_ns(), self.membership.next_due_ns(answers=False) or NEVER_NS)
+                    due_ns = min(self.parts.next_due_ns(), self.membership.next_due_ns(leader=False) or NEVER_NS)
                     readable = slots.wait(descriptors, due_ns, self._poll_until_ns if self._polls else 0)
                     due_ns = 0  # what is due is asked anew
                 else:

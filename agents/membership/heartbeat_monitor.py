@@ -25,29 +25,29 @@ class HeartbeatMonitor:
         """When the newest frame of the leader's came: every verified one, not only a HEARTBEAT, shows that it is alive."""
         self.last_answer_ns = 0
         """When the newest one came that went to this host alone."""
-        self._looked_ns = 0
-        self._within_ns = LATEST_NS
+        self.looked_ns = 0
+        self.within_ns = LATEST_NS
         self._newest = 0
 
     def due(self, now_ns: int) -> bool:
         """Whether an agent that is awake is to read the waiting heartbeats now."""
-        return now_ns >= self._looked_ns + LOOK_NS
+        return now_ns >= self.looked_ns + LOOK_NS
 
     def latest_ns(self) -> int:
         """When the agent must wake up to read them."""
-        return self._looked_ns + self._within_ns
+        return self.looked_ns + self.within_ns
 
     def patience(self, fail_open_ns: int, heartbeat_ns: int) -> None:
         """How long the leader may be silent, and how often it speaks: the less often an agent wakes up to read what waits."""
         most_ns = max(MOST_NS, HEARTBEATS * heartbeat_ns)
-        self._within_ns = max(LATEST_NS, min(most_ns, 2 * fail_open_ns // PARTS))
+        self.within_ns = max(LATEST_NS, min(most_ns, 2 * fail_open_ns // PARTS))
 
     def looked(self, now_ns: int) -> int:
         """Notes that the agent reads all that waited; returns since when (ns) a frame can have waited at most: the last look.
 
         The time at which a frame came is the wall clock's, which may have been set meanwhile: this bounds it.
         """
-        before_ns, self._looked_ns = self._looked_ns, now_ns
+        before_ns, self.looked_ns = self.looked_ns, now_ns
         return before_ns
 
     def heard(self, frame: Frame, came_ns: int) -> bool:

@@ -149,15 +149,17 @@ class Membership:
 
     # -- time -----------------------------------------------------------------------------------------------------------
 
-    def next_due_ns(self, *, answers: bool = True) -> int | None:
+    def next_due_ns(self, *, leader: bool = True) -> int | None:
         """When to read waiting heartbeats and call `advance` at the latest; None: nothing is due by itself.
 
-        `answers`: leave it out if somebody else keeps in mind when to ask for them.
+        `leader`: false for who keeps in mind himself when the leader must be heard, or asked.
         """
+        if not leader:
+            return self._register_ns if self._awaits_welcome else None
         if not self._watching:
             return None
         due_ns = min(self.heartbeats.last_heartbeat_ns + self.fail_open_ns, self.heartbeats.latest_ns())
-        if answers and self.answers.due_ns is not None:
+        if self.answers.due_ns is not None:
             due_ns = min(due_ns, self.answers.due_ns)
         return min(due_ns, self._register_ns) if self._awaits_welcome else due_ns
 

@@ -14,7 +14,10 @@ from protocol.auth import Guard
 class Heard(Protocol):
     """When the leader was heard; see agents/membership/heartbeat_monitor.py."""
 
+    last_heartbeat_ns: int
     last_answer_ns: int
+    looked_ns: int
+    within_ns: int
 
     def answered(self, came_ns: int) -> None:
         """Notes verified frames to this host alone, the newest of which came at `came_ns`."""

@@ -44,6 +44,14 @@ static int64_t question_ns(const struct terms *terms) {
     return ask_ns < since_ns + terms->fail_open_ns ? ask_ns : since_ns + terms->fail_open_ns;
 }
 
+/* When the agent must read the heartbeats that wait. A frame that was obeyed shows that the leader lives, as a heartbeat does. */
+static int64_t listen_ns(const struct terms *terms) {
+    int64_t answered_ns = terms->answered_ns, looked_ns = terms->looked_ns, heard_ns = terms->heard_ns;
+    int64_t latest_ns = (looked_ns > answered_ns ? looked_ns : answered_ns) + terms->within_ns;
+    int64_t silent_ns = (heard_ns > answered_ns ? heard_ns : answered_ns) + terms->fail_open_ns;
+    return latest_ns < silent_ns ? latest_ns : silent_ns;
+}
+
 static void receive(struct slots *s, int64_t now_ns) {
     ssize_t size = recv(s->terms.link_fd, s->raw, sizeof s->raw, MSG_DONTWAIT);
     if (size > 0 && !slots_take(s, s->raw, (uint64_t)size, now_ns))
@@ -76,7 +84,9 @@ static int32_t wait_here(struct slots *s, struct pollfd *descriptors, uint32_t c
         if (!holding || !held)
             terms->free_ns = now_ns;
         held = holding;
-        int64_t until_ns = holding && question_ns(terms) < due_ns ? question_ns(terms) : due_ns;
+        int64_t until_ns = listen_ns(terms) < due_ns ? listen_ns(terms) : due_ns;
+        if (holding && question_ns(terms) < until_ns)
+            until_ns = question_ns(terms);
         if (must_return(s) || others || now_ns >= until_ns)
             return others;
         if (next_ns < until_ns)

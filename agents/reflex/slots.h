@@ -22,7 +22,8 @@ struct terms {
     uint64_t highest, seen; /* the window of the leader's frames to this host alone; bit n of `seen`: highest - n */
     int64_t offset_ns, taken_ns, drift_ppb; /* of the clock's best sample (agents/loop/clock.py) */
     int64_t hysteresis_ns, link_bps;
-    int64_t answered_ns; /* when the newest frame to this host alone came; it is newer than all heartbeats that were read */
+    int64_t answered_ns; /* when the newest frame to this host alone came */
+    int64_t heard_ns, looked_ns, within_ns; /* see agents/membership/heartbeat_monitor.py */
     int64_t free_ns, asked_ns, fail_open_ns, question_ns; /* see agents/membership/answers.py */
     int64_t poll_until_ns; /* awaits a directive so long without sleeping */
     uint32_t tag_bytes;

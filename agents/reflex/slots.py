@@ -151,7 +151,9 @@ class SlotReflex:
         terms.hysteresis_ns, terms.link_bps = agent.keeper.hysteresis_ns, agent.config.rate_bps
         terms.fail_open_ns = membership.fail_open_ns
         terms.question_ns = membership.question_ns
-        terms.answered_ns = membership.heartbeats.last_answer_ns
+        heartbeats = membership.heartbeats
+        terms.answered_ns, terms.heard_ns = heartbeats.last_answer_ns, heartbeats.last_heartbeat_ns
+        terms.looked_ns, terms.within_ns = heartbeats.looked_ns, heartbeats.within_ns
         terms.free_ns, terms.asked_ns = membership.answers.free_ns, membership.answers.asked_ns
         terms.poll_until_ns = poll_until_ns
         state.accepted = state.yields = state.opened_count = state.answer_count = 0
