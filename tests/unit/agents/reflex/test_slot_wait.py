@@ -109,7 +109,7 @@ def test_a_signal_ends_the_wait(way: Way) -> None:
 
 
 def test_an_agent_that_holds_packets_back_is_awake_in_time_to_ask_its_leader(way: Way) -> None:
-    way.agent.membership.heartbeats.within_ns = LONG_NS
+    way.agent.membership.heartbeats.within_ns, way.agent.membership.fail_open_ns = LONG_NS, 600 * MS
     way.gates.at(NODE).queue = 5000
     now_ns = time.monotonic_ns()
     way.agent.keeper.backlogged(NODE, now_ns)
@@ -120,6 +120,7 @@ def test_an_agent_that_holds_packets_back_is_awake_in_time_to_ask_its_leader(way
 
 def test_the_agent_is_awake_in_time_to_read_heartbeats_and_a_directive_puts_that_off(way: Way) -> None:
     heartbeats = way.agent.membership.heartbeats
+    heartbeats.within_ns, way.agent.membership.fail_open_ns = 200 * MS, 600 * MS
     found, took_ns = wait(way)
     assert not found and took_ns < LONG_NS
     start_ns = time.monotonic_ns() + LONG_NS
@@ -130,7 +131,7 @@ def test_the_agent_is_awake_in_time_to_read_heartbeats_and_a_directive_puts_that
 
 
 def test_an_answer_puts_the_next_question_off(way: Way) -> None:
-    way.agent.membership.heartbeats.within_ns = LONG_NS
+    way.agent.membership.heartbeats.within_ns, way.agent.membership.fail_open_ns = LONG_NS, 600 * MS
     way.gates.at(NODE).queue = 5000
     now_ns = time.monotonic_ns()
     way.agent.keeper.backlogged(NODE, now_ns)
