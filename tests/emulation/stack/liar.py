@@ -14,6 +14,7 @@ import agents.run
 from agents.agent import Agent
 from agents.queues.queues import FIRST_NODE, LAST_NODE
 from agents.reflex.reflex import Reflex
+from agents.reflex.slots import SlotReflex
 from cli.main import main
 from protocol.messages import Backlog, Message, Report, Yield
 
@@ -21,7 +22,10 @@ CLAIM_BYTES = 10_000_000
 
 
 class Phantom(Agent):
-    """Claims a large backlog, and never sends or yields."""
+    """Claims a large backlog, and never sends or yields. Its slots are Python's: the reflex for them does not lie."""
+
+    def run(self, reflex: Reflex | None = None, slots: SlotReflex | None = None) -> None:
+        super().run(reflex)
 
     def send(self, message: Message) -> None:
         if isinstance(message, Yield):
@@ -38,7 +42,7 @@ class Phantom(Agent):
 class Outside(Phantom):
     """Claims a large backlog, and sends at any time."""
 
-    def run(self, reflex: Reflex | None = None) -> None:
+    def run(self, reflex: Reflex | None = None, slots: SlotReflex | None = None) -> None:
         self.keeper._close_gates = lambda _: None
         self.keeper.directive = lambda *_: None
         super().run(reflex)
