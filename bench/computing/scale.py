@@ -1,11 +1,12 @@
 """How long a grant takes with thousands of hosts, and how much is granted: a policy alone, without frames.
 
 Method: simulated hosts (`bench.computing.scale_hosts`) tell a policy what waits, at ticks of an eighth of a slice, and hear
-what it plans, 1.5 ms ahead, or a slice if that is shorter. As by the coordinator the policy is called when somebody said
-something, and when its next event is due; at other ticks it is left alone. Half of the hosts send to the other half,
+what it plans. As by the coordinator the policy is called when somebody said something, and when its next event is due; at other
+ticks it is left alone. It is asked for what begins within 1.5 ms, or a slice if that is shorter; and for two slices more where
+there are many slots of which few are given back, which the coordinator's own `Foresight` says. Half of the hosts send to the other half,
 `destinations` each, all regulated. Saturated hosts begin within the first slice. With a `load` demands come at random, as many
-for each pair as load the fullest link to that part. The first `WARM_SLICES`, with a load half as many as are measured, are left
-out. Only the policy's own calls are timed, in processor time (`time.thread_time_ns`), so that other work on the machine counts
+for each pair as load the fullest link to that part. The first `WARM_SLICES` after the first look of `Foresight`, with a load
+half as many as are measured, are left out. Only the policy's own calls are timed, in processor time (`time.thread_time_ns`), so that other work on the machine counts
 only for what it takes of the caches. Each scheduler has a process of its own: the reference in Python by `Policy`, the core by
 its arrays.
 
@@ -50,13 +51,14 @@ from controller.policies.compiled.steps import CompiledSteps
 from controller.policies.compiled.timeslice import CompiledTimeslice
 from controller.policies.steps.policy import Steps
 from controller.policies.timeslice import Timeslice
+from controller.scheduling.foresight import LOOK_NS, Foresight
 from emulation.measuring.fidelity import environment
 from protocol.units import FRAME_BYTES, SECOND_NS
 
 TICKS = 8
 LEAD_NS = 1_500_000
 LEAST_SLICE_NS = 1_000
-WARM_SLICES = 10
+WARM_SLICES, MOST_LOOKS = 10, 100
 QUARTERS = 4
 MATCHING_RATE_BPS = 10 * 10**9
 HEADROOM = 0.98
@@ -266,10 +268,12 @@ def _slots(name: str, case: Case, load: float | None) -> dict[str, Any]:
     lead_ns = min(LEAD_NS, case.slice_ns)
     tick_ns = case.slice_ns // TICKS
 
+    foresight = Foresight()
+    told_slots = told_yields = 0
     alone: Alone | None = None
 
     def pass_slices(slices: int, joining: bool) -> tuple[_Times, NDArray[np.void]]:
-        nonlocal now_ns
+        nonlocal now_ns, told_slots, told_yields
         times, granted = _Times(), [EMPTY]
         seen = 0
         for tick in range(slices * TICKS):
@@ -277,15 +281,18 @@ def _slots(name: str, case: Case, load: float | None) -> dict[str, Any]:
             if alone is not None:
                 alone.take(hosts.came_bytes, tick_ns)
             told = len(said.nodes) or len(said.returned)
+            told_yields += len(said.returned)
             if told:
                 times.events_ns += schedule.say(said, now_ns)
             if told or (schedule.event_ns is not None and schedule.event_ns - lead_ns <= now_ns):
-                took_ns, grants, revokes = schedule.plan(now_ns, now_ns + lead_ns)
+                horizon_ns = foresight.horizon_ns(now_ns + lead_ns, case.slice_ns, slots=told_slots, yields=told_yields)
+                took_ns, grants, revokes = schedule.plan(now_ns, horizon_ns)
                 times.plans_ns += took_ns
                 times.longest_ns = max(times.longest_ns, took_ns)
                 new = grants[grants["slot"] > seen]
                 seen = max(seen, int(new["slot"].max(initial=0)))
                 times.grants += len(new)
+                told_slots += len(new)
                 times.regrants += len(grants) - len(new)
                 times.revokes += len(revokes)
                 granted.append(grants)
@@ -293,7 +300,8 @@ def _slots(name: str, case: Case, load: float | None) -> dict[str, Any]:
             now_ns += tick_ns
         return times, np.concatenate(granted)
 
-    warm = WARM_SLICES if load is None else max(WARM_SLICES, case.slices // 2)
+    looks = min(MOST_LOOKS, LOOK_NS // case.slice_ns)
+    warm = WARM_SLICES + looks if load is None else max(WARM_SLICES + looks, case.slices // 2)
     start, early = pass_slices(warm, joining=True)
     hosts.forget()
     begun_ns, came_from = now_ns, hosts.waiting_bytes.copy()

@@ -1,5 +1,10 @@
 /* What the steps policy knows: flows, the queue of those that wait, and what is granted in each step that is planned. The words
- * are those of controller/policies/steps/. */
+ * are those of controller/policies/steps/.
+ *
+ * A step has a bit, number % AHEAD, in bytes by link: `open` says whether a link has room in a step for the flow that needs least
+ * of it. So one AND over a path says in which steps of a window a flow may fit; it does fit unless needs are `uneven`. Where they
+ * are not, a link that has room for one flow alone needs no other account (`single`).
+ */
 #pragma once
 #include "roster.h"
 #include "slots.h"
@@ -9,31 +14,31 @@
 #define BYTE ((wide)8 * 1000000000 * PPM)
 typedef unsigned __int128 wide;
 
-enum { AHEAD = 8, ROUNDS = 6, SPARE = 10, TRIES = 16, LEAST_PART = 8, INSIDE = 6, SOON = 12, BLOCK = 64 };
+enum { AHEAD = 8, ROUNDS = 2 * AHEAD, SPARE = 10, TRIES = 16, LEAST_PART = 8, INSIDE = 6, INLINE = 4, SOON = 12, BLOCK = 16,
+       NOWHERE = 0 }; /* NOWHERE: a link that has no room, ever */
 
 /* All that a step asks of a flow is in one line of the cache; its links, too, unless there are more than INSIDE. */
 struct flow {
 	int64_t need;
 	double credit;
-	uint32_t node, id, destination; /* id: of the node */
-	uint16_t count;			/* of links */
-	bool queued, awake, exchanged, loose, slow; /* slow: its node sends faster than its path carries */
+	uint32_t node, id, destination, to; /* id: of the node; to: the destination's index */
+	uint16_t count;			    /* of links */
+	bool queued, awake, loose, slow;    /* slow: its node sends faster than its path carries */
 	uint32_t links[INSIDE];
 } __attribute__((aligned(LINE)));
 
-/* In the queue. `gate` is the second link of a path of more than two, else the first one: where it is full there is no room on the
- * nearer half. */
+/* In the queue: the flow, and up to four links of its path, the first three and the last one; where they are fewer some are the same.
+ * A flow that left has NONE, and link NOWHERE. */
 struct place {
-	uint32_t flow, node, gate;
+	uint32_t flow, first, second, third, last;
 };
 
-/* Of a node that sends. A flow whose turn was over stands at the end of the queue as well as, stale, where it was
- * before; the next time that a step goes through the queue it leaves there. */
-struct sender {
-	uint32_t chosen;   /* while a step is matched: its flow; else NONE */
-	uint32_t stale;	   /* a flow that has a stale place; NONE: none has */
-	uint32_t unwanted; /* how many of its flows that are awake are wanted no more */
-	bool stuck;	   /* while a step is matched: it cannot send elsewhere */
+struct room { /* of a link: all there is, and what the flow takes that takes least */
+	int64_t all, least;
+};
+
+struct left { /* of a link, by step: what is free; not valid where nothing is taken (`touched`) */
+	int64_t in[AHEAD];
 };
 
 struct crowd { /* of a link: what the flows that are awake take of it, and how many are parked there */
@@ -45,16 +50,13 @@ struct park { /* of a link: flows[first] and on are parked there, in this order 
 	uint32_t *flows, first, room;
 };
 
-struct held { /* a node's slot in a step; number 0: none */
-	int64_t number, start, bytes, rate, reserved;
-	uint32_t flow;
+struct row { /* of a node, by step: the flow that is granted it */
+	uint32_t of[AHEAD];
 };
 
-struct step {
-	int64_t number; /* -1: over, or never planned */
-	int64_t *left;	/* by link: what is free */
-	struct held *held; /* by node */
-	uint32_t left_room, held_room;
+struct held { /* a node's slot in a step; amount: its bytes, or what its rate is less than 0 */
+	int64_t number, start, amount;
+	uint32_t flow;
 };
 
 struct flows {
@@ -71,8 +73,8 @@ struct spot { /* where a node is: the links from and to its switch */
 	int64_t rate;
 };
 
-struct waiter { /* a flow that waits; `last` is the link to the destination, 0 if it has no path */
-	uint32_t flow, destination, last;
+struct waiter { /* a flow that waits */
+	uint32_t flow, destination;
 	bool told; /* while a backlog is taken: that it says so */
 };
 
@@ -91,40 +93,53 @@ struct credit { /* of a whole step, for the rates that were asked for last */
 struct steps {
 	struct roster roster; /* first, for EXPORT_PLACES */
 	int64_t step_ns, headroom_ppm, burst_bytes, packet_bytes;
+	uint32_t at_once; /* slots that a plan grants before it goes on to another step */
 	struct flow *flows;
-	int64_t *sends; /* by flow: what its packets arrive with behind its node's first link */
-	uint32_t sends_room;
+	int64_t *sends, *needed; /* by flow: what its packets arrive with behind its node's first link; its need in the network before */
+	uint32_t sends_room, needed_room;
 	uint64_t *wanted; /* a bit a flow */
 	uint32_t flow_room, wanted_room;
 	struct weights weights;
 	double least_weight;
-	struct waiting *waiting; /* by node */
-	uint32_t waiting_room;
 	struct spot *spots; /* by node; switched NONE: not known */
 	uint32_t spot_room, *routes, route_count, route_room, *path, path_room;
 	struct map route_of; /* by both switches: where in `routes` are the number of links, and the links */
 	/* by link */
-	int64_t *room; /* what it carries; 1 for the first one of a path */
+	uint8_t *open, *touched; /* a bit a step */
+	bool *single;
+	struct room *room;
+	struct left *left;
 	struct crowd *crowds;
 	struct park *parks;
-	uint32_t room_room, crowd_room, park_room;
-	uint64_t *carries; /* by node */
-	uint32_t carry_room;
+	uint32_t open_room, touched_room, single_room, room_room, left_room, crowd_room, park_room;
+	bool uneven;   /* flows of one link need different parts of it */
+	bool rewiring; /* flows have no places yet */
+	/* by node */
+	struct waiting *waiting;
+	uint64_t *carries;
+	uint8_t *busy; /* a bit a step: that the node has a slot */
+	struct row *rows;
+	struct held *held[AHEAD];
+	uint32_t waiting_room, carry_room, busy_room, row_room, held_room[AHEAD];
 	int64_t longest_delay;
 	/* the queue */
 	struct places queue;
+	uint32_t gone; /* places whose flows left */
 	uint32_t awake_count;
 	struct flows crowded, loose, fresh; /* crowded: links where flows are parked; fresh: flows that may be wanted now */
-	struct sender *senders; /* by node */
-	uint32_t sender_room;
-	/* while a step is matched */
-	uint32_t *owners; /* by link: the flow that takes it last of its path */
-	uint32_t owner_room;
-	struct flows picked; /* the nodes that send */
-	struct places idle;  /* what has room on the nearer half of its path alone */
-	struct step steps[AHEAD];
-	struct credit credit;
+	/* steps */
+	int64_t numbers[AHEAD]; /* by bit; -1: over, or never planned */
+	uint8_t planned;
 	int64_t next, lead; /* the first step that is not planned; how far ahead the last plan was asked for */
+	uint32_t filled;    /* slots a step when steps were matched last; at first as many as `at_once` */
+	/* while a plan is made */
+	uint8_t window;	      /* the steps that are matched */
+	uint32_t window_from; /* the bit of the first of them */
+	bool punctual;	      /* every node learns of them in time */
+	struct flows picked;  /* the nodes that send in the window */
+	struct flows refilled; /* nodes, and bits, of planned steps */
+	uint32_t chosen_count;
+	struct credit credit;
 	uint64_t last_number;
 	struct slot *grants, *revokes;
 	uint32_t grant_count, grant_room, revoke_count, revoke_room;
@@ -147,39 +162,29 @@ static inline const uint32_t *path_of(const struct steps *core, uint32_t at)
 	return flow->count <= INSIDE ? flow->links : links_of(&core->roster, at);
 }
 
-/* -- room ----------------------------------------------------------------------------------------------------------------- */
+/* -- steps ---------------------------------------------------------------------------------------------------------------- */
 
-/* How many links of a flow's path have room, from the first one on to one that has none. */
-static inline uint32_t reach(const struct steps *core, const struct step *step, uint32_t at)
+/* The first step that may be planned and is not over. */
+static inline int64_t first_step(const struct steps *core)
 {
-	const uint32_t *links = path_of(core, at);
-	uint32_t count = core->flows[at].count, one = 1;
-	int64_t need = core->flows[at].need;
-	if (!step->left[links[0]])
-		return 0;
-	while (one < count && step->left[links[one]] >= need)
-		one++;
-	return one;
+	return core->roster.now / core->step_ns;
 }
 
-static inline bool fits(const struct steps *core, const struct step *step, uint32_t at)
+/* The bits of the steps that are planned, in their order. */
+#define EACH_STEP(core, bit)                                                                                            \
+	for (int64_t number = first_step(core), end = number + AHEAD; number < end; number++)                          \
+		for (uint32_t bit = number % AHEAD; bit < AHEAD && (core)->numbers[bit] == number; bit = AHEAD)
+
+/* The first of some steps, in the order that begins with `from`. */
+static inline uint32_t soonest(uint8_t steps, uint32_t from)
 {
-	return reach(core, step, at) == core->flows[at].count;
+	uint32_t turned = (uint32_t)steps >> from | (uint32_t)steps << (AHEAD - from);
+	return (from + (uint32_t)__builtin_ctz(turned)) % AHEAD;
 }
 
-static inline void take(const struct steps *core, struct step *step, uint32_t at, int64_t sign)
+static inline int64_t start_of(const struct steps *core, uint32_t bit, uint32_t at)
 {
-	const uint32_t *links = path_of(core, at);
-	uint32_t count = core->flows[at].count;
-	int64_t need = sign * core->flows[at].need;
-	step->left[links[0]] -= sign;
-	for (uint32_t one = 1; one < count; one++)
-		step->left[links[one]] -= need;
-}
-
-static inline int64_t start_of(const struct steps *core, const struct step *step, uint32_t at)
-{
-	int64_t start = step->number * core->step_ns;
+	int64_t start = core->numbers[bit] * core->step_ns;
 	if (core->roster.now + core->longest_delay <= start)
 		return start;
 	int64_t delay = core->roster.members[core->flows[at].node].delay;
@@ -187,12 +192,106 @@ static inline int64_t start_of(const struct steps *core, const struct step *step
 	return soonest > start ? soonest : start;
 }
 
-static inline bool in_time(const struct steps *core, const struct step *step, uint32_t at)
+/* -- room ----------------------------------------------------------------------------------------------------------------- */
+
+static inline int64_t left_of(const struct steps *core, uint32_t link, uint32_t bit)
 {
-	return (step->number + 1) * core->step_ns - start_of(core, step, at) >= core->step_ns / LEAST_PART;
+	return core->touched[link] >> bit & 1 ? core->left[link].in[bit] : core->room[link].all;
 }
 
-static inline bool may(const struct steps *core, const struct step *step, uint32_t at)
+/* Those of some steps in which every link of a flow's path has room. */
+static inline uint8_t fitting(const struct steps *core, uint32_t at, uint8_t steps)
 {
-	return is_wanted(core, at) && fits(core, step, at) && in_time(core, step, at);
+	const uint32_t *links = path_of(core, at);
+	uint32_t count = core->flows[at].count;
+	for (uint32_t one = 0; one < count; one++)
+		steps &= core->open[links[one]];
+	if (!core->uneven)
+		return steps;
+	for (uint32_t one = 1; one < count; one++)
+		for (uint32_t bit = 0; bit < AHEAD; bit++)
+			if (steps >> bit & 1 && left_of(core, links[one], bit) < core->flows[at].need)
+				steps &= (uint8_t)~(1 << bit);
+	return steps;
+}
+
+/* Those of some steps that a node learns of in time. */
+static inline uint8_t in_time(const struct steps *core, uint32_t at, uint8_t steps)
+{
+	for (uint32_t bit = 0; bit < AHEAD; bit++)
+		if (steps >> bit & 1 &&
+		    (core->numbers[bit] + 1) * core->step_ns - start_of(core, bit, at) < core->step_ns / LEAST_PART)
+			steps &= (uint8_t)~(1 << bit);
+	return steps;
+}
+
+/* Takes what a flow needs in a step; gives it back with a `sign` of -1. Bytes may alias anything, so pointers are kept here. */
+static inline void take(const struct steps *core, uint32_t at, uint32_t bit, int64_t sign)
+{
+	const uint32_t *links = path_of(core, at);
+	uint8_t *open = core->open, *touched = core->touched;
+	const bool *single = core->single;
+	const struct room *room = core->room;
+	struct left *left = core->left;
+	uint32_t count = core->flows[at].count;
+	int64_t need = sign * core->flows[at].need;
+	uint8_t step = (uint8_t)(1 << bit);
+	for (uint32_t one = 0; one < count; one++) {
+		uint32_t link = links[one];
+		if (single[link]) {
+			open[link] ^= step;
+			continue;
+		}
+		int64_t rest = (touched[link] & step ? left[link].in[bit] : room[link].all) - need;
+		left[link].in[bit] = rest;
+		touched[link] |= step;
+		open[link] = (uint8_t)((open[link] & ~step) | (rest >= room[link].least) << bit);
+	}
+}
+
+/* All is free in some steps. */
+static inline void clear(const struct steps *core, uint8_t steps)
+{
+	uint8_t *restrict open = core->open, *restrict touched = core->touched;
+	uint32_t count = core->roster.link_count;
+	for (uint32_t link = 0; link < count; link++) {
+		open[link] |= steps;
+		touched[link] &= (uint8_t)~steps;
+	}
+	if (count)
+		open[NOWHERE] = 0;
+}
+
+/* Needs differ: every link but a flow's first one needs an account of what is left. */
+static void set_uneven(struct steps *core)
+{
+	core->uneven = true;
+	for (uint32_t link = 0; link < core->roster.link_count; link++)
+		core->single[link] = core->room[link].all == 1;
+	if (core->rewiring)
+		return;
+	clear(core, UINT8_MAX);
+	EACH_STEP(core, bit)
+		for (uint32_t node = 0; node < core->busy_room; node++)
+			if (core->busy[node] >> bit & 1)
+				take(core, core->held[bit][node].flow, bit, 1);
+}
+
+/* A flow needs so much of a link. */
+static inline void note_need(struct steps *core, uint32_t link, int64_t need)
+{
+	struct room *room = &core->room[link];
+	int64_t least = room->least;
+	if (need == least)
+		return;
+	if (need < least)
+		room->least = need;
+	if (least == INT64_MAX)
+		core->single[link] = !core->uneven && room->all < 2 * need;
+	else
+		set_uneven(core);
+	for (uint32_t bit = 0; bit < AHEAD && need < least && !core->single[link]; bit++) {
+		core->open[link] &= (uint8_t)~(1 << bit);
+		core->open[link] |= (uint8_t)((left_of(core, link, bit) >= need) << bit);
+	}
 }

@@ -70,7 +70,7 @@ _CHOICES = (
 LIBRARIES: dict[str, tuple[str, tuple[tuple[str, Any, tuple[Any, ...]], ...], tuple[Any, ...]]] = {
     "schedule": ("core", (*_ALL, *_PLANS, _DELAY, ("settle", None, ())), (POINTER,)),
     "rates": ("rates", (*_ALL, *_PLANS, _SENT), (I64, I64)),
-    "steps": ("steps", (*_ALL, *_PLANS, _DELAY, ("settle", None, ()), *_SPOTS), (I64, I64, I64, I64)),
+    "steps": ("steps", (*_ALL, *_PLANS, _DELAY, ("settle", None, ()), *_SPOTS), (I64, I64, I64, I64, U32)),
     "choices": ("choices", (*_ALL, _DELAY, _SENT, *_CHOICES), ()),
 }
 """By name of the source: the prefix of its functions; of each its name, result and arguments after the core; what a new core

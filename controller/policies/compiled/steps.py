@@ -11,7 +11,7 @@ from controller.policies.compiled.met import Met
 from controller.policies.compiled.slotted import Slotted
 from controller.policies.compiled.spots import Spots
 from controller.policies.groups import Pairs
-from controller.policies.steps.policy import Steps
+from controller.policies.steps.policy import AT_ONCE, Steps
 from protocol.units import FRAME_BYTES
 
 
@@ -25,6 +25,7 @@ class CompiledSteps(Slotted):
         minimum_active_ns: int = 0,
         headroom: float = 0.98,
         burst_bytes: int = 32 * FRAME_BYTES,
+        at_once: int = AT_ONCE,
         library: ctypes.CDLL | None = None,
     ) -> None:
         """Raises ValueError: an argument out of its range, by name; BuildError, OSError: there is no library here.
@@ -32,10 +33,12 @@ class CompiledSteps(Slotted):
         Args:
             library: a build of the library other than this machine's own.
         """
-        reference = Steps(slice_ns=slice_ns, minimum_active_ns=minimum_active_ns, headroom=headroom, burst_bytes=burst_bytes)
+        reference = Steps(
+            slice_ns=slice_ns, minimum_active_ns=minimum_active_ns, headroom=headroom, burst_bytes=burst_bytes, at_once=at_once
+        )
         self.terms, self.step_ns = reference.terms, reference.step_ns
         library = library or compiled.library("steps")
-        core = library.steps_new(self.step_ns, self.terms.headroom_ppm, burst_bytes, FRAME_BYTES)
+        core = library.steps_new(self.step_ns, self.terms.headroom_ppm, burst_bytes, FRAME_BYTES, at_once)
         super().__init__(library, "steps", core)
         self._met = None
         self._places = Spots(library, "steps", core)

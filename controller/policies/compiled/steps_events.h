@@ -1,6 +1,6 @@
 /* The events of the steps policy: what changes who waits, who may, and the fabric. A part of steps.c. */
 #pragma once
-#include "steps_queue.h"
+#include "steps_slots.h"
 
 static void wait_for(struct steps *core, uint32_t at)
 {
@@ -15,11 +15,11 @@ static void wait_no_more(struct steps *core, uint32_t at)
 	uint32_t node = core->roster.couples[at].node;
 	count_waiting(core, at, false);
 	update_wanted(core, at);
-	EACH_STEP(core, step) {
-		struct held *held = held_of(step, node, core->step_ns);
+	EACH_STEP(core, bit) {
+		const struct held *held = held_of(core, node, bit);
 		if (held && held->flow == at && held->start >= core->roster.now) {
-			note_revoked(core, step, held);
-			drop(core, step, node);
+			note_revoked(core, bit, held);
+			drop(core, node, bit);
 		}
 	}
 }
@@ -75,10 +75,10 @@ void steps_yields(struct steps *core, int64_t now, uint32_t count, const struct 
 	for (uint32_t one = 0; one < count; one++) {
 		uint32_t node = member_at(roster, (uint32_t)all[one].node), destination = (uint32_t)all[one].destination;
 		uint32_t at = find_flow(core, node, destination);
-		EACH_STEP(core, step) {
-			struct held *held = held_of(step, node, core->step_ns);
+		EACH_STEP(core, bit) {
+			const struct held *held = held_of(core, node, bit);
 			if (held && held->flow == at && held->number == all[one].slot)
-				drop(core, step, node);
+				drop(core, node, bit);
 		}
 		if (all[one].backlog_bytes > 0)
 			wait_for(core, flow_at(core, node, destination));
@@ -94,15 +94,15 @@ static int by_number(const void *a, const void *b)
 }
 
 /* The slots of a step by their numbers; the caller frees them. */
-static struct held **in_order(struct step *step, int64_t step_ns, uint32_t *count)
+static struct held **in_order(const struct steps *core, uint32_t bit, uint32_t *count)
 {
-	struct held **all = malloc((step->held_room + 1) * sizeof(*all));
+	struct held **all = malloc((core->busy_room + 1) * sizeof(*all));
 	if (!all)
 		abort();
 	*count = 0;
-	for (uint32_t node = 0; node < step->held_room; node++)
-		if (held_of(step, node, step_ns))
-			all[(*count)++] = &step->held[node];
+	for (uint32_t node = 0; node < core->busy_room; node++)
+		if (held_of(core, node, bit))
+			all[(*count)++] = &core->held[bit][node];
 	qsort(all, *count, sizeof(*all), by_number);
 	return all;
 }
@@ -111,15 +111,15 @@ static struct held **in_order(struct step *step, int64_t step_ns, uint32_t *coun
 static void revoke(struct steps *core, uint32_t id)
 {
 	const struct roster *roster = &core->roster;
-	EACH_STEP(core, step) {
+	EACH_STEP(core, bit) {
 		uint32_t count;
-		struct held **all = in_order(step, core->step_ns, &count);
+		struct held **all = in_order(core, bit, &count);
 		for (uint32_t one = 0; one < count; one++) {
 			const struct couple *pair = &roster->couples[all[one]->flow];
 			if (id == NONE ? pair->regulated : pair->destination != id && roster->members[pair->node].id != id)
 				continue;
-			note_revoked(core, step, all[one]);
-			drop(core, step, pair->node);
+			note_revoked(core, bit, all[one]);
+			drop(core, pair->node, bit);
 		}
 		free(all);
 	}

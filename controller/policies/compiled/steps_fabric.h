@@ -2,41 +2,47 @@
 #pragma once
 #include "steps_events.h"
 
+uint32_t steps_link(struct steps *core, int64_t capacity);
+
 /* A new network begins: all flows are without place, and all links are new. Links and places follow, then `steps_settle`. */
 void steps_rewire(struct steps *core, int64_t now)
 {
 	advance(core, now);
 	core->queue.count = core->awake_count = core->crowded.count = 0;
+	core->uneven = false;
+	core->rewiring = true;
+	core->gone = 0;
 	core->roster.link_count = core->route_count = 0;
 	map_free(&core->route_of);
 	if (core->spot_room)
 		memset(core->spots, 0xff, core->spot_room * sizeof(*core->spots));
+	GROW(core->needed, core->needed_room, core->roster.couple_count);
 	for (uint32_t at = 0; at < core->roster.couple_count; at++) {
 		struct flow *flow = &core->flows[at];
 		flow->queued = flow->awake = false;
+		core->needed[at] = flow->need;
 		flow->need = 0;
 		update_wanted(core, at);
 	}
-	for (uint32_t node = 0; node < core->sender_room; node++)
-		core->senders[node] = IDLE;
-	for (uint32_t node = 0; node < core->waiting_room; node++)
-		for (uint32_t one = 0; one < core->waiting[node].out_count; one++)
-			core->waiting[node].out[one].last = 0;
 	roster_rewire(&core->roster);
+	steps_link(core, 0); /* NOWHERE */
 }
 
 uint32_t steps_link(struct steps *core, int64_t capacity)
 {
 	uint32_t link = roster_link(&core->roster, capacity);
+	GROW(core->open, core->open_room, link + 1);
+	GROW(core->touched, core->touched_room, link + 1);
+	GROW(core->single, core->single_room, link + 1);
 	GROW(core->room, core->room_room, link + 1);
-	GROW(core->parks, core->park_room, link + 1);
-	core->room[link] = capacity;
+	GROW(core->left, core->left_room, link + 1);
 	GROW(core->crowds, core->crowd_room, link + 1);
+	GROW(core->parks, core->park_room, link + 1);
+	core->open[link] = UINT8_MAX;
+	core->touched[link] = 0;
+	core->single[link] = false;
+	core->room[link] = (struct room){capacity, INT64_MAX};
 	core->crowds[link] = (struct crowd){0, 0};
-	EACH_STEP(core, step) {
-		provide(core, step);
-		step->left[link] = capacity;
-	}
 	return link;
 }
 
@@ -45,7 +51,6 @@ void steps_place(struct steps *core, uint32_t at, int64_t rate, uint32_t count, 
 	struct roster *roster = &core->roster;
 	struct flow *flow = &core->flows[at];
 	roster_place(roster, at, rate, count, links);
-	GROW(core->carries, core->carry_room, roster->member_count);
 	flow->need = 0;
 	flow->count = (uint16_t)count;
 	if (count && count <= INSIDE)
@@ -57,17 +62,12 @@ void steps_place(struct steps *core, uint32_t at, int64_t rate, uint32_t count, 
 			if (roster->capacities[links[one]] < flow->need)
 				flow->need = roster->capacities[links[one]];
 		flow->slow = flow->need < core->sends[at];
-		if (core->room[links[0]] != 1) {
-			core->room[links[0]] = 1;
-			EACH_STEP(core, step)
-				step->left[links[0]] = 1;
-		}
+		core->room[links[0]] = (struct room){1, 1};
+		core->single[links[0]] = true;
+		for (uint32_t one = 1; one < count && flow->need > 0; one++)
+			note_need(core, links[one], flow->need);
 	}
-	EACH_STEP(core, step)
-		provide(core, step);
 	update_wanted(core, at);
-	if (roster->couples[at].waiting)
-		waiter_of(core, at)->last = last_link(core, at);
 }
 
 /* Tells where a node is. */
@@ -125,17 +125,20 @@ uint32_t steps_take_unplaced(struct steps *core, uint32_t *node, uint32_t *desti
 /* All flows have their places: slots stay where there is room. */
 void steps_settle(struct steps *core)
 {
-	EACH_STEP(core, step) {
+	clear(core, UINT8_MAX);
+	core->rewiring = false;
+	EACH_STEP(core, bit) {
 		uint32_t count;
-		empty(core, step);
-		struct held **all = in_order(step, core->step_ns, &count);
+		struct held **all = in_order(core, bit, &count);
 		for (uint32_t one = 0; one < count; one++) {
-			struct held *held = all[one];
-			if (core->flows[held->flow].need == held->reserved && fits(core, step, held->flow)) {
-				take(core, step, held->flow, 1);
+			const struct held *held = all[one];
+			uint32_t at = held->flow;
+			if (core->flows[at].need == core->needed[at] && fitting(core, at, (uint8_t)(1 << bit))) {
+				take(core, at, bit, 1);
 			} else {
-				note_revoked(core, step, held);
-				held->number = 0;
+				note_revoked(core, bit, held);
+				core->revokes[core->revoke_count - 1].reserved = core->needed[at];
+				core->busy[core->flows[at].node] &= (uint8_t)~(1 << bit);
 			}
 		}
 		free(all);

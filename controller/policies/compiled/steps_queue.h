@@ -4,7 +4,7 @@
 
 static inline bool crowded(const struct steps *core, uint32_t link, int64_t need)
 {
-	return core->crowds[link].awake >= ROUNDS * core->room[link] + SPARE * need;
+	return core->crowds[link].awake >= ROUNDS * core->room[link].all + SPARE * need;
 }
 
 static inline void count_awake(struct steps *core, uint32_t at, int sign)
@@ -17,24 +17,30 @@ static inline void count_awake(struct steps *core, uint32_t at, int sign)
 	core->awake_count += (uint32_t)sign;
 }
 
-static inline void stand(struct steps *core, uint32_t at)
+static inline void stand(struct steps *core, const struct place *place)
 {
 	GROW(core->queue.items, core->queue.room, core->queue.count + 1);
+	core->queue.items[core->queue.count++] = *place;
+}
+
+static inline struct place place_of(const struct steps *core, uint32_t at)
+{
 	const uint32_t *links = path_of(core, at);
-	core->queue.items[core->queue.count++] = (struct place){at, core->flows[at].node, links[core->flows[at].count > 2]};
+	uint32_t last = core->flows[at].count - 1u;
+	return (struct place){at, links[0], links[last ? 1 : 0], links[last > 1 ? 2 : last], links[last]};
 }
 
 static inline void awake(struct steps *core, uint32_t at)
 {
+	struct place place = place_of(core, at);
 	core->flows[at].awake = true;
-	stand(core, at);
+	stand(core, &place);
 	count_awake(core, at, 1);
 }
 
 static inline void leave(struct steps *core, uint32_t at)
 {
 	core->flows[at].queued = core->flows[at].awake = false;
-	core->senders[core->flows[at].node].unwanted -= !is_wanted(core, at);
 	count_awake(core, at, -1);
 }
 
@@ -86,21 +92,6 @@ static inline uint32_t parked_link(const struct steps *core, uint32_t at)
 	return NONE;
 }
 
-/* A flow's turn is over. Its place before stays, stale. */
-static inline void served(struct steps *core, uint32_t at)
-{
-	uint32_t link = parked_link(core, at);
-	renew(core, at);
-	core->senders[core->flows[at].node].stale = at;
-	if (link == NONE) {
-		stand(core, at);
-		return;
-	}
-	leave(core, at);
-	core->flows[at].queued = true;
-	park_at(core, at, link);
-}
-
 static inline void prefetch_parked(const struct steps *core, uint32_t link)
 {
 	const struct park *park = &core->parks[link];
@@ -108,29 +99,58 @@ static inline void prefetch_parked(const struct steps *core, uint32_t link)
 		__builtin_prefetch(&core->flows[park->flows[park->first + one]]);
 }
 
-static void wake(struct steps *core)
+/* Rouses flows that are parked at a link if there is room again. */
+static inline void wake(struct steps *core, uint32_t link)
+{
+	struct park *park = &core->parks[link];
+	struct crowd *crowd = &core->crowds[link];
+	for (; crowd->parked; crowd->parked--, park->first++) {
+		uint32_t at = park->flows[park->first];
+		if (!is_wanted(core, at)) {
+			core->flows[at].queued = false;
+			continue;
+		}
+		if (crowded(core, link, path_of(core, at)[0] == link ? 1 : core->flows[at].need))
+			break;
+		awake(core, at);
+	}
+}
+
+/* Forgets links where no flows are parked any more. */
+static void tidy_crowded(struct steps *core)
 {
 	uint32_t kept = 0;
+	for (uint32_t one = 0; one < core->crowded.count; one++)
+		if (core->crowds[core->crowded.items[one]].parked)
+			core->crowded.items[kept++] = core->crowded.items[one];
+	core->crowded.count = kept;
+}
+
+static void wake_all(struct steps *core)
+{
 	for (uint32_t one = 0; one < core->crowded.count; one++) {
-		uint32_t link = core->crowded.items[one];
-		struct park *park = &core->parks[link];
-		struct crowd *crowd = &core->crowds[link];
 		if (one + 1 < core->crowded.count)
 			prefetch_parked(core, core->crowded.items[one + 1]);
-		for (; crowd->parked; crowd->parked--, park->first++) {
-			uint32_t at = park->flows[park->first];
-			if (!is_wanted(core, at)) {
-				core->flows[at].queued = false;
-				continue;
-			}
-			if (crowded(core, link, path_of(core, at)[0] == link ? 1 : core->flows[at].need))
-				break;
-			awake(core, at);
-		}
-		if (crowd->parked)
-			core->crowded.items[kept++] = link;
+		wake(core, core->crowded.items[one]);
 	}
-	core->crowded.count = kept;
+	tidy_crowded(core);
+}
+
+/* A flow's turn is over. */
+static inline void served(struct steps *core, const struct place *place)
+{
+	uint32_t at = place->flow, link = parked_link(core, at);
+	renew(core, at);
+	if (link == NONE) {
+		stand(core, place);
+		return;
+	}
+	leave(core, at);
+	core->flows[at].queued = true;
+	park_at(core, at, link);
+	wake(core, link);
+	if (!core->crowds[link].parked)
+		tidy_crowded(core);
 }
 
 static inline void loosen(struct steps *core, uint32_t at)
@@ -163,21 +183,30 @@ static void purge(const struct steps *core, struct flows *flows)
 	flows->count = kept;
 }
 
+static const struct place LEFT = {NONE, NOWHERE, NOWHERE, NOWHERE, NOWHERE};
+
+/* Takes the places out that were left. */
+static void close_ranks(struct steps *core)
+{
+	struct place *places = core->queue.items;
+	uint32_t kept = 0;
+	for (uint32_t one = 0; one < core->queue.count; one++) {
+		places[kept] = places[one];
+		kept += places[one].flow != NONE;
+	}
+	core->queue.count = kept;
+	core->gone = 0;
+}
+
 /* Takes the flows that are not known any more, and left it already, out of the queue. */
 static void purge_queue(struct steps *core)
 {
 	struct places *queue = &core->queue;
+	for (uint32_t one = 0; one < queue->count; one++)
+		if (queue->items[one].flow != NONE && !core->roster.couples[queue->items[one].flow].known)
+			queue->items[one] = LEFT;
+	close_ranks(core);
 	uint32_t kept = 0;
-	for (uint32_t one = 0; one < queue->count; one++) {
-		struct place place = queue->items[one];
-		struct sender *sender = &core->senders[place.node];
-		if (sender->stale == place.flow)
-			sender->stale = NONE;
-		else if (core->roster.couples[place.flow].known)
-			queue->items[kept++] = place;
-	}
-	queue->count = kept;
-	kept = 0;
 	for (uint32_t one = 0; one < core->crowded.count; one++) {
 		uint32_t link = core->crowded.items[one], stay = 0;
 		uint32_t *flows = core->parks[link].flows + core->parks[link].first;

@@ -7,16 +7,8 @@ static void update_wanted(struct steps *core, uint32_t at)
 {
 	const struct couple *pair = &core->roster.couples[at];
 	bool wanted = pair->known && pair->waiting && pair->regulated && core->flows[at].need > 0;
-	if (wanted == is_wanted(core, at))
-		return;
-	core->wanted[at >> 6] ^= (uint64_t)1 << (at & 63);
-	if (core->flows[at].awake)
-		core->senders[core->flows[at].node].unwanted += wanted ? -1 : 1;
-}
-
-static inline uint32_t last_link(const struct steps *core, uint32_t at)
-{
-	return core->flows[at].need ? path_of(core, at)[core->flows[at].count - 1] : 0;
+	if (wanted != is_wanted(core, at))
+		core->wanted[at >> 6] ^= (uint64_t)1 << (at & 63);
 }
 
 static inline struct waiter *waiter_of(const struct steps *core, uint32_t at)
@@ -35,10 +27,10 @@ static void count_waiting(struct steps *core, uint32_t at, bool waiting)
 		return;
 	pair->waiting = waiting;
 	struct waiting *here = &core->waiting[pair->node];
-	struct flows *in = &core->waiting[map_get(&core->roster.member_of, pair->destination)].in;
+	struct flows *in = &core->waiting[core->flows[at].to].in;
 	if (waiting) {
 		GROW(here->out, here->out_room, here->out_count + 1);
-		here->out[here->out_count++] = (struct waiter){at, pair->destination, last_link(core, at), false};
+		here->out[here->out_count++] = (struct waiter){at, pair->destination, false};
 		add(in, at);
 		return;
 	}
@@ -67,9 +59,19 @@ static inline uint32_t next_waiter(const struct steps *core, uint32_t node, uint
 	return NONE;
 }
 
-static const struct sender IDLE = {NONE, NONE, 0, false};
-
 static bool place_by_spots(struct steps *core, uint32_t at);
+
+/* Room for what is known of nodes. */
+static void provide_nodes(struct steps *core)
+{
+	uint32_t count = core->roster.member_count;
+	GROW(core->waiting, core->waiting_room, count);
+	GROW(core->carries, core->carry_room, count);
+	GROW(core->busy, core->busy_room, count);
+	GROW(core->rows, core->row_room, count);
+	for (uint32_t bit = 0; bit < AHEAD; bit++)
+		GROW(core->held[bit], core->held_room[bit], count);
+}
 
 static uint32_t flow_at(struct steps *core, uint32_t node, uint32_t destination)
 {
@@ -80,13 +82,10 @@ static uint32_t flow_at(struct steps *core, uint32_t node, uint32_t destination)
 	GROW(core->flows, core->flow_room, at + 1);
 	GROW(core->wanted, core->wanted_room, (at >> 6) + 1);
 	GROW(core->sends, core->sends_room, at + 1);
-	GROW(core->waiting, core->waiting_room, core->roster.member_count);
-	uint32_t senders = core->sender_room;
-	GROW(core->senders, core->sender_room, core->roster.member_count);
-	for (; senders < core->sender_room; senders++)
-		core->senders[senders] = IDLE;
+	provide_nodes(core);
 	core->flows[at] = (struct flow){
 		.node = node, .id = core->roster.members[node].id, .destination = destination,
+		.to = map_get(&core->roster.member_of, destination),
 	};
 	update_wanted(core, at);
 	if (!place_by_spots(core, at))

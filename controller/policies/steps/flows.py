@@ -34,7 +34,6 @@ class Flow:
     """In the queue, or parked."""
     awake: bool = False
     credit: float = 0.0
-    exchanged: bool = False
     loose: bool = False
 
     @property
@@ -51,16 +50,9 @@ class Step:
     taken: dict[Resource, int] = field(default_factory=dict)
     slots: dict[int, tuple[Slot, Flow]] = field(default_factory=dict)
 
-    def reach(self, flow: Flow) -> int:
-        """How many links of its path have room, from the first one on to one that has none."""
-        for number, (resource, need) in enumerate(flow.takes):
-            if self.taken.get(resource, 0) + need > resource.capacity:
-                return number
-        return len(flow.takes)
-
     def fits(self, flow: Flow) -> bool:
-        """Whether every link has room."""
-        return self.reach(flow) == len(flow.takes)
+        """Whether every link of its path has room."""
+        return all(self.taken.get(resource, 0) + need <= resource.capacity for resource, need in flow.takes)
 
     def take(self, flow: Flow, sign: int = 1) -> None:
         """Takes what a flow needs; gives it back with a `sign` of -1."""

@@ -1,16 +1,16 @@
 """The steps policy: time is cut into aligned steps of a slice, and each step is a maximal matching of senders and links. Pure.
 
 As Fastpass's arbiter (Perry et al., SIGCOMM 2014, section 3) it goes through the waiting flows in the order in which they were
-served last, and grants a flow a step if its sender is idle and every link of its path has room. All slots of a step end
-together, so room is a number for each link and step, and no time is ever searched for.
+served last, and grants a flow the first step in which its sender is idle and every link of its path has room. All slots of a
+step end together, so room is a number for each link and step, and no time is ever searched for.
 
-*Exchange.* Where a sender stays idle because another one has its destination, and that one can send elsewhere, they exchange:
-an augmenting path of length three. What the other one gives up lies on the farther half of the path, so they can only where the
-nearer half has room. Nobody is asked again in a step who could not send elsewhere. A flow that lost a step so is not exchanged
-again before it is granted one.
+*Window.* All steps that a plan reaches are filled in one pass through the queue. A flow that was granted one goes to the end of
+the queue, and is asked again in the same pass. So each step that is planned is a maximal matching of the flows that are awake.
 
 *Rest of a step.* When a slot is given back, or a flow begins to wait, the rest of the steps that are planned already is tried
 at once for the flows of that sender and that destination. This counts for nothing in the order.
+
+*Pieces.* A plan stops after some steps where there are many grants in each; the next event is due at once then.
 
 A slot takes the lesser of its node's rate and the least capacity of its path. Deadlines are not used.
 """
@@ -29,9 +29,11 @@ from protocol.units import FRAME_BYTES
 AHEAD = 8
 """No step is planned sooner than so many steps before the one that runs."""
 TRIES = 16
-"""So many flows of a sender or a destination are looked at for an exchange, or for the rest of a step."""
+"""So many flows of a sender or a destination are looked at for the rest of a step."""
 LEAST_PART = 8
 """A slot is at least this part of a step."""
+AT_ONCE = 8_192
+"""A plan goes on to another step only if it may grant no more slots than these."""
 
 
 class Steps(Policy):
@@ -44,13 +46,18 @@ class Steps(Policy):
         minimum_active_ns: int = 0,
         headroom: float = 0.98,
         burst_bytes: int = 32 * FRAME_BYTES,
+        at_once: int = AT_ONCE,
     ) -> None:
         """Raises ValueError: an argument out of its range, by name."""
+        if at_once < 1:
+            raise ValueError("at_once must be at least 1")
+        self.at_once = at_once
         self.terms = Terms(
             slice_ns=slice_ns, minimum_active_ns=minimum_active_ns, headroom=headroom, minimum_fraction=1.0,
             burst_bytes=burst_bytes,
         )  # fmt: skip
         self.step_ns = max(slice_ns, minimum_active_ns)
+        self._least_ns = self.step_ns // LEAST_PART
         self.numbers = SlotNumbers()
         self._weights = Weights()
         self._network: Network | None = None
@@ -72,6 +79,8 @@ class Steps(Policy):
         """Those planned and not over, in their order."""
         self._next = 0
         """The first step that is not planned."""
+        self._filled = at_once
+        """How many slots were granted in a step when steps were matched last; at first, that it may be many."""
         self._now_ns = self._lead_ns = 0
         self._granted: list[Slot] = []
         self._revoked: list[Slot] = []
@@ -235,10 +244,13 @@ class Steps(Policy):
                     step.take(flow)
                     self._grant(flow, step)
         running = now_ns // self.step_ns
-        last = min(horizon_ns // self.step_ns, running + AHEAD - 1)
-        for number in range(max(self._next, running), last + 1):
-            self._match(number)
-        self._next = max(self._next, last + 1)
+        first = max(self._next, running)
+        count = min(horizon_ns // self.step_ns, running + AHEAD - 1) + 1 - first
+        if count > 0:
+            likely = min(self._filled, len(self._queue.awake))
+            count = min(count, max(1, self.at_once // max(1, likely)))
+            self._match([Step(number) for number in range(first, first + count)])
+            self._next = first + count
         plan = Plan(self._granted, self._revoked)
         self._granted, self._revoked = [], []
         return plan
@@ -250,53 +262,36 @@ class Steps(Policy):
             return None
         return max(self._next * self.step_ns, (self._next - AHEAD + 1) * self.step_ns + self._lead_ns)
 
-    def _match(self, number: int) -> None:
-        step = self._steps[number] = Step(number)
-        queue, chosen = self._queue, dict[int, Flow]()
-        owners: dict[Resource, Flow] = {}
-        stuck: set[int] = set()
-        queue.wake()
-        queue.drop_unwanted()
-        idle = []
-        for flow in queue.awake:
-            if self._may(flow, step):
-                step.take(flow)
-                chosen[flow.node] = owners[flow.takes[-1][0]] = flow
-            elif 2 * step.reach(flow) >= len(flow.takes):
-                idle.append(flow)
-        for flow in idle:
-            if flow.node not in chosen:
-                self._exchange(flow, step, chosen, owners, stuck)
-        for flow in chosen.values():
-            flow.exchanged = False
-            flow.credit -= 1
-            self._grant(flow, step)
-        queue.served([flow for flow in chosen.values() if flow.credit < 1])
+    def _match(self, steps: list[Step]) -> None:
+        """Fills steps that follow one another. The slots of a node are granted side by side."""
+        self._steps |= {step.number: step for step in steps}
+        chosen: dict[int, list[tuple[Step, Flow]]] = {}
 
-    def _exchange(
-        self, flow: Flow, step: Step, chosen: dict[int, Flow], owners: dict[Resource, Flow], stuck: set[int]
-    ) -> None:
-        """Gives a flow the destination of another one, if that one's sender can send elsewhere; it is `stuck` if it cannot."""
-        owner = owners.get(flow.takes[-1][0])
-        if owner is None or owner.exchanged or chosen.get(owner.node) is not owner or owner.node in stuck:
-            return
-        step.take(owner, -1)
-        if self._may(flow, step):
-            step.take(flow)
-            for other in islice(reversed(self._out[owner.node].values()), TRIES):
-                if other.awake and self._may(other, step):
-                    step.take(other)
-                    owner.exchanged = True
-                    chosen[flow.node] = owners[flow.takes[-1][0]] = flow
-                    chosen[other.node] = owners[other.takes[-1][0]] = other
-                    return
-            stuck.add(owner.node)
-            step.take(flow, -1)
-        step.take(owner)
+        def serve(flow: Flow) -> bool:
+            fitting = [step for step in steps if step.fits(flow)]
+            if not flow.wanted:
+                return bool(fitting)
+            for step in fitting:
+                if not self._in_time(flow, step):
+                    continue
+                step.take(flow)
+                chosen.setdefault(flow.node, []).append((step, flow))
+                flow.credit -= 1
+                if flow.credit < 1:
+                    return True
+            return False
+
+        self._queue.go_through(serve)
+        for slots in chosen.values():
+            for step, flow in sorted(slots, key=lambda slot: slot[0].number):
+                self._grant(flow, step)
+        self._filled = sum(map(len, chosen.values())) // len(steps)
 
     def _may(self, flow: Flow, step: Step) -> bool:
-        least_ns = self.step_ns // LEAST_PART
-        return flow.wanted and step.fits(flow) and (step.number + 1) * self.step_ns - self._start(flow, step) >= least_ns
+        return flow.wanted and step.fits(flow) and self._in_time(flow, step)
+
+    def _in_time(self, flow: Flow, step: Step) -> bool:
+        return (step.number + 1) * self.step_ns - self._start(flow, step) >= self._least_ns
 
     def _start(self, flow: Flow, step: Step) -> int:
         return max(step.number * self.step_ns, self._now_ns + self._delays.get(flow.node, 0))
@@ -337,9 +332,11 @@ class Steps(Policy):
                     self._drop(step, node)
 
     def _drop(self, step: Step, node: int) -> None:
-        """Ends a node's slot now, and has the rest of the step tried for others."""
+        """Ends a node's slot now, and has the rest of the step tried for others if there is enough of it."""
         _, flow = step.slots.pop(node)
         step.take(flow, -1)
+        if (step.number + 1) * self.step_ns - max(step.number * self.step_ns, self._now_ns) < self._least_ns:
+            return
         others: Iterable[dict[int, Flow]] = (self._out.get(node, {}), self._in.get(flow.destination, {}))
         for flows in others:
             for other in islice(reversed(flows.values()), TRIES):
@@ -354,4 +351,3 @@ class Steps(Policy):
 def in_order(step: Step) -> list[tuple[int, tuple[Slot, Flow]]]:
     """The slots of a step by node, in the order of their numbers."""
     return sorted(step.slots.items(), key=lambda held: held[1][0].slot)
-

@@ -10,13 +10,13 @@ link, first come, first served. So a step costs time by the links' capacity, and
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from controller.policies.base import Weights
 from controller.policies.steps.flows import Flow, Resource
 
-ROUNDS, SPARE = 6, 10
-"""So many times a link's capacity, and so many flows more, are awake there."""
+ROUNDS, SPARE = 16, 10
+"""So many times a link's capacity, and so many flows more, are awake there: twice as many as fill the longest window."""
 
 
 class Queue:
@@ -24,7 +24,7 @@ class Queue:
 
     def __init__(self, weights: Weights) -> None:
         self._weights = weights
-        self.awake: list[Flow] = []
+        self.awake: deque[Flow] = deque()
         self._crowded: dict[Resource, None] = {}
         """Where flows are parked."""
 
@@ -35,7 +35,7 @@ class Queue:
 
     def clear(self) -> None:
         """Forgets all, because the links are others now."""
-        self.awake, self._crowded = [], {}
+        self.awake, self._crowded = deque(), {}
 
     def enter(self, flow: Flow) -> None:
         """Puts a flow at the end of the queue, or parks it where enough are awake."""
@@ -47,50 +47,61 @@ class Queue:
                 return
         self._rouse(flow)
 
-    def drop_unwanted(self) -> None:
-        """Has the flows that are wanted no more leave."""
-        for flow in self.awake:
-            if not flow.wanted:
-                self._leave(flow)
-        self.awake = [flow for flow in self.awake if flow.awake]
+    def go_through(self, serve: Callable[[Flow], bool]) -> None:
+        """Offers flows their turns in order; `serve` says whether one's turn is over.
 
-    def served(self, flows: Collection[Flow]) -> None:
-        """Puts flows whose turns are over at the end of the queue, or behind those that are parked at a link of theirs."""
-        over = set(flows)
-        self.awake = [flow for flow in self.awake if flow not in over]
-        for flow in flows:
-            self._renew(flow)
-            crowded = next((resource for resource, _ in flow.takes if resource.parked), None)
-            if crowded is None:
-                self.awake.append(flow)
+        Such a flow goes to the end of the queue, or behind those that are parked at a link of its, and is offered another turn.
+        It leaves if it is wanted no more.
+        """
+        self._wake_all()
+        staying: deque[Flow] = deque()
+        while self.awake:
+            flow = self.awake.popleft()
+            if serve(flow):
+                self._served(flow)
             else:
-                self._leave(flow)
-                flow.queued = True
-                self._park(flow, crowded)
+                staying.append(flow)
+        self.awake = staying
 
-    def wake(self) -> None:
-        """Rouses parked flows where there is room again."""
+    def _served(self, flow: Flow) -> None:
+        if not flow.wanted:
+            self._leave(flow)
+            return
+        self._renew(flow)
+        crowded = next((resource for resource, _ in flow.takes if resource.parked), None)
+        if crowded is None:
+            self.awake.append(flow)
+            return
+        self._leave(flow)
+        flow.queued = True
+        self._park(flow, crowded)
+        self._wake(crowded)
+
+    def _wake_all(self) -> None:
         for resource in list(self._crowded):
-            parked = resource.parked
-            while parked:
-                flow = parked[0]
-                if flow.wanted:
-                    need = next(need for of, need in flow.takes if of is resource)
-                    if _crowded(resource, need):
-                        break
-                    self._rouse(flow)
-                else:
-                    flow.queued = False
-                parked.popleft()
-            if not parked:
-                del self._crowded[resource]
+            self._wake(resource)
+
+    def _wake(self, resource: Resource) -> None:
+        """Rouses flows that are parked there if there is room again."""
+        parked = resource.parked
+        while parked:
+            flow = parked[0]
+            if flow.wanted:
+                need = next(need for of, need in flow.takes if of is resource)
+                if _crowded(resource, need):
+                    return
+                self._rouse(flow)
+            else:
+                flow.queued = False
+            parked.popleft()
+        del self._crowded[resource]
 
     def forget(self, gone: Collection[Flow]) -> None:
         """These flows are no more."""
         for flow in gone:
             if flow.awake:
                 self._leave(flow)
-        self.awake = [flow for flow in self.awake if flow not in gone]
+        self.awake = deque(flow for flow in self.awake if flow not in gone)
         for resource in list(self._crowded):
             resource.parked = deque(flow for flow in resource.parked if flow not in gone)
             if not resource.parked:

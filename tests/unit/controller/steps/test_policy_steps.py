@@ -33,13 +33,16 @@ class BothSteps(BothKinds):
         burst_bytes=st.sampled_from([0, 48_448]),
         lead_ns=st.sampled_from([0, MS // 2, 2 * MS, 5 * MS, 40 * MS]),
         crowded=st.booleans(),
+        at_once=st.sampled_from([1, 10, 1000]),
     )
     def begin(  # type: ignore[override]
-        self, drawn: list[TreeNetwork], first: int, burst_bytes: int, lead_ns: int, crowded: bool
-    ) -> None:
+        self, drawn: list[TreeNetwork], first: int, burst_bytes: int, lead_ns: int, crowded: bool,
+        at_once: int,
+    ) -> None:  # fmt: skip
         self.policies: tuple[Policy, Policy] = (
-            Steps(burst_bytes=burst_bytes), CompiledSteps(burst_bytes=burst_bytes, library=build_under_test("steps"))
-        )  # fmt: skip
+            Steps(burst_bytes=burst_bytes, at_once=at_once),
+            CompiledSteps(burst_bytes=burst_bytes, at_once=at_once, library=build_under_test("steps")),
+        )
         self.start([star(8), racks(2, 4, uplink_bps=2 * GBIT), star(8, rates={FIRST: GBIT}), *drawn], first, lead_ns, crowded)
 
 
@@ -158,25 +161,43 @@ def test_more_senders_than_are_awake_take_turns_as_well(kind: Kind) -> None:
 
 
 @KINDS
-def test_a_sender_exchanges_a_destination_that_another_one_needs(kind: Kind) -> None:
+def test_a_window_of_steps_is_a_maximal_matching_in_each_of_them_and_shares_them_evenly(kind: Kind) -> None:
     network, policy = star(4), kind()
     begin(policy, network)
-    policy.backlog(FIRST, dict.fromkeys((FIRST + 2, FIRST + 3), 5000), now_ns=0)
-    policy.backlog(FIRST + 1, {FIRST + 2: 5000}, now_ns=0)
-    assert {(slot.node, slot.destination) for slot in run(policy, 1)} == {(FIRST, FIRST + 3), (FIRST + 1, FIRST + 2)}
+    for node in network.nodes:
+        policy.backlog(node, {other: 5000 for other in network.nodes if other != node}, now_ns=0)
+    slots = policy.plan(now_ns=0, horizon_ns=5 * STEP).grants
+    check(network, slots)
+    for start_ns in range(0, 6 * STEP, STEP):
+        now = [slot for slot in slots if slot.start_ns == start_ns]
+        idle = set(network.nodes) - {slot.node for slot in now}, set(network.nodes) - {slot.destination for slot in now}
+        assert all(node == other for node in idle[0] for other in idle[1])
+    assert max(Counter((slot.node, slot.destination) for slot in slots).values()) <= 3
 
 
 @KINDS
-def test_who_cannot_send_elsewhere_keeps_its_destination_and_the_next_one_is_asked(kind: Kind) -> None:
-    """Two senders want what two others have, of which only the second has another destination."""
-    network, policy = star(7), kind()
+def test_the_slots_of_a_node_in_a_window_are_granted_side_by_side_in_their_order(kind: Kind) -> None:
+    network, policy = star(6), kind()
     begin(policy, network)
-    stuck, free, late, two, three, four = network.nodes[1:]
-    policy.backlog(stuck, {two: 5000}, now_ns=0)
-    policy.backlog(free, dict.fromkeys((four, three), 5000), now_ns=0)
-    policy.backlog(late, dict.fromkeys((two, four), 5000), now_ns=0)
-    found = {(slot.node, slot.destination) for slot in run(policy, 1)}
-    assert found == {(stuck, two), (free, three), (late, four)}
+    for node in network.nodes[:3]:
+        policy.backlog(node, dict.fromkeys(network.nodes[3:], 5000), now_ns=0)
+    slots = policy.plan(now_ns=0, horizon_ns=3 * STEP).grants
+    assert [slot.start_ns for slot in slots] == [0, STEP, 2 * STEP, 3 * STEP] * 3
+    assert [slot.node for slot in slots] == [node for node in network.nodes[:3] for _ in range(4)]
+
+
+@KINDS
+def test_a_plan_of_many_slots_comes_in_pieces_and_the_next_one_is_due_at_once(kind: Callable[..., Policy]) -> None:
+    network, policy = star(4), kind(at_once=4)
+    begin(policy, network)
+    for node in network.nodes[:2]:
+        policy.backlog(node, dict.fromkeys(network.nodes[2:], 5000), now_ns=0)
+    found = []
+    for _ in range(4):
+        found.append({slot.start_ns // STEP for slot in policy.plan(now_ns=0, horizon_ns=5 * STEP).grants})
+        event_ns = policy.next_event_ns()
+        assert event_ns is not None and (event_ns <= 5 * STEP) == (len(found) < 4)
+    assert found == [{0}, {1, 2}, {3, 4}, {5}]  # four flows may make four slots a step, but make two
 
 
 @KINDS
