@@ -1,14 +1,14 @@
 """How long a grant takes with thousands of hosts, and how much is granted: a policy alone, without frames.
 
 Method: simulated hosts (`bench.computing.scale_hosts`) tell a policy what waits, at ticks of an eighth of a slice, and hear
-what it plans. As by the coordinator the policy is called when somebody said something, and when its next event is due; at other
-ticks it is left alone. It is asked for what begins within 1.5 ms, or a slice if that is shorter; and for two slices more where
-there are many slots of which few are given back, which the coordinator's own `Foresight` says. Half of the hosts send to the other half,
-`destinations` each, all regulated. Saturated hosts begin within the first slice. With a `load` demands come at random, as many
-for each pair as load the fullest link to that part. The first `WARM_SLICES` after the first look of `Foresight`, with a load
-half as many as are measured, are left out. Only the policy's own calls are timed, in processor time (`time.thread_time_ns`), so that other work on the machine counts
-only for what it takes of the caches. Each scheduler has a process of its own: the reference in Python by `Policy`, the core by
-its arrays.
+what it plans. As by the coordinator the policy is called when somebody said something, and when its next event is due; at
+other ticks it is left alone. It is asked for what begins within 1.5 ms, or a slice if that is shorter; and for two slices
+more where there are many slots of which few are given back, as the coordinator's own `Foresight` says. Half of the hosts send
+to the other half, `destinations` each, all regulated. Saturated hosts begin within the first slice. With a `load` demands
+come at random, as many for each pair as load the fullest link to that part. The first `WARM_SLICES` after the first look of
+`Foresight`, with a load half as many as are measured, are left out. Only the policy's own calls are timed, in processor time
+(`time.thread_time_ns`), so that other work on the machine counts only for what it takes of the caches. Each scheduler has a
+process of its own: the reference in Python by `Policy`, the core by its arrays.
 
 * ns_per_grant: all calls' time by the slots granted; event_part: the part of it that the events took, the rest is `plan`
 * plan_max_us: the longest `plan`; start_max_us: the longest while hosts began
@@ -22,8 +22,8 @@ its arrays.
 * queue_slots: slots' worth waiting in all queues, per pair, from the beginning to the end of the time measured by quarters
 
 Matching: the workload of Fastpass's own benchmark, on one switch: Poisson demands of 10 slots on average between all nodes,
-uniform destinations, slots of one packet, planned one after another as each begins. Here us_per_slot is the time of all calls
-for one slot of all nodes.
+uniform destinations, slots of one packet, planned one after another as each begins. As there, pairs that begin to wait are told
+alone to the core. Here us_per_slot is the time of all calls for one slot of all nodes.
 """
 
 from __future__ import annotations
@@ -156,10 +156,14 @@ class Reference:
 
 
 class Core:
-    """A compiled policy, by its arrays."""
+    """A compiled policy, by its arrays.
 
-    def __init__(self, policy: Compiled) -> None:
-        self._policy = policy
+    Args:
+        alone: pairs that begin to wait are told alone, and not all that waits at a host.
+    """
+
+    def __init__(self, policy: Compiled, *, alone: bool = False) -> None:
+        self._policy, self._alone = policy, alone
         self.event_ns: int | None = None
 
     def start(self, network: ScaleNetwork, pairs: Pairs, now_ns: int) -> int:
@@ -174,11 +178,14 @@ class Core:
         for name in ("slot", "node", "destination"):
             returned[name] = said.returned[name]
         returned["unspent"], returned["backlog"] = said.unspent_bytes, said.backlog_bytes
-        words = [one.astype(np.uint32) for one in (said.nodes, said.offsets, said.destinations)]
+        told = said.begun if self._alone else (said.nodes, said.offsets, said.destinations)
+        words = [one.astype(np.uint32) for one in told]
         began = time.thread_time_ns()
         if len(returned):
             self._policy.give_back(returned, now_ns=now_ns)
-        if len(words[0]):
+        if len(words[0]) and self._alone:
+            self._policy.begin(words[0], words[1], now_ns=now_ns)
+        elif len(words[0]):
             self._policy.backlogs(words[0], words[1], words[2], now_ns=now_ns)
         return time.thread_time_ns() - began
 
@@ -189,17 +196,17 @@ class Core:
         return time.thread_time_ns() - began, grants.copy(), revokes.copy()
 
 
-SCHEDULERS: dict[str, dict[str, Callable[[int, float], Scheduler]]] = {
+SCHEDULERS: dict[str, dict[str, Callable[[int, float, bool], Scheduler]]] = {
     "timeslice": {
-        "reference": lambda slice_ns, headroom: Reference(Timeslice(slice_ns=slice_ns, headroom=headroom)),
-        "core": lambda slice_ns, headroom: Core(CompiledTimeslice(slice_ns=slice_ns, headroom=headroom)),
+        "reference": lambda slice_ns, headroom, _: Reference(Timeslice(slice_ns=slice_ns, headroom=headroom)),
+        "core": lambda slice_ns, headroom, alone: Core(CompiledTimeslice(slice_ns=slice_ns, headroom=headroom), alone=alone),
     },
     "steps": {
-        "reference": lambda slice_ns, headroom: Reference(Steps(slice_ns=slice_ns, headroom=headroom)),
-        "core": lambda slice_ns, headroom: Core(CompiledSteps(slice_ns=slice_ns, headroom=headroom)),
+        "reference": lambda slice_ns, headroom, _: Reference(Steps(slice_ns=slice_ns, headroom=headroom)),
+        "core": lambda slice_ns, headroom, alone: Core(CompiledSteps(slice_ns=slice_ns, headroom=headroom), alone=alone),
     },
 }
-"""What is measured of a policy, by name: made of the length of a slice and the headroom."""
+"""What is measured of a policy, by name: made of the length of a slice, the headroom, and whether pairs are told alone."""
 
 
 def regulated(pairs: Pairs) -> dict[int, frozenset[int]]:
@@ -262,7 +269,7 @@ def _slots(name: str, case: Case, load: float | None) -> dict[str, Any]:
     slot_bytes = int(network.node_rate_bps(0) * HEADROOM * case.slice_ns / 8e9) // FRAME_BYTES * FRAME_BYTES
     hosts = Hosts(case.hosts, pairs, None if wanted_bps is None else wanted_bps / 8, slot_bytes, case.seed)
     before_mb = rss_mb()
-    schedule = SCHEDULERS[case.policy][name](case.slice_ns, HEADROOM)
+    schedule = SCHEDULERS[case.policy][name](case.slice_ns, HEADROOM, False)
     now_ns = SECOND_NS
     schedule.start(network, pairs, now_ns)
     lead_ns = min(LEAD_NS, case.slice_ns)
@@ -362,7 +369,7 @@ def _matching(name: str, case: Case, load: float) -> dict[str, Any]:
     demand = load * FRAME_BYTES * SECOND_NS / tick_ns / (case.hosts - 1)
     hosts = Hosts(case.hosts, pairs, demand, FRAME_BYTES, case.seed)
     before_mb = rss_mb()
-    schedule = SCHEDULERS[case.policy][name](tick_ns, 1.0)
+    schedule = SCHEDULERS[case.policy][name](tick_ns, 1.0, True)
     now_ns = SECOND_NS // tick_ns * tick_ns
     schedule.start(network, pairs, now_ns)
     took: list[int] = []

@@ -19,12 +19,14 @@ MEAN_SLOTS = 10
 
 
 class Said(NamedTuple):
-    """What hosts say at one tick: who has a backlog for which destinations, in full, and which slots are given back."""
+    """What hosts say at one tick: who has a backlog for which destinations, in full; which of these pairs begin to wait; and
+    which slots are given back."""
 
     nodes: NDArray[np.int64]
     offsets: NDArray[np.int64]
     """The destinations of nodes[i] are destinations[offsets[i] : offsets[i + 1]]."""
     destinations: NDArray[np.int64]
+    begun: Pairs
     returned: NDArray[np.void]
     """The slots that are given back (dtype SLOT)."""
     unspent_bytes: NDArray[np.int64]
@@ -68,31 +70,34 @@ class Hosts:
         """What they say at `now_ns`, a tick after the time before. `joining`: the part of the silent hosts that begin."""
         changed = self._join(joining) if self._demand is None else self._demands(tick_ns)
         returned, unspent = self._settle(now_ns)
-        nodes = np.unique(changed)
+        nodes = np.unique(self.pairs.nodes[changed])
         counts = self._first[nodes + 1] - self._first[nodes]
         owner = np.repeat(np.arange(len(nodes)), counts)
         inside = np.arange(len(owner)) + (self._first[nodes] - (np.cumsum(counts) - counts))[owner]
         keep = self.waiting_bytes[inside] > 0
         offsets = np.concatenate(([0], np.cumsum(np.bincount(owner[keep], minlength=len(nodes)))))
         backlog = self.waiting_bytes[self._pair_of(returned)]
-        return Said(nodes, offsets, self.pairs.destinations[inside[keep]], returned, unspent, backlog)
+        begun = Pairs(self.pairs.nodes[changed], self.pairs.destinations[changed])
+        return Said(nodes, offsets, self.pairs.destinations[inside[keep]], begun, returned, unspent, backlog)
 
     def _join(self, part: float) -> NDArray[np.int64]:
+        """The pairs that begin to wait."""
         silent = np.nonzero(self._silent)[0]
         nodes: NDArray[np.int64] = silent if part >= 1 else silent[self._dice.random(len(silent)) < part]
         self._silent[nodes] = False
-        self.waiting_bytes[np.isin(self.pairs.nodes, nodes)] = 1 << 50
-        return nodes
+        changed: NDArray[np.int64] = np.nonzero(np.isin(self.pairs.nodes, nodes))[0]
+        self.waiting_bytes[changed] = 1 << 50
+        return changed
 
     def _demands(self, tick_ns: int) -> NDArray[np.int64]:
         assert self._demand is not None
         mean = len(self.pairs) * self._demand * tick_ns / 1e9 / (MEAN_SLOTS * self._slot_bytes)
         chosen = self._dice.integers(len(self.pairs), size=self._dice.poisson(mean))
         sizes = self._dice.geometric(1 / MEAN_SLOTS, len(chosen)) * self._slot_bytes
-        new: NDArray[np.int64] = chosen[self.waiting_bytes[chosen] == 0]
+        new: NDArray[np.int64] = np.unique(chosen[self.waiting_bytes[chosen] == 0])
         np.add.at(self.waiting_bytes, chosen, sizes)
         np.add.at(self.came_bytes, chosen, sizes)
-        return np.take(self.pairs.nodes, new)
+        return new
 
     def _settle(self, now_ns: int) -> tuple[NDArray[np.void], NDArray[np.int64]]:
         """Takes the slots that are over or have nothing more to send; returns the latter, with the bytes that they leave."""

@@ -35,6 +35,10 @@ class BatchPolicy(Protocol):
         """Takes the backlogs of several nodes, in full, one after the other: bytes of nodes[i] wait for
         destinations[offsets[i] : offsets[i + 1]], and none of them has a deadline."""
 
+    def begin(self, nodes: NDArray[Any], destinations: NDArray[Any], *, now_ns: int) -> None:
+        """Takes pairs that begin to wait, one after the other: bytes of nodes[i] wait for destinations[i], without a deadline.
+        What else waits at a node is as before."""
+
     def give_back(self, returned: NDArray[Any], *, now_ns: int) -> None:
         """Takes slots back, one after the other (a contiguous array of dtype RETURNED). Raises ValueError: it is of another."""
 
@@ -147,6 +151,12 @@ class Batched(Policy):
         """As in `BatchPolicy`."""
         given = [np.ascontiguousarray(one, np.uint32) for one in (nodes, offsets, destinations)]
         self.take_backlogs(now_ns, len(nodes), given[0], given[1], given[2], None)
+
+    def begin(self, nodes: NDArray[Any], destinations: NDArray[Any], *, now_ns: int) -> None:
+        """As in `BatchPolicy`: slots that nobody has are given back, because more waits."""
+        told = np.zeros(len(nodes), RETURNED)
+        told["node"], told["destination"], told["backlog"] = nodes, destinations, 1
+        self.take_yields(now_ns, len(told), told)
 
     def give_back(self, returned: NDArray[Any], *, now_ns: int) -> None:
         """As in `BatchPolicy`."""

@@ -127,6 +127,7 @@ struct steps {
 	uint32_t gone; /* places whose flows left */
 	uint32_t awake_count;
 	struct flows crowded, loose, fresh; /* crowded: links where flows are parked; fresh: flows that may be wanted now */
+	struct flows idle;		    /* flows that may be forgotten now */
 	/* steps */
 	int64_t numbers[AHEAD]; /* by bit; -1: over, or never planned */
 	uint8_t planned;

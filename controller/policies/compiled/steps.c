@@ -1,5 +1,5 @@
 /* The steps policy as a library: the plans of controller/policies/steps/, which is the reference and says why. */
-#include "steps_slots.h"
+#include "steps_events.h"
 
 void steps_plan(struct steps *core, int64_t now, int64_t horizon, struct counts *counts)
 {
@@ -20,6 +20,7 @@ void steps_plan(struct steps *core, int64_t now, int64_t horizon, struct counts 
 		core->next = first + count;
 	}
 	grant_chosen(core);
+	forget_idle(core);
 	counts->last_number = core->last_number;
 	counts->grants = core->grant_count;
 	counts->revokes = core->revoke_count;
@@ -82,7 +83,7 @@ void steps_free(struct steps *core)
 		core->flows, core->sends, core->needed, core->wanted, core->spots, core->routes, core->path, core->open, core->touched, core->single,
 		core->room, core->rows,
 		core->left, core->crowds, core->parks, core->carries, core->busy, core->queue.items, core->crowded.items,
-		core->loose.items, core->fresh.items, core->picked.items, core->refilled.items, core->grants, core->revokes,
+		core->loose.items, core->fresh.items, core->idle.items, core->picked.items, core->refilled.items, core->grants, core->revokes,
 	};
 	for (size_t at = 0; at < sizeof(arrays) / sizeof(*arrays); at++)
 		free(arrays[at]);

@@ -24,6 +24,35 @@ static void wait_no_more(struct steps *core, uint32_t at)
 	}
 }
 
+static bool holds_slot(const struct steps *core, uint32_t at)
+{
+	for (uint32_t bit = 0; bit < AHEAD; bit++) {
+		const struct held *held = held_of(core, core->flows[at].node, bit);
+		if (held && held->flow == at)
+			return true;
+	}
+	return false;
+}
+
+/* Forgets flows of which nothing is left, where the core can place them again by itself. So memory grows with what waits, and not
+ * with all that ever waited. */
+static void forget_idle(struct steps *core)
+{
+	uint32_t kept = 0;
+	for (uint32_t one = 0; one < core->idle.count; one++) {
+		uint32_t at = core->idle.items[one];
+		const struct couple *pair = &core->roster.couples[at];
+		const struct flow *flow = &core->flows[at];
+		if (!pair->known || pair->waiting || flow->queued || flow->credit != 0)
+			continue;
+		if (flow->loose || holds_slot(core, at))
+			core->idle.items[kept++] = at;
+		else if (has_spot(core, pair->node) && has_spot(core, flow->to))
+			forget_couple(&core->roster, at);
+	}
+	core->idle.count = kept;
+}
+
 /* The flow to a destination; NONE: it is not known. */
 static uint32_t find_flow(const struct steps *core, uint32_t node, uint32_t destination)
 {

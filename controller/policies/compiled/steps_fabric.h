@@ -95,12 +95,10 @@ void steps_route(struct steps *core, uint32_t from, uint32_t to, uint32_t count,
 static bool place_by_spots(struct steps *core, uint32_t at)
 {
 	const struct couple *pair = &core->roster.couples[at];
-	uint32_t to = map_get(&core->roster.member_of, pair->destination);
-	if (pair->node >= core->spot_room || to >= core->spot_room)
+	uint32_t to = core->flows[at].to;
+	if (!has_spot(core, pair->node) || !has_spot(core, to))
 		return false;
 	const struct spot *one = &core->spots[pair->node], *other = &core->spots[to];
-	if (one->switched == NONE || other->switched == NONE)
-		return false;
 	uint32_t route = map_get(&core->route_of, couple_key(one->switched, other->switched));
 	if (route == NONE)
 		return false;

@@ -62,6 +62,7 @@ static inline bool serve(struct steps *core, const struct place *place)
 		free = fitting(core, at, free);
 	if (free && !is_wanted(core, at)) {
 		leave(core, at);
+		retire(core, at);
 		return true;
 	}
 	if (free && !core->punctual)

@@ -44,6 +44,14 @@ static inline void leave(struct steps *core, uint32_t at)
 	count_awake(core, at, -1);
 }
 
+/* A flow that is wanted no more is not queued any longer. */
+static inline void retire(struct steps *core, uint32_t at)
+{
+	core->flows[at].queued = false;
+	core->flows[at].credit = 0;
+	add(&core->idle, at);
+}
+
 static inline void park_at(struct steps *core, uint32_t at, uint32_t link)
 {
 	struct park *park = &core->parks[link];
@@ -107,7 +115,7 @@ static inline void wake(struct steps *core, uint32_t link)
 	for (; crowd->parked; crowd->parked--, park->first++) {
 		uint32_t at = park->flows[park->first];
 		if (!is_wanted(core, at)) {
-			core->flows[at].queued = false;
+			retire(core, at);
 			continue;
 		}
 		if (crowded(core, link, path_of(core, at)[0] == link ? 1 : core->flows[at].need))

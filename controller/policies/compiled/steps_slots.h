@@ -120,6 +120,8 @@ static void advance(struct steps *core, int64_t now)
 	if (!over)
 		return;
 	core->planned &= (uint8_t)~over;
-	for (uint32_t node = 0; node < core->busy_room; node++)
-		core->busy[node] &= (uint8_t)~over;
+	uint8_t *busy = core->busy;
+	uint32_t count = core->busy_room;
+	for (uint32_t node = 0; node < count; node++)
+		busy[node] &= (uint8_t)~over;
 }

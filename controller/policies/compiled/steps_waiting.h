@@ -61,6 +61,11 @@ static inline uint32_t next_waiter(const struct steps *core, uint32_t node, uint
 
 static bool place_by_spots(struct steps *core, uint32_t at);
 
+static inline bool has_spot(const struct steps *core, uint32_t node)
+{
+	return node < core->spot_room && core->spots[node].switched != NONE;
+}
+
 /* Room for what is known of nodes. */
 static void provide_nodes(struct steps *core)
 {

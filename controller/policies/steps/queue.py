@@ -66,6 +66,7 @@ class Queue:
     def _served(self, flow: Flow) -> None:
         if not flow.wanted:
             self._leave(flow)
+            flow.credit = 0.0
             return
         self._renew(flow)
         crowded = next((resource for resource, _ in flow.takes if resource.parked), None)
@@ -92,7 +93,7 @@ class Queue:
                     return
                 self._rouse(flow)
             else:
-                flow.queued = False
+                flow.queued, flow.credit = False, 0.0
             parked.popleft()
         del self._crowded[resource]
 

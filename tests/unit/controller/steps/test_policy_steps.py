@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, run_state_machine_as_test
@@ -114,6 +115,35 @@ def test_arrays_say_what_slots_say_until_the_next_plan_and_keep_the_policy() -> 
     gc.collect()
     plan = plans.pop().plan(now_ns=0, horizon_ns=STEP)
     assert [Slot(*row) for row in granted.tolist()] == plan.grants and len(plan.grants) == 12 and not len(revoked)
+
+
+def test_pairs_that_begin_to_wait_may_be_told_alone() -> None:
+    plans = []
+    for alone in (True, False):
+        policy = CompiledSteps()
+        begin(policy, star(6))
+        for number, (node, destination) in enumerate([(FIRST, FIRST + 3), (FIRST + 1, FIRST + 3), (FIRST, FIRST + 4)]):
+            if alone:
+                policy.begin(np.array([node]), np.array([destination]), now_ns=number * STEP)
+            else:
+                told = (FIRST + 3, FIRST + 4)[: 1 + number // 2]
+                policy.backlog(node, dict.fromkeys(told, 5000), now_ns=number * STEP)
+            plans.append((alone, policy.plan(now_ns=number * STEP, horizon_ns=(number + 1) * STEP)))
+    assert [plan for alone, plan in plans if alone] == [plan for alone, plan in plans if not alone]
+
+
+def test_memory_grows_with_what_waits_and_not_with_all_that_ever_waited() -> None:
+    policy, network = CompiledSteps(), star(200)
+    begin(policy, network)
+    sizes = []
+    for number in range(2_000):
+        node = FIRST + number % 100
+        policy.backlog(node, {FIRST + 100 + (number + number // 100 * 7) % 100: 5000}, now_ns=number * STEP)
+        policy.plan(now_ns=number * STEP, horizon_ns=number * STEP)
+        policy.backlog(node, {}, now_ns=number * STEP + 1)
+        policy.plan(now_ns=number * STEP + 1, horizon_ns=number * STEP + 1)
+        sizes.append(len(list(policy._known())))
+    assert max(sizes[100:]) < 20
 
 
 @KINDS
