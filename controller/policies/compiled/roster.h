@@ -28,6 +28,7 @@ struct roster {
 	uint32_t *links, links_most, links_room; /* links_most of every pair */
 	uint32_t member_count, member_room, couple_count, couple_room, link_count, capacity_room, free_couples;
 	struct map member_of, couple_of;
+	uint32_t *near, near_room; /* by ids below NEAR: a member and one, which is found without a look into the map */
 	uint32_t *regulated, first_heard, last_heard, *unplaced, unplaced_count, unplaced_room;
 	uint64_t marks, heard;
 	int64_t now;
@@ -49,14 +50,24 @@ static void roster_end(struct roster *roster)
 {
 	map_free(&roster->member_of);
 	map_free(&roster->couple_of);
-	void *arrays[] = {roster->members, roster->couples, roster->capacities, roster->links, roster->regulated, roster->unplaced};
+	void *arrays[] = {roster->members, roster->couples, roster->capacities, roster->links, roster->regulated, roster->unplaced, roster->near};
 	for (size_t at = 0; at < sizeof(arrays) / sizeof(*arrays); at++)
 		free(arrays[at]);
 }
 
+enum { NEAR = 1 << 17 };
+
+/* The index of a member; NONE: it is not known. */
+static inline uint32_t member_find(const struct roster *roster, uint32_t id)
+{
+	if (id < NEAR)
+		return id < roster->near_room ? roster->near[id] - 1u : NONE;
+	return map_get(&roster->member_of, id);
+}
+
 static uint32_t member_at(struct roster *roster, uint32_t id)
 {
-	uint32_t at = map_get(&roster->member_of, id);
+	uint32_t at = member_find(roster, id);
 	if (at != NONE)
 		return at;
 	GROW(roster->members, roster->member_room, roster->member_count + 1);
@@ -65,6 +76,10 @@ static uint32_t member_at(struct roster *roster, uint32_t id)
 		.id = id, .from = NONE, .to = NONE, .before = NONE, .after = NONE, .rate = -1, .delay = -1,
 	};
 	map_set(&roster->member_of, id, at);
+	if (id < NEAR) {
+		GROW(roster->near, roster->near_room, id + 1);
+		roster->near[id] = at + 1;
+	}
 	return at;
 }
 
@@ -90,9 +105,17 @@ static inline void unhear(struct roster *roster, uint32_t at)
 	*(member->after != NONE ? &roster->members[member->after].before : &roster->last_heard) = member->before;
 }
 
+/* Whether a pair is regulated. Where all are, but a node and itself, the destination is where its number says. */
 static bool regulates(const struct member *member, uint32_t destination)
 {
 	uint32_t low = 0, high = member->regulated_count;
+	if (!high || destination < member->regulated[0])
+		return false;
+	uint32_t guess = destination - member->regulated[0];
+	if (guess < high && member->regulated[guess] == destination)
+		return true;
+	if (guess && guess <= high && member->regulated[guess - 1] == destination)
+		return true;
 	while (low < high) {
 		uint32_t middle = low + (high - low) / 2;
 		if (member->regulated[middle] < destination)
@@ -108,13 +131,10 @@ static uint32_t couple_find(const struct roster *roster, uint32_t node, uint32_t
 	return map_get(&roster->couple_of, couple_key(node, destination));
 }
 
-static uint32_t couple_at(struct roster *roster, uint32_t node, uint32_t destination)
+/* A pair that is not known yet. */
+static uint32_t new_couple(struct roster *roster, uint32_t node, uint32_t destination)
 {
-	uint32_t at = couple_find(roster, roster->members[node].id, destination);
-	if (at != NONE)
-		return at;
-	uint32_t to = member_at(roster, destination);
-	at = roster->free_couples;
+	uint32_t to = member_at(roster, destination), at = roster->free_couples;
 	if (at != NONE) {
 		roster->free_couples = roster->couples[at].from_after;
 	} else {
@@ -137,11 +157,17 @@ static uint32_t couple_at(struct roster *roster, uint32_t node, uint32_t destina
 	return at;
 }
 
+static inline uint32_t couple_at(struct roster *roster, uint32_t node, uint32_t destination)
+{
+	uint32_t at = couple_find(roster, roster->members[node].id, destination);
+	return at != NONE ? at : new_couple(roster, node, destination);
+}
+
 static void forget_couple(struct roster *roster, uint32_t at)
 {
 	struct couple *couples = roster->couples, *pair = &couples[at];
 	struct member *member = &roster->members[pair->node];
-	struct member *other = &roster->members[map_get(&roster->member_of, pair->destination)];
+	struct member *other = &roster->members[member_find(roster, pair->destination)];
 	*(pair->from_before != NONE ? &couples[pair->from_before].from_after : &member->from) = pair->from_after;
 	*(pair->to_before != NONE ? &couples[pair->to_before].to_after : &other->to) = pair->to_after;
 	if (pair->from_after != NONE)

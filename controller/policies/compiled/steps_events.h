@@ -53,13 +53,6 @@ static void forget_idle(struct steps *core)
 	core->idle.count = kept;
 }
 
-/* The flow to a destination; NONE: it is not known. */
-static uint32_t find_flow(const struct steps *core, uint32_t node, uint32_t destination)
-{
-	uint32_t one = next_waiter(core, node, 0, destination);
-	return one != NONE ? core->waiting[node].out[one].flow : couple_find(&core->roster, core->roster.members[node].id, destination);
-}
-
 /* The backlog of a node, in full. Nothing changes for a flow that waited already. */
 static void take_backlog(struct steps *core, uint32_t node, uint32_t count, const uint32_t *destinations)
 {
@@ -103,14 +96,14 @@ void steps_yields(struct steps *core, int64_t now, uint32_t count, const struct 
 	advance(core, now);
 	for (uint32_t one = 0; one < count; one++) {
 		uint32_t node = member_at(roster, (uint32_t)all[one].node), destination = (uint32_t)all[one].destination;
-		uint32_t at = find_flow(core, node, destination);
-		EACH_STEP(core, bit) {
+		uint32_t at = couple_find(roster, roster->members[node].id, destination);
+		for (uint32_t bit = 0; bit < AHEAD && at != NONE && all[one].slot; bit++) {
 			const struct held *held = held_of(core, node, bit);
 			if (held && held->flow == at && held->number == all[one].slot)
 				drop(core, node, bit);
 		}
 		if (all[one].backlog_bytes > 0)
-			wait_for(core, flow_at(core, node, destination));
+			wait_for(core, at != NONE ? at : new_flow(core, node, destination));
 		else if (at != NONE)
 			wait_no_more(core, at);
 	}
@@ -201,7 +194,7 @@ void steps_left(struct steps *core, int64_t now, uint32_t id)
 {
 	struct roster *roster = &core->roster;
 	advance(core, now);
-	uint32_t node = map_get(&roster->member_of, id);
+	uint32_t node = member_find(roster, id);
 	if (node == NONE)
 		return;
 	revoke(core, id);

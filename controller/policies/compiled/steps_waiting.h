@@ -78,24 +78,28 @@ static void provide_nodes(struct steps *core)
 		GROW(core->held[bit], core->held_room[bit], count);
 }
 
-static uint32_t flow_at(struct steps *core, uint32_t node, uint32_t destination)
+/* A flow that is not known yet. */
+static uint32_t new_flow(struct steps *core, uint32_t node, uint32_t destination)
 {
-	uint32_t at = couple_find(&core->roster, core->roster.members[node].id, destination);
-	if (at != NONE)
-		return at;
-	at = couple_at(&core->roster, node, destination);
+	uint32_t at = new_couple(&core->roster, node, destination);
 	GROW(core->flows, core->flow_room, at + 1);
 	GROW(core->wanted, core->wanted_room, (at >> 6) + 1);
 	GROW(core->sends, core->sends_room, at + 1);
 	provide_nodes(core);
 	core->flows[at] = (struct flow){
 		.node = node, .id = core->roster.members[node].id, .destination = destination,
-		.to = map_get(&core->roster.member_of, destination),
+		.to = member_find(&core->roster, destination),
 	};
 	update_wanted(core, at);
 	if (!place_by_spots(core, at))
 		want_place(&core->roster, at);
 	return at;
+}
+
+static inline uint32_t flow_at(struct steps *core, uint32_t node, uint32_t destination)
+{
+	uint32_t at = couple_find(&core->roster, core->roster.members[node].id, destination);
+	return at != NONE ? at : new_flow(core, node, destination);
 }
 
 static void free_waiting(struct steps *core)

@@ -10,7 +10,8 @@ the queue, and is asked again in the same pass. So each step that is planned is 
 *Rest of a step.* When a slot is given back, or a flow begins to wait, the rest of the steps that are planned already is tried
 at once for the flows of that sender and that destination. This counts for nothing in the order.
 
-*Pieces.* A plan stops after some steps where there are many grants in each; the next event is due at once then.
+*Pieces.* A plan stops after some steps where there are many grants in each; the start of the next step is the next event then,
+though the horizon is beyond it.
 
 A slot takes the lesser of its node's rate and the least capacity of its path. Deadlines are not used.
 """
