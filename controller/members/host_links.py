@@ -74,6 +74,8 @@ class HostLinks(Part):
         self._least_bps = least_bps
         self._own_mac = own_mac.hex(":")
         self._known: dict[int, _Known] = {}
+        self._unclassified_bps = 0
+        """What all of them send unclassified."""
         self._hosts: frozenset[str] = frozenset()
         self._strangers: dict[str, tuple[int, int, int]] = {}
         """(seen at, sent bit/s, received bit/s) of hosts without an agent."""
@@ -82,7 +84,8 @@ class HostLinks(Part):
     # -- what is heard --------------------------------------------------------------------------------------------------
 
     def left(self, node: int, now_ns: int) -> None:
-        self._known.pop(node, None)
+        if (known := self._known.pop(node, None)) is not None:
+            self._unclassified_bps -= known.unclassified_bps
 
     def reported(self, node: int, sent: Mapping[int, int], regulated: Set[int]) -> None:
         for destination, size in sent.items():
@@ -96,13 +99,14 @@ class HostLinks(Part):
         else:
             self._judge(member, known, message)
         known.link, known.arrived = message, 0
+        self._unclassified_bps -= known.unclassified_bps
         known.unclassified_bps = _bps(message.unclassified_bytes, message.period_ns)
+        self._unclassified_bps += known.unclassified_bps
         known.lines = list(self._lines(member, known))
 
     def _judge(self, member: Member, known: _Known, message: HostLink) -> None:
         hidden_bps = _bps(message.received_bytes - known.arrived, message.period_ns)
-        unclassified_bps = sum(other.unclassified_bps for other in self._known.values())
-        if hidden_bps <= SHARE * member.rate_bps or unclassified_bps < hidden_bps // 2:
+        if hidden_bps <= SHARE * member.rate_bps or self._unclassified_bps < hidden_bps // 2:
             hidden_bps = 0
         known.run = known.run + 1 if bool(hidden_bps) != bool(known.hidden_bps) else 0
         if known.run == AFTER or (hidden_bps and known.hidden_bps):

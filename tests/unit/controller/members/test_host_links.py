@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from ipaddress import ip_address
 from typing import Any
 
@@ -106,6 +107,29 @@ class TestAMember:
         for _ in range(5):
             world.link(16, unclassified=10)
             assert not world.link(17, received=61)
+
+    def test_what_a_member_that_left_sent_does_not_count(self) -> None:
+        world = World()
+        world.link(16, unclassified=60)
+        world.part.left(16, 0)
+        assert not any(world.link(17, received=61) for _ in range(5))
+
+    def test_a_report_takes_as_long_among_thousands_as_among_a_few(self) -> None:
+        def seconds(members: int) -> float:
+            world = World()
+            message = HostLink(0, 2 * SECOND, 0, 0, 0, 0)
+            its = [Member(16 + at, f"h{at}", bytes(6), 100 * MBIT, (), "tbf", "1", Figures(), 0) for at in range(members)]
+            for member in its:
+                world.part.handlers[HostLink](member, message, 0)
+            spent = []
+            for _ in range(5):
+                began = time.thread_time()
+                for member in its[-20:]:
+                    world.part.handlers[HostLink](member, message, 0)
+                spent.append(time.thread_time() - began)
+            return min(spent)
+
+        assert seconds(4_800) < 8 * seconds(20)
 
 
 class TestHostsWithoutAnAgent:
