@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Set
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from controller.policies.base import Network
 from protocol.bodies.nodes import NOBODY, Cut, NodeSet, Sides
@@ -36,6 +36,14 @@ class GroupedNetwork(Network, Protocol):
 
     def part(self, root: str) -> NodeSet:
         """The node ids of a part of the fabric, by the name that `cut` gave it."""
+
+
+@runtime_checkable
+class Varied(Network, Protocol):
+    """A network that knows wherein it differs from another one."""
+
+    def differs(self, before: Network) -> Set[Hashable] | None:
+        """The links whose capacities are others than in the network before; None: rates or paths may be others as well."""
 
 
 class Pairs(Mapping[int, Set[int]]):

@@ -278,6 +278,8 @@ class Granting(Part):
             self._tell_hosts(network)
 
     def _tell_hosts(self, network: FabricNetwork) -> None:
+        if not self.policy.has_own_schedule and not self.settings.weights:
+            return
         nodes = {name: node for node, name in network.hosts.items()}
         self.policy.set_hosts(nodes)
         for weight in self.settings.weights:

@@ -7,11 +7,12 @@ address or name. The capacity of a member's own link is at most the member's rat
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, KeysView, Mapping
+from collections.abc import Iterable, KeysView, Mapping, Set
 from typing import Self
 
 from controller.members.places import Numbering, Places
 from controller.members.registry import Member
+from controller.policies.base import Network
 from protocol.bodies.nodes import Cut, NodeSet, Sides
 from topology import capacity
 from topology.capacity import Capacity
@@ -45,6 +46,8 @@ class FabricNetwork:
         self.hosts = self.places.hosts
         """The fabric's name of each member's host."""
         self._rates: dict[int, int] = {}
+        self._moves = 0
+        """How often paths or capacities that were told before became others."""
         self._own_links: dict[DirectedLink, Capacity] = {}
         self._last_bps: dict[DirectedLink, int] = {}
         """What the links of members carried, those who left included."""
@@ -55,6 +58,11 @@ class FabricNetwork:
 
     def add(self, member: Member) -> bool:
         """Takes a member in, or what is new of it; returns whether that changes paths or capacities that were told before."""
+        moved = self._add(member)
+        self._moves += moved
+        return moved
+
+    def _add(self, member: Member) -> bool:
         before, unplaced = self.hosts.get(member.node), member.node in self.places.unplaced
         host = self.places.add(member)
         if before is not None and before != host:
@@ -131,6 +139,12 @@ class FabricNetwork:
         found = copy.copy(self)
         found._taken = taken_bps
         return found
+
+    def differs(self, before: Network) -> Set[DirectedLink] | None:
+        """The links whose capacities are others than in the network before; None: rates or paths may be others as well."""
+        if not isinstance(before, FabricNetwork) or before.places is not self.places or before._moves != self._moves:
+            return None
+        return {link for link, _ in before._taken.items() ^ self._taken.items()}
 
     def path(self, source: int, destination: int) -> tuple[DirectedLink, ...]:
         """The links from one member to another along the active tree; empty when either has no known place."""

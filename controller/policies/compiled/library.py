@@ -58,6 +58,7 @@ _PLANS = (
     ("revokes", POINTER, ()), ("next_event", I64, ()),
 )  # fmt: skip
 _DELAY, _SENT = ("delay", None, (U32, I64)), ("sent", None, (I64, U32, U32, POINTER, POINTER))
+_RECHARGE = ("recharge", None, (I64, U32, POINTER, POINTER))
 _SPOTS = (
     ("known", U32, (U32, POINTER, POINTER)), ("spot", None, (U32, U32, U32, U32, I64)),
     ("route", None, (U32, U32, U32, POINTER)),
@@ -68,7 +69,7 @@ _CHOICES = (
     ("assign", U32, (U32, U32, U32)), ("of_link", U32, (U32,)), ("deal", None, ()), ("dealt", POINTER, (U32,)),
 )  # fmt: skip
 LIBRARIES: dict[str, tuple[str, tuple[tuple[str, Any, tuple[Any, ...]], ...], tuple[Any, ...]]] = {
-    "schedule": ("core", (*_ALL, *_PLANS, _DELAY, ("settle", None, ())), (POINTER,)),
+    "schedule": ("core", (*_ALL, *_PLANS, _DELAY, ("settle", None, ()), _RECHARGE), (POINTER,)),
     "rates": ("rates", (*_ALL, *_PLANS, _SENT), (I64, I64)),
     "steps": ("steps", (*_ALL, *_PLANS, _DELAY, ("settle", None, ()), *_SPOTS), (I64, I64, I64, I64, U32)),
     "choices": ("choices", (*_ALL, _DELAY, _SENT, *_CHOICES), ()),

@@ -815,15 +815,10 @@ void core_weight(struct core *core, uint32_t node, uint32_t destination, double 
 
 /* -- the fabric ----------------------------------------------------------------------------------------------------------- */
 
-/* A new network begins: all pairs are without place, and all resources are new. Links and places follow, then `core_settle`. */
-void core_rewire(struct core *core, int64_t now)
+/* No booking holds anything, and no pair waits in a line, until `core_settle`; all pairs that were ever wanted are without place. */
+static void displace(struct core *core)
 {
-	advance(core, now);
-	core->network = true;
-	core->freed_count = 0;
-	core->resource_count = core->line_count = 0;
-	for (uint32_t node = 0; node < core->node_count; node++)
-		core->nodes[node].resource = new_resource(core, 1, true);
+	core->freed_count = core->line_count = 0;
 	for (uint32_t at = core->first_slot; at != NONE; at = core->bookings[at].after)
 		memset(positions_of(core, at), 0xff, (core->links_most + 1) * sizeof(*core->positions));
 	for (uint32_t one = 0; one < core->loose_count; one++)
@@ -833,12 +828,25 @@ void core_rewire(struct core *core, int64_t now)
 		for (uint32_t at = core->nodes[node].from; at != NONE; at = core->pairs[at].from_after) {
 			struct pair *pair = &core->pairs[at];
 			pair->entered = pair->placed = false;
-			pair->links = 0;
 			if (!pair->number)
 				continue;
 			GROW(core->unplaced, core->unplaced_room, core->unplaced_count + 1);
 			core->unplaced[core->unplaced_count++] = at;
 		}
+}
+
+/* A new network begins: all pairs are without place, and all resources are new. Links and places follow, then `core_settle`. */
+void core_rewire(struct core *core, int64_t now)
+{
+	advance(core, now);
+	core->network = true;
+	core->resource_count = 0;
+	for (uint32_t node = 0; node < core->node_count; node++) {
+		core->nodes[node].resource = new_resource(core, 1, true);
+		for (uint32_t at = core->nodes[node].from; at != NONE; at = core->pairs[at].from_after)
+			core->pairs[at].links = core->pairs[at].rate = 0;
+	}
+	displace(core);
 }
 
 /* A directed link of the network; returns its number. */
@@ -858,23 +866,50 @@ uint32_t core_take_unplaced(struct core *core, uint32_t *node, uint32_t *destina
 	return at;
 }
 
+/* Finds what follows of a pair's place: the rate of its node and the links of its path. */
+static void take_place(struct core *core, uint32_t at)
+{
+	struct pair *pair = &core->pairs[at];
+	const uint32_t *links = core->links + (size_t)at * core->links_most;
+	pair->full = pair->rate;
+	for (uint32_t one = 0; one < pair->links; one++)
+		pair->full = least(pair->full, core->resources[links[one]].capacity);
+	pair->placed = pair->full > 0;
+	pair->need = most(1, (int64_t)((wide)most(0, pair->full) * core->minimum_ppm / PPM));
+	pair->burst = pair->links ? least(pair->rate, core->resources[links[0]].capacity) : pair->rate;
+	pair->amount_length = 0;
+	measure(core, pair);
+	loosen(core, at);
+}
+
 /* Gives a pair its place: the rate of its node and the links of its path. */
 void core_place(struct core *core, uint32_t at, int64_t rate, uint32_t count, const uint32_t *links)
 {
 	provide_links(core, count);
 	struct pair *pair = &core->pairs[at];
 	pair->links = count;
-	pair->full = rate;
-	for (uint32_t one = 0; one < count; one++) {
+	pair->rate = rate;
+	for (uint32_t one = 0; one < count; one++)
 		core->links[(size_t)at * core->links_most + one] = links[one];
-		pair->full = least(pair->full, core->resources[links[one]].capacity);
+	take_place(core, at);
+}
+
+/* Other capacities of links, where rates and paths are as before. `core_settle` follows. */
+void core_recharge(struct core *core, int64_t now, uint32_t count, const uint32_t *links, const int64_t *capacities)
+{
+	advance(core, now);
+	for (uint32_t one = 0; one < count; one++)
+		core->resources[links[one]].capacity = capacities[one];
+	for (uint32_t at = 0; at < core->resource_count; at++) {
+		struct resource *resource = &core->resources[at];
+		*resource = (struct resource){.capacity = resource->capacity, .lines = NONE, .ordered = resource->ordered,
+			.spans = resource->spans, .room = resource->room};
 	}
-	pair->placed = pair->full > 0;
-	pair->need = most(1, (int64_t)((wide)most(0, pair->full) * core->minimum_ppm / PPM));
-	pair->burst = count ? least(rate, core->resources[links[0]].capacity) : rate;
-	pair->amount_length = 0;
-	measure(core, pair);
-	loosen(core, at);
+	displace(core);
+	for (uint32_t one = core->unplaced_count; one > 0; one--)
+		if (core->pairs[core->unplaced[one - 1]].rate > 0)
+			take_place(core, core->unplaced[one - 1]);
+	core->unplaced_count = 0;
 }
 
 static int by_start(const void *a, const void *b)

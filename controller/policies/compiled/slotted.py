@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+from array import array
 
 from controller.policies.base import Network
-from controller.policies.compiled.batches import Compiled
+from controller.policies.compiled.batches import MOST_BPS, Compiled, at
+from controller.policies.groups import Varied
 
 
 class Slotted(Compiled):
@@ -20,13 +22,26 @@ class Slotted(Compiled):
         self._c_rewire, self._c_settle, self._c_delay, self._c_left = (
             getattr(library, f"{prefix}_{name}") for name in ("rewire", "settle", "delay", "left")
         )
+        self._c_recharge = getattr(library, f"{prefix}_recharge", None)
+        """Takes other capacities alone, in the cores that can."""
+        self._network: Network | None = None
         self._delays: dict[int, int] = {}
 
     def set_network(self, network: Network, *, now_ns: int) -> None:
         """Keeps a slot, as it is, where its new path has room for it; revokes the others."""
-        self._places.begin(network)
-        self._c_rewire(self._core, now_ns)
-        self._places.fill()
+        before, self._network = self._network, network
+        others = None if before is None or not isinstance(network, Varied) else network.differs(before)
+        if others is None or self._c_recharge is None:
+            self._places.begin(network)
+            self._c_rewire(self._core, now_ns)
+            self._places.fill()
+        else:
+            self._places.begin(network, anew=False)
+            known = self._places.links
+            links = [link for link in others if link in known]
+            numbers = array("I", (known[link] for link in links))
+            capacities = array("q", (min(MOST_BPS, network.capacity_bps(link)) for link in links))
+            self._c_recharge(self._core, now_ns, len(links), at(numbers), at(capacities))
         self._c_settle(self._core)
 
     def set_delay(self, node: int, delay_ns: int) -> None:

@@ -68,6 +68,7 @@ struct pair {
 	/* what a grant reads */
 	uint64_t before_last, before_host;
 	int64_t deadline, burst, used, packet_ns;
+	int64_t rate; /* its node's; 0: it has no place */
 	int64_t newest_length, newest_bytes;
 	uint64_t newest; /* 0: none */
 	int64_t amount_length, amount_reserved, amount_packets;

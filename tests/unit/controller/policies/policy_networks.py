@@ -29,6 +29,21 @@ class TreeNetwork:
     def nodes(self) -> list[int]:
         return sorted(self._rates)
 
+    def times(self, factors: dict[Link, float]) -> TreeNetwork:
+        """The same network with other capacities of some links."""
+        capacities = {link: max(1, int(bps * factors.get(link, 1))) for link, bps in self._capacities.items()}
+        return TreeNetwork(self._tree, capacities, self._rates)
+
+    def differs(self, before: object) -> set[Link] | None:
+        """The links whose capacities are others than in the network before; None: rates or paths may be others as well."""
+        if not isinstance(before, TreeNetwork) or before._tree is not self._tree or before._rates is not self._rates:
+            return None
+        return {link for link, bps in self._capacities.items() if before._capacities[link] != bps}
+
+    @property
+    def links(self) -> list[Link]:
+        return list(self._capacities)
+
     def set_rate(self, node: int, rate_bps: int) -> None:
         """What a node says of its interface, which need not be what its link carries."""
         self._rates[node] = rate_bps

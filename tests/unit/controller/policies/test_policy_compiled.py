@@ -18,7 +18,7 @@ from controller.policies.base import Policy, Slot
 from controller.policies.compiled.batches import RETURNED
 from controller.policies.compiled.timeslice import CompiledTimeslice
 from controller.policies.timeslice import Timeslice
-from tests.unit.controller.policies.policy_networks import FIRST, GBIT, MBIT, TreeNetwork, racks, star, trees
+from tests.unit.controller.policies.policy_networks import FIRST, GBIT, MBIT, Link, TreeNetwork, racks, star, trees
 from tests.unit.controller.policies.policy_sanitized import build_under_test, run_sanitized
 
 MS = 1_000_000
@@ -67,6 +67,7 @@ class BothKinds(RuleBasedStateMachine):
     def start(self, networks: list[TreeNetwork], first: int, lead_ns: int, crowded: bool) -> None:
         """Gives the policies a network; with `crowded` everybody waits for everybody."""
         self.networks, self.lead_ns = networks, lead_ns
+        self.network = networks[first]
         self.each(lambda policy: policy.set_network(self.networks[first], now_ns=self.now_ns))
         self.regulate({node: frozenset(NODES) for node in NODES} if crowded else {})
         for node in NODES if crowded else ():
@@ -161,8 +162,18 @@ class BothKinds(RuleBasedStateMachine):
 
     @rule(data=st.data(), planned=st.booleans())
     def rewired(self, data: st.DataObject, planned: bool) -> None:
-        network = data.draw(st.sampled_from(self.networks))
+        network = self.network = data.draw(st.sampled_from(self.networks))
         self.each(lambda policy: policy.set_network(network, now_ns=self.now_ns))
+        if planned:
+            self.plan()
+
+    @rule(data=st.data(), planned=st.booleans())
+    def recharged(self, data: st.DataObject, planned: bool) -> None:
+        """Links carry more or less; paths and rates are as they were."""
+        links = st.sampled_from(self.network.links)
+        factors = data.draw(st.dictionaries(links, st.sampled_from([0.2, 0.75, 1.5]), max_size=4))
+        self.network = self.network.times(factors)
+        self.each(lambda policy: policy.set_network(self.network, now_ns=self.now_ns))
         if planned:
             self.plan()
 
@@ -223,6 +234,28 @@ def test_batches_and_arrays_say_what_single_events_and_slots_say() -> None:
 def test_slots_of_another_form_are_refused() -> None:
     with pytest.raises(ValueError, match="RETURNED"):
         CompiledTimeslice().give_back(np.zeros(2, dtype=np.int64), now_ns=0)
+
+
+def test_other_capacities_alone_ask_for_no_path_anew() -> None:
+    """The links of a large fabric become contended and are drained one after the other."""
+    asked: list[tuple[int, int]] = []
+
+    class Watched(TreeNetwork):
+        def path(self, source: int, destination: int) -> tuple[Link, ...]:
+            asked.append((source, destination))
+            return super().path(source, destination)
+
+    plain = star(8)
+    network = Watched(plain._tree, plain._capacities, plain._rates)
+    less = Watched(plain._tree, {link: bps // 2 for link, bps in plain._capacities.items()}, plain._rates)
+    policy = CompiledTimeslice()
+    policy.set_network(network, now_ns=MS)
+    policy.set_regulated({node: frozenset(NODES) - {node} for node in NODES}, now_ns=MS)
+    policy.backlog(FIRST, {FIRST + 1: 5000}, now_ns=MS)
+    assert asked
+    asked.clear()
+    policy.set_network(less, now_ns=2 * MS)
+    assert not asked
 
 
 def test_memory_does_not_grow_with_nodes_that_come_and_go() -> None:
