@@ -247,6 +247,10 @@ class Members:
         silent = (m for m in self._by_node.values() if now_ns - m.figures.last_heard_ns > silence_ns)
         return sorted(silent, key=_number)
 
+    def __len__(self) -> int:
+        """How many are present."""
+        return len(self._by_node)
+
     def present(self) -> list[Member]:
         """Members present, by node id."""
         return sorted(self._by_node.values(), key=_number)

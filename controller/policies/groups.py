@@ -99,7 +99,7 @@ class Groups(Pairs):
         if self.everyone:
             return node != destination and node in network.nodes and destination in network.nodes
         links = self.links
-        return bool(links) and any(link in links for link in network.path(node, destination))
+        return bool(links) and not links.isdisjoint(network.path(node, destination))
 
     def products(self) -> Iterator[tuple[Hashable, Sides]]:
         """Each contended link with the nodes before and behind it: a pair of one of either needs permission."""
@@ -147,7 +147,8 @@ class Groups(Pairs):
         key = tuple(at for at, _ in crossed)  # most members are before the same links
         if (its := self._known[2].get(key)) is None:
             its = self._known[2][key] = NodeSet.union(behind for _, behind in crossed)
-        yield from (other for other in its if other in network.nodes and other != node)
+        here = network.nodes
+        yield from (other for other in its if other in here and other != node)
 
 
 class Destinations(Set[int]):

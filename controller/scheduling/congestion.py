@@ -114,6 +114,8 @@ class Congestion:
         self._lost: dict[int, set[Hashable]] = {}
         """The links on which a node may have lost."""
         self._links: dict[Hashable, _Link] = {}
+        self._taken: set[Hashable] = set()
+        """The links of which hosts without an agent take something."""
         self._dirty: set[Hashable] = set()
         """Links to judge anew."""
         self._calm: dict[Hashable, None] = {}
@@ -212,11 +214,12 @@ class Congestion:
         for name in taken_bps:
             if network is not None and network.forwards(name):
                 self._link(name, network)
-        for name, link in self._links.items():
-            taken = taken_bps.get(name, 0)
+        for name in [name for name in (*taken_bps, *(self._taken - taken_bps.keys())) if name in self._links]:
+            link, taken = self._links[name], taken_bps.get(name, 0)
             if link.unmanaged_bps != taken:
                 link.unmanaged_bps = taken
                 self._dirty.add(name)
+        self._taken = {name for name, taken in taken_bps.items() if taken}
 
     def left(self, node: int, *, now_ns: int) -> None:
         """Forgets a node at once."""
@@ -233,7 +236,7 @@ class Congestion:
         due = self._due(now_ns)
         if not self._dirty and not due and not self._stale:
             return UNCHANGED
-        contended = {name for name in self._contended if name in self._links}
+        contended = {name for name in self._contended if name in self._links} if self._stale else set(self._contended)
         for name in self._dirty.union(due):
             if (link := self._links.get(name)) is not None:
                 self._judge(link, now_ns)
@@ -243,6 +246,8 @@ class Congestion:
                 else:
                     self._calm.setdefault(name)
         self._dirty.clear()
+        if not self._stale and contended == self._contended:
+            return UNCHANGED
         before, self._contended = self._contended, frozenset(contended)
         self._regulate()
         return Change(self._contended - before, before - self._contended)

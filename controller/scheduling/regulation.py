@@ -35,6 +35,8 @@ TELLS = 3
 """How often a change of the groups is told: a frame may be lost."""
 TOLD_EVERY_NS = 1_000_000
 """Changes that come sooner after one another are told together."""
+DRAWN_EVERY_NS = 2_500
+"""Conclusions are drawn from reports at most so often, times the members (a change concerns them all): each 12 ms for 4,800."""
 NONE = Groups()
 
 
@@ -75,6 +77,10 @@ class Regulation(Part):
         """The version of the groups at each of the last looks."""
         self._joined, self._met_ns = False, -SWEEP_NS
         """Whether members joined of which the policy has not heard yet; and when it heard of such last."""
+        self._drawn_ns = -SECOND_NS
+        """When conclusions were drawn last."""
+        self._drawing = False
+        """Whether they will be, soon."""
         self._told_ns = -TOLD_EVERY_NS
         self._telling = False
         self._settings = settings
@@ -126,11 +132,11 @@ class Regulation(Part):
         self._parts.reported(member.node, sent, Destinations(self.regulated, member.node))
         self._granting.sent(member, now_ns)
         self.congestion.report(member.node, rates, now_ns=now_ns)
-        self.update(now_ns)
+        self._draw_soon(now_ns)
 
     def _on_losses(self, member: Member, message: Losses, now_ns: int) -> None:
         self.congestion.lost(member.node, message.entries, now_ns=now_ns)
-        self.update(now_ns)
+        self._draw_soon(now_ns)
 
     def _on_ports(self, document: Mapping[str, Any], now_ns: int) -> None:
         self.congestion.ports(document, now_ns=now_ns)
@@ -138,8 +144,18 @@ class Regulation(Part):
 
     # -- conclusions ----------------------------------------------------------------------------------------------------
 
+    def _draw_soon(self, now_ns: int) -> None:
+        """Draws the conclusions now, or a little later together with those of other members' reports."""
+        due_ns = self._drawn_ns + DRAWN_EVERY_NS * len(self._members)
+        if now_ns >= due_ns:
+            self.update(now_ns)
+        elif not self._drawing:
+            self._drawing = True
+            self._timers.at(due_ns, self.update)
+
     def update(self, now_ns: int) -> None:
         """Draws the conclusions from what was heard, and tells the members and the policy that they concern."""
+        self._drawing, self._drawn_ns = False, now_ns
         granting = self._granting
         if granting.policy.has_own_schedule:
             granting.policy.set_regulated(self.congestion.regulated(now_ns=now_ns), now_ns=now_ns)

@@ -80,7 +80,7 @@ class ToldDestinations(Part):
         """The same; returns how many these are."""
         if member.node not in self._plain:
             return 0
-        destinations = tuple(Destinations(self._regulated(), member.node))
+        destinations = tuple(iter(Destinations(self._regulated(), member.node)))  # which are not counted first
         for page in paginate(Regulate(self._version, 0, 1, destinations)):
             self._send(page, member.mac)
         return len(destinations)

@@ -29,6 +29,8 @@ class ToldGroups:
         self._rows: dict[Name, tuple[GroupRow, ...]] = {}
         self._changes: deque[tuple[int, Name]] = deque(maxlen=CHANGES_KEPT)
         """(version, what changed)."""
+        self._since: dict[int, list[GroupsChange]] = {}
+        """By earlier version: what makes the present one of it, as far as it was asked for."""
         self._groups = Groups()
         self._generation = 0
 
@@ -60,6 +62,7 @@ class ToldGroups:
         if not changed:
             return False
         self.version += 1
+        self._since.clear()
         for name in changed:
             if wanted[name]:
                 self._rows[name] = wanted[name]
@@ -69,9 +72,16 @@ class ToldGroups:
         return True
 
     def since(self, base: int) -> list[GroupsChange]:
-        """What makes the present version of an earlier one; the full state if that one is too old."""
+        """What makes the present version of an earlier one; the full state if that one is too old. Thousands that join ask for
+        the same."""
+        base = base if 0 < base <= self.version else 0
+        if (found := self._since.get(base)) is None:
+            found = self._since[base] = self._found_since(base)
+        return found
+
+    def _found_since(self, base: int) -> list[GroupsChange]:
         dropped = len(self._changes) == CHANGES_KEPT and self._changes[0][0] > base
-        if dropped or not 0 < base <= self.version:
+        if dropped or not base:
             return self.whole()
         names = dict.fromkeys(name for version, name in self._changes if version > base)
         return paginate(GroupsChange(base, self.version, 0, 1, tuple(row for name in names for row in self._told(name))))
