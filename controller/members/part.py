@@ -84,12 +84,17 @@ class Parts:
     def __init__(self) -> None:
         self.handlers: dict[type, Callable[[Member, Any, int], None]] = {}
         self._parts: list[Part] = []
+        self._hear: dict[str, list[Callable[..., Any]]] = {name: [] for name in ("reported", "of_member", "warnings_of")}
+        """By what is asked of all parts for each member, again and again: those parts' own answers that have one."""
 
     def add(self, *parts: Part) -> None:
         """Appends parts; of two handlers of one type of message the later one counts."""
         for part in parts:
             self._parts.append(part)
             self.handlers.update(part.handlers)
+            for name, calls in self._hear.items():
+                if getattr(type(part), name) is not getattr(Part, name):
+                    calls.append(getattr(part, name))
 
     def __iter__(self) -> Iterator[Part]:
         return iter(self._parts)
@@ -115,8 +120,8 @@ class Parts:
             part.left(node, now_ns)
 
     def reported(self, node: int, sent: Mapping[int, int], regulated: Set[int]) -> None:
-        for part in self._parts:
-            part.reported(node, sent, regulated)
+        for reported in self._hear["reported"]:
+            reported(node, sent, regulated)
 
     def contended(self, links: frozenset[Any], now_ns: int) -> None:
         for part in self._parts:
@@ -135,7 +140,7 @@ class Parts:
 
     def of_member(self, node: int) -> dict[str, Any]:
         """The fields of all parts for one member, and their `warnings`."""
-        found: dict[str, Any] = {"warnings": [line for part in self._parts for line in part.warnings_of(node)]}
-        for part in self._parts:
-            found |= part.of_member(node)
+        found: dict[str, Any] = {"warnings": [line for warnings_of in self._hear["warnings_of"] for line in warnings_of(node)]}
+        for of_member in self._hear["of_member"]:
+            found |= of_member(node)
         return found
