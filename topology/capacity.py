@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from topology.fabric import DirectedLink
+from topology.pieces import PIECE, Pieces, finished
 
 FABRIC_FILE = "fabric file"
 MEMBER_RATE = "member's rate"
@@ -38,4 +39,14 @@ def row(link: DirectedLink, known: Capacity) -> dict[str, Any]:
 
 def read_sources(found: Iterable[Mapping[str, Any]]) -> dict[DirectedLink, str]:
     """Where each capacity comes from, out of such rows."""
-    return {DirectedLink(row["source"], row["target"]): str(row["from"]) for row in found}
+    return finished(reading_sources(found))
+
+
+def reading_sources(found: Iterable[Mapping[str, Any]]) -> Pieces[dict[DirectedLink, str]]:
+    """The same a piece at a time."""
+    sources: dict[DirectedLink, str] = {}
+    for at, one in enumerate(found, 1):
+        sources[DirectedLink(one["source"], one["target"])] = str(one["from"])
+        if not at % (4 * PIECE):
+            yield
+    return sources

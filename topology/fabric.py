@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Self
 
 import networkx as nx
 
+from topology.pieces import PIECE, Pieces, finished
 from topology.problems import FabricError, Problem
 from topology.units import MAX_VALUE
 
@@ -191,18 +192,49 @@ class Fabric:
         Raises:
             FabricError: the content is not such a dictionary, or the fabric is not valid.
         """
+        return finished(cls.read(content))
+
+    @classmethod
+    def read(cls, content: Mapping[str, Any]) -> Pieces[Fabric]:
+        """The same a piece at a time; the fabric that it returns has its lists of names and links already."""
         builder = FabricBuilder()
         try:
-            for switch in content["switches"]:
-                builder.add_switch(**switch)
-            for host in content["hosts"]:
-                builder.add_host(**host)
-            for link in content["links"]:
-                builder.add_link(**link)
+            for kind, add in (
+                ("switches", builder.add_switch), ("hosts", builder.add_host), ("links", builder.add_link),
+            ):  # fmt: skip
+                for at, one in enumerate(content[kind], 1):
+                    add(**one)
+                    if not at % PIECE:
+                        yield
         except (KeyError, TypeError, AttributeError) as error:
             text = f"is not as Fabric.to_dict writes it ({error}); write it with the same version of Baton"
             raise FabricError(Problem("fabric", text)) from None
-        return builder.build()
+        fabric = builder.finish()
+        yield from fabric._list()
+        return fabric
+
+    def _list(self) -> Pieces[None]:
+        """Makes the lists of names and links, which are made at once when they are asked for before."""
+        keys: dict[type, list[tuple[Any, str]]] = {Switch: [], Host: []}
+        sorted_already = True
+        for at, name in enumerate(self.graph, 1):
+            node = self.graph.nodes[name]["node"]
+            found, key = keys[type(node)], (natural(name), name)
+            sorted_already = sorted_already and (not found or found[-1] < key)
+            found.append(key)
+            if not at % PIECE:
+                yield
+        links: set[Link] = set()
+        for at, edge in enumerate(self.graph.edges, 1):
+            if edge[0] < edge[1]:
+                links.add(Link(*edge))
+            if not at % (4 * PIECE):
+                yield
+        for kind, field in ((Switch, "switches"), (Host, "hosts")):
+            if not sorted_already:
+                keys[kind].sort()
+            self.__dict__[field] = tuple([name for _, name in keys[kind]])
+        self.__dict__["links"] = frozenset(links)
 
     def _named(self, kind: type[Switch] | type[Host]) -> tuple[str, ...]:
         names = (name for name, node in self.graph.nodes(data="node") if isinstance(node, kind))
@@ -317,6 +349,13 @@ class FabricBuilder:
     def build(self) -> Fabric:
         """The fabric as it is now; later additions do not change it."""
         return Fabric(self._graph.copy())
+
+    def finish(self) -> Fabric:
+        """The fabric as it is now, without a copy: the builder begins anew."""
+        graph, self._graph = self._graph, nx.DiGraph()
+        self._owners.clear()
+        self._ports.clear()
+        return Fabric(graph)
 
     def _name_problems(self, name: str) -> list[Problem]:
         if not isinstance(name, str) or not _NAME.fullmatch(name) or not name.isprintable():

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 import networkx as nx
 
 from topology.fabric import Fabric, Link, natural
+from topology.pieces import PIECE, Pieces, finished
 from topology.problems import FabricError, Problem
 
 COST_NUMERATOR_BPS = 20 * 10**12  # IEEE 802.1D-2004 table 17-3: a 20 Tb/s link costs 1
@@ -45,7 +46,13 @@ class Tree:
             FabricError: the remaining links have a loop (while switches converge, it may seem so for an
                 instant); names the links that would have to be blocked, too.
         """
-        tree = compute(fabric, blocked)
+        return finished(cls.reading(fabric, blocked))
+
+    @classmethod
+    def reading(cls, fabric: Fabric, blocked: Iterable[Sequence[str]]) -> Pieces[Tree]:
+        """The same a piece at a time."""
+        blocked = list(blocked)
+        tree = yield from computing(fabric, blocked)
         if extra := tree.blocked - _links(blocked):
             shown = ", ".join(f"{a} - {b}" for a, b in sorted(extra))
             text = f"the links that forward make a loop; block {shown} too, or read again"
@@ -55,11 +62,20 @@ class Tree:
 
 def compute(fabric: Fabric, down_links: Iterable[Sequence[str]] = ()) -> Tree:
     """The spanning tree of a fabric without `down_links` (pairs of names in either order)."""
+    return finished(computing(fabric, down_links))
+
+
+def computing(fabric: Fabric, down_links: Iterable[Sequence[str]] = ()) -> Pieces[Tree]:
+    """The same a piece at a time."""
     down = _links(down_links)
     bridges: nx.Graph[str] = nx.Graph()
     bridges.add_nodes_from(fabric.switches)
     parent: dict[str, str] = {}
-    for link in fabric.links - down:
+    for at, link in enumerate(fabric.links, 1):
+        if not at % (2 * PIECE):
+            yield
+        if link in down:
+            continue
         if fabric.is_host(link.a):
             parent[link.a] = link.b
         elif fabric.is_host(link.b):
@@ -70,11 +86,24 @@ def compute(fabric: Fabric, down_links: Iterable[Sequence[str]] = ()) -> Tree:
     for part in nx.connected_components(bridges):
         root = min(part, key=bridge_id.__getitem__)
         distance = nx.single_source_dijkstra_path_length(bridges, root)
-        for bridge in part - {root}:
+        yield
+        for at, bridge in enumerate(part - {root}, 1):
+            if not at % PIECE:
+                yield
             near = bridges[bridge]
             parent[bridge] = min(near, key=lambda one: (distance[one] + near[one]["weight"], bridge_id[one]))
-    forwarding = frozenset(Link.between(child, above) for child, above in parent.items())
-    return Tree(forwarding, fabric.links - forwarding, parent)
+    forwarding: set[Link] = set()
+    for at, (child, above) in enumerate(parent.items(), 1):
+        forwarding.add(Link.between(child, above))
+        if not at % (4 * PIECE):
+            yield
+    blocked: set[Link] = set()
+    for at, link in enumerate(fabric.links, 1):
+        if link not in forwarding:
+            blocked.add(link)
+        if not at % (16 * PIECE):
+            yield
+    return Tree(frozenset(forwarding), frozenset(blocked), parent)
 
 
 def _links(pairs: Iterable[Sequence[str]]) -> frozenset[Link]:

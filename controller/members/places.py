@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from controller.members.registry import FIRST_NODE, LAST_NODE, Address, Member
 from protocol.bodies.nodes import NOBODY, Cut, NodeSet, Sides
 from topology.fabric import DirectedLink, Fabric
+from topology.pieces import PIECE, Pieces, finished
 from topology.spanning_tree import Tree
 
 
@@ -29,14 +30,22 @@ class Numbering:
 
     def take(self, fabric: Fabric, tree: Tree) -> None:
         """Numbers the hosts that have no number yet, in the order of a walk through the tree."""
+        finished(self.taking(fabric, tree))
+
+    def taking(self, fabric: Fabric, tree: Tree) -> Pieces[None]:
+        """The same a piece at a time."""
         new = [host for host in fabric.hosts if host not in self.ids]
         if not new:
             return
         below: dict[str | None, list[str]] = defaultdict(list)
-        for node in (*fabric.switches, *new):
+        for at, node in enumerate((*fabric.switches, *new), 1):
+            if not at % (8 * PIECE):
+                yield
             below[tree.parent.get(node)].append(node)
-        waiting = below[None][::-1]
+        waiting, at = below[None][::-1], 0
         while waiting and self.next <= LAST_NODE:
+            if not (at := at + 1) % (8 * PIECE):
+                yield
             node = waiting.pop()
             if fabric.is_host(node):
                 self.ids[node], self.hosts[self.next] = self.next, node
@@ -48,24 +57,50 @@ class Places:
     """The hosts of one fabric on one tree, and the members at them."""
 
     def __init__(self, fabric: Fabric, tree: Tree, numbering: Numbering) -> None:
-        numbering.take(fabric, tree)
+        """Knows no host before `fill`."""
         self._numbering = numbering
         self._parent: Mapping[str, str] = tree.parent
         self._fabric = fabric
-        self._by_mac = {fabric.mac(host): host for host in fabric.hosts if fabric.mac(host) is not None}
-        self._by_address = {address: host for host in fabric.hosts for address in fabric.addresses(host)}
+        self._by_mac: dict[str, str] = {}
+        self._by_address: dict[Address, str] = {}
         self.hosts: dict[int, str] = {}
         """The host of each member that has a place."""
         self.members_at: dict[str, list[Member]] = {}
         self.unplaced: dict[int, str] = {}
         """The names of the members that have none."""
         self._children: dict[str, list[str]] = {}
-        for node, above in tree.parent.items():
-            self._children.setdefault(above, []).append(node)
         self.generation = 0
         """Grows whenever the ids behind links may have changed."""
         self._behind: dict[str, NodeSet] = {}
         """The ids behind nodes of the tree, as far as they were asked for."""
+
+    def fill(self) -> Pieces[None]:
+        """Takes the fabric's hosts, a piece at a time."""
+        fabric = self._fabric
+        for at, host in enumerate(fabric.hosts, 1):
+            if (mac := fabric.mac(host)) is not None:
+                self._by_mac[mac] = host
+            for address in fabric.addresses(host):
+                self._by_address[address] = host
+            if not at % (2 * PIECE):
+                yield
+        for at, (node, above) in enumerate(self._parent.items(), 1):
+            self._children.setdefault(above, []).append(node)
+            if not at % (16 * PIECE):
+                yield
+
+    def look(self) -> Pieces[None]:
+        """Works out what is behind all nodes of the tree, a piece at a time: who asks for a link finds it then."""
+        for at, node in enumerate(reversed(self._from_the_root()), 1):
+            self.behind(node)
+            if not at % PIECE:
+                yield
+
+    def _from_the_root(self) -> list[str]:
+        found = [root for root in self._children if root not in self._parent]
+        for node in found:
+            found += self._children.get(node, ())
+        return found
 
     def host_of(self, mac: bytes, name: str, addresses: Iterable[Address]) -> str | None:
         """The host of the fabric at which a member is; None: the fabric has none."""

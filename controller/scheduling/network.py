@@ -18,6 +18,7 @@ from topology import capacity
 from topology.capacity import Capacity
 from topology.fabric import DirectedLink, Fabric
 from topology.paths import NoPathError, Routes
+from topology.pieces import PIECE, Pieces, finished
 
 
 class FabricNetwork:
@@ -38,11 +39,38 @@ class FabricNetwork:
         sources: Mapping[DirectedLink, str] | None = None,
         numbering: Numbering | None = None,
     ) -> None:
+        finished(self._build(fabric, routes, members, sources, numbering))
+
+    @classmethod
+    def building(
+        cls,
+        fabric: Fabric,
+        routes: Routes,
+        members: Iterable[Member],
+        sources: Mapping[DirectedLink, str],
+        numbering: Numbering,
+    ) -> Pieces[FabricNetwork]:
+        """The same a piece at a time. Who joins or leaves meanwhile is to be added or removed after it."""
+        network = cls.__new__(cls)
+        yield from network._build(fabric, routes, members, sources, numbering)
+        return network
+
+    def _build(
+        self,
+        fabric: Fabric,
+        routes: Routes,
+        members: Iterable[Member],
+        sources: Mapping[DirectedLink, str] | None,
+        numbering: Numbering | None,
+    ) -> Pieces[None]:
         self._fabric = fabric
         self._routes = routes
         self._sources = sources or {}
         self._taken: Mapping[DirectedLink, int] = {}
-        self.places = Places(fabric, routes.tree, numbering or Numbering())
+        numbering = numbering or Numbering()
+        yield from numbering.taking(fabric, routes.tree)
+        self.places = Places(fabric, routes.tree, numbering)
+        yield from self.places.fill()
         self.hosts = self.places.hosts
         """The fabric's name of each member's host."""
         self._rates: dict[int, int] = {}
@@ -53,8 +81,11 @@ class FabricNetwork:
         """What the links of members carried, those who left included."""
         self.measured: set[DirectedLink] = set()
         """The links of members that joined, left or have another rate; whoever reads it may clear it."""
-        for member in members:
+        for at, member in enumerate(members, 1):
             self.add(member)
+            if not at % PIECE:
+                yield
+        yield from self.places.look()
 
     def add(self, member: Member) -> bool:
         """Takes a member in, or what is new of it; returns whether that changes paths or capacities that were told before."""

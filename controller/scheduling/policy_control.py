@@ -16,11 +16,15 @@ from controller.scheduling.granting import Granting
 from controller.scheduling.network import FabricNetwork
 from controller.scheduling.regulation import Regulation
 from protocol.messages import Override
+from protocol.timers import Timers
 from topology import capacity
 from topology.fabric import Fabric
 from topology.paths import Routes
+from topology.pieces import Pieces
 from topology.spanning_tree import Tree
 
+AT_ONCE, PAUSE_NS = 2, 500_000
+"""So many pieces of a changed fabric are made at once, some 300 us, and for how long the loop then does other work."""
 log = logging.getLogger("baton.coordinator")
 
 
@@ -29,6 +33,7 @@ class PolicyControl(Part):
 
     Args:
         on_override: called with the time (ns) as soon as the override has changed.
+        timers: have a changed fabric read a piece at a time; without them it is read in one go, as the first one always is.
     """
 
     def __init__(
@@ -39,6 +44,7 @@ class PolicyControl(Part):
         regulation: Regulation,
         capacities: Capacities,
         on_override: Callable[[int], None],
+        timers: Timers | None = None,
     ) -> None:
         self.documents = {"fabric": self._set_fabric, "override": self._set_override, "policy": self._set_policy}
         self.periodic = ((SWEEP_NS, self.update),)
@@ -49,10 +55,16 @@ class PolicyControl(Part):
         self._regulation = regulation
         self._capacities = capacities
         self._on_override = on_override
-        self._fabric: dict[str, Any] | None = None
+        self._timers = timers
         self._numbering = Numbering()
         self._network: FabricNetwork | None = None
-        """The network in force; None: it must be built anew."""
+        """The network in force."""
+        self._building: Pieces[FabricNetwork] | None = None
+        """The work on the next one."""
+        self._going_on = False
+        """Whether the next piece of that work is scheduled."""
+        self._met: set[int] = set()
+        """Members that joined, moved or left meanwhile."""
         self._moved = False
         """A member has another place or rate: paths or capacities that were told are others."""
 
@@ -68,10 +80,9 @@ class PolicyControl(Part):
 
     def update(self, now_ns: int) -> None:
         """Takes a changed fabric or membership into use, and releases links that were quiet for long enough."""
-        if self._fabric is not None and self._network is None:
-            self._network = self._rebuilt_network(self._fabric)
-            self._members.prefer(self._network.places.preferred, self._numbering.next)
-            self._moved = True
+        if self._building is not None and (self._network is None or self._timers is None):
+            while self._building is not None:
+                self._build()
         if self._moved and self._network is not None:
             self._moved = False
             self._capacities.set_network(self._network, now_ns)
@@ -79,6 +90,8 @@ class PolicyControl(Part):
 
     def joined(self, node: int) -> None:
         """Finds the member's place. The rest of the network stays as it is, unless the member moved or has another rate."""
+        if self._building is not None:
+            self._met.add(node)
         member = self._members.get(node)
         if member is None or (network := self._network) is None:
             return
@@ -86,17 +99,60 @@ class PolicyControl(Part):
         self._granting.placed(network, node)
 
     def left(self, node: int, now_ns: int) -> None:
+        if self._building is not None:
+            self._met.add(node)
         if self._network is not None:
             self._network.remove(node)
 
-    def _rebuilt_network(self, document: dict[str, Any]) -> FabricNetwork:
-        fabric = Fabric.from_dict(document["fabric"])
-        tree = Tree.from_blocked(fabric, document.get("blocked", ()))
-        sources = capacity.read_sources(document.get("links", ()))
-        return FabricNetwork(fabric, Routes(fabric, tree), self._members.present(), sources, self._numbering)
+    def _set_fabric(self, document: dict[str, Any], now_ns: int) -> None:
+        """Begins to read a fabric, in place of one that is being read. The network before is in force until all is read."""
+        self._building = self._work(document)
+        if self._network is not None and self._timers is not None and not self._going_on:
+            self._go_on(now_ns)
 
-    def _set_fabric(self, document: dict[str, Any], _: int) -> None:
-        self._fabric, self._network = document, None
+    def _work(self, document: dict[str, Any]) -> Pieces[FabricNetwork]:
+        fabric = yield from Fabric.read(document["fabric"])
+        tree = yield from Tree.reading(fabric, document.get("blocked", ()))
+        sources = yield from capacity.reading_sources(document.get("links", ()))
+        self._met.clear()
+        members = self._members.present()
+        return (yield from FabricNetwork.building(fabric, Routes(fabric, tree), members, sources, self._numbering))
+
+    def _build(self) -> None:
+        """Makes a piece of the next network; the last one puts it in force, with the next look."""
+        assert self._building is not None, "there is work to do"
+        try:
+            next(self._building)
+        except StopIteration as end:
+            network: FabricNetwork = end.value
+        except Exception:
+            self._building = None
+            raise
+        else:
+            return
+        self._building = None
+        for node in self._met:
+            if (member := self._members.get(node)) is None:
+                network.remove(node)
+            else:
+                network.add(member)
+        self._network, self._moved = network, True
+        self._members.prefer(network.places.preferred, self._numbering.next)
+
+    def _go_on(self, now_ns: int) -> None:
+        """Makes a piece, and the next one after a little other work."""
+        assert self._timers is not None
+        self._going_on = False
+        if self._building is None:
+            return
+        for _ in range(AT_ONCE):
+            if self._building is not None:
+                self._build()
+        if self._building is None:
+            self.update(now_ns)
+        else:
+            self._going_on = True
+            self._timers.at(now_ns + PAUSE_NS, self._go_on)
 
     def _set_override(self, word: object, now_ns: int) -> None:
         override = Override[str(word).upper()]
