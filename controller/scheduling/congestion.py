@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple, Self
 
 from controller.config.settings import CoordinatorSettings
@@ -42,6 +43,8 @@ from protocol.units import FRAME_BYTES, SECOND_NS
 LOSS_NS = SECOND_NS
 LOST_MIN = 2
 LOST_PART = 2_000
+MOVED_FIRST, MOVED_NEXT = 256, 32
+"""To move a node's demands to its new paths takes some 8 us."""
 
 
 class Change(NamedTuple):
@@ -71,6 +74,11 @@ class _Link:
     contended: bool = False
     calm_ns: int | None = None
     """Since when a contended link is calm."""
+
+    @property
+    def worth_keeping(self) -> bool:
+        """Whether more is known of it than what nodes report: that comes again."""
+        return bool(self.contended or self.port_bps or self.dropped or self.unmanaged_bps or self.lost_ns)
 
 
 NOTHING: frozenset[Hashable] = frozenset()
@@ -107,6 +115,8 @@ class Congestion:
         self.always = always
         self._network: GroupedNetwork | None = None
         self._reports: dict[int, Mapping[int, tuple[int, int]]] = {}
+        self._moving: dict[int, None] = {}
+        """Nodes whose demands are not on the paths of the newest network yet, in order."""
         self._touched: dict[int, list[Hashable]] = {}
         """The links on which a node has a demand."""
         self._first: dict[int, Hashable] = {}
@@ -152,7 +162,8 @@ class Congestion:
         self._assumed = frozenset(links)
 
     def set_network(self, network: GroupedNetwork, *, now_ns: int) -> None:
-        """Takes a new fabric or tree. A link that is still there stays contended; reported demands move to the new paths.
+        """Takes a new fabric or tree. A link that is still there stays contended; reported demands move to the new paths: those
+        of `MOVED_FIRST` nodes at once, those of the others with the next updates, or with the node's next report.
 
         The network may take members in, or lose them (`left`), without another call.
         """
@@ -163,7 +174,7 @@ class Congestion:
         self._calm = {}
         self._reports = {node: report for node, report in self._reports.items() if node in network.nodes}
         for name, old in before.items():
-            if network.forwards(name):
+            if old.worth_keeping and network.forwards(name):
                 here = self._links[name] = _Link(network.capacity_bps(name))
                 here.port_bps, here.dropped, here.unmanaged_bps = old.port_bps, old.dropped, old.unmanaged_bps
                 here.contended, here.calm_ns, here.lost_ns = old.contended, old.calm_ns, old.lost_ns
@@ -174,14 +185,21 @@ class Congestion:
         self._assumed -= self._links.keys()
         for name in sorted((n for n, link in self._links.items() if link.calm_ns is not None), key=self._calm_ns):
             self._calm[name] = None
-        for node, report in self._reports.items():
-            self._put(node, report)
         self._dirty = set(self._links)
+        self._moving = dict.fromkeys(self._reports)
+        self._move(MOVED_FIRST)
         self._stale = True
+
+    def _move(self, most: int) -> None:
+        """Puts the demands of so many nodes on their new paths."""
+        for node in list(islice(self._moving, most)):
+            del self._moving[node]
+            self._put(node, self._reports[node])
 
     def report(self, node: int, flows: Mapping[int, tuple[int, int]], *, now_ns: int) -> None:
         """Takes what a node's large flows do: {destination: (rate in bit/s, bytes waiting)}, in full."""
         self._reports[node] = dict(flows)
+        self._moving.pop(node, None)
         self._put(node, flows)
 
     def lost(self, node: int, entries: Iterable[tuple[int, int, int]], *, now_ns: int) -> None:
@@ -225,6 +243,7 @@ class Congestion:
         """Forgets a node at once."""
         self._take_off(node)
         self._reports.pop(node, None)
+        self._moving.pop(node, None)
         self._first.pop(node, None)
         for name in self._lost.pop(node, ()):
             self._links[name].lost_ns.pop(node, None)
@@ -233,6 +252,7 @@ class Congestion:
 
     def update(self, *, now_ns: int) -> Change:
         """Contends and releases links by what is known, and returns what changed since the last call."""
+        self._move(MOVED_NEXT)
         due = self._due(now_ns)
         if not self._dirty and not due and not self._stale:
             return UNCHANGED

@@ -20,7 +20,7 @@ from protocol.timers import Timers
 from topology import capacity
 from topology.fabric import Fabric
 from topology.paths import Routes
-from topology.pieces import Pieces
+from topology.pieces import PIECE, Pieces
 from topology.spanning_tree import Tree
 
 AT_ONCE, PAUSE_NS = 2, 500_000
@@ -116,7 +116,13 @@ class PolicyControl(Part):
         sources = yield from capacity.reading_sources(document.get("links", ()))
         self._met.clear()
         members = self._members.present()
-        return (yield from FabricNetwork.building(fabric, Routes(fabric, tree), members, sources, self._numbering))
+        network = yield from FabricNetwork.building(fabric, Routes(fabric, tree), members, sources, self._numbering)
+        for at, member in enumerate(members, 1):
+            for destination in member.sent_bps.keys() | member.backlog.keys():
+                network.path(member.node, destination)  # whoever asks for it next finds it
+            if not at % (PIECE // 2):
+                yield
+        return network
 
     def _build(self) -> None:
         """Makes a piece of the next network; the last one puts it in force, with the next look."""

@@ -9,15 +9,18 @@ from controller.config.settings import CoordinatorSettings
 from controller.members.part import Parts
 from controller.members.registry import Members
 from controller.scheduling.capacities import Capacities
+from controller.scheduling.congestion import MOVED_FIRST, MOVED_NEXT, Congestion
 from controller.scheduling.granting import Granting
+from controller.scheduling.network import FabricNetwork
 from controller.scheduling.policy_control import AT_ONCE, PAUSE_NS, PolicyControl
 from controller.scheduling.regulation import Regulation
 from controller.scheduling.telemetry import Telemetry
 from protocol.timers import Timers
 from topology import shapes
-from topology.fabric import Fabric
+from topology.fabric import DirectedLink, Fabric
+from topology.paths import Routes
 from topology.pieces import PIECE
-from topology.spanning_tree import Tree
+from topology.spanning_tree import Tree, compute
 
 RATE = 10**9
 
@@ -110,6 +113,32 @@ def test_who_joins_or_leaves_meanwhile_is_in_the_new_one_or_not() -> None:
     assert gone.node not in network.nodes and network.hosts[node] == new and len(network.nodes) == 200
 
 
+def test_what_thousands_report_moves_to_their_new_paths_a_few_at_a_time() -> None:
+    asked: list[int] = []
+
+    class Watched(FabricNetwork):
+        def path(self, source: int, destination: int) -> tuple[DirectedLink, ...]:
+            asked.append(source)
+            return super().path(source, destination)
+
+    fabric = shapes.build("star", hosts=1_000, rate_bps=RATE)
+    world = World(fabric)
+    congestion, members = Congestion(), world.members.present()
+    first, second = (Watched(fabric, Routes(fabric, compute(fabric)), members) for _ in range(2))
+    congestion.set_network(first, now_ns=0)
+    for member in members[1:]:
+        congestion.report(member.node, {members[0].node: (RATE // 10, 0)}, now_ns=0)
+    assert len(congestion.update(now_ns=0).contended) == 1
+    asked.clear()
+    congestion.set_network(second, now_ns=1)
+    assert 0 < len(asked) <= MOVED_FIRST
+    while len(asked) < 999:
+        before = len(asked)
+        assert not congestion.update(now_ns=2).released
+        assert before < len(asked) <= before + MOVED_NEXT
+    assert len(congestion.contended()) == 1
+
+
 def test_a_newer_one_takes_the_place_of_one_that_is_being_read() -> None:
     fabric = shapes.build("star", hosts=200, rate_bps=RATE)
     world = World(fabric)
@@ -126,4 +155,4 @@ def test_a_fabric_read_in_pieces_is_the_one_that_is_built_by_hand() -> None:
     for fabric in (shapes.build("star", hosts=100, rate_bps=RATE), shapes.build("leaf_spine", leaves=40)):
         read = Fabric.from_dict(fabric.to_dict())
         assert (read, read.hosts, read.switches, read.links) == (fabric, fabric.hosts, fabric.switches, fabric.links)
-        assert Tree.from_blocked(read, Tree.from_blocked(fabric, ()).blocked) == Tree.from_blocked(fabric, ())
+        assert Tree.from_blocked(read, compute(fabric).blocked) == compute(fabric)
