@@ -7,9 +7,10 @@ import gc
 import os
 
 MCL_CURRENT, MCL_FUTURE = 1, 2  # sys/mman.h
-COLLECT = (10_000, 500, 50)
-"""When to collect garbage (gc.set_threshold). To look through 10,000 new objects takes 0.2 ms, through 100,000 6 ms: as many as
-some thousand hosts that register bring. Older ones are seldom looked through: hardly anything here is in a cycle."""
+COLLECT = (2_000, 2_500, 50)
+"""When to collect garbage (gc.set_threshold). To look through 10,000 new objects that stay takes 0.5 to 3 ms, and some thousand
+hosts that register, or a fabric of theirs, bring hundreds of thousands. Older ones are seldom looked through: hardly anything
+here is in a cycle."""
 
 
 def begin_realtime(priority: int | None) -> str | None:

@@ -16,6 +16,7 @@ from typing import Any
 from controller.coflows.telling import CoflowQueues
 from controller.config.settings import CoordinatorSettings
 from controller.coordinator.candidate import announcement
+from controller.coordinator.garbage import Garbage
 from controller.coordinator.gathering import Gathering
 from controller.coordinator.intake import Intake
 from controller.coordinator.publication import Publication
@@ -193,6 +194,7 @@ class Coordinator:
             GuestCounts(),
             HostLinks(lambda: self.granting.network, settings.mice_rate_bps, link.address),
             self.publication,
+            Garbage(members),
         )
         self._handlers: dict[type, Callable[..., None]] = {**parts.handlers, Ping: self._on_ping}
 
