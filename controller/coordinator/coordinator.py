@@ -21,6 +21,7 @@ from controller.coordinator.gathering import Gathering
 from controller.coordinator.intake import Intake
 from controller.coordinator.publication import Publication
 from controller.coordinator.repeats import Repeats
+from controller.coordinator.told_links import ToldLinks
 from controller.election.leadership import Leadership
 from controller.frames.exchange import Exchange
 from controller.frames.frames import Frames
@@ -135,8 +136,7 @@ class Coordinator:
         self._answered: tuple[bytes, Speaker] | None = None
         """Who sent that frame, and its source address, if the host is no member: it gets its answers under its own key."""
         self._periods = periods(settings)
-        self._links_told: object = None
-        """The links of the status as the store bridge has them."""
+        self._links = ToldLinks(self.timers, bridge.write)
         self._stopping = False
         self._delay = virtual_time.processing_delay(virtual_time.CONTROLLER_DELAY)
 
@@ -381,9 +381,7 @@ class Coordinator:
 
     def _head(self, now_ns: int) -> list[dict[str, Any]]:
         status = self._document(now_ns)
-        links = status.pop("links", None)
-        if links is not self._links_told and self.bridge.write({"links": links}):
-            self._links_told = links
+        self._links.tell(status.pop("links"), now_ns)
         return [{"status": status}, announcement(self.settings, self.link, self.epoch)]
 
     def _document(self, now_ns: int) -> dict[str, Any]:

@@ -4,7 +4,7 @@ The coordinator and its store bridge speak JSON lines over a socket pair. Toward
 what has changed of the fabric and of the ports (controller/coordinator/gathering.py), {"policy": ...}, {"override": "free" |
 "coordinate"}, {"rotation": ...}, {"hosts": ...}, {"pfc": {number: command}}, {"queues": {"hosts": ..., "ahead_ns": n}},
 {"coflows": {"open": {id: ...}, "ahead_ns": n}}; `ahead_ns` is how far the store's clock is ahead of the monotonic one. From
-the coordinator: {"status": ...}, {"links": [...]}, {"member": [node, ...]}, {"gone": node}, {"event": [kind, severity, text]},
+the coordinator: {"status": ...}, {"links": [first, total, rows]}, {"member": [node, ...]}, {"gone": node}, {"event": [kind, severity, text]},
 {"slots": ...}, {"telemetry": ...}, {"thresholds": ...}, {"controller": [name, ...]}, {"hosts": ...}, {"coflow_verdict": [id,
 document]}. To {"leads": epoch} the bridge answers with the {"thresholds": ...} of the leader before; {"leads": 0} says that
 this coordinator leads no more. An edge: sockets, Redis.
@@ -53,6 +53,8 @@ class StoreBridge:
         self._parts: dict[str, Known] = {}
         self._links: dict[str, Any] = {}
         """A field of the status that comes by itself, when it changes: it is as long as the fabric is large."""
+        self._coming: list[Any] = []
+        """The rows of the next ones, as far as they have come."""
 
     def run(self) -> None:
         """Serves until the coordinator is gone."""
@@ -136,10 +138,17 @@ class StoreBridge:
         if (thresholds := self._store.thresholds()) is not None:
             self._tell({"thresholds": thresholds})
 
+    def _take_links(self, first: int, total: int, rows: list[Any]) -> None:
+        """Takes some of the rows of the links, which count when all are there."""
+        self._coming[first:] = rows
+        if len(self._coming) == total:
+            self._links = {"links": self._coming}
+            self._coming = []
+
     def _to_store(self, value: dict[str, Any]) -> None:
         try:
             if "links" in value:
-                self._links = {"links": value["links"]}
+                self._take_links(*value["links"])
             if "status" in value:
                 self._store.publish_status(value["status"] | self._links)
             if "leads" in value:

@@ -50,8 +50,8 @@ class Capacities(Part):
         self._rows: list[dict[str, Any]] = []
         self._places: dict[DirectedLink, int] = {}
         """Where the row of each link is."""
-        self._outdated = False
-        """All rows may be others."""
+        self._of: FabricNetwork | None = None
+        """Which network's they are."""
         self._shown: list[dict[str, Any]] = []
         self._shown_of: tuple[list[dict[str, Any]], Mapping[DirectedLink, int]] = [], {}
         """What the status shows of the links, and of which rows and taken rates."""
@@ -67,7 +67,6 @@ class Capacities(Part):
         if self._network is not None and network is not self._network and self._network.strangers() & network.members():
             self._unmanaged = Unmanaged()  # what that host sent is granted from now on
         self._network = network
-        self._outdated = True
         self._regulation.congestion.set_network(network, now_ns=now_ns)
         self._put_in_force(network, now_ns)
 
@@ -103,19 +102,20 @@ class Capacities(Part):
         taken = self._unmanaged.taken_bps
         if self._network is not None:
             self._renew(self._network)
-        if (self._rows, taken) != self._shown_of:
+        if self._rows is not self._shown_of[0] or taken != self._shown_of[1]:
             self._shown_of = self._rows, dict(taken)
-            others = (taken.get(DirectedLink(row["source"], row["target"]), 0) for row in self._rows)
-            self._shown = [row | {"unmanaged_bps": bps} for row, bps in zip(self._rows, others, strict=True)]
+            self._shown = list(self._rows) if taken else self._rows
+            for link, bps in taken.items():
+                if (at := self._places.get(link)) is not None:
+                    self._shown[at] = self._rows[at] | {"unmanaged_bps": bps}
         return {"links": self._shown}
 
     def _renew(self, network: FabricNetwork) -> None:
         """Brings the rows up to date: those of members that joined or left, whose rates bound their own links, or all."""
-        if self._outdated:
-            known = network.capacities()
-            self._outdated, self._rows, self._places = False, capacity.rows(known), {link: at for at, link in enumerate(known)}
-        elif network.measured:
-            fresh = {self._places[link]: capacity.row(link, network.capacity(link)) for link in network.measured}
+        if network is not self._of:
+            self._of, self._rows, self._places = network, network.rows, network.row_of
+        if network.measured:
+            fresh = {self._places[link]: network.row(link) for link in network.measured}
             if any(self._rows[at] != row for at, row in fresh.items()):
                 self._rows = [fresh.get(at, row) for at, row in enumerate(self._rows)]
         network.measured.clear()

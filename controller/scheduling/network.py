@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, KeysView, Mapping, Set
-from typing import Self
+from typing import Any, Self
 
 from controller.members.places import Numbering, Places
 from controller.members.registry import Member
@@ -81,11 +81,22 @@ class FabricNetwork:
         """What the links of members carried, those who left included."""
         self.measured: set[DirectedLink] = set()
         """The links of members that joined, left or have another rate; whoever reads it may clear it."""
+        self.rows: list[dict[str, Any]] = []
+        """Every directed link as the status shows it, as it was when all this was made; `measured` are others since."""
+        self.row_of: dict[DirectedLink, int] = {}
+        """Where the row of each link is."""
         for at, member in enumerate(members, 1):
             self.add(member)
             if not at % PIECE:
                 yield
         yield from self.places.look()
+        for both in sorted(fabric.links):
+            for link in both.directions:
+                self.row_of[link] = len(self.rows)
+                self.rows.append(self.row(link))
+            if not len(self.rows) % (2 * PIECE):
+                yield
+        self.measured.clear()
 
     def add(self, member: Member) -> bool:
         """Takes a member in, or what is new of it; returns whether that changes paths or capacities that were told before."""
@@ -199,6 +210,10 @@ class FabricNetwork:
     def capacities(self) -> dict[DirectedLink, Capacity]:
         """The same of every directed link of the fabric."""
         return {link: self.capacity(link) for both in sorted(self._fabric.links) for link in both.directions}
+
+    def row(self, link: DirectedLink) -> dict[str, Any]:
+        """A directed link as the status shows it where hosts without an agent take nothing of it."""
+        return capacity.row(link, self.capacity(link)) | {"unmanaged_bps": 0}
 
     def port(self, link: DirectedLink) -> str | None:
         """The name of the port that sends into a directed link, if it is known."""
