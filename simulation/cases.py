@@ -17,7 +17,7 @@ from simulation.fabric import SpineLeaf
 from simulation.flows import Flow, Mixture, poisson
 from simulation.schemes import SCHEMES, Settings, case_text, program_settings, thresholds
 
-VERSION = 2
+VERSION = 3
 """Counts up when results of equal cases would differ."""
 
 

@@ -15,11 +15,14 @@ import numpy as np
 from controller.priorities.completion_model import Thresholds, Traffic
 from controller.priorities.flow_sizes import FlowSizes
 from controller.priorities.thresholds import optimise
+from controller.switch_queues.model import SwitchQueues
 from simulation.fabric import FRAME, SpineLeaf
 from simulation.flows import Flow
 
 SCHEMES = ("dctcp", "pias", "pfabric", "pfabric_edf", "karuna")
 BINS = 100
+BUFFER_BYTES = 360_000
+"""Of a port."""
 _MARKING = ((2_000_000_000, 20), (20_000_000_000, 65))
 """Karuna's marking thresholds in packets, by the link's rate; 250 above."""
 _MOST_LOAD = 0.97
@@ -43,6 +46,12 @@ class Settings:
     min_rto_ns: int = 2_000_000
     crowd: int = 32
     aim: float = 0.9375
+
+
+def switch_queues(scheme: str, buffer_bytes: int) -> SwitchQueues:
+    """How ports divide their buffer, as Baton's switches do; under DCTCP one queue may have most of it."""
+    found = SwitchQueues(buffer_packets=buffer_bytes // FRAME)
+    return found.alike() if scheme == "dctcp" else found
 
 
 def marking_packets(rate_bps: int) -> int:
@@ -90,7 +99,10 @@ def program_settings(
     if scheme not in SCHEMES:
         raise ValueError(f"scheme {scheme!r} is unknown; choose one of {', '.join(SCHEMES)}")
     window = settings.pfabric_window or fabric.pipe_packets
-    buffer = settings.buffer_bytes or (2 * fabric.pipe_packets * FRAME if scheme.startswith("pfabric") else 360_000)
+    buffer = settings.buffer_bytes or (
+        2 * fabric.pipe_packets * FRAME if scheme.startswith("pfabric") else BUFFER_BYTES
+    )
+    queues = switch_queues(scheme, buffer)
     return {
         "scheme": scheme.removesuffix("_edf"),
         "leaves": fabric.leaves,
@@ -102,6 +114,8 @@ def program_settings(
         "uplink_delay_ns": fabric.uplink_delay_ns,
         "spray": int(settings.spray),
         "buffer": buffer,
+        "share_256": tuple(round(256 * share) for share in queues.share or ()),
+        "reserved": tuple(packets * FRAME for packets in queues.reserved),
         "mark_host": marking_packets(fabric.host_bps) * 1500,
         "mark_uplink": marking_packets(fabric.uplink_bps) * 1500,
         "beta": cuts.beta,

@@ -47,7 +47,7 @@ Case ReadCase(std::istream &in)
 		{"leaves", Into(c.leaves)}, {"spines", Into(c.spines)}, {"hosts_per_leaf", Into(c.hosts_per_leaf)},
 		{"host_bps", Into(c.host_bps)}, {"uplink_bps", Into(c.uplink_bps)},
 		{"host_delay_ns", Into(c.host_delay_ns)}, {"uplink_delay_ns", Into(c.uplink_delay_ns)},
-		{"spray", Into(c.spray)}, {"buffer", Into(c.buffer)}, {"share", Into(c.share)}, {"room", Into(c.room)},
+		{"spray", Into(c.spray)}, {"buffer", Into(c.buffer)}, {"share_256", Into(c.share_256)}, {"reserved", Into(c.reserved)},
 		{"mark_host", Into(c.mark_host)}, {"mark_uplink", Into(c.mark_uplink)},
 		{"beta", Into(c.beta)}, {"alpha", Into(c.alpha)},
 		{"min_rto_ns", Into(c.min_rto_ns)}, {"ahead_ns", Into(c.ahead_ns)}, {"initial_window", Into(c.initial_window)},

@@ -30,8 +30,7 @@ struct Case
 	uint64_t host_delay_ns = 20'000, uplink_delay_ns = 200; /* one way, processing included */
 	bool spray = false; /* paths by packet, not by flow */
 	uint64_t buffer = 360'000; /* bytes a port */
-	uint32_t share = 8; /* a queue holds so many times what is free */
-	uint64_t room = 0; /* bytes of the buffer that only queue 0 may have */
+	std::vector<uint64_t> share_256, reserved; /* of each queue, the first first; the last counts for all that follow */
 	uint64_t mark_host = 97'500, mark_uplink = 375'000; /* bytes in a port from which on it marks */
 	std::vector<uint64_t> beta, alpha; /* bytes */
 	uint64_t min_rto_ns = 2'000'000, ahead_ns = 1'000'000; /* connections are opened so long before their flow */

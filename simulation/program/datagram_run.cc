@@ -79,7 +79,7 @@ void Run::Link(uint32_t one, uint32_t other, uint64_t bps, uint64_t delay_ns)
 
 		device->SetAddress(Mac48Address::Allocate());
 		device->SetDataRate(DataRate(bps));
-		device->SetQueue(CreateObject<baton::PriorityPort>(m_buffer, UINT64_MAX, 1u << 30));
+		device->SetQueue(CreateObject<baton::PriorityPort>(baton::Division(m_buffer, UINT32_MAX), UINT64_MAX));
 		At(from)->AddDevice(device);
 		device->Attach(channel);
 		device->SetReceiveCallback([this, from](Ptr<NetDevice>, Ptr<const Packet> packet, uint16_t, const Address &) {

@@ -124,8 +124,16 @@ Ptr<Port> Fabric::NewPort(bool host) const
 {
 	if (m_case.scheme == Scheme::Pfabric)
 		return CreateObject<PfabricPort>(m_case.buffer);
-	return CreateObject<PriorityPort>(m_case.buffer, host ? m_case.mark_host : m_case.mark_uplink, m_case.share,
-					 m_case.room);
+
+	Division division(m_case.buffer);
+
+	for (unsigned queue = 0; queue < QUEUES; queue++) {
+		if (!m_case.share_256.empty())
+			division.share_256[queue] = uint32_t(m_case.share_256[std::min<size_t>(queue, m_case.share_256.size() - 1)]);
+		if (queue < m_case.reserved.size())
+			division.reserved[queue] = m_case.reserved[queue];
+	}
+	return CreateObject<PriorityPort>(division, host ? m_case.mark_host : m_case.mark_uplink);
 }
 
 std::pair<Fabric::Device, Fabric::Device> Fabric::Connect(Ptr<Node> lower, Ptr<Node> upper, bool host)

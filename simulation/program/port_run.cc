@@ -1,6 +1,7 @@
 /* Simulates packets that arrive as Poisson processes at one port with strict priorities, to compare with Cobham's formula: reads
  * "rate BIT/S", "seed N", "packets N", and for each priority a line "class QUEUE PACKETS/S BYTES"; writes the mean waiting time,
- * in ns, of each as a line of JSON. */
+ * in ns, of each as a line of JSON. Or it reads "division" with the bytes of a buffer and eight shares in 256ths and eight reserves
+ * in bytes, and "burst QUEUE QUEUE ...", full packets that come at once; it writes for each whether the port took it. */
 #include "ports.h"
 
 #include "ns3/data-rate.h"
@@ -66,11 +67,27 @@ bool Left(Ptr<NetDevice>, Ptr<const Packet> packet, uint16_t, const Address &)
 	return true;
 }
 
+/* Lets the packets of a burst come to a port that sends none of them. */
+void Burst(const baton::Division &division, std::istream &queues)
+{
+	Ptr<baton::PriorityPort> port = CreateObject<baton::PriorityPort>(division, UINT64_MAX);
+	const char *between = "{\"taken\": [";
+	uint8_t frame[baton::FULL_FRAME] = {};
+
+	for (unsigned queue; queues >> queue; between = ", ") {
+		frame[baton::PPP_BYTES + 1] = baton::TosOf(queue);
+		std::printf("%s%d", between, port->Enqueue(Create<Packet>(frame, sizeof(frame))));
+	}
+	queues.clear();
+	std::printf("]}\n");
+}
+
 } // namespace
 
 int main()
 {
 	std::string text, key;
+	baton::Division division(1ull << 40);
 
 	while (std::getline(std::cin, text)) {
 		std::istringstream line(text);
@@ -86,19 +103,29 @@ int main()
 			line >> left;
 		else if (key == "class" && line >> kind.queue >> kind.rate >> kind.bytes)
 			classes.push_back(kind);
+		else if (key == "burst")
+			Burst(division, line);
+		else if (key == "division" && line >> division.buffer) {
+			for (uint32_t &share : division.share_256)
+				line >> share;
+			for (uint64_t &bytes : division.reserved)
+				line >> bytes;
+		}
 		if (line.fail()) {
 			std::cerr << "the line \"" << text << "\" cannot be read\n";
 			return 1;
 		}
 	}
+	if (classes.empty())
+		return 0;
 
 	Ptr<Node> from = CreateObject<Node>(), to = CreateObject<Node>();
 	Ptr<PointToPointChannel> channel = CreateObject<PointToPointChannel>();
 	Ptr<PointToPointNetDevice> receiver = CreateObject<PointToPointNetDevice>();
 
 	sender = CreateObject<PointToPointNetDevice>();
-	sender->SetQueue(CreateObject<baton::PriorityPort>(UINT64_MAX >> 8, UINT64_MAX, 8));
-	receiver->SetQueue(CreateObject<baton::PriorityPort>(1 << 20, 1 << 20, 8));
+	sender->SetQueue(CreateObject<baton::PriorityPort>(division, UINT64_MAX));
+	receiver->SetQueue(CreateObject<baton::PriorityPort>(baton::Division(1 << 20), 1 << 20));
 	for (const auto &device : {sender, receiver}) {
 		device->SetAddress(Mac48Address::Allocate());
 		device->SetDataRate(DataRate(link_bps));

@@ -49,6 +49,26 @@ void Port::Take(uint32_t bytes)
 	fill.Changed(ns3::Simulator::Now().GetNanoSeconds(), m_bytes);
 }
 
+PriorityPort::PriorityPort(const Division &division, uint64_t mark) : m_division(division), m_mark(mark), m_shared(division.buffer)
+{
+	for (uint64_t bytes : division.reserved)
+		m_shared -= bytes;
+}
+
+/* What a queue of so many bytes takes of the buffer that is nobody's own. */
+uint64_t PriorityPort::Beyond(unsigned queue, uint64_t bytes) const
+{
+	return bytes > m_division.reserved[queue] ? bytes - m_division.reserved[queue] : 0;
+}
+
+bool PriorityPort::Admits(unsigned queue, uint32_t size) const
+{
+	uint64_t before = Beyond(queue, m_bands[queue].bytes), more = Beyond(queue, m_bands[queue].bytes + size) - before;
+	uint64_t free = m_shared - m_taken;
+
+	return !more || (more <= free && before * 256 < m_division.share_256[queue] * free);
+}
+
 bool PriorityPort::Enqueue(Ptr<Packet> packet)
 {
 	uint8_t head[PPP_BYTES + 2];
@@ -57,11 +77,10 @@ bool PriorityPort::Enqueue(Ptr<Packet> packet)
 	packet->CopyData(head, sizeof(head));
 
 	uint8_t tos = head[PPP_BYTES + 1];
-	Band &band = m_bands[QueueOf(tos)];
+	unsigned queue = QueueOf(tos);
+	Band &band = m_bands[queue];
 
-	uint64_t taken = &band == &m_bands[0] ? m_bytes : m_bytes + m_room - std::min(m_room, m_bands[0].bytes);
-
-	if (taken + size > m_buffer || band.bytes + size > m_share * (m_buffer - taken)) {
+	if (!Admits(queue, size)) {
 		m_drops++;
 		return false;
 	}
@@ -69,6 +88,7 @@ bool PriorityPort::Enqueue(Ptr<Packet> packet)
 		Mark(packet);
 		m_marks++;
 	}
+	m_taken += Beyond(queue, band.bytes + size) - Beyond(queue, band.bytes);
 	band.packets.push_back(packet);
 	band.bytes += size;
 	Add(size);
@@ -77,11 +97,12 @@ bool PriorityPort::Enqueue(Ptr<Packet> packet)
 
 Ptr<Packet> PriorityPort::Dequeue()
 {
-	for (Band &band : m_bands)
-		if (!band.packets.empty()) {
+	for (unsigned queue = 0; queue < QUEUES; queue++)
+		if (Band &band = m_bands[queue]; !band.packets.empty()) {
 			Ptr<Packet> packet = band.packets.front();
 			uint32_t size = packet->GetSize();
 
+			m_taken -= Beyond(queue, band.bytes) - Beyond(queue, band.bytes - size);
 			band.packets.pop_front();
 			band.bytes -= size;
 			Take(size);

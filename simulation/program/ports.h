@@ -44,16 +44,23 @@ class Port : public ns3::Queue<ns3::Packet>
 	uint64_t m_bytes = 0, m_drops = 0, m_marks = 0;
 };
 
+/* How the queues of a port divide its buffer (controller/switch_queues/model.py): each has `reserved` bytes to itself, and of
+ * what nobody reserves a queue holds at most its share, in 256ths, times what is free. */
+struct Division
+{
+	uint64_t buffer = 360'000;
+	std::array<uint32_t, QUEUES> share_256;
+	std::array<uint64_t, QUEUES> reserved{};
+
+	explicit Division(uint64_t bytes, uint32_t share = 8 << 8) : buffer(bytes) { share_256.fill(share); }
+};
+
 /* Eight strict priorities by DSCP (Karuna, SIGCOMM 2016, section 5). The port marks a packet that arrives while all of its
- * queues together hold more than `mark` bytes. A queue holds at most `share` times what is free of the buffer;
- * of the buffer, `room` bytes are queue 0's own, which the other queues leave free. */
+ * queues together hold more than `mark` bytes. */
 class PriorityPort : public Port
 {
       public:
-	PriorityPort(uint64_t buffer, uint64_t mark, uint32_t share, uint64_t room = 0)
-		: m_buffer(buffer), m_mark(mark), m_room(room), m_share(share)
-	{
-	}
+	PriorityPort(const Division &division, uint64_t mark);
 	bool Enqueue(ns3::Ptr<ns3::Packet> packet) override;
 	ns3::Ptr<ns3::Packet> Dequeue() override;
 
@@ -63,9 +70,12 @@ class PriorityPort : public Port
 		std::deque<ns3::Ptr<ns3::Packet>> packets;
 		uint64_t bytes = 0;
 	};
+	bool Admits(unsigned queue, uint32_t size) const;
+	uint64_t Beyond(unsigned queue, uint64_t bytes) const;
+
 	std::array<Band, QUEUES> m_bands;
-	uint64_t m_buffer, m_mark, m_room;
-	uint32_t m_share;
+	Division m_division;
+	uint64_t m_mark, m_shared, m_taken = 0; /* of the buffer that is nobody's own: all, and what is not free */
 };
 
 /* pFabric's (SIGCOMM 2013, section 4.2): a full port drops the packet of the flow with most bytes left; the next packet is

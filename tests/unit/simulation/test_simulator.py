@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from controller.priorities.completion_model import Thresholds
+from controller.switch_queues.model import SwitchQueues, each_queue
 from simulation.cases import Case
 from simulation.fabric import FRAME, HEADERS, SEGMENT, SIZES
 from simulation.flows import Flow, Mixture
@@ -22,8 +25,8 @@ NO_CUTS = Thresholds((), ())
 
 def run(scheme: str, flows: tuple[Flow, ...], cuts: Thresholds = NO_CUTS, **more: int) -> dict[int, int]:
     """How long each flow took, in ns; -1: it was given up."""
-    settings = program_settings(scheme, SMALL, cuts, Settings(), 1) | more
-    found = ended(flows, lines_of("fabric_run", case_text(settings, flows)), SMALL)
+    given_settings = program_settings(scheme, SMALL, cuts, Settings(), 1) | more
+    found = ended(flows, lines_of("fabric_run", case_text(given_settings, flows)), SMALL)
     return {number: one.took_ns if one.finished else -1 for number, one in enumerate(found)}
 
 
@@ -35,6 +38,18 @@ class TestThePort:
         rate = 10_000_000_000
         for found, expected in zip(priority_queue(classes, rate, 400_000, 1), cobham_ns(classes, rate), strict=True):
             assert found == pytest.approx(expected, rel=0.05)
+
+    @settings(max_examples=20, deadline=None)
+    @given(st.lists(st.integers(0, 7), min_size=1, max_size=120), st.integers(1, 60), st.integers(0, 8))
+    def test_the_buffer_is_divided_as_in_batons_switches(self, burst: list[int], buffer: int, reserved: int) -> None:
+        queues = SwitchQueues(buffer_packets=buffer + reserved, reserved=each_queue((reserved, 0)))
+        lengths, taken = [0] * 8, []
+        for queue in burst:
+            taken.append(int(queues.admits(queue, lengths)))
+            lengths[queue] += taken[-1]
+        shares = " ".join(str(round(256 * share)) for share in queues.share or ())
+        division = f"division {queues.buffer_packets * FRAME} {shares} {' '.join(str(n * FRAME) for n in queues.reserved)}"
+        assert lines_of("port_run", f"{division}\nburst {' '.join(map(str, burst))}\n") == [{"taken": taken}]
 
     def test_dctcp_keeps_the_queue_about_its_threshold_and_the_link_busy(self) -> None:
         found = dctcp_queue()
