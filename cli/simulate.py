@@ -55,7 +55,7 @@ COLUMNS = (
 @click.option("--folder", type=FOLDER, default=Path("results/simulation"), show_default=True, help="Keeps each result.")
 @click.option("--again", is_flag=True, help="Simulate also what the folder has.")
 @click.option("--validate", is_flag=True, help="Compare the simulator with formulas and with another simulator instead.")
-@click.option("--xco", type=click.Choice(("23", "24", "27")), help="XCo's figure of UDP senders instead.")
+@click.option("--xco", type=click.Choice(("23", "24", "25", "26", "27")), help="XCo's figure of UDP and TCP senders instead.")
 @click.option("--json", "json_file", type=FILE, help="Write the results here.")
 @click.option("--plot", "plot_file", type=FILE, help="Draw the results here.")
 def simulate(json_file: Path | None, validate: bool, xco: str | None, **options: Any) -> None:  # noqa: ANN401 -- click's
@@ -181,26 +181,28 @@ def _validate(console: Console, flows: int, json_file: Path | None) -> None:
         _write(console, found, json_file)
 
 
-def _xco(console: Console, figure: int, json_file: Path | None) -> None:
+def _xco(console: Console, number: int, json_file: Path | None) -> None:
     from rich.table import Table
 
-    from simulation.uncoordinated import FIGURES, loss
+    from simulation.xco import FIGURES, simulate
 
-    make, counts = FIGURES[figure]
-    from_ns, until_ns = 4_000_000, 14_000_000
-    shown = Table("rows" if figure == 27 else "senders", "coordinated", "lost", "Gb/s", "took s", title=f"XCo, Figure {figure}")
+    figure = FIGURES[number]
+    titles = (figure.of, "coordinated", "lost", "Gb/s", "whole messages", "a TCP flow", "a UDP sender", "took s")
+    shown = Table(*titles, title=f"XCo, Figure {number}")
     found: list[dict[str, Any]] = []
-    with progress_bar(console, float(2 * len(counts))) as (tell, _):
-        for count in counts:
+    with progress_bar(console, float(2 * len(figure.counts))) as (tell, _):
+        for count in figure.counts:
             for coordinated in (False, True):
                 tell(f"{count}, {'coordinated' if coordinated else 'uncoordinated'}", float(len(found)))
-                one = loss(make(count), coordinated=coordinated, from_ns=from_ns, until_ns=until_ns)
+                one = simulate(number, count, coordinated=coordinated)
                 found.append({"count": count, "coordinated": coordinated, **one})
-                values = (f"{one['loss']:.1%}", f"{one['goodput_bps'] / 1e9:.3g}", str(one["wall_s"]))
-                shown.add_row(str(count), "yes" if coordinated else "no", *values)
+                rates = ("goodput_bps", "whole_bps", "tcp_bps", "udp_bps")
+                values = ("-" if one[name] is None else f"{one[name] / 1e9:.3g}" for name in rates)
+                shown.add_row(str(count), "yes" if coordinated else "no", f"{one['loss']:.1%}", *values, str(one["wall_s"]))
     console.print(shown)
     if json_file is not None:
-        _write(console, {"figure": figure, "from_ns": from_ns, "until_ns": until_ns, "runs": found}, json_file)
+        counted = {"from_ns": figure.from_ns, "until_ns": figure.until_ns}
+        _write(console, {"figure": number, **counted, "runs": found}, json_file)
 
 
 def _write(console: Console, found: dict[str, Any], path: Path) -> None:

@@ -22,19 +22,31 @@ class RunError(Exception):
     """A program failed; the text is its message."""
 
 
-def lines_of(name: str, text: str, told: Callable[[dict[str, Any]], None] | None = None) -> list[dict[str, Any]]:
-    """The lines of JSON that a program writes for an input. Raises RunError, ToolchainError."""
+def lines_of(
+    name: str,
+    text: str,
+    told: Callable[[dict[str, Any]], None] | None = None,
+    answer: Callable[[dict[str, Any]], str] | None = None,
+) -> list[dict[str, Any]]:
+    """The lines of JSON that a program writes for an input. Raises RunError, ToolchainError.
+
+    `told` hears each. With `answer` the program's questions, lines with "told", are answered by it, and are not in the result.
+    """
     found = []
     pipe = subprocess.PIPE
     with subprocess.Popen([program(name)], stdin=pipe, stdout=pipe, stderr=pipe, text=True) as run:
         assert run.stdin and run.stdout and run.stderr
-        feeder = Thread(target=_feed, args=(run.stdin, text), daemon=True)
+        feeder = Thread(target=_feed, args=(run.stdin, text, answer is None), daemon=True)
         feeder.start()
         try:
-            for line in run.stdout:
-                found.append(json.loads(line))
+            for read in run.stdout:
+                line = json.loads(read)
+                if answer is not None and "told" in line:
+                    _feed(run.stdin, answer(line), False)
+                    continue
+                found.append(line)
                 if told is not None:
-                    told(found[-1])
+                    told(line)
             error = run.stderr.read()
         except BaseException:
             run.kill()
@@ -45,10 +57,12 @@ def lines_of(name: str, text: str, told: Callable[[dict[str, Any]], None] | None
     return found
 
 
-def _feed(pipe: Any, text: str) -> None:  # noqa: ANN401 -- a pipe
+def _feed(pipe: Any, text: str, last: bool) -> None:  # noqa: ANN401 -- a pipe
     try:
-        with pipe:
-            pipe.write(text)
+        pipe.write(text)
+        pipe.flush()
+        if last:
+            pipe.close()
     except BrokenPipeError:
         pass  # the program's own message says why it stopped reading
 

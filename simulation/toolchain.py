@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 SOURCES = Path(__file__).parent / "program"
 ROOT = SOURCES.parents[1]
-PROGRAMS = ("fabric_run", "port_run", "datagram_run")
+PROGRAMS = ("fabric_run", "port_run", "tree_run")
 """Each has a source of its own with `main`; the other sources are in all of them."""
 LIBRARIES = ("point-to-point", "internet", "traffic-control", "network", "core")
 MISSING = "ns-3 is not installed: run `make simulation`, or `pip install ns3` in Baton's environment"

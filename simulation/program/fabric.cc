@@ -14,6 +14,8 @@ using namespace ns3;
 namespace
 {
 
+constexpr uint64_t UNLIMITED = 1ull << 40;
+
 /* One path for a flow, another for the next: the transport's ports and both addresses, mixed (the finaliser of splitmix64). */
 uint32_t PathHash(const uint8_t *ip)
 {
@@ -120,12 +122,13 @@ Fabric::Fabric(const Case &what) : m_case(what)
 				});
 }
 
-Ptr<Port> Fabric::NewPort(bool host) const
+/* A host drops nothing at its own port: its kernel holds data back in the sockets (TCP small queues). pFabric's hosts do. */
+Ptr<Port> Fabric::NewPort(bool of_host, bool to_host) const
 {
 	if (m_case.scheme == Scheme::Pfabric)
 		return CreateObject<PfabricPort>(m_case.buffer);
 
-	Division division(m_case.buffer);
+	Division division(of_host ? UNLIMITED : m_case.buffer);
 
 	for (unsigned queue = 0; queue < QUEUES; queue++) {
 		if (!m_case.share_256.empty())
@@ -133,7 +136,7 @@ Ptr<Port> Fabric::NewPort(bool host) const
 		if (queue < m_case.reserved.size())
 			division.reserved[queue] = m_case.reserved[queue];
 	}
-	return CreateObject<PriorityPort>(division, host ? m_case.mark_host : m_case.mark_uplink);
+	return CreateObject<PriorityPort>(division, of_host || to_host ? m_case.mark_host : m_case.mark_uplink);
 }
 
 std::pair<Fabric::Device, Fabric::Device> Fabric::Connect(Ptr<Node> lower, Ptr<Node> upper, bool host)
@@ -143,7 +146,8 @@ std::pair<Fabric::Device, Fabric::Device> Fabric::Connect(Ptr<Node> lower, Ptr<N
 
 	channel->SetAttribute("Delay", TimeValue(NanoSeconds(host ? m_case.host_delay_ns : m_case.uplink_delay_ns)));
 	for (Device &device : ends) {
-		Ptr<Port> port = NewPort(host);
+		bool lower_end = &device == &ends[0];
+		Ptr<Port> port = NewPort(host && lower_end, host && !lower_end);
 
 		device = CreateObject<PointToPointNetDevice>();
 		device->SetAddress(Mac48Address::Allocate());

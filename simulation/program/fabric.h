@@ -59,7 +59,7 @@ class Fabric
       private:
 	using Device = ns3::Ptr<ns3::PointToPointNetDevice>;
 	std::pair<Device, Device> Connect(ns3::Ptr<ns3::Node> lower, ns3::Ptr<ns3::Node> upper, bool host);
-	ns3::Ptr<Port> NewPort(bool host) const;
+	ns3::Ptr<Port> NewPort(bool of_host, bool to_host) const;
 	void Forward(uint32_t leaf, ns3::Ptr<const ns3::Packet> packet);
 
 	const Case &m_case;

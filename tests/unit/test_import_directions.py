@@ -58,8 +58,8 @@ ORDER: Mapping[str, str] = {
         fuzz record style
     """,
     "simulation": """
-        figure sweep uncoordinated validation
-        comparison run
+        figure sweep xco validation
+        comparison coordination run
         cases results toolchain
         schemes
         flows

@@ -103,6 +103,16 @@ class TestOrder:
         assert run("pfabric_edf", (small, due))[1] < 2_100_000 < run("pfabric", (small, due))[1] + 200_000
 
 
+class TestHosts:
+    """A sender's own port."""
+
+    @pytest.mark.parametrize("scheme", ["dctcp", "karuna"])
+    def test_drops_nothing_however_many_flows_start_at_once(self, scheme: str) -> None:
+        flows = tuple(Flow(2_000_000, 0, 1 + number % 7, 100_000, 3) for number in range(42))
+        *_, close = lines_of("fabric_run", case_text(program_settings(scheme, SMALL, NO_CUTS, Settings(), 1), flows))
+        assert close["drops"] == 0
+
+
 class TestMany:
     """A short case under each scheme."""
 
