@@ -48,7 +48,7 @@ struct mcp_window { /* measured in one round trip */
 	__u32 mss;
 	__u32 reserved;
 	__u64 queue_us; /* of rtt_us, spent in queues */
-	__u64 spare_us; /* mcp_spare */
+	__u64 chance_us; /* mcp_chance */
 };
 
 static inline __u64 mcp_min(__u64 a, __u64 b)
@@ -127,12 +127,12 @@ static inline __u64 mcp_restart(const struct mcp_settings *s, __u64 rtt_us, __u3
 	return mcp_min(segment, s->link_rate);
 }
 
-/* How long a flow could stand still and still be in time with the whole link; 0: it is hopeless. */
-static inline __u64 mcp_spare(const struct mcp_settings *s, __u64 remaining, __u64 left_us)
+/* The time until a flow's deadline; 0: the whole link would be too slow for it, it is hopeless. */
+static inline __u64 mcp_chance(const struct mcp_settings *s, __u64 remaining, __u64 left_us)
 {
 	__u64 needed_us = remaining * US_PER_S / s->link_rate;
 
-	return left_us > needed_us ? left_us - needed_us : 0;
+	return left_us > needed_us ? left_us : 0;
 }
 
 /* How many times longer, in 1/MCP_ONE, than flows may make it the queue is that flows with deadlines have for themselves. */
@@ -144,11 +144,11 @@ static inline __u64 mcp_crowding(const struct mcp_settings *s, const struct mcp_
 	return most ? mcp_min((waiting << MCP_BITS) / most, MOST_RATIO) : 0;
 }
 
-/* In 1/MCP_ONE, twice the part of its rate that a flow yields: the more, the longer it could wait, and the longer the queue. */
+/* In 1/MCP_ONE, twice the part of its rate that a flow yields: the more, the later its deadline, and the longer the queue. */
 static inline __u64 mcp_yielding(const struct mcp_window *w, __u64 crowd)
 {
 	__u64 rtt_us = mcp_min(w->rtt_us, MOST_RTT_US);
-	__u64 patience = (w->spare_us << MCP_BITS) / (w->spare_us + ((rtt_us ? rtt_us : 1) << PATIENCE_BITS));
+	__u64 patience = (w->chance_us << MCP_BITS) / (w->chance_us + ((rtt_us ? rtt_us : 1) << PATIENCE_BITS));
 	__u64 least = crowd >> LEAST_BITS;
 
 	return mcp_min(patience > least ? patience : least, MCP_ONE);
@@ -163,7 +163,7 @@ static inline void mcp_step(const struct mcp_settings *s, struct mcp_flow *flow,
 
 	flow->behind = due > w->acked ? mcp_min(due - w->acked, MOST_BEHIND) : 0;
 	even = mcp_balance(s, flow->rate, mcp_price(s, flow->rate, w), w->expected);
-	if (s->crowd_packets && !w->spare_us) {
+	if (s->crowd_packets && !w->chance_us) {
 		flow->rate = mcp_min((__u64)w->mss * WAITING, s->link_rate);
 		return;
 	}

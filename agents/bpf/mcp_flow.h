@@ -195,7 +195,7 @@ static __always_inline int end_window(const struct mcp_now *now, struct mcp *ca,
 	window.delivered = now->delivered - ca->delivered;
 	window.marked = now->delivered_ce - ca->delivered_ce;
 	window.queue_us = queue_us_of(now);
-	window.spare_us = mcp_spare(settings, remaining, deadline_us_of(ca) - elapsed_us);
+	window.chance_us = mcp_chance(settings, remaining, deadline_us_of(ca) - elapsed_us);
 	if (ca->phase == MCP_RUNNING)
 		mcp_step(settings, &ca->flow, &window);
 	ca->phase = MCP_RUNNING;

@@ -37,11 +37,12 @@ flow of 2 % and one of 50 % of the link.
   the last round trips.
 
 **Too much for the link.** Where flows with deadlines have the first queue for themselves, only they make it longer, so they see
-it in their round trips: tau less the connection's least. While it is longer than `crowd_packets` no flow speeds up. A flow of
-spare time s, the time that it could stand still if it had the whole link afterwards, yields the part y / 2 of its rate in
-a round trip, y = s / (s + 64 tau), and at least a 16th of the queue's length over the wanted one: those that can wait yield to
-those that cannot. Its window has no more than the wanted queue. A flow without spare time is late whatever it does: it waits,
-at 100 segments a second, until its deadline has passed and it goes on among the flows without one.
+it in their round trips: tau less the connection's least. While it is longer than `crowd_packets` no flow speeds up. A flow with
+the time s until its deadline yields the part y / 2 of its rate in a round trip, y = s / (s + 64 tau), and at least a 16th of
+the queue's length over the wanted one: later deadlines yield to earlier ones. By the time that a flow could stand still
+instead, all that are too much become equally urgent, and late together. Its window has no more than the wanted queue. A flow
+for which the whole link would be too slow is late whatever it does: it waits, at 100 segments a second, until its deadline has
+passed and it goes on among the flows without one.
 
 **Termination** by schemes of the paper: 1, by backlog, Z > multiple * (C tau + K), the paper's Z > C having no unit (a flow
 starts with Z <= C tau + K, so multiples below 2 give flows up that would be in time); 2, by rate, gamma > C; 3, never.
@@ -145,7 +146,7 @@ class McpFlow:
 @dataclass(frozen=True, slots=True)
 class McpWindow:
     """Measurements of one round trip: gamma in bytes/s, bytes acknowledged in elapsed_us, segments delivered and marked; the
-    part of the round trip time that packets waited in queues; and the flow's `spare_time`.
+    part of the round trip time that packets waited in queues; and the flow's `time_of_chance`.
     """
 
     expected: int
@@ -156,7 +157,7 @@ class McpWindow:
     marked: int
     mss: int
     queue_us: int = 0
-    spare_us: int = 0
+    chance_us: int = 0
 
     @property
     def rtt(self) -> int:
@@ -217,7 +218,7 @@ def step(settings: McpSettings, flow: McpFlow, window: McpWindow) -> McpFlow:
     behind = min(max(due - window.acked, 0), MOST_BEHIND_BYTES)
     balance = balance_backlog(settings, flow.rate, price(settings, flow.rate, window), window.expected)
     gain = flow.rate * round(settings.kappa * ONE) >> 10
-    if settings.crowd_packets and not window.spare_us:
+    if settings.crowd_packets and not window.chance_us:
         return McpFlow(min(window.mss * WAITING_SEGMENTS_PER_S, settings.link_rate), behind)
     crowd = crowding(settings, window)
     if crowd > ONE:
@@ -238,14 +239,14 @@ def crowding(settings: McpSettings, window: McpWindow) -> int:
 
 
 def yielding(window: McpWindow, crowd: int) -> int:
-    """In 1/ONE, twice the part of its rate that a flow yields: the more, the longer it could wait, and the longer the queue."""
-    patience = window.spare_us * ONE // (window.spare_us + (max(window.rtt, 1) << PATIENCE_BITS))
+    """In 1/ONE, twice the part of its rate that a flow yields: the more, the later its deadline, and the longer the queue."""
+    patience = window.chance_us * ONE // (window.chance_us + (max(window.rtt, 1) << PATIENCE_BITS))
     return min(max(patience, crowd >> LEAST_BITS), ONE)
 
 
-def spare_time(settings: McpSettings, remaining: int, left_us: int) -> int:
-    """How long in us a flow could stand still and still be in time with the whole link; 0: it is hopeless."""
-    return max(0, left_us - remaining * US_PER_S // settings.link_rate)
+def time_of_chance(settings: McpSettings, remaining: int, left_us: int) -> int:
+    """The time in us until a flow's deadline; 0: the whole link would be too slow for it, it is hopeless."""
+    return left_us if left_us > remaining * US_PER_S // settings.link_rate else 0
 
 
 def segments(rate: int, rtt_us: int, mss: int) -> int:

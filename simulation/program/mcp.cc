@@ -125,7 +125,7 @@ bool Mcp::EndWindow()
 	window.delivered = uint32_t(m_delivered);
 	window.marked = uint32_t(m_marked);
 	window.queue_us = QueueUs();
-	window.spare_us = mcp_spare(&m_settings, remaining, m_deadline_us - elapsed_us);
+	window.chance_us = mcp_chance(&m_settings, remaining, m_deadline_us - elapsed_us);
 	if (m_phase == Phase::Running)
 		mcp_step(&m_settings, &m_flow, &window);
 	m_phase = Phase::Running;

@@ -17,10 +17,10 @@ from agents.priorities.mcp_model import (
     McpWindow,
     expected_rate,
     in_flight,
-    spare_time,
     start,
     step,
     time_left,
+    time_of_chance,
 )
 
 MSS, FRAME = 1448, 1514
@@ -173,11 +173,11 @@ class Mcp:
         expected = expected_rate(self._unacked * MSS + MSS, left_us, int(self._rtt))
         acked = self._acked_count
         left = int(self.flow.deadline_us - self._elapsed())
-        spare_us = spare_time(self._set, self._unacked * MSS, left)
+        chance_us = time_of_chance(self._set, self._unacked * MSS, left)
         queue_us = max(0, int(self._rtt - self._least))
         elapsed_us = int(self._port.now - self._began)
         counts = (acked, self._marked, MSS)
-        return McpWindow(expected, elapsed_us, acked * MSS, int(self._rtt), *counts, queue_us, spare_us)
+        return McpWindow(expected, elapsed_us, acked * MSS, int(self._rtt), *counts, queue_us, chance_us)
 
     def _begin(self) -> None:
         self._began, self._acked_count, self._marked = self._port.now, 0, 0

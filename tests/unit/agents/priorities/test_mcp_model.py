@@ -25,10 +25,10 @@ from agents.priorities.mcp_model import (
     in_flight,
     restart_rate,
     segments,
-    spare_time,
     start,
     step,
     time_left,
+    time_of_chance,
 )
 from tests.unit.agents.priorities import packet_link
 from tests.unit.agents.priorities.fluid_link import MSS, Deadline, run
@@ -46,7 +46,7 @@ class _Window(ctypes.Structure):
     _fields_ = (
         *((name, U64) for name in ("expected", "elapsed_us", "acked", "rtt_us")),
         *((name, U32) for name in ("delivered", "marked", "mss", "reserved")),
-        *((name, U64) for name in ("queue_us", "spare_us")),
+        *((name, U64) for name in ("queue_us", "chance_us")),
     )
 
 
@@ -60,7 +60,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     # Its functions are static: what a test calls gets a name of its own.
     names = {
         "start": "void", "step": "void", "expected": "__u64", "time_left": "__u64", "in_flight": "__u32", "gives_up": "int",
-        "spare": "__u64", "restart": "__u64",
+        "chance": "__u64", "restart": "__u64",
     }  # fmt: skip
     pointers = "const struct mcp_settings *s"
     arguments = {
@@ -69,7 +69,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         "expected": ("__u64 a, __u64 b, __u64 c", "a, b, c"),
         "time_left": (f"{pointers}, __u64 a, __u64 b, __u64 c", "s, a, b, c"),
         "in_flight": (f"{pointers}, __u64 a, __u64 b, __u64 c, __u32 d", "s, a, b, c, d"),
-        "spare": (f"{pointers}, __u64 a, __u64 b", "s, a, b"),
+        "chance": (f"{pointers}, __u64 a, __u64 b", "s, a, b"),
         "restart": (f"{pointers}, __u64 a, __u32 b", "s, a, b"),
         "gives_up": (f"{pointers}, const struct mcp_flow *f, const struct mcp_window *w, __u64 a, __u64 b", "s, f, w, a, b"),
     }
@@ -77,7 +77,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     source.write_text(f'#include <linux/types.h>\n#include "{HEADER}"\n' + "\n".join(body))
     subprocess.run(("cc", "-O1", "-w", "-shared", "-fPIC", "-o", directory / "mcp.so", source), check=True)
     library = ctypes.CDLL(str(directory / "mcp.so"))
-    library.t_expected.restype = library.t_time_left.restype = library.t_spare.restype = U64
+    library.t_expected.restype = library.t_time_left.restype = library.t_chance.restype = U64
     library.t_restart.restype = U64
     library.t_in_flight.restype = U32
     return library
@@ -104,7 +104,7 @@ windows = st.builds(
     marked=st.integers(0, 1_000_000),
     mss=st.integers(88, 9_000),
     queue_us=rtts_us,
-    spare_us=st.integers(0, 4_094_000),
+    chance_us=st.integers(0, 4_094_000),
 )
 behind_bytes = st.integers(0, MOST_BEHIND_BYTES)
 
@@ -112,7 +112,7 @@ behind_bytes = st.integers(0, MOST_BEHIND_BYTES)
 def in_c(window: McpWindow) -> _Window:
     counts = (window.delivered, window.marked, window.mss, 0)
     return _Window(
-        window.expected, window.elapsed_us, window.acked, window.rtt_us, *counts, window.queue_us, window.spare_us
+        window.expected, window.elapsed_us, window.acked, window.rtt_us, *counts, window.queue_us, window.chance_us
     )
 
 
@@ -140,7 +140,7 @@ class TestTheSameInC:
         assert compiled.t_time_left(raw, U64(us), U64(elapsed), U64(window.rtt_us)) == until_aim
         most = compiled.t_in_flight(raw, U64(rate), U64(window.rtt_us), U64(window.queue_us), U32(window.mss))
         assert most == in_flight(chosen, McpFlow(rate, behind), window)
-        assert compiled.t_spare(raw, U64(size), U64(us)) == spare_time(chosen, size, us)
+        assert compiled.t_chance(raw, U64(size), U64(us)) == time_of_chance(chosen, size, us)
         assert compiled.t_restart(raw, U64(window.rtt_us), U32(window.mss)) == restart_rate(chosen, window.rtt_us, window.mss)
         pointers = (ctypes.byref(_Flow(rate, behind)), ctypes.byref(in_c(window)))
         given_up = compiled.t_gives_up(raw, *pointers, U64(size), U64(us))
@@ -154,7 +154,7 @@ class TestTheRate:
     def test_it_never_passes_the_link_nor_falls_below_the_floor(
         self, chosen: McpSettings, window: McpWindow, behind: int, data: st.DataObject
     ) -> None:
-        assume(not chosen.crowd_packets or window.spare_us)
+        assume(not chosen.crowd_packets or window.chance_us)
         rate = data.draw(st.integers(1, chosen.link_rate))
         after = step(chosen, McpFlow(rate, behind), window)
         assert min(floor_rate(window), chosen.link_rate) <= after.rate <= chosen.link_rate
@@ -278,6 +278,16 @@ class TestTooMuch:
         packet_link.run(McpSettings(link_bps=LINK_BPS), before, others=5)
         assert sum(flow.met for flow in before) < 4
 
+    def test_later_deadlines_yield_to_earlier_ones_though_both_have_as_much_left_over(self) -> None:
+        chosen = McpSettings(link_bps=LINK_BPS, crowd_packets=self.CROWD)
+        rates = []
+        for left_us in (20_000, 80_000):
+            remaining = (left_us - 10_000) * LINK_BPS // 8_000_000  # either could stand still for 10 ms
+            chance_us = time_of_chance(chosen, remaining, left_us)
+            window = McpWindow(remaining * 1_000_000 // left_us, 1_000, 0, 2_000, 10, 10, MSS, 1_500, chance_us)
+            rates.append(step(chosen, McpFlow(5_000_000, 10 * MSS), window).rate)
+        assert rates[0] > rates[1]
+
     def test_flows_that_are_not_too_much_do_as_without(self) -> None:
         outcomes = []
         for crowd in (0, self.CROWD):
@@ -289,7 +299,7 @@ class TestTooMuch:
 
     def test_a_hopeless_flow_waits_until_its_deadline_has_passed(self) -> None:
         chosen = McpSettings(link_bps=LINK_BPS, crowd_packets=self.CROWD)
-        window = McpWindow(20_000_000, 1_000, 0, 1_000, 10, 10, MSS, 0, spare_time(chosen, 1_000_000, 50_000))
+        window = McpWindow(20_000_000, 1_000, 0, 1_000, 10, 10, MSS, 0, time_of_chance(chosen, 1_000_000, 50_000))
         assert step(chosen, McpFlow(10_000_000, 10 * MSS), window).rate == 100 * MSS
 
 
