@@ -56,6 +56,7 @@ COLUMNS = (
 @click.option("--again", is_flag=True, help="Simulate also what the folder has.")
 @click.option("--validate", is_flag=True, help="Compare the simulator with formulas and with another simulator instead.")
 @click.option("--xco", type=click.Choice(("23", "24", "25", "26", "27")), help="XCo's figure of UDP and TCP senders instead.")
+@click.option("--control-delay", default="50us", show_default=True, help="With --xco, from host to coordinator and back, each.")
 @click.option("--json", "json_file", type=FILE, help="Write the results here.")
 @click.option("--plot", "plot_file", type=FILE, help="Draw the results here.")
 def simulate(json_file: Path | None, validate: bool, xco: str | None, **options: Any) -> None:  # noqa: ANN401 -- click's
@@ -76,7 +77,7 @@ def simulate(json_file: Path | None, validate: bool, xco: str | None, **options:
         if validate:
             _validate(console, options["flows"], json_file)
         elif xco is not None:
-            _xco(console, int(xco), json_file)
+            _xco(console, int(xco), options["control_delay"], json_file)
         else:
             _sweep(console, _cases(**options), json_file, **options)
     except (RunError, ClusterError, ToolchainError, ValueError, OSError) as error:
@@ -181,12 +182,13 @@ def _validate(console: Console, flows: int, json_file: Path | None) -> None:
         _write(console, found, json_file)
 
 
-def _xco(console: Console, number: int, json_file: Path | None) -> None:
+def _xco(console: Console, number: int, control_delay: str, json_file: Path | None) -> None:
     from rich.table import Table
 
     from simulation.xco import FIGURES, simulate
+    from topology.units import parse_duration
 
-    figure = FIGURES[number]
+    figure, control_ns = FIGURES[number], parse_duration(control_delay)
     titles = (figure.of, "coordinated", "lost", "Gb/s", "whole messages", "a TCP flow", "a UDP sender", "took s")
     shown = Table(*titles, title=f"XCo, Figure {number}")
     found: list[dict[str, Any]] = []
@@ -194,14 +196,14 @@ def _xco(console: Console, number: int, json_file: Path | None) -> None:
         for count in figure.counts:
             for coordinated in (False, True):
                 tell(f"{count}, {'coordinated' if coordinated else 'uncoordinated'}", float(len(found)))
-                one = simulate(number, count, coordinated=coordinated)
+                one = simulate(number, count, coordinated=coordinated, control_ns=control_ns)
                 found.append({"count": count, "coordinated": coordinated, **one})
                 rates = ("goodput_bps", "whole_bps", "tcp_bps", "udp_bps")
                 values = ("-" if one[name] is None else f"{one[name] / 1e9:.3g}" for name in rates)
                 shown.add_row(str(count), "yes" if coordinated else "no", f"{one['loss']:.1%}", *values, str(one["wall_s"]))
     console.print(shown)
     if json_file is not None:
-        counted = {"from_ns": figure.from_ns, "until_ns": figure.until_ns}
+        counted = {"from_ns": figure.from_ns, "until_ns": figure.until_ns, "control_ns": control_ns}
         _write(console, {"figure": number, **counted, "runs": found}, json_file)
 
 
