@@ -278,6 +278,11 @@ class TestTooMuch:
         packet_link.run(McpSettings(link_bps=LINK_BPS), before, others=5)
         assert sum(flow.met for flow in before) < 4
 
+    def test_of_five_that_need_one_and_a_half_links_four_are_in_time(self) -> None:
+        flows = self.flows(0.3)
+        packet_link.run(McpSettings(link_bps=LINK_BPS, crowd_packets=self.CROWD), flows, others=5)
+        assert sum(flow.met for flow in flows) >= 4
+
     def test_later_deadlines_yield_to_earlier_ones_though_both_have_as_much_left_over(self) -> None:
         chosen = McpSettings(link_bps=LINK_BPS, crowd_packets=self.CROWD)
         rates = []
