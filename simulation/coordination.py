@@ -1,7 +1,7 @@
 """Baton's own policy in the loop of a simulation: simulated hosts tell of backlogs and give slots back, and get slots. Pure.
 
 simulation/program/tree_run.cc asks whenever messages have come to the coordinator, and at the time that was named to it. The
-policy is the one that coordinators run (controller.policies.make_policy), called as controller/scheduling/granting.py does.
+policy is the one that coordinators run, and is called as controller/scheduling/granting.py calls it.
 """
 
 from __future__ import annotations
