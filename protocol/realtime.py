@@ -5,12 +5,16 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+from contextlib import suppress
 
 MCL_CURRENT, MCL_FUTURE = 1, 2  # sys/mman.h
 COLLECT = (2_000, 2_500, 50)
 """When to collect garbage (gc.set_threshold). To look through 10,000 new objects that stay takes 0.5 to 3 ms, and some thousand
 hosts that register, or a fabric of theirs, bring hundreds of thousands. Older ones are seldom looked through: hardly anything
 here is in a cycle."""
+
+
+LOWEST = 1
 
 
 def begin_realtime(priority: int | None) -> str | None:
@@ -22,6 +26,14 @@ def begin_realtime(priority: int | None) -> str | None:
     except OSError as error:
         return f"real-time priority {priority} refused ({error.strerror}): give CAP_SYS_NICE, or set it to none"
     return None
+
+
+def step_back() -> None:
+    """Takes the lowest real-time priority, if this thread has a higher one: a thread that keeps the schedule comes first, and
+    ordinary programs after both. (A nice value would count within one session alone, where the kernel groups by these.)"""
+    with suppress(OSError):  # then it stays as it is
+        if os.sched_getscheduler(0) == os.SCHED_FIFO:
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(LOWEST))
 
 
 def become_realtime(priority: int | None) -> str | None:

@@ -10,7 +10,7 @@ import os
 import select
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from controller.coflows.telling import CoflowQueues
@@ -18,13 +18,15 @@ from controller.config.settings import CoordinatorSettings
 from controller.coordinator.candidate import announcement
 from controller.coordinator.garbage import Garbage
 from controller.coordinator.gathering import Gathering
-from controller.coordinator.intake import Intake
+from controller.coordinator.intake import Intake, LoopIntake
 from controller.coordinator.publication import Publication
 from controller.coordinator.repeats import Repeats
 from controller.coordinator.told_links import ToldLinks
 from controller.election.leadership import Leadership
 from controller.frames.exchange import Exchange
-from controller.frames.frames import Frames
+from controller.frames.frames import Batch, Frames
+from controller.frames.loop import SlotLoop
+from controller.frames.told import Planned
 from controller.members.admission import Admission
 from controller.members.enrolments import Enrolments
 from controller.members.guest_marks import GuestCounts
@@ -75,6 +77,7 @@ from protocol.messages import (
     Yield,
     encode,
 )
+from protocol.realtime import begin_realtime, step_back
 from protocol.timers import Mishaps, Timers
 from protocol.units import MILLISECOND_NS
 
@@ -141,10 +144,13 @@ class Coordinator:
         self._delay = virtual_time.processing_delay(virtual_time.CONTROLLER_DELAY)
 
         members, timers, send, write = self.members, self.timers, self._send, bridge.write
+        self._loop: SlotLoop | None = None
         self.exchange: Exchange | None = None
         if compiled and self._masters:
             frames = Frames(link.address, self.epoch, self._sequence, link.tag)
             self.exchange = Exchange(frames, self.guard, link, leadership, members, self.keys)
+        self._in_order: AbstractContextManager[None] = nullcontext() if self.exchange is None else self.exchange.lock
+        """Held from when a frame gets its number until it is sent: hosts refuse what is 64 numbers late."""
         parts = self.parts = Parts()
         telemetry = Telemetry(write, timers.at)
         week_frames = WeekFrames(timers, link.send, link.address)
@@ -155,7 +161,10 @@ class Coordinator:
             link, self.exchange, self.repeats, self.mishaps, lambda batch, now_ns: self.granting.take(batch, now_ns),
             lambda raw, now_ns: self._receive(raw, now_ns),
         )  # fmt: skip
-        self.membership = Membership(settings, members, parts, send, write, spoken, self._position, self.intake.read_until)
+        self.membership = Membership(
+            settings, members, parts, send, write, spoken, self._position,
+            lambda now_ns: self.intake.read_until(now_ns),
+        )  # fmt: skip
         self.directory = ToldDirectory(members, parts, timers, send)
         self.admission = Admission(
             self.keys, enrolments, settings.key_file, members, self.membership.forget, write, shared=shared is not None
@@ -207,15 +216,50 @@ class Coordinator:
         self.timers.every(now, self.settings.heartbeat_ns, self._heartbeat)
         self.parts.begin(self.timers, now, self._periods)
         self.timers.every(now, self._periods[STATUS_NS], self.publication.publish)
+        loop = self._loop = self._begin_loop(now)
+        try:
+            self._serve()
+        finally:
+            self._loop = None
+            if loop is not None:
+                loop.end()
+                begin_realtime(self.settings.realtime_priority)
+
+    def _begin_loop(self, now_ns: int) -> SlotLoop | None:
+        """Starts the loop of slots; None: frames are taken, and slots are planned, in this loop. In virtual time they are."""
+        exchange = self.exchange
+        if exchange is None or self._delay is not None:
+            return None
+        loop = SlotLoop(exchange.frames, exchange.descriptors)
+        self.intake = LoopIntake(
+            self.link, exchange, loop, self.repeats, self.mishaps, self._take_told, self._receive, self.granting.attend
+        )
+        exchange.extend()
+        self.granting.begin_loop(loop, now_ns)
+        loop.start()
+        step_back()
+        return loop
+
+    def _take_told(self, told: Batch | Planned, then_ns: int) -> None:
+        if isinstance(told, Batch):
+            self.guard.accepted += told.accepted
+            self.granting.take(told, then_ns)
+        else:
+            self.granting.planned(told, then_ns)
+
+    def _serve(self) -> None:
         while not self._stopping:
             timeout = 0 if self.intake.behind else max(0, self._next_ns() - time.monotonic_ns()) / 1e9
             tuner = self.distribution.tuner
-            sources: list[ControlSocket | JsonLines] = [self.link, self.bridge, self.leadership.lines]
+            source = self.intake.source
+            sources: list[ControlSocket | JsonLines | SlotLoop] = [source, self.bridge, self.leadership.lines]
             sources += [] if tuner is None else [tuner]
             readable, _, _ = select.select(sources, (), (), timeout)
             if self._delay is not None:
                 self._delay.sleep()
-            self.intake.turn(time.monotonic_ns(), woken=self.link in readable)
+            self.intake.turn(time.monotonic_ns(), woken=source in readable)
+            if self.exchange is not None:
+                self.exchange.extend()
             now = time.monotonic_ns()
             if self.bridge in readable and not self._from_bridge(now):
                 log.error("the store bridge is gone: stopping, to be started again")
@@ -255,7 +299,8 @@ class Coordinator:
             versions = (self._answering if member is None else member.wire,)
         for version in versions:
             if self.leadership.may_speak() and self._knows(to, version):
-                self.link.send(self._sealed(message, to, version))
+                with self._in_order:
+                    self.link.send(self._sealed(message, to, version))
 
     def _sealed(self, message: Message, to: bytes, version: int) -> bytes:
         way, sequence = self.guard.authentications[version], None
@@ -316,11 +361,19 @@ class Coordinator:
         member.figures.last_heard_ns = now_ns
         if self.exchange is not None and speaker is not None and type(message) in BATCHED and self.granting.trusts(member.node):
             self.exchange.learn(member, speaker)
+        if type(message) is Backlog and speaker is not None and self._is_old(speaker, frame.sequence):
+            return
         if (handler := self._handlers.get(type(message))) is not None:
             try:
                 handler(member, message, now_ns)
             except Exception as error:
                 self.mishaps.note(type(message).__name__, error, now_ns)
+
+    def _is_old(self, speaker: Speaker, sequence: int) -> bool:
+        """Whether the loop of slots has taken a later frame of this host already, while this one waited for Python."""
+        if self.exchange is None or not isinstance(self.intake, LoopIntake):
+            return False
+        return self.exchange.has_newer(speaker, sequence)
 
     def _register(self, message: Register, frame: Frame, now_ns: int) -> None:
         speaker = self.guard.speaker
@@ -351,9 +404,10 @@ class Coordinator:
     def _on_ping(self, member: Member, message: Ping, now_ns: int) -> None:
         arrived = self.intake.arrived_ns()
         if self.leadership.may_speak() and self._knows(member.mac, member.wire):
-            self.link.send_stamped(
-                lambda leaving_ns: self._sealed(Pong(message.sent_ns, arrived, leaving_ns), member.mac, member.wire)
-            )
+            with self._in_order:
+                self.link.send_stamped(
+                    lambda leaving_ns: self._sealed(Pong(message.sent_ns, arrived, leaving_ns), member.mac, member.wire)
+                )
 
     def _position(self) -> tuple[int, bytes]:
         """Place and value of the last heartbeat."""
@@ -361,6 +415,8 @@ class Coordinator:
         return way.position if isinstance(way, LeaderAuthentication) else (0, bytes(16))
 
     def _heartbeat(self, _: int) -> None:
+        if self._loop is not None:
+            self.leadership.withheld += self._loop.take_withheld()
         versions = (self.members.version, self.regulation.version, self.distribution.version)
         self._send(Heartbeat(self.policy.override, *versions), HEARTBEAT_MAC)
 
@@ -394,5 +450,6 @@ class Coordinator:
             "refused": {cause.name.lower(): count for cause, count in self.guard.refused.items()},
             "time_ns": now_ns,
             "period_ns": self._periods[STATUS_NS],
+            "loop_longest_us": {} if self._loop is None else self._loop.take_longest_us(),
             **self.parts.status(),
         }

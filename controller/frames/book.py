@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,9 +38,10 @@ def rows(slots: Iterable[Slot]) -> NDArray[np.void]:
 class Book(SlotListener):
     """The slots that are on their way, the counts of them, and the bytes that they permit."""
 
-    def __init__(self, library: ctypes.CDLL, state: int) -> None:
-        """The caller keeps the library's state for as long as this."""
+    def __init__(self, library: ctypes.CDLL, state: int, lock: AbstractContextManager[None]) -> None:
+        """The caller keeps the library's state for as long as this. `lock`: of that state."""
         self._c = library
+        self._lock = lock
         self._state = state
         self._tally = Tally.from_address(library.frames_tally(state))
         self._row = (ctypes.c_int64 * 8)()
@@ -65,7 +67,8 @@ class Book(SlotListener):
 
     def count_late(self) -> None:
         """One more of them, of those that were acknowledged in a batch."""
-        self._tally.late += 1
+        with self._lock:
+            self._tally.late += 1
 
     @property
     def lost_slots(self) -> int:
@@ -80,24 +83,31 @@ class Book(SlotListener):
     # -- single events ------------------------------------------------------------------------------------------------
 
     def granted(self, slot: Slot, end_ns: int, now_ns: int) -> None:
-        self._c.frames_granted(self._state, rows([slot]).ctypes.data, now_ns)
+        with self._lock:
+            self._c.frames_granted(self._state, rows([slot]).ctypes.data, now_ns)
 
     def opened(self, slot: int, opened_ns: int, *, late: bool) -> None:
-        self._c.frames_opened_one(self._state, slot, late)
+        with self._lock:
+            self._c.frames_opened_one(self._state, slot, late)
 
     def yielded(self, slot: int, unspent_bytes: int, backlog_bytes: int, now_ns: int) -> None:
-        self._c.frames_yielded(self._state, slot, unspent_bytes, now_ns)
+        with self._lock:
+            self._c.frames_yielded(self._state, slot, unspent_bytes, now_ns)
 
     def revoked(self, slot: int, now_ns: int) -> None:
-        self._c.frames_revoked(self._state, slot, now_ns)
+        with self._lock:
+            self._c.frames_revoked(self._state, slot, now_ns)
 
     def lost(self, slots: Sequence[int]) -> None:
         for slot in slots:
-            self._c.frames_lost(self._state, slot)
+            with self._lock:
+                self._c.frames_lost(self._state, slot)
 
     def awaited(self, slot: int) -> tuple[Slot, int] | None:
         """A slot that is not acknowledged yet, and when its directive left (ns); else None."""
-        if not self._c.frames_awaited(self._state, slot, ctypes.byref(self._row), ctypes.byref(self._sent_ns)):
+        with self._lock:
+            found = self._c.frames_awaited(self._state, slot, ctypes.byref(self._row), ctypes.byref(self._sent_ns))
+        if not found:
             return None
         return Slot(*self._row), self._sent_ns.value
 
@@ -105,14 +115,16 @@ class Book(SlotListener):
         """Slots begun before `then_ns` that are not acknowledged yet: those among the next `SWEPT` records, or a sixteenth of
         all; the calls go through them in turn. Forgets what was over long before."""
         found = self._found
-        count = self._c.frames_sweep(self._state, then_ns, SWEPT, found, MOST_LOST)
+        with self._lock:
+            count = self._c.frames_sweep(self._state, then_ns, SWEPT, found, MOST_LOST)
         return list(found[:count])
 
     # -- what was permitted -------------------------------------------------------------------------------------------
 
     def take(self, now_ns: int) -> Bytes:
         """The bytes permitted since the last call, by pair."""
-        count = self._c.frames_take_permitted(self._state, now_ns)
+        with self._lock:
+            count = self._c.frames_take_permitted(self._state, now_ns)
         if not count:
             return Bytes({}, {})
         length = count * PERMISSION.itemsize
@@ -122,4 +134,5 @@ class Book(SlotListener):
 
     def left(self, node: int) -> None:
         """Forgets a member."""
-        self._c.frames_left(self._state, node)
+        with self._lock:
+            self._c.frames_left(self._state, node)

@@ -35,20 +35,22 @@ class Exchange(Part):
         self, frames: Frames, guard: Guard, link: ControlSocket, leadership: Leadership, members: Members, keys: HostKeys
     ) -> None:
         self.book = frames.book
-        self._frames = frames
+        self.frames = self._frames = frames
+        self.lock = frames.lock
         self._guard = guard
         self._leadership = leadership
         self._members = members
         self._keys = keys
         self._known: dict[int, _Known] = {}
-        self._descriptors = link.fileno(), link.deferred_fileno()
+        self.descriptors = link.fileno(), link.deferred_fileno()
+        """Of the main socket, and of that of the deferred frames."""
         link.stamp()
         keys.changed = self._forget_at
 
     def take(self, box: int, now_ns: int) -> Batch | None:
         """The next batch of the socket `box` (MAIN or DEFERRED); None: nothing has come."""
-        self._frames.terms.until_ns = self._leadership.until_ns()
-        batch = self._frames.take(self._descriptors[box], box, now_ns)
+        self.extend()
+        batch = self._frames.take(self.descriptors[box], box, now_ns)
         if batch is not None:
             self._leadership.withheld += self._frames.withheld
             self._guard.accepted += batch.accepted
@@ -56,27 +58,36 @@ class Exchange(Part):
 
     def direct(self, revoked: Rows, granted: Rows, watched: int, now_ns: int) -> list[int]:
         """Sends directives while the lease holds. Returns the rows of members that the library does not know."""
-        self._frames.terms.until_ns = self._leadership.until_ns()
-        others = self._frames.direct(self._descriptors[0], revoked, granted, watched=watched, now_ns=now_ns)
-        self._leadership.withheld += self._frames.withheld
+        with self.lock:
+            self.extend()
+            others = self._frames.direct(self.descriptors[0], revoked, granted, watched=watched, now_ns=now_ns)
+            self._leadership.withheld += self._frames.withheld
         return others
+
+    def extend(self) -> None:
+        """Lets frames be sent for as long as the lease lasts."""
+        self._frames.terms.until_ns = self._leadership.until_ns()
 
     def set_terms(self, grace_ns: int, late_ns: int) -> None:
         """How much longer a lease lasts than its slot; and how long after its start one that opens is late."""
-        self._frames.terms.grace_ns, self._frames.terms.late_ns = grace_ns, late_ns
+        with self.lock:
+            self._frames.terms.grace_ns, self._frames.terms.late_ns = grace_ns, late_ns
 
     def next_sequence(self) -> int:
         """The number of the leader's next frame."""
-        self._frames.terms.sequence += 1
-        return int(self._frames.terms.sequence)
+        return self._frames.next_sequence()
 
     # -- whose frames are taken ---------------------------------------------------------------------------------------
 
     def learn(self, member: Member, speaker: Speaker) -> None:
         """Has a member's frames taken from now on: the guard has accepted one of this speaker."""
-        node, known = member.node, self._known.get(member.node)
-        if known is not None and known.speaker is speaker:
-            return
+        known = self._known.get(member.node)
+        if known is None or known.speaker is not speaker:
+            with self.lock:
+                self._learn(member, speaker)
+
+    def _learn(self, member: Member, speaker: Speaker) -> None:
+        node = member.node
         self.forget(node)
         window, sending = self._guard.window(speaker), self._keys.sending_to(member.mac)
         if window is None or sending is None or isinstance(window, LentWindow):
@@ -86,17 +97,23 @@ class Exchange(Part):
             setattr(peer, name, getattr(member.figures, name))
         member.figures = cast(Figures, peer)  # the same fields
         self._known[node] = _Known(member, speaker)
-        self._guard.replace_window(speaker, LentWindow(peer, lambda: self.forget(node)))
+        self._guard.replace_window(speaker, LentWindow(peer, self.lock, lambda: self.forget(node)))
+
+    def has_newer(self, speaker: Speaker, sequence: int) -> bool:
+        """Whether the library has taken a later frame of this speaker than the one of this number."""
+        window = self._guard.window(speaker)
+        return isinstance(window, LentWindow) and window.highest > sequence
 
     def forget(self, node: int) -> None:
         """Has all frames of this node judged by the guard."""
         if (known := self._known.pop(node, None)) is None:
             return
-        self._frames.forget(node)
-        peer = known.member.figures
-        known.member.figures = Figures(*(getattr(peer, name) for name in FIGURES))
-        if isinstance(lent := self._guard.window(known.speaker), LentWindow):
-            self._guard.replace_window(known.speaker, ReplayWindow(lent.highest, lent.seen))
+        with self.lock:
+            self._frames.forget(node)
+            peer = known.member.figures
+            known.member.figures = Figures(*(getattr(peer, name) for name in FIGURES))
+            if isinstance(lent := self._guard.window(known.speaker), LentWindow):
+                self._guard.replace_window(known.speaker, ReplayWindow(lent.highest, lent.seen))
 
     def _forget_at(self, mac: bytes) -> None:
         if (member := self._members.at(mac)) is not None:
@@ -107,5 +124,6 @@ class Exchange(Part):
         self._frames.joined(node)
 
     def left(self, node: int, now_ns: int) -> None:
-        self.forget(node)
-        self._frames.left(node)
+        with self.lock:
+            self.forget(node)
+            self._frames.left(node)

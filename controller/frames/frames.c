@@ -5,6 +5,7 @@
  * the guard says (protocol/auth.py). Nothing is allocated but where the tables of slots and pairs grow. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <pthread.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -65,6 +66,7 @@ struct inbox {
 };
 
 struct frames {
+    pthread_mutex_t lock; /* of all this, and of the policy's cores, where a loop serves (loop.h) */
     struct counts counts;
     struct terms terms;
     struct book book;
@@ -90,9 +92,20 @@ struct frames {
     uint8_t answer[ROOM];
 };
 
+/* A lock that its holder may take again, and whose holder runs at the priority of who waits for it. */
+static int make_lock(pthread_mutex_t *lock) {
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT);
+    int made = !pthread_mutex_init(lock, &attributes);
+    pthread_mutexattr_destroy(&attributes);
+    return made;
+}
+
 struct frames *frames_new(const uint8_t *address, uint32_t epoch, uint64_t sequence) {
     struct frames *f = calloc(1, sizeof *f);
-    if (!f || !book_make(&f->book)) {
+    if (!f || !book_make(&f->book) || !make_lock(&f->lock)) {
         free(f);
         return NULL;
     }
@@ -112,10 +125,14 @@ struct frames *frames_new(const uint8_t *address, uint32_t epoch, uint64_t seque
 }
 
 void frames_free(struct frames *f) {
+    pthread_mutex_destroy(&f->lock);
     book_free(&f->book);
     free(f->others);
     free(f);
 }
+
+void frames_hold(struct frames *f) { pthread_mutex_lock(&f->lock); }
+void frames_release(struct frames *f) { pthread_mutex_unlock(&f->lock); }
 
 /* Where what Python reads and writes is. */
 void *frames_counts(struct frames *f) { return &f->counts; }
@@ -499,3 +516,5 @@ void frames_lost(struct frames *f, uint64_t number) { book_lost(&f->book, number
 void frames_left(struct frames *f, int64_t node) { book_left(&f->book, node); }
 
 uint32_t frames_take_permitted(struct frames *f, int64_t now_ns) { return book_take(&f->book, now_ns); }
+
+#include "loop.h"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -57,15 +58,34 @@ class Batch(NamedTuple):
     """Whether frames wait."""
 
 
+class Lock(AbstractContextManager[None]):
+    """The lock of the library's state. Who holds it may take it again."""
+
+    def __init__(self, library: ctypes.CDLL, state: int) -> None:
+        """The caller keeps the library's state for as long as this."""
+        self._hold, self._release, self._state = library.frames_hold, library.frames_release, state
+
+    def __enter__(self) -> None:
+        self._hold(self._state)
+
+    def __exit__(self, *_: object) -> None:
+        self._release(self._state)
+
+
 class LentWindow(ReplayWindow):
     """A replay window whose state is the library's, so that both ways see the same one."""
 
-    __slots__ = ("_ended", "_peer")
+    __slots__ = ("_ended", "_lock", "_peer")
 
-    def __init__(self, peer: compiled.Peer, ended: Callable[[], None]) -> None:
+    def __init__(self, peer: compiled.Peer, lock: Lock, ended: Callable[[], None]) -> None:
         """`ended` is called when the guard drops the window."""
         self._peer = peer
+        self._lock = lock
         self._ended = ended
+
+    def accept(self, sequence: int) -> bool:
+        with self._lock:
+            return super().accept(sequence)
 
     @property
     def highest(self) -> int:
@@ -115,7 +135,8 @@ class Frames:
         self.terms = compiled.Terms.from_address(self._c.frames_terms(state))
         self.terms.tag_bytes = len(tag)
         self.terms.tag[: len(tag)] = list(tag)
-        self.book = Book(self._c, state)
+        self.lock = Lock(self._c, state)
+        self.book = Book(self._c, state, self.lock)
         self._peers: dict[int, compiled.Peer] = {}
         self._first = self._c.frames_peers(state)
         self._present = (ctypes.c_uint8 * compiled.NODES).from_address(self._c.frames_present(state))
@@ -133,6 +154,10 @@ class Frames:
         if self._state is not None:
             self._c.frames_free(self._state)
             self._state = None
+
+    def shared(self) -> tuple[ctypes.CDLL, int | None]:
+        """The library and its state, for who calls it otherwise. This is to be kept for as long."""
+        return self._c, self._state
 
     # -- members ------------------------------------------------------------------------------------------------------
 
@@ -201,6 +226,12 @@ class Frames:
             return []
         others = (ctypes.c_uint32 * counts.others).from_address(self._c.frames_others(self._state))
         return list(others)
+
+    def next_sequence(self) -> int:
+        """The number of the leader's next frame."""
+        with self.lock:
+            self.terms.sequence += 1
+            return int(self.terms.sequence)
 
     @property
     def withheld(self) -> int:

@@ -53,6 +53,24 @@ class Tally(ctypes.Structure):
     _fields_ = (("slots", I64), ("acks", I64), ("late", I64), ("lost", I64), ("yields", I64))
 
 
+class Planner(ctypes.Structure):
+    """`struct planner`: a core of a policy, and the addresses of its functions; 0: it has none."""
+
+    _fields_ = tuple((name, POINTER) for name in (
+        "core", "backlogs", "yields", "unplaced", "plan", "grants", "revokes", "next_event", "counts", "dirty",
+    ))  # fmt: skip
+
+
+class Steering(ctypes.Structure):
+    """`struct steering`: what Python says to the loop of slots, and what it says of itself (loop.h)."""
+
+    _fields_ = (
+        ("lead_ns", I64), ("slice_ns", I64), ("review_ns", I64), ("last_number", U64), ("now_ns", I64), ("read_ns", I64),
+        ("longest_turn_ns", I64), ("longest_wait_ns", I64), ("longest_delay_ns", I64), ("planners", U32), ("plans", U32),
+        ("watched_room", U32), ("withheld", U32), ("attend", U32), ("unsaid", U32),
+    )  # fmt: skip
+
+
 FUNCTIONS = (
     ("frames_new", POINTER, (POINTER, U32, U64)),
     ("frames_free", None, (POINTER,)),
@@ -72,6 +90,13 @@ FUNCTIONS = (
     ("frames_lost", None, (POINTER, U64)),
     ("frames_left", None, (POINTER, I64)),
     ("frames_take_permitted", U32, (POINTER, I64)),
+    ("frames_hold", None, (POINTER,)),
+    ("frames_release", None, (POINTER,)),
+    ("loop_new", POINTER, (POINTER, I32, I32, I32)),
+    ("loop_start", I32, (POINTER,)),
+    *((f"loop_{name}", None, (POINTER,)) for name in ("poke", "stop", "free")),
+    *((f"loop_{name}", POINTER, (POINTER,)) for name in ("steering", "planners", "chooser")),
+    ("loop_told", POINTER, (POINTER, POINTER, POINTER)),
 )  # fmt: skip
 
 

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from controller.config.settings import CoordinatorSettings
 from controller.frames.book import Book, rows
-from controller.frames.frames import Batch
+from controller.frames.frames import Batch, Lock
+from controller.frames.told import Planned
 from controller.members.part import SWEEP_NS, Part
 from controller.members.registry import Member, Members
 from controller.policies import make_policy
 from controller.policies.base import Plan, Policy, Regulated, Slot
-from controller.policies.compiled.batches import BatchPolicy
+from controller.policies.compiled.batches import Batched, BatchPolicy, still_waiting
 from controller.scheduling.foresight import Foresight
 from controller.scheduling.network import FabricNetwork
 from controller.scheduling.telemetry import Telemetry
@@ -51,6 +52,20 @@ class Exchange(Protocol):
     def forget(self, node: int) -> None: ...
 
 
+class Loop(Protocol):
+    """What plans and sends by itself (controller/frames/loop.py)."""
+
+    lock: Lock
+
+    def adopt(self, policy: Batched | None, now_ns: int) -> None: ...
+
+    def steer(self, *, lead_ns: int, slice_ns: int, plans: bool) -> None: ...
+
+    def look(self, review_ns: int | None, watched: int) -> None: ...
+
+    def latest_ns(self, now_ns: int) -> int: ...
+
+
 class Granting(Part):
     """Plans slots and directs hosts, from the moment there is a network, unless `suspended`.
 
@@ -71,6 +86,11 @@ class Granting(Part):
         self.handlers = {Backlog: self.on_backlog, Yield: self.on_yield, Ack: self.on_ack}
         self.periodic = ((SWEEP_NS, self._forget_lost),)
         self._exchange = exchange
+        self._loop: Loop | None = None
+        self._looped: Batched | None = None
+        """The policy that plans in the loop."""
+        self._informed_ns = 0
+        """Until when it was told of backlogs here: what the loop told it before that does not count."""
         self._foresight = Foresight()
         self._follow(settings)
         self.network: FabricNetwork | None = None
@@ -98,6 +118,22 @@ class Granting(Part):
         self._in_batches = self.policy if isinstance(self.policy, BatchPolicy) else None
         if self._exchange is not None:
             self._exchange.set_terms(self._grace_ns, settings.slice_ns // LATE_PART)
+        if self._loop is not None:
+            self._hand_over(self._loop, 0)
+
+    def begin_loop(self, loop: Loop, now_ns: int) -> None:
+        """From now on this loop takes backlogs and yields, plans, and sends, if it can with the policy; it tells what it did by
+        `take`, `planned` and `attend`."""
+        self._loop = loop
+        self._hand_over(loop, now_ns)
+        self.plan(now_ns)
+
+    def _hand_over(self, loop: Loop, now_ns: int) -> None:
+        self._looped = self.policy if isinstance(self.policy, Batched) else None
+        if self._looped is not None:
+            self._looped.share(loop.lock, loop.latest_ns)
+            self.due_ns = None
+        loop.adopt(self._looped, now_ns)
 
     @property
     def _grace_ns(self) -> int:
@@ -195,7 +231,7 @@ class Granting(Part):
     # -- the same, in batches -------------------------------------------------------------------------------------------
 
     def take(self, batch: Batch, now_ns: int) -> None:
-        """Takes what members said, in the order of the arrays; plans once for all of it."""
+        """Takes what members said, in the order of the arrays, and plans once for all of it. A loop has done both already."""
         for node in batch.delayed.tolist():
             if (member := self._members.get(node)) is not None:
                 self._tell_delay(node, member.figures.told_ns)
@@ -204,11 +240,38 @@ class Granting(Part):
             if late := late and self.policy.late_matters(slot):
                 self._count_late(node)
             self._telemetry.opened(slot.slot, opened_ns, late=bool(late))
-        if len(batch.yields):
-            self._take_yields(batch, now_ns)
-        if len(batch.nodes):
-            self._take_backlogs(batch, now_ns)
-        if len(batch.yields) or len(batch.nodes):
+        self._note(batch, now_ns)
+        if self._looped is not None and self._loop is not None:
+            if now_ns <= self._informed_ns:
+                self._inform(batch, now_ns)
+            if len(batch.yields):
+                self._looped.meet(*still_waiting(batch.yields))
+            if len(batch.nodes):
+                self._looped.meet(batch.nodes, batch.offsets, batch.destinations)
+        elif len(batch.yields) or len(batch.nodes):
+            self._inform(batch, now_ns)
+            self.plan(now_ns)
+
+    def planned(self, plan: Planned, now_ns: int) -> None:
+        """Takes what the loop tells of a plan that it has carried out; sends what it has left over."""
+        telemetry = self._telemetry
+        self._watch(plan.revoked, plan.granted, now_ns)
+        telemetry.leave_out(plan.left_out)
+        for fields in plan.others_revoked.tolist():
+            self._tell_one(Slot(*fields), revoked=True)
+        for fields in plan.others_granted.tolist():
+            self._tell_one(Slot(*fields), revoked=False)
+
+    def attend(self, now_ns: int) -> None:
+        """Does for the loop what it cannot do itself, and has it plan."""
+        loop, policy = self._loop, self._looped
+        if loop is None:
+            return
+        review_ns = None
+        if policy is not None:
+            review_ns = policy.attend(now_ns=now_ns)
+        loop.look(review_ns, max(0, self._telemetry.room()))
+        if policy is not None:
             self.plan(now_ns)
 
     def _count_late(self, node: int) -> None:
@@ -217,8 +280,9 @@ class Granting(Part):
         if (member := self._members.get(node)) is not None:
             member.figures.late += 1
 
-    def _take_yields(self, batch: Batch, now_ns: int) -> None:
-        here, policy = self._members.get, self.policy
+    def _note(self, batch: Batch, now_ns: int) -> None:
+        """Keeps what members said, for the dashboard and for who concludes from it."""
+        here = self._members.get
         for (slot, node, destination, unspent, size), watched in zip(
             batch.yields.tolist(), batch.watched.tolist(), strict=True
         ):
@@ -230,15 +294,9 @@ class Granting(Part):
                 member.backlog[destination] = size
             else:
                 member.backlog.pop(destination, None)
-            if self._in_batches is None:
-                policy.yielded(node, destination, slot, now_ns=now_ns, backlog_bytes=size, unspent_bytes=unspent)
-        if self._in_batches is not None:
-            self._in_batches.give_back(batch.yields, now_ns=now_ns)
-
-    def _take_backlogs(self, batch: Batch, now_ns: int) -> None:
         destinations, sizes, offsets = batch.destinations.tolist(), batch.sizes.tolist(), batch.offsets.tolist()
         for number, node in enumerate(batch.nodes.tolist()):
-            if (member := self._members.get(node)) is None:
+            if (member := here(node)) is None:
                 continue
             its = slice(offsets[number], offsets[number + 1])
             member.backlog = dict(zip(destinations[its], sizes[its], strict=True))
@@ -246,10 +304,22 @@ class Granting(Part):
                 self._telemetry.backlog(node, member.backlog, now_ns)
             else:
                 self._telemetry.leave_waiting(node)
-            if self._in_batches is None:
-                self.policy.backlog(node, member.backlog, now_ns=now_ns)
+
+    def _inform(self, batch: Batch, now_ns: int) -> None:
+        """Tells the policy what members said."""
+        here, policy = self._members.get, self.policy
         if self._in_batches is not None:
-            self._in_batches.backlogs(batch.nodes, batch.offsets, batch.destinations, now_ns=now_ns)
+            if len(batch.yields):
+                self._in_batches.give_back(batch.yields, now_ns=now_ns)
+            if len(batch.nodes):
+                self._in_batches.backlogs(batch.nodes, batch.offsets, batch.destinations, now_ns=now_ns)
+            return
+        for slot, node, destination, unspent, size in batch.yields.tolist():
+            if here(node) is not None:
+                policy.yielded(node, destination, slot, now_ns=now_ns, backlog_bytes=size, unspent_bytes=unspent)
+        for node in batch.nodes.tolist():
+            if (member := here(node)) is not None:
+                policy.backlog(node, member.backlog, now_ns=now_ns)
 
     # -- what changes ---------------------------------------------------------------------------------------------------
 
@@ -288,8 +358,12 @@ class Granting(Part):
 
     def renew(self, settings: CoordinatorSettings, now_ns: int) -> None:
         """Puts a fresh policy under these settings in force; it knows nothing before `set_network` and `inform`."""
-        self._carry_out(self.policy.retire(now_ns=now_ns), now_ns)
+        if self._loop is not None:
+            self._loop.adopt(None, now_ns)
+        before = self.policy
+        self._carry_out(before.retire(now_ns=now_ns), now_ns)
         self._follow(settings)
+        del before  # its cores are there until the loop has others
         for node, delay_ns in self._told_delays.items():
             self.policy.set_delay(node, delay_ns)
 
@@ -300,6 +374,8 @@ class Granting(Part):
         for member in self._members.present():
             if member.node not in self._distrusted:
                 self.policy.backlog(member.node, member.backlog, now_ns=now_ns)
+        if self._loop is not None:
+            self._informed_ns = self._loop.latest_ns(now_ns)
         self.plan(now_ns)
 
     def status(self) -> dict[str, Any]:
@@ -326,6 +402,12 @@ class Granting(Part):
 
     def plan(self, now_ns: int) -> None:
         """Grants all that begins within `lead_ns` of the time at which directives are there, or later (Foresight)."""
+        if self._loop is not None and self._looped is not None:
+            self._loop.steer(
+                lead_ns=self.settings.lead_ns + self._longest_delay_ns, slice_ns=self.settings.slice_ns,
+                plans=not self.suspended and self.network is not None,
+            )  # fmt: skip
+            return
         if self.suspended or self.network is None:
             self.due_ns = None
             return
@@ -382,21 +464,29 @@ class Granting(Part):
         revokes, telemetry = len(revoked), self._telemetry
         if not revokes and not len(granted):
             return
-        for number, node in zip(revoked["slot"].tolist(), revoked["node"].tolist(), strict=True):
-            if self._members.get(node) is not None:
-                telemetry.revoked(number, now_ns)
         watched = min(len(granted), telemetry.room())
-        for fields in granted[:watched].tolist():
-            slot = Slot(*fields)
-            if self._members.get(slot.node) is not None:
-                telemetry.granted(slot, slot.end_ns + (0 if slot.rate_bps else self._grace_ns), now_ns)
+        self._watch(revoked, granted[:watched], now_ns)
         telemetry.leave_out(len(granted) - watched)
         for at in exchange.direct(revoked, granted, watched, now_ns):
-            slot = Slot(*(revoked[at] if at < revokes else granted[at - revokes]).tolist())
-            if (member := self._members.get(slot.node)) is None:
-                continue
-            if at < revokes:
-                self._tell(member, slot, slot.end_ns, revoked=True)
-            else:
-                member.figures.slots += 1
-                self._tell(member, slot, slot.end_ns + (0 if slot.rate_bps else self._grace_ns))
+            self._tell_one(Slot(*(revoked[at] if at < revokes else granted[at - revokes]).tolist()), revoked=at < revokes)
+
+    def _watch(self, revoked: NDArray[Any], granted: NDArray[Any], now_ns: int) -> None:
+        """Has the dashboard shown what becomes of these slots."""
+        here, telemetry = self._members.get, self._telemetry
+        for number, node in zip(revoked["slot"].tolist(), revoked["node"].tolist(), strict=True):
+            if here(node) is not None:
+                telemetry.revoked(number, now_ns)
+        for fields in granted.tolist():
+            slot = Slot(*fields)
+            if here(slot.node) is not None:
+                telemetry.granted(slot, slot.end_ns + (0 if slot.rate_bps else self._grace_ns), now_ns)
+
+    def _tell_one(self, slot: Slot, *, revoked: bool) -> None:
+        """Sends a directive that is kept account of already."""
+        if (member := self._members.get(slot.node)) is None:
+            return
+        if revoked:
+            self._tell(member, slot, slot.end_ns, revoked=True)
+        else:
+            member.figures.slots += 1
+            self._tell(member, slot, slot.end_ns + (0 if slot.rate_bps else self._grace_ns))

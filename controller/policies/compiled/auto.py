@@ -9,14 +9,27 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 from controller.policies.auto import LEAST_SLOTS, REVIEW_NS
 from controller.policies.base import Network, Plan, Regulated, Slot, SlotNumbers
 from controller.policies.choice import TURNS, Choice, Measured
 from controller.policies.compiled import library as compiled
-from controller.policies.compiled.batches import MOST_BPS, SLOT_BYTES, Array, Batched, Places, as_arrays, at, still_waiting
+from controller.policies.compiled.batches import (
+    MOST_BPS,
+    SLOT_BYTES,
+    Array,
+    Batched,
+    Core,
+    Places,
+    address_of,
+    as_arrays,
+    at,
+    core_of,
+    still_waiting,
+)
 from controller.policies.compiled.met import Met
 from controller.policies.compiled.rate_limit import CompiledRateLimit
 from controller.policies.compiled.timeslice import CompiledTimeslice
@@ -39,6 +52,8 @@ class CompiledAuto(Batched):
         self._core = self._c.choices_new()
         self._places = Places(self._c, "choices", self._core)
         self._met = Met()
+        self._untold: Regulated | None = None
+        """The regulated ones of the pairs that were met, as long as the core does not know them."""
         self._contended: frozenset[Hashable] = frozenset()
         self._choices: dict[int, Choice] = {}
         """By number."""
@@ -52,9 +67,10 @@ class CompiledAuto(Batched):
     # -- events -------------------------------------------------------------------------------------------------------
 
     def set_network(self, network: Network, *, now_ns: int) -> None:
-        self._places.begin(network, anew=False)
-        self._c.choices_rewire(self._core, now_ns)
-        self._places.fill()
+        with self.lock:
+            self._places.begin(network, anew=False)
+            self._c.choices_rewire(self._core, self._latest_ns(now_ns))
+            self._places.fill()
         for policy in self.parts():
             policy.set_network(network, now_ns=now_ns)
 
@@ -62,16 +78,20 @@ class CompiledAuto(Batched):
         """Forgets the choices for links that are not contended any more."""
         self._contended = links
         numbers = array("I", (self._places.number(name) for name in links))
-        self._c.choices_contend(self._core, len(numbers), at(numbers))
+        with self.lock:
+            self._c.choices_contend(self._core, len(numbers), at(numbers))
 
     def set_regulated(self, pairs: Regulated, *, now_ns: int) -> None:
+        self._untold = None
         self._tell(self._met.regulated(pairs), now_ns)
 
     def _tell(self, pairs: Regulated | None, now_ns: int) -> None:
         if pairs is None:
             return
         nodes, offsets, destinations = as_arrays(pairs)
-        self._c.choices_regulate(self._core, now_ns, len(nodes), at(nodes), at(offsets), at(destinations))
+        with self.lock:
+            now_ns = self._latest_ns(now_ns)
+            self._c.choices_regulate(self._core, now_ns, len(nodes), at(nodes), at(offsets), at(destinations))
         self._review(now_ns)
 
     def set_weight(self, node: int | None, destination: int | None, weight: float) -> None:
@@ -82,31 +102,39 @@ class CompiledAuto(Batched):
         self, now_ns: int, count: int, nodes: Array, offsets: Array, destinations: Array, deadlines: Array | None
     ) -> None:
         self._tell(self._met.backlogs(nodes.tolist(), offsets.tolist(), destinations.tolist()), now_ns)
-        self._c.choices_backlogs(self._core, now_ns, count, at(nodes), at(offsets), at(destinations), None)
+        with self.lock:
+            then_ns = self._latest_ns(now_ns)
+            self._c.choices_backlogs(self._core, then_ns, count, at(nodes), at(offsets), at(destinations), None)
         self._places.fill()
         for policy in self.parts():
             policy.take_backlogs(now_ns, count, nodes, offsets, destinations, deadlines)
 
     def take_yields(self, now_ns: int, count: int, returned: Array) -> None:
-        self._tell(self._met.backlogs(*still_waiting(returned)), now_ns)
-        self._c.choices_yields(self._core, now_ns, count, at(returned))
+        nodes, offsets, destinations = still_waiting(returned)
+        self._tell(self._met.backlogs(nodes.tolist(), offsets.tolist(), destinations.tolist()), now_ns)
+        with self.lock:
+            self._c.choices_yields(self._core, self._latest_ns(now_ns), count, at(returned))
         self._places.fill()
         for policy in self.parts():
             policy.take_yields(now_ns, count, returned)
 
     def sent(self, node: int, rates_bps: Mapping[int, int], *, now_ns: int) -> None:
         destinations, rates = array("I", rates_bps), array("q", (min(MOST_BPS, rate) for rate in rates_bps.values()))
-        self._c.choices_sent(self._core, now_ns, node, len(destinations), at(destinations), at(rates))
+        with self.lock:
+            then_ns = self._latest_ns(now_ns)
+            self._c.choices_sent(self._core, then_ns, node, len(destinations), at(destinations), at(rates))
         self._rates.sent(node, rates_bps, now_ns=now_ns)
 
     def set_delay(self, node: int, delay_ns: int) -> None:
-        self._c.choices_delay(self._core, node, delay_ns)
+        with self.lock:
+            self._c.choices_delay(self._core, node, delay_ns)
         for policy in self.parts():
             policy.set_delay(node, delay_ns)
 
     def left(self, node: int, *, now_ns: int) -> None:
         self._met.left(node)
-        self._c.choices_left(self._core, now_ns, node)
+        with self.lock:
+            self._c.choices_left(self._core, self._latest_ns(now_ns), node)
         for policy in self.parts():
             policy.left(node, now_ns=now_ns)
 
@@ -114,12 +142,43 @@ class CompiledAuto(Batched):
         """Turns and rates."""
         return self._turns, self._rates
 
+    def cores(self) -> tuple[tuple[Core, ...], Core | None]:
+        """Turns, then rates, and what `auto` keeps itself."""
+        planners = tuple(core for policy in self.parts() for core in policy.cores()[0])
+        own = core_of(self._c, "choices", self._core, "dirty")
+        return planners, own._replace(counts=address_of(self._c.choices_count))
+
+    def last_number(self) -> int:
+        """The number of the last slot that was granted here."""
+        return self._turns.last_number()
+
+    def share(self, lock: AbstractContextManager[None], latest_ns: Callable[[int], int]) -> None:
+        """As in `Batched`."""
+        super().share(lock, latest_ns)
+        self._places.lock = lock
+        for policy in self.parts():
+            policy.share(lock, latest_ns)
+
+    def meet(self, nodes: Array, offsets: Array, destinations: Array) -> None:
+        """As in `Batched`."""
+        if (pairs := self._met.backlogs(nodes.tolist(), offsets.tolist(), destinations.tolist())) is not None:
+            self._untold = pairs
+
+    def attend(self, *, now_ns: int) -> int | None:
+        """Gives pairs their places, and chooses if a review is due; returns when the next one is."""
+        pairs, self._untold = self._untold, None
+        self._tell(pairs, now_ns)
+        self._places.fill()
+        for policy in self.parts():
+            policy.attend(now_ns=now_ns)
+        self._review_if_due(now_ns)
+        return self._next_review_ns
+
     # -- planning -----------------------------------------------------------------------------------------------------
 
     def packed_plan(self, now_ns: int, horizon_ns: int) -> tuple[bytes, bytes]:
         """What both plan, after a review that is due."""
-        if self._c.choices_dirty(self._core) or (self._next_review_ns is not None and now_ns >= self._next_review_ns):
-            self._review(now_ns)
+        self._review_if_due(now_ns)
         turns, ended_turns = self._turns.packed_plan(now_ns, horizon_ns)
         rates, ended_rates = self._rates.packed_plan(now_ns, horizon_ns)
         self._c.choices_count(self._core, len(turns) // SLOT_BYTES, turns)
@@ -140,7 +199,9 @@ class CompiledAuto(Batched):
 
     def choices(self) -> list[dict[str, Any]]:
         """What it chose for each contended link, and why."""
-        found = ((link, self._choices.get(self._choice_of(self._places.links[link]))) for link in self._contended)
+        with self.lock:
+            numbers = [(link, self._choice_of(self._places.links[link])) for link in self._contended]
+        found = ((link, self._choices.get(number)) for link, number in numbers)
         return [{"link": link, "mode": choice.mode, "why": choice.why} for link, choice in found if choice is not None]
 
     # -- choosing -----------------------------------------------------------------------------------------------------
@@ -148,8 +209,18 @@ class CompiledAuto(Batched):
     def _choice_of(self, link: int) -> int:
         return int(self._c.choices_of_link(self._core, link))
 
+    def _review_if_due(self, now_ns: int) -> None:
+        with self.lock:
+            dirty = self._c.choices_dirty(self._core)
+        if dirty or (self._next_review_ns is not None and now_ns >= self._next_review_ns):
+            self._review(now_ns)
+
     def _review(self, now_ns: int) -> None:
         """Chooses for every group of links, and hands pairs over where a choice or the regulated pairs changed."""
+        with self.lock:
+            self._review_now(self._latest_ns(now_ns))
+
+    def _review_now(self, now_ns: int) -> None:
         c, core = self._c, self._core
         changed = bool(c.choices_dirty(core))
         count = c.choices_review(core, now_ns, ctypes.byref(self._sending))

@@ -7,7 +7,8 @@ import struct
 from abc import abstractmethod
 from array import array
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +68,8 @@ class Places:
     """
 
     def __init__(self, library: ctypes.CDLL, prefix: str, core: int) -> None:
+        self.lock: AbstractContextManager[None] = nullcontext()
+        """Held for each call of the core, or for several that belong together."""
         names = (f"{prefix}_{what}" for what in ("link", "take_unplaced", "place"))
         self._link, self._take, self._place = (getattr(library, name) for name in names)
         self._core = core
@@ -84,29 +87,40 @@ class Places:
     def number(self, name: Hashable) -> int:
         """The number of a link of which the capacity does not matter."""
         if (link := self.links.get(name)) is None:
-            link = self.links[name] = self._link(self._core, 1)
+            with self.lock:
+                link = self.links[name] = self._link(self._core, 1)
         return link
 
     def fill(self) -> None:
-        """Gives the pairs that have none a place in the network."""
+        """Gives the pairs that have none a place in the network, one after the other."""
+        more = True
+        while more:
+            with self.lock:
+                more = self._fill_one()
+
+    def _fill_one(self) -> bool:
         network, core = self._network, self._core
-        node, destination = ctypes.byref(self._node), ctypes.byref(self._destination)
-        while (pair := self._take(core, node, destination)) != ANY:
-            assert network is not None, "only in a network a pair can be without place"
-            try:
-                rate_bps = min(MOST_BPS, network.node_rate_bps(self._node.value))
-            except KeyError:
-                continue
-            path = array("I", map(self.link, network.path(self._node.value, self._destination.value)))
-            self._place(core, pair, rate_bps, len(path), at(path))
-            if path:
-                self.learned(self._node.value, self._destination.value, path)
+        pair = self._take(core, ctypes.byref(self._node), ctypes.byref(self._destination))
+        if pair == ANY:
+            return False
+        assert network is not None, "only in a network a pair can be without place"
+        try:
+            rate_bps = min(MOST_BPS, network.node_rate_bps(self._node.value))
+        except KeyError:
+            return True
+        path = array("I", map(self.link, network.path(self._node.value, self._destination.value)))
+        self._place(core, pair, rate_bps, len(path), at(path))
+        if path:
+            self.learned(self._node.value, self._destination.value, path)
+        return True
 
     def link(self, name: Hashable) -> int:
         """The number of a link of the network."""
         if (link := self.links.get(name)) is None:
             assert self._network is not None, "a link is one of a network"
-            link = self.links[name] = self._link(self._core, min(MOST_BPS, self._network.capacity_bps(name)))
+            capacity_bps = min(MOST_BPS, self._network.capacity_bps(name))
+            with self.lock:
+                link = self.links[name] = self._link(self._core, capacity_bps)
         return link
 
     def learned(self, node: int, destination: int, links: array[int]) -> None:
@@ -114,8 +128,65 @@ class Places:
         return
 
 
+class Core(NamedTuple):
+    """A core, and the addresses of its functions, for who calls it from C (controller/frames/loop.h); 0: it has none."""
+
+    core: int
+    backlogs: int
+    yields: int
+    unplaced: int
+    plan: int = 0
+    grants: int = 0
+    revokes: int = 0
+    next_event: int = 0
+    counts: int = 0
+    dirty: int = 0
+
+
+def address_of(function: object) -> int:
+    """Where a function of a library is."""
+    return ctypes.cast(function, ctypes.c_void_p).value or 0  # type: ignore[arg-type]
+
+
+def core_of(library: ctypes.CDLL, prefix: str, core: int, *more: str) -> Core:
+    """A core with those of its functions that every core has, and `more`."""
+    names = ("backlogs", "yields", "unplaced", *more)
+    return Core(core, **{name: address_of(getattr(library, f"{prefix}_{name}")) for name in names})
+
+
 class Batched(Policy):
-    """A policy that takes its events as batches, and gives its plans packed; a single event is a batch of one."""
+    """A policy that takes its events as batches, and gives its plans packed; a single event is a batch of one.
+
+    Another thread may call its cores, too, for backlogs, yields and plans (`share`). Then it is told here which pairs these
+    were of (`meet`), and asked for what cores cannot do (`attend`).
+    """
+
+    lock: AbstractContextManager[None] = nullcontext()
+    """Held for each call of a core, or for several that belong together."""
+
+    def share(self, lock: AbstractContextManager[None], latest_ns: Callable[[int], int]) -> None:
+        """From now on another thread calls the cores, too, and holds this lock meanwhile. `latest_ns` says of a time and the
+        latest one that the cores know, the later one; it is called with the lock held."""
+        self.lock = lock
+        self._latest_ns = latest_ns
+
+    _latest_ns: Callable[[int], int] = staticmethod(lambda now_ns: now_ns)
+
+    @abstractmethod
+    def cores(self) -> tuple[tuple[Core, ...], Core | None]:
+        """Those that plan, in their order, and the one that chooses between them."""
+
+    @abstractmethod
+    def last_number(self) -> int:
+        """The number of the last slot that was granted here."""
+
+    @abstractmethod
+    def meet(self, nodes: Array, offsets: Array, destinations: Array) -> None:
+        """Learns of pairs whose backlogs the cores have; `attend` follows, after any number of calls."""
+
+    @abstractmethod
+    def attend(self, *, now_ns: int) -> int | None:
+        """Does what cores cannot do; returns when it wants to be asked again of itself (ns), None: never."""
 
     @abstractmethod
     def take_backlogs(
@@ -184,7 +255,7 @@ class Compiled(Batched):
     """
 
     def __init__(self, library: ctypes.CDLL, prefix: str, core: int) -> None:
-        self._c, self._core = library, core
+        self._c, self._core, self._prefix = library, core, prefix
         self._free = getattr(library, f"{prefix}_free")
         names = ("regulate", "backlogs", "yields", "weight", "plan", "grants", "revokes", "next_event")
         (
@@ -196,6 +267,8 @@ class Compiled(Batched):
         self._counts = Counts()
         self._met: Met | None = Met()
         """None: whoever tells of regulated pairs by address tells of those alone that matter."""
+        self._untold: Regulated | None = None
+        """The regulated ones of the pairs that were met, as long as the core does not know them."""
 
     def __del__(self) -> None:
         if (core := getattr(self, "_core", None)) is not None:
@@ -204,23 +277,55 @@ class Compiled(Batched):
     def set_regulated(self, pairs: Regulated, *, now_ns: int) -> None:
         """Revokes slots of pairs that are no longer regulated."""
         self._met = self._met or Met()
+        self._untold = None
         self._tell(self._met.regulated(pairs), now_ns)
 
     def _tell(self, pairs: Regulated, now_ns: int) -> None:
         nodes, offsets, destinations = as_arrays(pairs)
-        self._c_regulate(self._core, now_ns, len(nodes), at(nodes), at(offsets), at(destinations))
+        with self.lock:
+            self._c_regulate(self._core, self._latest_ns(now_ns), len(nodes), at(nodes), at(offsets), at(destinations))
         self._places.fill()
 
     def regulate(self, count: int, nodes: int, offsets: int, destinations: int, *, now_ns: int) -> None:
         """The same with addresses of arrays: those of nodes[i] are destinations[offsets[i] : offsets[i + 1]], sorted."""
         self._met = None
-        self._c_regulate(self._core, now_ns, count, nodes, offsets, destinations)
+        with self.lock:
+            self._c_regulate(self._core, self._latest_ns(now_ns), count, nodes, offsets, destinations)
         self._places.fill()
+
+    def cores(self) -> tuple[tuple[Core, ...], Core | None]:
+        """One core."""
+        return (core_of(self._c, self._prefix, self._core, "plan", "grants", "revokes", "next_event"),), None
+
+    def last_number(self) -> int:
+        """The number of the last slot that was granted here."""
+        return self.numbers.last
+
+    def share(self, lock: AbstractContextManager[None], latest_ns: Callable[[int], int]) -> None:
+        """As in `Batched`."""
+        super().share(lock, latest_ns)
+        self._places.lock = lock
+
+    def meet(self, nodes: Array, offsets: Array, destinations: Array) -> None:
+        """As in `Batched`."""
+        met = self._met
+        if met is not None and (pairs := met.backlogs(nodes.tolist(), offsets.tolist(), destinations.tolist())) is not None:
+            self._untold = pairs
+
+    def attend(self, *, now_ns: int) -> int | None:
+        """Tells the core which of the pairs that were met are regulated, and gives pairs their places."""
+        if (pairs := self._untold) is not None:
+            self._untold = None
+            self._tell(pairs, now_ns)
+        else:
+            self._places.fill()
+        return None
 
     def set_weight(self, node: int | None, destination: int | None, weight: float) -> None:
         """Gives a pair `weight` times the share of another from its next slot on."""
         Weights().set(node, destination, weight)  # raises if it is none
-        self._c_weight(self._core, ANY if node is None else node, ANY if destination is None else destination, weight)
+        with self.lock:
+            self._c_weight(self._core, ANY if node is None else node, ANY if destination is None else destination, weight)
 
     def next_event_ns(self) -> int | None:
         """The first event that is known beforehand."""
@@ -230,17 +335,21 @@ class Compiled(Batched):
     def take_backlogs(
         self, now_ns: int, count: int, nodes: Array, offsets: Array, destinations: Array, deadlines: Array | None
     ) -> None:
-        met = self._met
-        if met is not None and (pairs := met.backlogs(nodes.tolist(), offsets.tolist(), destinations.tolist())) is not None:
-            self._tell(pairs, now_ns)
+        if self._met is not None:
+            self.meet(nodes, offsets, destinations)
+            self.attend(now_ns=now_ns)
         urgent = None if deadlines is None else at(deadlines)
-        self._c_backlogs(self._core, now_ns, count, at(nodes), at(offsets), at(destinations), urgent)
+        with self.lock:
+            now_ns = self._latest_ns(now_ns)
+            self._c_backlogs(self._core, now_ns, count, at(nodes), at(offsets), at(destinations), urgent)
         self._places.fill()
 
     def take_yields(self, now_ns: int, count: int, returned: Array) -> None:
-        if self._met is not None and (pairs := self._met.backlogs(*still_waiting(returned))) is not None:
-            self._tell(pairs, now_ns)
-        self._c_yields(self._core, now_ns, count, at(returned))
+        if self._met is not None:
+            self.meet(*still_waiting(returned))
+            self.attend(now_ns=now_ns)
+        with self.lock:
+            self._c_yields(self._core, self._latest_ns(now_ns), count, at(returned))
         self._places.fill()
 
     def packed_plan(self, now_ns: int, horizon_ns: int) -> tuple[bytes, bytes]:
@@ -271,12 +380,12 @@ class Compiled(Batched):
         return found
 
 
-def still_waiting(returned: Array) -> tuple[list[int], range, list[int]]:
+def still_waiting(returned: Array) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """The pairs of slots given back for which more waits, as backlogs of one destination each."""
     buffer: Any = returned  # an array of either kind is one
     rows = np.frombuffer(buffer, RETURNED)
     rows = rows[rows["backlog"] > 0]
-    return rows["node"].tolist(), range(len(rows) + 1), rows["destination"].tolist()
+    return rows["node"], np.arange(len(rows) + 1), rows["destination"]
 
 
 def as_arrays(pairs: Regulated) -> tuple[array[int], array[int], array[int]]:

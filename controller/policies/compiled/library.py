@@ -51,7 +51,7 @@ _ALL = (
     ("free", None, ()), ("regulate", None, (I64, U32, POINTER, POINTER, POINTER)),
     ("backlogs", None, (I64, U32, POINTER, POINTER, POINTER, POINTER)), ("yields", None, (I64, U32, POINTER)),
     ("left", None, (I64, U32)), ("rewire", None, (I64,)), ("link", U32, (I64,)), ("take_unplaced", U32, (POINTER, POINTER)),
-    ("place", None, (U32, I64, U32, POINTER)),
+    ("unplaced", U32, ()), ("place", None, (U32, I64, U32, POINTER)),
 )  # fmt: skip
 _PLANS = (
     ("weight", None, (U32, U32, ctypes.c_double)), ("plan", None, (I64, I64, POINTER)), ("grants", POINTER, ()),

@@ -30,20 +30,24 @@ class CompiledRateLimit(Compiled):
 
     def set_network(self, network: Network, *, now_ns: int) -> None:
         """All shares are found anew."""
-        self._places.begin(network)
-        self._c.rates_rewire(self._core, now_ns)
-        self._places.fill()
+        with self.lock:
+            self._places.begin(network)
+            self._c.rates_rewire(self._core, self._latest_ns(now_ns))
+            self._places.fill()
 
     def sent(self, node: int, rates_bps: Mapping[int, int], *, now_ns: int) -> None:
         """Learns how much of their rates the node's senders can use."""
         destinations, rates = array("I", rates_bps), array("q", (min(MOST_BPS, rate) for rate in rates_bps.values()))
-        self._c.rates_sent(self._core, now_ns, node, len(destinations), at(destinations), at(rates))
+        with self.lock:
+            now_ns = self._latest_ns(now_ns)
+            self._c.rates_sent(self._core, now_ns, node, len(destinations), at(destinations), at(rates))
 
     def left(self, node: int, *, now_ns: int) -> None:
         """Revokes the rates of the node and towards it; the others share them."""
         if self._met is not None:
             self._met.left(node)
-        self._c.rates_left(self._core, now_ns, node)
+        with self.lock:
+            self._c.rates_left(self._core, self._latest_ns(now_ns), node)
 
     def late_matters(self, slot: Slot) -> bool:
         """No: the rate before it is still in force."""

@@ -293,6 +293,10 @@ static void roster_place(struct roster *roster, uint32_t at, int64_t rate, uint3
 	{                                                                                                               \
 		return roster_take_unplaced(&core->roster, node, destination);                                          \
 	}                                                                                                               \
+	uint32_t NAME##_unplaced(const struct NAME *core)                                                               \
+	{                                                                                                               \
+		return core->roster.unplaced_count;                                                                     \
+	}                                                                                                               \
 	void NAME##_place(struct NAME *core, uint32_t pair, int64_t rate, uint32_t count, const uint32_t *links)        \
 	{                                                                                                               \
 		roster_place(&core->roster, pair, rate, count, links);                                                  \

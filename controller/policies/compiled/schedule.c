@@ -855,6 +855,12 @@ uint32_t core_link(struct core *core, int64_t capacity)
 	return new_resource(core, capacity, false);
 }
 
+/* How many pairs have no place. */
+uint32_t core_unplaced(const struct core *core)
+{
+	return core->unplaced_count;
+}
+
 /* Takes the last of the pairs without place away; NONE: there is none. */
 uint32_t core_take_unplaced(struct core *core, uint32_t *node, uint32_t *destination)
 {

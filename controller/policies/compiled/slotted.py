@@ -32,22 +32,26 @@ class Slotted(Compiled):
         before, self._network = self._network, network
         others = None if before is None or not isinstance(network, Varied) else network.differs(before)
         if others is None or self._c_recharge is None:
-            self._places.begin(network)
-            self._c_rewire(self._core, now_ns)
-            self._places.fill()
-        else:
-            self._places.begin(network, anew=False)
-            known = self._places.links
-            links = [link for link in others if link in known]
-            numbers = array("I", (known[link] for link in links))
-            capacities = array("q", (min(MOST_BPS, network.capacity_bps(link)) for link in links))
-            self._c_recharge(self._core, now_ns, len(links), at(numbers), at(capacities))
-        self._c_settle(self._core)
+            with self.lock:
+                self._places.begin(network)
+                self._c_rewire(self._core, self._latest_ns(now_ns))
+                self._places.fill()
+                self._c_settle(self._core)
+            return
+        self._places.begin(network, anew=False)
+        known = self._places.links
+        links = [link for link in others if link in known]
+        numbers = array("I", (known[link] for link in links))
+        capacities = array("q", (min(MOST_BPS, network.capacity_bps(link)) for link in links))
+        with self.lock:
+            self._c_recharge(self._core, self._latest_ns(now_ns), len(links), at(numbers), at(capacities))
+            self._c_settle(self._core)
 
     def set_delay(self, node: int, delay_ns: int) -> None:
         """Slots of the node begin no sooner than a directive reaches it."""
         self._delays[node] = delay_ns
-        self._c_delay(self._core, node, delay_ns)
+        with self.lock:
+            self._c_delay(self._core, node, delay_ns)
 
     def delay_ns(self, node: int) -> int | None:
         """What `set_delay` said of the node; None: nothing yet."""
@@ -58,4 +62,5 @@ class Slotted(Compiled):
         if self._met is not None:
             self._met.left(node)
         self._delays.pop(node, None)
-        self._c_left(self._core, now_ns, node)
+        with self.lock:
+            self._c_left(self._core, self._latest_ns(now_ns), node)

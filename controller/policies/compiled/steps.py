@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
 
 from controller.policies.base import Regulated
 from controller.policies.compiled import library as compiled
@@ -55,9 +54,11 @@ class CompiledSteps(Slotted):
                 self._met.backlogs([node], [0, 1], [destination])
         super().set_regulated(pairs, now_ns=now_ns)
 
-    def _known(self) -> Iterator[tuple[int, int]]:
+    def _known(self) -> list[tuple[int, int]]:
         node, destination = ctypes.c_uint32(), ctypes.c_uint32()
         one, other = ctypes.byref(node), ctypes.byref(destination)
-        at = -1
-        while (at := self._c.steps_known(self._core, at + 1, one, other)) != compiled.ANY:
-            yield node.value, destination.value
+        found, at = [], -1
+        with self.lock:
+            while (at := self._c.steps_known(self._core, at + 1, one, other)) != compiled.ANY:
+                found.append((node.value, destination.value))
+        return found

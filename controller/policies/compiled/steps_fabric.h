@@ -120,6 +120,24 @@ uint32_t steps_take_unplaced(struct steps *core, uint32_t *node, uint32_t *desti
 	return at;
 }
 
+/* How many flows have no place, after those that can be placed here have one. */
+uint32_t steps_unplaced(struct steps *core)
+{
+	struct roster *roster = &core->roster;
+	uint32_t kept = 0;
+	for (uint32_t one = 0; one < roster->unplaced_count; one++) {
+		uint32_t at = roster->unplaced[one];
+		if (!roster->couples[at].unplaced)
+			continue;
+		roster->couples[at].unplaced = false;
+		if (place_by_spots(core, at))
+			continue;
+		roster->couples[at].unplaced = true;
+		roster->unplaced[kept++] = at;
+	}
+	return roster->unplaced_count = kept;
+}
+
 /* All flows have their places: slots stay where there is room. */
 void steps_settle(struct steps *core)
 {

@@ -174,6 +174,7 @@ def test_the_status_and_the_members_documents_have_these_fields_and_values() -> 
             "refused": {},
             "time_ns": 30 * MS,
             "period_ns": 250 * MS,
+            "loop_longest_us": {},
             "key": {"sending": f"{KEY.fingerprint:016x}", "other": None},
             "wire": {"lowest": 2, "highest": 3, "members": {"3": 3}},
             "bypass": [],

@@ -3,9 +3,6 @@ touches no memory that is not its own while it takes them."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,10 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import controller.frames
 from bench.fuzz.leaders import FIRST_SEQUENCE, Leader, credentials, frame
 from bench.fuzz.receivers import EPOCH, LEADER_MAC
-from controller.frames import library as compiled
 from controller.members.registry import FIRST_NODE
 from controller.scheduling import telemetry
 from protocol.auth import JUMP
@@ -36,16 +31,12 @@ from protocol.messages import (
     Yield,
 )
 from protocol.wire import BODY
+from tests.unit.controller.frames.sanitized import run_sanitized, take_other_build
 
 MS, HOSTS = 10**6, 6
-SOURCES = Path(controller.frames.__file__).parent
-INSTEAD = "BATON_TEST_FRAMES"
-"""The variable that names another build of the library, for the tests of memory safety."""
 EXTREMES = (0, 1, 15, 16, 0x3FFF, 0x4000, 0xFFFFFFFF, (1 << 62) - 1, 1 << 62, (1 << 62) + 1, (1 << 63), (1 << 64) - 1)
 
-if instead := os.environ.get(INSTEAD):
-    made = compiled.load(Path(instead))
-    compiled.library = lambda: made  # type: ignore[assignment]
+take_other_build()
 
 
 class Hosts:
@@ -241,18 +232,8 @@ def test_the_same_frames_many_at_a_time_lead_to_the_same(seed: int) -> None:
 
 
 def test_the_library_touches_no_foreign_memory_and_overflows_nowhere(tmp_path: Path) -> None:
-    """The same frames under the address and the undefined-behaviour sanitizers, which end the process at the first fault."""
-    library = tmp_path / "frames.so"
-    sanitizers = "-fsanitize=address,undefined", "-fno-sanitize-recover=all"
-    includes = "-iquote", str(Path(controller.frames.__file__).parents[2] / "ebpf/include")
-    build = ["gcc", "-O1", "-g", *sanitizers, *includes, "-fPIC", "-shared", str(SOURCES / "frames.c"), "-o", str(library)]
-    subprocess.run(build, check=True, capture_output=True)
-    runtime = subprocess.run(["gcc", "-print-file-name=libasan.so"], check=True, capture_output=True, text=True).stdout.strip()
-    environment = os.environ | {
-        INSTEAD: str(library), "LD_PRELOAD": runtime, "ASAN_OPTIONS": "detect_leaks=0", "PYTHONPATH": os.pathsep.join(sys.path)
-    }  # fmt: skip
-    done = subprocess.run([sys.executable, "-m", __name__], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and "the same" in done.stdout, done.stdout[-3000:] + done.stderr[-3000:]
+    """The same frames under the address and the undefined-behaviour sanitizers."""
+    assert "the same" in run_sanitized(__name__, tmp_path)
 
 
 if __name__ == "__main__":

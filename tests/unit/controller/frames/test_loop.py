@@ -1,0 +1,242 @@
+"""The loop of slots: a thread that takes frames, plans and sends while Python does something else, and tells it what it did."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from bench.fuzz.leaders import FIRST_SEQUENCE, Leader, frame
+from controller.frames import told
+from controller.frames.loop import SlotLoop
+from controller.members.registry import FIRST_NODE
+from protocol.messages import Backlog, Grant, Message, Ping, Pong, Report, Yield
+from tests.unit.controller.frames.sanitized import run_sanitized, take_other_build
+from tests.unit.controller.frames.test_both_ways import HOSTS as SPEAKERS
+from tests.unit.controller.frames.test_both_ways import Hosts
+
+HOSTS, PATIENCE_S = 4, 5.0
+LAST = FIRST_NODE + HOSTS - 1
+take_other_build()
+POLICIES = ("timeslice", "hybrid", "rate_limit", "steps", "auto")
+
+
+class Looped(Leader):
+    """A leader whose slots are planned by the loop; Python has its turns when a test says so."""
+
+    def __init__(self, policy: str, *, hosts: int = HOSTS) -> None:
+        super().__init__(compiled=True, hosts=hosts, policy=policy)
+        self.now = time.monotonic_ns
+        self._number = FIRST_SEQUENCE
+        self.said: dict[int, list[Message | Grant]] = {}
+        loop = self.coordinator._begin_loop(self.now())
+        assert isinstance(loop, SlotLoop)
+        self.loop = self.coordinator._loop = loop
+
+    def say(self, message: Message, number: int) -> None:
+        """A host's frame comes."""
+        self._number += 1
+        self.link.deliver(frame(message, number, sequence=self._number))
+
+    def waits(self, number: int, destination: int) -> None:
+        """Bytes wait at a host."""
+        self.say(Backlog(self._number, 0, 1, ((destination, 10**6, 0),)), number)
+
+    def turn(self) -> None:
+        """Python takes what it was told."""
+        self.coordinator.intake.turn(self.now(), woken=True)
+
+    def heard(self) -> None:
+        """All said so far has been heard, and Python knows it."""
+        until_ns = self.now()
+        wait_for(lambda: self.turn() or self.coordinator.intake.read_until(0) > until_ns)
+
+    def grants(self, number: int) -> list[Grant]:
+        """All grants to a host so far."""
+        for host, parts in self.answers().items():
+            self.said.setdefault(host, []).extend(parts)
+        return [part for part in self.said.get(number, []) if isinstance(part, Grant) and (part.bytes or part.rate_bps)]
+
+    def learn(self) -> None:
+        """Python has handled a frame of each host, so that the loop takes the next ones."""
+        for number in range(1, HOSTS):
+            self.waits(number, LAST)
+        self.heard()
+        assert len(self.known()) == HOSTS - 1
+
+
+@contextmanager
+def looped(policy: str, hosts: int = HOSTS) -> Iterator[Looped]:
+    made = Looped(policy, hosts=hosts)
+    try:
+        yield made
+    finally:
+        made.loop.end()
+        made.link.close()
+
+
+def wait_for(holds: Callable[[], object]) -> None:
+    """Raises AssertionError: it does not hold in time."""
+    until = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < until, "did not happen"
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_slots_go_on_while_python_is_away(policy: str) -> None:
+    """Python only learns of the hosts, chooses, and gives pairs their places; then it stands still."""
+    with looped(policy) as leader:
+        leader.learn()
+        wait_for(lambda: leader.turn() or all(leader.grants(number) for number in range(1, HOSTS)))
+        before = max(grant.start_ns for number in range(1, HOSTS) for grant in leader.grants(number))
+        wait_for(lambda: any(grant.start_ns > before + 50_000_000 for grant in leader.grants(1)))
+
+
+@pytest.mark.parametrize("policy", ["timeslice", "steps", "auto"])
+def test_what_a_host_gives_back_goes_to_others_while_python_is_away(policy: str) -> None:
+    with looped(policy) as leader:
+        leader.learn()
+        wait_for(lambda: leader.turn() or all(leader.grants(number) for number in range(1, HOSTS)))
+        for number in (2, 3):
+            for grant in leader.grants(number):
+                leader.say(Yield(LAST, grant.slot, grant.bytes, 0), number)
+        before = len(leader.grants(1))
+        wait_for(lambda: len(leader.grants(1)) > before + 5)
+        leader.heard()
+        members = leader.coordinator.members
+        assert LAST in members.get(FIRST_NODE).backlog and not members.get(FIRST_NODE + 1).backlog  # type: ignore[union-attr]
+
+
+def test_clocks_are_answered_while_python_is_away() -> None:
+    with looped("free") as leader:
+        leader.learn()
+        leader.answers()
+        leader.say(Ping(77), 1)
+        wait_for(lambda: leader.said.update(leader.answers()) or leader.said.get(1))
+        assert leader.said[1] == [Pong(77, 0, 0)]
+
+
+def test_frames_that_python_handles_are_told_as_they_came() -> None:
+    with looped("free") as leader:
+        leader.learn()
+        leader.say(Report(50_000_000, 0, 1, (), (), 7), 1)
+        before = leader.coordinator.guard.accepted
+        leader.heard()
+        assert leader.coordinator.guard.accepted == before + 1
+
+
+def test_nothing_leaves_without_a_lease() -> None:
+    with looped("timeslice") as leader:
+        leader.learn()
+        wait_for(lambda: leader.turn() or leader.grants(1))
+        with leader.loop.lock:
+            leader.coordinator.exchange.frames.terms.until_ns = 0  # type: ignore[union-attr]
+        leader.answers()
+        time.sleep(0.05)
+        assert not leader.answers()
+        assert leader.loop.take_withheld() > 0
+
+
+def test_when_there_is_no_room_to_tell_frames_wait_and_none_is_lost() -> None:
+    """Python is away for longer than the loop has room for what it would tell."""
+    with looped("free") as leader:
+        leader.learn()
+        before = leader.coordinator.guard.accepted
+        sent, until = 0, time.monotonic() + 30
+        while sent < 90_000 and time.monotonic() < until:
+            try:
+                leader.say(Backlog(sent, 0, 1, ((LAST, 10**6 + sent, 0),)), 1)
+                sent += 1
+            except BlockingIOError:  # the socket is full, too
+                if sent > 30_000:
+                    break
+                time.sleep(0.001)
+        leader.heard()
+        member = leader.coordinator.members.get(FIRST_NODE)
+        assert leader.coordinator.guard.accepted == before + sent
+        assert member is not None and member.backlog == {LAST: 10**6 + sent - 1}
+
+
+def test_a_new_policy_takes_over_with_all_that_waits() -> None:
+    with looped("timeslice") as leader:
+        leader.learn()
+        wait_for(lambda: leader.turn() or leader.grants(2))
+        leader.coordinator.take([{"policy": {"policy": "rate_limit"}}], leader.now())
+        wait_for(lambda: leader.turn() or any(grant.rate_bps for grant in leader.grants(2)))
+        leader.coordinator.take([{"policy": {"policy": "timeslice"}}], leader.now())
+        first = leader.now()
+        wait_for(lambda: leader.turn() or any(grant.bytes and grant.start_ns > first for grant in leader.grants(2)))
+
+
+def test_a_policy_without_a_core_plans_in_python() -> None:
+    with looped("timeslice") as leader:
+        leader.learn()
+        leader.coordinator.take([{"policy": {"policy": "free"}}], leader.now())
+        leader.turn()
+        leader.answers()
+        leader.waits(1, LAST)
+        leader.heard()
+        assert not leader.grants(1)
+
+
+def test_a_member_that_left_gets_nothing_more() -> None:
+    with looped("timeslice") as leader:
+        leader.learn()
+        wait_for(lambda: leader.turn() or leader.grants(2))
+        gone = leader.coordinator.members.get(FIRST_NODE + 1)
+        assert gone is not None
+        leader.coordinator.membership.forget(gone, leader.now(), "h2 left")
+        leader.grants(2)
+        leader.said.clear()
+        wait_for(lambda: len(leader.grants(1)) > 3)
+        assert not leader.grants(2)
+
+
+def test_the_longest_times_are_told_once() -> None:
+    with looped("timeslice") as leader:
+        leader.learn()
+        assert leader.loop.take_longest_us()["turn"] > 0
+        leader.loop.end()
+
+
+def spoilt(seed: int, policy: str) -> None:
+    """Frames with and without sense come while Python changes members, trust and policy; all that was told can be taken."""
+    with looped(policy, hosts=SPEAKERS) as leader:
+        hosts = Hosts(seed)
+        for turn in range(60):
+            for raw in hosts.frames(12):
+                with suppress(BlockingIOError):
+                    leader.link.deliver(raw)
+            leader.settle(leader.now())
+            if turn % 10 == 7:
+                leader.coordinator.granting.distrust(frozenset({FIRST_NODE + turn % SPEAKERS}), leader.now())
+            if turn % 20 == 13:
+                leader.coordinator.take([{"policy": {"policy": POLICIES[(turn + seed) % len(POLICIES)]}}], leader.now())
+            leader.turn()
+            hosts.granted(leader.answers())
+        leader.heard()
+        assert leader.coordinator.guard.accepted > 100
+        assert not leader.coordinator.mishaps._told_ns
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_whatever_comes_the_loop_and_python_go_on(policy: str) -> None:
+    spoilt(7, policy)
+
+
+def test_the_loop_touches_no_foreign_memory_and_overflows_nowhere(tmp_path: Path) -> None:
+    assert "all taken" in run_sanitized(__name__, tmp_path)
+
+
+def test_an_empty_buffer_has_no_records() -> None:
+    assert not list(told.records(b""))
+
+
+if __name__ == "__main__":
+    for number in range(10):
+        spoilt(number, POLICIES[number % len(POLICIES)])
+    print("all taken")
