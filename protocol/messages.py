@@ -311,10 +311,10 @@ def encode(
 
     Raises ValueError: a value is out of its field's range, or the message too long for one frame; the text names the field.
     """
-    kind, pack = _PACK[version][type(message)]
+    kind, body = pack_body(message, version)
     return seal(
         kind,
-        pack(message),
+        body,
         key=key,
         destination=destination,
         source=source,
@@ -323,6 +323,12 @@ def encode(
         sequence=sequence,
         version=version,
     )
+
+
+def pack_body(message: Message, version: int = NEWEST) -> tuple[int, bytes]:
+    """The type of a message and its body, as `seal` takes them. Raises ValueError naming a field whose value does not fit."""
+    kind, pack = _PACK[version][type(message)]
+    return kind, pack(message)
 
 
 def decode(frame: bytes, key: Verifier) -> Frame:

@@ -75,11 +75,12 @@ from protocol.messages import (
     Pong,
     Register,
     Yield,
-    encode,
+    pack_body,
 )
 from protocol.realtime import begin_realtime, step_back
 from protocol.timers import Mishaps, Timers
 from protocol.units import MILLISECOND_NS
+from protocol.wire import seal
 
 log = logging.getLogger("baton.coordinator")
 
@@ -299,17 +300,18 @@ class Coordinator:
             versions = (self._answering if member is None else member.wire,)
         for version in versions:
             if self.leadership.may_speak() and self._knows(to, version):
+                kind, body = pack_body(message, version)
                 with self._in_order:
-                    self.link.send(self._sealed(message, to, version))
+                    self.link.send(self._sealed(kind, body, to, version))
 
-    def _sealed(self, message: Message, to: bytes, version: int) -> bytes:
+    def _sealed(self, kind: int, body: bytes, to: bytes, version: int) -> bytes:
         way, sequence = self.guard.authentications[version], None
-        if type(message) is Heartbeat:
+        if kind == Kind.HEARTBEAT:
             sequence = way.place()
         if sequence is None:
             sequence = self._next_sequence()
-        return encode(
-            message, key=way, destination=to, source=self.link.address,
+        return seal(
+            kind, body, key=way, destination=to, source=self.link.address,
             sender=COORDINATOR, epoch=self.epoch, sequence=sequence, version=version,
         )  # fmt: skip
 
@@ -359,8 +361,8 @@ class Coordinator:
             self.guard.refuse(Cause.VERSION)
             return
         member.figures.last_heard_ns = now_ns
-        if self.exchange is not None and speaker is not None and type(message) in BATCHED and self.granting.trusts(member.node):
-            self.exchange.learn(member, speaker)
+        if speaker is not None and type(message) in BATCHED:
+            self._learn(member, speaker)
         if type(message) is Backlog and speaker is not None and self._is_old(speaker, frame.sequence):
             return
         if (handler := self._handlers.get(type(message))) is not None:
@@ -382,6 +384,13 @@ class Coordinator:
             self._send(Error(ErrorCode.REFUSED, frame.sequence, problem), frame.source)
         elif not self.membership.register(message, frame.source, now_ns):
             self.guard.refuse(Cause.VERSION)
+        elif speaker is not None and (member := self.members.at(frame.source)) is not None:
+            self._learn(member, speaker)
+
+    def _learn(self, member: Member, speaker: Speaker) -> None:
+        """Has the library take this member's frames from now on."""
+        if self.exchange is not None and self.granting.trusts(member.node):
+            self.exchange.learn(member, speaker)
 
     @contextmanager
     def _answers(self, source: bytes) -> Iterator[None]:
@@ -406,7 +415,9 @@ class Coordinator:
         if self.leadership.may_speak() and self._knows(member.mac, member.wire):
             with self._in_order:
                 self.link.send_stamped(
-                    lambda leaving_ns: self._sealed(Pong(message.sent_ns, arrived, leaving_ns), member.mac, member.wire)
+                    lambda leaving_ns: self._sealed(
+                        *pack_body(Pong(message.sent_ns, arrived, leaving_ns), member.wire), member.mac, member.wire
+                    )
                 )
 
     def _position(self) -> tuple[int, bytes]:
@@ -451,5 +462,6 @@ class Coordinator:
             "time_ns": now_ns,
             "period_ns": self._periods[STATUS_NS],
             "loop_longest_us": {} if self._loop is None else self._loop.take_longest_us(),
+            "loop_dropped": 0 if self._loop is None else self._loop.dropped,
             **self.parts.status(),
         }

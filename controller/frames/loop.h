@@ -57,7 +57,8 @@ struct steering {
     int64_t longest_turn_ns, longest_wait_ns, longest_delay_ns;
     uint32_t planners, plans; /* how many there are; whether they plan */
     uint32_t watched_room;    /* so many grants more are told */
-    uint32_t withheld, attend, unsaid;
+    uint32_t withheld, attend;
+    uint32_t unsaid, dropped; /* slots and frames that were not told, because Python had no time */
 };
 
 struct loop {
@@ -218,10 +219,14 @@ static void tell_batch(struct loop *loop, uint32_t box, int64_t now_ns) {
         told_close(&loop->told, at, now_ns);
         loop->steering.attend |= counts->backlogs || (counts->yields && !loop->steering.planners);
     }
-    if (counts->raw_bytes >= 0) {
+    if (counts->raw_bytes >= 0 && loop->told.frames > TOLD_FRAMES)
+        loop->steering.dropped++;
+    else if (counts->raw_bytes >= 0) {
+        uint32_t before = loop->told.used;
         struct told_frame frame = {TOLD_FRAME, 0, (uint32_t)counts->raw_bytes, box, now_ns, counts->raw_stamp_ns};
         uint8_t *at = told_put(told_end(&loop->told), &frame, sizeof frame);
         told_close(&loop->told, told_put(at, f->raw, frame.size), now_ns);
+        loop->told.frames += loop->told.used - before;
         loop->steering.attend |= box == 0;
     }
 }
@@ -407,7 +412,7 @@ const void *loop_told(struct loop *loop, uint32_t *size, int64_t *read_ns) {
     *size = told->used;
     *read_ns = loop->steering.read_ns;
     told->filling = !told->filling;
-    told->used = 0;
+    told->used = told->frames = 0;
     loop->signalled = 0;
     loop->steering.attend = 0;
     pthread_mutex_unlock(&loop->frames->lock);

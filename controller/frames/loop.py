@@ -112,6 +112,11 @@ class SlotLoop:
             found, self._steering.withheld = int(self._steering.withheld), 0
         return found
 
+    @property
+    def dropped(self) -> int:
+        """Frames for Python, and slots of members whose frames Python sends, that were lost because it had no time for them."""
+        return int(self._steering.dropped + self._steering.unsaid)
+
     def take_longest_us(self) -> dict[str, float]:
         """The longest since the last call: turn, wait for the lock, and delay of a plan that was due (us)."""
         with self.lock:

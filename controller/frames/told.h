@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOLD_ROOM = 4 << 20, TOLD_SPARE = 1 << 20 };
+/* Frames for Python take a part of a buffer, some tenths of a second of its work; when that is full, more are lost, as they would be
+ * where a socket is full. So what Python has no time for does not keep what the loop takes by itself waiting. */
+enum { TOLD_ROOM = 4 << 20, TOLD_SPARE = 1 << 20, TOLD_FRAMES = 1 << 20 };
 enum told_kind { TOLD_BATCH = 1, TOLD_FRAME, TOLD_PLAN };
 
 /* Each record begins with its kind and its size, a multiple of 8, and goes on with its arrays, those of 8 bytes first. */
@@ -27,7 +29,7 @@ struct told_plan {
 
 struct told {
     uint8_t *buffers[2];
-    uint32_t filling, used;
+    uint32_t filling, used, frames; /* bytes that are filled, and those of them that are frames */
     int64_t since_ns; /* of the first record */
 };
 

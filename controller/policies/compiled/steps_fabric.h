@@ -68,6 +68,8 @@ void steps_place(struct steps *core, uint32_t at, int64_t rate, uint32_t count, 
 			note_need(core, links[one], flow->need);
 	}
 	update_wanted(core, at);
+	if (!core->rewiring && is_wanted(core, at) && !flow->queued)
+		add(&core->fresh, at); /* a plan since it began to wait has passed it over, for want of a place */
 }
 
 /* Tells where a node is. */

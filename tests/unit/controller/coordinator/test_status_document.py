@@ -175,6 +175,7 @@ def test_the_status_and_the_members_documents_have_these_fields_and_values() -> 
             "time_ns": 30 * MS,
             "period_ns": 250 * MS,
             "loop_longest_us": {},
+            "loop_dropped": 0,
             "key": {"sending": f"{KEY.fingerprint:016x}", "other": None},
             "wire": {"lowest": 2, "highest": 3, "members": {"3": 3}},
             "bypass": [],
