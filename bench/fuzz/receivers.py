@@ -80,6 +80,10 @@ class FakeControlSocket:
 class DiscardingBridge:
     """A store bridge that discards every line."""
 
+    def read(self) -> list[dict[str, Any]]:
+        """Nothing comes."""
+        return []
+
     def write(self, value: Mapping[str, Any]) -> bool:
         """Discards the line."""
         return True

@@ -22,7 +22,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from protocol.keys.hosts import Master
 from protocol.units import SECOND_NS
 
 WARM_S, PATIENCE_S, SPREAD_HOSTS_S, DRAIN_S = 3.0, 60.0, 500.0, 0.5
+SWARM_NICE = -5
 ALONE_WARM_NS = SECOND_NS // 2
 FULLEST = 8
 
@@ -112,8 +113,15 @@ def _coordinated(options: Options, world: World, tell: Tell) -> dict[str, Any]:
 
 @contextmanager
 def serving(swarm: Swarm) -> Iterator[None]:
-    """Runs the swarm in a thread: its library holds no interpreter lock."""
-    thread = threading.Thread(target=swarm.run, args=(1 << 62,), name="swarm")
+    """Runs the swarm in a thread before other programs: hosts do not wait for their leader's machine. The library holds no
+    interpreter lock."""
+
+    def run() -> None:
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, 0, SWARM_NICE)
+        swarm.run(1 << 62)
+
+    thread = threading.Thread(target=run, name="swarm")
     thread.start()
     try:
         yield

@@ -178,7 +178,10 @@ class Coordinator:
         )  # fmt: skip
         self.publication = Publication(self._periods[STATUS_NS], timers, members, parts, write, self._head)
         capacities = Capacities(timers, self.granting, self.regulation, write)
-        self.policy = PolicyControl(settings, members, self.granting, self.regulation, capacities, self._heartbeat, timers)
+        self.policy = PolicyControl(
+            settings, members, self.granting, self.regulation, capacities, self._heartbeat, timers,
+            lambda: leadership.serve(readable=True),
+        )  # fmt: skip
         parts.add(
             *(() if self.exchange is None else (self.exchange,)),
             Gathering(parts.take),

@@ -36,6 +36,8 @@ class Gathered:
 
     def __init__(self) -> None:
         self._parts: dict[str, dict[str, Any]] = {}
+        self._unfinished: set[str] = set()
+        """Documents of which a part of a change has been told."""
 
     def take(self, told: Mapping[str, Any]) -> str | None:
         """Takes what a line tells; returns the document's name when its change is complete."""
@@ -44,16 +46,20 @@ class Gathered:
         known.update(told["put"])
         for part in told["gone"]:
             known.pop(part, None)
-        return None if told["more"] else name
+        if told["more"]:
+            self._unfinished.add(name)
+            return None
+        self._unfinished.discard(name)
+        return name
 
     def document(self, name: str) -> dict[str, Any]:
         """The whole document."""
         return join(self._parts[name])
 
     def whole(self) -> Iterator[dict[str, Any]]:
-        """A line for each document that tells all of it."""
+        """A line for each document that tells all of it, as far as it has been told."""
         for name, parts in self._parts.items():
-            yield {"parts": {"of": name, "put": dict(parts), "gone": (), "more": False}}
+            yield {"parts": {"of": name, "put": dict(parts), "gone": (), "more": name in self._unfinished}}
 
 
 class Gathering(Part):

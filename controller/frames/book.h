@@ -48,12 +48,12 @@ struct book {
 
 static int book_make(struct book *book) {
     memset(book, 0, sizeof *book);
-    book->slots_room = 1 << 15;
+    book->slots_room = 1 << 16;
     book->pairs_room = 1 << 12;
     book->slots_free = NOWHERE;
     book->slots = malloc(book->slots_room * sizeof *book->slots);
     book->pairs = malloc(book->pairs_room * sizeof *book->pairs);
-    return book->slots && book->pairs && map_make(&book->by_number, 1 << 16) && map_make(&book->by_pair, 1 << 13);
+    return book->slots && book->pairs && map_make(&book->by_number, 1 << 17) && map_make(&book->by_pair, 1 << 13);
 }
 
 static void book_free(struct book *book) {

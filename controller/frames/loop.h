@@ -11,10 +11,10 @@
 
 #include "told.h"
 
-#define TURN_NS 250000      /* no batch begins later after the turn's begin */
+#define TURN_NS 150000      /* no batch begins later after the turn's begin */
 #define LOOK_NS 5000000     /* so often frames are read that wake nobody, and Python is told of what may wait */
 #define FULL_NS 200000      /* so often it looks whether Python has made room */
-#define CHUNK_ROWS 128      /* slots of a plan that are sent before frames are taken again */
+#define CHUNK_ROWS 64      /* slots of a plan that are sent before frames are taken again */
 #define FORESIGHT_NS 100000000
 #define LONGEST_FORESIGHT_NS 40000000
 #define FORESIGHT_SLICES 2
@@ -140,12 +140,12 @@ static void carry_on(struct loop *loop, int64_t now_ns) {
     told_close(&loop->told, at, now_ns);
 }
 
-/* Puts the revoked slots of all planners, then their grants, into rows to be sent; 0: no memory. */
-static int gather(struct loop *loop, const struct planned *of, uint32_t revokes, uint32_t grants) {
+/* Puts the revoked slots of all planners, then their grants, into rows to be sent. Without memory they are lost. */
+static void gather(struct loop *loop, const struct planned *of, uint32_t revokes, uint32_t grants) {
     if (loop->rows_room < revokes + grants) {
         struct row *more = realloc(loop->rows, 2UL * (revokes + grants) * sizeof *more);
         if (!more)
-            return 0;
+            return;
         loop->rows = more;
         loop->rows_room = 2 * (revokes + grants);
     }
@@ -161,7 +161,6 @@ static int gather(struct loop *loop, const struct planned *of, uint32_t revokes,
                 memcpy(at, (grant ? planner->grants : planner->revokes)(planner->core), count * sizeof *at);
             at += count;
         }
-    return 1;
 }
 
 static void plan(struct loop *loop, int64_t now_ns) {
@@ -183,11 +182,10 @@ static void plan(struct loop *loop, int64_t now_ns) {
         revokes += of[one].revokes;
         grants += of[one].grants;
     }
-    const struct planner *first = &loop->planners[0];
     if (loop->chooser.count && of[0].grants)
-        loop->chooser.count(loop->chooser.core, of[0].grants, first->grants(first->core));
-    if (revokes + grants && gather(loop, of, revokes, grants))
-        carry_on(loop, now_ns);
+        loop->chooser.count(loop->chooser.core, of[0].grants, loop->planners[0].grants(loop->planners[0].core));
+    if (revokes + grants)
+        gather(loop, of, revokes, grants); /* to be sent from the next turn on */
     for (uint32_t one = 0; one < steering->planners; one++) {
         int64_t next_ns = loop->planners[one].next_event(loop->planners[one].core);
         if (next_ns >= 0 && (event_ns == NEVER || next_ns < event_ns))

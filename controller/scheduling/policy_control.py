@@ -34,6 +34,7 @@ class PolicyControl(Part):
     Args:
         on_override: called with the time (ns) as soon as the override has changed.
         timers: have a changed fabric read a piece at a time; without them it is read in one go, as the first one always is.
+        meanwhile: called between the pieces of the latter.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class PolicyControl(Part):
         capacities: Capacities,
         on_override: Callable[[int], None],
         timers: Timers | None = None,
+        meanwhile: Callable[[], object] = lambda: None,
     ) -> None:
         self.documents = {"fabric": self._set_fabric, "override": self._set_override, "policy": self._set_policy}
         self.periodic = ((SWEEP_NS, self.update),)
@@ -56,6 +58,7 @@ class PolicyControl(Part):
         self._capacities = capacities
         self._on_override = on_override
         self._timers = timers
+        self._meanwhile = meanwhile
         self._numbering = Numbering()
         self._network: FabricNetwork | None = None
         """The network in force."""
@@ -83,6 +86,7 @@ class PolicyControl(Part):
         if self._building is not None and (self._network is None or self._timers is None):
             while self._building is not None:
                 self._build()
+                self._meanwhile()
         if self._moved and self._network is not None:
             self._moved = False
             self._capacities.set_network(self._network, now_ns)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.coordinator.candidate import CachedLines
-from controller.coordinator.gathering import PIECE, UNUSED, Gathering, lines
+from controller.coordinator.gathering import PIECE, UNUSED, Gathered, Gathering, lines
 from controller.members.part import Part, Parts
 from controller.processes.jsonlines import JsonLines
 from controller.store.parts import join, split
@@ -90,3 +90,18 @@ def test_one_that_stood_by_finds_all_when_it_leads() -> None:
             parts.take(line, 0)
         assert listener.told == [{"fabric": {"hosts": [{"name": "h2"}, {"name": "h3"}]}}]
         assert {"override": "free"} in cached.latest()
+
+
+def test_who_takes_office_in_the_middle_of_a_change_waits_for_its_end() -> None:
+    hosts = [{"name": f"s1:p{at}", "addresses": ["10.0.0.1"], "mac": "02:00:00:00:00:01"} for at in range(200)]
+    whole = {"fabric": {"hosts": hosts}}
+    told = list(lines("fabric", {}, split("fabric", whole)))
+    heard = Gathered()
+    for line in reversed(told[1:]):
+        heard.take(line["parts"] | {"more": True})
+    parts, listener = listening()
+    for line in heard.whole():
+        parts.take(line, 0)
+    assert not listener.told
+    parts.take(told[0] | {"parts": told[0]["parts"] | {"more": False}}, 0)
+    assert len(listener.told) == 1 and len(listener.told[0]["fabric"]["hosts"]) == 200

@@ -55,6 +55,9 @@ class Lines:
             self.grants += message.grants
         return True
 
+    def read(self) -> list[dict[str, Any]]:
+        return []
+
     def write(self, line: dict[str, Any]) -> bool:
         self.lines.append(line)
         return True
