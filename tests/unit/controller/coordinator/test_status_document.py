@@ -67,7 +67,7 @@ class Term(Leadership):
     """A leadership that is never in doubt."""
 
     def __init__(self) -> None:
-        super().__init__(Election(lease_ns=10**9, heard_ns=10**9, now_ns=0), cast(JsonLines, None))
+        super().__init__(Election(lease_ns=10**9, heard_ns=10**9, now_ns=0), cast(JsonLines, Lines()))
 
     @property
     def epoch(self) -> int:
