@@ -7,6 +7,7 @@
 #define KEPT_NS 500000000LL /* how long after its end a slot may still be yielded */
 #define BYTE_NS 8000000000LL
 
+enum { CHUNK_SLOTS = 1 << 12, CHUNKS = 1 << 12 };
 enum { USED = 1, AWAITED = 2, OPEN = 4, WATCHED = 8 };
 
 /* A row of the policy's plan. */
@@ -19,6 +20,7 @@ struct slot {
     int64_t sent_ns;  /* when its directive left */
     int64_t start_ns, end_ns, bytes, rate_bps, counted_ns; /* as it counts for what is permitted: while OPEN */
     uint32_t flags, next; /* `next` of the free ones */
+    uint32_t place;       /* where it is itself */
 };
 
 struct pair {
@@ -40,52 +42,54 @@ struct tally {
 struct book {
     struct tally tally;
     struct map by_number, by_pair;
-    struct slot *slots;
+    struct slot *chunks[CHUNKS]; /* so that more slots take no copying of those that are there */
     struct pair *pairs;
     struct permission *taken;
-    uint32_t slots_room, slots_top, slots_free, pairs_room, pairs_top, taken_room, cursor;
+    uint32_t slots_top, slots_free, pairs_room, pairs_top, taken_room, cursor;
 };
 
 static int book_make(struct book *book) {
     memset(book, 0, sizeof *book);
-    book->slots_room = 1 << 16;
     book->pairs_room = 1 << 12;
     book->slots_free = NOWHERE;
-    book->slots = malloc(book->slots_room * sizeof *book->slots);
     book->pairs = malloc(book->pairs_room * sizeof *book->pairs);
-    return book->slots && book->pairs && map_make(&book->by_number, 1 << 17) && map_make(&book->by_pair, 1 << 13);
+    return book->pairs && map_make(&book->by_number, 1 << 18) && map_make(&book->by_pair, 1 << 13);
 }
 
 static void book_free(struct book *book) {
-    free(book->slots);
+    for (uint32_t at = 0; at < CHUNKS; at++)
+        free(book->chunks[at]);
     free(book->pairs);
     free(book->taken);
     map_free(&book->by_number);
     map_free(&book->by_pair);
 }
 
+static inline struct slot *slot_at(struct book *book, uint32_t place) {
+    return &book->chunks[place / CHUNK_SLOTS][place % CHUNK_SLOTS];
+}
+
 static inline struct slot *book_find(struct book *book, uint64_t number) {
     uint32_t place = map_get(&book->by_number, number);
-    return place == NOWHERE ? NULL : &book->slots[place];
+    return place == NOWHERE ? NULL : slot_at(book, place);
 }
 
 /* A record for a slot that has none; NULL: no memory. */
 static struct slot *book_add(struct book *book, uint64_t number) {
     uint32_t place = book->slots_free;
     if (place == NOWHERE) {
-        if (book->slots_top == book->slots_room) {
-            struct slot *more = realloc(book->slots, 2UL * book->slots_room * sizeof *more);
-            if (!more)
-                return NULL;
-            book->slots = more;
-            book->slots_room *= 2;
-        }
+        uint32_t chunk = book->slots_top / CHUNK_SLOTS;
+        if (chunk == CHUNKS)
+            return NULL;
+        if (!book->chunks[chunk] && !(book->chunks[chunk] = malloc(CHUNK_SLOTS * sizeof **book->chunks)))
+            return NULL;
         place = book->slots_top++;
     } else
-        book->slots_free = book->slots[place].next;
-    struct slot *slot = &book->slots[place];
+        book->slots_free = slot_at(book, place)->next;
+    struct slot *slot = slot_at(book, place);
     memset(slot, 0, sizeof *slot);
     slot->next = NOWHERE;
+    slot->place = place;
     if (!map_put(&book->by_number, number, place)) {
         slot->next = book->slots_free;
         book->slots_free = place;
@@ -103,7 +107,7 @@ static inline void book_settle(struct book *book, struct slot *slot) {
     map_drop(&book->by_number, (uint64_t)slot->row.slot);
     slot->flags = 0;
     slot->next = book->slots_free;
-    book->slots_free = (uint32_t)(slot - book->slots);
+    book->slots_free = slot->place;
 }
 
 static struct pair *book_pair(struct book *book, const struct slot *slot) {
@@ -239,7 +243,7 @@ static uint32_t book_sweep(struct book *book, int64_t then_ns, uint32_t least, u
     for (; most && count < room; most--) {
         if (book->cursor >= book->slots_top)
             book->cursor = 0;
-        struct slot *slot = &book->slots[book->cursor++];
+        struct slot *slot = slot_at(book, book->cursor++);
         if (slot->flags & AWAITED && slot->row.start_ns < then_ns)
             found[count++] = (uint64_t)slot->row.slot;
         if (slot->flags & OPEN && slot->end_ns + KEPT_NS < then_ns) {
@@ -263,7 +267,7 @@ static void book_lost(struct book *book, uint64_t number) {
 /* Forgets what was permitted to a node that left. */
 static void book_left(struct book *book, int64_t node) {
     for (uint32_t at = 0; at < book->slots_top; at++) {
-        struct slot *slot = &book->slots[at];
+        struct slot *slot = slot_at(book, at);
         if (slot->flags & OPEN && slot->row.node == node) {
             slot->flags &= ~(uint32_t)OPEN;
             book_settle(book, slot);
@@ -279,7 +283,7 @@ static void book_left(struct book *book, int64_t node) {
 static uint32_t book_take(struct book *book, int64_t now_ns) {
     uint32_t count = 0, left = 0;
     for (uint32_t at = 0; at < book->slots_top; at++) {
-        struct slot *slot = &book->slots[at];
+        struct slot *slot = slot_at(book, at);
         if (!(slot->flags & OPEN))
             continue;
         book_count(book, slot, now_ns);
