@@ -14,12 +14,14 @@
 #define TURN_NS 150000      /* no batch begins later after the turn's begin */
 #define LOOK_NS 5000000     /* so often frames are read that wake nobody, and Python is told of what may wait */
 #define FULL_NS 200000      /* so often it looks whether Python has made room */
+#define TAKEN_AT_ONCE 64    /* frames that are received by one call: some 200 us */
 #define CHUNK_ROWS 64      /* slots of a plan that are sent before frames are taken again */
 #define FORESIGHT_NS 100000000
 #define LONGEST_FORESIGHT_NS 40000000
 #define FORESIGHT_SLICES 2
 #define MANY_SLOTS 10000LL  /* a second; see controller/scheduling/foresight.py */
 #define GIVEN_BACK 16
+#define PLANS_A_SLICE 8     /* a plan that reaches farther is made in pieces */
 #define STACK_BYTES (512 << 10)
 
 enum { PLANNERS = 2 };
@@ -69,7 +71,7 @@ struct loop {
     struct row *rows; /* the last plan: what it revokes, and then what it grants */
     uint32_t rows_room, rows_next, rows_end, revokes;
     int descriptors[INBOXES], wake, tell, signalled, stop, started, fed, left[INBOXES];
-    int64_t due_ns, looked_ns, until_ns, slots, yields;
+    int64_t due_ns, looked_ns, until_ns, planned_ns, slots, yields;
     int steady;
     pthread_t thread;
 };
@@ -173,7 +175,13 @@ static void plan(struct loop *loop, int64_t now_ns) {
         return;
     for (uint32_t one = 0; one < steering->planners; one++)
         loop->planners[one].unplaced(loop->planners[one].core);
-    int64_t horizon_ns = horizon_of(loop, now_ns + steering->lead_ns);
+    int64_t reach_ns = now_ns + steering->lead_ns, horizon_ns = horizon_of(loop, reach_ns);
+    int64_t piece_ns = (loop->planned_ns > reach_ns ? loop->planned_ns : reach_ns) + steering->slice_ns / PLANS_A_SLICE;
+    if (piece_ns < horizon_ns) {
+        horizon_ns = piece_ns;
+        loop->fed = 1;
+    }
+    loop->planned_ns = horizon_ns;
     for (uint32_t one = 0; one < steering->planners; one++) {
         const struct planner *planner = &loop->planners[one];
         of[one].last_number = steering->last_number;
@@ -253,7 +261,7 @@ static int take_frames(struct loop *loop, uint32_t box, int64_t began_ns) {
     int64_t now_ns = began_ns;
     loop->left[box] = 1;
     while (told_has_room(&loop->told)) {
-        frames_take(f, loop->descriptors[box], box, MOST, now_ns);
+        frames_take(f, loop->descriptors[box], box, TAKEN_AT_ONCE, now_ns);
         loop->steering.now_ns = now_ns;
         loop->steering.withheld += f->counts.withheld;
         tell_batch(loop, box, now_ns);
