@@ -32,13 +32,19 @@ NO_SLOTS = np.zeros(0, SLOT)
 class BatchPolicy(Protocol):
     """A policy that takes events, and gives plans, as arrays: no object and no Python for each slot."""
 
-    def backlogs(self, nodes: NDArray[Any], offsets: NDArray[Any], destinations: NDArray[Any], *, now_ns: int) -> None:
+    def backlogs(
+        self, nodes: NDArray[Any], offsets: NDArray[Any], destinations: NDArray[Any], *, now_ns: int,
+        sizes: NDArray[Any] | None = None,
+    ) -> None:  # fmt: skip
         """Takes the backlogs of several nodes, in full, one after the other: bytes of nodes[i] wait for
-        destinations[offsets[i] : offsets[i + 1]], and none of them has a deadline."""
+        destinations[offsets[i] : offsets[i + 1]], and none of them has a deadline. `sizes` says how many bytes wait for each of
+        the destinations, for policies that count them; None: not known."""
 
-    def begin(self, nodes: NDArray[Any], destinations: NDArray[Any], *, now_ns: int) -> None:
-        """Takes pairs that begin to wait, one after the other: bytes of nodes[i] wait for destinations[i], without a deadline.
-        What else waits at a node is as before."""
+    def begin(
+        self, nodes: NDArray[Any], destinations: NDArray[Any], *, now_ns: int, sizes: NDArray[Any] | None = None
+    ) -> None:
+        """Takes pairs that begin to wait, or have more bytes, one after the other: sizes[i] bytes of nodes[i] wait for
+        destinations[i], without a deadline; None: not known. What else waits at a node is as before."""
 
     def give_back(self, returned: NDArray[Any], *, now_ns: int) -> None:
         """Takes slots back, one after the other (a contiguous array of dtype RETURNED). Raises ValueError: it is of another."""
@@ -188,11 +194,18 @@ class Batched(Policy):
     def attend(self, *, now_ns: int) -> int | None:
         """Does what cores cannot do; returns when it wants to be asked again of itself (ns), None: never."""
 
+    counted = False
+    """Whether it asks how many bytes wait."""
+
     @abstractmethod
     def take_backlogs(
         self, now_ns: int, count: int, nodes: Array, offsets: Array, destinations: Array, deadlines: Array | None
     ) -> None:
         """Takes the backlogs of several nodes, in full, with the bytes of each that are of flows with a deadline."""
+
+    def take_sizes(self, now_ns: int, count: int, nodes: Array, offsets: Array, destinations: Array, sizes: Array) -> None:
+        """The same with all bytes of each; a policy that is `counted` has another one."""
+        self.take_backlogs(now_ns, count, nodes, offsets, destinations, None)
 
     @abstractmethod
     def take_yields(self, now_ns: int, count: int, returned: Array) -> None:
@@ -208,8 +221,11 @@ class Batched(Policy):
         """Slots of a destination that waits no more are revoked if they have not begun; one that runs may be used up."""
         waiting = array("I", (destination for destination, size in backlog.items() if size > 0))
         urgent = array("q", (min(MOST, deadline.get(destination, 0)) for destination in waiting)) if deadline else None
-        offsets = array("I", (0, len(waiting)))
-        self.take_backlogs(now_ns, 1, array("I", (node,)), offsets, waiting, urgent)
+        told = now_ns, 1, array("I", (node,)), array("I", (0, len(waiting))), waiting
+        if self.counted:
+            self.take_sizes(*told, array("q", (min(MOST, backlog[destination]) for destination in waiting)))
+        else:
+            self.take_backlogs(*told, urgent)
 
     def yielded(
         self, node: int, destination: int, slot: int, *, now_ns: int, backlog_bytes: int = 0, unspent_bytes: int = 0
@@ -218,15 +234,23 @@ class Batched(Policy):
         told = (slot, node, destination, unspent_bytes, backlog_bytes)
         self.take_yields(now_ns, 1, array("q", (min(MOST, value) for value in told)))
 
-    def backlogs(self, nodes: NDArray[Any], offsets: NDArray[Any], destinations: NDArray[Any], *, now_ns: int) -> None:
+    def backlogs(
+        self, nodes: NDArray[Any], offsets: NDArray[Any], destinations: NDArray[Any], *, now_ns: int,
+        sizes: NDArray[Any] | None = None,
+    ) -> None:  # fmt: skip
         """As in `BatchPolicy`."""
         given = [np.ascontiguousarray(one, np.uint32) for one in (nodes, offsets, destinations)]
-        self.take_backlogs(now_ns, len(nodes), given[0], given[1], given[2], None)
+        if sizes is None:
+            self.take_backlogs(now_ns, len(nodes), given[0], given[1], given[2], None)
+        else:
+            self.take_sizes(now_ns, len(nodes), given[0], given[1], given[2], np.ascontiguousarray(sizes, np.int64))
 
-    def begin(self, nodes: NDArray[Any], destinations: NDArray[Any], *, now_ns: int) -> None:
+    def begin(
+        self, nodes: NDArray[Any], destinations: NDArray[Any], *, now_ns: int, sizes: NDArray[Any] | None = None
+    ) -> None:
         """As in `BatchPolicy`: slots that nobody has are given back, because more waits."""
         told = np.zeros(len(nodes), RETURNED)
-        told["node"], told["destination"], told["backlog"] = nodes, destinations, 1
+        told["node"], told["destination"], told["backlog"] = nodes, destinations, MOST if sizes is None else sizes
         self.take_yields(now_ns, len(told), told)
 
     def give_back(self, returned: NDArray[Any], *, now_ns: int) -> None:

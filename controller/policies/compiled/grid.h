@@ -14,16 +14,18 @@
 #define BYTE ((wide)8 * 1000000000 * PPM)
 typedef unsigned __int128 wide;
 
-enum { AHEAD = 8, ROUNDS = 2 * AHEAD, SPARE = 10, TRIES = 16, LEAST_PART = 8, INSIDE = 6, INLINE = 4, SOON = 12, BLOCK = 16,
+enum { AHEAD = 8, ROUNDS = 2 * AHEAD, SPARE = 10, TRIES = 16, LEAST_PART = 8, TURN = 4, INSIDE = 6, INLINE = 4, SOON = 12, BLOCK = 16,
        NOWHERE = 0 }; /* NOWHERE: a link that has no room, ever */
+#define UNKNOWN ((int64_t)1 << 62) /* more bytes than a host may say */
 
 /* All that a step asks of a flow is in one line of the cache; its links, too, unless there are more than INSIDE. */
 struct flow {
-	int64_t need;
+	int64_t need, left; /* left: bytes that wait without a slot, or UNKNOWN */
 	double credit;
-	uint32_t node, id, destination, to; /* id: of the node; to: the destination's index */
-	uint16_t count;			    /* of links */
-	bool queued, awake, loose, slow;    /* slow: its node sends faster than its path carries */
+	uint32_t node, to;		 /* the indexes of its node and its destination */
+	uint16_t count;			 /* of links */
+	bool queued, awake, loose, slow; /* slow: its node sends faster than its path carries */
+	uint8_t steps;			 /* it has slots in no other steps than these, by bit */
 	uint32_t links[INSIDE];
 } __attribute__((aligned(LINE)));
 
@@ -84,8 +86,8 @@ struct waiting { /* of a node: the flows that wait there, and for it, in the ord
 	struct flows in;
 };
 
-struct credit { /* of a whole step, for the rates that were asked for last */
-	int64_t need, sends, length;
+struct credit { /* for the rates, and the length of a slot, that were asked for last */
+	int64_t need, sends, length, carried; /* carried: bytes, without what is carried to the node's next slot */
 	uint64_t packets, rest;
 	bool rate;
 };
@@ -94,6 +96,8 @@ struct steps {
 	struct roster roster; /* first, for EXPORT_PLACES */
 	int64_t step_ns, headroom_ppm, burst_bytes, packet_bytes;
 	uint32_t at_once; /* slots that a plan grants before it goes on to another step */
+	uint32_t turn;	  /* steps of a turn */
+	bool counted;	  /* hosts tell how many bytes wait */
 	struct flow *flows;
 	int64_t *sends, *needed; /* by flow: what its packets arrive with behind its node's first link; its need in the network before */
 	uint32_t sends_room, needed_room;
@@ -117,10 +121,11 @@ struct steps {
 	/* by node */
 	struct waiting *waiting;
 	uint64_t *carries;
+	uint32_t *ids;
 	uint8_t *busy; /* a bit a step: that the node has a slot */
 	struct row *rows;
 	struct held *held[AHEAD];
-	uint32_t waiting_room, carry_room, busy_room, row_room, held_room[AHEAD];
+	uint32_t waiting_room, carry_room, id_room, busy_room, row_room, held_room[AHEAD];
 	int64_t longest_delay;
 	/* the queue */
 	struct places queue;
@@ -128,6 +133,7 @@ struct steps {
 	uint32_t awake_count;
 	struct flows crowded, loose, fresh; /* crowded: links where flows are parked; fresh: flows that may be wanted now */
 	struct flows idle;		    /* flows that may be forgotten now */
+	struct flows spent;		    /* while a plan is made: flows whose bytes have slots now */
 	/* steps */
 	int64_t numbers[AHEAD]; /* by bit; -1: over, or never planned */
 	uint8_t planned;
@@ -226,8 +232,8 @@ static inline uint8_t in_time(const struct steps *core, uint32_t at, uint8_t ste
 	return steps;
 }
 
-/* Takes what a flow needs in a step; gives it back with a `sign` of -1. Bytes may alias anything, so pointers are kept here. */
-static inline void take(const struct steps *core, uint32_t at, uint32_t bit, int64_t sign)
+/* Takes what a flow needs in some steps; gives it back with a `sign` of -1. Bytes may alias anything, so pointers are kept here. */
+static inline void take(const struct steps *core, uint32_t at, uint8_t steps, int64_t sign)
 {
 	const uint32_t *links = path_of(core, at);
 	uint8_t *open = core->open, *touched = core->touched;
@@ -236,17 +242,19 @@ static inline void take(const struct steps *core, uint32_t at, uint32_t bit, int
 	struct left *left = core->left;
 	uint32_t count = core->flows[at].count;
 	int64_t need = sign * core->flows[at].need;
-	uint8_t step = (uint8_t)(1 << bit);
 	for (uint32_t one = 0; one < count; one++) {
 		uint32_t link = links[one];
 		if (single[link]) {
-			open[link] ^= step;
+			open[link] ^= steps;
 			continue;
 		}
-		int64_t rest = (touched[link] & step ? left[link].in[bit] : room[link].all) - need;
-		left[link].in[bit] = rest;
-		touched[link] |= step;
-		open[link] = (uint8_t)((open[link] & ~step) | (rest >= room[link].least) << bit);
+		for (uint32_t others = steps; others; others &= others - 1) {
+			uint32_t bit = (uint32_t)__builtin_ctz(others);
+			int64_t rest = (touched[link] >> bit & 1 ? left[link].in[bit] : room[link].all) - need;
+			left[link].in[bit] = rest;
+			open[link] = (uint8_t)((open[link] & ~(1 << bit)) | (rest >= room[link].least) << bit);
+		}
+		touched[link] |= steps;
 	}
 }
 
@@ -275,7 +283,7 @@ static void set_uneven(struct steps *core)
 	EACH_STEP(core, bit)
 		for (uint32_t node = 0; node < core->busy_room; node++)
 			if (core->busy[node] >> bit & 1)
-				take(core, core->held[bit][node].flow, bit, 1);
+				take(core, core->held[bit][node].flow, (uint8_t)(1 << bit), 1);
 }
 
 /* A flow needs so much of a link. */

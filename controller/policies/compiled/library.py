@@ -61,7 +61,7 @@ _DELAY, _SENT = ("delay", None, (U32, I64)), ("sent", None, (I64, U32, U32, POIN
 _RECHARGE = ("recharge", None, (I64, U32, POINTER, POINTER))
 _SPOTS = (
     ("known", U32, (U32, POINTER, POINTER)), ("spot", None, (U32, U32, U32, U32, I64)),
-    ("route", None, (U32, U32, U32, POINTER)),
+    ("route", None, (U32, U32, U32, POINTER)), ("sized_backlogs", None, (I64, U32, POINTER, POINTER, POINTER, POINTER)),
 )  # fmt: skip
 _CHOICES = (
     ("contend", None, (U32, POINTER)), ("count", None, (U32, ctypes.c_char_p)), ("dirty", ctypes.c_bool, ()),
@@ -71,7 +71,7 @@ _CHOICES = (
 LIBRARIES: dict[str, tuple[str, tuple[tuple[str, Any, tuple[Any, ...]], ...], tuple[Any, ...]]] = {
     "schedule": ("core", (*_ALL, *_PLANS, _DELAY, ("settle", None, ()), _RECHARGE), (POINTER,)),
     "rates": ("rates", (*_ALL, *_PLANS, _SENT), (I64, I64)),
-    "steps": ("steps", (*_ALL, *_PLANS, _DELAY, ("settle", None, ()), *_SPOTS), (I64, I64, I64, I64, U32)),
+    "steps": ("steps", (*_ALL, *_PLANS, _DELAY, ("settle", None, ()), *_SPOTS), (I64, I64, I64, I64, U32, ctypes.c_bool)),
     "choices": ("choices", (*_ALL, _DELAY, _SENT, *_CHOICES), ()),
 }
 """By name of the source: the prefix of its functions; of each its name, result and arguments after the core; what a new core

@@ -20,6 +20,7 @@ void steps_plan(struct steps *core, int64_t now, int64_t horizon, struct counts 
 		core->next = first + count;
 	}
 	grant_chosen(core);
+	count_spent(core);
 	forget_idle(core);
 	counts->last_number = core->last_number;
 	counts->grants = core->grant_count;
@@ -52,7 +53,8 @@ int64_t steps_next_event(struct steps *core)
 
 /* -- from the beginning to the end ---------------------------------------------------------------------------------------- */
 
-struct steps *steps_new(int64_t step_ns, int64_t headroom_ppm, int64_t burst_bytes, int64_t packet_bytes, uint32_t at_once)
+struct steps *steps_new(int64_t step_ns, int64_t headroom_ppm, int64_t burst_bytes, int64_t packet_bytes, uint32_t at_once,
+			bool counted)
 {
 	struct steps *core = calloc(1, sizeof(*core));
 	if (!core)
@@ -63,6 +65,8 @@ struct steps *steps_new(int64_t step_ns, int64_t headroom_ppm, int64_t burst_byt
 	core->burst_bytes = burst_bytes;
 	core->packet_bytes = packet_bytes;
 	core->at_once = core->filled = at_once;
+	core->counted = counted;
+	core->turn = counted ? TURN : 1;
 	core->least_weight = 1;
 	for (int at = 0; at < AHEAD; at++)
 		core->numbers[at] = -1;
@@ -82,8 +86,8 @@ void steps_free(struct steps *core)
 	void *arrays[] = {
 		core->flows, core->sends, core->needed, core->wanted, core->spots, core->routes, core->path, core->open, core->touched, core->single,
 		core->room, core->rows,
-		core->left, core->crowds, core->parks, core->carries, core->busy, core->queue.items, core->crowded.items,
-		core->loose.items, core->fresh.items, core->idle.items, core->picked.items, core->refilled.items, core->grants, core->revokes,
+		core->left, core->crowds, core->parks, core->carries, core->ids, core->busy, core->queue.items, core->crowded.items,
+		core->loose.items, core->fresh.items, core->idle.items, core->spent.items, core->picked.items, core->refilled.items, core->grants, core->revokes,
 	};
 	for (size_t at = 0; at < sizeof(arrays) / sizeof(*arrays); at++)
 		free(arrays[at]);

@@ -6,6 +6,7 @@ import ctypes
 
 from controller.policies.base import Regulated
 from controller.policies.compiled import library as compiled
+from controller.policies.compiled.batches import Array, at
 from controller.policies.compiled.met import Met
 from controller.policies.compiled.slotted import Slotted
 from controller.policies.compiled.spots import Spots
@@ -25,6 +26,7 @@ class CompiledSteps(Slotted):
         headroom: float = 0.98,
         burst_bytes: int = 32 * FRAME_BYTES,
         at_once: int = AT_ONCE,
+        counted: bool = False,
         library: ctypes.CDLL | None = None,
     ) -> None:
         """Raises ValueError: an argument out of its range, by name; BuildError, OSError: there is no library here.
@@ -33,11 +35,12 @@ class CompiledSteps(Slotted):
             library: a build of the library other than this machine's own.
         """
         reference = Steps(
-            slice_ns=slice_ns, minimum_active_ns=minimum_active_ns, headroom=headroom, burst_bytes=burst_bytes, at_once=at_once
-        )
-        self.terms, self.step_ns = reference.terms, reference.step_ns
+            slice_ns=slice_ns, minimum_active_ns=minimum_active_ns, headroom=headroom, burst_bytes=burst_bytes,
+            at_once=at_once, counted=counted,
+        )  # fmt: skip
+        self.terms, self.step_ns, self.counted = reference.terms, reference.step_ns, counted
         library = library or compiled.library("steps")
-        core = library.steps_new(self.step_ns, self.terms.headroom_ppm, burst_bytes, FRAME_BYTES, at_once)
+        core = library.steps_new(self.step_ns, self.terms.headroom_ppm, burst_bytes, FRAME_BYTES, at_once, counted)
         super().__init__(library, "steps", core)
         self._met = None
         self._places = Spots(library, "steps", core)
@@ -57,8 +60,20 @@ class CompiledSteps(Slotted):
     def _known(self) -> list[tuple[int, int]]:
         node, destination = ctypes.c_uint32(), ctypes.c_uint32()
         one, other = ctypes.byref(node), ctypes.byref(destination)
-        found, at = [], -1
+        found, pair = [], -1
         with self.lock:
-            while (at := self._c.steps_known(self._core, at + 1, one, other)) != compiled.ANY:
+            while (pair := self._c.steps_known(self._core, pair + 1, one, other)) != compiled.ANY:
                 found.append((node.value, destination.value))
         return found
+
+    def take_sizes(self, now_ns: int, count: int, nodes: Array, offsets: Array, destinations: Array, sizes: Array) -> None:
+        if not self.counted:
+            self.take_backlogs(now_ns, count, nodes, offsets, destinations, None)
+            return
+        if self._met is not None:
+            self.meet(nodes, offsets, destinations)
+            self.attend(now_ns=now_ns)
+        with self.lock:
+            now_ns = self._latest_ns(now_ns)
+            self._c.steps_sized_backlogs(self._core, now_ns, count, at(nodes), at(offsets), at(destinations), at(sizes))
+        self._places.fill()

@@ -2,12 +2,38 @@
 #pragma once
 #include "steps_slots.h"
 
-static void wait_for(struct steps *core, uint32_t at)
+/* What the slots carry that a flow has from now on. */
+static int64_t promised(struct steps *core, uint32_t at)
 {
-	count_waiting(core, at, true);
+	int64_t bytes = 0, now = core->roster.now;
+	EACH_SLOT(core, at, bit) {
+		int64_t start = core->held[bit][core->flows[at].node].start;
+		bytes += credit_of(core, at, (core->numbers[bit] + 1) * core->step_ns - (start > now ? start : now))->carried;
+	}
+	return bytes;
+}
+
+/* So many bytes of a flow wait, those of its slots included. */
+static void wait_for(struct steps *core, uint32_t at, int64_t size)
+{
+	struct flow *flow = &core->flows[at];
+	if (core->counted)
+		flow->left = size < UNKNOWN ? size - promised(core, at) : UNKNOWN;
+	count_waiting(core, at, flow->left > 0);
 	update_wanted(core, at);
-	if (!core->flows[at].queued)
+	if (flow->left > 0 && !flow->queued)
 		add(&core->fresh, at);
+	else if (flow->left > 0 && core->counted)
+		loosen(core, at);
+}
+
+static inline void revoke_ahead(struct steps *core, uint32_t node, uint32_t bit)
+{
+	const struct held *held = &core->held[bit][node];
+	if (held->start >= core->roster.now) {
+		note_revoked(core, bit, held);
+		drop(core, node, bit);
+	}
 }
 
 static void wait_no_more(struct steps *core, uint32_t at)
@@ -15,22 +41,14 @@ static void wait_no_more(struct steps *core, uint32_t at)
 	uint32_t node = core->roster.couples[at].node;
 	count_waiting(core, at, false);
 	update_wanted(core, at);
-	EACH_STEP(core, bit) {
-		const struct held *held = held_of(core, node, bit);
-		if (held && held->flow == at && held->start >= core->roster.now) {
-			note_revoked(core, bit, held);
-			drop(core, node, bit);
-		}
-	}
+	EACH_SLOT(core, at, bit)
+		revoke_ahead(core, node, bit);
 }
 
 static bool holds_slot(const struct steps *core, uint32_t at)
 {
-	for (uint32_t bit = 0; bit < AHEAD; bit++) {
-		const struct held *held = held_of(core, core->flows[at].node, bit);
-		if (held && held->flow == at)
-			return true;
-	}
+	EACH_SLOT(core, at, bit)
+		return true;
 	return false;
 }
 
@@ -53,21 +71,22 @@ static void forget_idle(struct steps *core)
 	core->idle.count = kept;
 }
 
-/* The backlog of a node, in full. Nothing changes for a flow that waited already. */
-static void take_backlog(struct steps *core, uint32_t node, uint32_t count, const uint32_t *destinations)
+/* The backlog of a node, in full. Without sizes (NULL) nothing changes for a flow that waited already. */
+static void take_backlog(struct steps *core, uint32_t node, uint32_t count, const uint32_t *destinations, const int64_t *sizes)
 {
 	uint64_t mark = ++core->roster.marks;
 	uint32_t next = 0;
 	for (uint32_t to = 0; to < count; to++) {
 		uint32_t one = next_waiter(core, node, next, destinations[to]);
-		if (one != NONE) {
+		if (one != NONE && !core->counted) {
 			core->waiting[node].out[one].told = true;
 			next = one + 1;
 			continue;
 		}
-		uint32_t at = flow_at(core, node, destinations[to]);
+		uint32_t at = one != NONE ? core->waiting[node].out[one].flow : flow_at(core, node, destinations[to]);
 		core->roster.couples[at].mark = mark;
-		wait_for(core, at);
+		wait_for(core, at, sizes ? sizes[to] : UNKNOWN);
+		next = one != NONE ? one + core->roster.couples[at].waiting : next;
 	}
 	if (node >= core->waiting_room)
 		return;
@@ -78,16 +97,30 @@ static void take_backlog(struct steps *core, uint32_t node, uint32_t count, cons
 		if (!told)
 			wait_no_more(core, waiter->flow);
 	}
+	EACH_STEP(core, bit) {
+		const struct held *held = held_of(core, node, bit);
+		if (core->counted && held && core->roster.couples[held->flow].mark != mark)
+			revoke_ahead(core, node, bit);
+	}
 }
 
-/* Backlogs of some nodes; deadlines are not used. */
+/* Backlogs of some nodes, with their bytes if they are known (else NULL). */
+void steps_sized_backlogs(struct steps *core, int64_t now, uint32_t count, const uint32_t *nodes, const uint32_t *offsets,
+			  const uint32_t *destinations, const int64_t *sizes)
+{
+	advance(core, now);
+	for (uint32_t one = 0; one < count; one++) {
+		uint32_t from = offsets[one], its = offsets[one + 1] - from;
+		take_backlog(core, member_at(&core->roster, nodes[one]), its, destinations + from, sizes ? sizes + from : NULL);
+	}
+}
+
+/* Deadlines are not used. */
 void steps_backlogs(struct steps *core, int64_t now, uint32_t count, const uint32_t *nodes, const uint32_t *offsets,
 		    const uint32_t *destinations, const int64_t *deadlines)
 {
 	(void)deadlines;
-	advance(core, now);
-	for (uint32_t one = 0; one < count; one++)
-		take_backlog(core, member_at(&core->roster, nodes[one]), offsets[one + 1] - offsets[one], destinations + offsets[one]);
+	steps_sized_backlogs(core, now, count, nodes, offsets, destinations, NULL);
 }
 
 void steps_yields(struct steps *core, int64_t now, uint32_t count, const struct returned *all)
@@ -103,7 +136,7 @@ void steps_yields(struct steps *core, int64_t now, uint32_t count, const struct 
 				drop(core, node, bit);
 		}
 		if (all[one].backlog_bytes > 0)
-			wait_for(core, at != NONE ? at : new_flow(core, node, destination));
+			wait_for(core, at != NONE ? at : new_flow(core, node, destination), all[one].backlog_bytes);
 		else if (at != NONE)
 			wait_no_more(core, at);
 	}

@@ -152,11 +152,15 @@ void steps_settle(struct steps *core)
 			const struct held *held = all[one];
 			uint32_t at = held->flow;
 			if (core->flows[at].need == core->needed[at] && fitting(core, at, (uint8_t)(1 << bit))) {
-				take(core, at, bit, 1);
+				take(core, at, (uint8_t)(1 << bit), 1);
 			} else {
 				note_revoked(core, bit, held);
 				core->revokes[core->revoke_count - 1].reserved = core->needed[at];
 				core->busy[core->flows[at].node] &= (uint8_t)~(1 << bit);
+				if (core->counted) {
+					core->flows[at].left = UNKNOWN;
+					count_waiting(core, at, true);
+				}
 			}
 		}
 		free(all);

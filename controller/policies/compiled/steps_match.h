@@ -2,12 +2,65 @@
 #pragma once
 #include "steps_queue.h"
 
-static inline void choose(struct steps *core, uint32_t at, uint32_t bit)
+/* What a slot of a flow carries. */
+static inline const struct credit *credit_of(struct steps *core, uint32_t at, int64_t length)
 {
-	uint32_t node = core->flows[at].node;
-	take(core, at, bit, 1);
-	core->rows[node].of[bit] = at;
-	core->busy[node] |= (uint8_t)(1 << bit);
+	const struct flow *flow = &core->flows[at];
+	struct credit *credit = &core->credit;
+	int64_t sends = flow->slow ? core->sends[at] : flow->need;
+	if (credit->need == flow->need && credit->sends == sends && credit->length == length)
+		return credit;
+	uint64_t packet = (uint64_t)(core->packet_bytes * BYTE);
+	wide due = (wide)flow->need * length * core->headroom_ppm, burst;
+	bool huge = __builtin_mul_overflow(due, (wide)(sends - flow->need), &burst);
+	*credit = (struct credit){flow->need, sends, length, 0, (uint64_t)(due / packet), (uint64_t)(due % packet), false};
+	credit->rate = due < packet || huge || burst / sends > core->burst_bytes * BYTE;
+	credit->carried = credit->rate ? (int64_t)(due / BYTE) : (int64_t)credit->packets * core->packet_bytes;
+	return credit;
+}
+
+/* Gives a flow the first of some steps that it has bytes for: `most` at most. Returns how many. */
+static inline uint32_t choose(struct steps *core, uint32_t at, uint8_t free, uint32_t from, uint32_t most)
+{
+	struct flow *flow = &core->flows[at];
+	struct row *row = &core->rows[flow->node];
+	int64_t left = flow->left;
+	uint32_t count = 0;
+	uint8_t chosen = 0;
+	for (; free && count < most && left > 0; count++) {
+		uint32_t bit = soonest(free, from);
+		free &= (uint8_t)~(1 << bit);
+		chosen |= (uint8_t)(1 << bit);
+		row->of[bit] = at;
+		if (left < UNKNOWN)
+			left -= credit_of(core, at, (core->numbers[bit] + 1) * core->step_ns - start_of(core, bit, at))->carried;
+	}
+	take(core, at, chosen, 1);
+	flow->steps |= chosen;
+	core->busy[flow->node] |= chosen;
+	flow->left = left;
+	if (left <= 0) {
+		core->wanted[at >> 6] &= ~((uint64_t)1 << (at & 63));
+		add(&core->spent, at);
+	}
+	return count;
+}
+
+/* Flows whose bytes have slots wait no more. */
+static void count_spent(struct steps *core)
+{
+	const uint32_t *spent = core->spent.items;
+	for (uint32_t one = 0; one < core->spent.count; one++) {
+		if (one + 2 * SOON < core->spent.count)
+			__builtin_prefetch(&core->roster.couples[spent[one + 2 * SOON]]);
+		if (one + SOON < core->spent.count) {
+			const struct flow *flow = &core->flows[spent[one + SOON]];
+			__builtin_prefetch(core->waiting[flow->node].out);
+			__builtin_prefetch(core->waiting[flow->to].in.items);
+		}
+		count_waiting(core, spent[one], false);
+	}
+	core->spent.count = 0;
 }
 
 /* Gives the flows that are loose what is free in planned steps. */
@@ -20,12 +73,14 @@ static void refill(struct steps *core)
 		if (!is_wanted(core, at))
 			continue;
 		uint8_t free = in_time(core, at, fitting(core, at, core->planned));
-		while (free) {
-			uint32_t bit = soonest(free, first_step(core) % AHEAD);
-			choose(core, at, bit);
-			add(&core->refilled, core->flows[at].node);
+		uint32_t from = first_step(core) % AHEAD, node = core->flows[at].node;
+		uint8_t before = core->busy[node];
+		choose(core, at, free, from, AHEAD);
+		for (uint8_t steps = core->busy[node] ^ before; steps;) {
+			uint32_t bit = soonest(steps, from);
+			steps &= (uint8_t)~(1 << bit);
+			add(&core->refilled, node);
 			add(&core->refilled, bit);
-			free &= (uint8_t)~(1 << bit);
 		}
 	}
 	core->loose.count = 0;
@@ -67,25 +122,29 @@ static inline bool serve(struct steps *core, const struct place *place)
 	}
 	if (free && !core->punctual)
 		free = in_time(core, at, free);
-	while (free) {
-		uint32_t bit = soonest(free, core->window_from);
-		free &= (uint8_t)~(1 << bit);
-		if (!(core->busy[flow->node] & core->window))
-			add(&core->picked, flow->node);
-		choose(core, at, bit);
-		core->chosen_count++;
-		flow->credit -= 1;
-		if (flow->credit < 1) {
-			served(core, place);
-			return true;
-		}
+	if (!free)
+		return false;
+	if (!(core->busy[flow->node] & core->window))
+		add(&core->picked, flow->node);
+	uint32_t count = choose(core, at, free, core->window_from, flow->credit < AHEAD ? (uint32_t)flow->credit : AHEAD);
+	core->chosen_count += count;
+	flow->credit -= count;
+	if (is_wanted(core, at) && flow->credit >= 1)
+		return false;
+	if (is_wanted(core, at)) {
+		served(core, place);
+	} else {
+		leave(core, at);
+		retire(core, at);
 	}
-	return false;
+	return true;
 }
 
 static inline void serve_all(struct steps *core, const uint32_t *found, uint32_t count)
 {
 	for (uint32_t one = 0; one < count; one++) {
+		if (one + SOON / 2 < count)
+			__builtin_prefetch(&core->rows[core->flows[core->queue.items[found[one + SOON / 2]].flow].node], 1);
 		struct place place = core->queue.items[found[one]];
 		if (serve(core, &place)) {
 			core->queue.items[found[one]] = LEFT;

@@ -70,8 +70,10 @@ static inline void park_at(struct steps *core, uint32_t at, uint32_t link)
 static inline void renew(struct steps *core, uint32_t at)
 {
 	struct flow *flow = &core->flows[at];
-	double turns = core->weights.of.count ? weight_of(&core->weights, flow->id, flow->destination) / core->least_weight : 1;
-	flow->credit = (flow->credit < 1 ? flow->credit : 1) + turns;
+	double weight = 1;
+	if (core->weights.of.count)
+		weight = weight_of(&core->weights, core->ids[flow->node], core->ids[flow->to]) / core->least_weight;
+	flow->credit = (flow->credit < 1 ? flow->credit : 1) + core->turn * weight;
 }
 
 static inline void enter(struct steps *core, uint32_t at)

@@ -7,11 +7,17 @@ static inline struct held *held_of(const struct steps *core, uint32_t node, uint
 	return node < core->busy_room && core->busy[node] >> bit & 1 ? &core->held[bit][node] : NULL;
 }
 
+/* The bits of the steps in which a flow has a slot, in their order. */
+#define EACH_SLOT(core, at, bit)                                                                                        \
+	EACH_STEP(core, bit)                                                                                            \
+		if ((core)->flows[at].steps >> bit & 1 && held_of(core, (core)->flows[at].node, bit) &&                 \
+		    (core)->held[bit][(core)->flows[at].node].flow == (at))
+
 static inline struct slot slot_of(const struct steps *core, uint32_t bit, const struct held *held)
 {
 	const struct flow *flow = &core->flows[held->flow];
 	return (struct slot){
-		held->number, flow->id, flow->destination, held->start, (core->numbers[bit] + 1) * core->step_ns,
+		held->number, core->ids[flow->node], core->ids[flow->to], held->start, (core->numbers[bit] + 1) * core->step_ns,
 		held->amount > 0 ? held->amount : 0, held->amount < 0 ? -held->amount : 0, flow->need,
 	};
 }
@@ -20,20 +26,12 @@ static inline struct slot slot_of(const struct steps *core, uint32_t bit, const 
 static inline int64_t amount_of(struct steps *core, uint32_t at, int64_t length)
 {
 	const struct flow *flow = &core->flows[at];
-	struct credit *credit = &core->credit;
-	uint64_t packet = (uint64_t)(core->packet_bytes * BYTE);
-	int64_t sends = flow->slow ? core->sends[at] : flow->need;
-	if (credit->need != flow->need || credit->sends != sends || credit->length != length) {
-		wide due = (wide)flow->need * length * core->headroom_ppm, burst;
-		bool huge = __builtin_mul_overflow(due, (wide)(sends - flow->need), &burst);
-		*credit = (struct credit){flow->need, sends, length, (uint64_t)(due / packet), (uint64_t)(due % packet), false};
-		credit->rate = due < packet || huge || burst / sends > core->burst_bytes * BYTE;
-	}
+	const struct credit *credit = credit_of(core, at, length);
 	if (credit->rate) {
 		int64_t rate = (int64_t)((wide)flow->need * core->headroom_ppm / PPM);
 		return rate ? -rate : -1;
 	}
-	uint64_t *carry = &core->carries[flow->node];
+	uint64_t *carry = &core->carries[flow->node], packet = (uint64_t)(core->packet_bytes * BYTE);
 	bool more = credit->rest >= packet - *carry;
 	*carry = more ? credit->rest - (packet - *carry) : credit->rest + *carry;
 	return (int64_t)(credit->packets + more) * core->packet_bytes;
@@ -88,7 +86,7 @@ static void drop(struct steps *core, uint32_t node, uint32_t bit)
 	uint32_t at = core->held[bit][node].flow, tries = TRIES;
 	int64_t start = core->numbers[bit] * core->step_ns, now = core->roster.now;
 	core->busy[node] &= (uint8_t)~(1 << bit);
-	take(core, at, bit, -1);
+	take(core, at, (uint8_t)(1 << bit), -1);
 	if (start + core->step_ns - (start > now ? start : now) < core->step_ns / LEAST_PART)
 		return;
 	const struct waiting *here = &core->waiting[node];

@@ -72,6 +72,7 @@ static void provide_nodes(struct steps *core)
 	uint32_t count = core->roster.member_count;
 	GROW(core->waiting, core->waiting_room, count);
 	GROW(core->carries, core->carry_room, count);
+	GROW(core->ids, core->id_room, count);
 	GROW(core->busy, core->busy_room, count);
 	GROW(core->rows, core->row_room, count);
 	for (uint32_t bit = 0; bit < AHEAD; bit++)
@@ -86,10 +87,10 @@ static uint32_t new_flow(struct steps *core, uint32_t node, uint32_t destination
 	GROW(core->wanted, core->wanted_room, (at >> 6) + 1);
 	GROW(core->sends, core->sends_room, at + 1);
 	provide_nodes(core);
-	core->flows[at] = (struct flow){
-		.node = node, .id = core->roster.members[node].id, .destination = destination,
-		.to = member_find(&core->roster, destination),
-	};
+	uint32_t to = member_find(&core->roster, destination);
+	core->flows[at] = (struct flow){.node = node, .to = to, .left = UNKNOWN};
+	core->ids[node] = core->roster.members[node].id;
+	core->ids[to] = destination;
 	update_wanted(core, at);
 	if (!place_by_spots(core, at))
 		want_place(&core->roster, at);

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from controller.policies.base import Slot
 
+UNKNOWN = 1 << 62
+"""More bytes than a host may say."""
+
 
 @dataclass(slots=True, eq=False)
 class Resource:
@@ -29,6 +32,9 @@ class Flow:
     sends_bps: int = 0
     """What its packets arrive with behind its node's first link."""
     waiting: bool = False
+    """Bytes wait at its node for which it has no slot."""
+    left_bytes: int = UNKNOWN
+    """How many."""
     regulated: bool = False
     queued: bool = False
     """In the queue, or parked."""

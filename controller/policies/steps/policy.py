@@ -10,6 +10,10 @@ the queue, and is asked again in the same pass. So each step that is planned is 
 *Rest of a step.* When a slot is given back, or a flow begins to wait, the rest of the steps that are planned already is tried
 at once for the flows of that sender and that destination. This counts for nothing in the order.
 
+*Counts.* Where hosts tell how many bytes wait (`counted`), a flow is granted the slots that carry them, and then nothing until
+its node tells more; so a plan may reach far ahead though demands are small. A turn is of several steps then: that costs one
+look at the flow.
+
 *Pieces.* A plan stops after some steps where there are many grants in each; the start of the next step is the next event then,
 though the horizon is beyond it.
 
@@ -23,7 +27,7 @@ from itertools import islice
 
 from controller.policies.base import NOTHING, Network, Plan, Policy, Regulated, Slot, SlotNumbers, Weights
 from controller.policies.pairs import BYTE, NOWHERE, PPM, Terms
-from controller.policies.steps.flows import Flow, Resource, Step
+from controller.policies.steps.flows import UNKNOWN, Flow, Resource, Step
 from controller.policies.steps.queue import Queue
 from protocol.units import FRAME_BYTES
 
@@ -37,8 +41,17 @@ AT_ONCE = 8_192
 """A plan goes on to another step only if it may grant no more slots than these."""
 
 
+TURN = 4
+"""So many steps are a turn where hosts tell how many bytes wait."""
+
+
 class Steps(Policy):
-    """Grants each node one destination a step."""
+    """Grants each node one destination a step.
+
+    Args:
+        at_once: a plan grants about so many slots at most.
+        counted: hosts tell how many bytes wait, whenever more do; else it counts only whether any do.
+    """
 
     def __init__(
         self,
@@ -48,11 +61,12 @@ class Steps(Policy):
         headroom: float = 0.98,
         burst_bytes: int = 32 * FRAME_BYTES,
         at_once: int = AT_ONCE,
+        counted: bool = False,
     ) -> None:
         """Raises ValueError: an argument out of its range, by name."""
         if at_once < 1:
             raise ValueError("at_once must be at least 1")
-        self.at_once = at_once
+        self.at_once, self.counted = at_once, counted
         self.terms = Terms(
             slice_ns=slice_ns, minimum_active_ns=minimum_active_ns, headroom=headroom, minimum_fraction=1.0,
             burst_bytes=burst_bytes,
@@ -72,7 +86,7 @@ class Steps(Policy):
         """The same by destination."""
         self._delays: dict[int, int] = {}
         self._carries: dict[int, int] = {}
-        self._queue = Queue(self._weights)
+        self._queue = Queue(self._weights, TURN if counted else 1)
         self._loose: list[Flow] = []
         self._fresh: list[Flow] = []
         """Flows that may be wanted now, which are queued before anything else happens."""
@@ -105,6 +119,9 @@ class Steps(Policy):
                 else:
                     self._revoked.append(slot)
                     del step.slots[node]
+                    if self.counted:
+                        flow.left_bytes = UNKNOWN
+                        self._count_waiting(flow, waiting=True)
         self._refresh()
 
     def set_regulated(self, pairs: Regulated, *, now_ns: int) -> None:
@@ -133,12 +150,15 @@ class Steps(Policy):
     ) -> None:
         """Slots of a destination that waits no more are revoked if they have not begun."""
         self._advance(now_ns)
-        waiting = [destination for destination, size in backlog.items() if size > 0]
-        for destination in waiting:
-            self._wait(self._flow(node, destination))
+        waiting = {destination: size for destination, size in backlog.items() if size > 0}
+        for destination, size in waiting.items():
+            self._wait(self._flow(node, destination), size)
         for flow in list(reversed(self._out.get(node, {}).values())):
             if flow.destination not in waiting:
                 self._wait_no_more(flow)
+        for step in self._steps.values():
+            if (held := step.slots.get(node)) is not None and held[0].destination not in waiting:
+                self._revoke_ahead(step, node)
 
     def yielded(
         self, node: int, destination: int, slot: int, *, now_ns: int, backlog_bytes: int = 0, unspent_bytes: int = 0
@@ -150,7 +170,7 @@ class Steps(Policy):
             if held is not None and held[0].slot == slot and held[0].destination == destination:
                 self._drop(step, node)
         if backlog_bytes > 0:
-            self._wait(self._flow(node, destination))
+            self._wait(self._flow(node, destination), backlog_bytes)
         elif (flow := self._from.get(node, {}).get(destination)) is not None:
             self._wait_no_more(flow)
 
@@ -198,9 +218,29 @@ class Steps(Policy):
             flow.need_bps = need
             flow.takes = ((links[0], 1), *((link, need) for link in links[1:]))
 
-    def _wait(self, flow: Flow) -> None:
-        self._count_waiting(flow, waiting=True)
-        self._fresh.append(flow)
+    def _wait(self, flow: Flow, size: int) -> None:
+        """So many bytes wait for a destination, those of its slots included."""
+        flow.left_bytes = size - self._promised(flow) if self.counted and size < UNKNOWN else UNKNOWN
+        self._count_waiting(flow, waiting=flow.left_bytes > 0)
+        if flow.waiting and self.counted and flow.queued:
+            self._loosen(flow)
+        elif flow.waiting:
+            self._fresh.append(flow)
+
+    def _promised(self, flow: Flow) -> int:
+        """What the slots carry that a flow has from now on."""
+        steps = (step for step in self._steps.values() if (held := step.slots.get(flow.node)) is not None and held[1] is flow)
+        return sum(
+            self._carried(flow, (step.number + 1) * self.step_ns - max(step.slots[flow.node][0].start_ns, self._now_ns))
+            for step in steps
+        )
+
+    def _use(self, flow: Flow, step: Step) -> None:
+        """A flow has a slot for some of its bytes."""
+        if self.counted and flow.left_bytes < UNKNOWN:
+            flow.left_bytes -= self._carried(flow, (step.number + 1) * self.step_ns - self._start(flow, step))
+            if flow.left_bytes <= 0:
+                self._count_waiting(flow, waiting=False)
 
     def _count_waiting(self, flow: Flow, *, waiting: bool) -> None:
         if flow.waiting != waiting:
@@ -215,10 +255,15 @@ class Steps(Policy):
     def _wait_no_more(self, flow: Flow) -> None:
         self._count_waiting(flow, waiting=False)
         for step in self._steps.values():
-            held = step.slots.get(flow.node)
-            if held is not None and held[1] is flow and held[0].start_ns >= self._now_ns:
-                self._revoked.append(held[0])
-                self._drop(step, flow.node)
+            if (held := step.slots.get(flow.node)) is not None and held[1] is flow:
+                self._revoke_ahead(step, flow.node)
+
+    def _revoke_ahead(self, step: Step, node: int) -> None:
+        """Revokes a node's slot if it has not begun."""
+        slot, _ = step.slots[node]
+        if slot.start_ns >= self._now_ns:
+            self._revoked.append(slot)
+            self._drop(step, node)
 
     def _refresh(self) -> None:
         self._fresh = sorted(self._flows(), key=lambda flow: (flow.node, flow.destination))
@@ -243,6 +288,7 @@ class Steps(Policy):
             for step in self._steps.values():
                 if self._may(flow, step):
                     step.take(flow)
+                    self._use(flow, step)
                     self._grant(flow, step)
         running = now_ns // self.step_ns
         first = max(self._next, running)
@@ -277,8 +323,9 @@ class Steps(Policy):
                     continue
                 step.take(flow)
                 chosen.setdefault(flow.node, []).append((step, flow))
+                self._use(flow, step)
                 flow.credit -= 1
-                if flow.credit < 1:
+                if flow.credit < 1 or not flow.wanted:
                     return True
             return False
 
@@ -306,15 +353,28 @@ class Steps(Policy):
         self._granted.append(slot)
 
     def _amount(self, flow: Flow, length_ns: int) -> tuple[int, int]:
-        """(credit in bytes, 0), with the remainder carried to the node's next; or (0, rate in bit/s): for less than a packet,
-        and for a burst that would wait in a buffer."""
-        terms, need = self.terms, flow.need_bps
-        due = need * length_ns * terms.headroom_ppm
-        packet = terms.packet_bytes * BYTE
-        if due < packet or due * (flow.sends_bps - need) // flow.sends_bps > terms.burst_bytes * BYTE:
-            return 0, max(1, need * terms.headroom_ppm // PPM)
+        """(credit in bytes, 0), with the remainder carried to the node's next; or (0, rate in bit/s)."""
+        terms = self.terms
+        due, packet = self._due(flow, length_ns), terms.packet_bytes * BYTE
+        if self._by_rate(flow, due):
+            return 0, max(1, flow.need_bps * terms.headroom_ppm // PPM)
         packets, self._carries[flow.node] = divmod(due + self._carries.get(flow.node, 0), packet)
         return packets * terms.packet_bytes, 0
+
+    def _carried(self, flow: Flow, length_ns: int) -> int:
+        """The bytes that a slot carries at least: a carried remainder may add a packet."""
+        due, packet_bytes = self._due(flow, length_ns), self.terms.packet_bytes
+        return due // BYTE if self._by_rate(flow, due) else due // (packet_bytes * BYTE) * packet_bytes
+
+    def _due(self, flow: Flow, length_ns: int) -> int:
+        return flow.need_bps * length_ns * self.terms.headroom_ppm
+
+    def _by_rate(self, flow: Flow, due: int) -> bool:
+        """Whether a slot has a rate: for less than a packet, and for a burst that would wait in a buffer."""
+        terms = self.terms
+        if due < terms.packet_bytes * BYTE:
+            return True
+        return due * (flow.sends_bps - flow.need_bps) // flow.sends_bps > terms.burst_bytes * BYTE
 
     # -- giving back --------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """The order in which waiting flows are granted steps. Pure.
 
-*Order.* A flow goes to the end of the queue when it was granted as many steps as its weight, relative to the least weight,
-allows (deficit round robin: Shreedhar and Varghese, SIGCOMM 1995). Who is first in the queue is granted the next step.
+*Order.* A flow goes to the end of the queue when its turn is over: when it was granted as many steps as its weight, relative
+to the least weight, allows (deficit round robin: Shreedhar and Varghese, SIGCOMM 1995), or all that it wants. Who is first in
+the queue is granted the next step.
 
 *Work.* Only so many flows of a link are awake in the queue as can fill it several times over; the others are parked at the
 link, first come, first served. So a step costs time by the links' capacity, and not by the number of flows that wait.
@@ -20,10 +21,14 @@ ROUNDS, SPARE = 16, 10
 
 
 class Queue:
-    """The flows that wait: those that are awake, in their order, and those that are parked."""
+    """The flows that wait: those that are awake, in their order, and those that are parked.
 
-    def __init__(self, weights: Weights) -> None:
-        self._weights = weights
+    Args:
+        turn: the steps of a turn of the least weight.
+    """
+
+    def __init__(self, weights: Weights, turn: int) -> None:
+        self._weights, self._turn = weights, turn
         self.awake: deque[Flow] = deque()
         self._crowded: dict[Resource, None] = {}
         """Where flows are parked."""
@@ -110,7 +115,8 @@ class Queue:
 
     def _renew(self, flow: Flow) -> None:
         """A turn begins."""
-        flow.credit = min(flow.credit, 1) + self._weights.of(flow.node, flow.destination) / self._weights.least()
+        weight = self._weights.of(flow.node, flow.destination) / self._weights.least()
+        flow.credit = min(flow.credit, 1) + self._turn * weight
 
     def _park(self, flow: Flow, resource: Resource) -> None:
         resource.parked.append(flow)

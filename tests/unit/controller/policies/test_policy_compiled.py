@@ -24,7 +24,7 @@ from tests.unit.controller.policies.policy_sanitized import build_under_test, ru
 MS = 1_000_000
 NODES = range(FIRST, FIRST + 8)
 NODE = st.sampled_from(NODES)
-SIZE = st.sampled_from([0, 5000, 5000])
+SIZE = st.sampled_from([0, 5000, 5000, 300_000, 1_500_000])
 URGENT = st.sampled_from([0, 0, 3000, 10**9])
 MOST_EVENTS = 100
 """Of one rule: where hosts use little of their slots there are hundreds in a slice."""
@@ -113,10 +113,10 @@ class BothKinds(RuleBasedStateMachine):
             kind = dice.random()
             if running and kind < 0.5:
                 slot = dice.choice(running)
-                self.give_back(slot, dice.choice([0, 5000]), dice.randrange(slot.bytes + 1))
+                self.give_back(slot, dice.choice([0, 5000, 10**6]), dice.randrange(slot.bytes + 1))
             elif kind < 0.75:
                 node, others = dice.choice(NODES), dice.sample(NODES, dice.randrange(8))
-                self.say(node, {other: (5000, dice.choice([0, 0, 0, 3000])) for other in others})
+                self.say(node, {other: (dice.choice([5000, 10**6]), dice.choice([0, 0, 0, 3000])) for other in others})
             else:
                 self.now_ns += dice.randrange(1, 2 * MS)
             self.plan()

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, run_state_machine_as_test
 
-from controller.policies.base import Policy, Slot
+from controller.policies.base import Plan, Policy, Slot
 from controller.policies.compiled.steps import CompiledSteps
-from controller.policies.steps.policy import AHEAD, Steps
+from controller.policies.steps.policy import AHEAD, TURN, Steps
 from controller.policies.steps.queue import SPARE
 from tests.unit.controller.policies.policy_networks import FIRST, GBIT, MBIT, TreeNetwork, racks, star, trees
 from tests.unit.controller.policies.policy_sanitized import build_under_test, run_sanitized
@@ -35,14 +35,15 @@ class BothSteps(BothKinds):
         lead_ns=st.sampled_from([0, MS // 2, 2 * MS, 5 * MS, 40 * MS]),
         crowded=st.booleans(),
         at_once=st.sampled_from([1, 10, 1000]),
+        counted=st.booleans(),
     )
     def begin(  # type: ignore[override]
         self, drawn: list[TreeNetwork], first: int, burst_bytes: int, lead_ns: int, crowded: bool,
-        at_once: int,
+        at_once: int, counted: bool,
     ) -> None:  # fmt: skip
         self.policies: tuple[Policy, Policy] = (
-            Steps(burst_bytes=burst_bytes, at_once=at_once),
-            CompiledSteps(burst_bytes=burst_bytes, at_once=at_once, library=build_under_test("steps")),
+            Steps(burst_bytes=burst_bytes, at_once=at_once, counted=counted),
+            CompiledSteps(burst_bytes=burst_bytes, at_once=at_once, counted=counted, library=build_under_test("steps")),
         )
         self.start([star(8), racks(2, 4, uplink_bps=2 * GBIT), star(8, rates={FIRST: GBIT}), *drawn], first, lead_ns, crowded)
 
@@ -228,6 +229,49 @@ def test_a_plan_of_many_slots_comes_in_pieces_and_the_next_one_is_due_at_once(ki
         event_ns = policy.next_event_ns()
         assert event_ns is not None and (event_ns <= 5 * STEP) == (len(found) < 4)
     assert found == [{0}, {1, 2}, {3, 4}, {5}]  # four flows may make four slots a step, but make two
+
+
+@KINDS
+def test_who_tells_how_many_bytes_wait_is_granted_slots_for_them_and_no_more(kind: Callable[..., Policy]) -> None:
+    network, policy = star(3), kind(counted=True)
+    begin(policy, network)
+    whole = kind()
+    begin(whole, network)
+    whole.backlog(FIRST, {FIRST + 1: 5000}, now_ns=0)
+    size = whole.plan(now_ns=0, horizon_ns=0).grants[0].bytes
+    policy.backlog(FIRST, {FIRST + 1: 3 * size - 1, FIRST + 2: 1}, now_ns=0)
+    slots = policy.plan(now_ns=0, horizon_ns=7 * STEP).grants
+    assert [slot.destination for slot in slots] == [FIRST + 1] * 3 + [FIRST + 2]
+    policy.backlog(FIRST, {FIRST + 1: 3 * size - 1, FIRST + 2: 1}, now_ns=0)
+    assert policy.plan(now_ns=0, horizon_ns=7 * STEP) == Plan()
+    policy.backlog(FIRST, {FIRST + 1: 3 * size + 1}, now_ns=0)
+    plan = policy.plan(now_ns=0, horizon_ns=7 * STEP)
+    assert [slot.destination for slot in plan.revokes] == [FIRST + 2]
+    assert [(slot.destination, slot.start_ns) for slot in plan.grants] == [(FIRST + 1, 3 * STEP)]
+    policy.yielded(FIRST, FIRST + 1, plan.grants[0].slot, now_ns=0, backlog_bytes=3 * size + 1)
+    assert len(policy.plan(now_ns=0, horizon_ns=7 * STEP).grants) == 1
+    assert policy.plan(now_ns=STEP, horizon_ns=8 * STEP) == Plan() and policy.next_event_ns() is None
+
+
+@KINDS
+def test_a_slot_that_a_changed_fabric_took_is_granted_anew_to_who_told_its_bytes(kind: Callable[..., Policy]) -> None:
+    policy = kind(counted=True)
+    begin(policy, star(3))
+    policy.backlog(FIRST, {FIRST + 1: 1}, now_ns=0)
+    (slot,) = policy.plan(now_ns=0, horizon_ns=0).grants
+    policy.set_network(star(3, rates={FIRST + 1: 10 * MBIT}), now_ns=0)
+    plan = policy.plan(now_ns=0, horizon_ns=0)
+    assert plan.revokes == [slot] and [slot.destination for slot in plan.grants] == [FIRST + 1]
+
+
+@KINDS
+def test_turns_are_of_several_steps_where_bytes_are_known_and_each_flow_has_its_own(kind: Callable[..., Policy]) -> None:
+    network, policy = star(4), kind(counted=True)
+    begin(policy, network)
+    for node in network.nodes[1:]:
+        policy.backlog(node, {FIRST: 1 << 40}, now_ns=0)
+    nodes = [slot.node for slot in run(policy, 6 * TURN)]
+    assert nodes == [node for node in network.nodes[1:] * 2 for _ in range(TURN)]
 
 
 @KINDS
