@@ -32,9 +32,13 @@ static inline void *grown(void *array, uint32_t *room, uint32_t wanted, size_t s
 
 /* -- a map by open addressing: a key that is gone leaves no trace, for what lies behind it moves up ---------------------- */
 
+struct mapped {
+	uint64_t key;
+	uint32_t value; /* NONE: free */
+};
+
 struct map {
-	uint64_t *keys;
-	uint32_t *values; /* NONE: free */
+	struct mapped *items;
 	uint32_t room, count;
 };
 
@@ -44,30 +48,34 @@ static inline uint32_t map_place(const struct map *map, uint64_t key)
 	return (uint32_t)(hash >> 32) & (map->room - 1);
 }
 
+static inline void map_prefetch(const struct map *map, uint64_t key)
+{
+	if (map->room)
+		__builtin_prefetch(&map->items[map_place(map, key)], 1);
+}
+
 static inline uint32_t map_get(const struct map *map, uint64_t key)
 {
 	if (!map->count)
 		return NONE;
-	for (uint32_t at = map_place(map, key); map->values[at] != NONE; at = (at + 1) & (map->room - 1))
-		if (map->keys[at] == key)
-			return map->values[at];
+	for (uint32_t at = map_place(map, key); map->items[at].value != NONE; at = (at + 1) & (map->room - 1))
+		if (map->items[at].key == key)
+			return map->items[at].value;
 	return NONE;
 }
 
 static inline void map_store(struct map *map, uint64_t key, uint32_t value)
 {
 	uint32_t at = map_place(map, key);
-	while (map->values[at] != NONE && map->keys[at] != key)
+	while (map->items[at].value != NONE && map->items[at].key != key)
 		at = (at + 1) & (map->room - 1);
-	map->count += map->values[at] == NONE;
-	map->keys[at] = key;
-	map->values[at] = value;
+	map->count += map->items[at].value == NONE;
+	map->items[at] = (struct mapped){key, value};
 }
 
 static inline void map_free(struct map *map)
 {
-	free(map->keys);
-	free(map->values);
+	free(map->items);
 	memset(map, 0, sizeof(*map));
 }
 
@@ -75,14 +83,13 @@ static inline void map_set(struct map *map, uint64_t key, uint32_t value)
 {
 	if (2 * (map->count + 1) > map->room) {
 		struct map larger = {.room = map->room ? 2 * map->room : 64};
-		larger.keys = malloc(larger.room * sizeof(*larger.keys));
-		larger.values = malloc(larger.room * sizeof(*larger.values));
-		if (!larger.keys || !larger.values)
+		larger.items = malloc(larger.room * sizeof(*larger.items));
+		if (!larger.items)
 			abort();
-		memset(larger.values, 0xff, larger.room * sizeof(*larger.values));
+		memset(larger.items, 0xff, larger.room * sizeof(*larger.items));
 		for (uint32_t at = 0; at < map->room; at++)
-			if (map->values[at] != NONE)
-				map_store(&larger, map->keys[at], map->values[at]);
+			if (map->items[at].value != NONE)
+				map_store(&larger, map->items[at].key, map->items[at].value);
 		map_free(map);
 		*map = larger;
 	}
@@ -94,17 +101,16 @@ static inline void map_remove(struct map *map, uint64_t key)
 	if (map_get(map, key) == NONE)
 		return;
 	uint32_t mask = map->room - 1, hole = map_place(map, key);
-	while (map->keys[hole] != key || map->values[hole] == NONE)
+	while (map->items[hole].key != key || map->items[hole].value == NONE)
 		hole = (hole + 1) & mask;
-	for (uint32_t at = (hole + 1) & mask; map->values[at] != NONE; at = (at + 1) & mask) {
-		uint32_t home = map_place(map, map->keys[at]);
+	for (uint32_t at = (hole + 1) & mask; map->items[at].value != NONE; at = (at + 1) & mask) {
+		uint32_t home = map_place(map, map->items[at].key);
 		if (((at - home) & mask) >= ((at - hole) & mask)) {
-			map->keys[hole] = map->keys[at];
-			map->values[hole] = map->values[at];
+			map->items[hole] = map->items[at];
 			hole = at;
 		}
 	}
-	map->values[hole] = NONE;
+	map->items[hole].value = NONE;
 	map->count--;
 }
 

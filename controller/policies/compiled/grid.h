@@ -61,6 +61,10 @@ struct held { /* a node's slot in a step; amount: its bytes, or what its rate is
 	uint32_t flow;
 };
 
+struct slots { /* of a node, by step: side by side, as they are granted */
+	struct held of[AHEAD];
+};
+
 struct flows {
 	uint32_t *items, count, room;
 };
@@ -124,8 +128,8 @@ struct steps {
 	uint32_t *ids;
 	uint8_t *busy; /* a bit a step: that the node has a slot */
 	struct row *rows;
-	struct held *held[AHEAD];
-	uint32_t waiting_room, carry_room, id_room, busy_room, row_room, held_room[AHEAD];
+	struct slots *held;
+	uint32_t waiting_room, carry_room, id_room, busy_room, row_room, held_room;
 	int64_t longest_delay;
 	/* the queue */
 	struct places queue;
@@ -187,6 +191,11 @@ static inline uint32_t soonest(uint8_t steps, uint32_t from)
 {
 	uint32_t turned = (uint32_t)steps >> from | (uint32_t)steps << (AHEAD - from);
 	return (from + (uint32_t)__builtin_ctz(turned)) % AHEAD;
+}
+
+static inline struct held *slot_at(const struct steps *core, uint32_t node, uint32_t bit)
+{
+	return &core->held[node].of[bit];
 }
 
 static inline int64_t start_of(const struct steps *core, uint32_t bit, uint32_t at)
@@ -283,7 +292,7 @@ static void set_uneven(struct steps *core)
 	EACH_STEP(core, bit)
 		for (uint32_t node = 0; node < core->busy_room; node++)
 			if (core->busy[node] >> bit & 1)
-				take(core, core->held[bit][node].flow, (uint8_t)(1 << bit), 1);
+				take(core, slot_at(core, node, bit)->flow, (uint8_t)(1 << bit), 1);
 }
 
 /* A flow needs so much of a link. */

@@ -81,11 +81,9 @@ void steps_free(struct steps *core)
 	free_waiting(core);
 	for (uint32_t link = 0; link < core->park_room; link++)
 		free(core->parks[link].flows);
-	for (uint32_t bit = 0; bit < AHEAD; bit++)
-		free(core->held[bit]);
 	void *arrays[] = {
 		core->flows, core->sends, core->needed, core->wanted, core->spots, core->routes, core->path, core->open, core->touched, core->single,
-		core->room, core->rows,
+		core->room, core->rows, core->held,
 		core->left, core->crowds, core->parks, core->carries, core->ids, core->busy, core->queue.items, core->crowded.items,
 		core->loose.items, core->fresh.items, core->idle.items, core->spent.items, core->picked.items, core->refilled.items, core->grants, core->revokes,
 	};

@@ -7,7 +7,7 @@ static int64_t promised(struct steps *core, uint32_t at)
 {
 	int64_t bytes = 0, now = core->roster.now;
 	EACH_SLOT(core, at, bit) {
-		int64_t start = core->held[bit][core->flows[at].node].start;
+		int64_t start = slot_at(core, core->flows[at].node, bit)->start;
 		bytes += credit_of(core, at, (core->numbers[bit] + 1) * core->step_ns - (start > now ? start : now))->carried;
 	}
 	return bytes;
@@ -29,7 +29,7 @@ static void wait_for(struct steps *core, uint32_t at, int64_t size)
 
 static inline void revoke_ahead(struct steps *core, uint32_t node, uint32_t bit)
 {
-	const struct held *held = &core->held[bit][node];
+	const struct held *held = slot_at(core, node, bit);
 	if (held->start >= core->roster.now) {
 		note_revoked(core, bit, held);
 		drop(core, node, bit);
@@ -52,6 +52,24 @@ static bool holds_slot(const struct steps *core, uint32_t at)
 	return false;
 }
 
+/* Has what is to be known of an idle flow fetched: first its own, later what is found by that. */
+static inline void prefetch_idle(const struct steps *core, uint32_t at, bool later)
+{
+	const struct couple *couples = core->roster.couples, *pair = &couples[at];
+	if (!later) {
+		__builtin_prefetch(pair, 1);
+		__builtin_prefetch(&core->flows[at], 1);
+		return;
+	}
+	if (!pair->known)
+		return;
+	const uint32_t beside[] = {pair->from_before, pair->from_after, pair->to_before, pair->to_after};
+	for (uint32_t one = 0; one < sizeof(beside) / sizeof(*beside); one++)
+		if (beside[one] != NONE)
+			__builtin_prefetch(&couples[beside[one]], 1);
+	map_prefetch(&core->roster.couple_of, couple_key(core->ids[pair->node], pair->destination));
+}
+
 /* Forgets flows of which nothing is left, where the core can place them again by itself. So memory grows with what waits, and not
  * with all that ever waited. */
 static void forget_idle(struct steps *core)
@@ -59,6 +77,10 @@ static void forget_idle(struct steps *core)
 	uint32_t kept = 0;
 	for (uint32_t one = 0; one < core->idle.count; one++) {
 		uint32_t at = core->idle.items[one];
+		if (one + 2 * SOON < core->idle.count)
+			prefetch_idle(core, core->idle.items[one + 2 * SOON], 0);
+		if (one + SOON < core->idle.count)
+			prefetch_idle(core, core->idle.items[one + SOON], 1);
 		const struct couple *pair = &core->roster.couples[at];
 		const struct flow *flow = &core->flows[at];
 		if (!pair->known || pair->waiting || flow->queued || flow->credit != 0)
@@ -123,11 +145,51 @@ void steps_backlogs(struct steps *core, int64_t now, uint32_t count, const uint3
 	steps_sized_backlogs(core, now, count, nodes, offsets, destinations, NULL);
 }
 
+/* Has what an event will ask for fetched: first what is found by its ids, later what is found by that. */
+static inline void prefetch_event(const struct steps *core, const struct returned *event, bool first)
+{
+	const struct roster *roster = &core->roster;
+	uint32_t id = (uint32_t)event->node, destination = (uint32_t)event->destination;
+	uint32_t node = member_find(roster, id), to = member_find(roster, destination);
+	if (node == NONE || to == NONE || node >= core->waiting_room || to >= core->waiting_room)
+		return;
+	const struct member *member = &roster->members[node];
+	const struct waiting *here = &core->waiting[node], *there = &core->waiting[to];
+	if (first) {
+		map_prefetch(&roster->couple_of, couple_key(id, destination));
+		__builtin_prefetch(member);
+		__builtin_prefetch(&roster->members[to]);
+		__builtin_prefetch(here);
+		__builtin_prefetch(there);
+		return;
+	}
+	uint32_t at = couple_find(roster, id, destination);
+	if (at != NONE) {
+		__builtin_prefetch(&core->flows[at]);
+		__builtin_prefetch(&roster->couples[at]);
+		return;
+	}
+	if (member->regulated_count) {
+		__builtin_prefetch(member->regulated);
+		__builtin_prefetch(&member->regulated[destination < member->regulated_count ? destination : member->regulated_count - 1]);
+	}
+	if (member->from != NONE)
+		__builtin_prefetch(&roster->couples[member->from], 1);
+	if (roster->members[to].to != NONE)
+		__builtin_prefetch(&roster->couples[roster->members[to].to], 1);
+	__builtin_prefetch(here->out + here->out_count, 1);
+	__builtin_prefetch(there->in.items + there->in.count, 1);
+}
+
 void steps_yields(struct steps *core, int64_t now, uint32_t count, const struct returned *all)
 {
 	struct roster *roster = &core->roster;
 	advance(core, now);
 	for (uint32_t one = 0; one < count; one++) {
+		if (one + SOON < count)
+			prefetch_event(core, &all[one + SOON], true);
+		if (one + SOON / 2 < count)
+			prefetch_event(core, &all[one + SOON / 2], false);
 		uint32_t node = member_at(roster, (uint32_t)all[one].node), destination = (uint32_t)all[one].destination;
 		uint32_t at = couple_find(roster, roster->members[node].id, destination);
 		for (uint32_t bit = 0; bit < AHEAD && at != NONE && all[one].slot; bit++) {
@@ -157,7 +219,7 @@ static struct held **in_order(const struct steps *core, uint32_t bit, uint32_t *
 	*count = 0;
 	for (uint32_t node = 0; node < core->busy_room; node++)
 		if (held_of(core, node, bit))
-			all[(*count)++] = &core->held[bit][node];
+			all[(*count)++] = slot_at(core, node, bit);
 	qsort(all, *count, sizeof(*all), by_number);
 	return all;
 }

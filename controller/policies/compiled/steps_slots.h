@@ -4,14 +4,14 @@
 
 static inline struct held *held_of(const struct steps *core, uint32_t node, uint32_t bit)
 {
-	return node < core->busy_room && core->busy[node] >> bit & 1 ? &core->held[bit][node] : NULL;
+	return node < core->busy_room && core->busy[node] >> bit & 1 ? slot_at(core, node, bit) : NULL;
 }
 
 /* The bits of the steps in which a flow has a slot, in their order. */
 #define EACH_SLOT(core, at, bit)                                                                                        \
 	EACH_STEP(core, bit)                                                                                            \
 		if ((core)->flows[at].steps >> bit & 1 && held_of(core, (core)->flows[at].node, bit) &&                 \
-		    (core)->held[bit][(core)->flows[at].node].flow == (at))
+		    slot_at(core, (core)->flows[at].node, bit)->flow == (at))
 
 static inline struct slot slot_of(const struct steps *core, uint32_t bit, const struct held *held)
 {
@@ -39,15 +39,18 @@ static inline int64_t amount_of(struct steps *core, uint32_t at, int64_t length)
 
 static inline void grant(struct steps *core, uint32_t node, uint32_t bit)
 {
-	struct held *held = &core->held[bit][node];
 	uint32_t at = core->rows[node].of[bit];
-	int64_t start = start_of(core, bit, at);
-	int64_t amount = amount_of(core, at, (core->numbers[bit] + 1) * core->step_ns - start);
-	core->last_number++;
-	if (core->last_number < (uint64_t)core->roster.now)
-		core->last_number = (uint64_t)core->roster.now;
-	*held = (struct held){(int64_t)core->last_number, start, amount, at};
-	core->grants[core->grant_count++] = slot_of(core, bit, held);
+	const struct flow *flow = &core->flows[at];
+	int64_t start = start_of(core, bit, at), end = (core->numbers[bit] + 1) * core->step_ns, amount = amount_of(core, at, end - start);
+	uint64_t number = core->last_number + 1;
+	if (number < (uint64_t)core->roster.now)
+		number = (uint64_t)core->roster.now;
+	core->last_number = number;
+	*slot_at(core, node, bit) = (struct held){(int64_t)number, start, amount, at};
+	core->grants[core->grant_count++] = (struct slot){
+		(int64_t)number, core->ids[node], core->ids[flow->to], start, end,
+		amount > 0 ? amount : 0, amount < 0 ? -amount : 0, flow->need,
+	};
 }
 
 static inline void prefetch_grants(const struct steps *core, uint32_t node)
@@ -55,7 +58,7 @@ static inline void prefetch_grants(const struct steps *core, uint32_t node)
 	for (uint8_t steps = core->busy[node] & core->window; steps; steps &= (uint8_t)(steps - 1)) {
 		uint32_t bit = (uint32_t)__builtin_ctz(steps);
 		__builtin_prefetch(&core->flows[core->rows[node].of[bit]]);
-		__builtin_prefetch(&core->held[bit][node], 1);
+		__builtin_prefetch(slot_at(core, node, bit), 1);
 	}
 }
 
@@ -83,7 +86,7 @@ static void grant_chosen(struct steps *core)
 /* Ends a node's slot now, and has the rest of the step tried for others if there is enough of it. */
 static void drop(struct steps *core, uint32_t node, uint32_t bit)
 {
-	uint32_t at = core->held[bit][node].flow, tries = TRIES;
+	uint32_t at = slot_at(core, node, bit)->flow, tries = TRIES;
 	int64_t start = core->numbers[bit] * core->step_ns, now = core->roster.now;
 	core->busy[node] &= (uint8_t)~(1 << bit);
 	take(core, at, (uint8_t)(1 << bit), -1);

@@ -75,8 +75,7 @@ static void provide_nodes(struct steps *core)
 	GROW(core->ids, core->id_room, count);
 	GROW(core->busy, core->busy_room, count);
 	GROW(core->rows, core->row_room, count);
-	for (uint32_t bit = 0; bit < AHEAD; bit++)
-		GROW(core->held[bit], core->held_room[bit], count);
+	GROW(core->held, core->held_room, count);
 }
 
 /* A flow that is not known yet. */
