@@ -22,8 +22,10 @@ process of its own: the reference in Python by `Policy`, the core by its arrays.
 * queue_slots: slots' worth waiting in all queues, per pair, from the beginning to the end of the time measured by quarters
 
 Matching: the workload of Fastpass's own benchmark, on one switch: Poisson demands of 10 slots on average between all nodes,
-uniform destinations, slots of one packet, planned one after another as each begins. As there, pairs that begin to wait are told
-alone to the core. Here us_per_slot is the time of all calls for one slot of all nodes.
+uniform destinations, slots of one packet. As there, `window` slots are planned at once, hosts tell once a window how many bytes
+wait for the destinations that got more, and these pairs are told alone to the core. A policy that does not count bytes
+(`timeslice`) plans slots one after another as each begins, and pairs are told when they begin to wait. us_per_slot is the time
+of all calls for one slot of all nodes, window_max_us the longest for one window.
 """
 
 from __future__ import annotations
@@ -81,6 +83,8 @@ class Case:
     policy: str = "timeslice"
     reference: bool = True
     """Whether the reference in Python is measured, too."""
+    window: int = 8
+    """Slots that are planned at once in a matching, by a policy that counts bytes."""
 
     def check(self) -> None:
         """Raises ValueError: there is no such case; says why."""
@@ -130,8 +134,9 @@ class Reference:
 
     def say(self, said: Said, now_ns: int) -> int:
         bounds, destinations = said.offsets.tolist(), said.destinations.tolist()
+        sizes = said.sizes.tolist()
         backlogs = [
-            (node, dict.fromkeys(destinations[bounds[at] : bounds[at + 1]], FRAME_BYTES))
+            (node, dict(zip(destinations[bounds[at] : bounds[at + 1]], sizes[bounds[at] : bounds[at + 1]], strict=True)))
             for at, node in enumerate(said.nodes.tolist())
         ]
         slots = said.returned
@@ -180,13 +185,14 @@ class Core:
         returned["unspent"], returned["backlog"] = said.unspent_bytes, said.backlog_bytes
         told = said.begun if self._alone else (said.nodes, said.offsets, said.destinations)
         words = [one.astype(np.uint32) for one in told]
+        sizes = (said.begun_bytes if self._alone else said.sizes) if self._policy.counted else None
         began = time.thread_time_ns()
         if len(returned):
             self._policy.give_back(returned, now_ns=now_ns)
         if len(words[0]) and self._alone:
-            self._policy.begin(words[0], words[1], now_ns=now_ns)
+            self._policy.begin(words[0], words[1], now_ns=now_ns, sizes=sizes)
         elif len(words[0]):
-            self._policy.backlogs(words[0], words[1], words[2], now_ns=now_ns)
+            self._policy.backlogs(words[0], words[1], words[2], now_ns=now_ns, sizes=sizes)
         return time.thread_time_ns() - began
 
     def plan(self, now_ns: int, horizon_ns: int) -> tuple[int, NDArray[np.void], NDArray[np.void]]:
@@ -202,11 +208,14 @@ SCHEDULERS: dict[str, dict[str, Callable[[int, float, bool], Scheduler]]] = {
         "core": lambda slice_ns, headroom, alone: Core(CompiledTimeslice(slice_ns=slice_ns, headroom=headroom), alone=alone),
     },
     "steps": {
-        "reference": lambda slice_ns, headroom, _: Reference(Steps(slice_ns=slice_ns, headroom=headroom)),
-        "core": lambda slice_ns, headroom, alone: Core(CompiledSteps(slice_ns=slice_ns, headroom=headroom), alone=alone),
+        "reference": lambda slice_ns, headroom, alone: Reference(Steps(slice_ns=slice_ns, headroom=headroom, counted=alone)),
+        "core": lambda slice_ns, headroom, alone: Core(
+            CompiledSteps(slice_ns=slice_ns, headroom=headroom, counted=alone), alone=alone
+        ),
     },
 }
-"""What is measured of a policy, by name: made of the length of a slice, the headroom, and whether pairs are told alone."""
+"""What is measured of a policy, by name: made of the length of a slice, the headroom, and whether pairs are told alone, with
+their bytes if the policy counts them."""
 
 
 def regulated(pairs: Pairs) -> dict[int, frozenset[int]]:
@@ -367,7 +376,9 @@ def _matching(name: str, case: Case, load: float) -> dict[str, Any]:
     network, pairs = case.network(), case.pairs()
     tick_ns = -(-FRAME_BYTES * 8 * SECOND_NS // MATCHING_RATE_BPS)
     demand = load * FRAME_BYTES * SECOND_NS / tick_ns / (case.hosts - 1)
-    hosts = Hosts(case.hosts, pairs, demand, FRAME_BYTES, case.seed)
+    counted = case.policy == "steps"
+    window = case.window if counted else 1
+    hosts = Hosts(case.hosts, pairs, demand, FRAME_BYTES, case.seed, counted=counted)
     before_mb = rss_mb()
     schedule = SCHEDULERS[case.policy][name](tick_ns, 1.0, True)
     now_ns = SECOND_NS // tick_ns * tick_ns
@@ -375,29 +386,31 @@ def _matching(name: str, case: Case, load: float) -> dict[str, Any]:
     took: list[int] = []
     waiting: list[int] = []
     grants = came = 0
-    warm = case.slices // 2
+    warm = case.slices // 2 // window * window
     quarters = {warm + quarter * (case.slices - 1) // QUARTERS for quarter in range(QUARTERS + 1)}
     for tick in range(warm + case.slices):
-        said = hosts.say(tick_ns, now_ns)
-        events_ns = schedule.say(said, now_ns)
-        plan_ns, granted, revoked = schedule.plan(now_ns, now_ns)
-        hosts.hear(granted, revoked)
+        if tick % window:
+            hosts.wait(tick_ns, now_ns)
+        else:
+            events_ns = schedule.say(hosts.say(tick_ns, now_ns), now_ns)
+            plan_ns, granted, revoked = schedule.plan(now_ns, now_ns + (window - 1) * tick_ns)
+            hosts.hear(granted, revoked)
+            if tick >= warm:
+                took.append(events_ns + plan_ns)
+                grants += len(granted)
         now_ns += tick_ns
         if tick == warm:
             hosts.forget()
-        if tick >= warm:
-            took.append(events_ns + plan_ns)
-            grants += len(granted)
         if tick in quarters:
             waiting.append(int(hosts.waiting_bytes.sum()) // FRAME_BYTES)
     came = int(hosts.came_bytes.sum()) // FRAME_BYTES
     return {
-        "us_per_slot": round(float(np.mean(took)) / 1e3, 2),
-        "slot_max_us": round(max(took) / 1e3, 1),
+        "us_per_slot": round(float(np.mean(took)) / window / 1e3, 2),
+        "window_max_us": round(max(took) / 1e3, 1),
         "ns_per_grant": round(sum(took) / max(1, grants), 1),
         "grants": grants,
         "granted_of_what_came": round(hosts.sent_bytes / FRAME_BYTES / max(1, came), 4),
-        "matched": round(grants / case.slices / case.hosts, 4),
+        "matched": round(grants / (len(took) * window) / case.hosts, 4),
         "queue_slots": [round(slots / case.hosts, 2) for slots in waiting],
         "rss_mb": round(rss_mb() - before_mb, 1),
     }

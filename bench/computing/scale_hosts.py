@@ -26,7 +26,10 @@ class Said(NamedTuple):
     offsets: NDArray[np.int64]
     """The destinations of nodes[i] are destinations[offsets[i] : offsets[i + 1]]."""
     destinations: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    """The bytes that wait for each of them."""
     begun: Pairs
+    begun_bytes: NDArray[np.int64]
     returned: NDArray[np.void]
     """The slots that are given back (dtype SLOT)."""
     unspent_bytes: NDArray[np.int64]
@@ -40,9 +43,13 @@ class Hosts:
         hosts: how many there are.
         demand_bytes_per_s: what each pair wants on average; None: every pair is saturated.
         slot_bytes: of a whole slot: demands are `MEAN_SLOTS` of them on average.
+        counted: they tell how many bytes wait: so a pair that waits says so again when more bytes come, and a slot that was
+            used up is not given back.
     """
 
-    def __init__(self, hosts: int, pairs: Pairs, demand_bytes_per_s: float | None, slot_bytes: int, seed: int) -> None:
+    def __init__(
+        self, hosts: int, pairs: Pairs, demand_bytes_per_s: float | None, slot_bytes: int, seed: int, *, counted: bool = False
+    ) -> None:
         self.pairs = pairs
         self.waiting_bytes = np.zeros(len(pairs), dtype=np.int64)
         self.came_bytes = np.zeros(len(pairs), dtype=np.int64)
@@ -55,6 +62,9 @@ class Hosts:
         self._slot_bytes = slot_bytes
         self._dice = np.random.default_rng(seed)
         self._slots = np.zeros(0, dtype=SLOT)
+        self._counted = counted
+        self._unsaid: list[NDArray[np.int64]] = []
+        self._unreturned: list[tuple[NDArray[np.void], NDArray[np.int64]]] = []
         self._silent = np.zeros(hosts, dtype=bool)
         """Saturated hosts that did not speak yet."""
         self._silent[pairs.nodes] = demand_bytes_per_s is None
@@ -68,8 +78,13 @@ class Hosts:
 
     def say(self, tick_ns: int, now_ns: int, *, joining: float = 1.0) -> Said:
         """What they say at `now_ns`, a tick after the time before. `joining`: the part of the silent hosts that begin."""
-        changed = self._join(joining) if self._demand is None else self._demands(tick_ns)
-        returned, unspent = self._settle(now_ns)
+        self.wait(tick_ns, now_ns, joining=joining)
+        changed = np.unique(np.concatenate(self._unsaid))
+        returned, unspent = (np.concatenate(each) for each in zip(*self._unreturned, strict=True))
+        self._unsaid, self._unreturned = [], []
+        if self._counted:
+            keep = unspent > 0
+            returned, unspent = returned[keep], unspent[keep]
         nodes = np.unique(self.pairs.nodes[changed])
         counts = self._first[nodes + 1] - self._first[nodes]
         owner = np.repeat(np.arange(len(nodes)), counts)
@@ -78,7 +93,15 @@ class Hosts:
         offsets = np.concatenate(([0], np.cumsum(np.bincount(owner[keep], minlength=len(nodes)))))
         backlog = self.waiting_bytes[self._pair_of(returned)]
         begun = Pairs(self.pairs.nodes[changed], self.pairs.destinations[changed])
-        return Said(nodes, offsets, self.pairs.destinations[inside[keep]], begun, returned, unspent, backlog)
+        return Said(
+            nodes, offsets, self.pairs.destinations[inside[keep]], self.waiting_bytes[inside[keep]], begun,
+            self.waiting_bytes[changed], returned, unspent, backlog,
+        )  # fmt: skip
+
+    def wait(self, tick_ns: int, now_ns: int, *, joining: float = 1.0) -> None:
+        """A tick passes, at which they say nothing; they will at the next `say`."""
+        self._unsaid.append(self._join(joining) if self._demand is None else self._demands(tick_ns))
+        self._unreturned.append(self._settle(now_ns))
 
     def _join(self, part: float) -> NDArray[np.int64]:
         """The pairs that begin to wait."""
@@ -94,7 +117,7 @@ class Hosts:
         mean = len(self.pairs) * self._demand * tick_ns / 1e9 / (MEAN_SLOTS * self._slot_bytes)
         chosen = self._dice.integers(len(self.pairs), size=self._dice.poisson(mean))
         sizes = self._dice.geometric(1 / MEAN_SLOTS, len(chosen)) * self._slot_bytes
-        new: NDArray[np.int64] = np.unique(chosen[self.waiting_bytes[chosen] == 0])
+        new: NDArray[np.int64] = np.unique(chosen if self._counted else chosen[self.waiting_bytes[chosen] == 0])
         np.add.at(self.waiting_bytes, chosen, sizes)
         np.add.at(self.came_bytes, chosen, sizes)
         return new

@@ -27,6 +27,9 @@ SLICES, MATCHING_SLOTS = 50, 2_000
     help="Of the fullest link, by demands that come at random.  [default: saturated; several loads in matching]",
 )
 @click.option("--matching", is_flag=True, help="Fastpass's workload: one switch, all to all, slots of one packet.")
+@click.option(
+    "--window", type=click.IntRange(1, 8), default=8, show_default=True, help="Slots planned at once, in matching by steps."
+)
 @click.option("--policy", type=click.Choice(POLICIES), default="timeslice", show_default=True, help="Which plans.")
 @click.option("--core-only", is_flag=True, help="Leave out the reference in Python: with thousands of hosts it takes minutes.")
 @click.option("--seed", type=int, default=1, show_default=True)
@@ -39,6 +42,7 @@ def scale(
     slices: int | None,
     load: float | None,
     matching: bool,
+    window: int,
     policy: str,
     core_only: bool,
     seed: int,
@@ -57,7 +61,7 @@ def scale(
     try:
         count = slices or (MATCHING_SLOTS if matching else SLICES)
         shape = "star" if matching else shape
-        case = Case(hosts, destinations, shape, slice_ns, count, load, matching, seed, policy, not core_only)
+        case = Case(hosts, destinations, shape, slice_ns, count, load, matching, seed, policy, not core_only, window)
         case.check()
     except ValueError as error:
         raise click.ClickException(str(error)) from None

@@ -121,6 +121,17 @@ class TestHosts:
         hosts.say(MS, MS)
         assert hosts.sent_bytes == 1000
 
+    def test_who_tells_bytes_gives_no_slot_back_that_is_used_up_and_tells_more_when_more_comes(self) -> None:
+        hosts = Hosts(4, Pairs(np.array([0]), np.array([2])), 0.0, 1000, seed=1, counted=True)
+        hosts.waiting_bytes[0] = 1500
+        hosts.hear(np.concatenate((self.slot(1, 0, 2, 0), self.slot(2, 0, 2, MS))), np.zeros(0, dtype=SLOT))
+        hosts.wait(MS, MS)
+        said = hosts.say(MS, 2 * MS)
+        assert said.returned["slot"].tolist() == [2] and said.unspent_bytes.tolist() == [500]
+        hosts.waiting_bytes[0] = 1000
+        hosts.hear(self.slot(3, 0, 2, 2 * MS), np.zeros(0, dtype=SLOT))
+        assert not len(hosts.say(MS, 3 * MS).returned)
+
     def test_demands_come_as_often_and_as_large_as_wanted(self) -> None:
         hosts = self.hosts(1e6)
         for tick in range(1, 2001):
@@ -142,6 +153,12 @@ class TestARun:
         assert all(0.8 < one["sent_of_what_came"] < 1.2 for one in figures.values())
         assert all(0.8 < one["granted_in_time"] < 1.05 for one in figures.values())
         assert all(len(one["queue_slots"]) == 5 for one in figures.values())
+
+    def test_windows_of_a_matching_grant_what_comes_and_not_more(self) -> None:
+        figures = run(Case(16, 1, "star", 2 * MS, 2000, load=0.5, matching=True, policy="steps"))["policies"]
+        one, other = figures["core"]["0.5"], figures["reference"]["0.5"]
+        assert one["matched"] == pytest.approx(other["matched"], rel=0.01) == pytest.approx(0.5, rel=0.15)
+        assert 0.9 < one["granted_of_what_came"] < 1.1
 
     def test_a_matching_grants_what_comes(self) -> None:
         figures = run(Case(16, 1, "star", 2 * MS, 2000, load=0.5, matching=True))["policies"]
