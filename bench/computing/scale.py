@@ -51,7 +51,7 @@ from controller.policies.compiled.batches import RETURNED, SLOT, Compiled
 from controller.policies.compiled.library import why_missing
 from controller.policies.compiled.steps import CompiledSteps
 from controller.policies.compiled.timeslice import CompiledTimeslice
-from controller.policies.steps.policy import Steps
+from controller.policies.steps.policy import AT_ONCE, Steps
 from controller.policies.timeslice import Timeslice
 from controller.scheduling.foresight import LOOK_NS, Foresight
 from emulation.measuring.fidelity import environment
@@ -64,6 +64,8 @@ WARM_SLICES, MOST_LOOKS = 10, 100
 QUARTERS = 4
 MATCHING_RATE_BPS = 10 * 10**9
 HEADROOM = 0.98
+MATCHING_AT_ONCE = 1 << 20
+"""A window of a matching is one plan, however many slots that makes."""
 MATCHING_LOADS = (0.5, 0.8, 0.9, 0.95, 0.99)
 EMPTY = np.zeros(0, dtype=SLOT)
 
@@ -208,9 +210,12 @@ SCHEDULERS: dict[str, dict[str, Callable[[int, float, bool], Scheduler]]] = {
         "core": lambda slice_ns, headroom, alone: Core(CompiledTimeslice(slice_ns=slice_ns, headroom=headroom), alone=alone),
     },
     "steps": {
-        "reference": lambda slice_ns, headroom, alone: Reference(Steps(slice_ns=slice_ns, headroom=headroom, counted=alone)),
+        "reference": lambda slice_ns, headroom, alone: Reference(
+            Steps(slice_ns=slice_ns, headroom=headroom, counted=alone, at_once=MATCHING_AT_ONCE if alone else AT_ONCE)
+        ),
         "core": lambda slice_ns, headroom, alone: Core(
-            CompiledSteps(slice_ns=slice_ns, headroom=headroom, counted=alone), alone=alone
+            CompiledSteps(slice_ns=slice_ns, headroom=headroom, counted=alone, at_once=MATCHING_AT_ONCE if alone else AT_ONCE),
+            alone=alone,
         ),
     },
 }

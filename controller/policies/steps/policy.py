@@ -37,7 +37,7 @@ TRIES = 16
 """So many flows of a sender or a destination are looked at for the rest of a step."""
 LEAST_PART = 8
 """A slot is at least this part of a step."""
-AT_ONCE = 4_096
+AT_ONCE = 8_192
 """A plan goes on to another step only if it may grant no more slots than these."""
 
 
