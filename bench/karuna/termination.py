@@ -61,5 +61,6 @@ def draw(found: Experiment, path: Path) -> None:
         bars(axis, [f"scheme {entry['termination']}" for entry in mine], series)
         title = f"{workload.replace('_', ' ')}, load {load:g}"
         axis.set(title=title, ylabel="share of flows with deadlines", ylim=(0, None))
-        axis.legend(frameon=False, fontsize=8)
+        axis.set_ylim(0, 1.15 * axis.get_ylim()[1])  # room for the names
+        axis.legend(frameon=False, fontsize=8, loc="upper center", ncols=len(NAMES))
     save(figure, found.record, path)
