@@ -50,6 +50,7 @@ COLUMNS = (
 @click.option("--aim", type=click.FloatRange(0.1, 1), default=0.9375, show_default=True, help="Of the deadline, for MCP.")
 @click.option("--crowd", type=click.IntRange(0), default=32, show_default=True, help="Packets in queue 0; above, MCP yields.")
 @click.option("--termination", type=click.IntRange(1, 3), default=3, show_default=True, help="MCP's scheme; 3: never.")
+@click.option("--admit", type=SHARE, help="Share of a receiver's link that deadlines may need.  [default: any]")
 @click.option("--jobs", type=click.IntRange(1), help="Simulations at a time.  [default: processors]")
 @click.option("--scheduler", help="Of a Dask cluster that simulates instead, as tcp://HOST:PORT.")
 @click.option("--folder", type=FOLDER, default=Path("results/simulation"), show_default=True, help="Keeps each result.")
@@ -118,7 +119,8 @@ def _cases(**options: Any) -> list[Case]:  # noqa: ANN401 -- click's
         options["schemes"] or SCHEMES, options["workloads"], options["loads"], options["seeds"],
         flows=options["flows"], fabric=fabric, mixture=mixture,
         settings=Settings(
-            spray=options["spray"], termination=options["termination"], crowd=options["crowd"], aim=options["aim"]
+            spray=options["spray"], termination=options["termination"], crowd=options["crowd"], aim=options["aim"],
+            admit=options["admit"] or 0.0,
         ),
     )  # fmt: skip
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from controller.priorities.completion_model import Thresholds
 from controller.priorities.flow_sizes import FlowSizes
+from simulation.admission import refused, without
 from simulation.fabric import SpineLeaf
 from simulation.flows import Flow, Mixture, poisson
 from simulation.schemes import SCHEMES, Settings, case_text, program_settings, thresholds
@@ -57,8 +58,14 @@ class Case:
 
     def program_input(self, flows: tuple[Flow, ...]) -> tuple[str, Thresholds]:
         """What the program reads, and the thresholds in it."""
-        cuts = thresholds(self.scheme, flows, self.load)
-        return case_text(program_settings(self.scheme, self.fabric, cuts, self.settings, self.seed), flows), cuts
+        sent = without(flows, self.refused(flows))
+        cuts = thresholds(self.scheme, sent, self.load)
+        return case_text(program_settings(self.scheme, self.fabric, cuts, self.settings, self.seed), sent), cuts
+
+    def refused(self, flows: tuple[Flow, ...]) -> frozenset[int]:
+        """The positions of the flows whose deadlines are refused."""
+        share = self.settings.admit
+        return refused(flows, self.fabric.host_bps, share) if share else frozenset()
 
     def described(self) -> dict[str, Any]:
         """The case for a result's file."""

@@ -89,5 +89,6 @@ def simulate(case: Case, progress: Progress | None = None) -> dict[str, Any]:
         "events": close["events"],
         "drops": close["drops"],
         "marks": close["marks"],
+        "refused": len(case.refused(flows)),
         **summary(ended(flows, lines, case.fabric)),
     }

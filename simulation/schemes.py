@@ -34,7 +34,8 @@ class Settings:
 
     `spray`: each packet takes the next path, as in pFabric's paper; else a flow keeps its path. `termination`: MCP's scheme (3:
     never gives a flow up), `aim` the part of the deadline by which all is to be acknowledged, `crowd` the packets in queue 0
-    from which flows yield (0: they never do). `initial_window`, `pfabric_window` in packets; `buffer_bytes` of a port.
+    from which flows yield (0: they never do). `admit`: the share of a receiver's link that deadlines may need
+    (simulation.admission; 0: any). `initial_window`, `pfabric_window` in packets; `buffer_bytes` of a port.
     """
 
     spray: bool = False
@@ -46,6 +47,7 @@ class Settings:
     min_rto_ns: int = 2_000_000
     crowd: int = 32
     aim: float = 0.9375
+    admit: float = 0.0
 
 
 def switch_queues(scheme: str, buffer_bytes: int) -> SwitchQueues:

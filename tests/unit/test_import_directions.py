@@ -61,7 +61,7 @@ ORDER: Mapping[str, str] = {
         figure sweep xco validation
         comparison coordination run
         cases results toolchain
-        schemes
+        admission schemes
         flows
         fabric
     """,
@@ -105,6 +105,7 @@ PURE = (
     "controller/priorities/thresholds.py",
     "controller/scheduling/telemetry.py",
     "controller/priorities/tuning.py",
+    "simulation/admission.py",
     "simulation/cases.py",
     "simulation/comparison.py",
     "simulation/fabric.py",
