@@ -1,8 +1,10 @@
 """Adds the size reports of many hosts up to the traffic that thresholds are computed for. Pure.
 
 Counts add up over hosts and over time. Older periods fade: each counts `MEMORY` times as much as the one after it, so that one
-quiet period does not leave thresholds to a handful of flows. Where a period's sizes differ from all before by more than chance
-explains, the periods before are forgotten: the traffic has changed, and a mean of two workloads is neither.
+quiet period does not leave thresholds to a handful of flows. The flows never fade so far that fewer than `KEPT_FLOWS` are left,
+or a fabric where few end in a period would never have enough; loads are of the last periods in any case. Where a period's
+sizes differ from all before by more than chance explains, the periods before are forgotten: the traffic has changed, and a mean
+of two workloads is neither.
 
 *Load.* A type's share of the load is its bytes over what the reporting hosts' links could have carried in the periods that they
 report: a lost report takes both away. The thresholds are one set for the whole fabric, and a flow waits where
@@ -30,6 +32,7 @@ CHANCE = 1.95
 """...so many times sqrt(1/n + 1/m) farther: for two samples of one distribution, n and m flows, the odds are 1 : 1,000."""
 MIN_FLOWS = 100
 """Fewer flows of types 2 and 3 than this do not show a distribution."""
+KEPT_FLOWS = 2 * MIN_FLOWS
 MAX_LOAD = 0.95
 """A link that carries all it can has no mean completion time in the model; thresholds at this load serve it as well."""
 _ROW = np.dtype({"names": SIZE_ROW.names, "formats": ["u1", "u1", ">u4", ">u8"], "offsets": [0, 1, 2, 6]})
@@ -72,7 +75,9 @@ class FlowCounts:
 
     def faded(self) -> FlowCounts:
         """The weights of these counts one period later."""
-        return FlowCounts(self.flows * MEMORY, self.bytes * MEMORY, self.capacity_bytes * MEMORY)
+        flows = float(self.flows[1:].sum())
+        kept = max(MEMORY, min(1.0, KEPT_FLOWS / flows)) if flows else MEMORY
+        return FlowCounts(self.flows * kept, self.bytes * MEMORY, self.capacity_bytes * MEMORY)
 
     def changed_from(self, before: FlowCounts) -> bool:
         """Whether these sizes are other traffic than those before: of type 2 or of type 3, if both have `MIN_FLOWS`."""

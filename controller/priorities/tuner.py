@@ -60,6 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     # The coordinator may be starting at real-time priority; nothing here is urgent, numpy's import least of all.
     os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    os.setpriority(os.PRIO_PROCESS, 0, 0)
     log_to_stderr()
     serve(socket.socket(fileno=options.fd))
     return 0

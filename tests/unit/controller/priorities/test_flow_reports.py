@@ -95,6 +95,19 @@ class TestTraffic:
         assert counts.faded().flows.sum() == pytest.approx(1000 * MEMORY)
         assert counts.faded().loads() == pytest.approx(counts.loads())
 
+    def test_where_few_flows_end_in_a_period_they_add_up_to_enough(self) -> None:
+        """Thirty flows a period: faded to 0.7 each time they would never be more than the hundred that are wanted."""
+        counts = FlowCounts.none()
+        found = []
+        for _ in range(12):
+            counts = counts.faded() + FlowCounts.of(reported(flows(3, 1000, 30)))
+            found.append(counts.traffic() is not None)
+        assert found[-1] and not found[0] and counts.flows.sum() > 2 * MIN_FLOWS
+        busy = counts.loads()
+        nothing = FlowCounts.none()
+        quiet = counts.faded() + FlowCounts(nothing.flows, nothing.bytes, counts.capacity_bytes)
+        assert quiet.flows.sum() > 1.5 * MIN_FLOWS and quiet.loads()[2] < busy[2]
+
 
 def period(tuning: Tuning, *counts: SizeCount) -> dict[str, Any]:
     for report in reported(*counts):
