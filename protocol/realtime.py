@@ -28,13 +28,18 @@ def begin_realtime(priority: int | None) -> str | None:
     return None
 
 
-def step_back() -> None:
-    """Gives this thread's real-time priority up for one above ordinary programs: another thread keeps the schedule now. Where
-    real-time threads leave ordinary ones no time, the kernel takes 50 ms of each second from all of them."""
+def rank_below(priority: int | None, *, busy: bool) -> None:
+    """Ranks this thread below another one of its process, which keeps the schedule at this real-time priority (None: neither is
+    real-time): right below it, or, if it is busy, as an ordinary thread before others. Where real-time threads leave ordinary
+    ones no time, the kernel takes 50 ms of each second from all of them."""
     with suppress(OSError):  # then it stays as it is
-        if os.sched_getscheduler(0) == os.SCHED_FIFO:
+        if priority is None:
+            return
+        if busy:
             os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
             os.setpriority(os.PRIO_PROCESS, 0, ABOVE_OTHERS)
+        else:
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(max(1, priority - 1)))
 
 
 def become_realtime(priority: int | None) -> str | None:

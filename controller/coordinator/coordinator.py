@@ -77,7 +77,7 @@ from protocol.messages import (
     Yield,
     pack_body,
 )
-from protocol.realtime import begin_realtime, step_back
+from protocol.realtime import begin_realtime, rank_below
 from protocol.timers import Mishaps, Timers
 from protocol.units import MILLISECOND_NS
 from protocol.wire import seal
@@ -92,6 +92,8 @@ DEFERRED = tuple(
 """Frames that do not wake the loop: it reads them when something else wakes it, at the latest the next heartbeat."""
 BATCHED = frozenset((Backlog, Yield, Ack, Ping))
 """What the library takes of members that it was told of."""
+FEW = 500
+"""Among so many members Python takes some tenths of a processor at most."""
 SENDERS = 1 << 16
 """More than there are node ids: no member's replay window makes room for another's."""
 
@@ -146,6 +148,8 @@ class Coordinator:
 
         members, timers, send, write = self.members, self.timers, self._send, bridge.write
         self._loop: SlotLoop | None = None
+        self._busy: bool | None = None
+        """How this thread is ranked (`_rank`); None: not yet."""
         self.exchange: Exchange | None = None
         if compiled and self._masters:
             frames = Frames(link.address, self.epoch, self._sequence, link.tag)
@@ -224,7 +228,7 @@ class Coordinator:
         try:
             self._serve()
         finally:
-            self._loop = None
+            self._loop, self._busy = None, None
             if loop is not None:
                 loop.end()
                 begin_realtime(self.settings.realtime_priority)
@@ -241,8 +245,15 @@ class Coordinator:
         exchange.extend()
         self.granting.begin_loop(loop, now_ns)
         loop.start()
-        step_back()
+        self._rank()
         return loop
+
+    def _rank(self) -> None:
+        """Puts this thread where the loop of slots, and what it waits for, have the time that they need: real-time among few
+        members, whose hosts count the milliseconds from heartbeat to heartbeat; not among many, where it is always at work."""
+        if (busy := len(self.members) > FEW) != self._busy:
+            self._busy = busy
+            rank_below(self.settings.realtime_priority, busy=busy)
 
     def _take_told(self, told: Batch | Planned, then_ns: int) -> None:
         if isinstance(told, Batch):
@@ -431,6 +442,7 @@ class Coordinator:
     def _heartbeat(self, _: int) -> None:
         if self._loop is not None:
             self.leadership.withheld += self._loop.take_withheld()
+            self._rank()
         versions = (self.members.version, self.regulation.version, self.distribution.version)
         self._send(Heartbeat(self.policy.override, *versions), HEARTBEAT_MAC)
 
