@@ -28,6 +28,11 @@ def begin_realtime(priority: int | None) -> str | None:
     return None
 
 
+def is_realtime() -> bool:
+    """Whether this thread is real-time."""
+    return os.sched_getscheduler(0) == os.SCHED_FIFO
+
+
 def rank_below(priority: int | None, *, busy: bool) -> None:
     """Ranks this thread below another one of its process, which keeps the schedule at this real-time priority (None: neither is
     real-time): right below it, or, if it is busy, as an ordinary thread before others. Where real-time threads leave ordinary

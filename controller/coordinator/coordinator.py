@@ -77,7 +77,7 @@ from protocol.messages import (
     Yield,
     pack_body,
 )
-from protocol.realtime import begin_realtime, rank_below
+from protocol.realtime import begin_realtime, is_realtime, rank_below
 from protocol.timers import Mishaps, Timers
 from protocol.units import MILLISECOND_NS
 from protocol.wire import seal
@@ -148,6 +148,8 @@ class Coordinator:
 
         members, timers, send, write = self.members, self.timers, self._send, bridge.write
         self._loop: SlotLoop | None = None
+        self._ranked = False
+        """Whether this process was real-time when the loop began."""
         self._busy: bool | None = None
         """How this thread is ranked (`_rank`); None: not yet."""
         self.exchange: Exchange | None = None
@@ -228,10 +230,10 @@ class Coordinator:
         try:
             self._serve()
         finally:
-            self._loop, self._busy = None, None
+            self._loop = None
             if loop is not None:
                 loop.end()
-                begin_realtime(self.settings.realtime_priority)
+                begin_realtime(self.settings.realtime_priority if self._ranked else None)
 
     def _begin_loop(self, now_ns: int) -> SlotLoop | None:
         """Starts the loop of slots; None: frames are taken, and slots are planned, in this loop. In virtual time they are."""
@@ -245,13 +247,14 @@ class Coordinator:
         exchange.extend()
         self.granting.begin_loop(loop, now_ns)
         loop.start()
+        self._ranked, self._busy = is_realtime(), None
         self._rank()
         return loop
 
     def _rank(self) -> None:
         """Puts this thread where the loop of slots, and what it waits for, have the time that they need: real-time among few
         members, whose hosts count the milliseconds from heartbeat to heartbeat; not among many, where it is always at work."""
-        if (busy := len(self.members) > FEW) != self._busy:
+        if self._ranked and (busy := len(self.members) > FEW) != self._busy:
             self._busy = busy
             rank_below(self.settings.realtime_priority, busy=busy)
 
