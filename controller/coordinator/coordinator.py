@@ -227,6 +227,7 @@ class Coordinator:
         self.parts.begin(self.timers, now, self._periods)
         self.timers.every(now, self._periods[STATUS_NS], self.publication.publish)
         loop = self._loop = self._begin_loop(now)
+        self._rank()
         try:
             self._serve()
         finally:
@@ -248,14 +249,16 @@ class Coordinator:
         self.granting.begin_loop(loop, now_ns)
         loop.start()
         self._ranked, self._busy = is_realtime(), None
-        self._rank()
         return loop
 
     def _rank(self) -> None:
         """Puts this thread where the loop of slots, and what it waits for, have the time that they need: real-time among few
         members, whose hosts count the milliseconds from heartbeat to heartbeat; not among many, where it is always at work."""
-        if self._ranked and (busy := len(self.members) > FEW) != self._busy:
-            self._busy = busy
+        if self._loop is None or (busy := len(self.members) > FEW) == self._busy:
+            return
+        self._busy = busy
+        self._loop.set_prompt(prompt=not busy)
+        if self._ranked:
             rank_below(self.settings.realtime_priority, busy=busy)
 
     def _take_told(self, told: Batch | Planned, then_ns: int) -> None:

@@ -60,6 +60,7 @@ struct steering {
     uint32_t planners, plans; /* how many there are; whether they plan */
     uint32_t watched_room;    /* so many grants more are told */
     uint32_t withheld, attend;
+    uint32_t prompt; /* whether frames that wake nobody are read, and told, as they come */
     uint32_t unsaid, dropped; /* slots and frames that were not told, because Python had no time */
 };
 
@@ -233,7 +234,7 @@ static void tell_batch(struct loop *loop, uint32_t box, int64_t now_ns) {
         uint8_t *at = told_put(told_end(&loop->told), &frame, sizeof frame);
         told_close(&loop->told, told_put(at, f->raw, frame.size), now_ns);
         loop->told.frames += loop->told.used - before;
-        loop->steering.attend |= box == 0;
+        loop->steering.attend |= box == 0 || loop->steering.prompt;
     }
 }
 
@@ -324,7 +325,9 @@ static void *serve(void *given) {
     struct loop *loop = given;
     struct frames *f = loop->frames;
     while (!__atomic_load_n(&loop->stop, __ATOMIC_ACQUIRE)) {
-        struct pollfd watched[] = {{loop->wake, POLLIN, 0}, {loop->descriptors[0], POLLIN, 0}};
+        struct pollfd watched[] = {
+            {loop->wake, POLLIN, 0}, {loop->descriptors[0], POLLIN, 0}, {loop->descriptors[1], POLLIN, 0},
+        };
         int64_t wait_ns = LOOK_NS;
         if (loop->due_ns != NEVER) {
             int64_t left_ns = loop->due_ns - clock_ns(CLOCK_MONOTONIC);
@@ -336,7 +339,7 @@ static void *serve(void *given) {
             wait_ns = 0;
         if (wait_ns > 0) {
             struct timespec most = {wait_ns / SECOND_NS, wait_ns % SECOND_NS};
-            ppoll(watched, told_has_room(&loop->told) ? 2 : 1, &most, NULL);
+            ppoll(watched, !told_has_room(&loop->told) ? 1 : loop->steering.prompt ? 3 : 2, &most, NULL);
         }
         uint64_t count;
         int poked = read(loop->wake, &count, sizeof count) > 0;

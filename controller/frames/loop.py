@@ -96,6 +96,13 @@ class SlotLoop:
             self._steering.review_ns = NEVER if review_ns is None else review_ns
             self._steering.watched_room = watched
 
+    def set_prompt(self, *, prompt: bool) -> None:
+        """Whether it reads frames that wake nobody as they come, and tells of them at once; else some milliseconds later, and
+        many together."""
+        with self.lock:
+            self._steering.prompt = prompt
+        self._c.loop_poke(self._pointer)
+
     # -- what it told ---------------------------------------------------------------------------------------------------
 
     def told(self) -> tuple[bytes, int]:
