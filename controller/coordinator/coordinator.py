@@ -239,7 +239,7 @@ class Coordinator:
     def _begin_loop(self, now_ns: int) -> SlotLoop | None:
         """Starts the loop of slots; None: frames are taken, and slots are planned, in this loop. In virtual time they are."""
         exchange = self.exchange
-        if exchange is None or self._delay is not None:
+        if exchange is None or self._delay is not None or virtual_time.inside():
             return None
         loop = SlotLoop(exchange.frames, exchange.descriptors)
         self.intake = LoopIntake(
