@@ -18,8 +18,10 @@ from controller.config.settings import CoordinatorSettings
 from controller.coordinator.candidate import announcement
 from controller.coordinator.garbage import Garbage
 from controller.coordinator.gathering import Gathering
-from controller.coordinator.intake import Intake, LoopIntake
+from controller.coordinator.intake import Intake
+from controller.coordinator.loop_intake import LoopIntake
 from controller.coordinator.publication import Publication
+from controller.coordinator.rank import Rank
 from controller.coordinator.repeats import Repeats
 from controller.coordinator.told_links import ToldLinks
 from controller.election.leadership import Leadership
@@ -77,7 +79,6 @@ from protocol.messages import (
     Yield,
     pack_body,
 )
-from protocol.realtime import begin_realtime, is_realtime, rank_below
 from protocol.timers import Mishaps, Timers
 from protocol.units import MILLISECOND_NS
 from protocol.wire import seal
@@ -92,8 +93,6 @@ DEFERRED = tuple(
 """Frames that do not wake the loop: it reads them when something else wakes it, at the latest the next heartbeat."""
 BATCHED = frozenset((Backlog, Yield, Ack, Ping))
 """What the library takes of members that it was told of."""
-FEW = 500
-"""Among so many members Python takes some tenths of a processor at most."""
 SENDERS = 1 << 16
 """More than there are node ids: no member's replay window makes room for another's."""
 
@@ -148,10 +147,7 @@ class Coordinator:
 
         members, timers, send, write = self.members, self.timers, self._send, bridge.write
         self._loop: SlotLoop | None = None
-        self._ranked = False
-        """Whether this process was real-time when the loop began."""
-        self._busy: bool | None = None
-        """How this thread is ranked (`_rank`); None: not yet."""
+        self._rank: Rank | None = None
         self.exchange: Exchange | None = None
         if compiled and self._masters:
             frames = Frames(link.address, self.epoch, self._sequence, link.tag)
@@ -227,39 +223,33 @@ class Coordinator:
         self.parts.begin(self.timers, now, self._periods)
         self.timers.every(now, self._periods[STATUS_NS], self.publication.publish)
         loop = self._loop = self._begin_loop(now)
-        self._rank()
         try:
             self._serve()
         finally:
             self._loop = None
             if loop is not None:
                 loop.end()
-                begin_realtime(self.settings.realtime_priority if self._ranked else None)
+            if self._rank is not None:
+                self._rank.end()
 
     def _begin_loop(self, now_ns: int) -> SlotLoop | None:
         """Starts the loop of slots; None: frames are taken, and slots are planned, in this loop. In virtual time they are."""
         exchange = self.exchange
         if exchange is None or self._delay is not None or virtual_time.inside():
             return None
-        loop = SlotLoop(exchange.frames, exchange.descriptors)
+        try:
+            loop = SlotLoop(exchange.frames, exchange.descriptors)
+            loop.start()
+        except OSError as error:
+            log.warning("slots are planned between all else, and stop with it: there is no thread for them: %s", error)
+            return None
         self.intake = LoopIntake(
             self.link, exchange, loop, self.repeats, self.mishaps, self._take_told, self._receive, self.granting.attend
         )
         exchange.extend()
         self.granting.begin_loop(loop, now_ns)
-        loop.start()
-        self._ranked, self._busy = is_realtime(), None
+        self._rank = Rank(loop, self.settings.realtime_priority)
         return loop
-
-    def _rank(self) -> None:
-        """Puts this thread where the loop of slots, and what it waits for, have the time that they need: real-time among few
-        members, whose hosts count the milliseconds from heartbeat to heartbeat; not among many, where it is always at work."""
-        if self._loop is None or (busy := len(self.members) > FEW) == self._busy:
-            return
-        self._busy = busy
-        self._loop.set_prompt(prompt=not busy)
-        if self._ranked:
-            rank_below(self.settings.realtime_priority, busy=busy)
 
     def _take_told(self, told: Batch | Planned, then_ns: int) -> None:
         if isinstance(told, Batch):
@@ -448,7 +438,8 @@ class Coordinator:
     def _heartbeat(self, _: int) -> None:
         if self._loop is not None:
             self.leadership.withheld += self._loop.take_withheld()
-            self._rank()
+        if self._rank is not None:
+            self._rank.look(len(self.members))
         versions = (self.members.version, self.regulation.version, self.distribution.version)
         self._send(Heartbeat(self.policy.override, *versions), HEARTBEAT_MAC)
 

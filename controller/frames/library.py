@@ -95,7 +95,8 @@ FUNCTIONS = (
     ("frames_release", None, (POINTER,)),
     ("loop_new", POINTER, (POINTER, I32, I32, I32)),
     ("loop_start", I32, (POINTER,)),
-    *((f"loop_{name}", None, (POINTER,)) for name in ("poke", "stop", "free")),
+    *((f"loop_{name}", None, (POINTER,)) for name in ("poke", "drop_plan", "free")),
+    ("loop_horizon", I64, (POINTER, I64)),
     *((f"loop_{name}", POINTER, (POINTER,)) for name in ("steering", "planners", "chooser")),
     ("loop_told", POINTER, (POINTER, POINTER, POINTER)),
 )  # fmt: skip

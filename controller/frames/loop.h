@@ -392,6 +392,12 @@ void loop_poke(struct loop *loop) {
     (void)!write(loop->wake, &one, sizeof one);
 }
 
+/* The policy goes: what of its last plan has not been sent is not sent any more. The caller holds the lock. */
+void loop_drop_plan(struct loop *loop) { loop->rows_next = loop->rows_end; }
+
+/* Until when to plan, where directives are there at `reach_ns` (foresight.py has the same in Python). */
+int64_t loop_horizon(struct loop *loop, int64_t reach_ns) { return horizon_of(loop, reach_ns); }
+
 /* Ends the thread. */
 void loop_stop(struct loop *loop) {
     __atomic_store_n(&loop->stop, 1, __ATOMIC_RELEASE);

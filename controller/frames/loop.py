@@ -68,8 +68,10 @@ class SlotLoop:
     # -- what it plans by -----------------------------------------------------------------------------------------------
 
     def adopt(self, policy: Batched | None, now_ns: int) -> None:
-        """Has the cores of this policy plan from now on, in place of those before; None: nobody plans here."""
+        """Has the cores of this policy plan from now on, in place of those before; None: nobody plans here. What the one before
+        has planned and not sent is dropped: it could not be taken back."""
         with self.lock:
+            self._c.loop_drop_plan(self._pointer)
             cores, chooser = ((), None) if policy is None else policy.cores()
             for planner, core in zip(self._planners, cores, strict=False):
                 _set(planner, core)

@@ -369,3 +369,24 @@ def test_the_coordinators_sockets_have_room_for_what_thousands_of_hosts_send_at_
     with socket.socket(fileno=descriptor) as made:
         for room in (socket.SO_RCVBUF, socket.SO_SNDBUF):
             assert made.getsockopt(socket.SOL_SOCKET, room) >= ROOM_BYTES
+
+
+def test_python_is_ranked_below_the_loop_of_slots_or_with_ordinary_programs() -> None:
+    script = """if True:
+        import os
+        from protocol.realtime import begin_realtime, is_realtime, rank_below
+        def rank():
+            return os.sched_getscheduler(0) == os.SCHED_FIFO, os.sched_getparam(0).sched_priority, os.getpriority(0, 0)
+        ordinary = rank()
+        rank_below(None, busy=True)
+        assert rank() == ordinary and not is_realtime()
+        assert begin_realtime(40) is None and is_realtime()
+        rank_below(40, busy=False)
+        assert rank()[:2] == (True, 39)
+        rank_below(40, busy=True)
+        assert rank() == (False, 0, -5)
+        rank_below(40, busy=False)
+        assert rank()[:2] == (True, 39)
+    """
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

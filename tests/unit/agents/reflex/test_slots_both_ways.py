@@ -6,8 +6,6 @@ from __future__ import annotations
 import ctypes
 import os
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,6 +32,7 @@ from protocol.key import Key
 from protocol.keys.hosts import NAMED_TAG_BYTES, Master
 from protocol.messages import Directive, Grant, Message, Pong, Welcome, decode, encode
 from protocol.wire import BODY
+from tests.sanitized import run_sanitized
 from tests.unit.agents.fake_gates import FakeGates
 
 MS, NODES = 10**6, (16, 17, 18)
@@ -41,12 +40,12 @@ UNKNOWN = 99
 MASTER = Master(Key(bytes(range(32))))
 KEYS = MASTER.enroll("h1", salt=bytes(8)).at(mac(1))
 INSTEAD = "BATON_TEST_SLOTS"
-"""The variable that names another build of the library, for the test of memory safety."""
+"""The variable that names the folder of another build of the library, for the test of memory safety."""
 EXTREMES = (0, 1, (1 << 31) - 1, (1 << 32) - 1, (1 << 62) - 1, 1 << 62, (1 << 62) + 1, (1 << 63), (1 << 64) - 1)
 SOURCES = Path(agents.reflex.__file__).parent
 
 if instead := os.environ.get(INSTEAD):
-    made = slot_state.load(Path(instead))
+    made = slot_state.load(Path(instead) / "slots.so")
     patch("agents.reflex.slots.library", lambda: made).start()
 
 
@@ -389,18 +388,8 @@ def test_most_directives_are_the_reflexes() -> None:
 
 
 def test_the_library_touches_no_foreign_memory_and_overflows_nowhere(tmp_path: Path) -> None:
-    """The same under the address and the undefined-behaviour sanitizers, which end the process at the first fault."""
-    library = tmp_path / "slots.so"
-    sanitizers = "-fsanitize=address,undefined", "-fno-sanitize-recover=all"
-    includes = "-iquote", str(SOURCES.parents[1] / "ebpf/include")
-    build = ["gcc", "-O1", "-g", *sanitizers, *includes, "-fPIC", "-shared", str(SOURCES / "slots.c"), "-o", str(library)]
-    subprocess.run(build, check=True, capture_output=True)
-    runtime = subprocess.run(["gcc", "-print-file-name=libasan.so"], check=True, capture_output=True, text=True).stdout.strip()
-    environment = os.environ | {
-        INSTEAD: str(library), "LD_PRELOAD": runtime, "ASAN_OPTIONS": "detect_leaks=0", "PYTHONPATH": os.pathsep.join(sys.path)
-    }  # fmt: skip
-    done = subprocess.run([sys.executable, "-m", __name__], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and "the same" in done.stdout, done.stdout[-3000:] + done.stderr[-3000:]
+    """The same under the address and the undefined-behaviour sanitizers."""
+    assert "the same" in run_sanitized(__name__, INSTEAD, [SOURCES / "slots.c"], tmp_path)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from protocol.messages import (
     Yield,
 )
 from protocol.wire import BODY
-from tests.unit.controller.frames.sanitized import run_sanitized, take_other_build
+from tests.unit.controller.frames.sanitized import run_with_frames, take_other_build
 
 MS, HOSTS = 10**6, 6
 EXTREMES = (0, 1, 15, 16, 0x3FFF, 0x4000, 0xFFFFFFFF, (1 << 62) - 1, 1 << 62, (1 << 62) + 1, (1 << 63), (1 << 64) - 1)
@@ -233,7 +233,7 @@ def test_the_same_frames_many_at_a_time_lead_to_the_same(seed: int) -> None:
 
 def test_the_library_touches_no_foreign_memory_and_overflows_nowhere(tmp_path: Path) -> None:
     """The same frames under the address and the undefined-behaviour sanitizers."""
-    assert "the same" in run_sanitized(__name__, tmp_path)
+    assert "the same" in run_with_frames(__name__, tmp_path)
 
 
 if __name__ == "__main__":

@@ -8,15 +8,20 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bench.fuzz.leaders import FIRST_SEQUENCE, Leader, frame
 from controller.frames import told
+from controller.frames.frames import Frames
+from controller.frames.library import Tally
 from controller.frames.loop import SlotLoop
 from controller.members.registry import FIRST_NODE
+from controller.scheduling.foresight import Foresight
 from protocol.messages import Backlog, Grant, Message, Ping, Pong, Report, Yield
-from tests.unit.controller.frames.sanitized import run_sanitized, take_other_build
+from tests.unit.controller.frames.sanitized import run_with_frames, take_other_build
 from tests.unit.controller.frames.test_both_ways import HOSTS as SPEAKERS
-from tests.unit.controller.frames.test_both_ways import Hosts
+from tests.unit.controller.frames.test_both_ways import Hosts, some
 
 HOSTS, PATIENCE_S = 4, 5.0
 LAST = FIRST_NODE + HOSTS - 1
@@ -172,15 +177,82 @@ def test_a_new_policy_takes_over_with_all_that_waits() -> None:
         wait_for(lambda: leader.turn() or any(grant.bytes and grant.start_ns > first for grant in leader.grants(2)))
 
 
-def test_a_policy_without_a_core_plans_in_python() -> None:
+def test_a_policy_without_a_core_plans_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.policies.why_missing", lambda: "as if there were no compiler")
     with looped("timeslice") as leader:
         leader.learn()
-        leader.coordinator.take([{"policy": {"policy": "free"}}], leader.now())
-        leader.turn()
-        leader.answers()
+        assert leader.loop._steering.planners == 0
+
+        def planned() -> bool:
+            leader.turn()
+            leader.plan(leader.now())
+            return all(leader.grants(number) for number in range(1, HOSTS))
+
+        wait_for(planned)
+        before = len(leader.grants(1))
+        time.sleep(0.03)
+        assert len(leader.grants(1)) == before  # while Python is away
+
+
+def test_what_a_policy_planned_and_did_not_send_goes_with_it() -> None:
+    with looped("timeslice") as leader:
+        leader.learn()
+        wait_for(lambda: leader.turn() or leader.grants(1))
+        with leader.loop.lock:
+            leader.loop.adopt(None, leader.now())
+            leader.grants(1)
+            before = len(leader.said[1])
+        time.sleep(0.03)
+        leader.grants(1)
+        assert len(leader.said[1]) == before
+
+
+def test_a_backlog_that_waited_for_python_does_not_replace_a_later_one() -> None:
+    """A backlog with a deadline is Python's; the next one, without, is taken by the loop before Python has its turn."""
+    with looped("timeslice") as leader:
+        leader.learn()
+        leader.say(Backlog(7, 0, 1, ((LAST, 111, 50),)), 1)
+        leader.say(Backlog(8, 0, 1, ((LAST, 222, 0),)), 1)
+        leader.heard()
+        member = leader.coordinator.members.get(FIRST_NODE)
+        assert member is not None and member.backlog == {LAST: 222}
+
+
+def test_frames_that_python_has_no_time_for_are_lost_and_counted_and_the_others_taken() -> None:
+    with looped("free") as leader:
+        leader.learn()
+        before, until = leader.coordinator.guard.accepted, time.monotonic() + 30
+        while not leader.loop.dropped and time.monotonic() < until:
+            try:
+                leader.link.deliver(bytes(1400))
+            except BlockingIOError:
+                time.sleep(0.001)
+        assert leader.loop.dropped
         leader.waits(1, LAST)
         leader.heard()
-        assert not leader.grants(1)
+        assert leader.coordinator.guard.accepted == before + 1
+
+
+@some(60)
+@given(
+    slice_ms=st.integers(1, 30),
+    steps=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 4_000), st.integers(0, 500)), max_size=25),
+)
+def test_the_loop_looks_as_far_ahead_as_the_reference(slice_ms: int, steps: list[tuple[int, int, int]]) -> None:
+    """`steps`: ms that pass, slots granted and given back meanwhile."""
+    made, looked = Frames(bytes(6), 1, 1), Foresight()
+    loop = SlotLoop(made, (-1, -1))  # it is never started
+    library, state = made.shared()
+    tally = Tally.from_address(library.frames_tally(state))
+    loop._steering.slice_ns = slice_ms * 10**6
+    reach_ns = 10**12
+    for passed_ms, granted, returned in steps:
+        reach_ns += passed_ms * 10**6
+        tally.slots += granted
+        tally.yields += returned
+        found = loop._c.loop_horizon(loop._pointer, reach_ns)
+        assert found == looked.horizon_ns(reach_ns, slice_ms * 10**6, slots=tally.slots, yields=tally.yields)
+    loop.end()
 
 
 def test_a_member_that_left_gets_nothing_more() -> None:
@@ -229,7 +301,7 @@ def test_whatever_comes_the_loop_and_python_go_on(policy: str) -> None:
 
 
 def test_the_loop_touches_no_foreign_memory_and_overflows_nowhere(tmp_path: Path) -> None:
-    assert "all taken" in run_sanitized(__name__, tmp_path)
+    assert "all taken" in run_with_frames(__name__, tmp_path)
 
 
 def test_an_empty_buffer_has_no_records() -> None:

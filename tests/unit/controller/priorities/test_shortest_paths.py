@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -20,15 +18,16 @@ from controller.priorities.compiled.library import STEPS, TERMS, ShortestPaths
 from controller.priorities.completion_model import Traffic
 from controller.priorities.flow_sizes import FlowSizes
 from ebpf.build import BuildError
+from tests.sanitized import run_sanitized
 
 SOURCE = Path(controller.priorities.compiled.__file__).parent / "shortest.c"
 INSTEAD = "BATON_TEST_SHORTEST"
-"""The variable that names another build of the library, for the test of memory safety."""
+"""The variable that names the folder of another build of the library, for the test of memory safety."""
 BUILD = os.environ.get(INSTEAD)
 
 
 def compiled() -> ShortestPaths:
-    return ShortestPaths(Path(BUILD) if BUILD else None)
+    return ShortestPaths(Path(BUILD) / "shortest.so" if BUILD else None)
 
 
 def reference(columns: int, source: np.ndarray, target: np.ndarray, first: np.ndarray, steps: int) -> list[np.ndarray]:
@@ -55,17 +54,8 @@ def test_lengths_are_those_of_the_reference(rows: int, columns: int, steps: int,
 
 @pytest.mark.skipif(bool(BUILD), reason="is the one that runs the others")
 def test_the_library_touches_no_foreign_memory_and_overflows_nowhere(tmp_path: Path) -> None:
-    """The same under the address and the undefined-behaviour sanitizers, which end the process at the first fault."""
-    built = tmp_path / "shortest.so"
-    sanitizers = "-fsanitize=address,undefined", "-fno-sanitize-recover=all"
-    build = ["gcc", "-O1", "-g", *sanitizers, "-fPIC", "-shared", str(SOURCE), "-o", str(built)]
-    subprocess.run(build, check=True, capture_output=True)
-    runtime = subprocess.run(["gcc", "-print-file-name=libasan.so"], check=True, capture_output=True, text=True).stdout.strip()
-    environment = os.environ | {
-        INSTEAD: str(built), "LD_PRELOAD": runtime, "ASAN_OPTIONS": "detect_leaks=0", "PYTHONPATH": os.pathsep.join(sys.path)
-    }  # fmt: skip
-    done = subprocess.run([sys.executable, "-m", __name__], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and "same lengths" in done.stdout, done.stdout[-3000:] + done.stderr[-3000:]
+    """The same under the address and the undefined-behaviour sanitizers."""
+    assert "same lengths" in run_sanitized(__name__, INSTEAD, [SOURCE], tmp_path)
 
 
 @pytest.mark.parametrize("bands", [1, 2, 4, STEPS + 2])
