@@ -29,7 +29,7 @@ class _Known(NamedTuple):
 
 
 class Exchange(Part):
-    """The frames of one term. See `controller.scheduling.granting.Exchange` for what the schedule asks of it."""
+    """The frames of one term. See `controller.scheduling.directing.Exchange` for what the schedule asks of it."""
 
     def __init__(
         self, frames: Frames, guard: Guard, link: ControlSocket, leadership: Leadership, members: Members, keys: HostKeys

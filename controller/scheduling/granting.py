@@ -1,6 +1,7 @@
 """The policy at work: what hosts say of their queues goes in, directives go out. Sends only through what it is given.
 
-The policy decides which slots there are; this module tells all listeners (`slot_events`) what becomes of each.
+The policy decides which slots there are; this module and controller/scheduling/directing.py tell all listeners (`slot_events`)
+what becomes of each.
 """
 
 from __future__ import annotations
@@ -8,24 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
-from numpy.typing import NDArray
-
 from controller.config.settings import CoordinatorSettings
-from controller.frames.book import Book, rows
 from controller.frames.frames import Batch, Lock
 from controller.frames.told import Planned
 from controller.members.part import SWEEP_NS, Part
 from controller.members.registry import Member, Members
 from controller.policies import make_policy
-from controller.policies.base import Plan, Policy, Regulated, Slot
+from controller.policies.base import Policy, Regulated, Slot
 from controller.policies.compiled.batches import Batched, BatchPolicy, still_waiting
+from controller.scheduling.directing import Directing, Exchange
 from controller.scheduling.foresight import Foresight
 from controller.scheduling.network import FabricNetwork
 from controller.scheduling.telemetry import Telemetry
 from controller.slots.permitted import Permitted
 from controller.slots.slot_events import SlotListener, Tallies
 from protocol.bodies.host_control import Week
-from protocol.messages import Ack, Backlog, Directive, Grant, Message, Yield
+from protocol.messages import Ack, Backlog, Message, Yield
 from protocol.paging import Reassemblers
 
 GRACE_PART = 10
@@ -38,18 +37,6 @@ LATE_PART = 4
 """A slot whose gate opened later after its start than this part of a slice counts as late."""
 MOST_BACKLOGS = 32
 """Of so many backlogs of a batch it is noted since when bytes wait."""
-
-
-class Exchange(Protocol):
-    """What takes and sends frames in batches (controller/frames/exchange.py)."""
-
-    book: Book
-
-    def set_terms(self, grace_ns: int, late_ns: int) -> None: ...
-
-    def direct(self, revoked: NDArray[Any], granted: NDArray[Any], watched: int, now_ns: int) -> list[int]: ...
-
-    def forget(self, node: int) -> None: ...
 
 
 class Loop(Protocol):
@@ -92,7 +79,6 @@ class Granting(Part):
         self._informed_ns = 0
         """Until when it was told of backlogs here: what the loop told it before that does not count."""
         self._foresight = Foresight()
-        self._follow(settings)
         self.network: FabricNetwork | None = None
         self.tallies = Tallies() if exchange is None else exchange.book
         self.permitted = Permitted() if exchange is None else exchange.book
@@ -102,22 +88,23 @@ class Granting(Part):
         self._telemetry = telemetry
         self._listeners: tuple[SlotListener, ...] = (self.tallies, telemetry)
         self._listeners += (self.permitted,) if exchange is None else ()
-        self._on_week = on_week
         self._members = members
-        self._send = send
+        self._directing = Directing(members, send, telemetry, self._listeners, exchange, on_week)
         self._backlogs: Reassemblers[Backlog] = Reassemblers()
         self._distrusted: frozenset[int] = frozenset()
         self._told_delays: dict[int, int] = {}
         """By node: the delay that the policy knows."""
         self._longest_delay_ns = 0
+        self._follow(settings)
 
     def _follow(self, settings: CoordinatorSettings) -> None:
         """Makes a policy under these settings."""
         self.settings = settings
         self.policy: Policy = make_policy(settings)
         self._in_batches = self.policy if isinstance(self.policy, BatchPolicy) else None
+        self._directing.grace_ns = grace_ns = min(settings.grace_ns, settings.slice_ns // GRACE_PART)
         if self._exchange is not None:
-            self._exchange.set_terms(self._grace_ns, settings.slice_ns // LATE_PART)
+            self._exchange.set_terms(grace_ns, settings.slice_ns // LATE_PART)
         if self._loop is not None:
             self._hand_over(self._loop, 0)
 
@@ -134,10 +121,6 @@ class Granting(Part):
             self._looped.share(loop.lock, loop.latest_ns)
             self.due_ns = None
         loop.adopt(self._looped, now_ns)
-
-    @property
-    def _grace_ns(self) -> int:
-        return min(self.settings.grace_ns, self.settings.slice_ns // GRACE_PART)
 
     # -- what hosts say of their queues ---------------------------------------------------------------------------------
 
@@ -254,13 +237,7 @@ class Granting(Part):
 
     def planned(self, plan: Planned, now_ns: int) -> None:
         """Takes what the loop tells of a plan that it has carried out; sends what it has left over."""
-        telemetry = self._telemetry
-        self._watch(plan.revoked, plan.granted, now_ns)
-        telemetry.leave_out(plan.left_out)
-        for fields in plan.others_revoked.tolist():
-            self._tell_one(Slot(*fields), revoked=True)
-        for fields in plan.others_granted.tolist():
-            self._tell_one(Slot(*fields), revoked=False)
+        self._directing.carried_out(plan, now_ns)
 
     def attend(self, now_ns: int) -> None:
         """Does for the loop what it cannot do itself, and has it plan."""
@@ -361,7 +338,7 @@ class Granting(Part):
         if self._loop is not None:
             self._loop.adopt(None, now_ns)
         before = self.policy
-        self._carry_out(before.retire(now_ns=now_ns), now_ns)
+        self._directing.carry_out(before.retire(now_ns=now_ns), now_ns)
         self._follow(settings)
         del before  # its cores are there until the loop has others
         for node, delay_ns in self._told_delays.items():
@@ -418,75 +395,8 @@ class Granting(Part):
         )
         if self._exchange is not None and self._in_batches is not None:
             granted, revoked = self._in_batches.plan_arrays(now_ns=now_ns, horizon_ns=horizon_ns)
-            self._direct(self._exchange, revoked, granted, now_ns)
+            self._directing.direct(self._exchange, revoked, granted, now_ns)
         else:
-            self._carry_out(self.policy.plan(now_ns=now_ns, horizon_ns=horizon_ns), now_ns)
+            self._directing.carry_out(self.policy.plan(now_ns=now_ns, horizon_ns=horizon_ns), now_ns)
         event = self.policy.next_event_ns()
         self.due_ns = None if event is None else max(event - lead_ns, now_ns + 1)
-
-    def _carry_out(self, plan: Plan, now_ns: int) -> None:
-        if self._exchange is not None:
-            self._direct(self._exchange, rows(plan.revokes), rows(plan.grants), now_ns)
-        else:
-            for slot in plan.revokes:
-                self._revoke(slot, now_ns)
-            for slot in plan.grants:
-                self._grant(slot, now_ns)
-        for node, week in plan.weeks:
-            if (member := self._members.get(node)) is not None:
-                self._send(week, member.mac)
-                self._on_week(member, week, now_ns)
-
-    def _revoke(self, slot: Slot, now_ns: int) -> None:
-        member = self._members.get(slot.node)
-        if member is None:
-            return
-        for listener in self._listeners:
-            listener.revoked(slot.slot, now_ns)
-        self._tell(member, slot, slot.end_ns, revoked=True)
-
-    def _grant(self, slot: Slot, now_ns: int) -> None:
-        member = self._members.get(slot.node)
-        if member is None:
-            return
-        end_ns = slot.end_ns + (0 if slot.rate_bps else self._grace_ns)
-        member.figures.slots += 1
-        for listener in self._listeners:
-            listener.granted(slot, end_ns, now_ns)
-        self._tell(member, slot, end_ns)
-
-    def _tell(self, member: Member, slot: Slot, end_ns: int, *, revoked: bool = False) -> None:
-        size, rate_bps = (0, 0) if revoked else (slot.bytes, slot.rate_bps)
-        self._send(Directive((Grant(slot.destination, slot.slot, slot.start_ns, end_ns, size, rate_bps),)), member.mac)
-
-    def _direct(self, exchange: Exchange, revoked: NDArray[Any], granted: NDArray[Any], now_ns: int) -> None:
-        """Carries out a plan by the exchange; what that leaves over goes out one by one."""
-        revokes, telemetry = len(revoked), self._telemetry
-        if not revokes and not len(granted):
-            return
-        watched = min(len(granted), telemetry.room())
-        self._watch(revoked, granted[:watched], now_ns)
-        telemetry.leave_out(len(granted) - watched)
-        for at in exchange.direct(revoked, granted, watched, now_ns):
-            self._tell_one(Slot(*(revoked[at] if at < revokes else granted[at - revokes]).tolist()), revoked=at < revokes)
-
-    def _watch(self, revoked: NDArray[Any], granted: NDArray[Any], now_ns: int) -> None:
-        """Has the dashboard shown what becomes of these slots."""
-        here, telemetry = self._members.get, self._telemetry
-        for number, node in zip(revoked["slot"].tolist(), revoked["node"].tolist(), strict=True):
-            if here(node) is not None:
-                telemetry.revoked(number, now_ns)
-        for fields in granted.tolist():
-            slot = Slot(*fields)
-            if here(slot.node) is not None:
-                telemetry.granted(slot, slot.end_ns + (0 if slot.rate_bps else self._grace_ns), now_ns)
-
-    def _tell_one(self, slot: Slot, *, revoked: bool) -> None:
-        """Sends a directive that is kept account of already."""
-        if (member := self._members.get(slot.node)) is None:
-            return
-        if revoked:
-            self._tell(member, slot, slot.end_ns, revoked=True)
-        else:
-            member.figures.slots += 1
-            self._tell(member, slot, slot.end_ns + (0 if slot.rate_bps else self._grace_ns))
