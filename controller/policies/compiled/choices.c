@@ -235,7 +235,7 @@ void choices_rewire(struct choices *choices, int64_t now)
 	choices->dirty = true;
 }
 
-EXPORT_PLACES(choices)
+EXPORT_PLACES(choices, (void)0)
 
 /* Counts turns that were granted. */
 void choices_count(struct choices *choices, uint32_t count, const struct slot *slots)

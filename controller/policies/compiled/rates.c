@@ -405,7 +405,8 @@ void rates_rewire(struct rates *rates, int64_t now)
 	rates->stale = true;
 }
 
-EXPORT_PLACES(rates)
+/* A plan may be made before the pairs that it would share out to have their places. */
+EXPORT_PLACES(rates, core->stale = true)
 
 /* -- shares --------------------------------------------------------------------------------------------------------------- */
 

@@ -283,8 +283,8 @@ static void roster_place(struct roster *roster, uint32_t at, int64_t rate, uint3
 		memcpy(&roster->links[(size_t)at * roster->links_most], links, count * sizeof(*links));
 }
 
-/* The functions that `Places` (batches.py) calls, by the core's name. */
-#define EXPORT_PLACES(NAME)                                                                                             \
+/* The functions that `Places` (batches.py) calls, by the core's name; what follows of a place is PLACED. */
+#define EXPORT_PLACES(NAME, PLACED)                                                                                     \
 	uint32_t NAME##_link(struct NAME *core, int64_t capacity)                                                       \
 	{                                                                                                               \
 		return roster_link(&core->roster, capacity);                                                            \
@@ -300,4 +300,5 @@ static void roster_place(struct roster *roster, uint32_t at, int64_t rate, uint3
 	void NAME##_place(struct NAME *core, uint32_t pair, int64_t rate, uint32_t count, const uint32_t *links)        \
 	{                                                                                                               \
 		roster_place(&core->roster, pair, rate, count, links);                                                  \
+		PLACED;                                                                                                 \
 	}

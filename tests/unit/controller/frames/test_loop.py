@@ -116,6 +116,22 @@ def test_what_a_host_gives_back_goes_to_others_while_python_is_away(policy: str)
         assert LAST in members.get(FIRST_NODE).backlog and not members.get(FIRST_NODE + 1).backlog  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+def test_who_stopped_and_waits_again_gets_slots_again(policy: str) -> None:
+    """The cores forget a pair that waits no more, and its place with it; a plan is made before Python gives it another."""
+    with looped(policy) as leader:
+        leader.learn()
+        wait_for(lambda: leader.turn() or all(leader.grants(number) for number in range(1, HOSTS)))
+        leader.say(Backlog(9, 0, 1, ()), 2)
+        until = time.monotonic() + 0.3
+        while time.monotonic() < until:  # rates are leased for a tenth of a second
+            leader.heard()
+        before = len(leader.grants(2))
+        leader.waits(2, LAST)
+        time.sleep(0.02)
+        wait_for(lambda: leader.turn() or len(leader.grants(2)) > before)
+
+
 def test_clocks_are_answered_while_python_is_away() -> None:
     with looped("free") as leader:
         leader.learn()
