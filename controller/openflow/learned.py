@@ -129,7 +129,7 @@ class FabricLearner:
         """The parts of `ports_document`, with loads as `SteadyLoads` tells them."""
         switches = view.switches
         loads = {at: load for at, load in loads.items() if at.dpid in switches and at.number in switches[at.dpid].ports}
-        loads = self._loads.told(loads, lambda at: _speed_bps(view, at))
+        loads = self._loads.told(loads)
         return split("ports", self.ports_document(view, loads, refused))
 
     def _trunks(

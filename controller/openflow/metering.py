@@ -7,7 +7,7 @@ more load.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from controller.openflow.flowtable import Cause
@@ -76,30 +76,31 @@ class PortMeter:
         return dict(self._load)
 
 
-STEADY = 1 / 1000
-"""A load that differs by less than this share of its port's rate from what was told of it is told as before."""
+STEADY_BPS = 50_000
+"""A load that differs by no more than this from what was told of it is told as before. It is no share of the port's rate: a
+port may say 10 Gbit/s of a link that carries far less."""
 
 
 class SteadyLoads:
-    """Loads as they are told, so that what does not matter is no change: a thousandth of a port's rate more or less, as LLDP
-    makes it. That a port has become silent, or is not any more, and every frame that was dropped, is told as it is."""
+    """Loads as they are told, so that what does not matter is no change: `STEADY_BPS` more or less, as LLDP makes it. That a
+    port has become silent, or is not any more, and every frame that was dropped, is told as it is."""
 
     def __init__(self) -> None:
         self._told: dict[PortRef, Load] = {}
 
-    def told(self, loads: Mapping[PortRef, Load], rate_bps: Callable[[PortRef], int]) -> dict[PortRef, Load]:
-        """What to tell of these loads; `rate_bps`: a port's rate."""
+    def told(self, loads: Mapping[PortRef, Load]) -> dict[PortRef, Load]:
+        """What to tell of these loads."""
         before = self._told
         self._told = {
-            at: known if (known := before.get(at)) is not None and _steady(known, load, STEADY * rate_bps(at)) else load
+            at: known if (known := before.get(at)) is not None and _steady(known, load) else load
             for at, load in loads.items()
         }
         return self._told
 
 
-def _steady(told: Load, now: Load, room_bps: float) -> bool:
+def _steady(told: Load, now: Load) -> bool:
     return not (told.tx_dropped or now.tx_dropped) and all(
-        abs(old - new) <= room_bps and bool(old) == bool(new)
+        abs(old - new) <= STEADY_BPS and bool(old) == bool(new)
         for old, new in ((told.rx_bps, now.rx_bps), (told.tx_bps, now.tx_bps))
     )
 
