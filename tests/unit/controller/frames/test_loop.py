@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -22,6 +23,7 @@ from protocol.messages import Backlog, Grant, Message, Ping, Pong, Report, Yield
 from tests.unit.controller.frames.sanitized import run_with_frames, take_other_build
 from tests.unit.controller.frames.test_both_ways import HOSTS as SPEAKERS
 from tests.unit.controller.frames.test_both_ways import Hosts, some
+from topology import shapes
 
 HOSTS, PATIENCE_S = 4, 5.0
 LAST = FIRST_NODE + HOSTS - 1
@@ -314,6 +316,38 @@ def spoilt(seed: int, policy: str) -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_whatever_comes_the_loop_and_python_go_on(policy: str) -> None:
     spoilt(7, policy)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("policy", POLICIES)
+def test_whoever_waits_in_the_end_is_granted_whatever_was_before(policy: str, seed: int) -> None:
+    """Hosts begin and stop to wait, are distrusted, trusted, and told of another fabric, while Python comes early and late."""
+    with looped(policy) as leader:
+        leader.learn()
+        dice, coordinator = Random(seed), leader.coordinator
+        for _ in range(40):
+            number, other = dice.sample(range(1, HOSTS + 1), 2)
+            chance = dice.random()
+            if chance < 0.45:
+                leader.waits(number, FIRST_NODE - 1 + other)
+            elif chance < 0.8:
+                leader.say(Backlog(leader._number, 0, 1, ()), number)
+            elif chance < 0.9:
+                nodes = {FIRST_NODE - 1 + number} if chance < 0.85 else set[int]()
+                coordinator.granting.distrust(frozenset(nodes), leader.now())
+            else:
+                fabric = shapes.build("star", hosts=HOSTS, rate_bps=dice.choice((10**8, 10**9)))
+                coordinator.take([{"fabric": {"fabric": fabric.to_dict(), "blocked": []}}], leader.now())
+            time.sleep(dice.choice((0, 0, 0.001, 0.01, 0.06)))
+            if dice.random() < 0.7:
+                leader.settle(leader.now())
+                leader.turn()
+        coordinator.granting.distrust(frozenset(), leader.now())
+        for number in range(1, HOSTS):
+            leader.waits(number, LAST)
+        since_ns = leader.now()
+        for number in range(1, HOSTS):
+            wait_for(lambda its=number: leader.turn() or any(grant.start_ns > since_ns for grant in leader.grants(its)))  # type: ignore[misc]
 
 
 def test_the_loop_touches_no_foreign_memory_and_overflows_nowhere(tmp_path: Path) -> None:
