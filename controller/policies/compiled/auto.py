@@ -18,19 +18,17 @@ from controller.policies.base import Network, Plan, Regulated, Slot, SlotNumbers
 from controller.policies.choice import TURNS, Choice, Measured
 from controller.policies.compiled import library as compiled
 from controller.policies.compiled.batches import (
-    MOST_BPS,
     SLOT_BYTES,
-    Array,
     Batched,
     Core,
-    Places,
     address_of,
     as_arrays,
-    at,
     core_of,
     still_waiting,
 )
+from controller.policies.compiled.library import Array, at
 from controller.policies.compiled.met import Met
+from controller.policies.compiled.places import MOST_BPS, Places
 from controller.policies.compiled.rate_limit import CompiledRateLimit
 from controller.policies.compiled.timeslice import CompiledTimeslice
 
@@ -67,10 +65,11 @@ class CompiledAuto(Batched):
     # -- events -------------------------------------------------------------------------------------------------------
 
     def set_network(self, network: Network, *, now_ns: int) -> None:
+        found = self._places.find(network, self._places.links)
         with self.lock:
-            self._places.begin(network, anew=False)
             self._c.choices_rewire(self._core, self._latest_ns(now_ns))
-            self._places.fill()
+            self._places.put(found)
+        self._places.begin(network)
         for policy in self.parts():
             policy.set_network(network, now_ns=now_ns)
 

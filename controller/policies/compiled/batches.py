@@ -1,4 +1,4 @@
-"""What compiled policies share: events in batches, plans as arrays, and places in the network for new pairs."""
+"""What compiled policies share: events in batches, and plans as arrays."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ import ctypes
 import struct
 from abc import abstractmethod
 from array import array
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.policies.base import NOTHING, Network, Plan, Policy, Regulated, Slot, SlotNumbers, Weights
-from controller.policies.compiled.library import ANY, Counts
+from controller.policies.base import NOTHING, Plan, Policy, Regulated, Slot, SlotNumbers, Weights
+from controller.policies.compiled.library import ANY, Array, Counts, at
 from controller.policies.compiled.met import Met
+from controller.policies.compiled.places import Places
 
 SLOT = np.dtype([(name, np.int64) for name in ("slot", "node", "destination", "start", "end", "bytes", "rate", "reserved")])
 """A slot as an array has it: the fields of `Slot`."""
 RETURNED = np.dtype([(name, np.int64) for name in ("slot", "node", "destination", "unspent", "backlog")])
 """A slot that is given back: the bytes of its credit that were not used, and those that wait for the destination now."""
-MOST, MOST_BPS = 1 << 62, 1 << 45
-"""What is larger counts as this much: numbers and bytes that come from hosts; rates."""
+MOST = 1 << 62
+"""What is larger counts as this much: numbers and bytes that come from hosts."""
 _SLOT = struct.Struct("8q")
 SLOT_BYTES = _SLOT.size
 NO_SLOTS = np.zeros(0, SLOT)
@@ -51,87 +52,6 @@ class BatchPolicy(Protocol):
 
     def plan_arrays(self, *, now_ns: int, horizon_ns: int) -> tuple[NDArray[Any], NDArray[Any]]:
         """(granted, revoked) as arrays of dtype SLOT: what `plan` says, in the same order. They hold until the next plan."""
-
-
-class Array(Protocol):
-    """An array of the standard library, or of numpy."""
-
-    def __len__(self) -> int: ...
-
-    def tolist(self) -> list[int]: ...
-
-
-def at(values: Array) -> int:
-    """The address of an array's first element. The caller keeps the array."""
-    return values.buffer_info()[0] if isinstance(values, array) else int(values.ctypes.data)  # type: ignore[attr-defined]
-
-
-class Places:
-    """The links of a core's network, by the names that the network has for them.
-
-    Args:
-        library: has PREFIX_link, PREFIX_take_unplaced and PREFIX_place.
-    """
-
-    def __init__(self, library: ctypes.CDLL, prefix: str, core: int) -> None:
-        self.lock: AbstractContextManager[None] = nullcontext()
-        """Held for each call of the core, or for several that belong together."""
-        names = (f"{prefix}_{what}" for what in ("link", "take_unplaced", "place"))
-        self._link, self._take, self._place = (getattr(library, name) for name in names)
-        self._core = core
-        self._network: Network | None = None
-        self.links: dict[Hashable, int] = {}
-        """By name: a link's number."""
-        self._node, self._destination = ctypes.c_uint32(), ctypes.c_uint32()
-
-    def begin(self, network: Network, *, anew: bool = True) -> None:
-        """Takes a new network: no link has a number any more, unless not `anew`."""
-        self._network = network
-        if anew:
-            self.links.clear()
-
-    def number(self, name: Hashable) -> int:
-        """The number of a link of which the capacity does not matter."""
-        if (link := self.links.get(name)) is None:
-            with self.lock:
-                link = self.links[name] = self._link(self._core, 1)
-        return link
-
-    def fill(self) -> None:
-        """Gives the pairs that have none a place in the network, one after the other."""
-        more = True
-        while more:
-            with self.lock:
-                more = self._fill_one()
-
-    def _fill_one(self) -> bool:
-        network, core = self._network, self._core
-        pair = self._take(core, ctypes.byref(self._node), ctypes.byref(self._destination))
-        if pair == ANY:
-            return False
-        assert network is not None, "only in a network a pair can be without place"
-        try:
-            rate_bps = min(MOST_BPS, network.node_rate_bps(self._node.value))
-        except KeyError:
-            return True
-        path = array("I", map(self.link, network.path(self._node.value, self._destination.value)))
-        self._place(core, pair, rate_bps, len(path), at(path))
-        if path:
-            self.learned(self._node.value, self._destination.value, path)
-        return True
-
-    def link(self, name: Hashable) -> int:
-        """The number of a link of the network."""
-        if (link := self.links.get(name)) is None:
-            assert self._network is not None, "a link is one of a network"
-            capacity_bps = min(MOST_BPS, self._network.capacity_bps(name))
-            with self.lock:
-                link = self.links[name] = self._link(self._core, capacity_bps)
-        return link
-
-    def learned(self, node: int, destination: int, links: array[int]) -> None:
-        """Takes the path of a pair that has its place now."""
-        return
 
 
 class Core(NamedTuple):

@@ -4,15 +4,29 @@ compiler at first use."""
 from __future__ import annotations
 
 import ctypes
+from array import array
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ebpf.build import BuildError, shared_library
 
 POINTER, I64, U32 = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint32
 ANY = 0xFFFFFFFF
 """A node that stands for any, in a weight; and a pair that there is not."""
+
+
+class Array(Protocol):
+    """An array of the standard library, or of numpy."""
+
+    def __len__(self) -> int: ...
+
+    def tolist(self) -> list[int]: ...
+
+
+def at(values: Array) -> int:
+    """The address of an array's first element. The caller keeps the array."""
+    return values.buffer_info()[0] if isinstance(values, array) else int(values.ctypes.data)  # type: ignore[attr-defined]
 
 
 class Terms(ctypes.Structure):
@@ -39,6 +53,15 @@ class Group(ctypes.Structure):
     )  # fmt: skip
 
 
+class FoundPlaces(ctypes.Structure):
+    """`struct found`: links of a network, and places of pairs in it."""
+
+    _fields_ = (
+        ("nodes", POINTER), ("destinations", POINTER), ("offsets", POINTER), ("links", POINTER), ("rates", POINTER),
+        ("capacities", POINTER), ("count", U32), ("link_count", U32),
+    )  # fmt: skip
+
+
 class Dealt(ctypes.Structure):
     """`struct dealt`: pairs as `regulate` takes them."""
 
@@ -51,7 +74,8 @@ _ALL = (
     ("free", None, ()), ("regulate", None, (I64, U32, POINTER, POINTER, POINTER)),
     ("backlogs", None, (I64, U32, POINTER, POINTER, POINTER, POINTER)), ("yields", None, (I64, U32, POINTER)),
     ("left", None, (I64, U32)), ("rewire", None, (I64,)), ("link", U32, (I64,)), ("take_unplaced", U32, (POINTER, POINTER)),
-    ("unplaced", U32, ()), ("place", None, (U32, I64, U32, POINTER)),
+    ("unplaced", U32, ()), ("place", None, (U32, I64, U32, POINTER)), ("pairs", U32, (U32, POINTER, POINTER)),
+    ("put", U32, (POINTER,)),
 )  # fmt: skip
 _PLANS = (
     ("weight", None, (U32, U32, ctypes.c_double)), ("plan", None, (I64, I64, POINTER)), ("grants", POINTER, ()),
@@ -60,8 +84,8 @@ _PLANS = (
 _DELAY, _SENT = ("delay", None, (U32, I64)), ("sent", None, (I64, U32, U32, POINTER, POINTER))
 _RECHARGE = ("recharge", None, (I64, U32, POINTER, POINTER))
 _SPOTS = (
-    ("known", U32, (U32, POINTER, POINTER)), ("spot", None, (U32, U32, U32, U32, I64)),
-    ("route", None, (U32, U32, U32, POINTER)), ("sized_backlogs", None, (I64, U32, POINTER, POINTER, POINTER, POINTER)),
+    ("spot", None, (U32, U32, U32, U32, I64)), ("route", None, (U32, U32, U32, POINTER)),
+    ("sized_backlogs", None, (I64, U32, POINTER, POINTER, POINTER, POINTER)),
 )  # fmt: skip
 _CHOICES = (
     ("contend", None, (U32, POINTER)), ("count", None, (U32, ctypes.c_char_p)), ("dirty", ctypes.c_bool, ()),

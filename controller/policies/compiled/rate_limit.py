@@ -8,7 +8,9 @@ from collections.abc import Mapping
 
 from controller.policies.base import Network, Slot
 from controller.policies.compiled import library as compiled
-from controller.policies.compiled.batches import MOST_BPS, Compiled, at
+from controller.policies.compiled.batches import Compiled
+from controller.policies.compiled.library import at
+from controller.policies.compiled.places import MOST_BPS
 from controller.policies.rate_limit import RateLimit
 
 
@@ -30,10 +32,11 @@ class CompiledRateLimit(Compiled):
 
     def set_network(self, network: Network, *, now_ns: int) -> None:
         """All shares are found anew."""
+        found = self._places.find(network)
         with self.lock:
-            self._places.begin(network)
             self._c.rates_rewire(self._core, self._latest_ns(now_ns))
-            self._places.fill()
+            first = self._places.put(found)
+        self._places.begin(network, found, first)
 
     def sent(self, node: int, rates_bps: Mapping[int, int], *, now_ns: int) -> None:
         """Learns how much of their rates the node's senders can use."""

@@ -3,6 +3,7 @@
  * Both give the same plans for the same events. Nodes, pairs, resources and bookings are elements of arrays that only grow;
  * lists go through their indexes. Once the arrays are as large as a fabric needs, nothing is allocated. Times are ns.
  */
+#include "found.h"
 #include "lines.h"
 
 #define LIST_ADD(head, elements, at, BEFORE, AFTER)                                                                     \
@@ -898,6 +899,55 @@ void core_place(struct core *core, uint32_t at, int64_t rate, uint32_t count, co
 	for (uint32_t one = 0; one < count; one++)
 		core->links[(size_t)at * core->links_most + one] = links[one];
 	take_place(core, at);
+}
+
+/* Lists the pairs that were ever wanted, `room` at most; returns how many there are. */
+uint32_t core_pairs(const struct core *core, uint32_t room, uint32_t *nodes, uint32_t *destinations)
+{
+	uint32_t count = 0;
+	for (uint32_t node = 0; node < core->node_count; node++)
+		for (uint32_t at = core->nodes[node].from; at != NONE; at = core->pairs[at].from_after) {
+			if (!core->pairs[at].number)
+				continue;
+			if (count < room) {
+				nodes[count] = core->nodes[node].id;
+				destinations[count] = core->pairs[at].destination;
+			}
+			count++;
+		}
+	return count;
+}
+
+/* Takes the links that were found, and gives the pairs without place those that were found, in the order in which they are taken; the
+ * others go on waiting. Returns the number of the first link. */
+uint32_t core_put(struct core *core, struct found *found)
+{
+	uint32_t *rows = malloc((size_t)core->pair_count * sizeof(*rows) + 1), kept = 0, first = 0;
+	if (!rows)
+		abort();
+	for (uint32_t one = 0; one < found->link_count; one++) {
+		uint32_t link = core_link(core, found->capacities[one]);
+		first = one ? first : link;
+	}
+	number_links(found, first);
+	memset(rows, 0xff, (size_t)core->pair_count * sizeof(*rows));
+	for (uint32_t row = 0; row < found->count; row++) {
+		uint32_t at = map_get(&core->pair_of, key_of(found->nodes[row], found->destinations[row]));
+		if (at != NONE)
+			rows[at] = row;
+	}
+	for (uint32_t one = core->unplaced_count; one > 0; one--) {
+		uint32_t at = core->unplaced[one - 1], row = rows[at];
+		if (row != NONE)
+			core_place(core, at, found->rates[row], found->offsets[row + 1] - found->offsets[row],
+				   found->links + found->offsets[row]);
+	}
+	for (uint32_t one = 0; one < core->unplaced_count; one++)
+		if (rows[core->unplaced[one]] == NONE)
+			core->unplaced[kept++] = core->unplaced[one];
+	core->unplaced_count = kept;
+	free(rows);
+	return first;
 }
 
 /* Other capacities of links, where rates and paths are as before. `core_settle` follows. */

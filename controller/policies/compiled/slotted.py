@@ -6,7 +6,9 @@ import ctypes
 from array import array
 
 from controller.policies.base import Network
-from controller.policies.compiled.batches import MOST_BPS, Compiled, at
+from controller.policies.compiled.batches import Compiled
+from controller.policies.compiled.library import at
+from controller.policies.compiled.places import MOST_BPS
 from controller.policies.groups import Varied
 
 
@@ -32,13 +34,13 @@ class Slotted(Compiled):
         before, self._network = self._network, network
         others = None if before is None or not isinstance(network, Varied) else network.differs(before)
         if others is None or self._c_recharge is None:
+            found = self._places.find(network)
             with self.lock:
-                self._places.begin(network)
                 self._c_rewire(self._core, self._latest_ns(now_ns))
-                self._places.fill()
+                first = self._places.put(found)
                 self._c_settle(self._core)
+            self._places.begin(network, found, first)
             return
-        self._places.begin(network, anew=False)
         known = self._places.links
         links = [link for link in others if link in known]
         numbers = array("I", (known[link] for link in links))
@@ -46,6 +48,7 @@ class Slotted(Compiled):
         with self.lock:
             self._c_recharge(self._core, self._latest_ns(now_ns), len(links), at(numbers), at(capacities))
             self._c_settle(self._core)
+        self._places.begin(network)
 
     def set_delay(self, node: int, delay_ns: int) -> None:
         """Slots of the node begin no sooner than a directive reaches it."""

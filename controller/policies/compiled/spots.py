@@ -7,7 +7,8 @@ from array import array
 from collections.abc import Hashable
 
 from controller.policies.base import Network
-from controller.policies.compiled.batches import MOST_BPS, Places, at
+from controller.policies.compiled.library import at
+from controller.policies.compiled.places import MOST_BPS, Found, Places
 
 
 class Spots(Places):
@@ -30,10 +31,10 @@ class Spots(Places):
         self._switch_of: dict[int, int] = {}
         self._routes: set[tuple[int, int]] = set()
 
-    def begin(self, network: Network, *, anew: bool = True) -> None:
+    def begin(self, network: Network, found: Found | None = None, first: int = 0) -> None:
         """Takes a new network."""
-        super().begin(network, anew=anew)
         self._forget()
+        super().begin(network, found, first)
 
     def learned(self, node: int, destination: int, links: array[int]) -> None:
         """Takes the path of a pair, which is not empty."""

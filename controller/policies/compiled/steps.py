@@ -6,7 +6,7 @@ import ctypes
 
 from controller.policies.base import Regulated
 from controller.policies.compiled import library as compiled
-from controller.policies.compiled.batches import Array, at
+from controller.policies.compiled.library import Array, at
 from controller.policies.compiled.met import Met
 from controller.policies.compiled.slotted import Slotted
 from controller.policies.compiled.spots import Spots
@@ -53,18 +53,9 @@ class CompiledSteps(Slotted):
             return
         if self._met is None:
             self._met = Met()
-            for node, destination in self._known():
+            for node, destination in zip(*self._places.pairs(), strict=True):
                 self._met.backlogs([node], [0, 1], [destination])
         super().set_regulated(pairs, now_ns=now_ns)
-
-    def _known(self) -> list[tuple[int, int]]:
-        node, destination = ctypes.c_uint32(), ctypes.c_uint32()
-        one, other = ctypes.byref(node), ctypes.byref(destination)
-        found, pair = [], -1
-        with self.lock:
-            while (pair := self._c.steps_known(self._core, pair + 1, one, other)) != compiled.ANY:
-                found.append((node.value, destination.value))
-        return found
 
     def take_sizes(self, now_ns: int, count: int, nodes: Array, offsets: Array, destinations: Array, sizes: Array) -> None:
         if not self.counted:

@@ -318,15 +318,3 @@ void steps_weight(struct steps *core, uint32_t node, uint32_t destination, doubl
 	weigh(&core->weights, node, destination, weight);
 	core->least_weight = least_weight(&core->weights);
 }
-
-/* The first flow from an index on, in any order; NONE: there is none. */
-uint32_t steps_known(const struct steps *core, uint32_t at, uint32_t *node, uint32_t *destination)
-{
-	for (; at < core->roster.couple_count; at++)
-		if (core->roster.couples[at].known) {
-			*node = core->roster.members[core->roster.couples[at].node].id;
-			*destination = core->roster.couples[at].destination;
-			return at;
-		}
-	return NONE;
-}

@@ -140,6 +140,13 @@ uint32_t steps_unplaced(struct steps *core)
 	return roster->unplaced_count = kept;
 }
 
+uint32_t steps_pairs(const struct steps *core, uint32_t room, uint32_t *nodes, uint32_t *destinations)
+{
+	return roster_pairs(&core->roster, room, nodes, destinations);
+}
+
+EXPORT_PUT(steps)
+
 /* All flows have their places: slots stay where there is room. */
 void steps_settle(struct steps *core)
 {

@@ -1,0 +1,18 @@
+/* A network's links and the places of pairs in it, as they were found before it begins (places.py). Known to ctypes as
+ * `FoundPlaces`. */
+#pragma once
+#include <stdint.h>
+
+struct found {
+	const uint32_t *nodes, *destinations, *offsets;
+	uint32_t *links; /* pair i crosses links[offsets[i]] and on, numbered from 0 on */
+	const int64_t *rates, *capacities;
+	uint32_t count, link_count;
+};
+
+/* The links are numbered from `first` on. */
+static inline void number_links(struct found *found, uint32_t first)
+{
+	for (uint32_t at = 0; at < found->offsets[found->count]; at++)
+		found->links[at] += first;
+}
