@@ -11,6 +11,7 @@ when all hosts are members, `WARM_S` have passed, and every sender that is regul
 * coordinator_cpu, helpers_cpu: shares of a processor: of the coordinator's loop; of its store bridge, elector and tuner
 * rss_mb: the coordinator's memory at the end
 * loop_stop_max_us: the longest time in which the coordinator answered nobody while a PING waited
+* loop_longest_us: what the coordinator says of its own loop: the longest turn, wait for the lock, and delay of a plan
 * loss_fraction: of the bytes sent, what the links lost; link_use: what they delivered, of what a linear programme could
 * swarm_cpu, swarm_behind_max_us: the swarm's own share of a processor, and how late it was at most: a check of the measurement
 """
@@ -40,6 +41,8 @@ from protocol.units import SECOND_NS
 
 WARM_S, PATIENCE_S, SPREAD_HOSTS_S, DRAIN_S = 3.0, 60.0, 500.0, 0.5
 SWARM_NICE = -5
+STATUS_S = 2.0
+"""The coordinator's status is younger than this: what it says after so long is of the time measured."""
 ALONE_WARM_NS = SECOND_NS // 2
 FULLEST = 8
 
@@ -178,10 +181,13 @@ class _Measured:
         swarm.forget()
         sums, counts, used = swarm.model.sums(), swarm.counts(), leader.used()
         own_s, began_s, least = time.process_time(), time.monotonic(), counts.members
+        longest: dict[str, float] = {}
         while (passed_s := time.monotonic() - began_s) < self._options.seconds:
             self._tell("measuring", 0.2 + 0.7 * passed_s / self._options.seconds)
             time.sleep(min(0.25, self._options.seconds - passed_s))
             least = min(least, swarm.counts().members)
+            told = leader.status().get("loop_longest_us", {}) if passed_s > STATUS_S else {}
+            longest = {name: max(us, longest.get(name, 0)) for name, us in told.items()} or longest
         seconds = time.monotonic() - began_s
         own_s = time.process_time() - own_s
         return {
@@ -189,6 +195,7 @@ class _Measured:
             **_used(used, leader.used()),
             **_links(self._world, swarm, sums, counts),
             "members_least": least,
+            "loop_longest_us": longest,
             "swarm_cpu": round(own_s / seconds, 3),
             "unknown": names_of(swarm.unknown()),
             "to_all": dict(swarm.to_all),

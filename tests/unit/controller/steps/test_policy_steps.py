@@ -16,9 +16,9 @@ from controller.policies.base import Plan, Policy, Slot
 from controller.policies.compiled.steps import CompiledSteps
 from controller.policies.steps.policy import AHEAD, TURN, Steps
 from controller.policies.steps.queue import SPARE
+from tests.unit.controller.policies.compiled.test_policy_compiled import MS, BothKinds, several
 from tests.unit.controller.policies.policy_networks import FIRST, GBIT, MBIT, TreeNetwork, racks, star, trees
 from tests.unit.controller.policies.policy_sanitized import build_under_test, run_with_policies
-from tests.unit.controller.policies.test_policy_compiled import MS, BothKinds, several
 
 STEP = 2 * MS
 KINDS = pytest.mark.parametrize("kind", [Steps, CompiledSteps])

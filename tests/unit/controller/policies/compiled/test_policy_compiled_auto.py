@@ -15,9 +15,9 @@ from controller.policies.compiled.rate_limit import CompiledRateLimit
 from controller.policies.compiled.timeslice import CompiledTimeslice
 from controller.policies.rate_limit import RateLimit
 from controller.policies.timeslice import Timeslice
+from tests.unit.controller.policies.compiled.test_policy_compiled import MS, NODE, NODES, BothKinds, several
 from tests.unit.controller.policies.policy_networks import FIRST, GBIT, MBIT, TreeNetwork, racks, star, trees
 from tests.unit.controller.policies.policy_sanitized import build_under_test, run_with_policies
-from tests.unit.controller.policies.test_policy_compiled import MS, NODE, NODES, BothKinds, several
 
 RATES = st.sampled_from([0, MBIT, 50 * MBIT])
 

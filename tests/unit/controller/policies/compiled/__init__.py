@@ -1,0 +1,1 @@
+"""Tests of the compiled policies: against their references, and under the sanitizers."""
