@@ -51,6 +51,7 @@ COLUMNS = (
 @click.option("--crowd", type=click.IntRange(0), default=32, show_default=True, help="Packets in queue 0; above, MCP yields.")
 @click.option("--termination", type=click.IntRange(1, 3), default=3, show_default=True, help="MCP's scheme; 3: never.")
 @click.option("--admit", type=SHARE, help="Share of a receiver's link that deadlines may need.  [default: any]")
+@click.option("--ack-segments", type=click.IntRange(1, 10), default=1, show_default=True, help="Acknowledged together.")
 @click.option("--jobs", type=click.IntRange(1), help="Simulations at a time.  [default: processors]")
 @click.option("--scheduler", help="Of a Dask cluster that simulates instead, as tcp://HOST:PORT.")
 @click.option("--folder", type=FOLDER, default=Path("results/simulation"), show_default=True, help="Keeps each result.")
@@ -120,7 +121,7 @@ def _cases(**options: Any) -> list[Case]:  # noqa: ANN401 -- click's
         flows=options["flows"], fabric=fabric, mixture=mixture,
         settings=Settings(
             spray=options["spray"], termination=options["termination"], crowd=options["crowd"], aim=options["aim"],
-            admit=options["admit"] or 0.0,
+            admit=options["admit"] or 0.0, ack_segments=options["ack_segments"],
         ),
     )  # fmt: skip
 

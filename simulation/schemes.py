@@ -26,6 +26,8 @@ BUFFER_BYTES = 360_000
 _MARKING = ((2_000_000_000, 20), (20_000_000_000, 65))
 """Karuna's marking thresholds in packets, by the link's rate; 250 above."""
 _MOST_LOAD = 0.97
+LINUX_RTO_NS = 200_000_000
+"""The least timeout (TCP_RTO_MIN) beside acknowledgements that are held back for 40 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,9 @@ class Settings:
     `spray`: each packet takes the next path, as in pFabric's paper; else a flow keeps its path. `termination`: MCP's scheme (3:
     never gives a flow up), `aim` the part of the deadline by which all is to be acknowledged, `crowd` the packets in queue 0
     from which flows yield (0: they never do). `admit`: the share of a receiver's link that deadlines may need
-    (simulation.admission; 0: any). `initial_window`, `pfabric_window` in packets; `buffer_bytes` of a port.
+    (simulation.admission; 0: any). `initial_window`, `pfabric_window` in packets; `buffer_bytes` of a port. `ack_segments`: a
+    TCP receiver acknowledges so many segments together, or 40 ms after the first; Linux 2. Above 1 the least timeout is Linux',
+    200 ms.
     """
 
     spray: bool = False
@@ -48,6 +52,7 @@ class Settings:
     crowd: int = 32
     aim: float = 0.9375
     admit: float = 0.0
+    ack_segments: int = 1
 
 
 def switch_queues(scheme: str, buffer_bytes: int) -> SwitchQueues:
@@ -122,9 +127,10 @@ def program_settings(
         "mark_uplink": marking_packets(fabric.uplink_bps) * 1500,
         "beta": cuts.beta,
         "alpha": cuts.alpha,
-        "min_rto_ns": settings.min_rto_ns,
+        "min_rto_ns": settings.min_rto_ns if settings.ack_segments == 1 else max(settings.min_rto_ns, LINUX_RTO_NS),
         "ahead_ns": max(1_000_000, 3 * fabric.rtt_ns),
         "initial_window": settings.initial_window,
+        "ack_segments": settings.ack_segments,
         "termination": settings.termination,
         "crowd": settings.crowd,
         "aim": round(settings.aim * 1024),

@@ -51,6 +51,7 @@ Case ReadCase(std::istream &in)
 		{"mark_host", Into(c.mark_host)}, {"mark_uplink", Into(c.mark_uplink)},
 		{"beta", Into(c.beta)}, {"alpha", Into(c.alpha)},
 		{"min_rto_ns", Into(c.min_rto_ns)}, {"ahead_ns", Into(c.ahead_ns)}, {"initial_window", Into(c.initial_window)},
+		{"ack_segments", Into(c.ack_segments)}, {"ack_hold_ns", Into(c.ack_hold_ns)},
 		{"kappa", Into(c.kappa)}, {"aim", Into(c.aim)}, {"termination", Into(c.termination)},
 		{"multiple", Into(c.multiple)}, {"crowd", Into(c.crowd)},
 		{"age_least", Into(c.age_least)}, {"age_most", Into(c.age_most)},

@@ -35,6 +35,8 @@ struct Case
 	std::vector<uint64_t> beta, alpha; /* bytes */
 	uint64_t min_rto_ns = 2'000'000, ahead_ns = 1'000'000; /* connections are opened so long before their flow */
 	uint32_t initial_window = 70; /* segments */
+	uint32_t ack_segments = 1; /* that TCP receivers acknowledge together, or ack_hold_ns after the first */
+	uint64_t ack_hold_ns = 40'000'000; /* TCP_DELACK_MIN of Linux */
 	uint32_t kappa = 256, aim = 960, termination = 3, multiple = 3072, crowd = 32; /* of MCP, as in mcp.h */
 	uint32_t age_least = 2, age_most = 10; /* timeouts until a flow is promoted */
 	uint32_t pfabric_window = 70, pfabric_most = 70; /* segments */

@@ -49,7 +49,8 @@ void TcpFlows::SetDefaults(const Case &what)
 	Config::SetDefault("ns3::TcpSocket::InitialCwnd", UintegerValue(what.initial_window));
 	Config::SetDefault("ns3::TcpSocket::SndBufSize", UintegerValue(BUFFER));
 	Config::SetDefault("ns3::TcpSocket::RcvBufSize", UintegerValue(BUFFER >> 4));
-	Config::SetDefault("ns3::TcpSocket::DelAckCount", UintegerValue(1));
+	Config::SetDefault("ns3::TcpSocket::DelAckCount", UintegerValue(what.ack_segments));
+	Config::SetDefault("ns3::TcpSocket::DelAckTimeout", TimeValue(NanoSeconds(what.ack_hold_ns)));
 	Config::SetDefault("ns3::TcpSocket::ConnTimeout", TimeValue(NanoSeconds(5 * what.min_rto_ns)));
 	Config::SetDefault("ns3::TcpSocket::ConnCount", UintegerValue(1000));
 	Config::SetDefault("ns3::TcpSocket::DataRetries", UintegerValue(100'000));
