@@ -18,7 +18,7 @@ from simulation.fabric import SpineLeaf
 from simulation.flows import Flow, Mixture, poisson
 from simulation.schemes import SCHEMES, Settings, case_text, program_settings, thresholds
 
-VERSION = 3
+VERSION = 4
 """Counts up when results of equal cases would differ."""
 
 

@@ -110,7 +110,7 @@ static __always_inline void send_at(struct sock *sk, __u64 rate, __u32 segments)
 static __always_inline void send_at_rate(struct sock *sk, const struct mcp_now *now, struct mcp *ca,
 					 const struct mcp_settings *settings)
 {
-	send_at(sk, ca->flow.rate, mcp_in_flight(settings, ca->flow.rate, now->rtt_us, queue_us_of(now), now->mss));
+	send_at(sk, ca->flow.rate, mcp_in_flight(settings, ca->flow.rate, now->rtt_us, queue_us_of(now, ca), now->mss));
 }
 
 static __always_inline void begin_flow(struct sock *sk, struct mcp *ca)

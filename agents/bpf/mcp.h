@@ -20,6 +20,7 @@
 #define WAITING 100	   /* segments a second */
 #define PATIENCE_BITS 6
 #define LEAST_BITS 4
+#define MOST_HELD_US 40000 /* Linux' delayed acknowledgement: TCP_DELACK_MIN */
 
 enum mcp_termination { MCP_BY_BACKLOG = 1, MCP_BY_RATE = 2, MCP_NEVER = 3 };
 
@@ -135,6 +136,15 @@ static inline __u64 mcp_chance(const struct mcp_settings *s, __u64 remaining, __
 	return left_us > needed_us ? left_us : 0;
 }
 
+/* The part of a round trip that was spent in queues: what it has more than the shortest one, less the time for which the receiver
+ * may have held the acknowledgement back: until the flow's next segment came, MOST_HELD_US at most. */
+static inline __u64 mcp_queue_us(__u64 rtt_us, __u64 least_rtt_us, __u64 rate, __u32 mss)
+{
+	__u64 held_us = mcp_min(mss * US_PER_S / (rate ? rate : 1), MOST_HELD_US);
+
+	return rtt_us > least_rtt_us + held_us ? rtt_us - least_rtt_us - held_us : 0;
+}
+
 /* How many times longer, in 1/MCP_ONE, than flows may make it the queue is that flows with deadlines have for themselves. */
 static inline __u64 mcp_crowding(const struct mcp_settings *s, const struct mcp_window *w)
 {
@@ -194,7 +204,8 @@ static inline __u64 mcp_crowd_us(const struct mcp_settings *s, __u32 mss)
 	return (__u64)s->crowd_packets * mss * US_PER_S / s->link_rate;
 }
 
-/* mcp_segments; in a crowd what the rate needs while the queue is as long as it may be, and a segment. */
+/* mcp_segments; in a crowd what the rate needs while the queue is as long as it may be, and a segment. What the receiver holds back
+ * is no queue, so it may have one segment while the next is under way. */
 static inline __u32 mcp_in_flight(const struct mcp_settings *s, __u64 rate, __u64 rtt_us, __u64 queue_us, __u32 mss)
 {
 	__u64 most_us = mcp_crowd_us(s, mss);

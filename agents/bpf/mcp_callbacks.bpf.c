@@ -72,9 +72,9 @@ static __always_inline void send_at(struct bpf_sock_ops *event, __u64 rate, __u3
 /* Twice what baton_mcp allows: dctcp halves the window where all segments are marked. Not in a crowd: there it shall be small. */
 static __always_inline __u32 window_of(const struct mcp_now *now, const struct mcp *ca, const struct mcp_settings *settings)
 {
-	__u32 segments = mcp_in_flight(settings, ca->flow.rate, now->rtt_us, queue_us_of(now), now->mss);
+	__u32 segments = mcp_in_flight(settings, ca->flow.rate, now->rtt_us, queue_us_of(now, ca), now->mss);
 
-	return settings->crowd_packets && queue_us_of(now) > mcp_crowd_us(settings, now->mss) ? segments : 2 * segments;
+	return settings->crowd_packets && queue_us_of(now, ca) > mcp_crowd_us(settings, now->mss) ? segments : 2 * segments;
 }
 
 static __always_inline void send_at_rate(struct bpf_sock_ops *event, const struct mcp_now *now, struct mcp_called *connection,

@@ -109,10 +109,9 @@ static __always_inline __u64 smoothed_rtt_us(__u32 srtt)
 	return srtt ? srtt >> SRTT_SHIFT : FIRST_RTT_US;
 }
 
-/* The part of the round trip that is more than the shortest of the connection. */
-static __always_inline __u64 queue_us_of(const struct mcp_now *now)
+static __always_inline __u64 queue_us_of(const struct mcp_now *now, const struct mcp *ca)
 {
-	return now->rtt_us > now->least_rtt_us ? now->rtt_us - now->least_rtt_us : 0;
+	return mcp_queue_us(now->rtt_us, now->least_rtt_us, ca->flow.rate, now->mss);
 }
 
 static __always_inline __u64 deadline_us_of(const struct mcp *ca)
@@ -194,7 +193,7 @@ static __always_inline int end_window(const struct mcp_now *now, struct mcp *ca,
 	window.acked = now->acked - ca->acked;
 	window.delivered = now->delivered - ca->delivered;
 	window.marked = now->delivered_ce - ca->delivered_ce;
-	window.queue_us = queue_us_of(now);
+	window.queue_us = queue_us_of(now, ca);
 	window.chance_us = mcp_chance(settings, remaining, deadline_us_of(ca) - elapsed_us);
 	if (ca->phase == MCP_RUNNING)
 		mcp_step(settings, &ca->flow, &window);

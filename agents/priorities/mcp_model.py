@@ -37,10 +37,12 @@ flow of 2 % and one of 50 % of the link.
   the last round trips.
 
 **Too much for the link.** Where flows with deadlines have the first queue for themselves, only they make it longer, so they see
-it in their round trips: tau less the connection's least. While it is longer than `crowd_packets` no flow speeds up. A flow with
-the time s until its deadline yields the part y / 2 of its rate in a round trip, y = s / (s + 64 tau), and at least a 16th of
-the queue's length over the wanted one: later deadlines yield to earlier ones. By the time that a flow could stand still
-instead, all that are too much become equally urgent, and late together. Its window has no more than the wanted queue. A flow
+it in their round trips: tau less the connection's least, and less the time between two of the flow's own segments, since Linux
+acknowledges every second segment, and a lone one after 40 ms. So a flow does not see what is less than a segment of its own in
+the queue. While it is longer than `crowd_packets` no flow speeds up. A flow with the time s until its deadline yields the part
+y / 2 of its rate in a round trip, y = s / (s + 64 tau), and at least a 16th of the queue's length over the wanted one: later
+deadlines yield to earlier ones. By the time that a flow could stand still instead, all that are too much become equally urgent,
+and late together. Its window has no more than the wanted queue. A flow
 for which the whole link would be too slow is late whatever it does: it waits, at 100 segments a second, until its deadline has
 passed and it goes on among the flows without one.
 
@@ -64,6 +66,7 @@ SPARE_SEGMENTS = 3
 SPARE_RTTS = 2
 LEAST_BITS = 4
 PATIENCE_BITS = 6
+MOST_HELD_US = 40_000
 WAITING_SEGMENTS_PER_S = 100
 MOST_LINK_BPS = 100_000_000_000
 _SETTINGS = struct.Struct("=QIIIIII")
@@ -231,6 +234,15 @@ def step(settings: McpSettings, flow: McpFlow, window: McpWindow) -> McpFlow:
     return McpFlow(_within(settings, window, rate), behind)
 
 
+def queueing_us(rtt_us: int, least_rtt_us: int, rate: int, mss: int) -> int:
+    """The part of a round trip in us that was spent in queues: what it has more than the shortest one, less `held_us`.
+
+    For so long the receiver may have held the acknowledgement back: until the flow's next segment came, 40 ms at most.
+    """
+    held_us = min(mss * US_PER_S // (rate or 1), MOST_HELD_US)
+    return max(rtt_us - least_rtt_us - held_us, 0)
+
+
 def crowding(settings: McpSettings, window: McpWindow) -> int:
     """How many times longer, in 1/ONE, than flows may make it the queue is that flows with deadlines have for themselves."""
     most = settings.crowd_packets * window.mss
@@ -256,7 +268,10 @@ def segments(rate: int, rtt_us: int, mss: int) -> int:
 
 
 def in_flight(settings: McpSettings, flow: McpFlow, window: McpWindow) -> int:
-    """`segments`; in a crowd what the rate needs while the queue is as long as it may be, and a segment."""
+    """`segments`; in a crowd what the rate needs while the queue is as long as it may be, and a segment.
+
+    What the receiver holds back is no queue, so it may have one segment while the next is under way.
+    """
     most, queue_us = settings.crowd_packets * window.mss * US_PER_S // settings.link_rate, min(window.queue_us, window.rtt)
     if not settings.crowd_packets or queue_us <= most:
         return segments(flow.rate, window.rtt_us, window.mss)

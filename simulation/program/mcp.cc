@@ -53,7 +53,7 @@ uint64_t Mcp::QueueUs() const
 {
 	uint64_t least = m_state->m_minRtt == Time::Max() ? RttUs() : uint64_t(m_state->m_minRtt.GetMicroSeconds());
 
-	return RttUs() > least ? RttUs() - least : 0;
+	return mcp_queue_us(RttUs(), least, m_flow.rate, m_state->m_segmentSize);
 }
 
 uint64_t Mcp::Acked() const

@@ -74,6 +74,15 @@ class TestOneFlow:
         (took,) = run("karuna", (Flow(2_000_000, 0, 7, 1_000_000, 1, deadline),)).values()
         assert 0.8 * deadline < took <= deadline
 
+    @pytest.mark.parametrize("size", [8_000, 60_000, 180_000])
+    @pytest.mark.parametrize("deadline_ns", [20_000_000, 80_000_000])
+    def test_with_a_deadline_is_in_time_though_its_receiver_acknowledges_every_second_segment(
+        self, size: int, deadline_ns: int
+    ) -> None:
+        flow = Flow(2_000_000, 0, 7, size, 1, deadline_ns)
+        gigabit = {"host_bps": 1_000_000_000, "uplink_bps": 4_000_000_000, "mark_host": 20 * 1500, "crowd": 10}
+        assert 0 < run("karuna", (flow,), ack_segments=2, **gigabit)[0] <= deadline_ns
+
     def test_that_no_link_could_save_is_given_up_where_asked(self) -> None:
         flow = Flow(2_000_000, 0, 7, 10_000_000, 1, 2_000_000)
         assert run("karuna", (flow,), termination=2) == {0: -1}

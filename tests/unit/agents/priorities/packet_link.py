@@ -1,6 +1,6 @@
 """One switch port, packet by packet: strict priorities over a shared buffer; flows with deadlines by mcp_model.py in the first
 queue, long DCTCP flows (RFC 8257) below. Marking is that of controller/switch_queues/model.py, the buffer with one share for
-both queues.
+both queues. Receivers of flows with deadlines acknowledge every packet, or several together, as Linux does every two.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from agents.priorities.mcp_model import (
     McpWindow,
     expected_rate,
     in_flight,
+    queueing_us,
     start,
     step,
     time_left,
@@ -27,6 +28,7 @@ MSS, FRAME = 1448, 1514
 SHARE = 8
 GAIN = 1 / 16
 FIRST_WINDOW = 10
+HOLD_US = 40_000
 
 
 @dataclass
@@ -51,6 +53,8 @@ class Port:
     settings: McpSettings
     buffer: int = 100
     base_us: float = 200
+    together: int = 1
+    """Packets that receivers acknowledge together, or HOLD_US after the first."""
     now: float = 0.0
     queues: list[deque[tuple[bool, Callable[[bool], None]]]] = field(default_factory=lambda: [deque(), deque()])
     drops: list[int] = field(default_factory=lambda: [0, 0])
@@ -148,6 +152,8 @@ class Mcp:
         self._rounds = 0
         self._late = False
         self._cwnd = float(FIRST_WINDOW)
+        self._held: list[tuple[int, float, bool]] = []
+        self._missing = self._unacked
         port.at(flow.start_us, self._handshake)
 
     def _handshake(self) -> None:
@@ -174,7 +180,8 @@ class Mcp:
         acked = self._acked_count
         left = int(self.flow.deadline_us - self._elapsed())
         chance_us = time_of_chance(self._set, self._unacked * MSS, left)
-        queue_us = max(0, int(self._rtt - self._least))
+        rate = self.state.rate if self.state else 0
+        queue_us = queueing_us(int(self._rtt), int(self._least), rate, MSS)
         elapsed_us = int(self._port.now - self._began)
         counts = (acked, self._marked, MSS)
         return McpWindow(expected, elapsed_us, acked * MSS, int(self._rtt), *counts, queue_us, chance_us)
@@ -209,19 +216,36 @@ class Mcp:
         number, sent = self._sent, self._port.now
         gap = 0 if self._late else FRAME / self.state.rate * US_PER_S
         self._due = self._port.now + gap
-        self._port.send(int(self._late), lambda marked: self._acked(number, sent, marked), lambda: self._lost(number))
+        self._port.send(int(self._late), lambda marked: self._arrived(number, sent, marked), lambda: self._lost(number))
         self._pace()
 
-    def _acked(self, number: int, sent: float, marked: bool) -> None:
-        self._flying -= 1
-        self._unacked -= 1
-        self._acked_count += 1
-        self._marked += marked
-        sample = self._port.now - sent
-        self._least = min(self._least, sample)
-        self._rtt += (sample - self._rtt) / 8
-        if self._unacked == 0:
+    def _arrived(self, number: int, sent: float, marked: bool) -> None:
+        """The receiver acknowledges the packet and those held back, or holds it back; the way back is part of `base_us`."""
+        self._held.append((number, sent, marked))
+        self._missing -= 1
+        if self._missing == 0:
             self.flow.done_us = self._elapsed()
+        if len(self._held) >= self._port.together:
+            self._acked()
+        elif len(self._held) == 1:
+            self._port.at(self._port.now + HOLD_US, lambda: self._held_long(number))
+
+    def _held_long(self, number: int) -> None:
+        if self._held and self._held[0][0] == number:
+            self._acked()
+
+    def _acked(self) -> None:
+        """As in Linux, the round trip time is the first packet's, and the shortest one is found from the last's."""
+        held, self._held = self._held, []
+        self._flying -= len(held)
+        self._unacked -= len(held)
+        self._acked_count += len(held)
+        marked = any(one[2] for one in held)
+        self._marked += sum(one[2] for one in held)
+        number = held[-1][0]
+        self._rtt += (self._port.now - held[0][1] - self._rtt) / 8
+        self._least = min(self._least, self._port.now - held[-1][1])
+        if self._unacked == 0:
             return
         if not self._late and self._elapsed() >= self.flow.deadline_us:
             self._late, self._cwnd = True, max(2.0, self._flying)
@@ -247,9 +271,11 @@ class Mcp:
         self._pace()
 
 
-def run(settings: McpSettings, flows: Sequence[Deadline], *, others: int = 0, until_us: float = 1_000_000) -> Port:
+def run(
+    settings: McpSettings, flows: Sequence[Deadline], *, others: int = 0, until_us: float = 1_000_000, together: int = 1
+) -> Port:
     """Runs all flows through one port; fills in their ends."""
-    port = Port(settings)
+    port = Port(settings, together=together)
     for _ in range(others):
         Dctcp(port)
     for flow in flows:

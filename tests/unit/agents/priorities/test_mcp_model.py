@@ -23,6 +23,7 @@ from agents.priorities.mcp_model import (
     floor_rate,
     gives_up,
     in_flight,
+    queueing_us,
     restart_rate,
     segments,
     start,
@@ -60,7 +61,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     # Its functions are static: what a test calls gets a name of its own.
     names = {
         "start": "void", "step": "void", "expected": "__u64", "time_left": "__u64", "in_flight": "__u32", "gives_up": "int",
-        "chance": "__u64", "restart": "__u64",
+        "chance": "__u64", "restart": "__u64", "queue_us": "__u64",
     }  # fmt: skip
     pointers = "const struct mcp_settings *s"
     arguments = {
@@ -71,6 +72,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         "in_flight": (f"{pointers}, __u64 a, __u64 b, __u64 c, __u32 d", "s, a, b, c, d"),
         "chance": (f"{pointers}, __u64 a, __u64 b", "s, a, b"),
         "restart": (f"{pointers}, __u64 a, __u32 b", "s, a, b"),
+        "queue_us": ("__u64 a, __u64 b, __u64 c, __u32 d", "a, b, c, d"),
         "gives_up": (f"{pointers}, const struct mcp_flow *f, const struct mcp_window *w, __u64 a, __u64 b", "s, f, w, a, b"),
     }
     body = [f"{names[name]} t_{name}({takes}) {{ return mcp_{name}({gives}); }}" for name, (takes, gives) in arguments.items()]
@@ -78,7 +80,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     subprocess.run(("cc", "-O1", "-w", "-shared", "-fPIC", "-o", directory / "mcp.so", source), check=True)
     library = ctypes.CDLL(str(directory / "mcp.so"))
     library.t_expected.restype = library.t_time_left.restype = library.t_chance.restype = U64
-    library.t_restart.restype = U64
+    library.t_restart.restype = library.t_queue_us.restype = U64
     library.t_in_flight.restype = U32
     return library
 
@@ -142,6 +144,8 @@ class TestTheSameInC:
         assert most == in_flight(chosen, McpFlow(rate, behind), window)
         assert compiled.t_chance(raw, U64(size), U64(us)) == time_of_chance(chosen, size, us)
         assert compiled.t_restart(raw, U64(window.rtt_us), U32(window.mss)) == restart_rate(chosen, window.rtt_us, window.mss)
+        queue_us = compiled.t_queue_us(U64(window.rtt_us), U64(window.queue_us), U64(rate), U32(window.mss))
+        assert queue_us == queueing_us(window.rtt_us, window.queue_us, rate, window.mss)
         pointers = (ctypes.byref(_Flow(rate, behind)), ctypes.byref(in_c(window)))
         given_up = compiled.t_gives_up(raw, *pointers, U64(size), U64(us))
         assert bool(given_up) == gives_up(chosen, McpFlow(rate, behind), window, size, us)
@@ -251,7 +255,7 @@ class TestInTime:
 
 
 class TestTooMuch:
-    """Where flows with deadlines need more than the link, and have its first queue for themselves."""
+    """Where flows with deadlines need more than the link, and have its first queue for themselves. Receivers are as Linux."""
 
     CROWD = 10
 
@@ -260,28 +264,28 @@ class TestTooMuch:
         times_ms = (60, 100, 150, 200, 300)
         return [packet_link.Deadline(int(12_500 * ms * share), ms * 1000, 150_000) for ms in times_ms]
 
+    def run(self, flows: list[packet_link.Deadline], crowd: int) -> packet_link.Port:
+        return packet_link.run(McpSettings(link_bps=LINK_BPS, crowd_packets=crowd), flows, others=5, together=2)
+
     @pytest.mark.parametrize("share", [0.25, 0.4])
     def test_the_first_queue_overruns_its_buffer_if_none_yields(self, share: float) -> None:
-        port = packet_link.run(McpSettings(link_bps=LINK_BPS), self.flows(share), others=5)
-        assert port.drops[0] > 400
+        assert self.run(self.flows(share), 0).drops[0] > 400
 
     @pytest.mark.parametrize("share", [0.25, 0.4])
     def test_it_does_not_if_they_yield(self, share: float) -> None:
-        port = packet_link.run(McpSettings(link_bps=LINK_BPS, crowd_packets=self.CROWD), self.flows(share), others=5)
-        assert sum(port.drops) <= 10
+        assert sum(self.run(self.flows(share), self.CROWD).drops) <= 10
 
     def test_those_that_can_wait_yield_to_those_that_cannot(self) -> None:
-        flows = self.flows(0.25)
-        packet_link.run(McpSettings(link_bps=LINK_BPS, crowd_packets=self.CROWD), flows, others=5)
+        flows, before = self.flows(0.25), self.flows(0.25)
+        self.run(flows, self.CROWD)
         assert sum(flow.met for flow in flows) >= 4
-        before = self.flows(0.25)
-        packet_link.run(McpSettings(link_bps=LINK_BPS), before, others=5)
+        self.run(before, 0)
         assert sum(flow.met for flow in before) < 4
 
-    def test_of_five_that_need_one_and_a_half_links_four_are_in_time(self) -> None:
+    def test_of_five_that_need_one_and_a_half_links_three_are_in_time(self) -> None:
         flows = self.flows(0.3)
-        packet_link.run(McpSettings(link_bps=LINK_BPS, crowd_packets=self.CROWD), flows, others=5)
-        assert sum(flow.met for flow in flows) >= 4
+        self.run(flows, self.CROWD)
+        assert sum(flow.met for flow in flows) >= 3
 
     def test_later_deadlines_yield_to_earlier_ones_though_both_have_as_much_left_over(self) -> None:
         chosen = McpSettings(link_bps=LINK_BPS, crowd_packets=self.CROWD)
@@ -297,7 +301,7 @@ class TestTooMuch:
         outcomes = []
         for crowd in (0, self.CROWD):
             flows = self.flows(0.15)
-            packet_link.run(McpSettings(link_bps=LINK_BPS, crowd_packets=crowd), flows, others=5)
+            self.run(flows, crowd)
             assert all(flow.met for flow in flows)
             outcomes.append([flow.done_us for flow in flows])
         assert outcomes[0] == outcomes[1]
@@ -306,6 +310,34 @@ class TestTooMuch:
         chosen = McpSettings(link_bps=LINK_BPS, crowd_packets=self.CROWD)
         window = McpWindow(20_000_000, 1_000, 0, 1_000, 10, 10, MSS, 0, time_of_chance(chosen, 1_000_000, 50_000))
         assert step(chosen, McpFlow(10_000_000, 10 * MSS), window).rate == 100 * MSS
+
+
+class TestHeldAcknowledgements:
+    """Linux acknowledges every second segment, and a lone one after 40 ms: that is no queue."""
+
+    CHOSEN = McpSettings(link_bps=LINK_BPS, crowd_packets=10)
+
+    @pytest.mark.parametrize(("packets", "deadline_ms"), [(3, 20), (10, 50), (10, 200), (31, 50), (31, 200), (100, 200)])
+    def test_flows_alone_on_the_path_are_in_time(self, packets: int, deadline_ms: int) -> None:
+        flow = packet_link.Deadline(packets * packet_link.MSS, deadline_ms * 1_000)
+        packet_link.run(self.CHOSEN, [flow], together=2)
+        assert flow.met
+
+    @given(rtts_us, rtts_us, st.integers(0, 12_500_000_000), st.integers(88, 9_000))
+    def test_the_time_of_one_segment_is_no_queue_and_40_ms_at_most(
+        self, rtt_us: int, least_us: int, rate: int, mss: int
+    ) -> None:
+        found, longer = queueing_us(rtt_us, least_us, rate, mss), max(rtt_us - least_us, 0)
+        assert max(longer - 40_000, 0) <= found <= longer
+        if rate:
+            assert found >= longer - mss * 1_000_000 / rate
+
+    @given(st.integers(100, 100_000), st.integers(50, 10_000), st.integers(225_000, 12_500_000), st.integers(88, 9_000))
+    def test_two_segments_are_in_flight_in_any_crowd(self, queue_us: int, least_us: int, rate: int, mss: int) -> None:
+        """A lone one would be acknowledged after 40 ms. The slowest rate here sends a segment every 40 ms."""
+        rtt_us = least_us + queue_us
+        window = McpWindow(1, 1_000, 0, rtt_us, 10, 0, mss, queueing_us(rtt_us, least_us, rate, mss), 10_000)
+        assert in_flight(self.CHOSEN, McpFlow(rate, 0), window) >= 2
 
 
 class TestTermination:
