@@ -12,7 +12,6 @@
 #include "told.h"
 
 #define TURN_NS 150000      /* no batch begins later after the turn's begin */
-#define LONG_NS 100000      /* a plan is made in a turn of its own if the frames before it took longer */
 #define LOOK_NS 5000000     /* so often frames are read that wake nobody, and Python is told of what may wait */
 #define FULL_NS 200000      /* so often it looks whether Python has made room */
 #define TAKEN_AT_ONCE 64    /* frames that are received by one call: some 200 us */
@@ -72,7 +71,7 @@ struct loop {
     struct told told;
     struct row *rows; /* the last plan: what it revokes, and then what it grants */
     uint32_t rows_room, rows_next, rows_end, revokes;
-    int descriptors[INBOXES], wake, tell, signalled, stop, started, fed, postponed, left[INBOXES];
+    int descriptors[INBOXES], wake, tell, signalled, stop, started, fed, left[INBOXES];
     int64_t due_ns, looked_ns, until_ns, planned_ns, slots, yields;
     int steady;
     pthread_t thread;
@@ -297,13 +296,9 @@ static void keep_longest(int64_t *longest_ns, int64_t ns) {
 static void turn(struct loop *loop, int poked) {
     struct steering *steering = &loop->steering;
     int64_t began_ns = clock_ns(CLOCK_MONOTONIC);
-    int plans_alone = loop->postponed, fed = 0;
-    loop->postponed = 0;
-    if (!plans_alone) {
-        fed = take_frames(loop, 1, began_ns);
-        fed |= take_frames(loop, 0, began_ns);
-    }
-    if (!plans_alone && !loop->left[0] && !loop->left[1])
+    int fed = take_frames(loop, 1, began_ns);
+    fed |= take_frames(loop, 0, began_ns);
+    if (!loop->left[0] && !loop->left[1])
         steering->read_ns = began_ns;
     int64_t now_ns = clock_ns(CLOCK_MONOTONIC);
     steering->now_ns = now_ns;
@@ -313,8 +308,6 @@ static void turn(struct loop *loop, int poked) {
     loop->fed |= fed || poked || due;
     if (loop->rows_next < loop->rows_end)
         carry_on(loop, now_ns);
-    else if (loop->fed && !plans_alone && now_ns - began_ns > LONG_NS)
-        loop->postponed = 1;
     else if (loop->fed) {
         loop->fed = 0;
         plan(loop, now_ns);
