@@ -25,7 +25,7 @@ from tests.unit.controller.frames.test_both_ways import HOSTS as SPEAKERS
 from tests.unit.controller.frames.test_both_ways import Hosts, some
 from topology import shapes
 
-HOSTS, PATIENCE_S = 4, 5.0
+HOSTS, PATIENCE_S = 4, 30.0
 LAST = FIRST_NODE + HOSTS - 1
 take_other_build()
 POLICIES = ("timeslice", "hybrid", "rate_limit", "steps", "auto")
