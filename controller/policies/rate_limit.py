@@ -3,8 +3,10 @@
 XCo's simple version divides the bottleneck's capacity by the number of its senders: that is `fair_share` with one
 bottleneck. Shares are of capacity x headroom, and a node's own rate is a link that all its pairs cross.
 
-A rate is a lease, renewed when half of it is over. A pair is a *sender* from its first backlog until it had none, and sent
-nothing, for the length of a lease. Then its lease runs out, and the others share what it had.
+A rate is a lease, renewed when half of it is over. A new rate is for `lease_ns`, so a host that missed it hears of it again soon;
+each renewal is for twice as long, up to `LONGEST` times that, so rates that stay cost little. A plan renews `RENEWED_AT_ONCE` at
+most, for thousands may be due at once, and half of each is left. A pair is a *sender* from its first backlog until it had none,
+and sent nothing, for `lease_ns`. Then its lease is revoked, and the others share what it had.
 
 *Demand.* A sender wants all that it can get, until its queue stayed empty and it sent less than `USED` of its rate in
 `PATIENCE` reports, one after the other: then it wants `MARGIN` times the most that it sent in them, and the others share the
@@ -33,6 +35,9 @@ USED, MARGIN = 0.97, 1.06
 PRESSED = 2
 PATIENCE = 3
 """Reports in which a sender leaves a part of its rate unused until that part is given to others."""
+LONGEST = 8
+"""How many times `lease_ns` the longest lease has."""
+RENEWED_AT_ONCE = 64
 LEAST_DEMAND_PART = 100
 """A sender is left this part of its node's rate at least: with less it could not begin to grow."""
 
@@ -78,7 +83,7 @@ class RateLimit(Policy):
         self._heard_ns = 0
         """When the hosts have heard of the falls that were granted last."""
         self._due: list[tuple[int, int, Key]] = []
-        """(when to look at a lease, its number, its pair)."""
+        """(when to look at a lease, its number, its pair): each half `lease_ns`."""
         self._revoked: list[Slot] = []
         self._stale = True
         self._lead_ns = 0
@@ -183,8 +188,10 @@ class RateLimit(Policy):
         for key in [key for key, (due_ns, _) in self._rises.items() if due_ns <= now_ns]:
             grants[key] = self._grant(key, self._rises.pop(key)[1], now_ns)
         for key in renewed:
-            if key not in grants and key in self._leases:
-                grants[key] = self._grant(key, self._leases[key].rate_bps, now_ns)
+            if key not in grants and (lease := self._leases.get(key)) is not None:
+                longer = self._senders[key[0]][key[1]].idle_ns is None
+                length_ns = min(2 * (lease.end_ns - lease.start_ns), LONGEST * self.lease_ns) if longer else self.lease_ns
+                grants[key] = self._grant(key, lease.rate_bps, now_ns, length_ns)
         revoked, self._revoked = self._revoked, []
         return Plan(list(grants.values()), revoked)
 
@@ -198,20 +205,21 @@ class RateLimit(Policy):
         return min(events) + self._lead_ns if events else None
 
     def _take_due(self, now_ns: int) -> list[Key]:
-        """The senders to renew; forgets pairs that are senders no more and whose lease is over."""
+        """The senders to renew; forgets pairs that are senders no more."""
         renew: list[Key] = []
-        while self._due and self._due[0][0] <= now_ns:
+        while self._due and self._due[0][0] <= now_ns and len(renew) < RENEWED_AT_ONCE:
             due = heapq.heappop(self._due)
             if not self._is_due(due):
                 continue
             _, number, key = due
-            end_ns, idle_ns = self._leases[key].end_ns, self._senders[key[0]][key[1]].idle_ns
-            if idle_ns is None or now_ns < idle_ns + self.lease_ns:
+            lease, idle_ns = self._leases[key], self._senders[key[0]][key[1]].idle_ns
+            half_ns = (lease.start_ns + lease.end_ns) // 2
+            if idle_ns is not None and now_ns >= idle_ns + self.lease_ns:
+                self._forget(key, revoke=now_ns < lease.end_ns)
+            elif now_ns >= half_ns:
                 renew.append(key)
-            elif now_ns < end_ns:
-                heapq.heappush(self._due, (end_ns, number, key))
             else:
-                self._forget(key, revoke=False)
+                heapq.heappush(self._due, (min(now_ns + self.lease_ns // 2, half_ns), number, key))
         return renew
 
     def _is_due(self, due: tuple[int, int, Key]) -> bool:
@@ -284,9 +292,10 @@ class RateLimit(Policy):
             if sender.idle_ns is None and destination not in waiting:
                 sender.idle_ns = now_ns
 
-    def _grant(self, key: Key, rate_bps: int, now_ns: int) -> Slot:
-        number = self.numbers.take(now_ns)
-        slot = self._leases[key] = Slot(number, *key, now_ns, now_ns + self.lease_ns, 0, rate_bps, rate_bps)
+    def _grant(self, key: Key, rate_bps: int, now_ns: int, length_ns: int | None = None) -> Slot:
+        """Grants a lease, for `lease_ns` unless it is told how long."""
+        number, end_ns = self.numbers.take(now_ns), now_ns + (length_ns or self.lease_ns)
+        slot = self._leases[key] = Slot(number, *key, now_ns, end_ns, 0, rate_bps, rate_bps)
         heapq.heappush(self._due, (now_ns + self.lease_ns // 2, number, key))
         return slot
 

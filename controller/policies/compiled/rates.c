@@ -10,7 +10,7 @@
 typedef __int128 wide;
 
 #define PPM 1000000
-enum { PRESSED = 2, PATIENCE = 3, LEAST_DEMAND_PART = 100 };
+enum { PRESSED = 2, PATIENCE = 3, LEAST_DEMAND_PART = 100, LONGEST = 8, RENEWED_AT_ONCE = 64 };
 static const double USED = 0.97, MARGIN = 1.06;
 static const int64_t MOST_PARTS = (int64_t)1 << 40, WEIGHT_UNIT = 1000000;
 
@@ -114,7 +114,7 @@ static void end_lease(struct rates *rates, uint32_t at, bool revoke)
 	sender->lease = 0;
 }
 
-static void grant(struct rates *rates, uint32_t at, int64_t rate)
+static void grant(struct rates *rates, uint32_t at, int64_t rate, int64_t length)
 {
 	struct sender *sender = &rates->senders[at];
 	int64_t now = rates->roster.now;
@@ -127,7 +127,7 @@ static void grant(struct rates *rates, uint32_t at, int64_t rate)
 	rates->last_number = rates->last_number + 1 > (uint64_t)now ? rates->last_number + 1 : (uint64_t)now;
 	sender->lease = rates->last_number;
 	sender->start = now;
-	sender->end = now + rates->lease;
+	sender->end = now + length;
 	sender->rate = rate;
 	sender->planned = rates->planned;
 	dues_push(&rates->due, (struct due){now + rates->lease / 2, sender->lease, at});
@@ -551,7 +551,7 @@ static void share_out(struct rates *rates, int64_t horizon)
 		const struct flow *flow = &rates->flows[rates->fixed[one]];
 		const struct sender *sender = &rates->senders[flow->pair];
 		if (flow->rate < (sender->lease && sender->end > now ? sender->rate : 0))
-			grant(rates, flow->pair, flow->rate);
+			grant(rates, flow->pair, flow->rate, rates->lease);
 	}
 }
 
@@ -562,27 +562,37 @@ static bool is_due(const struct rates *rates, const struct due *due)
 	return rates->senders[due->pair].lease == due->number;
 }
 
-/* The senders to renew, as entries of `renewed`; forgets those that send no more and whose lease is over. */
+/* The senders to renew, as entries of `renewed`; forgets those that send no more. */
 static uint32_t take_due(struct rates *rates)
 {
 	int64_t now = rates->roster.now;
 	uint32_t count = 0;
-	while (rates->due.count && rates->due.items[0].at <= now) {
+	GROW(rates->renewed, rates->renewed_room, RENEWED_AT_ONCE);
+	while (rates->due.count && rates->due.items[0].at <= now && count < RENEWED_AT_ONCE) {
 		struct due due = dues_pop(&rates->due);
 		if (!is_due(rates, &due))
 			continue;
 		const struct sender *sender = &rates->senders[due.pair];
-		if (sender->idle < 0 || now < sender->idle + rates->lease) {
-			GROW(rates->renewed, rates->renewed_room, count + 1);
-			rates->renewed[count++] = due.pair;
-		} else if (now < sender->end) {
-			dues_push(&rates->due, (struct due){sender->end, due.number, due.pair});
-		} else {
-			forget_sender(rates, due.pair, false);
+		int64_t next = now + rates->lease / 2, half = (sender->start + sender->end) / 2;
+		if (sender->idle >= 0 && now >= sender->idle + rates->lease) {
+			forget_sender(rates, due.pair, now < sender->end);
 			tidy(rates, due.pair);
+		} else if (now >= half) {
+			rates->renewed[count++] = due.pair;
+		} else {
+			dues_push(&rates->due, (struct due){next < half ? next : half, due.number, due.pair});
 		}
 	}
 	return count;
+}
+
+/* Each renewal of a pair that sends is for twice as long, up to LONGEST times the first. */
+static void renew(struct rates *rates, uint32_t at)
+{
+	const struct sender *sender = &rates->senders[at];
+	int64_t twice = 2 * (sender->end - sender->start), longest = LONGEST * rates->lease;
+	if (sender->lease && sender->planned != rates->planned)
+		grant(rates, at, sender->rate, sender->idle >= 0 ? rates->lease : twice < longest ? twice : longest);
 }
 
 /* Plans; what came of it is there until the next call to any function. `counts` has the last slot number, before and after. */
@@ -608,14 +618,11 @@ void rates_plan(struct rates *rates, int64_t now, int64_t horizon, struct counts
 			continue;
 		}
 		sender->rises = false;
-		grant(rates, at, sender->rise_to);
+		grant(rates, at, sender->rise_to, rates->lease);
 	}
 	rates->rise_count = left;
-	for (uint32_t one = 0; one < renewed; one++) {
-		const struct sender *sender = &rates->senders[rates->renewed[one]];
-		if (sender->lease && sender->planned != rates->planned)
-			grant(rates, rates->renewed[one], sender->rate);
-	}
+	for (uint32_t one = 0; one < renewed; one++)
+		renew(rates, rates->renewed[one]);
 	*counts = (struct counts){rates->last_number, rates->grant_count, rates->revoke_count};
 	rates->revoke_count = 0;
 }

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from controller.policies.base import Plan, Slot
 from controller.policies.fair_share import max_min_fair
-from controller.policies.rate_limit import LEAST_DEMAND_PART, RateLimit
+from controller.policies.rate_limit import LEAST_DEMAND_PART, LONGEST, RENEWED_AT_ONCE, RateLimit
 from tests.unit.controller.policies.policy_kinds import each_kind  # noqa: F401 -- a fixture of all tests here
 from tests.unit.controller.policies.policy_networks import FIRST, GBIT, MBIT, Link, TreeNetwork, racks, star, trees
 
@@ -296,6 +296,43 @@ class TestLeases:
         world.backlog(B)
         world.run_until(world.now_ns + 3 * LEASE)
         assert world.rates() == {(C, A): 100 * MBIT}
+
+    def test_a_rate_that_stays_is_renewed_ever_more_seldom_and_a_new_one_soon(self) -> None:
+        world = Senders(star(3))
+        world.backlog(B, A)
+        world.run_until(world.now_ns + 20 * LEASE)
+        world.known.clear()
+        world.run_until(world.now_ns + 40 * LEASE)
+        assert 10 <= len(world.known) <= 2 * 40 // LONGEST + 1
+        world.backlog(C, A)
+        world.run_until(world.now_ns + 2 * LEAD)
+        world.known.clear()
+        world.run_until(world.now_ns + LEASE)
+        assert {(slot.node, slot.rate_bps) for slot in world.known} == {(B, 50 * MBIT), (C, 50 * MBIT)}, "who missed it hears again"
+
+    def test_a_sender_that_stopped_after_a_long_time_loses_its_lease_as_soon(self) -> None:
+        world = Senders(star(3))
+        world.backlog(B, A)
+        world.backlog(C, A)
+        world.run_until(world.now_ns + 30 * LEASE)
+        world.backlog(B)
+        world.run_until(world.now_ns + LEASE - 1)
+        assert (B, A) in world.rates()
+        world.run_until(world.now_ns + LEASE)
+        assert world.rates() == {(C, A): 100 * MBIT}
+
+    def test_many_leases_are_renewed_by_several_plans(self) -> None:
+        world = Senders(star(RENEWED_AT_ONCE + 40))
+        for x in range(B, FIRST + RENEWED_AT_ONCE + 40):
+            world.policy.backlog(x, {A: 1000}, now_ns=world.now_ns)
+        first = len(world.plan().grants)
+        assert first == RENEWED_AT_ONCE + 39
+        world.now_ns += LEASE // 2
+        plans = [world.plan()]
+        assert world.policy.next_event_ns() == world.now_ns + LEAD, "the others are due"
+        plans.append(world.plan())
+        assert [len(plan.grants) for plan in plans] == [RENEWED_AT_ONCE, first - RENEWED_AT_ONCE]
+        assert not world.plan().grants
 
     def test_a_rate_given_back_is_free_at_once(self) -> None:
         world = Senders(star(3))
