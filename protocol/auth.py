@@ -15,7 +15,7 @@ from protocol.keyring import Authentication, KeyRing, SharedAuthentication
 from protocol.keys.authentication import GroupAuthentication, HostAuthentication
 from protocol.keys.heartbeats import SEQUENCE_FROM, SEQUENCE_UNTIL, HeartbeatReader
 from protocol.keys.hosts import Credentials, Master, Speaker
-from protocol.messages import COORDINATOR, HEARTBEAT_MAC, Cause, Frame, Kind, Refused, decode
+from protocol.messages import COORDINATOR, HEARTBEAT_MAC, Cause, Frame, Kind, Refused, decode, decode_proven
 from protocol.wire import TYPE, VERSION
 
 __all__ = ["Guard", "Key", "KeyFileError", "KeyRing", "ReplayWindow"]
@@ -192,6 +192,18 @@ class Guard:
             self._heartbeat = content
         if not self.leader:
             authentication.follow()
+        self.accepted += 1
+        return content
+
+    def accept_proven(self, frame: bytes, speaker: Speaker) -> Frame | None:
+        """The content of a frame of this host that the library of frames has found to be authentic and new, or None if it says
+        nothing that we know."""
+        self.speaker = speaker
+        try:
+            content = decode_proven(frame)
+        except Refused as refusal:
+            self.refused[refusal.cause] += 1
+            return None
         self.accepted += 1
         return content
 

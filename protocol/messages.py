@@ -77,7 +77,21 @@ from protocol.bodies.vocabulary import (
     Welcome,
     Yield,
 )
-from protocol.wire import BODY, BODY_MAX, ETHERTYPE, Cause, Layout, Prover, Refused, Verifier, check_page, seal, unseal
+from protocol.wire import (
+    BODY,
+    BODY_MAX,
+    ETHERTYPE,
+    Cause,
+    Envelope,
+    Layout,
+    Prover,
+    Refused,
+    Verifier,
+    check_page,
+    envelope,
+    seal,
+    unseal,
+)
 
 __all__ = [
     "COORDINATOR", "DIRECTORY_CHANGE", "ETHERTYPE", "HEARTBEAT_MAC", "MAX_GRANTS", "UNREGISTERED", "Ack", "Backlog", "Cause",
@@ -336,7 +350,16 @@ def decode(frame: bytes, key: Verifier) -> Frame:
 
     Raises only Refused, for any bytes: SHORT, NOT_BATON, VERSION, LENGTH, TAG, UNKNOWN_TYPE or MALFORMED.
     """
-    destination, source, version, kind, sender, epoch, sequence, length = unseal(frame, key)
+    return _content(frame, unseal(frame, key))
+
+
+def decode_proven(frame: bytes) -> Frame:
+    """The same of a frame that was verified elsewhere. Raises only Refused: UNKNOWN_TYPE or MALFORMED."""
+    return _content(frame, envelope(frame))
+
+
+def _content(frame: bytes, sealed: Envelope) -> Frame:
+    destination, source, version, kind, sender, epoch, sequence, length = sealed
     unpack = _UNPACK[version].get(kind)
     if unpack is None:
         raise Refused(Cause.UNKNOWN_TYPE)

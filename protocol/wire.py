@@ -131,6 +131,8 @@ VERSION = ETHERNET_BYTES + 2
 """The offset of the protocol's version in a frame."""
 TYPE = ETHERNET_BYTES + 3
 """The offset of the message's type in a frame."""
+SENDER = slice(ETHERNET_BYTES + 8, ETHERNET_BYTES + 12)
+"""The bytes of the sender's node id in a frame."""
 BODY = ETHERNET_BYTES + HEADER.size
 """The offset of the body in a frame."""
 SIGNATURE_BYTES = 64
@@ -199,6 +201,12 @@ def seal(
         raise ValueError(f"destination, source: {destination!r}, {source!r} must be bytes") from None
     data += key.tag(data)
     return data if len(data) >= FRAME_MIN else data + _PADDING[len(data) :]
+
+
+def envelope(frame: bytes) -> Envelope:
+    """What `unseal` returns, of a frame that was verified elsewhere."""
+    destination, source, _, _, version, kind, _, length, sender, epoch, sequence = _HEADERS.unpack_from(frame)
+    return destination, source, version, kind, sender, epoch, sequence, length
 
 
 def unseal(frame: bytes, key: Verifier) -> Envelope:

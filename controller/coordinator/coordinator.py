@@ -81,7 +81,7 @@ from protocol.messages import (
 )
 from protocol.timers import Mishaps, Timers
 from protocol.units import MILLISECOND_NS
-from protocol.wire import seal
+from protocol.wire import SENDER, seal
 
 log = logging.getLogger("baton.coordinator")
 
@@ -162,7 +162,7 @@ class Coordinator:
         self.repeats = Repeats(members)
         self.intake = Intake(
             link, self.exchange, self.repeats, self.mishaps, lambda batch, now_ns: self.granting.take(batch, now_ns),
-            lambda raw, now_ns: self._receive(raw, now_ns),
+            lambda raw, now_ns, proven: self._receive(raw, now_ns, proven),
         )  # fmt: skip
         self.membership = Membership(
             settings, members, parts, send, write, spoken, self._position,
@@ -341,8 +341,10 @@ class Coordinator:
             return self._answered[1].credentials.from_leader
         return self.keys.sending_to(mac)
 
-    def _receive(self, raw: bytes, now_ns: int) -> None:
-        frame = self.guard.accept(raw)
+    def _receive(self, raw: bytes, now_ns: int, proven: bool = False) -> None:
+        """Handles a frame. `proven`: the library of frames has found it to be authentic, and new."""
+        known = self.exchange.speaker(int.from_bytes(raw[SENDER])) if proven and self.exchange is not None else None
+        frame = self.guard.accept(raw) if known is None else self.guard.accept_proven(raw, known)
         if frame is None:
             if self.guard.highest_epoch > self.epoch:
                 self.leadership.heard(self.guard.highest_epoch, now_ns)
@@ -362,7 +364,8 @@ class Coordinator:
                 self.repeats.answered(raw, time.time_ns())
             return
         member = self.members.get(frame.sender)
-        if member is None or member.mac != frame.source or (speaker is not None and speaker.name != member.name):
+        named = known is not None or speaker is None or (member is not None and speaker.name == member.name)
+        if member is None or member.mac != frame.source or not named:
             self.guard.refuse(Cause.UNKNOWN_SENDER)
             with self._answers(frame.source):
                 self._send(Error(ErrorCode.UNKNOWN_SENDER, frame.sequence, "register first"), frame.source)

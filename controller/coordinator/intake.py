@@ -39,7 +39,7 @@ class Intake:
         repeats: Repeats,
         mishaps: Mishaps,
         granting: Callable[[Batch, int], None],
-        receive: Callable[[bytes, int], None],
+        receive: Callable[[bytes, int, bool], None],
     ) -> None:
         self._link = link
         self._exchange = exchange
@@ -85,7 +85,7 @@ class Intake:
             return self._batches(self._exchange, DEFERRED)
         waited = self._link.deferred_frames(MOST_FRAMES)
         for raw, _ in waited:
-            self._receive(raw, now_ns)
+            self._receive(raw, now_ns, False)
         return len(waited) == MOST_FRAMES
 
     def frames(self) -> bool:
@@ -95,7 +95,7 @@ class Intake:
         for _ in range(MOST_FRAMES):
             if (raw := self._link.receive()) is None:
                 return False
-            self._receive(raw, time.monotonic_ns())
+            self._receive(raw, time.monotonic_ns(), False)
         return True
 
     def _batches(self, exchange: Exchange, box: int) -> bool:
@@ -114,5 +114,5 @@ class Intake:
                 self._granting(batch, now_ns)
             if batch.raw is not None and not self._repeats.drops(batch.raw, batch.stamp_ns):
                 self._stamp_ns = batch.stamp_ns
-                self._receive(batch.raw, now_ns)
+                self._receive(batch.raw, now_ns, batch.proven)
         return batch

@@ -34,7 +34,7 @@ class LoopIntake(Intake):
         repeats: Repeats,
         mishaps: Mishaps,
         granting: Callable[[Batch | Planned, int], None],
-        receive: Callable[[bytes, int], None],
+        receive: Callable[[bytes, int, bool], None],
         attend: Callable[[int], None],
     ) -> None:
         super().__init__(link, exchange, repeats, mishaps, granting, receive)
@@ -78,7 +78,7 @@ class LoopIntake(Intake):
         if isinstance(record, RawFrame):
             if not self._repeats.drops(record.raw, record.stamp_ns):
                 self._stamp_ns = record.stamp_ns
-                self._receive(record.raw, now_ns)
+                self._receive(record.raw, now_ns, record.proven)
             return
         with self._mishaps.surviving("a batch of frames", now_ns):
             self._take(record, then_ns)

@@ -99,6 +99,11 @@ class Exchange(Part):
         self._known[node] = _Known(member, speaker)
         self._guard.replace_window(speaker, LentWindow(peer, self.lock, lambda: self.forget(node)))
 
+    def speaker(self, node: int) -> Speaker | None:
+        """Whose frames the library takes as this node's; None: it takes none."""
+        known = self._known.get(node)
+        return None if known is None else known.speaker
+
     def has_newer(self, speaker: Speaker, sequence: int) -> bool:
         """Whether the library has taken a later frame of this speaker than the one of this number."""
         window = self._guard.window(speaker)

@@ -1,8 +1,8 @@
 /* Frames of members in, directives out, in batches, for the coordinator of one term (controller/frames/frames.py).
  *
  * It takes BACKLOG, YIELD and ACK of members that it was told of, and answers PING, when a frame passes every check of
- * PROTOCOL.md. Whatever it does not take, for any reason, it hands on as it came, with no trace of it here: what that frame is, and why it is refused,
- * the guard says (protocol/auth.py). Nothing is allocated but where the tables of slots and pairs grow. */
+ * PROTOCOL.md. REPORT and HOST_LINK, which come each second, it hands on as *proven* then, without a look at the body: authentic, and new. Whatever else it does not take, for
+ * any reason, it hands on as it came, with no trace of it here: what that frame is, and why it is refused, the guard says (protocol/auth.py). Nothing is allocated but where the tables of slots and pairs grow. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -25,7 +25,7 @@
 #define OLDEST_NS 50000000 /* see protocol/link.py */
 
 enum { INBOXES = 2 };
-enum verdict { TAKEN, LEFT, LATER };
+enum verdict { TAKEN, PROVEN, LEFT, LATER };
 
 /* Known to ctypes as `Counts`: what the last batch held. */
 struct counts {
@@ -33,8 +33,8 @@ struct counts {
     int32_t raw_bytes; /* of the frame that was not taken and ended the batch; NEVER: there is none */
     uint32_t waiting;  /* frames received and not looked at yet */
     uint32_t full;     /* whether the socket may hold more */
-    uint32_t sent, withheld, others;
-    int64_t raw_stamp_ns; /* when the kernel received it, by the wall clock; 0: not known */
+    uint32_t sent, withheld, others, proven; /* `proven`: whether the frame that was not taken is authentic, and new */
+    int64_t raw_stamp_ns;                    /* when the kernel received it, by the wall clock; 0: not known */
 };
 
 /* Known to ctypes as `Terms`. */
@@ -327,9 +327,10 @@ static enum verdict take(struct frames *f, int fd, const uint8_t *frame, uint32_
     struct peer *peer = &f->peers[node];
     const uint8_t *body = frame + BODY, *enrolment = body + length;
     uint8_t kind = frame[KIND_AT];
+    int proves = kind == REPORT || kind == HOST_LINK;
     if (!peer->known || memcmp(frame, f->terms.address, 6) || memcmp(frame + 6, peer->mac, 6) ||
         read4(frame + EPOCH_AT) != f->terms.epoch || memcmp(enrolment, peer->enrolment, ENROLMENT) ||
-        !plain(f, kind, body, length))
+        (!proves && !plain(f, kind, body, length)))
         return LEFT;
     if (ends_batch(f, peer, kind))
         return LATER;
@@ -337,6 +338,8 @@ static enum verdict take(struct frames *f, int fd, const uint8_t *frame, uint32_
         !window_accepts(peer, read8(frame + SEQUENCE_AT)))
         return LEFT;
     peer->last_heard_ns = now_ns;
+    if (proves)
+        return PROVEN;
     f->counts.accepted++;
     if (kind == ACK)
         acknowledged(f, peer, node, body);
@@ -377,8 +380,9 @@ void frames_take(struct frames *f, int fd, uint32_t box, uint32_t most, int64_t 
         if (verdict == LATER)
             break;
         in->next++;
-        if (verdict == LEFT) {
+        if (verdict != TAKEN) {
             f->raw = frame;
+            counts->proven = verdict == PROVEN;
             counts->raw_bytes = (int32_t)size;
             counts->raw_stamp_ns = stamp_of(&in->messages[in->next - 1].msg_hdr);
             break;

@@ -56,6 +56,8 @@ class Batch(NamedTuple):
     """When the kernel received that frame, by the wall clock; 0: not known."""
     more: bool
     """Whether frames wait."""
+    proven: bool
+    """Whether that frame is authentic, and new: then the guard need not look."""
 
 
 class Lock(AbstractContextManager[None]):
@@ -203,6 +205,7 @@ class Frames:
             accepted, self._yields[:yields], self._watched[:yields], self._nodes[:backlogs], self._offsets[: backlogs + 1],
             self._destinations[:entries], self._sizes[:entries], self._opened[: counts.opened],
             self._delayed[: counts.delayed], raw, counts.raw_stamp_ns, counts.waiting > 0 or counts.full > 0,
+            bool(counts.proven),
         )  # fmt: skip
 
     def direct(

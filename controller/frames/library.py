@@ -34,7 +34,7 @@ class Counts(ctypes.Structure):
     _fields_ = (
         ("accepted", U32), ("yields", U32), ("backlogs", U32), ("entries", U32), ("opened", U32), ("delayed", U32),
         ("raw_bytes", I32), ("waiting", U32), ("full", U32), ("sent", U32), ("withheld", U32), ("others", U32),
-        ("raw_stamp_ns", I64),
+        ("proven", U32), ("raw_stamp_ns", I64),
     )  # fmt: skip
 
 

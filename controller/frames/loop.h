@@ -72,6 +72,7 @@ struct loop {
     struct row *rows; /* the last plan: what it revokes, and then what it grants */
     uint32_t rows_room, rows_next, rows_end, revokes;
     int descriptors[INBOXES], wake, tell, signalled, stop, started, fed, left[INBOXES];
+    uint32_t uncounted; /* frames that were taken and not told of */
     int64_t due_ns, looked_ns, until_ns, planned_ns, slots, yields;
     int steady;
     pthread_t thread;
@@ -206,14 +207,16 @@ static void plan(struct loop *loop, int64_t now_ns) {
 
 /* -- frames ------------------------------------------------------------------------------------------------------- */
 
-/* Tells Python of the last batch. */
+/* Tells Python of the last batch. Frames of which it has nothing to know are counted, and told with what comes after them. */
 static void tell_batch(struct loop *loop, uint32_t box, int64_t now_ns) {
     const struct frames *f = loop->frames;
     const struct counts *counts = &f->counts;
-    if (counts->accepted) {
+    loop->uncounted += counts->accepted;
+    if (counts->yields || counts->opened || counts->backlogs || counts->delayed) {
         struct told_batch batch = {
-            TOLD_BATCH, 0, counts->accepted, counts->yields, counts->opened, counts->entries, counts->backlogs, counts->delayed, now_ns,
+            TOLD_BATCH, 0, loop->uncounted, counts->yields, counts->opened, counts->entries, counts->backlogs, counts->delayed, now_ns,
         };
+        loop->uncounted = 0;
         uint8_t *at = told_put(told_end(&loop->told), &batch, sizeof batch);
         at = told_put(at, f->yields, counts->yields * sizeof *f->yields);
         at = told_put(at, f->opened, counts->opened * sizeof *f->opened);
@@ -230,12 +233,23 @@ static void tell_batch(struct loop *loop, uint32_t box, int64_t now_ns) {
         loop->steering.dropped++;
     else if (counts->raw_bytes >= 0) {
         uint32_t before = loop->told.used;
-        struct told_frame frame = {TOLD_FRAME, 0, (uint32_t)counts->raw_bytes, box, now_ns, counts->raw_stamp_ns};
+        struct told_frame frame = {counts->proven ? TOLD_PROVEN : TOLD_FRAME, 0, (uint32_t)counts->raw_bytes, box, now_ns, counts->raw_stamp_ns};
         uint8_t *at = told_put(told_end(&loop->told), &frame, sizeof frame);
         told_close(&loop->told, told_put(at, f->raw, frame.size), now_ns);
         loop->told.frames += loop->told.used - before;
         loop->steering.attend |= box == 0 || loop->steering.prompt;
     }
+}
+
+/* Tells Python how many frames were taken of which it has nothing else to know. */
+static void tell_count(struct loop *loop) {
+    int64_t now_ns = loop->steering.now_ns;
+    struct told_batch batch = {.kind = TOLD_BATCH, .accepted = loop->uncounted, .now_ns = now_ns};
+    uint32_t first = 0; /* of the offsets, which has one more than there are backlogs */
+    if (!loop->uncounted || !told_has_room(&loop->told))
+        return;
+    loop->uncounted = 0;
+    told_close(&loop->told, told_put(told_put(told_end(&loop->told), &batch, sizeof batch), &first, sizeof first), now_ns);
 }
 
 /* Tells the cores of the last batch; returns whether there was anything to tell. */
@@ -423,6 +437,7 @@ void *loop_chooser(struct loop *loop) { return &loop->chooser; }
 const void *loop_told(struct loop *loop, uint32_t *size, int64_t *read_ns) {
     struct told *told = &loop->told;
     pthread_mutex_lock(&loop->frames->lock);
+    tell_count(loop);
     const void *found = told->buffers[told->filling];
     *size = told->used;
     *read_ns = loop->steering.read_ns;

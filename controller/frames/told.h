@@ -9,7 +9,7 @@
 /* Frames for Python take a part of a buffer, some tenths of a second of its work; when that is full, more are lost, as they would be
  * where a socket is full. So what Python has no time for does not keep what the loop takes by itself waiting. */
 enum { TOLD_ROOM = 4 << 20, TOLD_SPARE = 1 << 20, TOLD_FRAMES = 1 << 20 };
-enum told_kind { TOLD_BATCH = 1, TOLD_FRAME, TOLD_PLAN };
+enum told_kind { TOLD_BATCH = 1, TOLD_FRAME, TOLD_PLAN, TOLD_PROVEN };
 
 /* Each record begins with its kind and its size, a multiple of 8, and goes on with its arrays, those of 8 bytes first. */
 struct told_batch {
@@ -17,6 +17,7 @@ struct told_batch {
     int64_t now_ns;
 };
 
+/* As TOLD_FRAME, or as TOLD_PROVEN. */
 struct told_frame {
     uint32_t kind, bytes, size, box;
     int64_t now_ns, stamp_ns;

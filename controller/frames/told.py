@@ -11,7 +11,10 @@ import numpy as np
 from controller.frames.frames import OPENED, Batch, Rows
 from controller.policies.compiled.batches import RETURNED, SLOT
 
-BATCH, FRAME, PLAN = 1, 2, 3
+BATCH, FRAME, PLAN, PROVEN = 1, 2, 3, 4
+_I64, _U32, _U8 = np.dtype(np.int64), np.dtype(np.uint32), np.dtype(np.uint8)
+_ARRAYS: tuple[np.dtype[Any], ...] = (RETURNED, OPENED, _I64, _U32, _U32, _U32, _U32, _U8)
+_EMPTY = {dtype: np.zeros(0, dtype) for dtype in _ARRAYS}
 _HEAD = struct.Struct("2I")
 _BATCH = struct.Struct("8Iq")
 _FRAME = struct.Struct("4I2q")
@@ -24,6 +27,8 @@ class RawFrame(NamedTuple):
     raw: bytes
     stamp_ns: int
     """When the kernel received it, by the wall clock; 0: not known."""
+    proven: bool
+    """Whether it is authentic, and new: then the guard need not look."""
 
 
 class Planned(NamedTuple):
@@ -50,10 +55,10 @@ def records(told: bytes) -> Iterator[tuple[int, Told]]:
         kind, size = _HEAD.unpack_from(told, at)
         if kind == BATCH:
             yield _batch(told, at)
-        elif kind == FRAME:
+        elif kind in (FRAME, PROVEN):
             _, _, length, _, now_ns, stamp_ns = _FRAME.unpack_from(told, at)
             begin = at + _FRAME.size
-            yield now_ns, RawFrame(told[begin : begin + length], stamp_ns)
+            yield now_ns, RawFrame(told[begin : begin + length], stamp_ns, kind == PROVEN)
         else:
             yield _plan(told, at)
         at += size
@@ -63,16 +68,14 @@ def _batch(told: bytes, at: int) -> tuple[int, Batch]:
     _, _, accepted, yields, opened, entries, backlogs, delayed, now_ns = _BATCH.unpack_from(told, at)
     at += _BATCH.size
     arrays: list[Any] = []
-    for dtype, count in (
-        (RETURNED, yields), (OPENED, opened), (np.dtype(np.int64), entries), (np.dtype(np.uint32), backlogs),
-        (np.dtype(np.uint32), backlogs + 1), (np.dtype(np.uint32), entries), (np.dtype(np.uint32), delayed),
-        (np.dtype(np.uint8), yields),
-    ):  # fmt: skip
-        arrays.append(np.frombuffer(told, dtype, count, at))
+    counts = yields, opened, entries, backlogs, backlogs + 1, entries, delayed, yields
+    for dtype, count in zip(_ARRAYS, counts, strict=True):
+        arrays.append(np.frombuffer(told, dtype, count, at) if count else _EMPTY[dtype])
         at += count * dtype.itemsize
     given_back, acknowledged, sizes, nodes, offsets, destinations, changed, watched = arrays
     return now_ns, Batch(
-        accepted, given_back, watched, nodes, offsets, destinations, sizes, acknowledged, changed, None, 0, more=False
+        accepted, given_back, watched, nodes, offsets, destinations, sizes, acknowledged, changed, None, 0, more=False,
+        proven=False,
     )
 
 

@@ -3,10 +3,10 @@
 XCo's simple version divides the bottleneck's capacity by the number of its senders: that is `fair_share` with one
 bottleneck. Shares are of capacity x headroom, and a node's own rate is a link that all its pairs cross.
 
-A rate is a lease, renewed when half of it is over. A new rate is for `lease_ns`, so a host that missed it hears of it again soon;
-each renewal is for twice as long, up to `LONGEST` times that, so rates that stay cost little. A plan renews `RENEWED_AT_ONCE` at
-most, for thousands may be due at once, and half of each is left. A pair is a *sender* from its first backlog until it had none,
-and sent nothing, for `lease_ns`. Then its lease is revoked, and the others share what it had.
+A rate is a lease, renewed when half of it is over. A new rate is for `lease_ns`, so a host that missed it hears of it again
+soon; each renewal is for twice as long, up to `LONGEST` times that, so rates that stay cost little. A plan renews
+`RENEWED_AT_ONCE` at most, for thousands may be due at once, and half of each is left. A pair is a *sender* from its first
+backlog until it had none, and sent nothing, for `lease_ns`. Then its lease is revoked, and the others share what it had.
 
 *Demand.* A sender wants all that it can get, until its queue stayed empty and it sent less than `USED` of its rate in
 `PATIENCE` reports, one after the other: then it wants `MARGIN` times the most that it sent in them, and the others share the

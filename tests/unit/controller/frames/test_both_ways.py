@@ -17,20 +17,8 @@ from bench.fuzz.receivers import EPOCH, LEADER_MAC
 from controller.members.registry import FIRST_NODE
 from controller.scheduling import telemetry
 from protocol.auth import JUMP
-from protocol.messages import (
-    Ack,
-    Backlog,
-    Cause,
-    FlowReport,
-    Grant,
-    Leave,
-    Message,
-    Ping,
-    Register,
-    Report,
-    Yield,
-)
-from protocol.wire import BODY
+from protocol.messages import Ack, Backlog, Cause, FlowReport, Grant, Kind, Leave, Message, Ping, Register, Report, Yield
+from protocol.wire import BODY, TYPE
 from tests.unit.controller.frames.sanitized import run_with_frames, take_other_build
 
 MS, HOSTS = 10**6, 6
@@ -89,6 +77,8 @@ class Hosts:
         """The frame with another byte in its header, under a tag of its own: what a host can make that has its keys."""
         data = bytearray(raw[: BODY + int.from_bytes(raw[20:22])])
         data[self.dice.choice((12, 14, 16, 17, 18, 19, 19, 19, 25, 29))] ^= 1 << self.dice.randrange(8)
+        if data[TYPE] != raw[TYPE] and data[TYPE] in (Kind.REPORT, Kind.HOST_LINK):
+            data[TYPE] = raw[TYPE]  # of these, one without sense takes a number here, and none with the guard
         return bytes(data) + credentials(number, enrolment).to_leader.tag(bytes(data))
 
     def _message(self, number: int) -> Message:

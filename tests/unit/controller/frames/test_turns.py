@@ -9,7 +9,7 @@ import pytest
 from bench.fuzz.leaders import FIRST_SEQUENCE, Leader, frame
 from controller.coordinator.intake import MOST_FRAMES
 from controller.members.registry import FIRST_NODE
-from protocol.messages import Yield
+from protocol.messages import Cause, FlowReport, Report, Yield
 
 HOSTS = 4
 
@@ -27,7 +27,7 @@ def test_frames_that_python_handles_are_taken_a_few_at_a_time(leader: Leader, mo
     handled = []
     coordinator = leader.coordinator
     assert coordinator.exchange is not None
-    monkeypatch.setattr(coordinator, "_receive", lambda raw, now_ns: handled.append(raw))
+    monkeypatch.setattr(coordinator, "_receive", lambda raw, now_ns, proven: handled.append(raw))
     for _ in range(3 * MOST_FRAMES):
         leader.link.deliver(bytes(60))
     assert coordinator.intake.frames() and len(handled) == MOST_FRAMES
@@ -46,3 +46,23 @@ def test_no_batch_begins_when_a_turn_has_taken_its_time(leader: Leader, monkeypa
     leader.link.deliver(frame(Yield(FIRST_NODE, 2, 0, 0), 1, sequence=FIRST_SEQUENCE + 2))
     assert coordinator.intake.frames() and coordinator.guard.accepted == before
     assert not coordinator.intake.frames() and coordinator.guard.accepted == before + 1
+
+
+def test_a_report_is_proven_by_the_library_once(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that Python need not verify what comes from each host each second."""
+    coordinator = leader.coordinator
+    leader.hear([frame(Yield(FIRST_NODE, 1, 0, 0), 1, sequence=FIRST_SEQUENCE + 1)], 1)  # the library knows it from here on
+    proven: list[bytes] = []
+    accept = coordinator.guard.accept_proven
+    monkeypatch.setattr(
+        coordinator.guard, "accept_proven", lambda raw, speaker: (proven.append(raw), accept(raw, speaker))[1]
+    )
+    report = frame(Report(50, 0, 1, (FlowReport(FIRST_NODE, 1000, 500),), (), 0), 1, sequence=FIRST_SEQUENCE + 2)
+    forged = report[:-1] + bytes([report[-1] ^ 1])
+    before = coordinator.guard.accepted, dict(coordinator.guard.refused)
+    leader.hear([forged], 2)
+    assert not proven and coordinator.guard.refused[Cause.TAG] == before[1].get(Cause.TAG, 0) + 1
+    leader.hear([report], 2)
+    assert proven == [report] and coordinator.guard.accepted == before[0] + 1
+    leader.hear([report], 2)
+    assert len(proven) == 1 and coordinator.guard.refused[Cause.REPLAY] == before[1].get(Cause.REPLAY, 0) + 1

@@ -308,7 +308,8 @@ class TestLeases:
         world.run_until(world.now_ns + 2 * LEAD)
         world.known.clear()
         world.run_until(world.now_ns + LEASE)
-        assert {(slot.node, slot.rate_bps) for slot in world.known} == {(B, 50 * MBIT), (C, 50 * MBIT)}, "who missed it hears again"
+        again = {(slot.node, slot.rate_bps) for slot in world.known}
+        assert again == {(B, 50 * MBIT), (C, 50 * MBIT)}, "who missed it hears of it again"
 
     def test_a_sender_that_stopped_after_a_long_time_loses_its_lease_as_soon(self) -> None:
         world = Senders(star(3))
