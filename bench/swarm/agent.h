@@ -258,7 +258,7 @@ static void take_grant(struct swarm *s, struct host *h, struct target *t, const 
         return;
     t->newest = g->slot;
     s->counts.grants++, s->counts.granted_bytes += g->bytes, s->counts.rate_grants += g->rate_bps > 0;
-    if (came_ns > slot.start_ns) {
+    if (!g->rate_bps && came_ns > slot.start_ns) {
         s->counts.late++;
         s->counts.latest_ns = later(s->counts.latest_ns, came_ns - slot.start_ns);
     }
