@@ -6,8 +6,8 @@ C. Every host registers, keeps its clock, reports, asks for what it missed, and 
 key. What the hosts send by these slots goes into a model of every directed link (bench/swarm/links.h). The measurement begins
 when all hosts are members, `WARM_S` have passed, and every sender that is regulated has been served.
 
-* late_fraction: directives that arrived after their slot's start, of all grants, by the kernel's stamps of arrival; a lease of a
-  rate, which begins when it is planned, is late for nobody
+* late_fraction: directives that arrived after their slot's start, of all grants, by the kernel's stamps of arrival; a lease of
+  a rate, which begins when it is planned, is late for nobody
 * grants_per_s, frames_per_s: slots granted; control frames in both directions
 * coordinator_cpu, helpers_cpu: shares of a processor: of the coordinator's loop; of its store bridge, elector and tuner
 * rss_mb: the coordinator's memory at the end
