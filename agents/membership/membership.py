@@ -45,7 +45,7 @@ from protocol.messages import (
     Welcome,
 )
 from protocol.paging import Reassembler
-from protocol.units import MILLISECOND_NS
+from protocol.units import MILLISECOND_NS, SECOND_NS
 from protocol.wire import BODY_MAX
 
 log = logging.getLogger("baton.agent")
@@ -121,6 +121,8 @@ class Membership:
         self._ask_groups_ns: int | None = None
         """When to ask for the groups; None: ours are those of the last heartbeat, or the leader knows none."""
         self._groups_tries = 0
+        self._told_groups_ns = 0
+        """When we said last that we know groups, though the leader told us our destinations."""
         self._regulate: Reassembler[Regulate] = Reassembler()
         self.handlers: Mapping[type, Handler] = {
             Heartbeat: self._on_heartbeat,
@@ -376,6 +378,9 @@ class Membership:
 
     def _on_regulate(self, message: Regulate, now_ns: int) -> None:
         if self._groups.version >= 0:
+            if now_ns >= self._told_groups_ns + SECOND_NS:  # our request was lost
+                self._told_groups_ns = now_ns
+                self._send(GroupsRequest(self._groups.version))
             return
         pages = self._regulate.add(message)
         if pages is not None:

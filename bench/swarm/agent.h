@@ -450,6 +450,8 @@ static void apply_regulation(struct swarm *s, struct host *h, int64_t now) {
 
 static void on_regulate(struct swarm *s, struct host *h, const uint8_t *at, const uint8_t *end, int64_t now) {
     int fresh;
+    if (h->groups.version && now >= h->told_groups_ns + SECOND) /* our request was lost */
+        h->told_groups_ns = now, ask_groups(s, h);
     if (h->groups.version)
         return;
     int done = take_page(&h->regulation, get(at, 8), at + 8, &fresh);

@@ -52,7 +52,7 @@ struct host {
     uint8_t synchronised, enforcing, regulates, served;
     double rate; /* bytes a ns */
     struct paged directory, regulation, groups; /* `groups` counts versions from 1: 0 for none */
-    int64_t ask_groups_ns;
+    int64_t ask_groups_ns, told_groups_ns;
     uint32_t group_tries;
     struct target *target;
 };

@@ -12,6 +12,7 @@ acknowledged.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
@@ -65,7 +66,7 @@ class Telemetry(Part, SlotListener):
         self._at = at
         self._flushed_ns = 0
         self._rows: list[tuple[str, int, int, int, int, int, int]] = []
-        self._open: dict[int, tuple[int, int, int, int, int, int]] = {}
+        self._open: OrderedDict[int, tuple[int, int, int, int, int, int]] = OrderedDict()  # the first is found at once
         """Slots granted and not over: node, destination, start, end, bytes, and when the directive had to be in force."""
         self._since: dict[int, dict[int, int]] = {}
         """By node and destination: since when bytes wait there without a slot."""

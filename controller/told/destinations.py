@@ -7,6 +7,7 @@ destinations, and stays free on a contended link if it misses that: so a change 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
 from controller.members.part import SWEEP_NS, Part
@@ -48,7 +49,7 @@ class ToldDestinations(Part):
         """The members whose agents know no groups."""
         self._unheard: tuple[set[int], set[int]] = set(), set()
         """Those that may still ask for the groups: of the time since the last refresh, and of the time before that."""
-        self._to_tell: dict[int, None] = {}
+        self._to_tell: OrderedDict[int, None] = OrderedDict()
         """Members that are told next, in order."""
         self._next_ns = 0
         self._version = 0
@@ -102,7 +103,6 @@ class ToldDestinations(Part):
         self._next_ns = now_ns + SWEEP_NS // 2
         told = 0
         while self._to_tell and told < AT_ONCE:
-            node = next(iter(self._to_tell))
-            del self._to_tell[node]
+            node, _ = self._to_tell.popitem(last=False)
             if (member := self._members.get(node)) is not None:
                 told += 1 + self._tell(member)

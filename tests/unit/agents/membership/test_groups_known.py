@@ -1,0 +1,33 @@
+"""An agent whose GROUPS_REQUEST was lost is told its destinations one by one; it says again that it knows groups."""
+
+from __future__ import annotations
+
+from protocol.messages import GroupsChange, GroupsRequest, Message, Regulate, decode
+from tests.unit.agents.membership.test_agent_heartbeats import MS, RING, World, mac
+
+
+class Told(World):
+    """A member that has asked for the groups already."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.link.sent.clear()
+
+    def hear(self, message: Message, now_ns: int) -> list[Message]:
+        """A frame of the leader comes; returns what the agent says to it about groups."""
+        self.agent._receive(self.frame(message, mac(1)), now_ns)
+        frames, self.link.sent = self.link.sent, []
+        return [said for frame in frames if isinstance(said := decode(frame, RING.sending).message, GroupsRequest)]
+
+
+def test_who_knows_the_groups_says_so_once_a_second_while_it_is_told_its_destinations() -> None:
+    world = Told()
+    world.hear(GroupsChange(0, 5, 0, 1, ()), MS)
+    assert world.hear(Regulate(1, 0, 2, (17,)), 2000 * MS) == [GroupsRequest(5)]
+    assert not world.hear(Regulate(1, 1, 2, (18,)), 2001 * MS) and not world.hear(Regulate(2, 0, 1, (17,)), 2900 * MS)
+    assert world.hear(Regulate(3, 0, 1, (17,)), 3001 * MS) == [GroupsRequest(5)]
+    assert 17 not in world.agent.keeper.regulated
+
+
+def test_who_knows_no_groups_obeys() -> None:
+    assert not Told().hear(Regulate(1, 0, 1, (17,)), 2000 * MS)
