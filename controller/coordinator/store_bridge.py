@@ -4,8 +4,8 @@ The coordinator and its store bridge speak JSON lines over a socket pair. Toward
 what has changed of the fabric and of the ports (controller/coordinator/gathering.py), {"policy": ...}, {"override": "free" |
 "coordinate"}, {"rotation": ...}, {"hosts": ...}, {"pfc": {number: command}}, {"queues": {"hosts": ..., "ahead_ns": n}},
 {"coflows": {"open": {id: ...}, "ahead_ns": n}}; `ahead_ns` is how far the store's clock is ahead of the monotonic one. From
-the coordinator: {"status": ...}, {"links": [first, total, rows]}, {"member": [node, ...]}, {"gone": node}, {"event": [kind,
-severity, text]}, {"slots": ...}, {"telemetry": ...}, {"thresholds": ...}, {"controller": [name, ...]}, {"hosts": ...},
+the coordinator: {"status": ...}, {"links": [first, total, rows]}, {"members": [[node, ...], ...]}, {"gone": node}, {"event":
+[kind, severity, text]}, {"slots": ...}, {"telemetry": ...}, {"thresholds": ...}, {"controller": [name, ...]}, {"hosts": ...},
 {"coflow_verdict": [id, document]}. To {"leads": epoch} the bridge answers with the {"thresholds": ...} of the leader before;
 {"leads": 0} says that this coordinator leads no more. An edge: sockets, Redis.
 """
@@ -155,8 +155,7 @@ class StoreBridge:
                 self._begin(bool(value["leads"]))
             if "controller" in value:
                 self._store.publish_controller(*value["controller"])
-            if "member" in value:
-                node, fields = value["member"]
+            for node, fields in value.get("members", ()):
                 self._store.publish_member(node, fields)
             if "thresholds" in value:
                 self._store.publish_thresholds(value["thresholds"])

@@ -137,7 +137,7 @@ def test_the_status_and_the_members_documents_have_these_fields_and_values() -> 
     hear(made, 1, 4, Ack(first.slot, 18, first.start_ns, first.start_ns + MS), 11 * MS)
     hear(made, 1, 5, Yield(18, first.slot, 5_000, 3_000), 12 * MS)
     hear(made, 1, 6, Yield(18, lines.grants[-1].slot, 5_000, 0), 20 * MS)
-    links, status, controller, *members = documents(made, lines, 30 * MS)
+    links, status, controller, told = documents(made, lines, 30 * MS)
     assert links == {
         "links": [0, 6, [
             {"source": source, "target": target, "capacity_bps": 10**8, "from": "fabric file", "unmanaged_bps": 0}
@@ -190,8 +190,8 @@ def test_the_status_and_the_members_documents_have_these_fields_and_values() -> 
     fields = {"attachment": "s1:c0", "mac": "02:00:00:00:00:fe", "pid": os.getpid(), "leads": True, "epoch": 5}
     fields |= {"wire": [2, 3], "schemas": [1, 2]}
     assert controller == {"controller": ["c", fields]}
-    assert [line["member"][0] for line in members] == [16, 17, 18]
-    assert members[0]["member"][1] == {
+    assert [node for node, _ in told["members"]] == [16, 17, 18]
+    assert told["members"][0][1] == {
         "name": "h1",
         "mac": "02:00:00:00:00:01",
         "addresses": ["10.0.0.1"],
@@ -244,11 +244,12 @@ def test_members_documents_are_written_a_few_at_a_time_and_each_once_in_a_round(
     publication = Publication(STATUS_NS, timers, members, Parts(), lines.write, lambda now_ns: [{"status": now_ns}])
     publication.publish(0)
     publication.publish(1)  # the round is under way
-    counts = []
+    counts, nodes = [], [node for line in lines.lines for node, _ in line.get("members", ())]
     for now_ns in range(0, 100 * MS, MS):
-        lines.lines = [line for line in lines.lines if "member" in line]
-        before = len(lines.lines)
+        lines.lines.clear()
         timers.run(now_ns)
-        counts.append(len(lines.lines) - before)
+        told = [node for line in lines.lines for node, _ in line.get("members", ())]
+        counts.append(len(told))
+        nodes += told
         members.leave(FIRST_NODE + 99)
-    assert max(counts) == AT_ONCE and [line["member"][0] for line in lines.lines] == list(range(FIRST_NODE, FIRST_NODE + 99))
+    assert max(counts) == AT_ONCE and nodes == list(range(FIRST_NODE, FIRST_NODE + 99))
