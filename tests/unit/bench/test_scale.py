@@ -147,6 +147,7 @@ class TestARun:
         figures = run(Case(80, 2, "racks", 2 * MS, 20))["policies"]
         assert all(0.85 < one["granted_fraction"] <= 1.0 for one in figures.values())
         assert all(one["grants"] > 300 and one["ns_per_grant"] > 0 for one in figures.values())
+        assert figures["core"]["alone"]["ns_per_grant"] > 0
 
     def test_what_is_sent_of_a_light_demand_is_what_came(self) -> None:
         figures = run(Case(80, 2, "rows", 2 * MS, 400, load=0.3))["policies"]
@@ -159,6 +160,7 @@ class TestARun:
         one, other = figures["core"]["0.5"], figures["reference"]["0.5"]
         assert one["matched"] == pytest.approx(other["matched"], rel=0.01) == pytest.approx(0.5, rel=0.15)
         assert 0.9 < one["granted_of_what_came"] < 1.1
+        assert 0 < one["alone"]["us_per_slot"] < 2 * one["us_per_slot"]
 
     def test_a_matching_grants_what_comes(self) -> None:
         figures = run(Case(16, 1, "star", 2 * MS, 2000, load=0.5, matching=True))["policies"]
