@@ -1,9 +1,8 @@
 """The calls of a compiled policy once more, for `baton bench scale`: one directly after the other, to a new policy of its kind.
 
 Between two calls the simulation of hosts goes through arrays of some ten megabytes, which takes what the core needs out of the
-caches. The coordinator's loop of slots (controller/frames/loop.h) does no such thing: it calls the core from C, between some
-hundred frames and some hundred directives. So what the coordinator pays is between the figures of both ways, and the frames'
-part of it is measured by `baton bench protocol` and `baton bench swarm`.
+caches. The coordinator's loop of slots (controller/frames/loop.h) calls the core from C, and takes frames and sends directives
+in between. What these take of the caches is not here: so this is a lower bound of what the coordinator pays.
 """
 
 from __future__ import annotations

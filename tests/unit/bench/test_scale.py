@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from bench.computing.scale import Case, run
+from bench.computing.scale_alone import Calls, Turn
 from bench.computing.scale_hosts import Hosts
 from bench.computing.scale_network import SHAPES, Pairs, ScaleNetwork, half_to_half
 from bench.computing.scale_optimum import Alone, admissible_bps, optimum_bps
 from controller.policies.compiled.batches import SLOT
+from controller.policies.compiled.steps import CompiledSteps
 
 GBIT = 10**9
 MS = 1_000_000
@@ -138,6 +140,20 @@ class TestHosts:
             hosts.say(10 * MS, tick * 10 * MS)
         assert hosts.came_bytes.sum() == pytest.approx(3 * 1e6 * 20, rel=0.05)
         assert (hosts.waiting_bytes == hosts.came_bytes).all()
+
+
+class TestTheSameCallsAgain:
+    """What a policy was told, told to another one."""
+
+    def test_another_number_of_slots_is_an_error(self) -> None:
+        calls = Calls([Turn(GBIT, horizon_ns=GBIT + MS, grants=5)])
+        with pytest.raises(ValueError, match="lead to 0 slots, and led to 5"):
+            calls.again(CompiledSteps())
+
+    def test_only_turns_since_the_beginning_count(self) -> None:
+        calls = Calls([Turn(GBIT, horizon_ns=GBIT + MS)])
+        calls.begin()
+        assert calls.again(CompiledSteps()) == {"ns": 0, "plan_max_us": 0}
 
 
 class TestARun:
