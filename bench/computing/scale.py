@@ -11,6 +11,7 @@ come at random, as many for each pair as load the fullest link to that part. The
 process of its own: the reference in Python by `Policy`, the core by its arrays.
 
 * ns_per_grant: all calls' time by the slots granted; event_part: the part of it that the events took, the rest is `plan`
+* alone: the same calls once more, to a new policy, one directly after the other (`bench.computing.scale_alone`)
 * plan_max_us: the longest `plan`; start_max_us: the longest while hosts began
 * times_real_time: calls' time by simulated time; above 1 a controller falls behind
 * rss_mb: by how much the process grew from before the policy to the end
@@ -25,7 +26,8 @@ Matching: the workload of Fastpass's own benchmark, on one switch: Poisson deman
 uniform destinations, slots of one packet. As there, `window` slots are planned at once, hosts tell once a window how many bytes
 wait for the destinations that got more, and these pairs are told alone to the core. A policy that does not count bytes
 (`timeslice`) plans slots one after another as each begins, and pairs are told when they begin to wait. us_per_slot is the time
-of all calls for one slot of all nodes, window_max_us the longest for one window.
+of all calls for one slot of all nodes, window_max_us the longest for one window. `alone` as above; what was said is kept for
+it, and is a part of rss_mb.
 """
 
 from __future__ import annotations
@@ -33,26 +35,20 @@ from __future__ import annotations
 import multiprocessing
 import os
 import platform
-import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.computing.scale_hosts import Hosts, Said
+from bench.computing.scale_hosts import Hosts
 from bench.computing.scale_network import SHAPES, Pairs, ScaleNetwork, all_to_all, half_to_half
 from bench.computing.scale_optimum import Alone, admissible_bps, optimum_bps
-from controller.policies.base import Policy, Slot
-from controller.policies.compiled.batches import RETURNED, SLOT, Compiled
+from bench.computing.scale_schedulers import EMPTY, SCHEDULERS, alone_of
 from controller.policies.compiled.library import why_missing
-from controller.policies.compiled.steps import CompiledSteps
-from controller.policies.compiled.timeslice import CompiledTimeslice
-from controller.policies.steps.policy import AT_ONCE, Steps
-from controller.policies.timeslice import Timeslice
 from controller.scheduling.foresight import LOOK_NS, Foresight
 from emulation.measuring.fidelity import environment
 from protocol.units import FRAME_BYTES, SECOND_NS
@@ -64,10 +60,7 @@ WARM_SLICES, MOST_LOOKS = 10, 100
 QUARTERS = 4
 MATCHING_RATE_BPS = 10 * 10**9
 HEADROOM = 0.98
-MATCHING_AT_ONCE = 1 << 20
-"""A window of a matching is one plan, however many slots that makes."""
 MATCHING_LOADS = (0.5, 0.8, 0.9, 0.95, 0.99)
-EMPTY = np.zeros(0, dtype=SLOT)
 
 
 @dataclass(frozen=True)
@@ -102,138 +95,6 @@ class Case:
     def pairs(self) -> Pairs:
         """The pairs that send."""
         return all_to_all(self.hosts) if self.matching else half_to_half(self.hosts, self.destinations, self.seed)
-
-
-class Scheduler(Protocol):
-    """A schedule under test. Each call returns the ns that its work took, without the conversions of this benchmark."""
-
-    def start(self, network: ScaleNetwork, pairs: Pairs, now_ns: int) -> int:
-        """Takes the fabric and the regulated pairs."""
-
-    def say(self, said: Said, now_ns: int) -> int:
-        """Takes what hosts say."""
-
-    def plan(self, now_ns: int, horizon_ns: int) -> tuple[int, NDArray[np.void], NDArray[np.void]]:
-        """(ns, what is granted, what is revoked), the slots with dtype SLOT. Asks for the next event as well."""
-
-    event_ns: int | None
-    """The next event, as the policy said after its last plan."""
-
-
-class Reference:
-    """A policy in Python."""
-
-    def __init__(self, policy: Policy) -> None:
-        self._policy = policy
-        self.event_ns: int | None = None
-
-    def start(self, network: ScaleNetwork, pairs: Pairs, now_ns: int) -> int:
-        given = regulated(pairs)
-        began = time.thread_time_ns()
-        self._policy.set_network(network, now_ns=now_ns)
-        self._policy.set_regulated(given, now_ns=now_ns)
-        return time.thread_time_ns() - began
-
-    def say(self, said: Said, now_ns: int) -> int:
-        bounds, destinations = said.offsets.tolist(), said.destinations.tolist()
-        sizes = said.sizes.tolist()
-        backlogs = [
-            (node, dict(zip(destinations[bounds[at] : bounds[at + 1]], sizes[bounds[at] : bounds[at + 1]], strict=True)))
-            for at, node in enumerate(said.nodes.tolist())
-        ]
-        slots = said.returned
-        yields = list(
-            zip(*(slots[name].tolist() for name in ("node", "destination", "slot")), said.unspent_bytes.tolist(),
-                said.backlog_bytes.tolist(), strict=True)
-        )  # fmt: skip
-        policy = self._policy
-        began = time.thread_time_ns()
-        for node, destination, slot, unspent, backlog in yields:
-            policy.yielded(node, destination, slot, now_ns=now_ns, backlog_bytes=backlog, unspent_bytes=unspent)
-        for node, backlog_of in backlogs:
-            policy.backlog(node, backlog_of, now_ns=now_ns)
-        return time.thread_time_ns() - began
-
-    def plan(self, now_ns: int, horizon_ns: int) -> tuple[int, NDArray[np.void], NDArray[np.void]]:
-        began = time.thread_time_ns()
-        plan = self._policy.plan(now_ns=now_ns, horizon_ns=horizon_ns)
-        self.event_ns = self._policy.next_event_ns()
-        took_ns = time.thread_time_ns() - began
-        return took_ns, as_array(plan.grants), as_array(plan.revokes)
-
-
-class Core:
-    """A compiled policy, by its arrays.
-
-    Args:
-        alone: pairs that begin to wait are told alone, and not all that waits at a host.
-    """
-
-    def __init__(self, policy: Compiled, *, alone: bool = False) -> None:
-        self._policy, self._alone = policy, alone
-        self.event_ns: int | None = None
-
-    def start(self, network: ScaleNetwork, pairs: Pairs, now_ns: int) -> int:
-        given = regulated(pairs)
-        began = time.thread_time_ns()
-        self._policy.set_network(network, now_ns=now_ns)
-        self._policy.set_regulated(given, now_ns=now_ns)
-        return time.thread_time_ns() - began
-
-    def say(self, said: Said, now_ns: int) -> int:
-        returned = np.zeros(len(said.returned), dtype=RETURNED)
-        for name in ("slot", "node", "destination"):
-            returned[name] = said.returned[name]
-        returned["unspent"], returned["backlog"] = said.unspent_bytes, said.backlog_bytes
-        told = said.begun if self._alone else (said.nodes, said.offsets, said.destinations)
-        words = [one.astype(np.uint32) for one in told]
-        sizes = (said.begun_bytes if self._alone else said.sizes) if self._policy.counted else None
-        began = time.thread_time_ns()
-        if len(returned):
-            self._policy.give_back(returned, now_ns=now_ns)
-        if len(words[0]) and self._alone:
-            self._policy.begin(words[0], words[1], now_ns=now_ns, sizes=sizes)
-        elif len(words[0]):
-            self._policy.backlogs(words[0], words[1], words[2], now_ns=now_ns, sizes=sizes)
-        return time.thread_time_ns() - began
-
-    def plan(self, now_ns: int, horizon_ns: int) -> tuple[int, NDArray[np.void], NDArray[np.void]]:
-        began = time.thread_time_ns()
-        grants, revokes = self._policy.plan_arrays(now_ns=now_ns, horizon_ns=horizon_ns)
-        self.event_ns = self._policy.next_event_ns()
-        return time.thread_time_ns() - began, grants.copy(), revokes.copy()
-
-
-SCHEDULERS: dict[str, dict[str, Callable[[int, float, bool], Scheduler]]] = {
-    "timeslice": {
-        "reference": lambda slice_ns, headroom, _: Reference(Timeslice(slice_ns=slice_ns, headroom=headroom)),
-        "core": lambda slice_ns, headroom, alone: Core(CompiledTimeslice(slice_ns=slice_ns, headroom=headroom), alone=alone),
-    },
-    "steps": {
-        "reference": lambda slice_ns, headroom, alone: Reference(
-            Steps(slice_ns=slice_ns, headroom=headroom, counted=alone, at_once=MATCHING_AT_ONCE if alone else AT_ONCE)
-        ),
-        "core": lambda slice_ns, headroom, alone: Core(
-            CompiledSteps(slice_ns=slice_ns, headroom=headroom, counted=alone, at_once=MATCHING_AT_ONCE if alone else AT_ONCE),
-            alone=alone,
-        ),
-    },
-}
-"""What is measured of a policy, by name: made of the length of a slice, the headroom, and whether pairs are told alone, with
-their bytes if the policy counts them."""
-
-
-def regulated(pairs: Pairs) -> dict[int, frozenset[int]]:
-    """The pairs as policies take them."""
-    found: dict[int, list[int]] = {}
-    for node, destination in zip(pairs.nodes.tolist(), pairs.destinations.tolist(), strict=True):
-        found.setdefault(node, []).append(destination)
-    return {node: frozenset(destinations) for node, destinations in found.items()}
-
-
-def as_array(slots: list[Slot]) -> NDArray[np.void]:
-    """Slots as an array of dtype SLOT."""
-    return np.array([astuple(slot) for slot in slots], dtype=SLOT) if slots else EMPTY
 
 
 def run(case: Case) -> dict[str, Any]:
@@ -283,7 +144,10 @@ def _slots(name: str, case: Case, load: float | None) -> dict[str, Any]:
     slot_bytes = int(network.node_rate_bps(0) * HEADROOM * case.slice_ns / 8e9) // FRAME_BYTES * FRAME_BYTES
     hosts = Hosts(case.hosts, pairs, None if wanted_bps is None else wanted_bps / 8, slot_bytes, case.seed)
     before_mb = rss_mb()
-    schedule = SCHEDULERS[case.policy][name](case.slice_ns, HEADROOM, False)
+    make = SCHEDULERS[case.policy][name]
+    schedule = make(case.slice_ns, HEADROOM, False)
+    if load is not None:
+        schedule.calls = None  # they would be some gigabytes
     now_ns = SECOND_NS
     schedule.start(network, pairs, now_ns)
     lead_ns = min(LEAD_NS, case.slice_ns)
@@ -325,6 +189,8 @@ def _slots(name: str, case: Case, load: float | None) -> dict[str, Any]:
     warm = WARM_SLICES + looks if load is None else max(WARM_SLICES + looks, case.slices // 2)
     start, early = pass_slices(warm, joining=True)
     hosts.forget()
+    if schedule.calls:
+        schedule.calls.begin()
     begun_ns, came_from = now_ns, hosts.waiting_bytes.copy()
     if load is not None:
         alone = Alone(network, pairs, HEADROOM, came_from)
@@ -349,6 +215,9 @@ def _slots(name: str, case: Case, load: float | None) -> dict[str, Any]:
         "granted_again": sum(one.regrants for one in quarters),
         "revoked": sum(one.revokes for one in quarters),
     }
+    if (alone_took := alone_of(schedule, make(case.slice_ns, HEADROOM, False), network, pairs)) is not None:
+        ns, plan_max_us = alone_took["ns"], alone_took["plan_max_us"]
+        found["alone"] = {"ns_per_grant": round(ns / max(1, grants), 1), "plan_max_us": plan_max_us}
     if load is None:
         bits = _bits(np.concatenate(slots), begun_ns, now_ns)
         best = optimum_bps(network, pairs, part=HEADROOM) * measured_ns / SECOND_NS
@@ -385,7 +254,8 @@ def _matching(name: str, case: Case, load: float) -> dict[str, Any]:
     window = case.window if counted else 1
     hosts = Hosts(case.hosts, pairs, demand, FRAME_BYTES, case.seed, counted=counted)
     before_mb = rss_mb()
-    schedule = SCHEDULERS[case.policy][name](tick_ns, 1.0, True)
+    make = SCHEDULERS[case.policy][name]
+    schedule = make(tick_ns, 1.0, True)
     now_ns = SECOND_NS // tick_ns * tick_ns
     schedule.start(network, pairs, now_ns)
     took: list[int] = []
@@ -394,6 +264,8 @@ def _matching(name: str, case: Case, load: float) -> dict[str, Any]:
     warm = case.slices // 2 // window * window
     quarters = {warm + quarter * (case.slices - 1) // QUARTERS for quarter in range(QUARTERS + 1)}
     for tick in range(warm + case.slices):
+        if tick == warm and schedule.calls:
+            schedule.calls.begin()
         if tick % window:
             hosts.wait(tick_ns, now_ns)
         else:
@@ -409,7 +281,7 @@ def _matching(name: str, case: Case, load: float) -> dict[str, Any]:
         if tick in quarters:
             waiting.append(int(hosts.waiting_bytes.sum()) // FRAME_BYTES)
     came = int(hosts.came_bytes.sum()) // FRAME_BYTES
-    return {
+    found: dict[str, Any] = {
         "us_per_slot": round(float(np.mean(took)) / window / 1e3, 2),
         "window_max_us": round(max(took) / 1e3, 1),
         "ns_per_grant": round(sum(took) / max(1, grants), 1),
@@ -419,6 +291,12 @@ def _matching(name: str, case: Case, load: float) -> dict[str, Any]:
         "queue_slots": [round(slots / case.hosts, 2) for slots in waiting],
         "rss_mb": round(rss_mb() - before_mb, 1),
     }
+    if (alone := alone_of(schedule, make(tick_ns, 1.0, True), network, pairs)) is not None:
+        found["alone"] = {
+            "us_per_slot": round(alone["ns"] / (len(took) * window) / 1e3, 2),
+            "ns_per_grant": round(alone["ns"] / max(1, grants), 1),
+        }
+    return found
 
 
 def rss_mb() -> float:

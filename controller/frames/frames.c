@@ -6,22 +6,14 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
-#include <sys/socket.h>
-#include <sys/uio.h>
-#include <time.h>
 
 #include "book.h"
-#include "peers.h"
+#include "inbox.h"
 
-#define MOST 256 /* frames received or sent at once */
-#define ROOM 2048
-#define STAMP_ROOM 64
 #define CHUNK 32 /* frames sent between two looks at the lease */
 #define HUGE (1LL << 62)
 #define LONGEST_DELAY_NS 20000000
 #define DELAY_STEP_NS 50000
-#define SECOND_NS 1000000000LL
-#define TYPE_TIMESTAMP 35 /* SO_TIMESTAMPNS */
 #define OLDEST_NS 50000000 /* see protocol/link.py */
 
 enum { INBOXES = 2 };
@@ -37,15 +29,6 @@ struct counts {
     int64_t raw_stamp_ns;                    /* when the kernel received it, by the wall clock; 0: not known */
 };
 
-/* Known to ctypes as `Terms`. */
-struct terms {
-    uint64_t sequence; /* of the leader's last frame */
-    int64_t grace_ns, late_ns;
-    int64_t until_ns; /* it may send before: its lease */
-    uint32_t epoch, tag_bytes;
-    uint8_t address[6], tag[4];
-};
-
 /* A slot that is given back, as the policy takes it. */
 struct returned {
     int64_t slot, node, destination, unspent, backlog;
@@ -55,14 +38,6 @@ struct returned {
 struct opened {
     struct row row;
     int64_t opened_ns, by, late;
-};
-
-struct inbox {
-    struct mmsghdr messages[MOST];
-    struct iovec parts[MOST];
-    uint8_t stamps[MOST][STAMP_ROOM];
-    uint8_t frames[MOST][ROOM];
-    uint32_t next, count, full;
 };
 
 struct frames {
@@ -79,6 +54,7 @@ struct frames {
     int64_t sizes[MOST * MOST_ENTRIES];
     uint32_t *others; /* rows of a plan that go to members unknown here */
     uint32_t others_room, batch, flush, stamp;
+    uint32_t keys; /* grows with each member whose keys were told */
     const uint8_t *raw;
     uint8_t present[NODES];
     uint32_t stamps[NODES]; /* the backlog that named this destination last */
@@ -114,13 +90,7 @@ struct frames *frames_new(const uint8_t *address, uint32_t epoch, uint64_t seque
     f->terms.sequence = sequence;
     f->counts.raw_bytes = NEVER;
     for (int box = 0; box < INBOXES; box++)
-        for (int at = 0; at < MOST; at++) {
-            struct inbox *in = &f->inboxes[box];
-            in->parts[at] = (struct iovec){in->frames[at], ROOM};
-            in->messages[at].msg_hdr.msg_iov = &in->parts[at];
-            in->messages[at].msg_hdr.msg_iovlen = 1;
-            in->messages[at].msg_hdr.msg_control = in->stamps[at];
-        }
+        inbox_make(&f->inboxes[box]);
     return f;
 }
 
@@ -161,6 +131,7 @@ void frames_know(struct frames *f, uint32_t node, const uint8_t *mac, const uint
     blake2s_keyed(peer->to_leader, to_leader, person);
     blake2s_keyed(peer->from_leader, from_leader, person);
     peer->known = 1;
+    f->keys++;
     peer->batch = peer->directed = 0;
 }
 
@@ -266,16 +237,6 @@ static void answer(struct frames *f, int fd, const struct peer *peer, const uint
     send(fd, f->answer, seal(f, f->answer, peer), MSG_DONTWAIT); /* if the interface cannot take it, it is lost */
 }
 
-static int64_t stamp_of(struct msghdr *header) {
-    for (struct cmsghdr *at = CMSG_FIRSTHDR(header); at; at = CMSG_NXTHDR(header, at))
-        if (at->cmsg_level == SOL_SOCKET && at->cmsg_type == TYPE_TIMESTAMP) {
-            struct timespec stamp;
-            memcpy(&stamp, CMSG_DATA(at), sizeof stamp);
-            return stamp.tv_sec * SECOND_NS + stamp.tv_nsec;
-        }
-    return 0;
-}
-
 /* Whether a body is one that is taken here: as the rules of its kind want it, of one page, without numbers out of bounds. */
 static int plain(struct frames *f, uint8_t kind, const uint8_t *body, uint32_t length) {
     if (kind == ACK)
@@ -316,26 +277,20 @@ static int ends_batch(struct frames *f, struct peer *peer, uint8_t kind) {
     return 0;
 }
 
-static enum verdict take(struct frames *f, int fd, const uint8_t *frame, uint32_t size, struct msghdr *header,
-                         int64_t now_ns) {
-    if (size < SHORTEST || read2(frame + TYPE_AT) != ETHERTYPE || read2(frame + MAGIC_AT) != MAGIC ||
-        frame[VERSION_AT] != VERSION || read2(frame + FLAGS_AT))
+static enum verdict take(struct frames *f, int fd, struct inbox *in, uint32_t at, int64_t now_ns) {
+    verify(in, at, f->keys, &f->terms, f->peers);
+    struct peer *peer = in->senders[at];
+    if (!peer || !peer->known) /* it may have left since */
         return LEFT;
+    const uint8_t *frame = in->frames[at], *body = frame + BODY;
     uint32_t node = read4(frame + SENDER_AT), length = read2(frame + LENGTH_AT);
-    if (node >= NODES || size != BODY + length + ENROLMENT + TAG)
-        return LEFT;
-    struct peer *peer = &f->peers[node];
-    const uint8_t *body = frame + BODY, *enrolment = body + length;
     uint8_t kind = frame[KIND_AT];
     int proves = kind == REPORT || kind == HOST_LINK;
-    if (!peer->known || memcmp(frame, f->terms.address, 6) || memcmp(frame + 6, peer->mac, 6) ||
-        read4(frame + EPOCH_AT) != f->terms.epoch || memcmp(enrolment, peer->enrolment, ENROLMENT) ||
-        (!proves && !plain(f, kind, body, length)))
+    if (!proves && !plain(f, kind, body, length))
         return LEFT;
     if (ends_batch(f, peer, kind))
         return LATER;
-    if (!blake2s_verifies(peer->to_leader, frame, BODY + length + ENROLMENT, enrolment + ENROLMENT) ||
-        !window_accepts(peer, read8(frame + SEQUENCE_AT)))
+    if (!in->tagged[at] || !window_accepts(peer, read8(frame + SEQUENCE_AT)))
         return LEFT;
     peer->last_heard_ns = now_ns;
     if (proves)
@@ -346,19 +301,10 @@ static enum verdict take(struct frames *f, int fd, const uint8_t *frame, uint32_
     else if (kind == YIELD)
         gave_back(f, peer, node, body, now_ns);
     else if (kind == PING)
-        answer(f, fd, peer, body, stamp_of(header));
+        answer(f, fd, peer, body, stamp_of(in, at));
     else
         waits(f, node, body, length);
     return TAKEN;
-}
-
-static void receive(struct inbox *in, int fd, uint32_t most) {
-    for (uint32_t at = 0; at < most; at++)
-        in->messages[at].msg_hdr.msg_controllen = STAMP_ROOM;
-    int count = recvmmsg(fd, in->messages, most, MSG_DONTWAIT, NULL);
-    in->next = 0;
-    in->count = count < 0 ? 0 : (uint32_t)count;
-    in->full = in->count == most;
 }
 
 /* Takes a batch from a socket, at most `most` frames; the batch ends before a frame that must not change places with one of it,
@@ -374,17 +320,16 @@ void frames_take(struct frames *f, int fd, uint32_t box, uint32_t most, int64_t 
     f->batch++;
     f->offsets[0] = 0;
     while (in->next < in->count) {
-        const uint8_t *frame = in->frames[in->next];
-        uint32_t size = in->messages[in->next].msg_len;
-        enum verdict verdict = take(f, fd, frame, size, &in->messages[in->next].msg_hdr, now_ns);
+        uint32_t at = in->next;
+        enum verdict verdict = take(f, fd, in, at, now_ns);
         if (verdict == LATER)
             break;
         in->next++;
         if (verdict != TAKEN) {
-            f->raw = frame;
+            f->raw = in->frames[at];
             counts->proven = verdict == PROVEN;
-            counts->raw_bytes = (int32_t)size;
-            counts->raw_stamp_ns = stamp_of(&in->messages[in->next - 1].msg_hdr);
+            counts->raw_bytes = (int32_t)in->messages[at].msg_len;
+            counts->raw_stamp_ns = stamp_of(in, at);
             break;
         }
     }

@@ -7,6 +7,7 @@ void steps_plan(struct steps *core, int64_t now, int64_t horizon, struct counts 
 	core->lead = horizon - now;
 	core->grant_count = core->chosen_count = core->picked.count = 0;
 	advance(core, now);
+	forget_idle(core);
 	refill(core);
 	int64_t running = first_step(core), first = core->next > running ? core->next : running, last = horizon / core->step_ns;
 	if (last > running + AHEAD - 1)
@@ -21,7 +22,6 @@ void steps_plan(struct steps *core, int64_t now, int64_t horizon, struct counts 
 	}
 	grant_chosen(core);
 	count_spent(core);
-	forget_idle(core);
 	counts->last_number = core->last_number;
 	counts->grants = core->grant_count;
 	counts->revokes = core->revoke_count;

@@ -6,6 +6,8 @@
 static int64_t promised(struct steps *core, uint32_t at)
 {
 	int64_t bytes = 0, now = core->roster.now;
+	if (!may_hold(core, at))
+		return 0;
 	EACH_SLOT(core, at, bit) {
 		int64_t start = slot_at(core, core->flows[at].node, bit)->start;
 		bytes += credit_of(core, at, (core->numbers[bit] + 1) * core->step_ns - (start > now ? start : now))->carried;
@@ -41,12 +43,16 @@ static void wait_no_more(struct steps *core, uint32_t at)
 	uint32_t node = core->roster.couples[at].node;
 	count_waiting(core, at, false);
 	update_wanted(core, at);
+	if (!may_hold(core, at))
+		return;
 	EACH_SLOT(core, at, bit)
 		revoke_ahead(core, node, bit);
 }
 
 static bool holds_slot(const struct steps *core, uint32_t at)
 {
+	if (!may_hold(core, at))
+		return false;
 	EACH_SLOT(core, at, bit)
 		return true;
 	return false;

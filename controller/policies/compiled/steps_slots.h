@@ -7,6 +7,12 @@ static inline struct held *held_of(const struct steps *core, uint32_t node, uint
 	return node < core->busy_room && core->busy[node] >> bit & 1 ? slot_at(core, node, bit) : NULL;
 }
 
+/* Whether a flow may have a slot: that it has none costs no look at the steps. While steps are matched these are not counted. */
+static inline bool may_hold(const struct steps *core, uint32_t at)
+{
+	return core->flows[at].steps & core->planned;
+}
+
 /* The bits of the steps in which a flow has a slot, in their order. */
 #define EACH_SLOT(core, at, bit)                                                                                        \
 	EACH_STEP(core, bit)                                                                                            \

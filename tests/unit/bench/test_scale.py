@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from bench.computing.scale import Case, run
+from bench.computing.scale_alone import Calls, Turn
 from bench.computing.scale_hosts import Hosts
 from bench.computing.scale_network import SHAPES, Pairs, ScaleNetwork, half_to_half
 from bench.computing.scale_optimum import Alone, admissible_bps, optimum_bps
 from controller.policies.compiled.batches import SLOT
+from controller.policies.compiled.steps import CompiledSteps
 
 GBIT = 10**9
 MS = 1_000_000
@@ -140,6 +142,20 @@ class TestHosts:
         assert (hosts.waiting_bytes == hosts.came_bytes).all()
 
 
+class TestTheSameCallsAgain:
+    """What a policy was told, told to another one."""
+
+    def test_another_number_of_slots_is_an_error(self) -> None:
+        calls = Calls([Turn(GBIT, horizon_ns=GBIT + MS, grants=5)])
+        with pytest.raises(ValueError, match="lead to 0 slots, and led to 5"):
+            calls.again(CompiledSteps())
+
+    def test_only_turns_since_the_beginning_count(self) -> None:
+        calls = Calls([Turn(GBIT, horizon_ns=GBIT + MS)])
+        calls.begin()
+        assert calls.again(CompiledSteps()) == {"ns": 0, "plan_max_us": 0}
+
+
 class TestARun:
     """A small run of each kind."""
 
@@ -147,6 +163,7 @@ class TestARun:
         figures = run(Case(80, 2, "racks", 2 * MS, 20))["policies"]
         assert all(0.85 < one["granted_fraction"] <= 1.0 for one in figures.values())
         assert all(one["grants"] > 300 and one["ns_per_grant"] > 0 for one in figures.values())
+        assert figures["core"]["alone"]["ns_per_grant"] > 0
 
     def test_what_is_sent_of_a_light_demand_is_what_came(self) -> None:
         figures = run(Case(80, 2, "rows", 2 * MS, 400, load=0.3))["policies"]
@@ -159,6 +176,7 @@ class TestARun:
         one, other = figures["core"]["0.5"], figures["reference"]["0.5"]
         assert one["matched"] == pytest.approx(other["matched"], rel=0.01) == pytest.approx(0.5, rel=0.15)
         assert 0.9 < one["granted_of_what_came"] < 1.1
+        assert 0 < one["alone"]["us_per_slot"] < 2 * one["us_per_slot"]
 
     def test_a_matching_grants_what_comes(self) -> None:
         figures = run(Case(16, 1, "star", 2 * MS, 2000, load=0.5, matching=True))["policies"]
