@@ -178,7 +178,7 @@ class Swarm:
                 self._library.swarm_named(self._pointer, node, numbers[0] if numbers else NOBODY)
             self._library.swarm_changed(self._pointer, frame.epoch, message.base, message.version)
         elif isinstance(message, GroupsChange) and (
-            self._take_groups(message) or (message.pages == 1 and message.version == self._groups.version)
+            self._take_groups(message) or (self._groups.whole and message.version == self._groups.version)
         ):  # also when it comes again: for hosts that missed it before
             self._library.swarm_grouped(self._pointer, frame.epoch, message.base, message.version)
 

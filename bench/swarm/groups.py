@@ -15,6 +15,8 @@ class SharedGroups:
     def __init__(self) -> None:
         self.version = -1
         """-1: none have come."""
+        self.whole = False
+        """Whether the last page was the last one missing of its message."""
         self._pages: Reassembler[GroupsChange] = Reassembler()
         self._rows: dict[tuple[int, int], list[GroupRow]] = {}
         """By link, and by part where the link is 0."""
@@ -28,6 +30,7 @@ class SharedGroups:
     def take(self, message: GroupsChange) -> bool:
         """Takes a page; whether the groups are of another version now."""
         pages = self._pages.add(message)
+        self.whole = pages is not None
         if pages is None or message.version <= self.version:
             return False
         if message.base == 0:

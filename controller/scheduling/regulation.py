@@ -33,6 +33,9 @@ COUNTERS_KEPT = 64
 CONGESTION_SETTINGS = ("mode", "contend_fraction", "release_fraction", "quiet_ns")
 TELLS = 3
 """How often a change of the groups is told: a frame may be lost."""
+ANSWERED_EVERY_NS, MANY = 24_000_000, 3
+"""The least time between answers to who asks for the groups; so many that have missed the same are answered together. An answer
+to one takes 60 us, and thousands ask when they join."""
 TOLD_EVERY_NS = 1_000_000
 """Changes that come sooner after one another are told together."""
 DRAWN_EVERY_NS = 2_500
@@ -83,6 +86,10 @@ class Regulation(Part):
         """Whether they will be, soon."""
         self._told_ns = -TOLD_EVERY_NS
         self._telling = False
+        self._asked: dict[int, list[int]] = {}
+        """The members that asked for the groups and wait for an answer, by the version that they have."""
+        self._answered_ns = -ANSWERED_EVERY_NS
+        self._answering = False
         self._settings = settings
         self._members = members
         self._timers = timers
@@ -199,11 +206,23 @@ class Regulation(Part):
             for page in self.told.since(base):
                 self._send(page, HEARTBEAT_MAC)
 
-    def _on_groups_request(self, member: Member, message: GroupsRequest, _: int) -> None:
-        """Sends a member what it has missed of the groups, or all of them."""
+    def _on_groups_request(self, member: Member, message: GroupsRequest, now_ns: int) -> None:
+        """Has a member told what it has missed of the groups, or all of them."""
         self._destinations.knows_groups(member.node)
-        for page in self.told.since(message.version):
-            self._send(page, member.mac)
+        self._asked.setdefault(message.version, []).append(member.node)
+        if not self._answering:
+            self._answering = True
+            self._timers.at(max(now_ns, self._answered_ns + ANSWERED_EVERY_NS), self._answer)
+
+    def _answer(self, now_ns: int) -> None:
+        """Answers those that asked: each by itself, or all at once where `MANY` or more have missed the same."""
+        self._answering, self._answered_ns = False, now_ns
+        asked, self._asked = self._asked, {}
+        for version, nodes in asked.items():
+            askers = [member.mac for node in nodes if (member := self._members.get(node)) is not None]
+            for page in self.told.since(version):
+                for mac in askers if len(askers) < MANY else [HEARTBEAT_MAC]:
+                    self._send(page, mac)
 
     def tell(self, member: Member) -> None:
         """Sends a member all of its regulated destinations, if it knows no groups."""

@@ -50,4 +50,6 @@ def test_a_change_that_begins_after_our_version_is_left_out() -> None:
     shared = SharedGroups()
     assert not shared.take(GroupsChange(3, 4, 0, 1, ()))
     assert shared.take(GroupsChange(0, 4, 0, 1, ()))
+    assert not shared.take(GroupsChange(0, 4, 0, 2, ())) and not shared.whole
+    assert not shared.take(GroupsChange(0, 4, 1, 2, ())) and shared.whole, "who missed it before has it now"
     assert not shared.take(GroupsChange(0, 4, 0, 1, ()))

@@ -182,3 +182,21 @@ def test_the_list_of_all_links_is_the_same_one_unless_a_member_that_joined_chang
     world.parts.joined(member.node)
     after = world.parts.status()["links"]
     assert len(after) == len(before) and len([row for row in after if row not in before]) == 2
+
+
+def test_many_that_ask_for_the_groups_are_answered_together_and_a_few_one_by_one() -> None:
+    world = World("timeslice", racks=2, hosts=4)
+    for host in range(1, 9):
+        world.join(host, groups=False)
+    members = world.members.present()
+
+    def answers(askers: int, version: int = 0) -> list[bytes]:
+        world.go()
+        world.sent.clear()
+        for member in members[:askers]:
+            world.regulation.handlers[GroupsRequest](member, GroupsRequest(version), world.now_ns)
+        world.go()
+        return [mac for message, mac in world.sent if isinstance(message, GroupsChange)]
+
+    assert answers(2) == [member.mac for member in members[:2]]
+    assert answers(8) == [HEARTBEAT_MAC]
