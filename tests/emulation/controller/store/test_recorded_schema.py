@@ -126,10 +126,10 @@ class TestRecorded:
         from tests.unit.controller.coordinator.test_status_document import Lines, coordinator, documents
 
         lines = Lines()
-        links, status, controller, *members = documents(coordinator(lines), lines, 0)
+        links, status, controller, told = documents(coordinator(lines), lines, 0)
         assert document("status").keys() <= (status["status"] | links).keys()  # the store bridge joins them
         assert document("controller:c1").keys() <= controller["controller"][1].keys()
-        assert document("member:16").keys() - members[0]["member"][1].keys() <= {"regulated"}
+        assert document("member:16").keys() - told["members"][0][1].keys() <= {"regulated"}
 
 
 class TestTwoVersions:
