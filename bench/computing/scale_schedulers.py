@@ -43,6 +43,14 @@ class Scheduler(Protocol):
     """What the policy was told, if that is to be kept."""
 
 
+def _start(policy: Policy, network: ScaleNetwork, pairs: Pairs, now_ns: int) -> int:
+    given = regulated(pairs)
+    began = time.thread_time_ns()
+    policy.set_network(network, now_ns=now_ns)
+    policy.set_regulated(given, now_ns=now_ns)
+    return time.thread_time_ns() - began
+
+
 class Reference:
     """A policy in Python."""
 
@@ -52,11 +60,7 @@ class Reference:
         self.calls: Calls | None = None
 
     def start(self, network: ScaleNetwork, pairs: Pairs, now_ns: int) -> int:
-        given = regulated(pairs)
-        began = time.thread_time_ns()
-        self._policy.set_network(network, now_ns=now_ns)
-        self._policy.set_regulated(given, now_ns=now_ns)
-        return time.thread_time_ns() - began
+        return _start(self._policy, network, pairs, now_ns)
 
     def say(self, said: Said, now_ns: int) -> int:
         bounds, destinations = said.offsets.tolist(), said.destinations.tolist()
@@ -99,11 +103,7 @@ class Core:
         self.calls: Calls | None = Calls()
 
     def start(self, network: ScaleNetwork, pairs: Pairs, now_ns: int) -> int:
-        given = regulated(pairs)
-        began = time.thread_time_ns()
-        self._policy.set_network(network, now_ns=now_ns)
-        self._policy.set_regulated(given, now_ns=now_ns)
-        return time.thread_time_ns() - began
+        return _start(self._policy, network, pairs, now_ns)
 
     def say(self, said: Said, now_ns: int) -> int:
         returned = np.zeros(len(said.returned), dtype=RETURNED)

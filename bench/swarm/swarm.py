@@ -42,7 +42,7 @@ from protocol.keys.hosts import Master
 from protocol.units import SECOND_NS
 
 WARM_S, PATIENCE_S, SPREAD_HOSTS_S, DRAIN_S = 3.0, 60.0, 500.0, 0.5
-KEPT_UP_S, MOST_BEHIND_NS = 1.0, 100_000_000
+KEPT_UP_S, KEPT_UP_NS = 1.0, 100_000_000
 SWARM_NICE = -5
 STATUS_S = 2.0
 """The coordinator's status is younger than this: what it says after so long is of the time measured."""
@@ -182,7 +182,7 @@ class _Measured:
         self._swarm.forget()
         time.sleep(KEPT_UP_S)
         counts = self._swarm.counts()
-        return not counts.awaiting and counts.behind_ns <= MOST_BEHIND_NS
+        return not counts.awaiting and counts.behind_ns <= KEPT_UP_NS
 
     def _all_members(self) -> bool:
         """All are members of the newest leader that any of them has heard."""

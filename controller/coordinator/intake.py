@@ -29,7 +29,7 @@ class Intake:
     Args:
         exchange: the frames of the library in C, if it takes them.
         granting: takes a batch of that library.
-        receive: takes a frame, at a time (ns).
+        receive: takes a frame, at a time (ns), and whether it is proven (Batch.proven).
     """
 
     def __init__(

@@ -86,8 +86,8 @@ class Regulation(Part):
         """Whether they will be, soon."""
         self._told_ns = -TOLD_EVERY_NS
         self._telling = False
-        self._asked: dict[int, list[int]] = {}
-        """The members that asked for the groups and wait for an answer, by the version that they have."""
+        self._asked: dict[int, int] = {}
+        """By member that asked for the groups and waits for an answer: the version that it has."""
         self._answered_ns = -ANSWERED_EVERY_NS
         self._answering = False
         self._settings = settings
@@ -209,7 +209,7 @@ class Regulation(Part):
     def _on_groups_request(self, member: Member, message: GroupsRequest, now_ns: int) -> None:
         """Has a member told what it has missed of the groups, or all of them."""
         self._destinations.knows_groups(member.node)
-        self._asked.setdefault(message.version, []).append(member.node)
+        self._asked[member.node] = message.version
         if not self._answering:
             self._answering = True
             self._timers.at(max(now_ns, self._answered_ns + ANSWERED_EVERY_NS), self._answer)
@@ -218,10 +218,13 @@ class Regulation(Part):
         """Answers those that asked: each by itself, or all at once where `MANY` or more have missed the same."""
         self._answering, self._answered_ns = False, now_ns
         asked, self._asked = self._asked, {}
-        for version, nodes in asked.items():
-            askers = [member.mac for node in nodes if (member := self._members.get(node)) is not None]
+        askers: dict[int, list[bytes]] = {}
+        for node, version in asked.items():
+            if (member := self._members.get(node)) is not None:
+                askers.setdefault(version, []).append(member.mac)
+        for version, macs in askers.items():
             for page in self.told.since(version):
-                for mac in askers if len(askers) < MANY else [HEARTBEAT_MAC]:
+                for mac in macs if len(macs) < MANY else [HEARTBEAT_MAC]:
                     self._send(page, mac)
 
     def tell(self, member: Member) -> None:

@@ -152,6 +152,16 @@ def test_frames_that_python_handles_are_told_as_they_came() -> None:
         assert leader.coordinator.guard.accepted == before + 1
 
 
+def test_frames_of_which_python_has_nothing_to_know_are_counted() -> None:
+    with looped("free") as leader:
+        leader.learn()
+        before = leader.coordinator.guard.accepted
+        for _ in range(5):
+            leader.say(Ping(77), 1)
+        leader.heard()
+        assert leader.coordinator.guard.accepted == before + 5
+
+
 def test_nothing_leaves_without_a_lease() -> None:
     with looped("timeslice") as leader:
         leader.learn()

@@ -13,7 +13,7 @@ from controller.members.registry import Members
 from controller.scheduling.capacities import Capacities
 from controller.scheduling.granting import Granting
 from controller.scheduling.policy_control import PolicyControl
-from controller.scheduling.regulation import Regulation
+from controller.scheduling.regulation import MANY, Regulation
 from controller.scheduling.telemetry import Telemetry
 from protocol.bodies.groups import GroupsChange, GroupsRequest
 from protocol.messages import HEARTBEAT_MAC, Backlog, Directive, FlowReport, Regulate, Report
@@ -200,3 +200,5 @@ def test_many_that_ask_for_the_groups_are_answered_together_and_a_few_one_by_one
 
     assert answers(2) == [member.mac for member in members[:2]]
     assert answers(8) == [HEARTBEAT_MAC]
+    members = members[:1] * MANY
+    assert answers(MANY) == [members[0].mac], "one that asks again and again is one"
