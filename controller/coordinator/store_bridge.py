@@ -155,8 +155,8 @@ class StoreBridge:
                 self._begin(bool(value["leads"]))
             if "controller" in value:
                 self._store.publish_controller(*value["controller"])
-            for node, fields in value.get("members", ()):
-                self._store.publish_member(node, fields)
+            if "members" in value:
+                self._store.publish_members(dict(value["members"]))
             if "thresholds" in value:
                 self._store.publish_thresholds(value["thresholds"])
             if "slots" in value:

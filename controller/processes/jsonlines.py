@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from typing import Any
+
+import orjson
+
+JSON_OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
+"""What json.dumps would write, too: names that are numbers, and NumPy's floats."""
 
 
 class JsonLines:
@@ -30,13 +34,13 @@ class JsonLines:
         if not data:
             return None
         *lines, self._unread = (self._unread + data).split(b"\n")
-        return [json.loads(line) for line in lines]
+        return [orjson.loads(line) for line in lines]
 
     def write(self, value: dict[str, Any]) -> bool:
         """Sends a value; False, and nothing is sent, while the other end does not keep up and this end does not block."""
         if self._unsent and not self._flush():
             return False
-        self._unsent = json.dumps(value, separators=(",", ":")).encode() + b"\n"
+        self._unsent = orjson.dumps(value, option=JSON_OPTIONS | orjson.OPT_APPEND_NEWLINE)
         self._flush()
         return True
 

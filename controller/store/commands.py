@@ -31,7 +31,7 @@ class Commands:
         """Gives the coordinator a command, {"host", "classes", "duration_ns"}; returns its number: the store's clock in us."""
         seconds, microseconds = self._connection.call(lambda client: client.time())
         number = int(seconds) * 10**6 + int(microseconds)
-        self._connection.write(lambda pipe: put(pipe, "pfc_command", str(number), command))
+        self._connection.write(lambda pipe: put(pipe, "pfc_command", {str(number): command}))
         return number
 
     def pfc_commands(self) -> dict[int, dict[str, Any]]:

@@ -9,7 +9,6 @@ what this process had published.
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import threading
 import time
@@ -17,6 +16,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
+import orjson
 from redis.exceptions import AuthenticationError, ConnectionError, ReadOnlyError, RedisError
 
 from controller.store.client import connect, explained, has_moved
@@ -64,8 +64,13 @@ class Connection:
 
     def publish(self, name: str, item: str, value: dict[str, Any]) -> None:
         """Writes a document, and remembers it in case the store loses it. `item` is empty for a name with one document only."""
-        self.keep(name, value, item)
-        self.write(lambda pipe: put(pipe, name, item, value, self.keep_s))
+        self.publish_items(name, {item: value})
+
+    def publish_items(self, name: str, items: dict[str, dict[str, Any]]) -> None:
+        """Writes several documents of one name, by item, at once."""
+        for item, value in items.items():
+            self.keep(name, value, item)
+        self.write(lambda pipe: put(pipe, name, items, self.keep_s))
 
     def forget(self, name: str, number: int) -> None:
         """Removes one of several documents of this name."""
@@ -82,7 +87,7 @@ class Connection:
     def document(self, name: str) -> dict[str, Any] | None:
         """The document of this name; None when there is none, or it has expired."""
         text = self.call(lambda client: client.hget(PREFIX + name, "json"))
-        document: dict[str, Any] | None = None if text is None else json.loads(text)
+        document: dict[str, Any] | None = None if text is None else orjson.loads(text)
         return document
 
     def items(self, name: str) -> dict[str, dict[str, Any]]:
@@ -94,7 +99,7 @@ class Connection:
                 for item in items:
                     pipe.hget(f"{PREFIX}{name}:{item}", "json")
                 texts = pipe.execute()
-            return {item: json.loads(text) for item, text in zip(items, texts, strict=True) if text is not None}
+            return {item: orjson.loads(text) for item, text in zip(items, texts, strict=True) if text is not None}
 
         return self.call(read)
 
@@ -264,7 +269,7 @@ class Connection:
             if name == "override":
                 pipe.set(PREFIX + "override", value["override"])
             elif now_s - at_s < max(self.keep_s, EXPIRY_S.get(name, math.inf)):
-                put(pipe, name, item, value, self.keep_s)
+                put(pipe, name, {item: value}, self.keep_s)
 
     def _connected(self, connection: Any) -> None:  # noqa: ANN401 -- redis-py's
         """A new connection may lead to a server that has lost its data; redis-py reconnects without telling its caller."""

@@ -5,13 +5,13 @@ An edge: Redis, by a `Connection`. Which keys there are: `controller.store.layou
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import orjson
 
+from controller.processes.jsonlines import JSON_OPTIONS
 from controller.store.connection import Connection
 from controller.store.layout import EXPIRY_S, FLUSH_NS, PREFIX, Client, Pipeline, put
 from controller.store.parted import Known, asked, read
@@ -85,7 +85,7 @@ class Feeds:
         drops them all 60 s after the last batch."""
 
         def write(pipe: Pipeline) -> None:
-            pipe.xadd(PREFIX + "slots", {"json": json.dumps(batch, separators=(",", ":"))}, maxlen=SLOTS_KEPT)
+            pipe.xadd(PREFIX + "slots", {"json": orjson.dumps(batch, option=JSON_OPTIONS)}, maxlen=SLOTS_KEPT)
             pipe.expire(PREFIX + "slots", EXPIRY_S["slots"])
 
         self._connection.write(write)
@@ -115,7 +115,7 @@ class Feeds:
 
     def publish_telemetry(self, telemetry: dict[str, Any]) -> None:
         """Publishes the coordinator's histograms and counts; they expire after 5 s."""
-        self._connection.write(lambda pipe: put(pipe, "telemetry", "", telemetry, self._connection.keep_s))
+        self._connection.write(lambda pipe: put(pipe, "telemetry", {"": telemetry}, self._connection.keep_s))
 
     def audit(self, count: int = 100) -> list[dict[str, Any]]:
         """The last events that name the operator who caused them (their field `by`), oldest first, in the form of
@@ -140,7 +140,7 @@ class Feeds:
 
 def event_of(number: str, entry: Mapping[str, str]) -> dict[str, Any]:
     """An entry of the stream of events as a dict, with its id and wall-clock time (ms)."""
-    own: dict[str, Any] = json.loads(entry["fields"])
+    own: dict[str, Any] = orjson.loads(entry["fields"])
     return own | {
         "id": number,
         "at_ms": int(number.partition("-")[0]),

@@ -52,13 +52,13 @@ member: "members"; for any coflow: "coflows"). Subscribers then read the keys: a
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
 from typing import Any
 
 import orjson
 
+from controller.processes.jsonlines import JSON_OPTIONS
 from controller.store.parts import LONG
 from protocol.bodies.versions import Versions
 
@@ -86,24 +86,26 @@ SETS = {
 """Names that stand for several documents, by number: the sorted set of the numbers, which also names the channel."""
 
 
-def put(pipe: Pipeline, name: str, item: str, value: dict[str, Any], keep_s: int = 0) -> None:
-    """Writes one document into a transaction: value, version, time, expiry (not before `keep_s`), index and notification. Of a
-    document in parts the value is all parts."""
-    if name in LONG:
-        pipe.delete(PREFIX + name)
-        fields = {f"={part}": orjson.dumps(its) for part, its in value.items()}
-        put_fields(pipe, name, fields | {"version": 1, "at_ns": time.time_ns(), "line": new_line(), "parts": 1})
-        return
-    key = f"{PREFIX}{name}:{item}" if item else PREFIX + name
+def put(pipe: Pipeline, name: str, items: dict[str, dict[str, Any]], keep_s: int = 0) -> None:
+    """Writes documents of one name, by item, into a transaction: value, version, time, expiry (not before `keep_s`), index and
+    notification. An item is empty for a name with one document only; of a document in parts the value is all parts."""
     now_ns = time.time_ns()
-    pipe.hset(key, mapping={"json": json.dumps(value, separators=(",", ":")), "at_ns": now_ns})
-    pipe.hincrby(key, "version", 1)
-    if name in EXPIRY_S:
-        pipe.expire(key, max(keep_s, EXPIRY_S[name]))
+    if name in LONG:
+        for value in items.values():
+            pipe.delete(PREFIX + name)
+            fields = {f"={part}": orjson.dumps(its) for part, its in value.items()}
+            put_fields(pipe, name, fields | {"version": 1, "at_ns": now_ns, "line": new_line(), "parts": 1})
+        return
+    for item, value in items.items():
+        key = f"{PREFIX}{name}:{item}" if item else PREFIX + name
+        pipe.hset(key, mapping={"json": orjson.dumps(value, option=JSON_OPTIONS), "at_ns": now_ns})
+        pipe.hincrby(key, "version", 1)
+        if name in EXPIRY_S:
+            pipe.expire(key, max(keep_s, EXPIRY_S[name]))
     channel = SETS.get(name, name)
     if name in SETS:
         now_s = now_ns / 1e9
-        pipe.zadd(PREFIX + channel, {item: now_s})
+        pipe.zadd(PREFIX + channel, dict.fromkeys(items, now_s))
         pipe.zremrangebyscore(PREFIX + channel, "-inf", now_s - max(keep_s, EXPIRY_S[name]))
     pipe.publish(f"{PREFIX}changed:{channel}", channel)
 

@@ -115,7 +115,11 @@ class Store:
 
     def publish_member(self, node: int, member: dict[str, Any]) -> None:
         """Publishes one host with an agent; it expires after 10 s."""
-        self.connection.publish("member", str(node), member)
+        self.publish_members({node: member})
+
+    def publish_members(self, members: dict[int, dict[str, Any]]) -> None:
+        """As `publish_member`, for several at once."""
+        self.connection.publish_items("member", {str(node): member for node, member in members.items()})
 
     def forget_member(self, node: int) -> None:
         """Removes a host that left."""
@@ -150,7 +154,7 @@ class Store:
 
     def publish_verdict(self, coflow: int, verdict: dict[str, Any]) -> None:
         """Publishes whether the deadline of an open coflow was admitted; it expires after 1 h, and is lost with the store."""
-        self.connection.write(lambda pipe: put(pipe, "coflow_verdict", str(coflow), verdict))
+        self.connection.write(lambda pipe: put(pipe, "coflow_verdict", {str(coflow): verdict}))
 
     def coflows(self) -> dict[int, dict[str, Any]]:
         """The open coflows by id; those with a deadline have the `verdict` on it once it is known."""
