@@ -1,8 +1,9 @@
 /* Frames of members in, directives out, in batches, for the coordinator of one term (controller/frames/frames.py).
  *
  * It takes BACKLOG, YIELD and ACK of members that it was told of, and answers PING, when a frame passes every check of
- * PROTOCOL.md. REPORT and HOST_LINK, which come each second, it hands on as *proven* then, without a look at the body: authentic, and new. Whatever else it does not take, for
- * any reason, it hands on as it came, with no trace of it here: what that frame is, and why it is refused, the guard says (protocol/auth.py). Nothing is allocated but where the tables of slots and pairs grow. */
+ * PROTOCOL.md. What else hosts say again and again it hands on as *proven* then, without a look at the body: authentic, and new.
+ * Whatever else it does not take, for any reason, it hands on as it came, with no trace of it here: what that frame is, and why it
+ * is refused, the guard says (protocol/auth.py). Nothing is allocated but where the tables of slots and pairs grow. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -18,6 +19,12 @@
 
 enum { INBOXES = 2 };
 enum verdict { TAKEN, PROVEN, LEFT, LATER };
+
+#define BIT(kind) (1ULL << (kind))
+/* What hosts say again and again and Python handles: DIRECTORY_REQUEST, REPORT, SIZE_REPORT, CLOCK_REPORT, HOST_STATE, HOST_LINK,
+ * PATHS, LOSSES, GROUPS_REQUEST, COFLOW_REPORT. */
+#define AGAIN_AND_AGAIN \
+    (BIT(3) | BIT(10) | BIT(16) | BIT(22) | BIT(40) | BIT(41) | BIT(42) | BIT(43) | BIT(46) | BIT(47))
 
 /* Known to ctypes as `Counts`: what the last batch held. */
 struct counts {
@@ -285,7 +292,7 @@ static enum verdict take(struct frames *f, int fd, struct inbox *in, uint32_t at
     const uint8_t *frame = in->frames[at], *body = frame + BODY;
     uint32_t node = read4(frame + SENDER_AT), length = read2(frame + LENGTH_AT);
     uint8_t kind = frame[KIND_AT];
-    int proves = kind == REPORT || kind == HOST_LINK;
+    int proves = kind < 64 && AGAIN_AND_AGAIN & BIT(kind);
     if (!proves && !plain(f, kind, body, length))
         return LEFT;
     if (ends_batch(f, peer, kind))

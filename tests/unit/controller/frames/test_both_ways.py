@@ -22,6 +22,10 @@ from protocol.wire import BODY, TYPE
 from tests.unit.controller.frames.sanitized import run_with_frames, take_other_build
 
 MS, HOSTS = 10**6, 6
+PROVEN = {
+    Kind.DIRECTORY_REQUEST, Kind.REPORT, Kind.SIZE_REPORT, Kind.CLOCK_REPORT, Kind.HOST_STATE, Kind.HOST_LINK, Kind.PATHS,
+    Kind.LOSSES, Kind.GROUPS_REQUEST, Kind.COFLOW_REPORT,
+}  # fmt: skip
 EXTREMES = (0, 1, 15, 16, 0x3FFF, 0x4000, 0xFFFFFFFF, (1 << 62) - 1, 1 << 62, (1 << 62) + 1, (1 << 63), (1 << 64) - 1)
 
 take_other_build()
@@ -77,7 +81,7 @@ class Hosts:
         """The frame with another byte in its header, under a tag of its own: what a host can make that has its keys."""
         data = bytearray(raw[: BODY + int.from_bytes(raw[20:22])])
         data[self.dice.choice((12, 14, 16, 17, 18, 19, 19, 19, 25, 29))] ^= 1 << self.dice.randrange(8)
-        if data[TYPE] != raw[TYPE] and data[TYPE] in (Kind.REPORT, Kind.HOST_LINK):
+        if data[TYPE] != raw[TYPE] and data[TYPE] in PROVEN:
             data[TYPE] = raw[TYPE]  # of these, one without sense takes a number here, and none with the guard
         return bytes(data) + credentials(number, enrolment).to_leader.tag(bytes(data))
 

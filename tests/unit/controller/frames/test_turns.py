@@ -7,11 +7,22 @@ from collections.abc import Iterator
 import pytest
 
 from bench.fuzz.leaders import FIRST_SEQUENCE, Leader, frame
+from bench.fuzz.seeds import SEEDS
 from controller.coordinator.intake import MOST_FRAMES
 from controller.members.registry import FIRST_NODE
-from protocol.messages import Cause, FlowReport, Report, Yield
+from protocol.bodies.flows.coflow_report import CoflowReport
+from protocol.bodies.flows.losses import Losses
+from protocol.bodies.groups import GroupsRequest
+from protocol.bodies.host_control import ClockReport
+from protocol.bodies.host_link import HostLink
+from protocol.bodies.host_state import HostState
+from protocol.messages import Cause, DirectoryRequest, Message, Paths, Report, SizeReport, Yield
 
 HOSTS = 4
+PROVEN = (
+    DirectoryRequest, Report, SizeReport, ClockReport, HostState, HostLink, Paths, Losses, GroupsRequest, CoflowReport,
+)  # fmt: skip
+AGAIN_AND_AGAIN = [message for message in SEEDS if isinstance(message, PROVEN)]
 
 
 @pytest.fixture
@@ -48,8 +59,11 @@ def test_no_batch_begins_when_a_turn_has_taken_its_time(leader: Leader, monkeypa
     assert not coordinator.intake.frames() and coordinator.guard.accepted == before + 1
 
 
-def test_a_report_is_proven_by_the_library_once(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that Python need not verify what comes from each host each second."""
+@pytest.mark.parametrize("message", AGAIN_AND_AGAIN, ids=lambda message: type(message).__name__)
+def test_what_hosts_say_again_and_again_is_proven_by_the_library_once(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch, message: Message
+) -> None:
+    """So that Python need not verify it."""
     coordinator = leader.coordinator
     leader.hear([frame(Yield(FIRST_NODE, 1, 0, 0), 1, sequence=FIRST_SEQUENCE + 1)], 1)  # the library knows it from here on
     proven: list[bytes] = []
@@ -57,7 +71,7 @@ def test_a_report_is_proven_by_the_library_once(leader: Leader, monkeypatch: pyt
     monkeypatch.setattr(
         coordinator.guard, "accept_proven", lambda raw, speaker: (proven.append(raw), accept(raw, speaker))[1]
     )
-    report = frame(Report(50, 0, 1, (FlowReport(FIRST_NODE, 1000, 500),), (), 0), 1, sequence=FIRST_SEQUENCE + 2)
+    report = frame(message, 1, sequence=FIRST_SEQUENCE + 2)
     forged = report[:-1] + bytes([report[-1] ^ 1])
     before = coordinator.guard.accepted, dict(coordinator.guard.refused)
     leader.hear([forged], 2)
