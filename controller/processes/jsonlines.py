@@ -7,8 +7,22 @@ from typing import Any
 
 import orjson
 
-JSON_OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
-"""What json.dumps would write, too: names that are numbers, and NumPy's floats."""
+OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
+
+
+def encode(value: object) -> bytes:
+    """A value as JSON, on one line: what json.dumps would write, names that are numbers and named tuples included.
+
+    Raises TypeError: JSON has no such value, or an integer has more than 64 bits.
+    """
+    return orjson.dumps(value, default=_tuple, option=OPTIONS)
+
+
+def _tuple(value: object) -> list[object]:
+    if isinstance(value, tuple):
+        return list(value)
+    raise TypeError(f"{type(value).__name__}: JSON has no such value")
+
 
 
 class JsonLines:
@@ -40,7 +54,7 @@ class JsonLines:
         """Sends a value; False, and nothing is sent, while the other end does not keep up and this end does not block."""
         if self._unsent and not self._flush():
             return False
-        self._unsent = orjson.dumps(value, option=JSON_OPTIONS | orjson.OPT_APPEND_NEWLINE)
+        self._unsent = encode(value) + b"\n"
         self._flush()
         return True
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from controller.processes.jsonlines import JSON_OPTIONS
+from controller.processes.jsonlines import encode
 from controller.store.connection import Connection
 from controller.store.layout import EXPIRY_S, FLUSH_NS, PREFIX, Client, Pipeline, put
 from controller.store.parted import Known, asked, read
@@ -85,7 +85,7 @@ class Feeds:
         drops them all 60 s after the last batch."""
 
         def write(pipe: Pipeline) -> None:
-            pipe.xadd(PREFIX + "slots", {"json": orjson.dumps(batch, option=JSON_OPTIONS)}, maxlen=SLOTS_KEPT)
+            pipe.xadd(PREFIX + "slots", {"json": encode(batch)}, maxlen=SLOTS_KEPT)
             pipe.expire(PREFIX + "slots", EXPIRY_S["slots"])
 
         self._connection.write(write)

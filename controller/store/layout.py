@@ -58,7 +58,7 @@ from typing import Any
 
 import orjson
 
-from controller.processes.jsonlines import JSON_OPTIONS
+from controller.processes.jsonlines import encode
 from controller.store.parts import LONG
 from protocol.bodies.versions import Versions
 
@@ -98,7 +98,7 @@ def put(pipe: Pipeline, name: str, items: dict[str, dict[str, Any]], keep_s: int
         return
     for item, value in items.items():
         key = f"{PREFIX}{name}:{item}" if item else PREFIX + name
-        pipe.hset(key, mapping={"json": orjson.dumps(value, option=JSON_OPTIONS), "at_ns": now_ns})
+        pipe.hset(key, mapping={"json": encode(value), "at_ns": now_ns})
         pipe.hincrby(key, "version", 1)
         if name in EXPIRY_S:
             pipe.expire(key, max(keep_s, EXPIRY_S[name]))
