@@ -65,10 +65,14 @@ class CompiledAuto(Batched):
     # -- events -------------------------------------------------------------------------------------------------------
 
     def set_network(self, network: Network, *, now_ns: int) -> None:
-        found = self._places.find(network, self._places.links)
-        with self.lock:
-            self._c.choices_rewire(self._core, self._latest_ns(now_ns))
-            self._places.put(found)
+        if self._places.recharged(network) is not None:  # no choice depends on what links carry
+            with self.lock:
+                self._c.choices_recharge(self._core, self._latest_ns(now_ns))
+        else:
+            found = self._places.find(network, self._places.links)
+            with self.lock:
+                self._c.choices_rewire(self._core, self._latest_ns(now_ns))
+                self._places.put(found)
         self._places.begin(network)
         for policy in self.parts():
             policy.set_network(network, now_ns=now_ns)

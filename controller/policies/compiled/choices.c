@@ -235,6 +235,13 @@ void choices_rewire(struct choices *choices, int64_t now)
 	choices->dirty = true;
 }
 
+/* Other capacities of links, where rates and paths are as before. */
+void choices_recharge(struct choices *choices, int64_t now)
+{
+	choices->roster.now = now;
+	choices->dirty = true;
+}
+
 EXPORT_PLACES(choices, (void)0)
 
 /* Counts turns that were granted. */

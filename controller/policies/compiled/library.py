@@ -91,10 +91,11 @@ _CHOICES = (
     ("contend", None, (U32, POINTER)), ("count", None, (U32, ctypes.c_char_p)), ("dirty", ctypes.c_bool, ()),
     ("review", U32, (I64, POINTER)), ("groups", POINTER, ()), ("chosen", U32, (U32,)), ("mode", None, (U32, U32)),
     ("assign", U32, (U32, U32, U32)), ("of_link", U32, (U32,)), ("deal", None, ()), ("dealt", POINTER, (U32,)),
+    ("recharge", None, (I64,)),
 )  # fmt: skip
 LIBRARIES: dict[str, tuple[str, tuple[tuple[str, Any, tuple[Any, ...]], ...], tuple[Any, ...]]] = {
     "schedule": ("core", (*_ALL, *_PLANS, _DELAY, ("settle", None, ()), _RECHARGE), (POINTER,)),
-    "rates": ("rates", (*_ALL, *_PLANS, _SENT), (I64, I64)),
+    "rates": ("rates", (*_ALL, *_PLANS, _SENT, _RECHARGE), (I64, I64)),
     "steps": ("steps", (*_ALL, *_PLANS, _DELAY, ("settle", None, ()), *_SPOTS), (I64, I64, I64, I64, U32, ctypes.c_bool)),
     "choices": ("choices", (*_ALL, _DELAY, _SENT, *_CHOICES), ()),
 }

@@ -12,6 +12,7 @@ import numpy as np
 
 from controller.policies.base import Network
 from controller.policies.compiled.library import ANY, FoundPlaces, at
+from controller.policies.groups import Varied
 
 MOST_BPS = 1 << 45
 """A rate that is larger counts as this much."""
@@ -93,6 +94,17 @@ class Places:
         if links is None:
             found.capacities.extend(min(MOST_BPS, network.capacity_bps(name)) for name in numbers)
         return found
+
+    def recharged(self, network: Network) -> tuple[array[int], array[int]] | None:
+        """The numbers and capacities of the links that carry more or less than before, where a network that is to begin differs
+        in nothing else; None: rates or paths may be others as well."""
+        before = self._network
+        others = None if before is None or not isinstance(network, Varied) else network.differs(before)
+        if others is None:
+            return None
+        links = [link for link in others if link in self.links]
+        capacities = array("q", (min(MOST_BPS, network.capacity_bps(link)) for link in links))
+        return array("I", (self.links[link] for link in links)), capacities
 
     def put(self, found: Found) -> int:
         """Gives the core, which has a new network, its links and the places of pairs; returns the number of the first link. The

@@ -32,6 +32,12 @@ class CompiledRateLimit(Compiled):
 
     def set_network(self, network: Network, *, now_ns: int) -> None:
         """All shares are found anew."""
+        if (recharged := self._places.recharged(network)) is not None:
+            links, capacities = recharged
+            with self.lock:
+                self._c.rates_recharge(self._core, self._latest_ns(now_ns), len(links), at(links), at(capacities))
+            self._places.begin(network)
+            return
         found = self._places.find(network)
         with self.lock:
             self._c.rates_rewire(self._core, self._latest_ns(now_ns))

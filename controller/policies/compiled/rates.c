@@ -405,6 +405,15 @@ void rates_rewire(struct rates *rates, int64_t now)
 	rates->stale = true;
 }
 
+/* Other capacities of links, where rates and paths are as before. */
+void rates_recharge(struct rates *rates, int64_t now, uint32_t count, const uint32_t *links, const int64_t *capacities)
+{
+	rates->roster.now = now;
+	for (uint32_t one = 0; one < count; one++)
+		rates->roster.capacities[links[one]] = capacities[one];
+	rates->stale = true;
+}
+
 /* A plan may be made before the pairs that it would share out to have their places. */
 EXPORT_PLACES(rates, core->stale = true)
 

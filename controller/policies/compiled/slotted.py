@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-from array import array
 
 from controller.policies.base import Network
 from controller.policies.compiled.batches import Compiled
 from controller.policies.compiled.library import at
-from controller.policies.compiled.places import MOST_BPS
-from controller.policies.groups import Varied
 
 
 class Slotted(Compiled):
@@ -26,14 +23,12 @@ class Slotted(Compiled):
         )
         self._c_recharge = getattr(library, f"{prefix}_recharge", None)
         """Takes other capacities alone, in the cores that can."""
-        self._network: Network | None = None
         self._delays: dict[int, int] = {}
 
     def set_network(self, network: Network, *, now_ns: int) -> None:
         """Keeps a slot, as it is, where its new path has room for it; revokes the others."""
-        before, self._network = self._network, network
-        others = None if before is None or not isinstance(network, Varied) else network.differs(before)
-        if others is None or self._c_recharge is None:
+        recharged = None if self._c_recharge is None else self._places.recharged(network)
+        if recharged is None or self._c_recharge is None:
             found = self._places.find(network)
             with self.lock:
                 self._c_rewire(self._core, self._latest_ns(now_ns))
@@ -41,12 +36,9 @@ class Slotted(Compiled):
                 self._c_settle(self._core)
             self._places.begin(network, found, first)
             return
-        known = self._places.links
-        links = [link for link in others if link in known]
-        numbers = array("I", (known[link] for link in links))
-        capacities = array("q", (min(MOST_BPS, network.capacity_bps(link)) for link in links))
+        links, capacities = recharged
         with self.lock:
-            self._c_recharge(self._core, self._latest_ns(now_ns), len(links), at(numbers), at(capacities))
+            self._c_recharge(self._core, self._latest_ns(now_ns), len(links), at(links), at(capacities))
             self._c_settle(self._core)
         self._places.begin(network)
 

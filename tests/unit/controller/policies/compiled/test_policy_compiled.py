@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from controller.policies.base import Policy, Slot
+from controller.policies.compiled.auto import CompiledAuto
 from controller.policies.compiled.batches import RETURNED
+from controller.policies.compiled.rate_limit import CompiledRateLimit
 from controller.policies.compiled.timeslice import CompiledTimeslice
 from controller.policies.timeslice import Timeslice
 from tests.unit.controller.policies.policy_networks import FIRST, GBIT, MBIT, Link, TreeNetwork, racks, star, trees
@@ -235,7 +237,10 @@ def test_slots_of_another_form_are_refused() -> None:
         CompiledTimeslice().give_back(np.zeros(2, dtype=np.int64), now_ns=0)
 
 
-def test_other_capacities_alone_ask_for_no_path_anew() -> None:
+@pytest.mark.parametrize(
+    "make", [CompiledTimeslice, CompiledRateLimit, lambda: CompiledAuto(CompiledTimeslice(), CompiledRateLimit())]
+)
+def test_other_capacities_alone_ask_for_no_path_anew(make: Callable[[], Policy]) -> None:
     """The links of a large fabric become contended and are drained one after the other."""
     asked: list[tuple[int, int]] = []
 
@@ -247,7 +252,7 @@ def test_other_capacities_alone_ask_for_no_path_anew() -> None:
     plain = star(8)
     network = Watched(plain._tree, plain._capacities, plain._rates)
     less = Watched(plain._tree, {link: bps // 2 for link, bps in plain._capacities.items()}, plain._rates)
-    policy = CompiledTimeslice()
+    policy = make()
     policy.set_network(network, now_ns=MS)
     policy.set_regulated({node: frozenset(NODES) - {node} for node in NODES}, now_ns=MS)
     policy.backlog(FIRST, {FIRST + 1: 5000}, now_ns=MS)
