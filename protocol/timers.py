@@ -55,10 +55,12 @@ class Timers:
         """The time of the next call; there must be one."""
         return self._heap[0][0]
 
-    def run(self, now_ns: int) -> None:
-        """Makes the calls whose time has come."""
+    def run(self, now_ns: int, enough: Callable[[], bool] = lambda: False) -> None:
+        """Makes the calls whose time has come. `enough` is asked after each whether the others shall wait for the next `run`."""
         while self._heap and self._heap[0][0] <= now_ns:
             heapq.heappop(self._heap)[2](now_ns)
+            if enough():
+                return
 
 
 TOLD_NS = 60_000_000_000

@@ -86,6 +86,8 @@ from protocol.wire import SENDER, seal
 log = logging.getLogger("baton.coordinator")
 
 CORRECTION_NS = MILLISECOND_NS
+CALLS_NS = 20 * MILLISECOND_NS
+"""No call that is due is made later in its turn: the lease must be renewed."""
 """At most so often a host hears that its sequence numbers are refused: replayed frames are refused for theirs, too."""
 DEFERRED = tuple(
     (kind, None) for kind in (Kind.ACK, Kind.REPORT, Kind.CLOCK_REPORT, Kind.HOST_STATE, Kind.HOST_LINK, Kind.COFLOW_REPORT)
@@ -284,7 +286,8 @@ class Coordinator:
     def _serve_timers(self) -> None:
         """Makes the calls that are due, and plans. Raises the error of either when it fails turn by turn."""
         try:
-            self.timers.run(time.monotonic_ns())
+            began_ns = time.monotonic_ns()
+            self.timers.run(began_ns, lambda: time.monotonic_ns() - began_ns >= CALLS_NS)
             now = time.monotonic_ns()
             if self.granting.due_ns is not None and now >= self.granting.due_ns:
                 self.granting.plan(now)

@@ -45,3 +45,16 @@ def test_what_is_repeated_is_said_at_once_and_twice_more() -> None:
     for delay_ns in REPEATS_NS:
         timers.run(delay_ns)
     assert made == [0, *REPEATS_NS]
+
+
+def test_calls_that_take_long_leave_the_others_for_the_next_run() -> None:
+    """A lease must be renewed meanwhile."""
+    timers, made = Timers(), list[int]()
+    for number in range(5):
+        timers.at(number, lambda _, number=number: made.append(number))
+    timers.run(10, lambda: len(made) % 2 == 0)
+    assert made == [0, 1]
+    timers.run(10, lambda: len(made) % 2 == 0)
+    assert made == [0, 1, 2, 3]
+    timers.run(10)
+    assert made == [0, 1, 2, 3, 4] and not timers

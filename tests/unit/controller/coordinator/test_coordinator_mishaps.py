@@ -46,6 +46,19 @@ def test_a_call_that_fails_is_made_again_and_the_heartbeat_goes_on() -> None:
     assert len(heartbeats) >= 3 and leader.guard.refused[Cause.FAILED] >= 3
 
 
+def test_calls_that_take_long_are_not_all_made_in_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lease would run out."""
+    monkeypatch.setattr("controller.coordinator.coordinator.CALLS_NS", 0)
+    leader, made = Fabric().leader, list[int]()
+    leader.timers = Timers()
+    for _ in range(3):
+        leader.timers.at(0, made.append)
+    leader._serve_timers()
+    assert len(made) == 1
+    leader._serve_timers()
+    assert len(made) == 2
+
+
 def test_a_leader_that_can_do_nothing_any_more_ends_to_be_started_anew() -> None:
     fabric = Fabric()
     fabric.leader.granting.due_ns = 1
