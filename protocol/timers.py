@@ -56,7 +56,7 @@ class Timers:
         return self._heap[0][0]
 
     def run(self, now_ns: int, enough: Callable[[], bool] = lambda: False) -> None:
-        """Makes the calls whose time has come. `enough` is asked after each whether the others shall wait for the next `run`."""
+        """Makes the calls whose time has come. After each, `enough` says whether the others shall wait for the next `run`."""
         while self._heap and self._heap[0][0] <= now_ns:
             heapq.heappop(self._heap)[2](now_ns)
             if enough():

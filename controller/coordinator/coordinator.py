@@ -86,9 +86,9 @@ from protocol.wire import SENDER, seal
 log = logging.getLogger("baton.coordinator")
 
 CORRECTION_NS = MILLISECOND_NS
+"""At most so often a host hears that its sequence numbers are refused: replayed frames are refused for theirs, too."""
 CALLS_NS = 20 * MILLISECOND_NS
 """No call that is due is made later in its turn: the lease must be renewed."""
-"""At most so often a host hears that its sequence numbers are refused: replayed frames are refused for theirs, too."""
 DEFERRED = tuple(
     (kind, None) for kind in (Kind.ACK, Kind.REPORT, Kind.CLOCK_REPORT, Kind.HOST_STATE, Kind.HOST_LINK, Kind.COFLOW_REPORT)
 )
