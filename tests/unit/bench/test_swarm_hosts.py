@@ -55,7 +55,7 @@ class OneHost:
         self._ours.close()
         self._theirs.close()
 
-    def run(self, ms: float = 3) -> None:
+    def run(self, ms: float = 20) -> None:
         self.swarm.run(time.monotonic_ns() + int(ms * MS))
 
     def say(self, message: Message) -> None:
