@@ -20,7 +20,7 @@ from controller.slots.permitted import Bytes
 from controller.slots.slot_events import SlotListener
 
 PERMISSION = np.dtype([(name, np.int64) for name in ("node", "destination", "credits", "rates")])
-SWEPT = 8_192
+SWEPT = 2_048
 """How many records one call of `overdue` looks at, at least, and `MOST_LOST`, how many slots it finds: some 50 us."""
 MOST_LOST = 1_024
 _SLOT = struct.Struct("8q")
@@ -112,7 +112,7 @@ class Book(SlotListener):
         return Slot(*self._row), self._sent_ns.value
 
     def overdue(self, then_ns: int) -> list[int]:
-        """Slots begun before `then_ns` that are not acknowledged yet: those among the next `SWEPT` records, or a sixteenth of
+        """Slots begun before `then_ns` that are not acknowledged yet: those among the next `SWEPT` records, or a 64th of
         all; the calls go through them in turn. Forgets what was over long before."""
         found = self._found
         with self._lock:
