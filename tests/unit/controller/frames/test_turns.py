@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.fuzz.leaders import FIRST_SEQUENCE, Leader, frame
+from bench.fuzz.leaders import FIRST_SEQUENCE, Leader, frame, mac
 from bench.fuzz.seeds import SEEDS
 from controller.coordinator.intake import MOST_FRAMES
 from controller.members.registry import FIRST_NODE
@@ -16,7 +16,18 @@ from protocol.bodies.groups import GroupsRequest
 from protocol.bodies.host_control import ClockReport
 from protocol.bodies.host_link import HostLink
 from protocol.bodies.host_state import HostState
-from protocol.messages import Cause, DirectoryRequest, Message, Paths, Report, SizeReport, Yield
+from protocol.messages import (
+    HEARTBEAT_MAC,
+    Cause,
+    Coflows,
+    DirectoryRequest,
+    Message,
+    Paths,
+    Pong,
+    Report,
+    SizeReport,
+    Yield,
+)
 
 HOSTS = 4
 PROVEN = (
@@ -80,3 +91,22 @@ def test_what_hosts_say_again_and_again_is_proven_by_the_library_once(
     assert proven == [report] and coordinator.guard.accepted == before[0] + 1
     leader.hear([report], 2)
     assert len(proven) == 1 and coordinator.guard.refused[Cause.REPLAY] == before[1].get(Cause.REPLAY, 0) + 1
+
+
+def test_what_goes_to_all_is_made_and_sent_without_the_lock(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its signature takes as long as a turn of the loop of slots, which waits for the lock meanwhile."""
+    coordinator, held = leader.coordinator, list[bytes]()
+
+    class Held:
+        def __enter__(self) -> None:
+            held.append(b"")
+
+        def __exit__(self, *_: object) -> None:
+            held.append(leader.link.delivered()[-1][:6])
+
+    monkeypatch.setattr(coordinator, "_in_order", Held())
+    coordinator._send(Coflows(1, 0, 1, ()), HEARTBEAT_MAC)
+    coordinator._heartbeat(1)
+    assert not held and {raw[:6] for raw in leader.link.delivered()} == {HEARTBEAT_MAC}
+    coordinator._send(Pong(1, 2, 3), mac(1))
+    assert held == [b"", mac(1)]
