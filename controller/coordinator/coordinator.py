@@ -9,8 +9,7 @@ import logging
 import os
 import select
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from controller.coflows.telling import CoflowQueues
@@ -20,6 +19,7 @@ from controller.coordinator.garbage import Garbage
 from controller.coordinator.gathering import Gathering
 from controller.coordinator.intake import Intake
 from controller.coordinator.loop_intake import LoopIntake
+from controller.coordinator.outgoing import Outgoing
 from controller.coordinator.publication import Publication
 from controller.coordinator.rank import Rank
 from controller.coordinator.repeats import Repeats
@@ -62,7 +62,6 @@ from protocol.keys.authentication import LeaderAuthentication
 from protocol.keys.hosts import Master, Speaker
 from protocol.link import ControlSocket
 from protocol.messages import (
-    COORDINATOR,
     HEARTBEAT_MAC,
     Ack,
     Backlog,
@@ -72,21 +71,16 @@ from protocol.messages import (
     Frame,
     Heartbeat,
     Kind,
-    Message,
     Ping,
-    Pong,
     Register,
     Yield,
-    pack_body,
 )
 from protocol.timers import Mishaps, Timers
 from protocol.units import MILLISECOND_NS
-from protocol.wire import SENDER, seal
+from protocol.wire import SENDER
 
 log = logging.getLogger("baton.coordinator")
 
-CORRECTION_NS = MILLISECOND_NS
-"""At most so often a host hears that its sequence numbers are refused: replayed frames are refused for theirs, too."""
 CALLS_NS = 20 * MILLISECOND_NS
 """No call that is due is made later in its turn: the lease must be renewed."""
 DEFERRED = tuple(
@@ -127,40 +121,36 @@ class Coordinator:
         enrolments = Enrolments()
         self.keys = HostKeys(ring, enrolments)
         ways = dict(authentications(ring))
-        self._masters = isinstance(ring.sending, Master)
-        if self._masters:
-            ways = {NEWEST: LeaderAuthentication(ring, self.keys.find, self._key_for)}
+        own_keys = isinstance(ring.sending, Master)
+        if own_keys:
+            ways = {NEWEST: LeaderAuthentication(ring, self.keys.find, lambda mac: self.outgoing.key_for(mac))}
             ways |= {} if shared is None else {NEWEST - 1: SharedAuthentication(KeyRing(shared))}
         self.guard = Guard(ring, epoch=self.epoch, leader=True, address=link.address, ways=ways, senders=SENDERS)
         self.mishaps = Mishaps(log.error, lambda: self.guard.refuse(Cause.FAILED))
         self.members = Members()
         self.members.reserve(leadership.nodes)
         self.timers = Timers()
-        self._sequence = time.time_ns()
-        self._corrected_ns = 0
-        self._answering = NEWEST
-        """The version of the frame that is handled: hosts that are not members get their answers in it."""
-        self._answered: tuple[bytes, Speaker] | None = None
-        """Who sent that frame, and its source address, if the host is no member: it gets its answers under its own key."""
         self._periods = periods(settings)
         self._links = ToldLinks(self.timers, bridge.write)
         self._stopping = False
         self._delay = virtual_time.processing_delay(virtual_time.CONTROLLER_DELAY)
 
-        members, timers, send, write = self.members, self.timers, self._send, bridge.write
+        members, timers, write, sequence = self.members, self.timers, bridge.write, time.time_ns()
         self._loop: SlotLoop | None = None
         self._rank: Rank | None = None
         self.exchange: Exchange | None = None
-        if compiled and self._masters:
-            frames = Frames(link.address, self.epoch, self._sequence, link.tag)
+        if compiled and own_keys:
+            frames = Frames(link.address, self.epoch, sequence, link.tag)
             self.exchange = Exchange(frames, self.guard, link, leadership, members, self.keys)
-        self._in_order: AbstractContextManager[None] = nullcontext() if self.exchange is None else self.exchange.lock
-        """Held from when a frame gets its number until it is sent: hosts refuse what is 64 numbers late."""
+        spoken = self.guard.spoken
+        self.versions = WireVersions(members, settings.fail_open_ns, write, spoken)
+        self.outgoing = Outgoing(
+            link, self.guard, leadership, members, self.keys, self.versions, self.exchange, sequence, own_keys=own_keys
+        )
+        send = self.outgoing.send
         parts = self.parts = Parts()
         telemetry = Telemetry(write, timers.at)
         week_frames = WeekFrames(timers, link.send, link.address)
-        spoken = self.guard.spoken
-        self.versions = WireVersions(members, settings.fail_open_ns, write, spoken)
         self.repeats = Repeats(members)
         self.intake = Intake(
             link, self.exchange, self.repeats, self.mishaps, lambda batch, now_ns: self.granting.take(batch, now_ns),
@@ -305,46 +295,6 @@ class Coordinator:
 
     # -- members ------------------------------------------------------------------------------------------------------
 
-    def _send(self, message: Message, to: bytes) -> None:
-        if to == HEARTBEAT_MAC:
-            versions = self.versions.to_all(message, time.monotonic_ns())
-        else:
-            member = self.members.at(to)
-            versions = (self._answering if member is None else member.wire,)
-        for version in versions:
-            if self.leadership.may_speak() and self._knows(to, version):
-                kind, body = pack_body(message, version)
-                # What goes to all has numbers of its own at its receivers, and the loop of slots sends none of it.
-                with nullcontext() if to == HEARTBEAT_MAC else self._in_order:
-                    self.link.send(self._sealed(kind, body, to, version))
-
-    def _sealed(self, kind: int, body: bytes, to: bytes, version: int) -> bytes:
-        way, sequence = self.guard.authentications[version], None
-        if kind == Kind.HEARTBEAT:
-            sequence = way.place()
-        if sequence is None:
-            sequence = self._next_sequence()
-        return seal(
-            kind, body, key=way, destination=to, source=self.link.address,
-            sender=COORDINATOR, epoch=self.epoch, sequence=sequence, version=version,
-        )  # fmt: skip
-
-    def _next_sequence(self) -> int:
-        if self.exchange is not None:
-            return self.exchange.next_sequence()
-        self._sequence += 1
-        return self._sequence
-
-    def _knows(self, to: bytes, version: int) -> bool:
-        """Whether there is a key for frames to this address."""
-        return version < NEWEST or to == HEARTBEAT_MAC or not self._masters or self._key_for(to) is not None
-
-    def _key_for(self, mac: bytes) -> Key | None:
-        """The key of the host at this address: that of the frame that is answered, or of the member there."""
-        if self._answered is not None and self._answered[0] == mac:
-            return self._answered[1].credentials.from_leader
-        return self.keys.sending_to(mac)
-
     def _receive(self, raw: bytes, now_ns: int, proven: bool = False) -> None:
         """Handles a frame. `proven`: the library of frames has found it to be authentic, and new."""
         known = self.exchange.speaker(int.from_bytes(raw[SENDER])) if proven and self.exchange is not None else None
@@ -355,15 +305,16 @@ class Coordinator:
             if self.guard.twin is not None:
                 self.leadership.twin(self.guard.twin, self.link.address, now_ns)
                 self.guard.twin = None
-            if self.guard.astray is not None:
-                self._correct(*self.guard.astray, now_ns)
+            if (astray := self.guard.astray) is not None:
+                self.guard.astray = None
+                self.outgoing.correct(*astray, now_ns)
             if self.guard.foreign is not None:
                 self.versions.heard(*self.guard.foreign, now_ns)
                 self.guard.foreign = None
             return
-        message, speaker, self._answering = frame.message, self.guard.speaker, frame.version
+        message, speaker, self.outgoing.answering = frame.message, self.guard.speaker, frame.version
         if isinstance(message, Register):
-            with self.mishaps.surviving("Register", now_ns), self._answers(frame.source):
+            with self.mishaps.surviving("Register", now_ns), self.outgoing.answers(frame.source):
                 self._register(message, frame, now_ns)
                 self.repeats.answered(raw, time.time_ns())
             return
@@ -371,8 +322,8 @@ class Coordinator:
         named = known is not None or speaker is None or (member is not None and speaker.name == member.name)
         if member is None or member.mac != frame.source or not named:
             self.guard.refuse(Cause.UNKNOWN_SENDER)
-            with self._answers(frame.source):
-                self._send(Error(ErrorCode.UNKNOWN_SENDER, frame.sequence, "register first"), frame.source)
+            with self.outgoing.answers(frame.source):
+                self.outgoing.send(Error(ErrorCode.UNKNOWN_SENDER, frame.sequence, "register first"), frame.source)
             return
         if frame.version != member.wire:
             self.guard.refuse(Cause.VERSION)
@@ -398,7 +349,7 @@ class Coordinator:
         speaker = self.guard.speaker
         if speaker is not None and (problem := self.admission.refusal(speaker, message.name, frame.source, now_ns)):
             self.guard.refuse(Cause.UNKNOWN_SENDER)
-            self._send(Error(ErrorCode.REFUSED, frame.sequence, problem), frame.source)
+            self.outgoing.send(Error(ErrorCode.REFUSED, frame.sequence, problem), frame.source)
         elif not self.membership.register(message, frame.source, now_ns):
             self.guard.refuse(Cause.VERSION)
         elif speaker is not None and (member := self.members.at(frame.source)) is not None:
@@ -409,33 +360,8 @@ class Coordinator:
         if self.exchange is not None and self.granting.trusts(member.node):
             self.exchange.learn(member, speaker)
 
-    @contextmanager
-    def _answers(self, source: bytes) -> Iterator[None]:
-        """What is sent to this address meanwhile answers the last frame, and goes out under the key of its sender."""
-        speaker = self.guard.speaker
-        self._answered = None if speaker is None else (source, speaker)
-        try:
-            yield
-        finally:
-            self._answered = None
-
-    def _correct(self, astray: bytes, highest: int, version: int, now_ns: int) -> None:
-        """Tells a host from which number on its frames count: another one has used higher ones in its name."""
-        self.guard.astray = None
-        if now_ns - self._corrected_ns >= CORRECTION_NS:
-            self._corrected_ns, self._answering = now_ns, version
-            with self._answers(astray):
-                self._send(Error(ErrorCode.SEQUENCE, highest, "go on after this sequence number"), astray)
-
     def _on_ping(self, member: Member, message: Ping, now_ns: int) -> None:
-        arrived = self.intake.arrived_ns()
-        if self.leadership.may_speak() and self._knows(member.mac, member.wire):
-            with self._in_order:
-                self.link.send_stamped(
-                    lambda leaving_ns: self._sealed(
-                        *pack_body(Pong(message.sent_ns, arrived, leaving_ns), member.wire), member.mac, member.wire
-                    )
-                )
+        self.outgoing.pong(member, message.sent_ns, self.intake.arrived_ns())
 
     def _position(self) -> tuple[int, bytes]:
         """Place and value of the last heartbeat."""
@@ -448,7 +374,7 @@ class Coordinator:
         if self._rank is not None:
             self._rank.look(len(self.members))
         versions = (self.members.version, self.regulation.version, self.distribution.version)
-        self._send(Heartbeat(self.policy.override, *versions), HEARTBEAT_MAC)
+        self.outgoing.send(Heartbeat(self.policy.override, *versions), HEARTBEAT_MAC)
 
     # -- the store ----------------------------------------------------------------------------------------------------
 

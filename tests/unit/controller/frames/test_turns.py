@@ -104,9 +104,9 @@ def test_what_goes_to_all_is_made_and_sent_without_the_lock(leader: Leader, monk
         def __exit__(self, *_: object) -> None:
             held.append(leader.link.delivered()[-1][:6])
 
-    monkeypatch.setattr(coordinator, "_in_order", Held())
-    coordinator._send(Coflows(1, 0, 1, ()), HEARTBEAT_MAC)
+    monkeypatch.setattr(coordinator.outgoing, "_in_order", Held())
+    coordinator.outgoing.send(Coflows(1, 0, 1, ()), HEARTBEAT_MAC)
     coordinator._heartbeat(1)
     assert not held and {raw[:6] for raw in leader.link.delivered()} == {HEARTBEAT_MAC}
-    coordinator._send(Pong(1, 2, 3), mac(1))
+    coordinator.outgoing.send(Pong(1, 2, 3), mac(1))
     assert held == [b"", mac(1)]
