@@ -21,7 +21,8 @@ from agents.host_control.queue_conditions import QueueConditions
 from agents.host_control.week_queues import WeekQueues
 from agents.host_control.week_schedule import WeekCounters, WeekSchedule
 from agents.kernel import capabilities
-from agents.kernel.snapshot import ForeignQdisc
+from agents.kernel.probe import GateUnavailable, ProbeRefused, probed_gate
+from agents.kernel.snapshot import ForeignQdisc, InterfaceInUse
 from agents.membership.keys import Keys
 from agents.permission.counters import Counters
 from agents.priorities.priorities import Priorities
@@ -46,7 +47,7 @@ def run(config: AgentConfig) -> int:
         if config.name not in ("", secret.name):
             raise KeyFileError(f"--name {config.name}: this host was enrolled as {secret.name}; leave --name out")
         config = dataclasses.replace(config, name=secret.name)
-        gate_kind = "tbf" if config.gate == "auto" else config.gate
+        gate_kind = probed_gate(config.gate)
         nic = NicPfc(config.interface) if config.pfc == "nic" else None
         host = Host(
             config.interface,
@@ -57,7 +58,7 @@ def run(config: AgentConfig) -> int:
             dscp=TaggerSettings().dscp if config.priorities else (),
             priority_tag=config.priority_tag,
         )
-    except (KeyFileError, ForeignQdisc, BuildError, NoPfc) as error:
+    except (KeyFileError, ForeignQdisc, InterfaceInUse, BuildError, NoPfc, GateUnavailable, ProbeRefused) as error:
         print(f"baton agent: {error}", file=sys.stderr)
         return 1
     except OSError as error:

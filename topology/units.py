@@ -35,6 +35,9 @@ _DURATION_UNITS = {
 }
 
 
+LEAST_LINK_BPS, MOST_LINK_BPS = 10**6, 10**12
+
+
 def parse_rate(value: int | float | str) -> int:
     """A positive rate in bit/s."""
     number, unit = _split("rate", value, "100Mbit, 10G or a whole number of bit/s")
@@ -44,6 +47,14 @@ def parse_rate(value: int | float | str) -> int:
     rate_bps = _whole("rate", value, number * _PREFIXES[match[1].lower()], "bit/s")
     if rate_bps == 0:
         raise ValueError(f"rate {value!r} is zero; write the rate of the link, such as 100Mbit")
+    return rate_bps
+
+
+def parse_link_rate(value: int | float | str) -> int:
+    """The rate of a link in bit/s: from 1 Mbit/s to 1 Tbit/s. What is outside has probably lost its unit."""
+    rate_bps = parse_rate(value)
+    if not LEAST_LINK_BPS <= rate_bps <= MOST_LINK_BPS:
+        raise ValueError(f"rate {value!r} is not from 1Mbit to 1Tbit; write the link's rate, such as 10Gbit")
     return rate_bps
 
 

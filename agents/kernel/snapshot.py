@@ -6,6 +6,7 @@ from the kernel's own dump of its options. A classful one (and red) is refused: 
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import socket
@@ -111,12 +112,31 @@ def restore(netlink: Netlink, snapshot: Snapshot) -> None:
             netlink.request(message(RTM_DELQDISC, 0, index, handle=0xFFFF0000, parent=TC_H_CLSACT))
 
 
+class InterfaceInUse(Exception):
+    """Another agent has the interface. The text names it and the remedy."""
+
+
 class StateFile:
-    """The file that holds a snapshot while Baton's queues are in place: one for each interface of a network namespace."""
+    """The file that holds a snapshot while Baton's queues are in place: one for each interface of a network namespace, and for
+    one agent at a time."""
 
     def __init__(self, directory: Path, interface: str) -> None:
+        """Raises InterfaceInUse: an agent that lives has this file; OSError: the directory can't be written."""
         namespace = os.stat("/proc/self/ns/net").st_ino  # noqa: PTH116 -- a magic link, not a file
         self.path = directory / f"agent-{namespace}-{interface}.json"
+        directory.mkdir(parents=True, exist_ok=True)
+        self._lock = directory / f"agent-{namespace}-{interface}.lock"
+        self._locked = self._lock.open("a+")
+        try:
+            fcntl.flock(self._locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._locked.seek(0)
+            pid = self._locked.read().strip() or "unknown"
+            self._locked.close()
+            raise InterfaceInUse(f"interface {interface}: an agent runs there already (pid {pid}); stop it first") from None
+        self._locked.truncate(0)
+        self._locked.write(f"{os.getpid()}\n")
+        self._locked.flush()
 
     def write(self, snapshot: Snapshot) -> None:
         """Records the snapshot, whole or not at all."""
@@ -133,5 +153,12 @@ class StateFile:
             return None
 
     def remove(self) -> None:
-        """Deletes the file: the interface is as it was found."""
+        """Deletes the file: the interface is as it was found, and another agent may have it."""
         self.path.unlink(missing_ok=True)
+        self.release()
+
+    def release(self) -> None:
+        """Lets another agent have the interface."""
+        if not self._locked.closed:
+            self._lock.unlink(missing_ok=True)
+            self._locked.close()

@@ -48,16 +48,21 @@ class Host:
         Raises:
             OSError: no such interface, or no right to change it.
             ForeignQdisc: it has a classful root qdisc of another program's.
+            InterfaceInUse: another agent has it.
             BuildError, BpfError: the classifier cannot be built or loaded. Nothing is changed then.
         """
         self.link = ControlSocket(interface, deferred=HEARTBEATS, priority_tag=priority_tag)
         self._netlink = Netlink()
         self._state = snapshot.StateFile(run_dir, interface)
-        if (left := self._state.read()) is not None:
-            log.warning("%s: an earlier agent did not end well; putting back what it found", interface)
-            snapshot.restore(self._netlink, left)
-        self._found = snapshot.take(self._netlink, interface, take_over=take_over)
-        self._state.write(self._found)
+        try:
+            if (left := self._state.read()) is not None:
+                log.warning("%s: an earlier agent did not end well; putting back what it found", interface)
+                snapshot.restore(self._netlink, left)
+            self._found = snapshot.take(self._netlink, interface, take_over=take_over)
+            self._state.write(self._found)
+        except BaseException:
+            self._state.release()
+            raise
         try:
             if gate_kind != "tbf":
                 dscp = ()

@@ -102,18 +102,20 @@ def agent(
     """
     from agents.config import AgentConfig, usual_realtime
     from agents.run import run
-    from topology.units import parse_rate
+    from topology.units import parse_link_rate
 
     if guests is not None and not priorities:
         raise click.UsageError("--guests: needs --priorities, by which flows are tagged")
     try:
-        rate_bps = parse_rate(rate) if rate is not None else _told_rate_bps(interface)
+        rate_bps = parse_link_rate(rate) if rate is not None else _told_rate_bps(interface)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--rate") from None
     try:
         addresses = tuple(ip_address(text) for text in address)
     except ValueError as error:
         raise click.BadParameter(f"{error}; write one such as 10.0.0.1", param_hint="--address") from None
+    if statistics is not None and not statistics.absolute().parent.is_dir():
+        raise click.BadParameter(f"{statistics.parent} is no directory; make it first", param_hint="--statistics")
     log_to_stderr()
     try:
         config = AgentConfig(

@@ -58,6 +58,7 @@ def enroll(name: str, macs: tuple[str, ...], out: Path | None, key: Path, run_di
             again = any(one.name == name for _, one in enrolments.valid())
             enrolments.add(made.enrolment, name, addresses, int(time.time()))
 
+        _check_free(key, name, addresses)
         host_file.save(made, out)
         if new_beside(key).exists():
             save_next(key, {made.enrolment: name})
@@ -70,6 +71,15 @@ def enroll(name: str, macs: tuple[str, ...], out: Path | None, key: Path, run_di
         click.echo(f"its agent then takes it, and `baton host revoke {name} --but-newest` ends the older one")
     if macs and not reached:
         click.echo("no store was reached: other controllers learn the addresses when Baton runs here")
+
+
+def _check_free(key: Path, name: str, addresses: tuple[str, ...]) -> None:
+    """Raises KeyFileError: the list of hosts is damaged, or one of the addresses is reserved for another host."""
+    known = Enrolments()
+    known.merge(EnrolmentFile(key).read())
+    for address in addresses:
+        if (owner := known.reserved(bytes.fromhex(address.replace(":", "")))) not in (None, name):
+            raise KeyFileError(f"--mac {address}: is reserved for {owner}; `baton host revoke {owner}`, or name another")
 
 
 @host.command()

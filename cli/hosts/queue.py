@@ -15,6 +15,9 @@ from protocol.pfc import CLASSES
 if TYPE_CHECKING:
     from controller.store.store import Store
 
+LEAST_BPS = 10_000
+"""Less is probably a rate without its unit."""
+
 
 @click.group()
 def queue() -> None:
@@ -59,6 +62,8 @@ def add(
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint=name) from None
     begin_ns, end_ns, rate_bps = limits["--from"], limits["--until"], limits["--rate"]
+    if rate_bps is not None and rate_bps < LEAST_BPS:
+        raise click.BadParameter(f"{rate} is less than 10Kbit; write the unit, such as 5Mbit", param_hint="--rate")
     if end_ns is not None and end_ns <= (begin_ns or 0):
         raise click.BadParameter("not after --from; write a longer time", param_hint="--until")
     opened = open_store(run_dir, store)

@@ -90,14 +90,14 @@ def _units(
 ) -> Iterator[UnitFile]:
     from cli.machine import unit_files
     from ebpf.build import RUNNING
-    from topology.units import parse_rate
+    from topology.units import parse_link_rate
 
     program = [str(Path(sys.executable).parent / "baton")]
     if role in ("agent", "both"):
         if interface is None or rate is None:
             missing = "rate" if interface else "interface"
             raise click.UsageError(f"--{missing} is missing; the agent needs it (or give --role controller)")
-        parse_rate(rate)
+        parse_link_rate(rate)
         yield unit_files.agent(
             program,
             interface=interface,

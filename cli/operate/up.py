@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from controller.supervision import runstate
-from controller.supervision.runstate import DEFAULT_RUN_DIR, NothingUp
+from controller.supervision.runstate import DEFAULT_RUN_DIR, NothingUp, command
 
 DEFAULT_CONFIG = Path("/etc/baton/baton.yaml")
 """The default of controller.config.schema, repeated here because that module is slow to import."""
@@ -49,8 +49,10 @@ def up(config: Path, framework: str | None, foreground: bool, standby: bool) -> 
 
         logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
         sys.exit(serve(config, framework=framework, standby=standby, say=_say))
+    from controller.config.reading import load
+
     ready, theirs = os.pipe()
-    command = [
+    words = [
         sys.executable,
         "-m",
         "controller.supervision.serve",
@@ -60,17 +62,18 @@ def up(config: Path, framework: str | None, foreground: bool, standby: bool) -> 
         str(theirs),
     ]
     if framework is not None:
-        command += ["--framework", framework]
+        words += ["--framework", framework]
     if standby:
-        command.append("--standby")
+        words.append("--standby")
     quiet = subprocess.DEVNULL
-    subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, pass_fds=[theirs], start_new_session=True)
+    subprocess.Popen(words, stdin=quiet, stdout=quiet, stderr=quiet, pass_fds=[theirs], start_new_session=True)
     os.close(theirs)
     with os.fdopen(ready) as pipe:
         word, _, text = pipe.readline().strip().partition(" ")
     if word != "ready":
         raise click.ClickException(text or "the supervisor ended without a message; see its log in the run directory")
-    click.echo("up; `baton status` shows what it does, `baton down` stops it")
+    run_dir = load(config).run_dir
+    click.echo(f"up; `{command('status', run_dir)}` shows what it does, `{command('down', run_dir)}` stops it")
 
 
 def _say(text: str) -> None:

@@ -80,15 +80,22 @@ def _claimed(run_dir: Path) -> bool:
         before = None
     if before is not None:
         if before.alive():
-            raise CannotStart(f"run_dir: {run_dir} is in use by pid {before.supervisor.pid}; `baton down` stops it")
+            down = runstate.command("down", run_dir)
+            raise CannotStart(f"run_dir: {run_dir} is in use by pid {before.supervisor.pid}; `{down}` stops it")
         runstate.take_down(run_dir, keep_logs=True)
     try:
         if run_dir.is_dir():
-            return before is not None and before.made_run_dir
+            return _is_ours(run_dir) if before is None else before.made_run_dir
         run_dir.mkdir(mode=0o700, parents=True)
     except OSError as error:
         raise CannotStart(f"run_dir: {run_dir} can't be made ({error.strerror}); run as root, or set another") from None
     return True
+
+
+def _is_ours(run_dir: Path) -> bool:
+    """Whether the directory holds nothing but the log of a start that failed: that start made it."""
+    names = [path.name for path in run_dir.iterdir()]
+    return bool(names) and all(name.startswith("supervisor.log") for name in names)
 
 
 def check_store(url: str, users: Users | None) -> None:

@@ -59,6 +59,11 @@ class RunState:
         return identify(self.supervisor.pid) == self.supervisor
 
 
+def command(name: str, run_dir: Path) -> str:
+    """How to call `baton NAME` for what is up in this run directory."""
+    return f"baton {name}" if run_dir == DEFAULT_RUN_DIR else f"baton {name} --run-dir {run_dir}"
+
+
 def save(run_dir: Path, state: RunState) -> None:
     """Writes up.json."""
     write_whole(run_dir / STATE, json.dumps(dataclasses.asdict(state), indent=1))
@@ -86,6 +91,8 @@ def load(run_dir: Path) -> RunState:
         return RunState(**fields)
     except FileNotFoundError:
         raise NothingUp(f"nothing is up in {run_dir}: start it with `baton up`") from None
+    except NotADirectoryError:
+        raise NothingUp(f"run_dir: {run_dir} is no directory; name another") from None
     except PermissionError:
         raise NothingUp(f"{path} can't be read: run this as root") from None
     except (ValueError, TypeError, KeyError) as error:

@@ -147,7 +147,12 @@ class TestAgent:
 
     @pytest.mark.parametrize(
         ("words", "says"),
-        [(["--rate", "fast"], "--rate"), (["--rate", "100mbit", "--address", "10.0.0"], "--address")],
+        [
+            (["--rate", "fast"], "--rate"),
+            (["--rate", "10"], "not from 1Mbit to 1Tbit"),
+            (["--rate", "100mbit", "--address", "10.0.0"], "--address"),
+            (["--rate", "100mbit", "--statistics", "/nonexistent/counters.json"], "--statistics"),
+        ],
     )
     def test_a_bad_value_names_its_option(self, tmp_path: Path, words: list[str], says: str) -> None:
         code, text = run("agent", "--interface", "none0", "--key", str(tmp_path / "k"), *words)

@@ -36,6 +36,23 @@ def test_enroll_writes_a_file_that_the_master_key_certifies(key: Path, tmp_path:
     assert "02:00:00:00:00:01" in run(key, "list")[1]
 
 
+def test_an_address_is_reserved_for_one_host(key: Path, tmp_path: Path) -> None:
+    mac = ("--mac", "02:00:00:00:00:01")
+    run(key, "enroll", "h1", "--out", str(tmp_path / "h1"), *mac)
+    code, text = run(key, "enroll", "h2", "--out", str(tmp_path / "h2"), *mac)
+    assert code == 1 and "--mac 02:00:00:00:00:01: is reserved for h1" in text and not (tmp_path / "h2").exists()
+    assert run(key, "enroll", "h1", "--out", str(tmp_path / "newer"), *mac)[0] == 0
+    run(key, "revoke", "h1")
+    assert run(key, "enroll", "h2", "--out", str(tmp_path / "h2"), *mac)[0] == 0
+
+
+def test_where_the_list_of_hosts_is_damaged_no_host_file_is_written(key: Path, tmp_path: Path) -> None:
+    run(key, "enroll", "h1", "--out", str(tmp_path / "h1"))
+    key.with_name("key.hosts").write_text("{")
+    code, text = run(key, "enroll", "h2", "--out", str(tmp_path / "h2"))
+    assert code == 1 and "key.hosts" in text and not (tmp_path / "h2").exists()
+
+
 def test_enroll_again_says_how_the_older_key_ends_and_revoke_ends_it(key: Path, tmp_path: Path) -> None:
     run(key, "enroll", "h1", "--out", str(tmp_path / "first"))
     code, text = run(key, "enroll", "h1", "--out", str(tmp_path / "second"))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.topology.topology_strategies import PROPERTY
-from topology.units import MAX_VALUE, format_rate, parse_duration, parse_rate, parse_size
+from topology.units import MAX_VALUE, format_rate, parse_duration, parse_link_rate, parse_rate, parse_size
 
 
 @pytest.mark.parametrize(
@@ -77,3 +77,10 @@ def test_a_duration_is_read(written: str, duration_ns: int) -> None:
 def test_a_duration_needs_its_unit(written: str | int) -> None:
     with pytest.raises(ValueError, match=r"^duration .*; \w+"):
         parse_duration(written)
+
+
+def test_a_links_rate_without_its_unit_is_refused() -> None:
+    assert parse_link_rate("100mbit") == 10**8 and parse_link_rate(10**9) == 10**9
+    for rate in ("10", 100, "1kbit", "100Tbit"):
+        with pytest.raises(ValueError, match="not from 1Mbit to 1Tbit; write the link's rate, such as 10Gbit"):
+            parse_link_rate(rate)

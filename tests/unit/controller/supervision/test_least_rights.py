@@ -142,6 +142,18 @@ class TestRunDirectories:
         assert not preflight.claim_run_dir(tmp_path / "run")
         assert mode(tmp_path / "run") == 0o700
 
+    def test_one_of_a_start_that_failed_is_removed_at_the_end_as_if_new(self, tmp_path: Path) -> None:
+        assert preflight.claim_run_dir(tmp_path / "run")
+        (tmp_path / "run" / "supervisor.log").write_text("could not start\n")
+        assert preflight.claim_run_dir(tmp_path / "run")
+        (tmp_path / "run" / "of an operator").write_text("")
+        assert not preflight.claim_run_dir(tmp_path / "run")
+
+    def test_a_file_is_none(self, tmp_path: Path) -> None:
+        (tmp_path / "run").write_text("")
+        with pytest.raises(preflight.CannotStart, match=r"run_dir: .*run can't be made"):
+            preflight.claim_run_dir(tmp_path / "run")
+
     def test_one_into_which_others_may_write_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "run").mkdir()
         (tmp_path / "run").chmod(0o1777)
