@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -36,11 +37,13 @@ def require_root(message: str = NEEDS_ROOT) -> None:
 
 
 def enter_box() -> None:
-    """Runs this same command again inside the sandbox (emulation/box.py), unless it runs there already."""
+    """Runs this same command again inside the sandbox (emulation/box.py), unless it runs there already. Inside, SIGTERM ends it
+    as Ctrl-C does: what it made is removed, temporary keys among it."""
     from emulation import box
 
     if not box.inside():
         box.enter([sys.executable, "-m", "cli.main", *sys.argv[1:]])
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
 def make_console() -> Console:

@@ -1,11 +1,14 @@
-"""What commands say of how sure their figures are."""
+"""What commands say of how sure their figures are, and how they end."""
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
+import pytest
+
 from cli.demo import _disturbed, _table
-from cli.experiments import MOST_REASONS, confidence_lines
+from cli.experiments import MOST_REASONS, confidence_lines, enter_box
 from emulation.measuring.confidence import judge, together
 from emulation.measuring.fidelity import Fidelity
 
@@ -54,3 +57,18 @@ class TestOtherExperiments:
         lines = confidence_lines(together({str(number): {"confidence": BUSY} for number in range(9)}))
         assert sum("slots began late" in line or "idle" in line for line in lines) == MOST_REASONS
         assert any(f"and {2 * 9 - MOST_REASONS} more" in line for line in lines)
+
+
+def test_sigterm_ends_an_experiment_as_ctrl_c_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So what it made is removed: a master key in a temporary directory, say."""
+    monkeypatch.setattr("emulation.box.inside", lambda: True)
+    before, cleaned = signal.getsignal(signal.SIGTERM), False
+    try:
+        enter_box()
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except SystemExit as end:
+            cleaned = end.code == 128 + signal.SIGTERM
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert cleaned
