@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.reach import open_store, store_options
+from cli.values import named
 from protocol.units import MILLISECOND_NS
 
 if TYPE_CHECKING:
@@ -40,10 +41,10 @@ def open_(
     """
     from topology.units import parse_duration, parse_size
 
+    deadline_ns, size_bytes = named("--deadline", deadline, parse_duration), named("--size", size, parse_size)
+    deadline_ms = None if deadline_ns is None else -(-deadline_ns // MILLISECOND_NS)
     with _client(run_dir, store) as client:
         try:
-            deadline_ms = None if deadline is None else -(-parse_duration(deadline) // MILLISECOND_NS)
-            size_bytes = None if size is None else parse_size(size)
             opened = client.open(
                 name, deadline_ms=deadline_ms, size_bytes=size_bytes, flows=[_flow(text, parse_size) for text in flows]
             )

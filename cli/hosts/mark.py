@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from cli.values import named
 from protocol.units import MILLISECOND_NS
 
 
@@ -22,9 +23,9 @@ def mark(size: str | None, deadline: str | None, command: tuple[str, ...]) -> No
 
     if size is None and deadline is None:
         raise click.UsageError("nothing to mark; give --size, --deadline or both")
+    deadline_ns, size_bytes = named("--deadline", deadline, parse_duration), named("--size", size, parse_size)
     try:
-        deadline_ms = None if deadline is None else -(-parse_duration(deadline) // MILLISECOND_NS)
-        flow = FlowMark(None if size is None else parse_size(size), deadline_ms)
+        flow = FlowMark(size_bytes, None if deadline_ns is None else -(-deadline_ns // MILLISECOND_NS))
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     run_marked(command, flow)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from typing import NoReturn
 
@@ -26,8 +27,11 @@ def run_marked(
 
     try:
         sys.exit(run(command, mark, deadline_ns=deadline_ns, late=late))
-    except FileNotFoundError as error:
-        click.echo(f"Error: {error}", err=True)
+    except FileNotFoundError:
+        click.echo(f"Error: {command[0]}: there is no such command", err=True)
         sys.exit(NOT_FOUND)
-    except (BuildError, OSError) as error:
+    except BuildError as error:
         raise click.ClickException(str(error)) from None
+    except OSError as error:
+        remedy = "; run this as root" if error.errno == errno.EPERM else ""
+        raise click.ClickException(f"{error.strerror or error}{remedy}") from None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.reach import open_store, store_options
+from cli.values import named
 from protocol.pfc import CLASSES
 
 if TYPE_CHECKING:
@@ -54,14 +55,8 @@ def add(
     from controller.store.store import StoreUnavailable
     from topology.units import parse_duration, parse_rate
 
-    limits: dict[str, int | None] = {}
-    times = (("--from", begin, parse_duration), ("--until", end, parse_duration))
-    for name, text, parse in (*times, ("--rate", rate, parse_rate)):
-        try:
-            limits[name] = None if text is None else parse(text)
-        except ValueError as error:
-            raise click.BadParameter(str(error), param_hint=name) from None
-    begin_ns, end_ns, rate_bps = limits["--from"], limits["--until"], limits["--rate"]
+    begin_ns, end_ns = named("--from", begin, parse_duration), named("--until", end, parse_duration)
+    rate_bps = named("--rate", rate, parse_rate)
     if rate_bps is not None and rate_bps < LEAST_BPS:
         raise click.BadParameter(f"{rate} is less than 10Kbit; write the unit, such as 5Mbit", param_hint="--rate")
     if end_ns is not None and end_ns <= (begin_ns or 0):

@@ -53,6 +53,8 @@ DISTRIBUTIONS = {
     "ryu": "os-ken, with openflow.framework: os-ken",
     "os-ken": "Ryu, with openflow.framework: ryu",
 }
+PIPED_WIDTH = 200
+"""Of the tables where no terminal shows them: a remedy is one line, to be copied."""
 PATIENCE_S = 5.0
 
 
@@ -175,13 +177,17 @@ def _show(rows: list[Row]) -> None:
     from rich.text import Text
 
     console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = PIPED_WIDTH
     for kind in dict.fromkeys(row.kind for row in rows):
         names = [row.name for row in rows if row.kind == kind and row.present]
         if names:
             console.print(Text.assemble((f"{kind:<20}", "green"), ", ".join(names)))
     missing = [row for row in rows if not row.present]
     if missing:
-        table = Table("missing", "used instead", "what would be better", title_justify="left", expand=False)
+        table = Table(title_justify="left", expand=False)
+        for name in ("missing", "used instead", "what would be better"):
+            table.add_column(name, overflow="fold")
         for row in missing:
             table.add_row(Text(f"{row.kind} {row.name}"), Text(row.instead), Text(row.improve))
         console.print(table)

@@ -56,12 +56,12 @@ def load(path: Path) -> Config:
     return config
 
 
-def _text(path: Path) -> tuple[str, list[Problem]]:
+def _text(path: Path, shown: str = "docs/operating.md") -> tuple[str, list[Problem]]:
     try:
         return path.read_text(encoding="utf-8"), []
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        return "", [Problem("", f"can't be read: {reason}; write one as docs/operating.md shows, or name another")]
+        return "", [Problem("", f"can't be read: {reason}; write one as {shown} shows, or name another")]
 
 
 def _read(path: Path) -> tuple[Config | None, list[Problem]]:
@@ -150,7 +150,7 @@ def _fabric_problems(config: Config, document: Document) -> list[Problem]:
     if config.fabric is None:
         return []
     named = isinstance(config.fabric, str)
-    text, problems = _text(Path(str(config.fabric))) if named else (json.dumps(config.fabric), [])
+    text, problems = _text(Path(str(config.fabric)), "docs/fabric-file.md") if named else (json.dumps(config.fabric), [])
     if not problems and files.is_partial(text) and any(source.kind != "openflow" for source in config.sources):
         told = "lists no switches, and Baton learns the rest from OpenFlow switches only; list all switches, hosts and links"
         return [document.problem(("fabric",), told)]

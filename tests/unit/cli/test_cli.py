@@ -243,3 +243,20 @@ def test_an_agent_takes_the_usual_priority_for_its_processors_unless_told(
     code, output = run("agent", "--interface", "eth9", "--rate", "100mbit", "--key", "/nonexistent", *words)
     assert code == 0, output
     assert started[0].realtime == wanted
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("mark", "--deadline", "20", "--", "true"), "--deadline"),
+        (("mark", "--size", "-5MB", "--", "true"), "--size"),
+        (("coflow", "open", "--deadline", "5"), "--deadline"),
+        (("queue", "add", "--host", "h1", "--rate", "5"), "write the unit, such as 5Mbit"),
+        (("queue", "add", "--host", "h1", "--from", "5"), "--from"),
+        (("host", "enroll", "../x"), "has a slash or white space"),
+        (("host", "enroll", "a b"), "has a slash or white space"),
+    ],
+)
+def test_a_value_that_makes_no_sense_names_its_option(words: tuple[str, ...], says: str, tmp_path: Path) -> None:
+    code, text = run(*words, *(("--key", str(tmp_path / "key")) if words[0] == "host" else ()))
+    assert code and says in text and "Traceback" not in text
