@@ -64,10 +64,10 @@ def _guard(run_dir: Path, group: int | None) -> None:
     if status.st_uid != os.geteuid() or status.st_mode & 0o022:
         whose = f"belongs to uid {status.st_uid}" if status.st_uid != os.geteuid() else "may be written by others"
         raise CannotStart(f"run_dir: {run_dir} {whose}; name a directory for Baton alone, or none that exists")
-    names = {path.name for path in run_dir.iterdir() if path.is_dir()}
-    if taken := names & set(runstate.DIRECTORIES):
+    names = {path.name for path in run_dir.iterdir()}
+    if taken := names & {*runstate.DIRECTORIES, *runstate.FILES}:
         raise CannotStart(f"run_dir: {run_dir / min(taken)} is not Baton's; move it away, or set another run_dir")
-    if not names:  # what has other directories is not for Baton alone
+    if all(map(runstate.may_be_ours, names)):  # what has other entries is not for Baton alone
         run_dir.chmod(0o700 if group is None else 0o710)
         if group is not None:
             os.chown(run_dir, -1, group)
@@ -95,7 +95,7 @@ def _claimed(run_dir: Path) -> bool:
 def _is_ours(run_dir: Path) -> bool:
     """Whether the directory holds nothing but the log of a start that failed: that start made it."""
     names = [path.name for path in run_dir.iterdir()]
-    return bool(names) and all(name.startswith("supervisor.log") for name in names)
+    return bool(names) and all(name.startswith(runstate.LOG) for name in names)
 
 
 def check_store(url: str, users: Users | None) -> None:

@@ -28,6 +28,7 @@ CONTROL_SOCKET = "control.sock"
 STORE_DIR, KEYS_DIR, WEB_DIR, OPENFLOW_DIR = "store", "keys", "web", "openflow"
 FILES = (COORDINATOR_FILE, OPENFLOW_FILE, FABRIC_FILE, QUEUES_FILE, TREE_FILE, TREE_FABRIC_FILE, CONTROL_SOCKET)
 DIRECTORIES = (STORE_DIR, KEYS_DIR, WEB_DIR, OPENFLOW_DIR)
+LOG = "supervisor.log"
 KEEP_LOGS = "keep-logs"
 """While this file exists, a supervisor that stops keeps the logs."""
 STOP_S = 15.0
@@ -62,6 +63,11 @@ class RunState:
 def command(name: str, run_dir: Path) -> str:
     """How to call `baton NAME` for what is up in this run directory."""
     return f"baton {name}" if run_dir == DEFAULT_RUN_DIR else f"baton {name} --run-dir {run_dir}"
+
+
+def may_be_ours(name: str) -> bool:
+    """Whether a run directory may have a file of this name while nothing is up: an earlier run's log, or an agent's file."""
+    return name.startswith(("agent-", "marks-")) or name.endswith((".log", ".log.1"))
 
 
 def save(run_dir: Path, state: RunState) -> None:

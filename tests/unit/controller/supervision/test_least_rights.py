@@ -149,6 +149,20 @@ class TestRunDirectories:
         (tmp_path / "run" / "of an operator").write_text("")
         assert not preflight.claim_run_dir(tmp_path / "run")
 
+    def test_one_with_files_of_others_keeps_its_mode_and_one_of_baton_s_names_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "run").mkdir(mode=0o755)
+        (tmp_path / "run" / "agent-1-eth0.json").write_text("")
+        (tmp_path / "run" / "notes").write_text("")
+        preflight.claim_run_dir(tmp_path / "run")
+        assert mode(tmp_path / "run") == 0o755
+        (tmp_path / "run" / "notes").unlink()
+        preflight.claim_run_dir(tmp_path / "run")
+        assert mode(tmp_path / "run") == 0o700
+        (tmp_path / "run" / "config.json").write_text("an operator's")
+        with pytest.raises(preflight.CannotStart, match=r"run/config.json is not Baton's"):
+            preflight.claim_run_dir(tmp_path / "run")
+        assert (tmp_path / "run" / "config.json").read_text()
+
     def test_a_file_is_none(self, tmp_path: Path) -> None:
         (tmp_path / "run").write_text("")
         with pytest.raises(preflight.CannotStart, match=r"run_dir: .*run can't be made"):
