@@ -1,0 +1,137 @@
+/* This file finds the groups of contended links that share senders, once it has forgotten what is old. A part of choices.c. */
+#pragma once
+#include "choices_events.h"
+
+bool choices_dirty(const struct choices *choices)
+{
+	return choices->dirty;
+}
+
+static void forget_old(struct choices *choices, int64_t now)
+{
+	struct roster *roster = &choices->roster;
+	uint32_t kept = 0, live = 0;
+	for (uint32_t one = 0; one < choices->order_count; one++) {
+		struct entry entry = choices->order[one];
+		struct activity *activity = &choices->activities[entry.pair];
+		if (!activity->sends || activity->stamp != entry.stamp)
+			continue;
+		activity->sends = now - activity->last < RECENT;
+		if (activity->sends)
+			choices->order[kept++] = entry;
+	}
+	choices->order_count = kept;
+	uint64_t most = (uint64_t)SLOTS_PER_SENDER * kept + LEAST_SLOTS;
+	for (uint32_t one = 0; one < choices->owner_count; one++)
+		live += choices->owners[one].slot != 0;
+	for (uint32_t one = 0; live > most; one++)
+		if (choices->owners[one].slot) {
+			disown(choices, one);
+			live--;
+		}
+	kept = 0;
+	for (uint32_t one = 0; one < choices->owner_count; one++) {
+		if (!choices->owners[one].slot)
+			continue;
+		choices->owners[kept] = choices->owners[one];
+		map_set(&choices->owner_of, choices->owners[kept].slot, kept);
+		kept++;
+	}
+	choices->owner_count = kept;
+	for (uint32_t at = 0; at < roster->couple_count; at++) {
+		const struct couple *pair = &roster->couples[at];
+		if (pair->known && !pair->waiting && !choices->activities[at].sends && !choices->activities[at].owned)
+			forget_couple(roster, at);
+	}
+}
+
+static uint32_t root(uint32_t *parents, uint32_t of)
+{
+	while (parents[of] != of)
+		of = parents[of] = parents[parents[of]];
+	return of;
+}
+
+static int64_t most(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* Finds the groups of links that share senders, in the order of their first senders; *sending is how many pairs send. */
+uint32_t choices_review(struct choices *choices, int64_t now, uint32_t *sending)
+{
+	struct roster *roster = &choices->roster;
+	const uint32_t *links;
+	choices->dirty = false;
+	choices->roster.now = now;
+	forget_old(choices, now);
+	*sending = choices->order_count;
+	provide_uses(choices);
+	uint32_t link_count = roster->link_count, all = link_count + roster->member_count, placed = 0;
+	GROW(choices->parents, choices->parent_room, all);
+	GROW(choices->group_of, choices->group_of_room, all);
+	GROW(choices->members, choices->member_room, link_count);
+	for (uint32_t at = 0; at < all; at++) {
+		choices->parents[at] = at;
+		choices->group_of[at] = NONE;
+	}
+	for (uint32_t at = 0; at < link_count; at++) {
+		choices->uses[at].group = NONE;
+		choices->uses[at].senders = 0;
+	}
+	choices->group_count = 0;
+	for (uint32_t one = 0; one < choices->order_count; one++) {
+		uint32_t pair = choices->order[one].pair, node = link_count + roster->couples[pair].node;
+		uint32_t crossed = roster->couples[pair].regulated ? cross(choices, pair, &links) : 0;
+		for (uint32_t at = 0; at < crossed; at++)
+			choices->parents[root(choices->parents, links[at])] = root(choices->parents, node);
+	}
+	for (uint32_t one = 0; one < choices->order_count; one++) {
+		uint32_t pair = choices->order[one].pair;
+		uint32_t crossed = roster->couples[pair].regulated ? cross(choices, pair, &links) : 0;
+		if (!crossed)
+			continue;
+		uint32_t *number = &choices->group_of[root(choices->parents, links[0])];
+		if (*number == NONE) {
+			GROW(choices->groups, choices->group_room, choices->group_count + 1);
+			choices->groups[choices->group_count] = (struct group){.one_link = 1, .delay = -1};
+			*number = choices->group_count++;
+		}
+		struct group *group = &choices->groups[*number];
+		group->one_link &= crossed == 1 || !choices->contended;
+		group->delay = most(group->delay, roster->members[roster->couples[pair].node].delay);
+		for (uint32_t at = 0; at < crossed; at++) {
+			struct use *use = &choices->uses[links[at]];
+			group->senders = (uint32_t)most(group->senders, ++use->senders);
+			if (use->group != NONE)
+				continue;
+			use->group = *number;
+			group->count++;
+			choices->members[placed++] = links[at];
+			if (use->counted) {
+				group->turns += use->turns;
+				group->granted += use->granted;
+				group->unspent += use->unspent;
+			}
+		}
+	}
+	/* The links of each group together, in the order in which they were found. */
+	uint32_t first = 0;
+	for (uint32_t one = 0; one < choices->group_count; one++) {
+		choices->groups[one].first = first;
+		first += choices->groups[one].count;
+		choices->groups[one].count = 0;
+	}
+	for (uint32_t one = 0; one < placed; one++) {
+		struct group *group = &choices->groups[choices->uses[choices->members[one]].group];
+		choices->parents[group->first + group->count++] = choices->members[one];
+	}
+	if (placed)
+		memcpy(choices->members, choices->parents, placed * sizeof(*choices->members));
+	return choices->group_count;
+}
+
+const struct group *choices_groups(const struct choices *choices)
+{
+	return choices->groups;
+}

@@ -1,0 +1,173 @@
+/* This file takes the events: hosts tell backlogs, give slots back and leave; other pairs are regulated; nodes get other
+ * delays, and pairs other weights. A part of schedule.c. */
+#pragma once
+#include "schedule_wants.h"
+
+/* Backlogs of some nodes, in full: nodes[i] waits for destinations[offsets[i]] and on, with so many bytes of deadlines each. */
+void core_backlogs(struct core *core, int64_t now, uint32_t count, const uint32_t *nodes, const uint32_t *offsets,
+		   const uint32_t *destinations, const int64_t *deadlines)
+{
+	advance(core, now);
+	for (uint32_t one = 0; one < count; one++) {
+		uint32_t node = node_at(core, nodes[one]);
+		uint64_t mark = ++core->marks;
+		bool added = false;
+		core->gone_count = 0;
+		for (uint32_t at = offsets[one]; at < offsets[one + 1]; at++) {
+			uint32_t pair = pair_at(core, node, destinations[at]);
+			core->pairs[pair].mark = mark;
+			if (!core->pairs[pair].waiting) {
+				begin_to_wait(core, pair);
+				added = true;
+			}
+		}
+		for (uint32_t at = core->nodes[node].waiting, after; at != NONE; at = after) {
+			after = core->pairs[at].waiting_after;
+			if (core->pairs[at].mark != mark)
+				note_gone(core, at);
+		}
+		if (added || core->gone_count)
+			change_backlog(core, node, core->gone_count);
+		for (uint32_t at = core->nodes[node].waiting; at != NONE; at = core->pairs[at].waiting_after)
+			core->pairs[at].deadline = 0;
+		for (uint32_t at = offsets[one]; deadlines && at < offsets[one + 1]; at++) {
+			uint32_t pair = pair_at(core, node, destinations[at]);
+			core->pairs[pair].deadline = core->pairs[pair].wanted ? deadlines[at] : 0;
+			hasten(core, pair);
+		}
+	}
+}
+
+static void learn_use(struct pair *pair, struct node *node, const struct returned *returned)
+{
+	if (!pair->newest || pair->newest != (uint64_t)returned->slot)
+		return;
+	pair->newest = 0;
+	if (!pair->newest_bytes || !returned->unspent_bytes) {
+		pair->used = 0;
+		return;
+	}
+	int64_t spent = most(0, pair->newest_bytes - returned->unspent_bytes), margin = MARGIN_PACKETS * pair->packet_ns;
+	int64_t used = (int64_t)((wide)pair->newest_length * spent / pair->newest_bytes);
+	pair->length = least(pair->turn, most(shortest(pair), used + most(used / 8, margin)));
+	pair->used += used;
+	if (used < pair->turn / VISITS || pair->turn - pair->used < shortest(pair)) {
+		pair->used = 0;
+		return;
+	}
+	if (node->last == pair->last)
+		node->last = pair->before_host;
+	pair->last = pair->before_last;
+}
+
+void core_yields(struct core *core, int64_t now, uint32_t count, const struct returned *all)
+{
+	advance(core, now);
+	for (uint32_t one = 0; one < count; one++) {
+		const struct returned *returned = &all[one];
+		uint32_t node = node_at(core, (uint32_t)returned->node), destination = (uint32_t)returned->destination;
+		uint32_t at = map_get(&core->pair_of, key_of(core->nodes[node].id, destination));
+		const struct resource *resource = &core->resources[core->nodes[node].resource];
+		for (uint32_t span = 0; at != NONE && span < resource->count; span++) {
+			const struct booking *booking = &core->bookings[resource->spans[span].booking];
+			if (booking->number == (uint64_t)returned->slot && booking->pair == at) {
+				drop(core, resource->spans[span].booking);
+				break;
+			}
+		}
+		if (at != NONE)
+			learn_use(&core->pairs[at], &core->nodes[node], returned);
+		bool waits = at != NONE && core->pairs[at].waiting;
+		core->gone_count = 0;
+		if (returned->backlog_bytes > 0 && !waits) {
+			begin_to_wait(core, pair_at(core, node, destination));
+			change_backlog(core, node, false);
+		} else if (returned->backlog_bytes <= 0 && waits) {
+			note_gone(core, at);
+			change_backlog(core, node, true);
+		}
+	}
+}
+
+/* Takes the regulated pairs in full; the destinations of a node are sorted. */
+void core_regulate(struct core *core, int64_t now, uint32_t count, const uint32_t *nodes, const uint32_t *offsets,
+		   const uint32_t *destinations)
+{
+	advance(core, now);
+	uint32_t all = count ? offsets[count] : 0;
+	free(core->regulated);
+	core->regulated = malloc((size_t)all * sizeof(*destinations) + 1);
+	if (!core->regulated)
+		abort();
+	if (all)
+		memcpy(core->regulated, destinations, all * sizeof(*destinations));
+	for (uint32_t at = 0; at < core->node_count; at++)
+		core->nodes[at].regulated_count = 0;
+	for (uint32_t one = 0; one < count; one++) {
+		uint32_t at = node_at(core, nodes[one]); /* which may move all nodes */
+		struct node *node = &core->nodes[at];
+		node->regulated = core->regulated + offsets[one];
+		node->regulated_count = offsets[one + 1] - offsets[one];
+	}
+	for (uint32_t node = 0; node < core->node_count; node++)
+		for (uint32_t at = core->nodes[node].from; at != NONE; at = core->pairs[at].from_after)
+			core->pairs[at].regulated = regulates(&core->nodes[node], core->pairs[at].destination);
+	for (uint32_t at = core->first_slot, after; at != NONE; at = after) {
+		after = core->bookings[at].after;
+		if (!core->pairs[core->bookings[at].pair].regulated)
+			revoke(core, at);
+	}
+	for (uint32_t node = core->first_heard; node != NONE; node = core->nodes[node].after)
+		want(core, node);
+}
+
+void core_left(struct core *core, int64_t now, uint32_t id)
+{
+	advance(core, now);
+	uint32_t gone = map_get(&core->node_of, id);
+	if (gone == NONE)
+		return;
+	for (uint32_t at = core->first_slot, after; at != NONE; at = after) {
+		const struct pair *pair = &core->pairs[core->bookings[at].pair];
+		after = core->bookings[at].after;
+		if (pair->node == gone || pair->destination == id)
+			revoke(core, at);
+	}
+	struct node *node = &core->nodes[gone];
+	while (node->from != NONE)
+		forget_pair(core, node->from);
+	while (node->to != NONE)
+		forget_pair(core, node->to);
+	if (node->heard) {
+		node->heard = false;
+		if (node->before != NONE)
+			core->nodes[node->before].after = node->after;
+		else
+			core->first_heard = node->after;
+		if (node->after != NONE)
+			core->nodes[node->after].before = node->before;
+		else
+			core->last_heard = node->before;
+	}
+	struct resource *resource = &core->resources[node->resource];
+	resource->settled = 0;
+	for (uint32_t line = resource->lines; line != NONE; line = core->lines[line].next)
+		core->lines[line].heap.count = 0;
+	node->last = node->carry = 0;
+	node->delay = 0;
+}
+
+void core_delay(struct core *core, uint32_t node, int64_t delay)
+{
+	uint32_t at = node_at(core, node); /* which may move all nodes */
+	core->nodes[at].delay = delay;
+}
+
+/* The weight of a pair; NONE stands for any node. */
+void core_weight(struct core *core, uint32_t node, uint32_t destination, double weight)
+{
+	weigh(&core->weights, node, destination, weight);
+	for (uint32_t pair = 0; pair < core->pair_count; pair++)
+		if (core->pairs[pair].number)
+			measure(core, &core->pairs[pair]);
+}

@@ -1,0 +1,184 @@
+/* This file takes a network and its changes: it numbers the links, gives pairs their places, and keeps the slots that still
+ * have room. A part of schedule.c. */
+#pragma once
+#include "found.h"
+#include "schedule_slots.h"
+
+/* No booking holds anything, and no pair waits in a line, until `core_settle`; all pairs that were ever wanted are without
+ * place. */
+static void displace(struct core *core)
+{
+	core->freed_count = core->line_count = 0;
+	for (uint32_t at = core->first_slot; at != NONE; at = core->bookings[at].after)
+		memset(positions_of(core, at), 0xff, (core->links_most + 1) * sizeof(*core->positions));
+	for (uint32_t one = 0; one < core->loose_count; one++)
+		core->pairs[core->loose[one]].loose = false;
+	core->loose_count = core->unplaced_count = 0;
+	for (uint32_t node = 0; node < core->node_count; node++)
+		for (uint32_t at = core->nodes[node].from; at != NONE; at = core->pairs[at].from_after) {
+			struct pair *pair = &core->pairs[at];
+			pair->entered = pair->placed = false;
+			if (!pair->number)
+				continue;
+			GROW(core->unplaced, core->unplaced_room, core->unplaced_count + 1);
+			core->unplaced[core->unplaced_count++] = at;
+		}
+}
+
+/* A new network begins: all pairs are without place, and all resources are new. Links and places follow, then `core_settle`. */
+void core_rewire(struct core *core, int64_t now)
+{
+	advance(core, now);
+	core->network = true;
+	core->resource_count = 0;
+	for (uint32_t node = 0; node < core->node_count; node++) {
+		core->nodes[node].resource = new_resource(core, 1, true);
+		for (uint32_t at = core->nodes[node].from; at != NONE; at = core->pairs[at].from_after)
+			core->pairs[at].links = core->pairs[at].rate = 0;
+	}
+	displace(core);
+}
+
+/* A directed link of the network; returns its number. */
+uint32_t core_link(struct core *core, int64_t capacity)
+{
+	return new_resource(core, capacity, false);
+}
+
+/* How many pairs have no place. */
+uint32_t core_unplaced(const struct core *core)
+{
+	return core->unplaced_count;
+}
+
+/* Takes the last of the pairs without place away; NONE: there is none. */
+uint32_t core_take_unplaced(struct core *core, uint32_t *node, uint32_t *destination)
+{
+	if (!core->unplaced_count)
+		return NONE;
+	uint32_t at = core->unplaced[--core->unplaced_count];
+	*node = core->nodes[core->pairs[at].node].id;
+	*destination = core->pairs[at].destination;
+	return at;
+}
+
+/* Finds what follows of a pair's place: the rate of its node and the links of its path. */
+static void take_place(struct core *core, uint32_t at)
+{
+	struct pair *pair = &core->pairs[at];
+	const uint32_t *links = core->links + (size_t)at * core->links_most;
+	pair->full = pair->rate;
+	for (uint32_t one = 0; one < pair->links; one++)
+		pair->full = least(pair->full, core->resources[links[one]].capacity);
+	pair->placed = pair->full > 0;
+	pair->need = most(1, (int64_t)((wide)most(0, pair->full) * core->minimum_ppm / PPM));
+	pair->burst = pair->links ? least(pair->rate, core->resources[links[0]].capacity) : pair->rate;
+	pair->amount_length = 0;
+	measure(core, pair);
+	loosen(core, at);
+}
+
+/* Gives a pair its place: the rate of its node and the links of its path. */
+void core_place(struct core *core, uint32_t at, int64_t rate, uint32_t count, const uint32_t *links)
+{
+	provide_links(core, count);
+	struct pair *pair = &core->pairs[at];
+	pair->links = count;
+	pair->rate = rate;
+	for (uint32_t one = 0; one < count; one++)
+		core->links[(size_t)at * core->links_most + one] = links[one];
+	take_place(core, at);
+}
+
+/* Lists the pairs that were ever wanted, `room` at most; returns how many there are. */
+uint32_t core_pairs(const struct core *core, uint32_t room, uint32_t *nodes, uint32_t *destinations)
+{
+	uint32_t count = 0;
+	for (uint32_t node = 0; node < core->node_count; node++)
+		for (uint32_t at = core->nodes[node].from; at != NONE; at = core->pairs[at].from_after) {
+			if (!core->pairs[at].number)
+				continue;
+			if (count < room) {
+				nodes[count] = core->nodes[node].id;
+				destinations[count] = core->pairs[at].destination;
+			}
+			count++;
+		}
+	return count;
+}
+
+/* Takes the links that were found, and gives the pairs without place those that were found, in the order in which they are
+ * taken; the others go on waiting. Returns the number of the first link. */
+uint32_t core_put(struct core *core, struct found *found)
+{
+	uint32_t *rows = malloc((size_t)core->pair_count * sizeof(*rows) + 1), kept = 0, first = 0;
+	if (!rows)
+		abort();
+	for (uint32_t one = 0; one < found->link_count; one++) {
+		uint32_t link = core_link(core, found->capacities[one]);
+		first = one ? first : link;
+	}
+	number_links(found, first);
+	memset(rows, 0xff, (size_t)core->pair_count * sizeof(*rows));
+	for (uint32_t row = 0; row < found->count; row++) {
+		uint32_t at = map_get(&core->pair_of, key_of(found->nodes[row], found->destinations[row]));
+		if (at != NONE)
+			rows[at] = row;
+	}
+	for (uint32_t one = core->unplaced_count; one > 0; one--) {
+		uint32_t at = core->unplaced[one - 1], row = rows[at];
+		if (row != NONE)
+			core_place(core, at, found->rates[row], found->offsets[row + 1] - found->offsets[row],
+				   found->links + found->offsets[row]);
+	}
+	for (uint32_t one = 0; one < core->unplaced_count; one++)
+		if (rows[core->unplaced[one]] == NONE)
+			core->unplaced[kept++] = core->unplaced[one];
+	core->unplaced_count = kept;
+	free(rows);
+	return first;
+}
+
+/* Other capacities of links, where rates and paths are as before. `core_settle` follows. */
+void core_recharge(struct core *core, int64_t now, uint32_t count, const uint32_t *links, const int64_t *capacities)
+{
+	advance(core, now);
+	for (uint32_t one = 0; one < count; one++)
+		core->resources[links[one]].capacity = capacities[one];
+	for (uint32_t at = 0; at < core->resource_count; at++) {
+		struct resource *resource = &core->resources[at];
+		*resource = (struct resource){.capacity = resource->capacity, .lines = NONE, .ordered = resource->ordered,
+			.spans = resource->spans, .room = resource->room};
+	}
+	displace(core);
+	for (uint32_t one = core->unplaced_count; one > 0; one--)
+		if (core->pairs[core->unplaced[one - 1]].rate > 0)
+			take_place(core, core->unplaced[one - 1]);
+	core->unplaced_count = 0;
+}
+
+static int by_start(const void *a, const void *b)
+{
+	const struct due *one = a, *other = b;
+	return DUE_BEFORE(*other, *one) - DUE_BEFORE(*one, *other);
+}
+
+/* All pairs have their places: slots stay where there is room, and those that start last are revoked. */
+void core_settle(struct core *core)
+{
+	struct dues *held = &core->ahead;
+	for (uint32_t at = core->first_slot; at != NONE; at = core->bookings[at].after)
+		dues_push(held, (struct due){core->bookings[at].start, core->bookings[at].number, at});
+	if (held->count)
+		qsort(held->items, held->count, sizeof(*held->items), by_start);
+	for (uint32_t one = 0; one < held->count; one++) {
+		uint32_t at = held->items[one].booking;
+		const struct booking *booking = &core->bookings[at];
+		const struct pair *pair = &core->pairs[booking->pair];
+		if (pair->placed && fits(core, pair, booking->start, booking->end, booking->amount))
+			book(core, at);
+		else
+			revoke(core, at);
+	}
+	held->count = 0;
+}

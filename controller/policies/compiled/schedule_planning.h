@@ -1,0 +1,238 @@
+/* This file chooses the pairs that a plan tries, grants them slots, lets slots begin earlier where room was freed, and writes
+ * what was granted. A part of schedule.c. */
+#pragma once
+#include "schedule_slots.h"
+
+static void grant(struct core *core, uint32_t number, int64_t start)
+{
+	uint32_t at = new_booking(core);
+	struct pair *pair = &core->pairs[number];
+	struct booking *booking = &core->bookings[at];
+	int64_t end = start + pair->length, reserved = pair->full;
+	if (pair->need < reserved)
+		for (uint32_t take = 0; take < pair->links; take++) {
+			struct resource *link = resource_at(core, pair, take);
+			reserved = least(reserved, link->capacity - peak(core, link, start, end));
+		}
+	pair->granted = ++core->turns;
+	pair->passed_over = 0;
+	pair->entered = false;
+	core->last_number = (uint64_t)most((int64_t)core->last_number + 1, core->now);
+	*booking = (struct booking){
+		.number = core->last_number, .start = start, .end = end, .amount = reserved, .pair = number,
+		.before = core->last_slot, .after = NONE,
+	};
+	booking->bytes = amount_of(core, pair, reserved, &booking->rate);
+	if (pair->deadline) {
+		int64_t passing = booking->bytes ? booking->bytes : (int64_t)((wide)booking->rate * pair->length / (8ll * SECOND_NS));
+		pair->deadline = most(0, pair->deadline - passing);
+	}
+	if (pair->newest)
+		pair->used = 0;
+	pair->newest = booking->number;
+	pair->newest_bytes = booking->bytes;
+	pair->newest_length = pair->length;
+	pair->length = least(pair->turn, pair->length * 3 / 2);
+	if (core->last_slot != NONE)
+		core->bookings[core->last_slot].after = at;
+	else
+		core->first_slot = at;
+	core->last_slot = at;
+	book(core, at);
+	pair->booking = at;
+	dues_push(&core->ends, (struct due){end, booking->number, at});
+	GROW(core->granted, core->granted_room, core->granted_count + 1);
+	core->granted[core->granted_count++] = at;
+}
+
+/* A resource that has no room for a pair from a start on; NONE: there is room. */
+static uint32_t blocker(struct core *core, const struct pair *pair, int64_t start)
+{
+	const uint32_t *links = &core->links[(size_t)(pair - core->pairs) * core->links_most];
+	int64_t end = start + pair->length;
+	for (uint32_t take = 0; take < pair->links; take++)
+		if (!has_room_ahead(&core->resources[links[take]], start, end, pair->need))
+			return links[take];
+	uint32_t host = core->nodes[pair->node].resource;
+	return has_room_ahead(&core->resources[host], start, end, 1) ? NONE : host;
+}
+
+static void attempt(struct core *core, uint32_t number, int64_t instant)
+{
+	struct pair *pair = &core->pairs[number];
+	pair->entered = false;
+	instant = most(instant, core->now + core->nodes[pair->node].delay);
+	uint32_t full = blocker(core, pair, instant);
+	if (full == NONE) {
+		grant(core, number, instant);
+		return;
+	}
+	bool running = core->resources[full].settled > instant;
+	while (running && (instant = next_release(core, pair, instant)) != INT64_MAX) {
+		full = blocker(core, pair, instant);
+		if (full == NONE) {
+			grant(core, number, instant);
+			return;
+		}
+	}
+	park(core, number, full);
+}
+
+static void book_ahead(struct core *core, uint32_t number, int64_t instant)
+{
+	struct pair *pair = &core->pairs[number];
+	int64_t start = most(instant, core->now + core->nodes[pair->node].delay);
+	grant(core, number, earliest(core, pair, start, pair->length, pair->need, INT64_MAX));
+}
+
+static void push_head(struct core *core, uint32_t line)
+{
+	const struct entry *first = head(core, &core->lines[line]);
+	if (first && core->pairs[first->pair].tried != core->selection)
+		attempts_push(&core->attempts, (struct attempt){*first, core->lines[line].of, line});
+}
+
+static bool line_has_room(const struct core *core, const struct line *line)
+{
+	const struct resource *resource = &core->resources[line->resource];
+	return resource->reserved + line->need <= resource->capacity;
+}
+
+/* Tries the pairs that wait for what was freed, and the new ones, in their order. */
+static void select_pairs(struct core *core, int64_t instant)
+{
+	uint32_t oldest = 0;
+	core->selection++;
+	core->attempts.count = 0;
+	for (uint32_t one = 0; one < core->freed_count; one++) {
+		struct resource *resource = &core->resources[core->freed[one]];
+		struct entry eldest = {.pair = NONE};
+		resource->freed = false;
+		for (uint32_t line = resource->lines; line != NONE; line = core->lines[line].next) {
+			const struct entry *first = head(core, &core->lines[line]);
+			if (!first)
+				continue;
+			if (core->lines[line].of == ORDINARY && (eldest.pair == NONE || entry_before(first, &eldest)))
+				eldest = *first;
+			if (line_has_room(core, &core->lines[line]))
+				attempts_push(&core->attempts, (struct attempt){*first, core->lines[line].of, line});
+		}
+		if (eldest.pair != NONE && core->pairs[eldest.pair].eldest != core->selection) {
+			core->pairs[eldest.pair].eldest = core->selection;
+			GROW(core->oldest, core->oldest_room, oldest + 1);
+			core->oldest[oldest++] = eldest.pair;
+		}
+	}
+	core->freed_count = 0;
+	for (uint32_t one = 0; one < core->loose_count; one++) {
+		struct pair *pair = &core->pairs[core->loose[one]];
+		pair->loose = false;
+		struct attempt attempt = {entry_of(core, core->loose[one]), pair->deadline ? URGENT : ORDINARY, NONE};
+		attempts_push(&core->attempts, attempt);
+	}
+	core->loose_count = 0;
+	struct entry served = {.pair = NONE};
+	while (core->attempts.count) {
+		struct attempt next = attempts_pop(&core->attempts);
+		struct pair *pair = &core->pairs[next.entry.pair];
+		if (next.line == NONE) {
+			attempt(core, next.entry.pair, instant);
+			if (next.of == ORDINARY && pair->booking != NONE && (served.pair == NONE || entry_before(&next.entry, &served)))
+				served = next.entry;
+		} else if (line_has_room(core, &core->lines[next.line])) {
+			if (pair->entered && pair->stamp == next.entry.stamp && pair->tried != core->selection) {
+				attempt(core, next.entry.pair, instant);
+				pair->tried = core->selection;
+			}
+			push_head(core, next.line);
+		}
+	}
+	for (uint32_t one = 0; one < oldest; one++) {
+		struct pair *pair = &core->pairs[core->oldest[one]];
+		struct entry entry = entry_of(core, core->oldest[one]);
+		if (pair->booking == NONE && (served.pair == NONE || entry_before(&entry, &served)))
+			if (++pair->passed_over >= core->patience)
+				book_ahead(core, core->oldest[one], instant);
+	}
+}
+
+static void collect_ahead(struct core *core, uint32_t number)
+{
+	const struct resource *resource = &core->resources[number];
+	for (uint32_t at = 0; at < resource->count; at++) {
+		struct booking *booking = &core->bookings[resource->spans[at].booking];
+		if (booking->start > core->now && booking->seen != core->forwarding) {
+			booking->seen = core->forwarding;
+			dues_push(&core->ahead, (struct due){booking->start, booking->number, resource->spans[at].booking});
+		}
+	}
+}
+
+/* Lets slots that have not begun begin earlier where room was freed, the earliest slot first. */
+static void bring_forward(struct core *core)
+{
+	core->forwarding++;
+	for (uint32_t one = 0; one < core->freed_count; one++)
+		collect_ahead(core, core->freed[one]);
+	while (core->ahead.count) {
+		struct due due = dues_pop(&core->ahead);
+		struct booking *booking = &core->bookings[due.booking];
+		const struct pair *pair = &core->pairs[booking->pair];
+		int64_t length = booking->end - booking->start, start = core->now + core->nodes[pair->node].delay;
+		unbook(core, due.booking);
+		start = earliest(core, pair, start, length, booking->amount, due.at);
+		booking->start = start;
+		booking->end = start + length;
+		book(core, due.booking);
+		if (start == due.at)
+			continue;
+		GROW(core->granted, core->granted_room, core->granted_count + 1);
+		core->granted[core->granted_count++] = due.booking;
+		dues_push(booking->released ? &core->running : &core->ends, (struct due){booking->end, booking->number, due.booking});
+		for (uint32_t take = 0; take < pair->links; take++)
+			collect_ahead(core, core->links[(size_t)booking->pair * core->links_most + take]);
+		collect_ahead(core, core->nodes[pair->node].resource);
+	}
+}
+
+static bool granted_before(const struct slot *a, const struct slot *b)
+{
+	return a->start != b->start ? a->start < b->start : a->slot < b->slot;
+}
+
+/* Writes the slots that were granted in the order of their starts and numbers, which they mostly have already: by merging
+ * runs. */
+static void write_grants(struct core *core)
+{
+	uint32_t count = core->granted_count;
+	GROW(core->grants, core->grant_room, count);
+	GROW(core->sorted, core->sorted_room, count);
+	for (uint32_t at = 0; at < count; at++)
+		core->grants[at] = slot_of(core, core->granted[at]);
+	for (bool merged = true; merged;) {
+		merged = false;
+		uint32_t from = 0, to = 0;
+		while (from < count) {
+			uint32_t middle = from + 1;
+			while (middle < count && granted_before(&core->grants[middle - 1], &core->grants[middle]))
+				middle++;
+			uint32_t end = middle < count ? middle + 1 : middle;
+			while (end < count && granted_before(&core->grants[end - 1], &core->grants[end]))
+				end++;
+			if (!from && middle == count)
+				return;
+			for (uint32_t one = from, other = middle; one < middle || other < end;) {
+				bool first = other == end || (one < middle && granted_before(&core->grants[one], &core->grants[other]));
+				core->sorted[to++] = core->grants[first ? one++ : other++];
+			}
+			merged = true;
+			from = end;
+		}
+		struct slot *grants = core->grants;
+		uint32_t room = core->grant_room;
+		core->grants = core->sorted;
+		core->grant_room = core->sorted_room;
+		core->sorted = grants;
+		core->sorted_room = room;
+	}
+}
