@@ -15,18 +15,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import email.utils
-import io
 import logging
 import resource
 import socket
 import ssl
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from http.client import responses
 from typing import Any, cast
-from urllib.parse import unquote_to_bytes, urlsplit
 
 from tornado.http1connection import HTTP1Connection, HTTP1ServerConnection
 from tornado.httpserver import HTTPServer
@@ -44,6 +40,7 @@ from tornado.iostream import IOStream, StreamClosedError
 from webui.access.origin import origin_of
 from webui.server.connections import Connections
 from webui.server.turns import Turns
+from webui.server.wsgi import Answer, Application, environ
 from webui.settings import SUBSCRIPTION, USER
 from webui.state.subscription import Subscription
 
@@ -73,8 +70,6 @@ SWITCH_S = 0.001
 BACKLOG = 1_024
 RESERVED_FILES = 128
 """Of the process, for everything but connections."""
-
-Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 class Door:
@@ -271,67 +266,11 @@ class Request(HTTPMessageDelegate):
             raise StreamClosedError
 
     def _environ(self) -> dict[str, Any]:
-        """The request as PEP 3333 has it. Header names with an underscore are left out: they could pass for others."""
-        method, target, version = self._start
-        if not target.startswith("/"):
-            parts = urlsplit(target)  # a proxy's form: http://host/path
-            target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        path, _, query = target.partition("?")
-        environ = {
-            "REQUEST_METHOD": method,
-            "SCRIPT_NAME": "",
-            "PATH_INFO": unquote_to_bytes(path).decode("latin1"),
-            "QUERY_STRING": query,
-            "REQUEST_URI": target,
-            "REMOTE_ADDR": self._remote,
-            "SERVER_NAME": self._door.name,
-            "SERVER_PORT": str(self._door.port),
-            "SERVER_PROTOCOL": version,
-            "wsgi.version": (1, 0),
-            "wsgi.url_scheme": self._connection.context.protocol,  # type: ignore[attr-defined]  # it is an `object`
-            "wsgi.input": io.BytesIO(bytes(self._body)),
-            "wsgi.input_terminated": True,
-            "wsgi.errors": sys.stderr,
-            "wsgi.multithread": True,
-            "wsgi.multiprocess": False,
-            "wsgi.run_once": False,
-        }
-        for name, value in self._headers.items():
-            if "_" not in name:
-                key = name.upper().replace("-", "_")
-                environ[key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{key}"] = value
-        return environ
-
-
-class Answer:
-    """The application's answer to one request: status, headers, and a body, or an event stream that goes on until `close`."""
-
-    def __init__(self, app: Application, environ: dict[str, Any]) -> None:
-        self.environ = environ
-        self.status, self.reason = 500, responses[500]
-        self.headers: list[tuple[str, str]] = []
-        self.body = b""
-        self._parts = app(environ, self._begin)
-        if SUBSCRIPTION in environ:
-            return
-        try:
-            self.body = b"".join(self._parts)
-        finally:
-            self.close()
-
-    def _begin(self, status: str, headers: list[tuple[str, str]], _: object = None) -> Callable[[bytes], object]:
-        code, _, reason = status.partition(" ")
-        self.status, self.reason, self.headers = int(code), reason or responses.get(int(code), ""), headers
-        return self._refuse_write
-
-    def _refuse_write(self, _: bytes) -> None:
-        raise NotImplementedError("the application writes by returning its body")
-
-    def close(self) -> None:
-        """Ends the application's part. May be called again."""
-        parts, self._parts = self._parts, ()
-        if (close := getattr(parts, "close", None)) is not None:
-            close()
+        door, scheme = self._door, self._connection.context.protocol  # type: ignore[attr-defined]  # it is an `object`
+        return environ(
+            self._start, self._headers, bytes(self._body),
+            scheme=scheme, remote=self._remote, name=door.name, port=door.port,
+        )  # fmt: skip
 
 
 def _cancel(task: asyncio.Task[None]) -> None:
