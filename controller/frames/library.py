@@ -62,7 +62,7 @@ class Planner(ctypes.Structure):
 
 
 class Steering(ctypes.Structure):
-    """`struct steering`: what Python says to the loop of slots, and what it says of itself (loop.h)."""
+    """`struct steering`: what Python says to the loop of slots, and what it says of itself (steering.h)."""
 
     _fields_ = (
         ("lead_ns", I64), ("slice_ns", I64), ("review_ns", I64), ("last_number", U64), ("now_ns", I64), ("read_ns", I64),
