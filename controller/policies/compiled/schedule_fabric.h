@@ -151,10 +151,14 @@ void core_recharge(struct core *core, int64_t now, uint32_t count, const uint32_
 			.spans = resource->spans, .room = resource->room};
 	}
 	displace(core);
+	uint32_t kept = 0; /* those whose place Python has not said yet */
 	for (uint32_t one = core->unplaced_count; one > 0; one--)
 		if (core->pairs[core->unplaced[one - 1]].rate > 0)
 			take_place(core, core->unplaced[one - 1]);
-	core->unplaced_count = 0;
+	for (uint32_t one = 0; one < core->unplaced_count; one++)
+		if (core->pairs[core->unplaced[one]].rate <= 0)
+			core->unplaced[kept++] = core->unplaced[one];
+	core->unplaced_count = kept;
 }
 
 static int by_start(const void *a, const void *b)

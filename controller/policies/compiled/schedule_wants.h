@@ -60,7 +60,7 @@ static void wait_no_more(struct core *core, uint32_t at)
 	LIST_REMOVE(core->nodes[pair->node].waiting, core->pairs, at, waiting_before, waiting_after);
 }
 
-/* Takes a backlog that changed: `added` pairs wait now, and `removed` ones no more; both lists are by `changed`. */
+/* Takes a backlog that changed: pairs wait now that did not, and those of `gone` no more, if any were `removed`. */
 static void change_backlog(struct core *core, uint32_t node, bool removed)
 {
 	struct node *its = &core->nodes[node];

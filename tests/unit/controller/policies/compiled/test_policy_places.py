@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+from array import array
 from collections.abc import Callable
 from types import TracebackType
 
@@ -9,6 +11,7 @@ import pytest
 
 from controller.policies.compiled.auto import CompiledAuto
 from controller.policies.compiled.batches import Batched
+from controller.policies.compiled.library import POINTER, at
 from controller.policies.compiled.rate_limit import CompiledRateLimit
 from controller.policies.compiled.steps import CompiledSteps
 from controller.policies.compiled.timeslice import CompiledTimeslice
@@ -21,6 +24,7 @@ MAKES: dict[str, Callable[[], Batched]] = {
     "steps": CompiledSteps,
     "auto": lambda: CompiledAuto(CompiledTimeslice(), CompiledRateLimit()),
 }
+BACKLOGS = ctypes.CFUNCTYPE(None, POINTER, ctypes.c_int64, ctypes.c_uint32, POINTER, POINTER, POINTER, POINTER)
 HOSTS = 4
 """Of each of the two racks."""
 PAIRS = {FIRST + at: {FIRST + HOSTS + at} for at in range(HOSTS)}
@@ -108,3 +112,25 @@ def test_a_member_without_a_place_in_the_new_network_gets_nothing_and_the_others
     less.remove(FIRST)
     policy.set_network(less, now_ns=200 * MS)
     assert granted(policy, 201 * MS) == PAIRS.keys() - {FIRST}
+
+
+@pytest.mark.parametrize("name", ["timeslice", "rate_limit", "auto"])
+@pytest.mark.parametrize("changed", [{}, {("r0", "core"): 0.75}], ids=["unchanged", "recharged"])
+def test_who_begins_to_wait_before_capacities_change_is_granted_all_the_same(
+    name: str, changed: dict[tuple[str, str], float]
+) -> None:
+    """The loop of slots tells the cores of a backlog; Python gives the pair its place later."""
+    policy, network = MAKES[name](), racks(2, HOSTS)
+    policy.share(Lock(), lambda now_ns: now_ns)
+    policy.set_network(network, now_ns=0)
+    policy.set_contended(frozenset({("r0", "core")}))
+    policy.set_regulated(PAIRS, now_ns=0)
+    node, offset, destination = array("I", [FIRST]), array("I", [0, 1]), array("I", [*PAIRS[FIRST]])
+    planners, chooser = policy.cores()
+    for core in (planners if chooser is None else (chooser, *planners)):
+        BACKLOGS(core.backlogs)(core.core, 0, 1, at(node), at(offset), at(destination), None)
+    if changed:
+        policy.set_network(network.times(changed), now_ns=1)
+    policy.meet(node, offset, destination)
+    policy.attend(now_ns=2)
+    assert granted(policy, 2) == {FIRST}
