@@ -121,7 +121,8 @@ def _coordinated(options: Options, world: World, tell: Tell) -> dict[str, Any]:
 @contextmanager
 def serving(swarm: Swarm) -> Iterator[None]:
     """Runs the swarm in a thread before other programs: hosts do not wait for their leader's machine. The library holds no
-    interpreter lock. What lives by now is set aside meanwhile: to look for garbage among it stopped the swarm for 60 to 160 ms."""
+    interpreter lock. What lives by now is set aside meanwhile: to look for garbage among it stopped the swarm for 60 to
+    160 ms."""
 
     def run() -> None:
         with suppress(OSError):
