@@ -83,8 +83,8 @@ static void links_serve(struct links *m, uint32_t link, uint32_t steps) {
     m->lost += lost;
 }
 
-/* How many steps to make as one now: those up to the end of the millisecond, if very many flows have bytes somewhere or the model
- * is to `hurry`. */
+/* How many steps to make as one now: those up to the end of the millisecond, if very many flows have bytes somewhere or the
+ * model is to `hurry`. */
 static uint32_t links_together(const struct links *m, int hurry) {
     return hurry || m->busy_count > CROWD ? m->steps_a_ms - (m->step + m->gathered) % m->steps_a_ms : 1;
 }

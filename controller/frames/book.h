@@ -278,8 +278,8 @@ static void book_left(struct book *book, int64_t node) {
             book->pairs[at] = (struct pair){.key = book->pairs[at].key};
 }
 
-/* What was permitted since the last call, in `taken`: returns for how many pairs. Pairs of which nothing more is to be known are
- * forgotten. */
+/* What was permitted since the last call, in `taken`: returns for how many pairs. Pairs of which nothing more is to be known
+ * are forgotten. */
 static uint32_t book_take(struct book *book, int64_t now_ns) {
     uint32_t count = 0, left = 0;
     for (uint32_t at = 0; at < book->slots_top; at++) {

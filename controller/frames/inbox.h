@@ -28,8 +28,8 @@ struct inbox {
     struct iovec parts[MOST];
     uint8_t stamps[MOST][STAMP_ROOM];
     uint8_t frames[MOST][ROOM];
-    struct peer *senders[MOST]; /* of those before `verified`: the member whom the frame names, or NULL, and whether it has its tag */
-    uint8_t tagged[MOST];
+    struct peer *senders[MOST]; /* of those before `verified`: the member whom the frame names, or NULL */
+    uint8_t tagged[MOST];       /* of those: whether it has that member's tag */
     uint32_t next, count, full, verified;
     uint32_t keys; /* for which keys of the members that is so, by their number (`frames.keys`) */
 };

@@ -1,13 +1,13 @@
-/* What the loop tells Python of what it did: records, one after the other, in one of two buffers. Python takes one whole while the
- * other one is filled (controller/frames/told.py reads them). */
+/* What the loop tells Python of what it did: records, one after the other, in one of two buffers. Python takes one whole while
+ * the other one is filled (controller/frames/told.py reads them). */
 #ifndef BATON_TOLD_H
 #define BATON_TOLD_H
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Frames for Python take a part of a buffer, some tenths of a second of its work; when that is full, more are lost, as they would be
- * where a socket is full. So what Python has no time for does not keep what the loop takes by itself waiting. */
+/* Frames for Python take a part of a buffer, some tenths of a second of its work; when that is full, more are lost, as they
+ * would be where a socket is full. So what Python has no time for does not keep what the loop takes by itself waiting. */
 enum { TOLD_ROOM = 4 << 20, TOLD_SPARE = 1 << 20, TOLD_FRAMES = 1 << 20 };
 enum told_kind { TOLD_BATCH = 1, TOLD_FRAME, TOLD_PLAN, TOLD_PROVEN };
 
