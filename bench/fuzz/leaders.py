@@ -107,7 +107,7 @@ class Leader:
             "windows": {identity: (window.highest, window.seen) for identity, window in guard._windows.items()},
             "members": members,
             "tallies": (tallies.slots, tallies.acks, tallies.late, tallies.lost_slots, tallies.yields),
-            "delays": (granting._told_delays, granting._longest_delay_ns),
+            "delays": (granting.delays.told, granting.delays.longest_ns),
             "rows": self._rows(),
         }
 

@@ -21,6 +21,7 @@ from controller.scheduling.directing import Directing, Exchange
 from controller.scheduling.foresight import Foresight
 from controller.scheduling.network import FabricNetwork
 from controller.scheduling.telemetry import Telemetry
+from controller.slots.directive_delays import DirectiveDelays
 from controller.slots.permitted import Permitted
 from controller.slots.slot_events import SlotListener, Tallies
 from protocol.bodies.host_control import Week
@@ -29,10 +30,6 @@ from protocol.paging import Reassemblers
 
 GRACE_PART = 10
 """The grace is at most this part of a slice: what is sent late waits in a buffer behind the next slot's frames."""
-DELAY_STEP_NS = 50_000
-"""Changes of a member's delay below this are noise to a policy: about what an agent's timers are late by."""
-MAX_DELAY_NS = 20_000_000
-"""What lies above counts as this much: one host far away must not have all slots planned long ahead."""
 LATE_PART = 4
 """A slot whose gate opened later after its start than this part of a slice counts as late."""
 MOST_BACKLOGS = 32
@@ -92,9 +89,7 @@ class Granting(Part):
         self._directing = Directing(members, send, telemetry, self._listeners, exchange, on_week)
         self._backlogs: Reassemblers[Backlog] = Reassemblers()
         self._distrusted: frozenset[int] = frozenset()
-        self._told_delays: dict[int, int] = {}
-        """By node: the delay that the policy knows."""
-        self._longest_delay_ns = 0
+        self.delays = DirectiveDelays(lambda node, delay_ns: self.policy.set_delay(node, delay_ns))
         self._follow(settings)
 
     def _follow(self, settings: CoordinatorSettings) -> None:
@@ -164,7 +159,7 @@ class Granting(Part):
         if awaited is None:
             return
         slot, sent_ns = awaited
-        self._learn_delay(member, message.received_ns - sent_ns)
+        self.delays.took(member, message.received_ns - sent_ns)
         lateness, figures = message.opened_ns - slot.start_ns, member.figures
         figures.acknowledged += 1
         figures.lateness_ns += (lateness - figures.lateness_ns) // 8
@@ -177,24 +172,6 @@ class Granting(Part):
         """Tells the policy what a member's large flows sent, as its report says."""
         if member.node not in self._distrusted:
             self.policy.sent(member.node, member.sent_bps, now_ns=now_ns)
-
-    def _learn_delay(self, member: Member, delay_ns: int) -> None:
-        """Smooths how long directives take to a member, and tells the policy of a change that matters."""
-        delay_ns, figures = min(max(0, delay_ns), MAX_DELAY_NS), member.figures
-        told_ns = figures.told_ns
-        figures.delay_ns += (delay_ns - figures.delay_ns) // (1 if told_ns < 0 else 8)
-        if told_ns < 0 or abs(figures.delay_ns - told_ns) > max(DELAY_STEP_NS, told_ns // 8):
-            figures.told_ns = figures.delay_ns
-            self._tell_delay(member.node, figures.delay_ns)
-
-    def _tell_delay(self, node: int, delay_ns: int) -> None:
-        """Tells the policy how long directives take to a member."""
-        before_ns, self._told_delays[node] = self._told_delays.get(node, 0), delay_ns
-        if delay_ns >= self._longest_delay_ns:
-            self._longest_delay_ns = delay_ns
-        elif before_ns == self._longest_delay_ns:
-            self._longest_delay_ns = max(self._told_delays.values())
-        self.policy.set_delay(node, delay_ns)
 
     def distrust(self, nodes: frozenset[int], now_ns: int) -> None:
         """Ignores the backlogs that these nodes report, until the next call; believes all others."""
@@ -217,7 +194,7 @@ class Granting(Part):
         """Takes what members said, in the order of the arrays, and plans once for all of it. A loop has done both already."""
         for node in batch.delayed.tolist():
             if (member := self._members.get(node)) is not None:
-                self._tell_delay(node, member.figures.told_ns)
+                self.delays.tell(node, member.figures.told_ns)
         for *fields, opened_ns, node, late in batch.opened.tolist():
             slot = Slot(*fields)
             if late := late and self.policy.late_matters(slot):
@@ -307,8 +284,7 @@ class Granting(Part):
     def left(self, node: int, now_ns: int) -> None:
         """Forgets a member, and gives its room on the links to others."""
         self._backlogs.clear(node)
-        self._told_delays.pop(node, None)
-        self._longest_delay_ns = max(self._told_delays.values(), default=0)
+        self.delays.forget(node)
         self.policy.left(node, now_ns=now_ns)
         self.plan(now_ns)
 
@@ -341,8 +317,7 @@ class Granting(Part):
         self._directing.carry_out(before.retire(now_ns=now_ns), now_ns)
         self._follow(settings)
         del before  # its cores are there until the loop has others
-        for node, delay_ns in self._told_delays.items():
-            self.policy.set_delay(node, delay_ns)
+        self.delays.tell_again()
 
     def inform(self, regulated: Regulated, contended: frozenset[Hashable], now_ns: int) -> None:
         """Gives a fresh policy the contended links, the regulated pairs and the backlogs, and plans."""
@@ -381,14 +356,14 @@ class Granting(Part):
         """Grants all that begins within `lead_ns` of the time at which directives are there, or later (Foresight)."""
         if self._loop is not None and self._looped is not None:
             self._loop.steer(
-                lead_ns=self.settings.lead_ns + self._longest_delay_ns, slice_ns=self.settings.slice_ns,
+                lead_ns=self.settings.lead_ns + self.delays.longest_ns, slice_ns=self.settings.slice_ns,
                 plans=not self.suspended and self.network is not None,
             )  # fmt: skip
             return
         if self.suspended or self.network is None:
             self.due_ns = None
             return
-        lead_ns = self.settings.lead_ns + self._longest_delay_ns
+        lead_ns = self.settings.lead_ns + self.delays.longest_ns
         tallies = self.tallies
         horizon_ns = self._foresight.horizon_ns(
             now_ns + lead_ns, self.settings.slice_ns, slots=tallies.slots, yields=tallies.yields

@@ -96,6 +96,7 @@ PURE = (
     "controller/priorities/completion_model.py",
     "controller/priorities/flow_reports.py",
     "controller/priorities/flow_sizes.py",
+    "controller/slots/directive_delays.py",
     "controller/slots/permitted.py",
     "controller/priorities/threshold_solver.py",
     "controller/scheduling/misbehaviour.py",
