@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from controller.openflow.discovery import (
-    ANNOUNCED_AT_ONCE,
-    FRAMES_AT_ONCE,
-    LINK_SILENCE_NS,
-    LLDP_AT_ONCE,
-    MUTE_NS,
-    PROBE_NS,
-    Discovery,
-)
+from controller.openflow.discovery import ANNOUNCED_AT_ONCE, LINK_SILENCE_NS, PROBE_NS, Discovery
 from controller.openflow.forwarding import HEARTBEAT_MAC
+from controller.openflow.intake.frame_budgets import FRAMES_AT_ONCE, LLDP_AT_ONCE, MUTE_NS
 from controller.openflow.intake.hosts import MOVE_NS, PortRef
 from controller.openflow.intake.lldp import Doubt
 from controller.openflow.view import Link, Port
