@@ -28,6 +28,7 @@ SECONDS = 900
 TESTS = (
     "tests/stock_kernel/test_stock_kernel.py",
     "tests/emulation/agents/queues/test_agent_queues.py",
+    "tests/emulation/agents/queues/test_queues_of_others.py",
     "tests/emulation/agents/reflex/test_reflex_gates.py",
 )
 

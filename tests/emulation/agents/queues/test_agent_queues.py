@@ -4,41 +4,18 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
 from ipaddress import IPv4Address
-from pathlib import Path
 
 import pytest
 
 from agents.kernel.netlink import Netlink
-from agents.kernel.snapshot import ForeignQdisc
 from agents.queues.classifier import Backlogged, FlowTable
 from agents.queues.flow_queues import MOST_FLOWS
-from agents.queues.host import Host
-from agents.queues.queues import finished
 from protocol.messages import ETHERTYPE
-from tests.emulation.agents.queues.gated_wire import LEFT, OTHER, PAYLOAD, QDISCS, RATE, RIGHT, Wire, gated_wire, needs
+from tests.emulation.agents.queues.gated_wire import LEFT, OTHER, PAYLOAD, RATE, RIGHT, Wire
 from tests.emulation.namespaces import inside, pair, run
 
 FRAME = 1514
-
-
-@pytest.fixture
-def wire(tmp_path: Path) -> Iterator[Wire]:
-    """Behind credit gates."""
-    yield from gated_wire("tbf", tmp_path)
-
-
-@pytest.fixture(params=["tbf", "plug"])
-def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Wire]:
-    """Behind gates of either kind, for what both promise."""
-    yield from gated_wire(request.param, tmp_path)
-
-
-@pytest.fixture
-def plugged(tmp_path: Path) -> Iterator[Wire]:
-    """Behind time gates."""
-    yield from gated_wire("plug", tmp_path)
 
 
 def test_an_open_gate_lets_everything_pass(either: Wire) -> None:
@@ -105,12 +82,6 @@ def root_counts(wire: Wire) -> tuple[int, int]:
     """(frames that passed the root qdisc, frames that it dropped), by tc."""
     (root,) = [qdisc for qdisc in wire.pair.tc("-s", "qdisc", "show", "dev", "eth0") if qdisc["handle"] == "1:"]
     return root["packets"], root["drops"]
-
-
-def test_a_kicks_filter_that_somebody_deleted_is_put_back(wire: Wire) -> None:
-    run("ip", "netns", "exec", wire.pair.left, "tc", "filter", "del", "dev", "eth0", "parent", "1:", "pref", "1")
-    assert wire.host.queues.repair() == ["eth0: the filter of frames that wake the queues is missing"]
-    assert wire.host.queues.repair() == []
 
 
 def test_a_plug_lets_about_what_the_link_carries_in_the_granted_time_pass(plugged: Wire) -> None:
@@ -255,36 +226,6 @@ def test_rate_limits_a_destination(wire: Wire) -> None:
     assert 0.08 < took < 0.4  # 151,400 bytes at 1 MB/s
 
 
-def test_what_somebody_else_changed_is_found_and_put_back(either: Wire) -> None:
-    assert either.host.queues.repair() == []
-    tc = ("ip", "netns", "exec", either.pair.left, "tc")
-    run(*tc, "class", "change", "dev", "eth0", "classid", "1:1", "htb", "rate", "5mbit")
-    run(*tc, "class", "del", "dev", "eth0", "classid", "1:11")
-    lines = "\n".join(either.host.queues.repair())
-    assert "class 1:1 is limited" in lines
-    assert "class 1:11 is missing" in lines
-    assert either.host.queues.repair() == []
-    shown = either.pair.found()
-    assert "class htb 1:1 root rate 100Mbit ceil 100Mbit" in shown
-    assert "class htb 1:11 parent 1:1" in shown
-
-
-def test_a_look_that_takes_many_steps_finds_what_one_finds_and_nothing_wrong_in_what_was_made_meanwhile(wire: Wire) -> None:
-    look = wire.host.queues.drift_steps()
-    next(look)
-    next(look)
-    wire.host.queues.ensure_destination(40)
-    assert finished(look) == []
-    look = wire.host.queues.drift_steps()
-    next(look)
-    assert wire.host.queues.drift() == []  # one at once, while the other is not at its end
-    run("ip", "netns", "exec", wire.pair.left, "tc", "class", "del", "dev", "eth0", "classid", f"1:{40:x}")
-    steps = list(wire.host.queues.drift_steps())
-    assert len(steps) > 5
-    assert any("class 1:28 is missing" in line for line in finished(wire.host.queues.drift_steps()))
-    wire.host.queues.repair()
-
-
 def test_a_queue_is_made_in_well_under_75_ms(wire: Wire) -> None:
     took = []
     for last in range(20, 60):
@@ -294,61 +235,6 @@ def test_a_queue_is_made_in_well_under_75_ms(wire: Wire) -> None:
     took.sort()
     print(f"queue made in {took[20] / 1e6:.2f} ms (p50), {took[-1] / 1e6:.2f} ms (max)")
     assert took[20] < 20e6
-
-
-@pytest.mark.parametrize(
-    ("before", "gate"),
-    [(before, "tbf") for before in ("", "tbf", "pfifo", "fq_codel", "fq", "sfq", "netem")] + [("fq_codel", "plug")],
-)
-def test_the_interface_is_as_it_was_found(before: str, gate: str, tmp_path: Path) -> None:
-    needs(gate)
-    with pair() as ends:
-        if before:
-            needs(before)
-            tc = ("ip", "netns", "exec", ends.left, "tc")
-            run(*tc, "qdisc", "add", "dev", "eth0", "root", "handle", "7:", before, *QDISCS[before])
-        found = ends.found()
-        with inside(ends.left):
-            host = Host("eth0", RATE, gate_kind=gate, run_dir=tmp_path)
-            assert ends.found() != found
-            host.close()
-        assert ends.found() == found
-        assert not list(tmp_path.glob("agent-*.json"))
-
-
-def test_after_a_crash_the_next_start_puts_back_what_the_first_found(tmp_path: Path) -> None:
-    with pair() as ends:
-        tc = ("ip", "netns", "exec", ends.left, "tc")
-        run(*tc, "qdisc", "add", "dev", "eth0", "root", "handle", "7:", "pfifo", "limit", "77")
-        found = ends.found()
-        with inside(ends.left):
-            crashed = Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path)
-            crashed.link.close()  # and nothing else: as after kill -9
-            Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path).close()
-        assert ends.found() == found
-
-
-def test_a_foreign_filter_at_the_same_hook_stays(tmp_path: Path) -> None:
-    with pair() as ends:
-        tc = ("ip", "netns", "exec", ends.left, "tc")
-        run(*tc, "qdisc", "add", "dev", "eth0", "clsact")
-        run(*tc, "filter", "add", "dev", "eth0", "egress", "pref", "9", "protocol", "ip", "u32", "match", "u32", "0", "0")
-        found = ends.found()
-        with inside(ends.left):
-            Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path).close()
-        assert ends.found() == found
-
-
-@pytest.mark.parametrize("kind", ["htb", "prio"])
-def test_a_foreign_classful_qdisc_is_refused_and_untouched(kind: str, tmp_path: Path) -> None:
-    needs(kind)
-    with pair() as ends:
-        tc = ("ip", "netns", "exec", ends.left, "tc")
-        run(*tc, "qdisc", "add", "dev", "eth0", "root", "handle", "9:", kind, *QDISCS[kind])
-        found = ends.found()
-        with inside(ends.left), pytest.raises(ForeignQdisc, match=f"root qdisc is {kind} 9:"):
-            Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path)
-        assert ends.found() == found
 
 
 def test_an_idle_destination_loses_its_queues_and_its_next_packet_makes_them_anew(wire: Wire) -> None:

@@ -6,12 +6,11 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from agents.priorities.tagger import Tagger, TaggerSettings
-from tests.emulation.agents.queues.gated_wire import RIGHT, Wire, gated_wire
+from tests.emulation.agents.queues.gated_wire import RIGHT, Wire
 from tests.emulation.namespaces import inside
 
 FRAME = 1514
@@ -19,11 +18,6 @@ WINDOW = 10
 """Packets that a new connection may send without an acknowledgement (RFC 6928)."""
 SO_MAX_PACING_RATE = 47  # asm-generic/socket.h
 QUARTER_BPS = 25_000_000
-
-
-@pytest.fixture
-def wire(tmp_path: Path) -> Iterator[Wire]:
-    yield from gated_wire("tbf", tmp_path)
 
 
 @pytest.fixture

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from controller.store import feeds
-from controller.store.private_redis import PrivateRedis
 from controller.store.store import Store
 from tests import needs
 
 pytestmark = needs.REDIS
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with PrivateRedis(tmp_path) as redis:
-        made = Store(redis.url)
-        yield made
-        made.close()
 
 
 def test_only_members_that_were_published_since_have_changed(store: Store) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,21 +21,8 @@ pytestmark = needs.REDIS
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[PrivateRedis]:
-    with PrivateRedis(tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
 def client(server: PrivateRedis) -> Iterator[Any]:
     made = redis.Redis(unix_socket_path=str(server.run_dir / "redis.sock"), decode_responses=True)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def store(server: PrivateRedis) -> Iterator[Store]:
-    made = Store(server.url)
     yield made
     made.close()
 
