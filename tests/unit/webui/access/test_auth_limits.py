@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.webui.auth_site import PASSWORD, SECOND, Site, csrf, log_in
+from tests.unit.webui.access.auth_site import PASSWORD, SECOND, Site, csrf, log_in
 from webui.access.accounts import Accounts
 from webui.access.auth import AUTH
 
