@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.kernel.snapshot import ForeignQdisc
+from agents.kernel.snapshot import ForeignQdisc, InterfaceInUse
 from agents.queues.host import Host
 from agents.queues.queues import finished
 from tests.emulation.agents.queues.gated_wire import QDISCS, RATE, Wire, needs
@@ -77,6 +77,9 @@ def test_after_a_crash_the_next_start_puts_back_what_the_first_found(tmp_path: P
         with inside(ends.left):
             crashed = Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path)
             crashed.link.close()  # and nothing else: as after kill -9
+            with pytest.raises(InterfaceInUse, match="eth0: an agent runs there already"):
+                Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path)
+            crashed._state._locked.close()  # as the kernel does when its process ends
             Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path).close()
         assert ends.found() == found
 
