@@ -97,8 +97,8 @@ def probed_gate(wanted: str) -> GateName:
         GateUnavailable: as `chosen_gate`.
         ProbeRefused: as `probe`.
     """
-    if wanted != "plug":
-        return chosen_gate([Feature("tbf", "qdisc", True, "", "")], wanted)
+    if wanted in ("auto", "tbf"):
+        return "tbf"
     _require_namespaces()
     return chosen_gate([_feature(trial) for trial in _trials() if trial.name in ("tbf", "plug")], wanted)
 

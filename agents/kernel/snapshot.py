@@ -129,6 +129,8 @@ class StateFile:
         self._locked = self._lock.open("a+")
         try:
             fcntl.flock(self._locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.fstat(self._locked.fileno()).st_nlink:  # its agent ended, and removed it, between our two calls
+                raise BlockingIOError
         except OSError:
             self._locked.seek(0)
             pid = self._locked.read().strip() or "unknown"

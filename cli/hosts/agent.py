@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from cli.values import named
 from controller.processes.logs import log_to_stderr
 
 
@@ -106,10 +107,7 @@ def agent(
 
     if guests is not None and not priorities:
         raise click.UsageError("--guests: needs --priorities, by which flows are tagged")
-    try:
-        rate_bps = parse_link_rate(rate) if rate is not None else _told_rate_bps(interface)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--rate") from None
+    rate_bps = named("--rate", rate, parse_link_rate) or _told_rate_bps(interface)
     try:
         addresses = tuple(ip_address(text) for text in address)
     except ValueError as error:

@@ -110,8 +110,8 @@ class Supervisor:
             preflight.check_store(self.config.store, self.users)
         made = preflight.claim_run_dir(self.run_dir, self.users)
         if log_to_file:
-            private(self.run_dir / "supervisor.log", os.O_APPEND).close()
-            handler = RotatingFileHandler(self.run_dir / "supervisor.log", maxBytes=LOG_BYTES, backupCount=1)
+            private(self.run_dir / runstate.LOG, os.O_APPEND).close()
+            handler = RotatingFileHandler(self.run_dir / runstate.LOG, maxBytes=LOG_BYTES, backupCount=1)
             handler.setFormatter(logging.Formatter(LOG_FORMAT))
             logging.getLogger().addHandler(handler)
         self._state = RunState(

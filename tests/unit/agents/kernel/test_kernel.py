@@ -2,7 +2,8 @@
 
 import pytest
 
-from agents.kernel.probe import Feature, GateUnavailable, chosen_gate, timers_are_fine
+from agents.kernel import probe
+from agents.kernel.probe import Feature, GateUnavailable, chosen_gate, probed_gate, timers_are_fine
 
 
 def kernel(**qdiscs: bool) -> list[Feature]:
@@ -60,3 +61,14 @@ def test_an_unknown_wish_is_refused_with_the_choices(wanted: str) -> None:
 )
 def test_timers_are_fine_only_at_a_nanoseconds_resolution(psched: str, fine: bool) -> None:
     assert timers_are_fine(psched) is fine
+
+
+def test_a_plug_that_this_kernel_lacks_is_refused_before_an_interface_is_touched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it the agent would hold back nothing, and nobody would know."""
+    monkeypatch.setattr(probe, "_require_namespaces", lambda: None)
+    monkeypatch.setattr(probe, "_accepted", lambda *commands: "plug" not in commands[0])
+    with pytest.raises(GateUnavailable, match="'plug' is not in this kernel"):
+        probed_gate("plug")
+    assert probed_gate("auto") == probed_gate("tbf") == "tbf"
+    monkeypatch.setattr(probe, "_accepted", lambda *commands: True)
+    assert probed_gate("plug") == "plug"

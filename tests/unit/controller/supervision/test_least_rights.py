@@ -163,6 +163,10 @@ class TestRunDirectories:
             preflight.claim_run_dir(tmp_path / "run")
         assert (tmp_path / "run" / "config.json").read_text()
 
+    def test_a_remedy_names_the_directory_unless_it_is_the_usual_one(self) -> None:
+        assert runstate.command("down", runstate.DEFAULT_RUN_DIR) == "baton down"
+        assert runstate.command("down", Path("/run/two")) == "baton down --run-dir /run/two"
+
     def test_a_file_is_none(self, tmp_path: Path) -> None:
         (tmp_path / "run").write_text("")
         with pytest.raises(preflight.CannotStart, match=r"run_dir: .*run can't be made"):
