@@ -18,7 +18,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = (
-    "agents/bpf", "agents/reflex", "controller/switch_queues/bpf", "controller/frames", "controller/policies/compiled",
+    "agents/bpf", "agents/reflex", "controller/switch_queues/bpf", "controller/frames", "controller/policies/core/schedule",
+    "controller/policies/core/rates", "controller/policies/core/steps", "controller/policies/core/choices",
     "controller/priorities/compiled", "emulation/fabric/bpf", "bench/coordination", "bench/swarm",
 )  # fmt: skip
 """All folders of programs and libraries, below `ROOT`; those without which hosts and controllers lack something come first."""
@@ -61,7 +62,8 @@ def object_path(name: str, sources: Path, *includes: Path, kernel: Kernel = RUNN
 
 
 def shared_library(name: str, sources: Path, kernel: Kernel = RUNNING) -> Path:
-    """The path of the compiled library `name`; builds it for this processor if it is missing or older than `sources`/NAME.c.
+    """The path of the compiled library `name`; builds it for this processor if it is missing or older than its sources
+    (`sources`/NAME.c, and the headers there and in the folder above).
 
     Raises BuildError: clang is missing, or failed; with its message.
     """
@@ -73,7 +75,7 @@ def shared_library(name: str, sources: Path, kernel: Kernel = RUNNING) -> Path:
         _run(["clang", *options, str(source), "-o", str(fresh)])
         fresh.replace(target)
 
-    return _made(target, (source, *sources.glob("*.h"), *HEADERS[0].glob("*.h")), build)
+    return _made(target, (source, *sources.glob("*.h"), *sources.parent.glob("*.h"), *HEADERS[0].glob("*.h")), build)
 
 
 def build_all(folders: Iterable[str] = FOLDERS, kernel: Kernel = RUNNING) -> list[Path]:

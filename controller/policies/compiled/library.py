@@ -1,5 +1,5 @@
-"""The compiled policies (schedule.c, rates.c, steps.c and choices.c beside this file) as libraries. An edge: ctypes, the
-compiler at first use."""
+"""The cores of the compiled policies (controller/policies/core/, a folder each) as libraries. An edge: ctypes, the compiler at
+first use."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from ebpf.build import BuildError, shared_library
 
+CORE = Path(__file__).parents[1] / "core"
 POINTER, I64, U32 = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint32
 ANY = 0xFFFFFFFF
 """A node that stands for any, in a weight; and a pair that there is not."""
@@ -103,6 +104,11 @@ LIBRARIES: dict[str, tuple[str, tuple[tuple[str, Any, tuple[Any, ...]], ...], tu
 takes."""
 
 
+def source(name: str) -> Path:
+    """The file in C of a library."""
+    return CORE / name / f"{name}.c"
+
+
 @cache
 def library(name: str = "schedule") -> ctypes.CDLL:
     """Loads a library, compiled first if necessary.
@@ -111,7 +117,7 @@ def library(name: str = "schedule") -> ctypes.CDLL:
         BuildError: the compiler is missing or reports an error.
         OSError: the library cannot be loaded.
     """
-    return load(shared_library(name, Path(__file__).parent), name)
+    return load(shared_library(name, CORE / name), name)
 
 
 def load(path: Path, name: str = "schedule") -> ctypes.CDLL:

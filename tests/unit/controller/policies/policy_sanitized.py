@@ -6,11 +6,9 @@ import ctypes
 import os
 from pathlib import Path
 
-import controller.policies.compiled
-from controller.policies.compiled.library import LIBRARIES, load
+from controller.policies.compiled.library import LIBRARIES, load, source
 from tests.sanitized import run_sanitized
 
-SOURCES = Path(controller.policies.compiled.__file__).parent
 INSTEAD = "BATON_TEST_COMPILED"
 """The variable that names the folder of other builds of the libraries."""
 
@@ -23,4 +21,4 @@ def build_under_test(name: str) -> ctypes.CDLL | None:
 
 def run_with_policies(module: str, folder: Path) -> str:
     """What the module prints when it is run with sanitized libraries."""
-    return run_sanitized(module, INSTEAD, [SOURCES / f"{name}.c" for name in LIBRARIES], folder)
+    return run_sanitized(module, INSTEAD, [source(name) for name in LIBRARIES], folder)

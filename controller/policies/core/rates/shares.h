@@ -1,7 +1,7 @@
 /* This file finds the max-min fair shares of all senders, grants those that fall, and notes those that rise. A part of
  * rates.c. */
 #pragma once
-#include "rates_leases.h"
+#include "leases.h"
 #include <math.h>
 
 /* The share of a link or a node, of which nothing is given away yet when it is crossed first. */

@@ -1,7 +1,7 @@
 /* This file chooses the pairs that a plan tries, grants them slots, lets slots begin earlier where room was freed, and writes
  * what was granted. A part of schedule.c. */
 #pragma once
-#include "schedule_slots.h"
+#include "slots.h"
 
 static void grant(struct core *core, uint32_t number, int64_t start)
 {

@@ -1,7 +1,7 @@
 /* What the schedule knows: nodes, pairs, resources, bookings. The words are those of controller/policies/ (pairs, ledger). */
 #pragma once
-#include "slots.h"
-#include "weights.h"
+#include "../plan.h"
+#include "../weights.h"
 #include <stdbool.h>
 
 typedef unsigned __int128 wide; /* products of rate, time and fraction */

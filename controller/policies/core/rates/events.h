@@ -1,7 +1,7 @@
 /* This file takes the events: hosts tell backlogs and what they sent, give leases back and leave; other pairs are regulated;
  * weights and the network change. A part of rates.c. */
 #pragma once
-#include "rates_leases.h"
+#include "leases.h"
 
 static uint32_t heard_node(struct rates *rates, uint32_t id)
 {

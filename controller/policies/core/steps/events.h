@@ -1,6 +1,6 @@
 /* The events of the steps policy: what changes who waits, who may, and the fabric. A part of steps.c. */
 #pragma once
-#include "steps_slots.h"
+#include "slots.h"
 
 /* What the slots carry that a flow has from now on. */
 static int64_t promised(struct steps *core, uint32_t at)

@@ -3,9 +3,9 @@
  * Both give the same plans for the same events. Nodes, pairs, resources and bookings are elements of arrays that only grow;
  * lists go through their indexes. Once the arrays are as large as a fabric needs, nothing is allocated. Times are ns.
  */
-#include "schedule_events.h"
-#include "schedule_fabric.h"
-#include "schedule_planning.h"
+#include "events.h"
+#include "fabric.h"
+#include "planning.h"
 
 /* Plans; what came of it is there until the next call to any function. `counts` has the last slot number, before and after. */
 void core_plan(struct core *core, int64_t now, int64_t horizon, struct counts *counts)

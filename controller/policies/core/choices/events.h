@@ -1,7 +1,7 @@
 /* This file takes the events: hosts tell backlogs and what they sent, give turns back and leave; turns are granted; other pairs
  * are regulated; other links are contended; the network changes. A part of choices.c. */
 #pragma once
-#include "choices_state.h"
+#include "state.h"
 
 static uint32_t pair_at(struct choices *choices, uint32_t node, uint32_t destination)
 {

@@ -1,6 +1,6 @@
 /* This file finds the groups of contended links that share senders, once it has forgotten what is old. A part of choices.c. */
 #pragma once
-#include "choices_events.h"
+#include "events.h"
 
 bool choices_dirty(const struct choices *choices)
 {

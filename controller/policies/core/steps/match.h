@@ -1,6 +1,6 @@
 /* The matching of senders and links: which flow sends in which step. A part of steps.c. */
 #pragma once
-#include "steps_queue.h"
+#include "queue.h"
 
 /* What a slot of a flow carries. */
 static inline const struct credit *credit_of(struct steps *core, uint32_t at, int64_t length)

@@ -1,6 +1,6 @@
 /* The fabric of the steps policy: links, places of flows, and of nodes. A part of steps.c. */
 #pragma once
-#include "steps_events.h"
+#include "events.h"
 
 uint32_t steps_link(struct steps *core, int64_t capacity);
 

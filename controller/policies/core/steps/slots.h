@@ -1,6 +1,6 @@
 /* Slots: what is told of a step's flows, and what becomes of it. A part of steps.c. */
 #pragma once
-#include "steps_match.h"
+#include "match.h"
 
 static inline struct held *held_of(const struct steps *core, uint32_t node, uint32_t bit)
 {

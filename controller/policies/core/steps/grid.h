@@ -6,9 +6,9 @@
  * are not, a link that has room for one flow alone needs no other account (`single`).
  */
 #pragma once
-#include "roster.h"
-#include "slots.h"
-#include "weights.h"
+#include "../roster.h"
+#include "../plan.h"
+#include "../weights.h"
 
 #define PPM 1000000
 #define BYTE ((wide)8 * 1000000000 * PPM)

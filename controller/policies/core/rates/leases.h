@@ -1,7 +1,7 @@
 /* This file begins and ends senders and their leases, and brings a node's senders in line with its backlog. A part of
  * rates.c. */
 #pragma once
-#include "rates_state.h"
+#include "state.h"
 
 static struct slot slot_of(const struct rates *rates, uint32_t at)
 {

@@ -1,9 +1,9 @@
 /* This file says what the rate limit knows: senders, their leases and rises, and the shares of links and nodes. A part of
  * rates.c. */
 #pragma once
-#include "roster.h"
-#include "slots.h"
-#include "weights.h"
+#include "../roster.h"
+#include "../plan.h"
+#include "../weights.h"
 
 typedef __int128 wide;
 

@@ -1,8 +1,8 @@
 /* This file says what `auto` knows: pairs that send, turns that may still be given back, the use of links, groups of links. It
  * also finds the links of a pair that count. A part of choices.c. */
 #pragma once
-#include "roster.h"
-#include "slots.h"
+#include "../roster.h"
+#include "../plan.h"
 
 enum { LEAST_SLOTS = 50, SLOTS_PER_SENDER = 10 };
 static const int64_t RECENT = 1000000000;

@@ -1,7 +1,7 @@
 /* This file takes the events: hosts tell backlogs, give slots back and leave; other pairs are regulated; nodes get other
  * delays, and pairs other weights. A part of schedule.c. */
 #pragma once
-#include "schedule_wants.h"
+#include "wants.h"
 
 /* Backlogs of some nodes, in full: nodes[i] waits for destinations[offsets[i]] and on, with so many bytes of deadlines each. */
 void core_backlogs(struct core *core, int64_t now, uint32_t count, const uint32_t *nodes, const uint32_t *offsets,

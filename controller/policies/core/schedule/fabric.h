@@ -1,8 +1,8 @@
 /* This file takes a network and its changes: it numbers the links, gives pairs their places, and keeps the slots that still
  * have room. A part of schedule.c. */
 #pragma once
-#include "found.h"
-#include "schedule_slots.h"
+#include "../found.h"
+#include "slots.h"
 
 /* No booking holds anything, and no pair waits in a line, until `core_settle`; all pairs that were ever wanted are without
  * place. */

@@ -1,6 +1,6 @@
 /* This file says which pairs want to send: those that wait and are regulated. A part of schedule.c. */
 #pragma once
-#include "schedule_slots.h"
+#include "slots.h"
 
 static void begin_turn(struct pair *pair)
 {

@@ -4,7 +4,7 @@
  * It follows every backlog, slot and yield, finds the groups of links that share senders, and deals the pairs out to turns and
  * rates. What each group chooses Python decides (choice.py). Times are ns.
  */
-#include "choices_groups.h"
+#include "groups.h"
 
 /* -- choices in force, and who takes turns by them ------------------------------------------------------------------------ */
 

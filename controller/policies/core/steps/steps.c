@@ -1,5 +1,5 @@
 /* The steps policy as a library: the plans of controller/policies/steps/, which is the reference and says why. */
-#include "steps_events.h"
+#include "events.h"
 
 void steps_plan(struct steps *core, int64_t now, int64_t horizon, struct counts *counts)
 {
@@ -49,7 +49,7 @@ int64_t steps_next_event(struct steps *core)
 	return start > soonest ? start : soonest;
 }
 
-#include "steps_fabric.h"
+#include "fabric.h"
 
 /* -- from the beginning to the end ---------------------------------------------------------------------------------------- */
 

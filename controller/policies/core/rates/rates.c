@@ -2,8 +2,8 @@
  *
  * Both give the same plans for the same events. Senders, leases and rises are elements of arrays by pair; times are ns.
  */
-#include "rates_events.h"
-#include "rates_shares.h"
+#include "events.h"
+#include "shares.h"
 
 /* -- planning ------------------------------------------------------------------------------------------------------------- */
 

@@ -1,7 +1,7 @@
 /* This file keeps the slots: it begins, releases, ends, drops and revokes them, and notes which resources that frees and which
  * pairs are to be tried again. A part of schedule.c. */
 #pragma once
-#include "schedule_pairs.h"
+#include "pairs.h"
 
 static void note_freed(struct core *core, uint32_t resource)
 {
