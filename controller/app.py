@@ -2,25 +2,13 @@
 os-ken with `baton up --framework os-ken`.
 
 It decodes each event and hands it to `Discovery`, a meter, `Roles` or `Switches`. A green thread computes the tables that
-`forwarding` wants and has `Switches` install them; three others keep the time, poll counters and talk to the store.
-
-Settings come by environment:
-
-* BATON_REDIS: URL of the store, e.g. unix:///run/baton/redis.sock.
-* BATON_CONTROL_PORT: the switch port of the coordinator, SWITCH:PORT, e.g. s1:s1-eth6. BATON_CONTROL_MAC: the coordinator's
-  address; without it, the application takes the one that the coordinator publishes with its status.
-* BATON_CONTROLLER: the name of this controller among those that share the store; it commands switches while it leads, and, if
-  BATON_STANDBY is not set, while no controller leads.
-* BATON_CONTROL_FIRST: where the supervisor's keeper of control frames listens (controller/openflow/local_switches.py).
-* BATON_CONFIG: a file with `OpenFlowSettings` as JSON, as `baton up` writes it.
-
-Without BATON_REDIS it starts a supervisor, which starts the store and the coordinator: see controller/openflow/environment.py.
+`forwarding` wants and has `Switches` install them; two others keep the time and poll counters; those of `StoreClient` and
+`FabricDescription` publish. Settings come by environment; without BATON_REDIS it starts a supervisor, which starts the store
+and the coordinator: see controller/openflow/environment.py.
 """
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import functools
 import gc
 import logging
@@ -32,18 +20,18 @@ from typing import Any
 from controller.election.controllers import Controllers
 from controller.openflow import codec, framework, tls
 from controller.openflow.discovery import Discovery
-from controller.openflow.environment import SupervisorFailed, attachment_from, ensure_supervisor, settings_from
-from controller.openflow.forwarding import LEARN, ControlAttachment, Forwarding
+from controller.openflow.environment import Environment, SupervisorFailed, ensure_supervisor
+from controller.openflow.forwarding import LEARN, Forwarding
 from controller.openflow.intake import frames, server
 from controller.openflow.intake.hosts import PortRef
 from controller.openflow.learned import FabricLearner, inherited_hosts
 from controller.openflow.local_switches import LocalSwitches, wanted
 from controller.openflow.metering import PortMeter, RefusalMeter
-from controller.openflow.publisher import Publisher
+from controller.openflow.publication.description import FabricDescription
+from controller.openflow.publication.store_client import StoreClient
 from controller.openflow.roles import Role, Roles
 from controller.openflow.switches import Switches
-from controller.openflow.view import View
-from controller.store.store import Store, StoreUnavailable
+from controller.store.store import Store
 from controller.switch_queues.control_room import CONTROL_QUEUE
 from topology.problems import FabricError
 
@@ -56,9 +44,6 @@ of = fw.ofp_event
 
 TICK_S = 0.05
 PROBE_TICKS, LOST_TICKS = 2, 20
-LOOK_S, LOOK_AT_MOST_S = 1.0, 10.0
-"""How often the store is looked at for other controllers; where counters are read less often than that, as often as those."""
-AGAIN_S = 0.25
 POLL_PER_PORT_S = 0.0002
 """What a port adds to the polling period at least: the counters of thousands of ports take long to read."""
 FROZEN_FLOWS = 1_000
@@ -71,14 +56,14 @@ ANSWER_SHARE = 0.2
 listen_as_configured = "BATON_CONFIG" in os.environ
 try:
     ensure_supervisor()
-    SETTINGS = settings_from(os.environ)
-    ATTACHMENT = attachment_from(os.environ)
+    ENVIRONMENT = Environment.read(os.environ)
+    SETTINGS = ENVIRONMENT.settings
     FABRICS = FabricLearner.from_settings(SETTINGS)
 except (SupervisorFailed, FabricError, ValueError, OSError) as failure:
     raise SystemExit(f"controller/app.py: {failure}") from None
 framework.listen_by_default(fw, SETTINGS.address, SETTINGS.port if listen_as_configured else None)
 REFUSED: deque[tuple[str, str]] = deque(maxlen=64)
-"""Kind and text of what was refused to connections, until the publisher takes it."""
+"""Kind and text of what was refused to connections, until they are published."""
 INTAKE = server.Intake(lambda kind, text: REFUSED.append((kind, text)))
 try:
     server.serve(fw, INTAKE, tls.demand(fw, SETTINGS.tls) if SETTINGS.tls is not None else None)
@@ -94,42 +79,37 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)
         self.logger = logging.getLogger("baton.openflow")
-        self.attachment = ATTACHMENT
         self.switches = Switches(fw, time.monotonic_ns())
-        self.local = LocalSwitches(os.environ.get("BATON_CONTROL_FIRST")) if SETTINGS.control_first else None
+        self.local = LocalSwitches(ENVIRONMENT.control_first) if SETTINGS.control_first else None
         self.fabrics = FABRICS
         self.forwarding = Forwarding()
         self.discovery = self._new_discovery()
         self.ports = PortMeter()
         self.refusals = RefusalMeter()
-        url, name = os.environ.get("BATON_REDIS"), os.environ.get("BATON_CONTROLLER")
-        store = Store(url) if url else None
-        self._news = hub.Event()
-        self.publisher = Publisher(store, self._news.set)
-        self.roles = Roles(name if store else None, standby=bool(os.environ.get("BATON_STANDBY")))
-        self.controllers = Controllers(store, name) if store and name else None
-        self._asks_address = self.attachment is not None and not os.environ.get("BATON_CONTROL_MAC")
-        self._informed = not (store and self._asks_address)  # of the coordinator's address, if there is one
-        self.standbys: tuple[ControlAttachment, ...] = ()
-        self._inherited: dict[str, Any] | None = None  # the fabric of the application before us, until its hosts are taken over
-        self._store = store
-        self._leader_changed = True
         self._wake = hub.Event()
+        store, name = Store(ENVIRONMENT.store) if ENVIRONMENT.store else None, ENVIRONMENT.controller
+        self.roles = Roles(name if store else None, standby=ENVIRONMENT.standby)
+        self.controllers = Controllers(store, name) if store and name else None
+        self.store = StoreClient(
+            hub, store, self.controllers, ENVIRONMENT.attachment, asks_address=ENVIRONMENT.asks_address,
+            poll_ns=SETTINGS.poll_ns, refused=REFUSED, on_leader=self._follow_leader, on_change=self._wake.set,
+        )  # fmt: skip
+        self.publisher = self.store.publisher
+        self.description = FabricDescription(hub, self.fabrics, self.publisher, lambda: self.roles.acts)
+        self._inherited: dict[str, Any] | None = None  # the fabric of the application before us, until its hosts are taken over
         self._stirred = hub.Event()
         self._revision = 0
-        self._learned: View | None = None  # whose document is to be published
-        self._unpublished = hub.Event()
 
     def start(self) -> None:
         """The framework calls it when it has made all its applications."""
         super().start()
         gc.freeze()
         gc.set_threshold(*GARBAGE)
-        if self.controllers is not None:
-            self._follow_leader(self.controllers)
-            self._look_around(self.controllers)
-        for loop in (self._converge, self._keep_time, self._poll, self._describe, self._publish, self._hear_store):
+        self.store.look()
+        for loop in (self._converge, self._keep_time, self._poll):
             self.threads.append(hub.spawn(loop))
+        for publication in (self.description.run, self.store.run, self.store.listen):
+            self.threads.append(hub.spawn(publication, lambda: self.is_active))
 
     # -- events from switches --------------------------------------------------------------------------------
 
@@ -280,7 +260,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         discovery, self._revision = self.discovery, self.discovery.revision
         now_ns = time.monotonic_ns()
         view = self.discovery.view(now_ns)
-        if self.switches.takeover.waits(view, now_ns, informed=self._informed):
+        if self.switches.takeover.waits(view, now_ns, informed=self.store.informed):
             return
         if taken := self.switches.takeover.hosts(view):
             self.discovery.take_over(taken, now_ns)
@@ -294,7 +274,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         active = self.fabrics.active(view)
         queued = self.switches.queued(view) if SETTINGS.control_first else frozenset()
         rest()
-        wanted_tables = self.forwarding.tables(view, active, self.attachment, self.standbys, queued, rest)
+        wanted_tables = self.forwarding.tables(view, active, self.store.attachment, self.store.standbys, queued, rest)
         if self.discovery is not discovery:  # another leads by now
             return
         if self.switches.converge(wanted_tables, view, now_ns) >= FROZEN_FLOWS:
@@ -303,10 +283,10 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             gc.freeze()
         self.discovery.applied(now_ns)
         if self.local is not None and self.roles.acts:
-            self.local.tell(wanted(view, active, self.attachment, self.standbys, self.switches.here(view)))
+            coordinators = self.store.attachment, self.store.standbys
+            self.local.tell(wanted(view, active, *coordinators, self.switches.here(view)))
         if self.roles.acts and not self.discovery.settling(now_ns):  # half a fabric makes the coordinator forget the other half
-            self._learned = view
-            self._unpublished.set()
+            self.description.describe(view)
         self._stirred.set()
 
     def _keep_time(self) -> None:
@@ -358,76 +338,20 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             refused = {**self.refusals.named(), **INTAKE.counts(), **self.discovery.counts}
             self.publisher.ports(framework.aside(self.fabrics.port_parts, view, self.ports.loads(), refused))
 
-    def _describe(self) -> None:
-        """Makes the document of the latest fabric. A native thread makes it, for it takes long where there are many hosts; it
-        works a third of the time at most."""
-        while self.is_active:
-            self._unpublished.wait()
-            self._unpublished.clear()
-            view, self._learned = self._learned, None
-            began_s = time.monotonic()
-            try:
-                if view is not None:
-                    parts = framework.aside(self.fabrics.parts, view)
-                    if self.roles.acts:
-                        self.publisher.fabric(parts)
-            except Exception:  # the switches are served; the next change tries again
-                self.logger.exception("the fabric could not be described")
-            hub.sleep(max(TICK_S, 2 * (time.monotonic() - began_s)))  # what changes meanwhile goes together
-
-    def _publish(self) -> None:
-        """Talks to the store when there is news; with `_hear_store` the only green thread that waits for it. Learns there the
-        coordinator's address, if BATON_CONTROL_MAC does not give it."""
-        looked_s, every_s = 0.0, LOOK_S if self._asks_address else max(LOOK_S, min(LOOK_AT_MOST_S, SETTINGS.poll_ns / 1e9))
-        while self.is_active:
-            self._news.wait(timeout=AGAIN_S if self.publisher.unpublished else every_s)
-            self._news.clear()
-            now_s = time.monotonic()
-            looks = now_s - looked_s >= every_s
-            if self.controllers is not None:
-                if self._leader_changed or looks:
-                    self._leader_changed = False
-                    self._follow_leader(self.controllers)
-                if looks:
-                    self._look_around(self.controllers)
-            looked_s = now_s if looks else looked_s
-            while REFUSED:
-                kind, text = REFUSED.popleft()
-                self.publisher.event(kind, "warning", text, {})
-            self.publisher.flush()
-            if self.attachment is not None and self._asks_address:
-                mac = self.publisher.coordinator_mac(time.monotonic_ns())
-                if not self._informed:
-                    self._informed = True
-                    self._wake.set()
-                if mac is not None and mac != self.attachment.mac:
-                    self.attachment = dataclasses.replace(self.attachment, mac=mac)
-                    self.logger.info("the coordinator's address is %s", mac)
-                    self._wake.set()
-
-            hub.sleep(TICK_S)  # what comes meanwhile goes together
-
-    def _hear_store(self) -> None:
-        """Waits until the store says that another controller leads."""
-        while self._store is not None and self.is_active:
-            with contextlib.suppress(StoreUnavailable):
-                for _ in self._store.connection.subscribe(("leader",)):
-                    self._leader_changed = True
-                    self._news.set()
-            hub.sleep(AGAIN_S)
-
     # -- roles -----------------------------------------------------------------------------------------------
 
-    def _follow_leader(self, controllers: Controllers) -> None:
+    def _follow_leader(self) -> None:
         """Commands the switches while our coordinator leads."""
-        leader, acted = controllers.leader(), self.roles.acts
+        if self.controllers is None:
+            return
+        leader, acted = self.controllers.leader(), self.roles.acts
         if leader is not None and self.roles.leader(*leader):
             self.logger.info("%s leads in epoch %d", *leader)
             if self.roles.acts and not acted:
                 self.switches.new_generation()
-                self._inherited = controllers.fabric()
-            if acted and not self.roles.acts and self._store is not None:
-                self._store.connection.disown("fabric", "ports")  # if the store loses them, the leader's are the right ones
+                self._inherited = self.controllers.fabric()
+            if acted and not self.roles.acts:
+                self.store.disown_documents()
             if self.roles.acts != acted:
                 self.discovery, self._revision = self._new_discovery(), -1
                 self.switches.forget_tables(time.monotonic_ns())
@@ -435,14 +359,6 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
                 self._take_up(dpid, known=acted)
             self._wake.set()
             self._stirred.set()
-
-    def _look_around(self, controllers: Controllers) -> None:
-        """Admits the frames of other controllers' coordinators."""
-        others = controllers.others(time.monotonic_ns())
-        standbys = tuple(ControlAttachment.parse(*place) for _, place in sorted(others.items()))
-        if standbys != self.standbys:
-            self.standbys = standbys
-            self._wake.set()
 
     def _new_discovery(self) -> Discovery:
         return Discovery(self.fabrics.host_ports, SETTINGS.hosts_per_port, SETTINGS.lldp_ns)

@@ -8,7 +8,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from controller.config.settings import OpenFlowSettings
 from controller.openflow.forwarding import ControlAttachment
@@ -51,13 +53,37 @@ def ensure_supervisor() -> None:
         os.environ[name] = value
 
 
-def settings_from(environment: Mapping[str, str]) -> OpenFlowSettings:
-    """The settings in the file that BATON_CONFIG names, or the defaults."""
-    path = environment.get("BATON_CONFIG")
-    return OpenFlowSettings.from_json(Path(path).read_text(encoding="utf-8")) if path else OpenFlowSettings()
+@dataclass(frozen=True)
+class Environment:
+    """What the environment says, by variable:
 
+    * BATON_CONFIG: a file with `OpenFlowSettings` as JSON, as `baton up` writes it; without it, the defaults are `settings`.
+    * BATON_REDIS: URL of the `store`, e.g. unix:///run/baton/redis.sock.
+    * BATON_CONTROL_PORT: the switch port of the coordinator, SWITCH:PORT, e.g. s1:s1-eth6. BATON_CONTROL_MAC: the coordinator's
+      address; without it, the application `asks_address` of the store, where the coordinator publishes it with its status.
+    * BATON_CONTROLLER: the name of this `controller` among those that share the store; it commands switches while it leads,
+      and, if BATON_STANDBY is not set, while no controller leads.
+    * BATON_CONTROL_FIRST: where the supervisor's keeper of control frames listens (controller/openflow/local_switches.py).
+    """
 
-def attachment_from(environment: Mapping[str, str]) -> ControlAttachment | None:
-    """The coordinator's switch port and address, if BATON_CONTROL_PORT gives the port."""
-    place = environment.get("BATON_CONTROL_PORT")
-    return ControlAttachment.parse(place, environment.get("BATON_CONTROL_MAC")) if place else None
+    settings: OpenFlowSettings
+    store: str | None
+    attachment: ControlAttachment | None
+    asks_address: bool
+    controller: str | None
+    standby: bool
+    control_first: str | None
+
+    @classmethod
+    def read(cls, variables: Mapping[str, str]) -> Self:
+        """Reads the variables, and the file of settings. Raises ValueError, or OSError: the file cannot be read."""
+        path, place, mac = (variables.get(f"BATON_{name}") for name in ("CONFIG", "CONTROL_PORT", "CONTROL_MAC"))
+        return cls(
+            settings=OpenFlowSettings.from_json(Path(path).read_text(encoding="utf-8")) if path else OpenFlowSettings(),
+            store=variables.get("BATON_REDIS"),
+            attachment=ControlAttachment.parse(place, mac) if place else None,
+            asks_address=not mac,
+            controller=variables.get("BATON_CONTROLLER"),
+            standby=bool(variables.get("BATON_STANDBY")),
+            control_first=variables.get("BATON_CONTROL_FIRST"),
+        )

@@ -12,7 +12,7 @@ from controller.openflow.flowtable import Cause
 from controller.openflow.intake.hosts import Host, PortRef
 from controller.openflow.learned import DEFAULT_RATE_BPS, FabricLearner
 from controller.openflow.metering import Counters, Load, PortMeter, RefusalMeter
-from controller.openflow.publisher import Publisher
+from controller.openflow.publication.publisher import Publisher
 from controller.openflow.view import Link, Port, Switch, View
 from controller.store.parts import difference
 from controller.store.store import StoreUnavailable

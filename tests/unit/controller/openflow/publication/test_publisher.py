@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.openflow.publisher import Publisher
+from controller.openflow.publication.publisher import Publisher
 from controller.store.store import StoreUnavailable
 
 

@@ -1,0 +1,1 @@
+"""What the OpenFlow application tells the store, and what it learns there."""
