@@ -74,6 +74,7 @@ def collect(store: Store, run_dir: Path | None) -> dict[str, Any]:
                 "pid": identity.pid if identity else None,
                 "restarts": state.restarts.get(name, 0),
             }
+    status = store.status()
     return {
         "store": redacted(store.url),
         "config": config,
@@ -81,7 +82,7 @@ def collect(store: Store, run_dir: Path | None) -> dict[str, Any]:
         "processes": processes,
         "override": store.override() or "coordinate",
         "policy": store.policy(),
-        "coordinator": store.status(),
+        "coordinator": None if status is None else {"links": store.capacities(), **status},
         "controllers": store.controllers(),
         "members": {str(node): member for node, member in store.members().items()},
         "fabric": store.fabric(),

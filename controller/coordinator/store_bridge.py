@@ -4,7 +4,8 @@ The coordinator and its store bridge speak JSON lines over a socket pair. Toward
 what has changed of the fabric and of the ports (controller/coordinator/gathering.py), {"policy": ...}, {"override": "free" |
 "coordinate"}, {"rotation": ...}, {"hosts": ...}, {"pfc": {number: command}}, {"queues": {"hosts": ..., "ahead_ns": n}},
 {"coflows": {"open": {id: ...}, "ahead_ns": n}}; `ahead_ns` is how far the store's clock is ahead of the monotonic one. From
-the coordinator: {"status": ...}, {"links": [first, total, rows]}, {"members": [[node, ...], ...]}, {"gone": node}, {"event":
+the coordinator: {"status": ...}, {"links": {"rows": rows, "new": whether
+they take the place of all, "more": whether others follow}}, {"members": [[node, ...], ...]}, {"gone": node}, {"event":
 [kind, severity, text]}, {"slots": ...}, {"telemetry": ...}, {"thresholds": ...}, {"controller": [name, ...]}, {"hosts": ...},
 {"coflow_verdict": [id, document]}. To {"leads": epoch} the bridge answers with the {"thresholds": ...} of the leader before;
 {"leads": 0} says that this coordinator leads no more. An edge: sockets, Redis.
@@ -29,6 +30,7 @@ from controller.processes.jsonlines import JsonLines
 from controller.processes.logs import log_to_stderr
 from controller.store.feeds import IN_PARTS
 from controller.store.parted import Known
+from controller.store.parts import join, row_name
 from controller.store.store import Store, StoreUnavailable
 
 log = logging.getLogger("baton.store_bridge")
@@ -38,7 +40,7 @@ WATCHED = ("fabric", "ports", "policy", "override", "coflows", "rotation", "pfc_
 OPERATORS = ("policy", "override", "rotation", "queues", "hosts")
 TIMED = {"coflows": "open", "queues": "hosts"}
 """Documents with instants by the store's clock, and the name under which each goes to the coordinator beside `ahead_ns`."""
-LEADERS = ("status", "member", "thresholds", "telemetry")
+LEADERS = ("status", "capacities", "member", "thresholds", "telemetry")
 """Documents that only the leader publishes, and publishes again should the store lose them."""
 
 
@@ -52,9 +54,8 @@ class StoreBridge:
         self._last: dict[str, str] = {}
         self._parts: dict[str, Known] = {}
         self._links: dict[str, Any] = {}
-        """A field of the status that comes by itself, when it changes: it is as long as the fabric is large."""
-        self._coming: list[Any] = []
-        """The rows of the next ones, as far as they have come."""
+        """What each link carries, in parts: its rows come when they change, for they are as many as the fabric is large."""
+        self._links_owed = False
 
     def run(self) -> None:
         """Serves until the coordinator is gone."""
@@ -135,22 +136,30 @@ class StoreBridge:
         if not leads:
             self._store.connection.disown(*LEADERS)
             return
+        self._links_owed = bool(self._links)  # the leader before has published its own
         if (thresholds := self._store.thresholds()) is not None:
             self._tell({"thresholds": thresholds})
 
-    def _take_links(self, first: int, total: int, rows: list[Any]) -> None:
-        """Takes some of the rows of the links, which count when all are there."""
-        self._coming[first:] = rows
-        if len(self._coming) == total:
-            self._links = {"links": self._coming}
-            self._coming = []
+    def _take_links(self, rows: list[Any], *, new: bool, more: bool) -> None:
+        """Takes some of the rows of the links, which are published when all that belong together are there."""
+        if new:
+            self._links = {"links": []}
+        self._links.update((row_name("links", row), row) for row in rows)
+        self._links_owed = not more
+
+    def _publish_status(self, status: dict[str, Any]) -> None:
+        whole = self._links and self._store.elders.there()
+        self._store.publish_status(status | join(self._links) if whole else status)
+        if self._links_owed:
+            self._store.publish_parts("capacities", self._links)
+            self._links_owed = False
 
     def _to_store(self, value: dict[str, Any]) -> None:
         try:
             if "links" in value:
-                self._take_links(*value["links"])
+                self._take_links(**value["links"])
             if "status" in value:
-                self._store.publish_status(value["status"] | self._links)
+                self._publish_status(value["status"])
             if "leads" in value:
                 self._begin(bool(value["leads"]))
             if "controller" in value:

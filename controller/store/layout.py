@@ -9,8 +9,10 @@ long it expires. A coordinator whose hosts report seldom publishes as seldom; wh
 * baton:fabric: document in parts by the application; never expires: {"fabric": Fabric.to_dict(), "blocked": [[a, b]], ...}; see
   controller/openflow/learned.py. How it lies in parts: controller/store/parted.py.
 * baton:ports: document in parts by the application; 30 s: load and counters of switch ports.
-* baton:status: document by the coordinator; 5 s: epoch, policy, counts of slots and refusals, and "links": [{"source",
-  "target", "capacity_bps", "from", "unmanaged_bps"}]: what each carries, how that is known, what hosts without an agent take.
+* baton:status: document by the coordinator; 5 s: epoch, policy, counts of slots and refusals; also the "links" of
+  `capacities` while a controller is there that does not know that document.
+* baton:capacities: document in parts by the coordinator; never expires: {"links": [{"source", "target", "capacity_bps", "from",
+  "unmanaged_bps"}]}: what each carries, how that is known, what hosts without an agent take.
 * baton:member:NODE: document by the coordinator; 10 s: one host with an agent.
 * baton:members: sorted set by the coordinator: node ids, scored by when (s) they were last published.
 * baton:coflow:ID: document by the program that opened it; 1 h, or until it is closed: see
@@ -70,8 +72,9 @@ to a type checker."""
 WRITES = 1
 """The schema in which this Baton writes."""
 READS = Versions(1, 2)
-"""The schemas that it reads; in schema 2 nobody writes the fabric and the ports whole. Processes of two versions share
-a store while a fabric is upgraded, so one Baton reads a new schema first, and only the next one writes it: CONTRIBUTING.md."""
+"""The schemas that it reads; in schema 2 nobody writes the fabric, the ports and the status' links whole. Processes of two
+versions share a store while a fabric is upgraded, so one Baton reads a new schema first, and only the next one writes it:
+CONTRIBUTING.md."""
 PREFIX = "baton:"
 EXPIRY_S = {
     "ports": 30, "status": 5, "member": 10, "coflow": 3_600, "coflow_verdict": 3_600, "controller": 5, "slots": 60,

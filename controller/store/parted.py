@@ -81,7 +81,8 @@ class Elders:
 class Parted:
     """One document that this process publishes. Threads may share it."""
 
-    def __init__(self, connection: Connection, name: str, elders: Elders) -> None:
+    def __init__(self, connection: Connection, name: str, elders: Elders | None) -> None:
+        """`elders`: None if no earlier Baton reads this document."""
         self._connection = connection
         self._name, self._key = name, PREFIX + name
         self._elders = elders
@@ -96,13 +97,13 @@ class Parted:
         StoreUnavailable."""
         with self._lock:
             self._connection.keep(self._name, dict(parts))
-            elders = self._elders.there()
+            elders = self._elders_there()
             self._connection.replace(self._key, lambda pipe: self._fill(pipe, parts, elders))
 
     def change(self, pipe: Pipeline, parts: Parts) -> None:
         """Adds a publication to a transaction that watches the key."""
         with self._lock:
-            self._fill(pipe, parts, self._elders.there())
+            self._fill(pipe, parts, self._elders_there())
 
     @property
     def owes(self) -> bool:
@@ -115,9 +116,12 @@ class Parted:
             known = self._known
             if not self._owes or known is None or not self._due():
                 return
-            if self._elders.there():
+            if self._elders_there():
                 self._connection.replace(self._key, lambda pipe: self._fill_whole(pipe, known))
             self._owes = False
+
+    def _elders_there(self) -> bool:
+        return self._elders is not None and self._elders.there()
 
     def _due(self) -> bool:
         return self._whole_s is None or time.monotonic() - self._whole_s >= WHOLE_S

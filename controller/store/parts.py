@@ -28,6 +28,7 @@ LONG: Mapping[str, Mapping[str, tuple[str | int, ...]]] = {
         "not_found": (0, 1),
     },
     "ports": {"links": ("source", "target"), "ports": NAMED},
+    "capacities": {"links": ("source", "target")},
 }
 """By document: its long lists and dictionaries, and the fields of a row that name it."""
 

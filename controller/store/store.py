@@ -42,9 +42,12 @@ class Store:
         self.feeds = Feeds(self.connection)
         self.commands = Commands(self.connection)
         self.sessions = Sessions(self.connection)
-        elders = Elders(self.connection)
-        self.fabric_parts = Parted(self.connection, "fabric", elders)
-        self.port_parts = Parted(self.connection, "ports", elders)
+        self.elders = Elders(self.connection)
+        self.fabric_parts = Parted(self.connection, "fabric", self.elders)
+        self.port_parts = Parted(self.connection, "ports", self.elders)
+        self._parted = {
+            "fabric": self.fabric_parts, "ports": self.port_parts, "capacities": Parted(self.connection, "capacities", None)
+        }  # fmt: skip
 
     def close(self) -> None:
         """Closes the connections to Redis."""
@@ -65,15 +68,16 @@ class Store:
         self.publish_parts("ports", split("ports", ports))
 
     def publish_parts(self, name: str, parts: Parts) -> None:
-        """Publishes the document "fabric" or "ports", which the caller has in parts."""
-        (self.fabric_parts if name == "fabric" else self.port_parts).publish(parts)
+        """Publishes the document "fabric", "ports" or "capacities", which the caller has in parts."""
+        self._parted[name].publish(parts)
 
     def ports(self) -> dict[str, Any] | None:
         """The load of the switches' ports, or None when no application has published it for 30 s."""
         return self._joined("ports")
 
     def parts(self, name: str, known: Known | None = None) -> Known | None:
-        """The document "fabric" or "ports" in parts: `known` itself if nothing was published since, None if there is none."""
+        """The document "fabric", "ports" or "capacities" in parts: `known` itself if nothing was published since, None if
+        there is none."""
         return self.connection.call(lambda client: read(client, name, known))
 
     def _joined(self, name: str) -> dict[str, Any] | None:
@@ -96,6 +100,11 @@ class Store:
     def status(self) -> dict[str, Any] | None:
         """The coordinator's status, or None when no coordinator has published one for 5 s."""
         return self.connection.document("status")
+
+    def capacities(self) -> list[dict[str, Any]]:
+        """What each directed link carries, how the coordinator knows that, and what hosts without an agent take of it:
+        {"source", "target", "capacity_bps", "from", "unmanaged_bps" if not 0}. Empty before any coordinator knew a fabric."""
+        return [] if (found := self._joined("capacities")) is None else list(found["links"])
 
     def publish_thresholds(self, thresholds: dict[str, Any]) -> None:
         """Publishes the thresholds in force, and the reports that they were computed from."""

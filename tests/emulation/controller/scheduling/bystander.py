@@ -27,16 +27,17 @@ def measure(rate_bps: int, duration_s: float, policy: str, warmup_s: float = 3.0
     fabric = shapes.build("star", hosts=6, rate_bps=rate_bps)
     aside = Flow("udp", BYSTANDER, RECEIVER, rate_bps=int(SHARE * rate_bps), size=DATAGRAM_BYTES)
     flows = [aside, *(Flow("udp" if host in MEMBERS[:2] else "tcp", host, RECEIVER) for host in MEMBERS)]
-    found: list[dict[str, Any]] = []
+    found: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
     coordinator = {"policy": policy, "slice": "2ms", "mode": "on_demand"}
     with with_baton(fabric, buffer_packets=100, start_agents=False, coordinator=coordinator) as (emulated, baton):
         baton.start_agents(*MEMBERS, RECEIVER)
         outcome = experiment.run(
             emulated, flows, duration_s=duration_s, warmup_s=warmup_s, bottlenecks=[BOTTLENECK], host_queues=False,
-            events=[(duration_s - 0.1, lambda: found.append(baton.status()))],
+            events=[(duration_s - 0.1, lambda: found.append((baton.status(), baton.store.capacities())))],
         )  # fmt: skip
-    links = {(link["source"], link["target"]): link for link in found[0].get("links", ())}
-    return {**outcome.to_dict(), "link": links.get(BOTTLENECK), "contended": found[0]["contended"]}
+    (status, capacities), *_ = found
+    links = {(link["source"], link["target"]): link for link in capacities}
+    return {**outcome.to_dict(), "link": links.get(BOTTLENECK), "contended": status["contended"]}
 
 
 def main() -> None:

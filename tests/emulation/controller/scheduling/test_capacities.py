@@ -46,7 +46,7 @@ def fabric() -> Fabric:
 
 def by_members(baton: Stack) -> list[int]:
     """The capacities that are known by a member's rate."""
-    return [link["capacity_bps"] for link in baton.status()["links"] if link["from"] == "member's rate"]
+    return [link["capacity_bps"] for link in baton.store.capacities() if link["from"] == "member's rate"]
 
 
 def test_a_partial_file_gives_a_trunks_rate_members_give_theirs_and_the_rest_is_learned() -> None:
@@ -55,7 +55,7 @@ def test_a_partial_file_gives_a_trunks_rate_members_give_theirs_and_the_rest_is_
         baton.start_agents()
         baton.wait(lambda: len(by_members(baton)) == 6, "the members' rates")
         assert by_members(baton) == 6 * [HOST_BPS]
-        told = {(link["source"], link["target"]): link for link in baton.status()["links"]}
+        told = {(link["source"], link["target"]): link for link in baton.store.capacities()}
         assert (told[TRUNK]["capacity_bps"], told[TRUNK]["from"]) == (TRUNK_BPS, "fabric file")
         learned = {(link["source"], link["target"]): link["from"] for link in (baton.store.fabric() or {})["links"]}
         assert learned[TRUNK] == "fabric file" and set(learned.values()) == {"fabric file", "port speed"}

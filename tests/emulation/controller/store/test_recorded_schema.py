@@ -127,7 +127,7 @@ class TestRecorded:
 
         lines = Lines()
         links, status, controller, told = documents(coordinator(lines), lines, 0)
-        assert document("status").keys() <= (status["status"] | links).keys()  # the store bridge joins them
+        assert document("status").keys() <= (status["status"] | links).keys()  # joined while such a controller is there
         assert document("controller:c1").keys() <= controller["controller"][1].keys()
         assert document("member:16").keys() - told["members"][0][1].keys() <= {"regulated"}
 

@@ -1,4 +1,4 @@
-"""Ten thousand links go to the store bridge a few at a time, and count there when all have come."""
+"""Ten thousand links go to the store bridge a few at a time, count there when all have come, and then only as they change."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from controller.coordinator.store_bridge import StoreBridge
 from controller.coordinator.told_links import ROWS, ToldLinks
+from controller.store.parts import join
 from controller.store.store import Store
 from protocol.timers import Timers
 
@@ -30,7 +31,9 @@ class Bridge:
 
     @property
     def links(self) -> object:
-        return self.bridge._links.get("links")
+        """What the store would have of them by now."""
+        links = join(self.bridge._links)["links"] if self.bridge._links_owed else None
+        return links and sorted(links, key=lambda row: int(row["source"]))
 
 
 def rows(count: int) -> list[dict[str, Any]]:
@@ -48,7 +51,7 @@ def test_they_go_a_few_at_a_time_and_once() -> None:
     told.tell(links, 0)
     assert len(bridge.lines) == 1 and bridge.links is None
     run(timers)
-    assert max(len(line["links"][2]) for line in bridge.lines) == ROWS and bridge.links == links
+    assert max(len(line["links"]["rows"]) for line in bridge.lines) == ROWS and bridge.links == links
     told.tell(links, 1)
     run(timers)
     assert len(bridge.lines) == -(-10_000 // ROWS)
@@ -80,3 +83,37 @@ def test_a_fabric_without_links_has_none() -> None:
     bridge = Bridge()
     ToldLinks(Timers(), bridge.write).tell([], 0)
     assert bridge.links == []
+
+
+def test_of_other_rows_those_go_that_changed() -> None:
+    bridge, timers = Bridge(), Timers()
+    told, links = ToldLinks(timers, bridge.write), rows(1_000)
+    told.tell(links, 0)
+    run(timers)
+    bridge.lines.clear()
+    other = [*links[:7], {**links[7], "unmanaged_bps": 5}, *links[8:]]
+    told.tell(other, 1)
+    assert [line["links"]["rows"] for line in bridge.lines] == [[other[7]]] and bridge.links == other
+    told.tell([dict(row) for row in other], 2)
+    assert len(bridge.lines) == 1, "nothing of them differs"
+
+
+def test_other_links_of_the_same_number_take_the_place_of_all() -> None:
+    bridge, timers = Bridge(), Timers()
+    told = ToldLinks(timers, bridge.write)
+    told.tell(rows(200), 0)
+    run(timers)
+    other = [{"source": str(at), "target": "other"} for at in range(200)]
+    told.tell(other, 1)
+    run(timers)
+    assert bridge.links == other
+
+
+def test_a_change_that_comes_while_others_are_under_way_is_not_lost() -> None:
+    bridge, timers = Bridge(), Timers()
+    told, links = ToldLinks(timers, bridge.write), rows(1_000)
+    told.tell(links, 0)
+    other = [{**links[0], "unmanaged_bps": 5}, *links[1:]]
+    told.tell(other, 1)
+    run(timers)
+    assert bridge.links == other
