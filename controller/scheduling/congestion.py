@@ -40,7 +40,8 @@ from controller.config.settings import CoordinatorSettings
 from controller.policies.groups import GroupedNetwork, Groups
 from protocol.units import FRAME_BYTES, SECOND_NS
 
-LOSS_NS = SECOND_NS
+LOSS_NS = 2 * SECOND_NS
+"""Two TCP connections that share a link lose some 1 to 2 s apart where the link's queue takes 20 ms to empty."""
 LOST_MIN = 2
 LOST_PART = 2_000
 MOVED_FIRST, MOVED_NEXT = 256, 32

@@ -82,9 +82,9 @@ def test_a_trunk_that_drops_uncounted_is_found_by_the_hosts_losses_and_named() -
         baton.start_agents()
         assert (baton.store.fabric() or {})["not_found"] == [["s1", "s9"]]
         flows = [Flow("tcp", "h1", "h3"), Flow("tcp", "h2", "h3")]
-        looks = [(at / 4, lambda: contended.extend(baton.status()["contended"])) for at in range(1, 24)]
+        looks = [(at / 4, lambda: contended.extend(baton.status()["contended"])) for at in range(1, 40)]
         outcome = experiment.run(
-            emulated, flows, duration_s=6, warmup_s=0.5, bottlenecks=[TRUNK], host_queues=False, events=looks
+            emulated, flows, duration_s=10, warmup_s=0.5, bottlenecks=[TRUNK], host_queues=False, events=looks
         )
         events = [event["text"] for event in baton.store.events(200) if event["kind"] == "link_drops"]
     print(outcome.goodput_mbps, outcome.drops, events)

@@ -107,6 +107,13 @@ class TestLosses:
         assert congestion.update(now_ns=0).contended == {("s", A)}
         assert congestion.losing(("s", A), now_ns=0)
 
+    def test_they_need_not_lose_at_the_same_time(self) -> None:
+        for apart_ns, contends in ((SECOND * 3 // 2, True), (SECOND * 5 // 2, False)):
+            congestion = on(star(4))
+            self.losing(congestion, B)
+            self.losing(congestion, C, now_ns=apart_ns)
+            assert bool(congestion.update(now_ns=apart_ns).contended) is contends
+
     def test_a_segment_now_and_then_is_no_loss(self) -> None:
         congestion = on(star(4))
         self.losing(congestion, B, C, segments=1)
