@@ -12,9 +12,10 @@ from controller.members.registry import Members
 from protocol.timers import Timers
 from protocol.units import MILLISECOND_NS
 
-AT_ONCE, PAUSE_NS = 8, 4 * MILLISECOND_NS
+AT_ONCE, PAUSE_NS, JOINING_NS = 8, 4 * MILLISECOND_NS, 16 * MILLISECOND_NS
 """How many members' documents are written at once, in one line, some 100 us, and for how long the loop then does other work: at
-most 2,000 a second, so that a round of 4,800 takes 2.4 s. The store keeps each for 10 s."""
+most 2,000 a second, so that a round of 4,800 takes 2.4 s. The store keeps each for 10 s. While hosts join, they come first: then
+the pause is the longer one."""
 
 
 class Publication(Part):
@@ -45,8 +46,11 @@ class Publication(Part):
         self._told_ns, self._telling = 0, False
         self._untold: deque[int] = deque()
         """The members whose documents are still to be written in this round."""
+        self._joining = False
+        """Whether a host has joined since the last of them."""
 
     def joined(self, node: int) -> None:
+        self._joining = True
         self.soon()
 
     def left(self, node: int, now_ns: int) -> None:
@@ -75,4 +79,5 @@ class Publication(Part):
         if told:
             self._write({"members": told})
         if self._untold:
-            self._timers.at(now_ns + PAUSE_NS, self._tell_members)
+            self._timers.at(now_ns + (JOINING_NS if self._joining else PAUSE_NS), self._tell_members)
+        self._joining = False

@@ -19,13 +19,15 @@ from protocol.messages import (
     Register,
     Welcome,
 )
+from protocol.units import SECOND_NS
 
 log = logging.getLogger("baton.coordinator")
 
-EACH = 16
-"""So many hosts that join between two looks are told to the operators one by one, the others by their number."""
+EACH, JOINED_NS = 16, SECOND_NS
+"""So many hosts that join in this time are told to the operators one by one, the others by their number."""
 LOOKS = 12
 """How often silence is looked for in the time after which it counts."""
+
 
 class Membership(Part):
     """Keeps the registry, and tells all parts which members joined and left.
@@ -50,7 +52,7 @@ class Membership(Part):
         read_until: Callable[[int], int] = lambda now_ns: now_ns,
     ) -> None:
         self.handlers = {Leave: self._on_leave}
-        self.periodic = ((SWEEP_NS, self._forget_silent), (SWEEP_NS, self._tell_joined))
+        self.periodic = ((SWEEP_NS, self._forget_silent), (JOINED_NS, self._tell_joined))
         self._settings = settings
         self._members = members
         self._parts = parts

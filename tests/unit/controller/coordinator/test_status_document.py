@@ -253,3 +253,19 @@ def test_members_documents_are_written_a_few_at_a_time_and_each_once_in_a_round(
         nodes += told
         members.leave(FIRST_NODE + 99)
     assert max(counts) == AT_ONCE and nodes == list(range(FIRST_NODE, FIRST_NODE + 99))
+
+
+def test_hosts_that_join_come_before_the_documents_of_those_that_have() -> None:
+    told = []
+    for joins in (False, True):
+        lines, timers, members = Lines(), Timers(), Members()
+        for number in range(1, 501):
+            members.register(b"\x02" + number.to_bytes(5), f"h{number}", 10**9, (), "tbf", "1", 0)
+        publication = Publication(STATUS_NS, timers, members, Parts(), lines.write, lambda now_ns: [{"status": now_ns}])
+        publication.publish(0)
+        for now_ns in range(0, 100 * MS, MS):
+            if joins:
+                publication.joined(FIRST_NODE)
+            timers.run(now_ns)
+        told.append(len([line for line in lines.lines if "members" in line]))
+    assert told[0] >= 3 * told[1] > 0
