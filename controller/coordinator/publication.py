@@ -14,8 +14,8 @@ from protocol.units import MILLISECOND_NS
 
 AT_ONCE, PAUSE_NS, JOINING_NS = 8, 4 * MILLISECOND_NS, 16 * MILLISECOND_NS
 """How many members' documents are written at once, in one line, some 100 us, and for how long the loop then does other work: at
-most 2,000 a second, so that a round of 4,800 takes 2.4 s. The store keeps each for 10 s. While hosts join, these come first, and
-the pause is the longer one."""
+most 2,000 a second, so that a round of 4,800 takes 2.4 s. The store keeps each for 10 s. While hosts join, these come first,
+and the pause is the longer one."""
 
 
 class Publication(Part):
