@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from flask import Flask
+from typing import Any
 
+from flask import Flask
+from flask.json.provider import DefaultJSONProvider
+
+from controller.processes.jsonlines import encode
 from controller.store.store import Store
 from webui.access.auth import auth
 from webui.access.places import Places
@@ -20,10 +24,18 @@ from webui.state.poller import Poller
 BLUEPRINTS = (errors, api, stream, control, rest, metrics, pages, auth)
 
 
+class FastJson(DefaultJSONProvider):
+    """Writes answers by orjson, in a tenth of the time: a timeline has thousands of slots."""
+
+    def dumps(self, obj: Any, **_: Any) -> str:  # noqa: ANN401 -- as Flask's own
+        """The value as JSON, in the order of its keys."""
+        return encode(obj).decode()
+
+
 def create_app(store: Store, *, settings: WebSettings) -> Flask:
     """The application over this store; nothing reads the store before the first request."""
     app = Flask(__name__)
-    app.json.sort_keys = False  # type: ignore[attr-defined]  # of Flask's own provider
+    app.json = FastJson(app)
     app.extensions[STORE] = store
     app.extensions[SETTINGS] = settings
     app.extensions[POLLER] = Poller(store)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -22,25 +23,31 @@ class Window:
         self.last_id: str | None = None
         self.now_us = 0
         self._rows: dict[int, dict[int, Row]] = {}
+        self._ends: deque[tuple[int, int, int]] = deque()
+        """When each row's slot ends, its node and the slot, in the order in which rows came: nearly that of their ends."""
         self._summed: dict[int, tuple[int, int, int]] = {}
         self._summed_us = 0
 
     def add(self, batches: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
-        """Takes the next batches with their ids, and forgets what ended more than `KEPT_US` before the last of them."""
+        """Takes the next batches with their ids, and forgets what ended more than `KEPT_US` before the last of them, as soon as
+        what came before it has, too."""
         for number, batch in batches:
             self.last_id = number
             if batch["now_us"] < self.now_us - KEPT_US:
                 self._rows.clear()  # another coordinator, with a clock of its own
+                self._ends.clear()
             self.now_us = batch["now_us"]
             for row in batch["rows"]:
                 self._rows.setdefault(row[2], {})[row[1]] = row
+                self._ends.append((row[5], row[2], row[1]))
         limit_us = self.now_us - KEPT_US
-        for node in list(self._rows):
-            slots = self._rows[node]
-            for slot in [slot for slot, row in slots.items() if row[5] < limit_us]:
+        while self._ends and self._ends[0][0] < limit_us:
+            _, node, slot = self._ends.popleft()
+            slots = self._rows.get(node, {})
+            if slot in slots and slots[slot][5] < limit_us:
                 del slots[slot]
-            if not slots:
-                del self._rows[node]
+                if not slots:
+                    del self._rows[node]
 
     def page(self, name_of: Callable[[int], str], wanted: Wanted) -> Page:
         """A page of the hosts with slots: rows {"node", "name", "held_us", "late", "lost", "slots"}."""
