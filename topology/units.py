@@ -1,4 +1,4 @@
-"""Parses rates, sizes and durations as people write them into integers, and formats rates. Pure.
+"""Parses rates, sizes and durations as people write them into integers, and the other way round. Pure.
 
 | kind     | integer     | written                                             | plain number       |
 |----------|-------------|-----------------------------------------------------|--------------------|
@@ -89,6 +89,22 @@ def parse_duration(value: int | float | str) -> int:
         what = f"has the unknown unit {unit!r}" if unit else "has no unit"
         raise ValueError(f"duration {value!r} {what}; write 10ms, 300us or 2s")
     return _whole("duration", value, number * _DURATION_UNITS[unit], "nanoseconds")
+
+
+def format_duration(duration_ns: int) -> str:
+    """The shortest exact text that `parse_duration` reads: 50000000 is "50ms"."""
+    for unit in ("h", "min", "s", "ms", "us"):
+        if duration_ns and duration_ns % _DURATION_UNITS[unit] == 0:
+            return f"{duration_ns // _DURATION_UNITS[unit]}{unit}"
+    return f"{duration_ns}ns" if duration_ns else "0"
+
+
+def format_size(size: int) -> str:
+    """The shortest exact text that `parse_size` reads: 65536 is "64KiB"."""
+    for unit, scale in (("GiB", 2**30), ("GB", 10**9), ("MiB", 2**20), ("MB", 10**6), ("KiB", 2**10), ("KB", 10**3)):
+        if size and size % scale == 0:
+            return f"{size // scale}{unit}"
+    return f"{size}B"
 
 
 def _split(kind: str, value: int | float | str, example: str) -> tuple[Decimal, str]:

@@ -21,8 +21,15 @@ from protocol.units import MILLISECOND_NS as MS
 from topology import files, marked_yaml
 from topology.marked_yaml import Document
 from topology.problems import Problem
+from topology.units import format_duration, format_rate, format_size, parse_duration, parse_rate, parse_size
 
 HEARTBEATS_BEFORE_FAIL_OPEN = 3
+BOUNDS = {
+    "greater_than": ("gt", "is not above"), "greater_than_equal": ("ge", "is under"), "less_than": ("lt", "is not below"),
+    "less_than_equal": ("le", "is over"),
+}  # fmt: skip
+"""By type of pydantic's error: where it has the bound, and what to say of it."""
+WRITTEN = {parse_duration: format_duration, parse_rate: format_rate, parse_size: format_size}
 
 
 class ConfigError(Exception):
@@ -103,9 +110,21 @@ def _problem(details: ErrorDetails, document: Document) -> Problem:
         return document.problem(path, reason if ";" in reason else f"{reason}; {remedy}")
     if details["type"] == "string_pattern_mismatch":
         return document.problem(path, f"{details['input']!r} is not of this form; {remedy}")
+    if details["type"] in BOUNDS:
+        name, words = BOUNDS[details["type"]]
+        return document.problem(path, f"{words} {_as_written(details['ctx'][name], field)}; {remedy}")
     message = re.sub("^(Input|String|Value) ", "", details["msg"])
     shown = f"{details['input']!r} " if isinstance(details["input"], str) else ""
     return document.problem(path, f"{shown}{message}; {remedy}")
+
+
+def _as_written(value: float, field: FieldInfo | None) -> str:
+    """A number as operators write it in this field: a duration, a rate and a size have units."""
+    made = {getattr(one, "func", None) for one in (field.metadata if field is not None else ())}
+    for parse, write in WRITTEN.items():
+        if parse in made:
+            return write(int(value))
+    return f"{value:g}"
 
 
 def _place(loc: tuple[str | int, ...]) -> tuple[type[Section], marked_yaml.Path, FieldInfo | None]:

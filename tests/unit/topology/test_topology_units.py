@@ -5,7 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.topology.topology_strategies import PROPERTY
-from topology.units import MAX_VALUE, format_rate, parse_duration, parse_link_rate, parse_rate, parse_size
+from topology.units import (
+    MAX_VALUE,
+    format_duration,
+    format_rate,
+    format_size,
+    parse_duration,
+    parse_link_rate,
+    parse_rate,
+    parse_size,
+)
 
 
 @pytest.mark.parametrize(
@@ -41,6 +50,18 @@ def test_what_is_no_rate_is_refused_in_one_line_with_a_remedy(written: object) -
 @given(st.integers(1, MAX_VALUE))
 def test_a_formatted_rate_reads_back_exactly(rate_bps: int) -> None:
     assert parse_rate(format_rate(rate_bps)) == rate_bps
+
+
+@PROPERTY
+@given(st.integers(0, MAX_VALUE) | st.integers(0, 9).map(lambda power: 10**power))
+def test_a_formatted_duration_and_a_formatted_size_read_back_exactly(number: int) -> None:
+    assert parse_duration(format_duration(number)) == number and parse_size(format_size(number)) == number
+
+
+def test_durations_and_sizes_are_shown_in_their_largest_unit() -> None:
+    durations = [format_duration(value) for value in (0, 999, 50_000_000, 1_500_000, 60 * 10**9)]
+    assert durations == ["0", "999ns", "50ms", "1500us", "1min"]
+    assert [format_size(value) for value in (0, 1_500, 65_536, 60_000, 4 * 10**6)] == ["0B", "1500B", "64KiB", "60KB", "4MB"]
 
 
 @pytest.mark.parametrize(
