@@ -125,10 +125,12 @@ class Schedule(ResponseModel):
 
 
 class Member(ResponseModel):
-    """A host with an agent."""
+    """A host with an agent. `name` is the host's in the fabric, as switches and links have it; `enrolled` the one by which it
+    got its key, as `baton status` has it."""
 
     node: int
     name: str
+    enrolled: str
     version: str
     wire: int | None
     gate: str

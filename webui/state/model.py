@@ -247,6 +247,7 @@ def member(node: int, host: str, told: Document) -> dict[str, Any]:
     return {
         "node": node,
         "name": host,
+        "enrolled": told.get("name", ""),
         "version": told.get("version", ""),
         "wire": told.get("wire"),
         "gate": told.get("gate", ""),

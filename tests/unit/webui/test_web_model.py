@@ -165,6 +165,10 @@ class TestState:
         assert (first["wire"], first["guest_marks"]["refused"]) == (2, 7)
         assert (second["wire"], second["guest_marks"]) == (None, None)
 
+    def test_a_member_has_its_name_in_the_fabric_and_the_one_by_which_it_is_enrolled(self) -> None:
+        told = model.member(16, "s1:p4", {"name": "db7", "gate": "tbf"})
+        assert (told["name"], told["enrolled"]) == ("s1:p4", "db7")
+
     def test_refusals_are_told_by_cause_and_only_where_there_are_any(self) -> None:
         refused = state()["members"][0]["refused"]
         assert list(refused.values()) == [3] and all(isinstance(cause, str) for cause in refused)

@@ -169,6 +169,7 @@ export class Details {
       ...(member?.drift ?? []).map((line) => h("p", { class: "note warn" }, line)),
       this.list([
         ["VMs", node.vms?.length ? h("span", { class: "mono" }, node.vms.join(" ")) : "none known"],
+        member?.enrolled && member.enrolled !== node.id && ["enrolled as", member.enrolled],
         member && ["gate", member.gate],
         member && ["version", member.wire ? `${member.version}, wire ${member.wire}` : member.version],
         member && ["clock", `${offset(member.offset_us)} ± ${member.uncertainty_us ?? "?"} µs`],

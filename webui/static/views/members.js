@@ -35,7 +35,7 @@ export class MembersView {
       label: "Members", sort: "name", down: false, rowHeight: 36,
       nothing: () => ["No host has registered", "Start an agent on a host: baton agent --interface eth1 --rate 10gbit --key /etc/baton/key. Until then every host sends freely."],
       columns: [
-        { key: "name", title: "host", wide: "minmax(60px, .9fr)", value: (m) => m.name, write: (c, m) => text(c, m.name) },
+        { key: "name", title: "host", wide: "minmax(60px, .9fr)", value: (m) => m.name, write: (c, m) => text(c, m.enrolled && m.enrolled !== m.name ? `${m.enrolled} (${m.name})` : m.name) },
         { key: "node", title: "node", kind: "num", narrow: false, wide: "56px", value: (m) => m.node, write: (c, m) => text(c, m.node) },
         { key: "version", title: "version", narrow: false, wide: "minmax(64px, .7fr)", value: (m) => m.version, write: (c, m) => (text(c, m.version), attribute(c, "class", `td text wide-only ${m.version === this.usual ? "" : "warn"}`)) },
         { key: "gate", title: "gate", wide: "minmax(48px, .5fr)", value: (m) => m.gate, write: (c, m) => text(c, m.gate) },
@@ -57,7 +57,7 @@ export class MembersView {
   }
 
   test(terms) {
-    const text = (m) => [m.name, m.gate, m.version, ...Object.keys(m.refused ?? {}), refusals(m) ? "refused" : "", m.suspect?.length ? "suspect" : "", m.drift?.length ? "drift" : "", ...odd(m)].join(" ").toLowerCase();
+    const text = (m) => [m.name, m.enrolled, m.gate, m.version, ...Object.keys(m.refused ?? {}), refusals(m) ? "refused" : "", m.suspect?.length ? "suspect" : "", m.drift?.length ? "drift" : "", ...odd(m)].join(" ").toLowerCase();
     return (member) => terms.every((term) => text(member).includes(term));
   }
 
