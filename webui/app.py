@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 from flask import Flask
 from flask.json.provider import DefaultJSONProvider
 
-from controller.processes.jsonlines import encode
 from controller.store.store import Store
 from webui.access.auth import auth
 from webui.access.places import Places
@@ -29,7 +29,7 @@ class FastJson(DefaultJSONProvider):
 
     def dumps(self, obj: Any, **_: Any) -> str:  # noqa: ANN401 -- as Flask's own
         """The value as JSON, in the order of its keys."""
-        return encode(obj).decode()
+        return orjson.dumps(obj, default=list, option=orjson.OPT_NON_STR_KEYS).decode()  # rows may be named tuples
 
 
 def create_app(store: Store, *, settings: WebSettings) -> Flask:

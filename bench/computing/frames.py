@@ -71,9 +71,9 @@ def _turn(leader: Leader, frames: Sequence[bytes], now_ns: int) -> int:
     began_ns = time.thread_time_ns()
     if (exchange := coordinator.exchange) is None:
         for raw, _ in coordinator.link.deferred_frames(AT_ONCE):
-            coordinator._receive(raw, now_ns)
+            coordinator.reception.receive(raw, now_ns)
         while (found := coordinator.link.receive()) is not None:
-            coordinator._receive(found, now_ns)
+            coordinator.reception.receive(found, now_ns)
     else:
         for box in (DEFERRED, MAIN):
             while (batch := coordinator.intake.batch(exchange, box, now_ns)) is not None and batch.more:

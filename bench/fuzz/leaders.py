@@ -44,7 +44,7 @@ class Leader:
             name = f"h{number}"
             register = Register(name, number, 10**9, tuple(fabric.addresses(name)), GateKind.TBF, "1")
             raw = frame(register, number, sequence=FIRST_SEQUENCE, sender=0)
-            self.coordinator._receive(raw, 0)
+            self.coordinator.reception.receive(raw, 0)
         self.coordinator.take([{"fabric": {"fabric": fabric.to_dict(), "blocked": []}}], 0)
         self.settle(0)
         self.link.delivered()
@@ -56,7 +56,7 @@ class Leader:
         coordinator = self.coordinator
         if coordinator.exchange is None:
             for raw in frames:
-                coordinator._receive(raw, now_ns)
+                coordinator.reception.receive(raw, now_ns)
             return
         for box in {self.link.deliver(raw): None for raw in frames}:
             while coordinator.intake.batch(coordinator.exchange, box, now_ns) is not None:

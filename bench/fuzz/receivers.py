@@ -183,12 +183,12 @@ def coordinator(ring: KeyRing[Any], *, compiled: bool = False) -> Receiver:
         register = Register(f"h{number}", number, 10**8, tuple(fabric.addresses(f"h{number}")), GateKind.TBF, "1")
         key = host_key(ring, number)
         sequence = time.time_ns() if isinstance(ring.sending, Master) else 1  # a host's own key has one series of numbers
-        made._receive(frame(register, key, source=mac(number), destination=LEADER_MAC, sender=0, sequence=sequence), 0)
+        made.reception.receive(frame(register, key, source=mac(number), destination=LEADER_MAC, sender=0, sequence=sequence), 0)
     made.take([{"fabric": {"fabric": fabric.to_dict(), "blocked": []}}], 0)
 
     def take(raw: bytes, now_ns: int) -> None:
         if paired is None or made.exchange is None:
-            made._receive(raw, now_ns)
+            made.reception.receive(raw, now_ns)
         else:
             paired.delivered()
             box = paired.deliver(raw)

@@ -22,6 +22,7 @@ from controller.coordinator.loop_intake import LoopIntake
 from controller.coordinator.outgoing import Outgoing
 from controller.coordinator.publication import Publication
 from controller.coordinator.rank import Rank
+from controller.coordinator.reception import Reception
 from controller.coordinator.repeats import Repeats
 from controller.coordinator.told_links import ToldLinks
 from controller.election.leadership import Leadership
@@ -59,25 +60,11 @@ from protocol.bodies.versions import NEWEST
 from protocol.key import Key
 from protocol.keyring import KeyRing, SharedAuthentication
 from protocol.keys.authentication import LeaderAuthentication
-from protocol.keys.hosts import Master, Speaker
+from protocol.keys.hosts import Master
 from protocol.link import ControlSocket
-from protocol.messages import (
-    HEARTBEAT_MAC,
-    Ack,
-    Backlog,
-    Cause,
-    Error,
-    ErrorCode,
-    Frame,
-    Heartbeat,
-    Kind,
-    Ping,
-    Register,
-    Yield,
-)
+from protocol.messages import HEARTBEAT_MAC, Cause, Heartbeat, Kind, Ping
 from protocol.timers import Mishaps, Timers
 from protocol.units import MILLISECOND_NS
-from protocol.wire import SENDER
 
 log = logging.getLogger("baton.coordinator")
 
@@ -87,8 +74,6 @@ DEFERRED = tuple(
     (kind, None) for kind in (Kind.ACK, Kind.REPORT, Kind.CLOCK_REPORT, Kind.HOST_STATE, Kind.HOST_LINK, Kind.COFLOW_REPORT)
 )
 """Frames that do not wake the loop: it reads them when something else wakes it, at the latest the next heartbeat."""
-BATCHED = frozenset((Backlog, Yield, Ack, Ping))
-"""What the library takes of members that it was told of."""
 SENDERS = 1 << 16
 """More than there are node ids: no member's replay window makes room for another's."""
 
@@ -154,7 +139,7 @@ class Coordinator:
         self.repeats = Repeats(members)
         self.intake = Intake(
             link, self.exchange, self.repeats, self.mishaps, lambda batch, now_ns: self.granting.take(batch, now_ns),
-            lambda raw, now_ns, proven: self._receive(raw, now_ns, proven),
+            lambda raw, now_ns, proven: self.reception.receive(raw, now_ns, proven),
         )  # fmt: skip
         self.membership = Membership(
             settings, members, parts, send, write, spoken, self._position,
@@ -203,7 +188,10 @@ class Coordinator:
             self.publication,
             Garbage(members),
         )
-        self._handlers: dict[type, Callable[..., None]] = {**parts.handlers, Ping: self._on_ping}
+        self.reception = Reception(
+            self.guard, link.address, leadership, self.outgoing, members, self.membership, self.admission, self.versions,
+            self.repeats, self.mishaps, self.exchange, self.granting.trusts, {**parts.handlers, Ping: self._on_ping},
+        )  # fmt: skip
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
@@ -236,8 +224,9 @@ class Coordinator:
             log.warning("slots are planned between all else, and stop with it: there is no thread for them: %s", error)
             return None
         self.intake = LoopIntake(
-            self.link, exchange, loop, self.repeats, self.mishaps, self._take_told, self._receive, self.granting.attend
+            self.link, exchange, loop, self.repeats, self.mishaps, self._take_told, self.reception.receive, self.granting.attend
         )
+        self.reception.looped = True
         exchange.extend()
         self.granting.begin_loop(loop, now_ns)
         self._rank = Rank(loop, self.settings.realtime_priority)
@@ -294,71 +283,6 @@ class Coordinator:
         return due if planned_ns is None else min(due, planned_ns)
 
     # -- members ------------------------------------------------------------------------------------------------------
-
-    def _receive(self, raw: bytes, now_ns: int, proven: bool = False) -> None:
-        """Handles a frame. `proven`: the library of frames has found it to be authentic, and new."""
-        known = self.exchange.speaker(int.from_bytes(raw[SENDER])) if proven and self.exchange is not None else None
-        frame = self.guard.accept(raw) if known is None else self.guard.accept_proven(raw, known)
-        if frame is None:
-            if self.guard.highest_epoch > self.epoch:
-                self.leadership.heard(self.guard.highest_epoch, now_ns)
-            if self.guard.twin is not None:
-                self.leadership.twin(self.guard.twin, self.link.address, now_ns)
-                self.guard.twin = None
-            if (astray := self.guard.astray) is not None:
-                self.guard.astray = None
-                self.outgoing.correct(*astray, now_ns)
-            if self.guard.foreign is not None:
-                self.versions.heard(*self.guard.foreign, now_ns)
-                self.guard.foreign = None
-            return
-        message, speaker, self.outgoing.answering = frame.message, self.guard.speaker, frame.version
-        if isinstance(message, Register):
-            with self.mishaps.surviving("Register", now_ns), self.outgoing.answers(frame.source):
-                self._register(message, frame, now_ns)
-                self.repeats.answered(raw, time.time_ns())
-            return
-        member = self.members.get(frame.sender)
-        named = known is not None or speaker is None or (member is not None and speaker.name == member.name)
-        if member is None or member.mac != frame.source or not named:
-            self.guard.refuse(Cause.UNKNOWN_SENDER)
-            with self.outgoing.answers(frame.source):
-                self.outgoing.send(Error(ErrorCode.UNKNOWN_SENDER, frame.sequence, "register first"), frame.source)
-            return
-        if frame.version != member.wire:
-            self.guard.refuse(Cause.VERSION)
-            return
-        member.figures.last_heard_ns = now_ns
-        if speaker is not None and type(message) in BATCHED:
-            self._learn(member, speaker)
-        if type(message) is Backlog and speaker is not None and self._is_old(speaker, frame.sequence):
-            return
-        if (handler := self._handlers.get(type(message))) is not None:
-            try:
-                handler(member, message, now_ns)
-            except Exception as error:
-                self.mishaps.note(type(message).__name__, error, now_ns)
-
-    def _is_old(self, speaker: Speaker, sequence: int) -> bool:
-        """Whether the loop of slots has taken a later frame of this host already, while this one waited for Python."""
-        if self.exchange is None or not isinstance(self.intake, LoopIntake):
-            return False
-        return self.exchange.has_newer(speaker, sequence)
-
-    def _register(self, message: Register, frame: Frame, now_ns: int) -> None:
-        speaker = self.guard.speaker
-        if speaker is not None and (problem := self.admission.refusal(speaker, message.name, frame.source, now_ns)):
-            self.guard.refuse(Cause.UNKNOWN_SENDER)
-            self.outgoing.send(Error(ErrorCode.REFUSED, frame.sequence, problem), frame.source)
-        elif not self.membership.register(message, frame.source, now_ns):
-            self.guard.refuse(Cause.VERSION)
-        elif speaker is not None and (member := self.members.at(frame.source)) is not None:
-            self._learn(member, speaker)
-
-    def _learn(self, member: Member, speaker: Speaker) -> None:
-        """Has the library take this member's frames from now on."""
-        if self.exchange is not None and self.granting.trusts(member.node):
-            self.exchange.learn(member, speaker)
 
     def _on_ping(self, member: Member, message: Ping, now_ns: int) -> None:
         self.outgoing.pong(member, message.sent_ns, self.intake.arrived_ns())

@@ -90,7 +90,7 @@ def coordinator(log: list[str]) -> Iterator[Coordinator]:
         settings, Key(bytes(32)), cast(ControlSocket, link), cast(JsonLines, bridge),
         Term(cast(JsonLines, lines), log, 0), cast(Any, None),
     )  # fmt: skip
-    made._receive = lambda raw, now_ns, proven=False: log.append(raw.decode())  # type: ignore[method-assign]
+    made.reception.receive = lambda raw, now_ns, proven=False: log.append(raw.decode())  # type: ignore[method-assign]
     yield made
     for end in ends:
         end.close()

@@ -16,7 +16,7 @@ def fails(*_: object) -> None:
 def test_no_message_and_no_document_ends_a_leader() -> None:
     fabric = Fabric()
     node = fabric.join(1)
-    fabric.leader._handlers[Backlog] = fails
+    fabric.leader.reception._handlers[Backlog] = fails
     for _ in range(100):
         fabric.hear(1, Backlog(1, 0, 1, ()), node)
     wrong = [{"fabric": 7}, {"policy": {"policy": 7}}, {"pfc": {"x": {}}}, {"queues": {}}, {"ports": {"links": [{}]}}]

@@ -98,7 +98,7 @@ def hear(made: Coordinator, number: int, sequence: int, message: Message, now_ns
     """A frame of host `number` arrives."""
     source, sender = bytes((2, 0, 0, 0, 0, number)), 0 if isinstance(message, Register) else 15 + number
     raw = encode(message, key=KEY, destination=LEADER, source=source, sender=sender, epoch=5, sequence=sequence)
-    made._receive(raw, now_ns)
+    made.reception.receive(raw, now_ns)
 
 
 def documents(made: Coordinator, lines: Lines, now_ns: int) -> list[dict[str, Any]]:

@@ -49,7 +49,7 @@ def test_frames_that_python_handles_are_taken_a_few_at_a_time(leader: Leader, mo
     handled = []
     coordinator = leader.coordinator
     assert coordinator.exchange is not None
-    monkeypatch.setattr(coordinator, "_receive", lambda raw, now_ns, proven: handled.append(raw))
+    monkeypatch.setattr(coordinator.reception, "receive", lambda raw, now_ns, proven: handled.append(raw))
     for _ in range(3 * MOST_FRAMES):
         leader.link.deliver(bytes(60))
     assert coordinator.intake.frames() and len(handled) == MOST_FRAMES

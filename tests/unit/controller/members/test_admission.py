@@ -75,7 +75,7 @@ class Fabric:
             **{"key": secret.at(mac(at)).to_leader, "destination": LEADER_MAC, "source": mac(at), "sender": sender,
                "epoch": EPOCH, "sequence": next(self.clock)} | words,
         )  # fmt: skip
-        self.leader._receive(raw, self.now_ns)
+        self.leader.reception.receive(raw, self.now_ns)
         guard = Guard(secret.at(mac(at)), epoch=EPOCH, address=mac(at))
         return [frame for sent in self.link.sent if sent[:6] == mac(at) and (frame := guard.accept(sent)) is not None]
 

@@ -69,7 +69,7 @@ class Fabric:
         self.link.sent = []
         words = {"key": KEY, "destination": LEADER_MAC, "source": address(host)}
         raw = encode(message, **words, sender=sender, epoch=EPOCH, sequence=number, version=version)
-        self.leader._receive(raw, self.now_ns)
+        self.leader.reception.receive(raw, self.now_ns)
         return [decode(sent, KEY).message for sent in self.link.sent if sent[:6] == address(host)]
 
     def join(self, host: int) -> int:
@@ -128,7 +128,7 @@ class TestNobodyTakesAnothersNumbers:
         )
         fabric.link.sent = []
         for _ in range(50):
-            fabric.leader._receive(frame, fabric.now_ns + 2 * MS)
+            fabric.leader.reception.receive(frame, fabric.now_ns + 2 * MS)
         assert len(fabric.link.sent) <= 1
 
 

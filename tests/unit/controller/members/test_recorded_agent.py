@@ -57,7 +57,7 @@ class World:
         """The host of today says something."""
         self.sequence += 1
         words = {"key": SHARED, "destination": LEADER, "source": mac(2), "epoch": EPOCH}
-        self.leader._receive(encode(message, **words, sender=sender, sequence=self.sequence), self.now_ns)
+        self.leader.reception.receive(encode(message, **words, sender=sender, sequence=self.sequence), self.now_ns)
         self.deliver()
 
     def deliver(self) -> None:
@@ -67,7 +67,7 @@ class World:
             for raw in frames:
                 if raw[:6] != mac(2):
                     for answer in self.agent.answer(raw):
-                        self.leader._receive(answer, self.now_ns)
+                        self.leader.reception.receive(answer, self.now_ns)
                 if raw[:6] != self.agent.own and (frame := decode(raw, SHARED)).version == 3:
                     self.of_today.append((frame.version, frame.message))
 
@@ -77,7 +77,7 @@ class World:
             if not self.now_ns % (12 * MS):
                 self.leader._heartbeat(self.now_ns)
             if not self.now_ns % (200 * MS):
-                self.leader._receive(self.agent.say(PING, sent_ns=self.now_ns), self.now_ns)
+                self.leader.reception.receive(self.agent.say(PING, sent_ns=self.now_ns), self.now_ns)
             if not self.now_ns % (24 * MS):
                 for part in self.leader.parts:
                     for _, call in part.periodic:
@@ -120,7 +120,7 @@ def test_it_knows_the_directory_and_gets_directives_which_it_acknowledges_and_yi
     grants = [grant for grant in world.agent.all(DIRECTIVE) if grant["bytes"]]
     assert grants and all(grant["destination"] == 16 and len(grant.body) == 40 for grant in grants)
     assert world.record["acknowledged"] and world.record["yields"] and world.record["late_slots"] == 0
-    world.leader._receive(world.agent.say(REPORT), world.now_ns)
+    world.leader.reception.receive(world.agent.say(REPORT), world.now_ns)
     assert not world.leader.guard.refused
 
 
@@ -146,9 +146,9 @@ def test_it_obeys_the_override_and_follows_a_change_of_the_key(world: World) -> 
 
 
 def test_it_leaves_and_is_told_to_register_when_it_is_not_known(world: World) -> None:
-    world.leader._receive(world.agent.say(LEAVE), world.now_ns)
+    world.leader.reception.receive(world.agent.say(LEAVE), world.now_ns)
     assert world.leader.members.at(world.agent.own) is None
-    world.leader._receive(world.agent.say(ACK), world.now_ns)
+    world.leader.reception.receive(world.agent.say(ACK), world.now_ns)
     world.deliver()
     assert world.agent.all(ERROR)[-1]["code"] == 1
 

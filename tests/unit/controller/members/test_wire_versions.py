@@ -221,7 +221,7 @@ def test_frames_of_a_version_that_it_does_not_speak_are_counted_and_shown_with_w
     frame = bytearray(encode(Register("h9", 1, 1, (), GateKind.TBF, "1"), **words, sequence=1))
     for version in (OLD - 1, NEWEST + 1):
         frame[16] = version
-        leader.leader._receive(bytes(frame), MS)
+        leader.leader.reception.receive(bytes(frame), MS)
     document = leader.leader._document(MS)
     assert document["refused"] == {"version": 2}
     assert document["wire"] == {"lowest": OLD, "highest": NEWEST, "members": {}}
