@@ -43,7 +43,20 @@ def enter_box() -> None:
 
     if not box.inside():
         box.enter([sys.executable, "-m", "cli.main", *sys.argv[1:]])
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    end_on_sigterm()
+
+
+def end_on_sigterm() -> None:
+    """Has SIGTERM end this process as Ctrl-C does, and one that a library has forked at once, or that would undo what is its
+    parent's: pyroute2 ends its children so, one for each socket in another network namespace."""
+    owner = os.getpid()
+
+    def end(number: int, _: object) -> None:
+        if os.getpid() != owner:
+            os._exit(128 + number)
+        sys.exit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
 
 
 def make_console() -> Console:

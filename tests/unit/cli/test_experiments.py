@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -72,3 +74,28 @@ def test_sigterm_ends_an_experiment_as_ctrl_c_does(monkeypatch: pytest.MonkeyPat
     finally:
         signal.signal(signal.SIGTERM, before)
     assert cleaned
+
+
+FORKING = """
+import os, signal, time
+from contextlib import ExitStack
+from cli.experiments import end_on_sigterm
+
+end_on_sigterm()
+runs, running = os.pipe()
+with ExitStack() as stack:
+    stack.callback(lambda: print("undone", flush=True))
+    if (child := os.fork()) == 0:
+        os.write(running, b"!")
+        time.sleep(30)
+    os.read(runs, 1)
+    os.kill(child, signal.SIGTERM)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(30)
+"""
+
+
+def test_a_child_that_a_library_forked_undoes_nothing_of_its_parent_s_when_it_is_ended() -> None:
+    done = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.split() == ["143", "undone"] and done.returncode == 143, done.stderr

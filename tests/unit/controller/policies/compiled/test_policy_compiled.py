@@ -30,6 +30,8 @@ SIZE = st.sampled_from([0, 5000, 5000, 300_000, 1_500_000])
 URGENT = st.sampled_from([0, 0, 3000, 10**9])
 MOST_EVENTS = 100
 """Of one rule: where hosts use little of their slots there are hundreds in a slice."""
+MOST_SLOTS = 400
+"""Ahead, while `traffic` goes on: with more, the reference takes seconds a plan."""
 WAITS = st.sampled_from([1, MS // 4, MS, 2 * MS - MS // 4, 2 * MS]) | st.integers(1, 6 * MS)
 BACKLOG = st.dictionaries(NODE, st.tuples(SIZE, URGENT), max_size=8)
 
@@ -111,6 +113,8 @@ class BothKinds(RuleBasedStateMachine):
         """Hosts that use a part of their slots, some more and some less, and that come and go."""
         dice = Random(seed)
         for _ in range(events):
+            if len(self.slots) > MOST_SLOTS:
+                return
             running = [slot for slot in self.slots.values() if slot.start_ns <= self.now_ns < slot.end_ns]
             kind = dice.random()
             if running and kind < 0.5:
