@@ -47,8 +47,8 @@ def enter_box() -> None:
 
 
 def end_on_sigterm() -> None:
-    """Has SIGTERM end this process as Ctrl-C does, and one that a library has forked at once, or that would undo what is its
-    parent's: pyroute2 ends its children so, one for each socket in another network namespace."""
+    """Has SIGTERM end this process as Ctrl-C does. A process that a library forks from it ends at once, without undoing what is
+    its parent's: pyroute2 forks and ends one for each socket in another network namespace."""
     owner = os.getpid()
 
     def end(number: int, _: object) -> None:
