@@ -5,7 +5,8 @@ what has changed of the fabric and of the ports (controller/coordinator/gatherin
 "coordinate"}, {"rotation": ...}, {"hosts": ...}, {"pfc": {number: command}}, {"queues": {"hosts": ..., "ahead_ns": n}},
 {"coflows": {"open": {id: ...}, "ahead_ns": n}}; `ahead_ns` is how far the store's clock is ahead of the monotonic one. From
 the coordinator: {"status": ...}, {"links": {"rows": [...], "new": ..., "more": ...}} (controller/coordinator/told_links.py),
-{"members": [[node, ...], ...]}, {"gone": node}, {"event": [kind, severity, text]}, {"slots": ...}, {"telemetry": ...}, {"thresholds": ...}, {"controller": [name, ...]}, {"hosts": ...},
+{"members": [[node, ...], ...]}, {"gone": node}, {"event": [kind, severity, text]}, {"slots": ...}, {"telemetry": ...},
+{"thresholds": ...}, {"controller": [name, ...]}, {"hosts": ...},
 {"coflow_verdict": [id, document]}. To {"leads": epoch} the bridge answers with the {"thresholds": ...} of the leader before;
 {"leads": 0} says that this coordinator leads no more. An edge: sockets, Redis.
 """
