@@ -10,6 +10,7 @@ import click
 
 from cli.experiment_time import ExperimentTime, enter, parse_link_rate, virtual_options
 from cli.experiments import in_a_line, link_lines, make_console, progress_bar
+from cli.values import PICTURE
 
 LEAST_SLICE_NS, MOST_SLICE_NS = 1_000_000, 1_000_000_000
 """The range that the configuration allows with its default `minimum_active`; checked before the fabric is built."""
@@ -18,7 +19,7 @@ LEAST_SLICE_NS, MOST_SLICE_NS = 1_000_000, 1_000_000_000
 @click.command()
 @click.option("--quick", is_flag=True, help="K = 0, 3, 5 and short runs: under 90 seconds.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write every figure here.")
-@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw the figure here (PNG).")
+@click.option("--plot", type=PICTURE, help="Draw the figure here (PNG).")
 @click.option("--keep", is_flag=True, help="Keep the fabric running at the end, with a Mininet prompt.")
 @click.option("--slice", "slice_text", default="10ms", show_default=True, help="Length of a timeslice.")
 @click.option("--framework", type=click.Choice(["ryu", "os-ken"]), default="ryu", show_default=True)

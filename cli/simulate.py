@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.experiments import make_console, print_json, progress_bar
+from cli.values import PICTURE
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -60,7 +61,7 @@ COLUMNS = (
 @click.option("--xco", type=click.Choice(("23", "24", "25", "26", "27")), help="XCo's figure of UDP and TCP senders instead.")
 @click.option("--control-delay", default="50us", show_default=True, help="With --xco, from host to coordinator and back, each.")
 @click.option("--json", "json_file", type=FILE, help="Write the results here.")
-@click.option("--plot", "plot_file", type=FILE, help="Draw the results here.")
+@click.option("--plot", "plot_file", type=PICTURE, help="Draw the results here.")
 def simulate(json_file: Path | None, validate: bool, xco: str | None, **options: Any) -> None:  # noqa: ANN401 -- click's
     """Simulate flows on a spine-leaf fabric, packet by packet, and compare how long they take and which deadlines they miss.
 

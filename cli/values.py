@@ -2,9 +2,31 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 
 import click
+
+FORMATS = (".png", ".svg", ".pdf")
+"""What pictures can be written as."""
+
+
+class Picture(click.Path):
+    """The file of a picture, of a format that can be drawn: told before anything is measured."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, dir_okay=False)
+
+    def convert(self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """The path; ends the command with an error where its name ends with no format."""
+        path = Path(str(super().convert(value, param, ctx)))
+        if path.suffix.lower() not in FORMATS:
+            self.fail(f"{path}: a picture's name ends with {', '.join(FORMATS[:-1])} or {FORMATS[-1]}", param, ctx)
+        return path
+
+
+PICTURE = Picture()
 
 
 def named(option: str, text: str | None, parse: Callable[[str], int]) -> int | None:

@@ -21,6 +21,7 @@ from cli.bench.switches import switches
 from cli.bench.xco import xco
 from cli.experiment_time import ExperimentTime, enter, virtual_options
 from cli.experiments import in_a_line, print_json
+from cli.values import PICTURE
 
 
 class Benchmark(NamedTuple):
@@ -104,6 +105,6 @@ def _command(name: str, chosen: Benchmark) -> click.Command:
         virtual_options(emulate) if chosen.emulated else measure
     )
     if chosen.draws:
-        run = click.option("--plot", type=file, help="Draw the result into this file (.png or .svg).")(run)
+        run = click.option("--plot", type=PICTURE, help="Draw the result into this file (.png or .svg).")(run)
     text = f"{chosen.help[0].upper()}{chosen.help[1:]}."
     return click.command(name, help=text, short_help=chosen.help)(run)

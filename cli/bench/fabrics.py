@@ -9,6 +9,7 @@ import click
 
 from cli.experiment_time import ExperimentTime, enter, parse_link_rate, virtual_options
 from cli.experiments import in_a_line, make_console, print_outcome, progress_bar
+from cli.values import PICTURE
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,7 +42,7 @@ TRACE_NS = 5_000_000
 @click.option("--trace", is_flag=True, help="Add samples of TCP connections and queues, and all slots, to the record.")
 @click.option("--clients", is_flag=True, help="In place of patterns: iperf3, wget, scp and ping beside a flood.")
 @click.option("--json", "json_file", type=FILE, help="Write the record here.")
-@click.option("--plot", type=FILE, help="Draw the figure here (PNG or SVG).")
+@click.option("--plot", type=PICTURE, help="Draw the figure here (PNG or SVG).")
 @click.option("--quick", is_flag=True, help="Shorter runs.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of all random numbers, in virtual time.")
 @virtual_options

@@ -97,6 +97,7 @@ def revoke(name: str, but_newest: bool, key: Path, run_dir: Path, store: str | N
         nonlocal count
         count = enrolments.revoke(name, int(time.time()), but_newest=but_newest)
 
+    _require_file(key)
     try:
         reached = change(key, end, f"the keys of {name} are revoked", run_dir, store)
     except KeyFileError as error:
@@ -119,13 +120,20 @@ def list_hosts(as_json: bool, key: Path, run_dir: Path, store: str | None) -> No
         found.merge(EnrolmentFile(key).read())
     except KeyFileError as error:
         raise click.ClickException(str(error)) from None
-    _with_store(run_dir, store, lambda known: _read(found, known))
+    if not _with_store(run_dir, store, lambda known: _read(found, known)):
+        _require_file(key)
     if as_json:
         click.echo(json.dumps(found.document(), indent=2))
         return
     for _, fields in sorted(found.document().items(), key=lambda item: (item[1]["name"], item[1]["enrolled"])):
         state = f"revoked {_when(fields['revoked'])}" if fields["revoked"] else "valid"
         click.echo(f"{fields['name']:20} {_when(fields['enrolled'])}  {state:26} {' '.join(fields['macs']) or 'any address'}")
+
+
+def _require_file(key: Path) -> None:
+    """Ends the command where neither the key file nor the list of hosts beside it exists: the path is mistyped."""
+    if not key.exists() and not EnrolmentFile(key).path.exists():
+        raise click.ClickException(f"{key}: there is no such file; name the controllers' key file by --key")
 
 
 def _when(seconds: int) -> str:

@@ -260,3 +260,21 @@ def test_an_agent_takes_the_usual_priority_for_its_processors_unless_told(
 def test_a_value_that_makes_no_sense_names_its_option(words: tuple[str, ...], says: str, tmp_path: Path) -> None:
     code, text = run(*words, *(("--key", str(tmp_path / "key")) if words[0] == "host" else ()))
     assert code and says in text and "Traceback" not in text
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("demo", "--plot"),
+        ("simulate", "--plot"),
+        ("bench", "swarm", "--figure27", "--out"),
+        ("bench", "karuna", "fct", "--plot"),
+        ("bench", "xco", "mix", "--plot"),
+        ("bench", "fabrics", "--plot"),
+    ],
+    ids=" ".join,
+)
+def test_a_picture_of_no_known_format_is_told_before_anything_is_measured(words: tuple[str, ...], tmp_path: Path) -> None:
+    found = CliRunner().invoke(main, [*words, str(tmp_path / "new" / "picture.txt")])
+    assert found.exit_code == 2 and words[-1] in found.output and ".svg" in found.output
+    assert not (tmp_path / "new").exists()

@@ -83,6 +83,13 @@ def test_a_mistake_is_one_line_and_enrolls_nobody(key: Path, tmp_path: Path, wor
     assert not (tmp_path / "h1").exists() and not run(key, "list")[1]
 
 
+@pytest.mark.parametrize("words", [("list",), ("list", "--json"), ("revoke", "h1")], ids=" ".join)
+def test_a_mistyped_key_file_is_told(key: Path, words: tuple[str, ...]) -> None:
+    code, text = run(key.with_name("kye"), *words)
+    assert code == 1 and "kye: there is no such file" in text and "--key" in text
+    assert not key.with_name("kye.hosts").exists()
+
+
 def test_a_file_is_never_overwritten_and_then_nobody_is_enrolled(key: Path, tmp_path: Path) -> None:
     (tmp_path / "h1").write_text("mine")
     code, text = run(key, "enroll", "h1", "--out", str(tmp_path / "h1"))
