@@ -47,14 +47,20 @@ def rank_below(priority: int | None, *, busy: bool) -> None:
             os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(max(1, priority - 1)))
 
 
+def hold_garbage() -> None:
+    """Has no garbage looked for until `become_realtime`: what is made while a process starts stays, and to look through it takes as
+    long as a fifth of the imports."""
+    gc.disable()
+
+
 def become_realtime(priority: int | None) -> str | None:
     """Calls `begin_realtime`, locks the memory and keeps the garbage collector from long pauses; call it after the set-up.
 
     Returns why the kernel refused a part of it, or None.
     """
-    gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT)
+    gc.enable()
     if priority is None:
         return None
     if (refused := begin_realtime(priority)) is not None:

@@ -22,7 +22,7 @@ from controller.config.settings import CoordinatorSettings
 from controller.processes.confine import LINK
 from controller.processes.jsonlines import JsonLines
 from controller.processes.logs import log_to_stderr
-from protocol.realtime import become_realtime
+from protocol.realtime import become_realtime, hold_garbage
 from protocol.units import SECOND_NS
 
 log = logging.getLogger("baton.coordinator")
@@ -87,6 +87,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="coordinate")
     parser.add_argument("--config", type=Path, required=True)
     options = parser.parse_args(arguments)
+    hold_garbage()
     log_to_stderr()
     settings = CoordinatorSettings.from_json(options.config.read_text())
     helpers = Helpers()
