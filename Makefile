@@ -98,11 +98,11 @@ STOCK       := $(VENV)/stock
 STOCK_APT   := qemu-system-x86 busybox-static kmod e2fsprogs
 STOCK_FLAGS ?=
 
-$(STOCK)/.ready: | $(VENV)/.apt
+$(STOCK)/.ready: requirements.txt | $(VENV)/.apt
 	@apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(STOCK_APT)
 	@rm -rf $(STOCK) && $(PYTHON) -m venv $(STOCK) && mkdir $(STOCK)/kernel
 	@$(STOCK)/bin/pip install --quiet --disable-pip-version-check 'virtme-ng~=1.42'
-	@$(STOCK)/bin/pip install --quiet --disable-pip-version-check --target $(STOCK)/site $$(grep -E '^pytest(-timeout)?>' requirements.txt)
+	@$(STOCK)/bin/pip install --quiet --disable-pip-version-check --target $(STOCK)/site $$(grep -E '^(pytest|pytest-timeout|cryptography|orjson)>' requirements.txt)
 	@package=$$(apt-cache depends linux-image-amd64 | sed -n 's/.*Depends: //p' | head -1) && cd $(STOCK) && \
 	apt-get download -qq -o APT::Sandbox::User=root $${package:-linux-image-amd64} && dpkg-deb -x *.deb kernel && rm *.deb
 	@touch $@
