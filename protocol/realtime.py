@@ -48,8 +48,8 @@ def rank_below(priority: int | None, *, busy: bool) -> None:
 
 
 def hold_garbage() -> None:
-    """Has no garbage looked for until `become_realtime`: what is made while a process starts stays, and to look through it takes as
-    long as a fifth of the imports."""
+    """Has no garbage looked for until `become_realtime`: what a process makes while it starts stays, and to look through that
+    would take a fifth of the time of the imports."""
     gc.disable()
 
 

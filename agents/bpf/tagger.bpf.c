@@ -2,12 +2,13 @@
  *
  * Karuna (SIGCOMM 2016), sections 4 and 5: a flow with a deadline (type 1) gets the top queue. A flow of known size (type 2)
  * gets a queue by its size and the thresholds beta. Any other flow (type 3) sinks by the bytes it has sent and the thresholds
- * alpha. A flow past its deadline continues as type 2 or 3: in the top queue it would only delay others. The socket's mark
- * (flowmark.h) has type and size; a packet of a guest behind a bridge has its mark by address and port (guest_marks.h). A mark
- * may name a coflow instead (type 4): the controller assigns its queue; until then the first FRESH_BYTES of a flow have the first
- * band, so that light coflows need not wait for the controller, and the rest the last one. After kappa retransmission timeouts
- * a flow is promoted: type 2 gets a queue by its remaining size, type 3 starts again at the top. Other packets pass unchanged,
- * and every packet continues to the next filter.
+ * alpha. A flow past its deadline continues as type 2 or 3: in the top queue it would only delay others. Short flows of the first
+ * band share the top queue: they have few of the bytes, and below it they would wait while flows with deadlines fill the link.
+ * The socket's mark (flowmark.h) has type and size; a packet of a guest behind a bridge has its mark by address and port
+ * (guest_marks.h). A mark may name a coflow instead (type 4): the controller assigns its queue; until then the first FRESH_BYTES of
+ * a flow have the first band, so that light coflows need not wait for the controller, and the rest the last one. After kappa
+ * retransmission timeouts a flow is promoted: type 2 gets a queue by its remaining size, type 3 starts again at the top. Other
+ * packets pass unchanged, and every packet continues to the next filter.
  *
  * TCP's segments without payload get the top queue whatever their flow is: behind a flow with a deadline in the opposite
  * direction, acknowledgements would wait until it ends, and the senders that need them would time out. */
@@ -278,6 +279,12 @@ static __always_inline __u32 queue_of(__u32 mark, __u64 split, __u64 sent, bool 
 	return type == 2 ? band(cuts->beta, cuts->count, split) : band(cuts->alpha, cuts->count, sent);
 }
 
+/* Whether a flow is short, by the size that its mark names and by what it has sent. */
+static __always_inline bool is_short(struct tag_settings *set, __u32 mark, __u64 sent)
+{
+	return type_of(mark) != 4 && mark_size(mark) <= set->short_bytes && sent <= set->short_bytes;
+}
+
 static __always_inline bool is_bare(const struct packet *packet)
 {
 	return packet->key.protocol == IPPROTO_TCP && !packet->payload;
@@ -334,6 +341,8 @@ int tag(struct __sk_buff *skb)
 		late = is_late(flow, now);
 	}
 	queue = is_bare(&packet) ? 0 : queue_of(mark, split, sent, late) & (QUEUES - 1);
+	if (queue == 1 && flow && is_short(set, mark, flow->base + sent))
+		queue = 0;
 	write_dscp(skb, &packet, set->dscp[queue]);
 	COUNT(tagged);
 	if (flow) {

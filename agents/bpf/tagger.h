@@ -3,7 +3,7 @@
 #ifndef BATON_TAGGER_H
 #define BATON_TAGGER_H
 
-#define QUEUES 8     /* queue 0 is for type 1, queues 1 to 7 are the bands of types 2 and 3 */
+#define QUEUES 8     /* queue 0 is for type 1 and short flows, queues 1 to 7 are the bands of types 2 and 3 */
 #define THRESHOLDS 6 /* at most; for seven bands */
 #define TAGGED_FLOWS 131072
 #define COFLOWS (1 << 20) /* as many ids as a mark holds */
@@ -22,6 +22,7 @@ struct tag_settings {
 	__u64 rto_ns;	 /* sequence numbers that go back after this silence are a retransmission timeout */
 	__u64 idle_ns;	 /* new data after this silence is a new flow on the same connection; 0: never */
 	__u64 forget_ns; /* a sweep removes flows that have been silent for this time */
+	__u64 short_bytes; /* up to so many a flow of the first band shares the queue of type 1; 0: none does */
 	__u32 kappa_min; /* timeouts that promote a flow: drawn for each flow, uniform on kappa_min..kappa_max */
 	__u32 kappa_max;
 	__u8 dscp[QUEUES];

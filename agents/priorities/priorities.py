@@ -16,7 +16,7 @@ from agents.priorities.congestion_control import Chooser, CongestionControl
 from agents.priorities.marked_run import NoCgroup
 from agents.priorities.mcp_model import MOST_LINK_BPS, McpSettings, Termination
 from agents.priorities.size_counts import SizeCounts
-from agents.priorities.tagger import Tagger
+from agents.priorities.tagger import SHORT_BYTES, Tagger, TaggerSettings
 from agents.queues.classifier import Address
 from agents.queues.directory import DirectoryCopy
 from ebpf.build import BuildError
@@ -87,6 +87,8 @@ class Priorities(Part):
             log.info("flows with deadlines: MCP by %s; others: %s", self._control.way.value, self._control.dctcp)
         except (BuildError, BpfError, NoCgroup) as error:
             log.warning("flows keep their congestion control: %s", error)
+        self._shared = True
+        """Whether short flows share the queue of those with deadlines."""
         self._counts = SizeCounts()
         self._version = UNKNOWN
         self._period_ns = 0
@@ -131,7 +133,7 @@ class Priorities(Part):
 
     def released(self, now_ns: int) -> None:
         """Notes that no gate waits for permission now."""
-        self._update_chooser()
+        self._update_gated()
 
     def _on_directory(self, message: Directory, now_ns: int) -> None:
         if self._directory.take(message):
@@ -139,7 +141,7 @@ class Priorities(Part):
 
     def _update_directory(self) -> None:
         self._nodes = {address: node for node, addresses in self._directory.entries.items() for address in addresses}
-        self._update_chooser()
+        self._update_gated()
         self._update_paths()
 
     def _on_directory_change(self, message: DirectoryChange, now_ns: int) -> None:
@@ -148,13 +150,18 @@ class Priorities(Part):
 
     def _on_regulated(self, _: Regulate | GroupsChange, now_ns: int) -> None:
         """Who is regulated has changed; the agent knows it by now."""
-        self._update_chooser()
+        self._update_gated()
 
-    def _update_chooser(self) -> None:
+    def _update_gated(self) -> None:
+        """Tells which destinations wait for permission. While any does, short flows do not share the top queue: behind a gate,
+        its bytes count as those of flows with deadlines, which are granted first."""
+        entries = self._directory.entries
+        gated = [address for node in filter(self._agent.needs_permission, entries) for address in entries[node]]
         if self._chooser is not None:
-            entries = self._directory.entries
-            gated = filter(self._agent.needs_permission, entries)
-            self._chooser.gate([address for node in gated for address in entries[node]])
+            self._chooser.gate(gated)
+        if self._shared == bool(gated):
+            self._shared = not gated
+            self._tagger.set_settings(TaggerSettings(short_bytes=SHORT_BYTES if self._shared else 0))
 
     def _on_paths(self, message: Paths, now_ns: int) -> None:
         if (pages := self._path_pages.add(message)) is None:

@@ -28,7 +28,9 @@ from protocol.flowmark import COFLOW_FIELD, COFLOW_MAX, SIZE_BITS
 
 TABLE_FLOWS = 131_072
 QUEUES, MAX_THRESHOLDS = 8, 6
-_SETTINGS = struct.Struct("=QQQII8s")
+SHORT_BYTES = 100_000
+"""The flows that Karuna's figures call short."""
+_SETTINGS = struct.Struct("=QQQQII8s")
 _THRESHOLDS = struct.Struct(f"=II{MAX_THRESHOLDS}Q{MAX_THRESHOLDS}Q")
 _END = struct.Struct("=16s16s4sB3xQQQIBBBB")
 _PORTS = struct.Struct("!HH")
@@ -120,9 +122,10 @@ def silent_flow(key: bytes, value: bytes, now_ns: int, forget_ns: int) -> FlowEn
 class TaggerSettings:
     """The DSCPs of the queues, and how the tagger interprets silence.
 
-    `dscp` has a codepoint for queue 0 (type 1) and for bands 1 to 7 of types 2 and 3. Sequence numbers that go back after
-    `rto_ns` of silence are a timeout; a flow is promoted after kappa timeouts, drawn from `kappa_min` to `kappa_max`. New data
-    after `idle_ns` of silence is a new flow on its connection (0: never). A sweep removes flows silent for `forget_ns`.
+    `dscp` has a codepoint for queue 0 (type 1) and for bands 1 to 7 of types 2 and 3. Flows of the first band share queue 0 up
+    to `short_bytes`, by their size where it is known, and by what they have sent (0: none does). Sequence numbers that go back
+    after `rto_ns` of silence are a timeout; a flow is promoted after kappa timeouts, drawn from `kappa_min` to `kappa_max`. New
+    data after `idle_ns` of silence is a new flow on its connection (0: never). A sweep removes flows silent for `forget_ns`.
 
     Raises:
         ValueError: a number is out of its range; names the field.
@@ -132,6 +135,7 @@ class TaggerSettings:
     rto_ns: int = 190_000_000  # just below Linux' least timeout, for the timer's own granularity
     idle_ns: int = 200_000_000
     forget_ns: int = 10_000_000_000
+    short_bytes: int = SHORT_BYTES
     kappa_min: int = 2
     kappa_max: int = 10
 
@@ -140,8 +144,8 @@ class TaggerSettings:
             raise ValueError(f"dscp is {self.dscp}; it needs {QUEUES} codepoints from 0 to 63")
         if self.rto_ns <= 0 or self.forget_ns <= 0:
             raise ValueError(f"rto_ns is {self.rto_ns} and forget_ns {self.forget_ns}; both are above 0")
-        if self.idle_ns < 0:
-            raise ValueError(f"idle_ns is {self.idle_ns}; it is above 0, or 0 for never")
+        if self.idle_ns < 0 or self.short_bytes < 0:
+            raise ValueError(f"idle_ns is {self.idle_ns} and short_bytes {self.short_bytes}; both are above 0, or 0 for never")
         if not 1 <= self.kappa_min <= self.kappa_max <= 255:
             raise ValueError(f"kappa is {self.kappa_min} to {self.kappa_max}; it needs 1 <= kappa_min <= kappa_max <= 255")
 

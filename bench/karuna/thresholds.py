@@ -9,6 +9,7 @@ the reports of the run's hosts; at 100 Mb/s too few flows end for it.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -50,10 +51,11 @@ def cases(options: Options) -> list[Case]:
     flows = arrivals(SIZES, LOAD, seconds, Mixture((0.0, 0.0, 1.0)), options, WARM_UP_S)
     given: list[tuple[int | str, Thresholds | None]] = [(cut, Thresholds((cut,), (cut,))) for cut in THRESHOLDS]
     wanted = [*given, (TUNED, None)] if fast else given
+    tagger = dataclasses.replace(schemes.TAGGER, short_bytes=0)  # two queues, as published: short flows have no third one
     return [
         Case(
             {"threshold_bytes": name, "ecn": marking is not None},
-            schemes.karuna(thresholds, bands=BANDS, marking_packets=marking),
+            schemes.karuna(thresholds, bands=BANDS, tagger=tagger, marking_packets=marking),
             flows,
         )
         for marking in (schemes.MARKING_PACKETS, None)

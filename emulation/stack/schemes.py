@@ -125,6 +125,7 @@ class Scheme:
             "buffer_shares": self.queues().share,
             "host_priorities": self.priorities,
             "thresholds_bytes": cuts,
+            "short_bytes": self.tagger.short_bytes if self.bands else None,
             "termination": self.termination.value,
             "rate_mbps": self.rate_bps / 1e6,
         }

@@ -32,9 +32,9 @@ unsigned Tag::Queue(const TagRules &rules, uint64_t first, uint64_t end, uint64_
 	}
 	if (m_type == 1 && rules.by_deadline && !late)
 		return 0;
-	if (m_type != 3 && rules.by_size)
-		return rules.first + Band(rules.beta, m_split);
-	return rules.first + Band(rules.alpha, m_sent - m_base);
+	unsigned band = m_type != 3 && rules.by_size ? Band(rules.beta, m_split) : Band(rules.alpha, m_sent - m_base);
+	bool is_short = std::max(m_type == 3 ? 0 : m_whole, m_sent) <= rules.short_bytes;
+	return band == 0 && is_short && rules.by_deadline ? 0 : rules.first + band;
 }
 
 } // namespace baton

@@ -13,6 +13,7 @@ struct TagRules
 	std::vector<uint64_t> beta, alpha; /* bytes; never falling */
 	unsigned first = 1; /* the queue of the first band; queue 0 is for flows with deadlines then */
 	bool by_deadline = true, by_size = true; /* marks that count; without them a flow is of type 3 */
+	uint64_t short_bytes = 100'000; /* up to so many flows of the first band share the queue of type 1 */
 	uint64_t rto_ns = 1'900'000; /* data sent again after so long a silence are a timeout */
 };
 

@@ -35,7 +35,7 @@ class Program:
 
     def __init__(self) -> None:
         self._object = BpfObject(object_path("tagger"))
-        self._object.map("settings", 4, 40)[bytes(4)] = struct.pack("=QQQII8s", SECOND, 0, SECOND, 2, 2, bytes(DSCP))
+        self._object.map("settings", 4, 48)[bytes(4)] = struct.pack("=QQQQII8s", SECOND, 0, SECOND, 0, 2, 2, bytes(DSCP))
         self._object.map("thresholds", 4, 104)[bytes(4)] = struct.pack("=II12Q", 1, 6, *SIZES[:6], *[SECOND] * 6)
         self.marks = GuestMap(self)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.priorities.tagger import TaggerSettings
+from agents.priorities.tagger import SHORT_BYTES, TaggerSettings
 from cli.machine import unit_files
 from protocol.key import Key
 from protocol.keys import host_file
@@ -21,6 +21,8 @@ from tests.emulation.agents.guests.bridged import GUESTS, HOST, SERVER, Bridged,
 
 ROOT = Path(__file__).parents[4]
 TOP, FIRST = TaggerSettings().dscp[:2]
+LONG = 1 + SHORT_BYTES // 1400
+"""Packets of 1,400 bytes, the last of which belong to no short flow any more."""
 PATIENCE_S = 30.0
 
 
@@ -60,10 +62,10 @@ def test_an_agent_in_its_cage_honours_what_a_guest_and_the_operator_say(made: Br
         assert done.returncode == 0, done.stderr
         with captured(made.pair.right, tmp_path / "flows.pcap", "udp and dst host 10.9.0.2") as seen:
             send(guest, (SERVER, 9000), source_port=4000)
-            send(guest, (SERVER, 9001), source_port=4001)
+            send(guest, (SERVER, 9001), source_port=4001, count=LONG, size=1400)
             send(made.guests[1], (SERVER, 9000), source_port=4002)
-            send(made.guests[1], (SERVER, 9000), source_port=4003)
-        assert [(port, dscp) for _, port, _, dscp in seen] == [(4000, TOP), (4001, FIRST), (4002, TOP), (4003, FIRST)]
+            send(made.guests[1], (SERVER, 9000), source_port=4003, count=LONG, size=1400)
+        assert {port: dscp for _, port, _, dscp in seen} == {4000: TOP, 4001: FIRST, 4002: TOP, 4003: FIRST}, "the last of each"
         assert "2 held" in baton(left, "flow", "list", *on_host).stdout
         agent.send_signal(signal.SIGTERM)
         assert agent.wait(10) == 0, log.read_text()

@@ -24,7 +24,7 @@ ETH_P_ALL, SOL_PACKET, PACKET_AUXDATA = 3, 263, 8
 SO_MARK = 36
 DSCP = (56, 48, 40, 32, 24, 16, 8, 1)
 BETA, ALPHA = (2048, 5000, 20_000), (2000, 5000, 9000)
-QUIET = TaggerSettings(dscp=DSCP, idle_ns=0)
+QUIET = TaggerSettings(dscp=DSCP, idle_ns=0, short_bytes=0)
 
 
 @dataclass

@@ -280,7 +280,7 @@ def test_what_somebody_else_changed_is_found_and_put_back(wire: Wire) -> None:
 
 def test_the_tagger_writes_the_priority_before_the_queues_read_it(wire: Wire) -> None:
     with inside(wire.pair.left):
-        tagger = Tagger("eth0")
+        tagger = Tagger("eth0", TaggerSettings(short_bytes=0))
         senders = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
     try:
         mark_socket(senders[1], size_bytes=30_000, deadline_ms=20)

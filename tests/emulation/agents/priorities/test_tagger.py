@@ -22,7 +22,7 @@ from scapy.layers.l2 import Dot1AD, Dot1Q, Ether
 from scapy.packet import Packet, Raw
 
 from agents.priorities.tagger import TABLE_FLOWS, EndReason, FlowEnd, TaggerSettings
-from protocol.flowmark import FlowMark
+from protocol.flowmark import CoflowMark, FlowMark
 from tests.emulation.agents.priorities.tagged_wire import ALPHA, BETA, DSCP, Flow, ProgramTimer, Wire, tagged_pair
 from tests.emulation.namespaces import inside, run
 
@@ -94,7 +94,8 @@ def test_no_packet_sees_a_mixture_of_two_sets_of_thresholds(wire: Wire) -> None:
 
 
 def settle(wire: Wire, **changes: int) -> None:
-    wire.tagger.set_settings(TaggerSettings(dscp=DSCP, rto_ns=20 * MS, **{"idle_ns": 0, "kappa_min": 2, **changes}))
+    settled = {"idle_ns": 0, "kappa_min": 2, "short_bytes": 0, **changes}
+    wire.tagger.set_settings(TaggerSettings(dscp=DSCP, rto_ns=20 * MS, **settled))
 
 
 def timeout(wire: Wire, flow: Flow, mark: int = 0) -> int:
@@ -124,6 +125,33 @@ def test_a_type_2_flow_that_timed_out_kappa_times_is_split_on_what_is_left(wire:
     assert {wire.dscp(flow.packet(1000), mark) for _ in range(9)} == {DSCP[3]}
     assert [timeout(wire, flow, mark), timeout(wire, flow, mark)] == [DSCP[3], DSCP[1]]
     assert wire.dscp(flow.packet(1000), mark) == DSCP[1]
+
+
+class TestShortFlowsShareTheTopQueue:
+    def test_up_to_a_size_and_in_the_first_band_alone(self, wire: Wire) -> None:
+        settle(wire, kappa_max=2, short_bytes=3000)
+        flow = Flow(next(wire.ports))
+        assert [wire.dscp(flow.packet(1000)) for _ in range(3)] == [DSCP[0], DSCP[0], DSCP[2]]
+        wire.tagger.set_thresholds(2, (5000,), (5000,))
+        flow = Flow(next(wire.ports))
+        assert [wire.dscp(flow.packet(1000)) for _ in range(6)] == [DSCP[0]] * 3 + [DSCP[1]] * 2 + [DSCP[2]]
+
+    def test_by_the_size_in_the_mark_and_no_longer_than_that(self, wire: Wire) -> None:
+        settle(wire, kappa_max=2, short_bytes=3000)
+        wire.tagger.set_thresholds(2, (5000,), (5000,))
+        flow, mark = Flow(next(wire.ports)), FlowMark(size_bytes=2048).encode()
+        assert [wire.dscp(flow.packet(1000), mark) for _ in range(4)] == [DSCP[0]] * 3 + [DSCP[1]]
+        assert wire.dscp(Flow(next(wire.ports)).packet(100), FlowMark(size_bytes=4096).encode()) == DSCP[1]
+
+    def test_a_promotion_leads_no_higher_than_the_first_band(self, wire: Wire) -> None:
+        settle(wire, kappa_max=2, short_bytes=1500)
+        flow = Flow(next(wire.ports))
+        assert [wire.dscp(flow.packet(1000)) for _ in range(4)] == [DSCP[0], DSCP[1], DSCP[2], DSCP[2]]
+        assert [timeout(wire, flow), timeout(wire, flow)] == [DSCP[2], DSCP[1]]
+
+    def test_a_coflow_does_not(self, wire: Wire) -> None:
+        settle(wire, kappa_max=2, short_bytes=3000)
+        assert wire.dscp(Flow(next(wire.ports)).packet(1000), CoflowMark(7).encode()) == DSCP[1]
 
 
 def test_kappa_is_drawn_for_each_flow_from_its_range(wire: Wire) -> None:

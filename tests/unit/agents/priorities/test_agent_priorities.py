@@ -17,6 +17,7 @@ from agents.config import AgentConfig
 from agents.priorities import priorities
 from agents.priorities.mcp_model import McpSettings
 from agents.priorities.priorities import ASK_AGAIN_NS, MOST_ASK_NS, MOST_POSTPONED, Priorities
+from agents.priorities.tagger import SHORT_BYTES, TaggerSettings
 from agents.queues.classifier import Address
 from ebpf.libbpf import BpfError
 from protocol.bodies.flows.priorities import SIZE_ROW
@@ -35,7 +36,11 @@ class FakeTagger:
     told: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)
     ends: list[SimpleNamespace] = field(default_factory=list)
     coflows: dict[int, int] = field(default_factory=dict)
+    short_bytes: list[int] = field(default_factory=list)
     sweeps: int = 0
+
+    def set_settings(self, settings: TaggerSettings) -> None:
+        self.short_bytes.append(settings.short_bytes)
 
     def set_thresholds(self, version: int, beta: tuple[int, ...], alpha: tuple[int, ...]) -> None:
         self.told.append((version, beta, alpha))
@@ -65,7 +70,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Priorities]:
 
     monkeypatch.setattr(priorities, "Tagger", FakeTagger)
     monkeypatch.setattr(priorities, "CongestionControl", refuse)
-    found = Priorities(SimpleNamespace(member=True, idle=True), "eth0", SECOND)
+    found = Priorities(SimpleNamespace(member=True, idle=True, needs_permission=lambda _: False), "eth0", SECOND)
     yield found
     found.close()
 
@@ -168,7 +173,7 @@ class FakeChooser:
 
 
 class TestGates:
-    """A flow with a deadline gets no MCP behind a gate that waits for permission."""
+    """A flow with a deadline gets no MCP behind a gate that waits for permission, and short flows do not share its queue."""
 
     @pytest.mark.parametrize("message", [Regulate(1, 0, 1, (16,)), GroupsChange(0, 1, 0, 1, ())])
     def test_the_addresses_of_regulated_nodes_are_told_until_all_is_released(
@@ -184,8 +189,11 @@ class TestGates:
         made.handlers[type(message)](message, 0)
         assert chooser.gated == (at[16],)
         regulated.clear()
+        assert tagger(made).short_bytes == [0]
         made.released(1)
         assert chooser.gated == ()
+        made.released(2)
+        assert tagger(made).short_bytes == [0, SHORT_BYTES]
 
 
 class FakeControl:
