@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 from pathlib import Path
@@ -34,7 +35,7 @@ def test_every_flow_of_a_list_arrives_whole_with_its_type_told_to_the_switch() -
     before = available()
     mixture = Mixture()
     flows = arrivals(SIZES, 0.3, 1.5, mixture, Options(seed=2))
-    scheme = schemes.karuna()
+    scheme = schemes.karuna(tagger=dataclasses.replace(schemes.TAGGER, short_bytes=0))  # all flows here are short
     with schemes.on_star(scheme) as (emulated, given_up, _, _, tuning):
         assert tuning is not None
         assert {DCTCP, MCP} <= available()
