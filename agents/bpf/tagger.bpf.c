@@ -1,14 +1,16 @@
 /* Tagger at a host's egress (clsact): writes into TCP and UDP packets the DSCP of the switches' priority queue for them.
  *
  * Karuna (SIGCOMM 2016), sections 4 and 5: a flow with a deadline (type 1) gets the top queue. A flow of known size (type 2)
- * gets a queue by its size and the thresholds beta. Any other flow (type 3) sinks by the bytes it has sent and the thresholds
- * alpha. A flow past its deadline continues as type 2 or 3: in the top queue it would only delay others. Short flows of the first
- * band share the top queue: they have few of the bytes, and below it they would wait while flows with deadlines fill the link.
+ * gets a queue by what it has left to send and the thresholds beta, so it rises; Karuna takes the whole size until a promotion
+ * (controller/priorities/completion_model.py says why not). Any other flow (type 3) sinks by the bytes it has sent and the
+ * thresholds alpha. A flow past its deadline continues as type 2 or 3: in the top queue it would only delay others. Short flows
+ * of the first band share the top queue: they have few of the bytes, and below it they would wait while flows with deadlines fill
+ * the link.
  * The socket's mark (flowmark.h) has type and size; a packet of a guest behind a bridge has its mark by address and port
  * (guest_marks.h). A mark may name a coflow instead (type 4): the controller assigns its queue; until then the first FRESH_BYTES of
  * a flow have the first band, so that light coflows need not wait for the controller, and the rest the last one. After kappa
- * retransmission timeouts a flow is promoted: type 2 gets a queue by its remaining size, type 3 starts again at the top. Other
- * packets pass unchanged, and every packet continues to the next filter.
+ * retransmission timeouts a flow of type 3 is promoted: it starts again at the top. Other packets pass unchanged, and every packet
+ * continues to the next filter.
  *
  * TCP's segments without payload get the top queue whatever their flow is: behind a flow with a deadline in the opposite
  * direction, acknowledgements would wait until it ends, and the senders that need them would time out. */
@@ -100,6 +102,11 @@ static __always_inline int type_of(__u32 mark)
 	return high == MARK_COFLOW ? 4 : high ? 1 : mark ? 2 : 3;
 }
 
+static __always_inline bool is_sized(__u32 mark)
+{
+	return type_of(mark) != 4 && mark_size(mark);
+}
+
 static __always_inline __u64 deadline_ns_of(__u32 mark)
 {
 	return (__u64)mark_high(mark) * 1000000;
@@ -118,7 +125,6 @@ static __always_inline void begin_flow(struct tag_flow *flow, struct tag_setting
 	flow->size = flow->base = flow->message_end = 0;
 	flow->message_ns = now;
 	flow->mark = mark;
-	flow->split = mark_size(mark);
 	flow->queues = flow->timeouts = flow->promotions = flow->closed = 0;
 	flow->kappa = set->kappa_min + (span > 1 ? bpf_get_prandom_u32() % span : 0);
 }
@@ -148,18 +154,15 @@ static __always_inline bool report_end(const struct tag_key *key, struct tag_flo
 	return true;
 }
 
-/* Counts a retransmission timeout; the kappa'th promotes the flow. */
+/* Counts a retransmission timeout; the kappa'th promotes the flow, unless its size is known: what is left decides already. */
 static __always_inline void count_timeout(struct tag_flow *flow)
 {
-	__u64 whole = mark_size(flow->mark);
-
 	COUNT(timeouts);
-	if (++flow->timeouts < flow->kappa)
+	if (is_sized(flow->mark) || ++flow->timeouts < flow->kappa)
 		return;
 	flow->timeouts = 0;
 	if (flow->promotions < 255)
 		flow->promotions++;
-	flow->split = whole > flow->size ? whole - flow->size : 0;
 	flow->base = flow->size;
 	COUNT(promotions);
 }
@@ -178,9 +181,9 @@ static __always_inline void count_coflow(struct packet *packet, __u32 mark, __u6
 }
 
 /* Adds the payload to its flow. Returns the bytes sent, which choose the band of type 3: up to the end of this packet, or of
- * its first segment, since a super-packet has one DSCP. */
+ * its first segment, since a super-packet has one DSCP. `left` is what the flow's message has left from this packet on. */
 static __always_inline __u64 add_payload(struct tag_flow *flow, struct tag_settings *set, struct packet *packet, __u32 segment,
-					 __u64 now)
+					 __u64 now, __u64 *left)
 {
 	bool tcp = packet->key.protocol == IPPROTO_TCP;
 	bool back = tcp && (__s32)(packet->sequence - flow->next) < 0;
@@ -195,12 +198,12 @@ static __always_inline __u64 add_payload(struct tag_flow *flow, struct tag_setti
 		report_end(&packet->key, flow, flow->last_ns, FLOW_IDLE);
 		begin_flow(flow, set, flow->mark, now);
 	}
-	/* As in baton_mcp: data beyond the marked size, or after a silence longer than the deadline, get a new deadline. */
-	if (!back && type_of(flow->mark) == 1 &&
-	    (flow->size >= flow->message_end || silence > deadline_ns_of(flow->mark))) {
+	/* Data beyond the marked size are another message; those after a silence longer than the deadline, too, as in baton_mcp. */
+	if (!back && (flow->size >= flow->message_end || (type_of(flow->mark) == 1 && silence > deadline_ns_of(flow->mark)))) {
 		flow->message_ns = now;
 		flow->message_end = flow->size + (mark_size(flow->mark) ?: UNKNOWN_END);
 	}
+	*left = flow->message_end - flow->size;
 	if (tcp) {
 		__s32 advance = packet->sequence + packet->payload - flow->next;
 
@@ -256,11 +259,11 @@ static __always_inline __u32 band(const __u64 *cuts, __u32 used, __u64 bytes)
 	return at + 1;
 }
 
-static __always_inline __u32 queue_of(__u32 mark, __u64 split, __u64 sent, bool late)
+static __always_inline __u32 queue_of(__u32 mark, __u64 left, __u64 sent, bool late)
 {
 	__u32 zero = 0, *index = bpf_map_lookup_elem(&active, &zero), slot;
 	struct tag_thresholds *cuts;
-	int type = late ? (mark_size(mark) ? 2 : 3) : type_of(mark);
+	int type = late ? (is_sized(mark) ? 2 : 3) : type_of(mark);
 
 	if (type == 4) {
 		__u32 eight = mark_low(mark) / 8;
@@ -276,7 +279,7 @@ static __always_inline __u32 queue_of(__u32 mark, __u64 split, __u64 sent, bool 
 	cuts = bpf_map_lookup_elem(&thresholds, &slot);
 	if (!cuts)
 		return 0;
-	return type == 2 ? band(cuts->beta, cuts->count, split) : band(cuts->alpha, cuts->count, sent);
+	return type == 2 ? band(cuts->beta, cuts->count, left) : band(cuts->alpha, cuts->count, sent);
 }
 
 /* Whether a flow is short, by the size that its mark names and by what it has sent. */
@@ -296,7 +299,7 @@ int tag(struct __sk_buff *skb)
 	struct packet packet = {.offset = sizeof(struct ethhdr)};
 	__u32 header = 0, length = 0, zero = 0, mark = skb->mark, queue;
 	__u16 protocol = bpf_ntohs(skb->protocol);
-	__u64 now, sent = 0, split;
+	__u64 now, sent = 0, left;
 	struct tag_settings *set;
 	struct tag_flow *flow;
 	enum reading reading;
@@ -332,15 +335,14 @@ int tag(struct __sk_buff *skb)
 		mark = mark_of_guest(&packet.key, skb->ingress_ifindex, now);
 		by_guest = mark;
 	}
-	split = mark_size(mark);
+	left = mark_size(mark);
 	flow = find_flow(&packet, set, mark, by_guest, now);
 	if (flow) {
-		sent = add_payload(flow, set, &packet, skb->gso_size, now);
+		sent = add_payload(flow, set, &packet, skb->gso_size, now, &left);
 		mark = flow->mark;
-		split = flow->split;
 		late = is_late(flow, now);
 	}
-	queue = is_bare(&packet) ? 0 : queue_of(mark, split, sent, late) & (QUEUES - 1);
+	queue = is_bare(&packet) ? 0 : queue_of(mark, left, sent, late) & (QUEUES - 1);
 	if (queue == 1 && flow && is_short(set, mark, flow->base + sent))
 		queue = 0;
 	write_dscp(skb, &packet, set->dscp[queue]);

@@ -31,7 +31,7 @@ struct tag_settings {
 struct tag_thresholds {
 	__u32 version;
 	__u32 count;
-	__u64 beta[THRESHOLDS];	 /* type 2, on size */
+	__u64 beta[THRESHOLDS];	 /* type 2, on what is left */
 	__u64 alpha[THRESHOLDS]; /* type 3, on bytes sent */
 };
 
@@ -58,8 +58,7 @@ struct tag_flow {
 	__u64 last_ns; /* of the last packet with payload */
 	__u64 size;    /* new bytes: retransmitted ones do not count twice */
 	__u64 base;    /* a promotion sets it to `size`: bytes sent since then are size - base */
-	__u64 split;   /* the size by which type 2 gets its band */
-	__u64 message_ns;  /* the deadline counts from here */
+	__u64 message_ns;  /* when the message began: a deadline counts from here */
 	__u64 message_end; /* in bytes of `size`; later data are another message with the same mark */
 	__u32 mark;
 	__u32 next; /* TCP's highest sequence number sent, plus one */

@@ -37,7 +37,7 @@ _PORTS = struct.Struct("!HH")
 _COUNTERS = struct.Struct("=6Q")
 _KEY = struct.Struct("=16s16s4sB3x")
 _SENT_KEY = struct.Struct("=16sI")
-_FLOW = struct.Struct("=QQQ32xI4xBxxBB3x")
+_FLOW = struct.Struct("=QQQ24xI4xBxxBB3x")
 _ZERO = bytes(4)
 
 
@@ -124,8 +124,9 @@ class TaggerSettings:
 
     `dscp` has a codepoint for queue 0 (type 1) and for bands 1 to 7 of types 2 and 3. Flows of the first band share queue 0 up
     to `short_bytes`, by their size where it is known, and by what they have sent (0: none does). Sequence numbers that go back
-    after `rto_ns` of silence are a timeout; a flow is promoted after kappa timeouts, drawn from `kappa_min` to `kappa_max`. New
-    data after `idle_ns` of silence is a new flow on its connection (0: never). A sweep removes flows silent for `forget_ns`.
+    after `rto_ns` of silence are a timeout; a flow of unknown size is promoted after kappa timeouts, drawn from `kappa_min` to
+    `kappa_max`. New data after `idle_ns` of silence is a new flow on its connection (0: never). A sweep removes flows silent
+    for `forget_ns`.
 
     Raises:
         ValueError: a number is out of its range; names the field.

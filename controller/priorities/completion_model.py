@@ -3,35 +3,44 @@
 *System.* One link of rate C carries three types of flows (Karuna, SIGCOMM 2016). Type 1 has deadlines and the top priority;
 its senders are paced, so it is a fluid that takes the share rho_1 of the link and delays no flow otherwise. Types 2 and 3
 arrive as Poisson processes with lambda_2 and lambda_3 flows per unit of time and share K bands of strict, preemptive
-priorities. A type 2 flow of size x is in band j if beta_{j-1} < x <= beta_j, with all its bytes. A type 3 flow sends its
-bytes from alpha_{l-1} to alpha_l in band l. Inside a band flows are served in the order in which they arrived at the link.
+priorities. A type 2 flow is in band j while beta_{j-1} < r <= beta_j, where r is what it has left to send, so it rises. A type
+3 flow sends its bytes from alpha_{l-1} to alpha_l in band l, so it sinks. Inside a band flows are served in the order in which
+they arrived at the link.
 
 *Units.* Sizes in bytes, time in bytes too: the time in which the link carries so many (multiply by 8/C for seconds).
 So lambda E[S] is a load without unit, and everything below is consistent; all scales with the sizes.
 
-*Derivation.* Let T_j be the traffic truncated to the bands 1..j: type 1, type 2 flows of at most beta_j, and of every type 3
-flow the first alpha_j bytes. The bands below do not disturb it, and it is served whenever there is any of it, so its
-unfinished work is that of an M/G/1 queue on what type 1 leaves (Pollaczek and Khinchine):
+*Derivation.* Let T_j be the traffic truncated to the bands 1..j: type 1, type 2 flows of at most beta_j, the last beta_j bytes
+of larger ones, and of every type 3 flow the first alpha_j bytes. The bands below do not disturb it, and it is served whenever
+there is any of it. All of it comes as Poisson processes, but for the ends of larger type 2 flows: such a flow rises to band j
+only while it is served, so when nothing else of T_j is there. For the mean of the unfinished work W it does not matter that
+work comes to an empty system (rate conservation: the mean of W^2 is constant), so both parts count alike (Pollaczek and
+Khinchine), but only what comes at any time slows the others:
 
-    sigma_j = rho_1 + lambda_2 E[S2; S2 <= beta_j] + lambda_3 E[min(S3, alpha_j)]
-    V_j     =         lambda_2 E[S2^2; S2 <= beta_j] + lambda_3 E[min(S3, alpha_j)^2]
+    sigma_j = rho_1 + lambda_2 E[S2; S2 <= beta_j]   + lambda_3 E[min(S3, alpha_j)]
+    V_j     =         lambda_2 E[min(S2, beta_j)^2]  + lambda_3 E[min(S3, alpha_j)^2]
     U_j     = V_j / (2 (1 - sigma_j))
 
-A flow of size x that ends in band j waits for the work U_j that it finds (Poisson arrivals see averages) and for its own x
-bytes, and meanwhile only what arrives in the bands above j comes first, which slows the clock by 1 - sigma_{j-1}:
+A type 3 flow of size x that ends in band j waits for the work U_j that it finds (Poisson arrivals see averages) and for its
+own x bytes, and meanwhile only what arrives in the bands above j comes first, which slows the clock by 1 - sigma_{j-1}. A type
+2 flow that begins in band j waits for as much; of its own bytes it sends those beyond beta_{i-1} while the bands above i slow
+it:
 
-    T(x) = (U_j + x) / (1 - sigma_{j-1})
+    type 3:  T(x) = (U_j + x) / (1 - sigma_{j-1})
+    type 2:  T(x) = U_j / (1 - sigma_{j-1}) + sum_{i=1..j} [ min(x, beta_i) - beta_{i-1} ] / (1 - sigma_{i-1})
 
-For type 2 alone this is Cobham's formula with preemption, for type 3 alone Kleinrock's multilevel processor sharing with
-first come first served levels (Queueing Systems II, 4.7). With N_j the share of flows of types 2 and 3 that are finished in
-bands 1..j, and B_j the mean bytes of those flows (0 for the others), the mean over all flows of both types is
+For type 2 alone this is the least remaining work first, in bands (Schrage and Miller 1966, where every size is a band of its
+own), for type 3 alone Kleinrock's multilevel processor sharing with first come first served levels (Queueing Systems II, 4.7).
+With N_j the share of flows that begin (type 2) or end (type 3) in the bands 1..j, and B_j the mean bytes that count there,
+E[min(S2, beta_j)] and E[S3; S3 <= alpha_j] weighted by the types' shares of the flows, the mean over all flows of both types is
 
     T = sum_{j=1..K} [ (N_j - N_{j-1}) U_j + (B_j - B_{j-1}) ] / (1 - sigma_{j-1})
 
-*What is not used, and why.* Karuna's and PIAS' printed objectives put the distribution of flow counts where loads belong, and
-their relaxations have degenerate optima. The tandem M/M/1 of PIAS (ToN 2017) adds one packet's delay per band, whatever the
-flow sends there. Processor sharing inside bands at the reduced rate 1 - sigma_{j-1} makes T a function of the sigma_j
-alone, so that large flows before small ones would do as well.
+*What is not used, and why.* Karuna splits type 2 by the whole size, and by what is left only after timeouts; by what is left
+throughout, the mean is lower and nobody starves more (docs/karuna.md). Karuna's and PIAS' printed objectives put the
+distribution of flow counts where loads belong, and their relaxations have degenerate optima. The tandem M/M/1 of PIAS (ToN
+2017) adds one packet's delay per band, whatever the flow sends there. Processor sharing inside bands at the reduced rate
+1 - sigma_{j-1} makes T a function of the sigma_j alone, so that large flows before small ones would do as well.
 """
 
 from __future__ import annotations
@@ -46,7 +55,7 @@ from controller.priorities.flow_sizes import Floats, FlowSizes
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """K - 1 splitting thresholds beta (type 2, on size) and demotion thresholds alpha (type 3, on bytes sent), never falling.
+    """K - 1 splitting thresholds beta (type 2, what is left) and demotion thresholds alpha (type 3, bytes sent), never falling.
 
     Two equal thresholds leave the band between them empty. The last band has no upper end.
 
@@ -112,12 +121,15 @@ class Traffic:
         return self.flows_2() + self.flows_3()
 
     def split(self, cut: Floats) -> Floats:
-        """The contribution of type 2 flows of at most `cut` bytes: rows N, B, V and sigma, over the axes of `cut`."""
+        """The contribution of the last `cut` bytes of type 2 flows: rows N, B, V and sigma, over the axes of `cut`."""
         if not self.flows_2() or self.sizes_2 is None:
             return np.zeros((4, *cut.shape))
         part = self.sizes_2.partial(cut)
+        rest = np.maximum(1 - part.finished, 0.0)
+        capped = np.minimum(cut, self.sizes_2.sizes[-1])
         share = self.flows_2() / self.flows()
-        return np.stack([part.finished * share, part.below * share, part.square * self.flows_2(), part.below * self.flows_2()])
+        square, last = part.square + capped**2 * rest, part.below + capped * rest
+        return np.stack([part.finished * share, last * share, square * self.flows_2(), part.below * self.flows_2()])
 
     def demote(self, cut: Floats) -> Floats:
         """The contribution of the first `cut` bytes of type 3 flows: rows N, B, V and sigma, over the axes of `cut`."""

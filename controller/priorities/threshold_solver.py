@@ -19,14 +19,15 @@ the rest of the distribution few.
 
 *Bound.* Let x_1..x_{K-1} be any thresholds. Round every coordinate to an end of its grid cell at random, up with the
 probability that keeps the mean load, by one uniform number for each cell of each axis: so the order is kept, and the
-axes are independent.
+axes are independent. In a cell without load (no flow of type 2 is as large) the probability keeps the mean of B, which rises
+there by larger flows; so cells are cut at the ends of such stretches first.
 The result X is a path on the grid. If E c(X_{j-1}, X_j) sums to at most T(x) plus a sum of eta(cell of x_{j-1}, cell of x_j),
 then T(x) >= E sum (c - eta)(X_{j-1}, X_j), which is no less than the shortest path under c less the greatest eta of the cells
 at the two grid points. The length of that path is the bound.
 
 eta is of second order in the width of the cells. N, B, V, q and u rise in both coordinates. With f^ and f_ the values of f at a
-cell's upper and lower corner, df = f^ - f_, and f+ and f- the most that f's chord over the cell (against the load) is above and
-below f; D = N(X_j) - N(X_{j-1}), D^ = N^(t) - N_(s), functions of s and of t as in c:
+cell's upper and lower corner, df = f^ - f_, and f+ and f- the most that f's chord over the cell (against the load, or B) is
+above and below f; D = N(X_j) - N(X_{j-1}), D^ = N^(t) - N_(s), functions of s and of t as in c:
 
     E q - q  <= q+ = dq^2 / (4 q_)                      q convex and E sigma = sigma (Kantorovich's inequality)
     E u - u  <= u+ = (V+ q^ + V^ q+) / 2 + dV dq / 8
@@ -87,27 +88,40 @@ class OptimalCuts:
 @dataclass(frozen=True, slots=True, eq=False)
 class _Axis:
     """One type's cuts on the fine grid, the (rows N, B, V, sigma) there, how far (N, B, V) are from their chords inside each
-    fine interval, and the coarse grid within it."""
+    fine interval (against the load, and where there is none in it against B), and the coarse grid within it."""
 
     cut: Floats
     rows: Floats
     misses: Floats
+    bare_misses: Floats
     at: NDArray[np.intp]
 
     def chords(self) -> tuple[Floats, Floats]:
         """By coarse cell: how far the chords of (N, B, V) are above and below."""
         if len(self.cut) == 1:
             return np.zeros((3, 1)), np.zeros((3, 1))
-        pairs = [_chords(self.rows[3], f, self.at, miss) for f, miss in zip(self.rows[:3], self.misses, strict=True)]
-        above, below = zip(*pairs, strict=True)
-        return np.stack(above), np.stack(below)
+        _, b, _, load = self.rows
+        found = _chords(load, self.rows[:3], self.at, self.misses)
+        bare = np.diff(load[self.at]) == 0
+        if bare.any():
+            found = np.where(bare, _chords(b, self.rows[:3], self.at, self.bare_misses), found)
+        return found[0], found[1]
 
     def finer(self, nodes: NDArray[np.intp]) -> _Axis:
         """The same with the cells on both sides of these nodes cut in two; itself if none can be."""
         cells = np.unique(np.concatenate([nodes - 1, nodes]))
         cells = cells[(cells >= 0) & (cells < len(self.at) - 1)]
-        at = np.union1d(self.at, (self.at[cells] + self.at[cells + 1]) // 2) if len(cells) else self.at
-        return self if len(at) == len(self.at) else _Axis(self.cut, self.rows, self.misses, at)
+        at = np.union1d(self.at, self._inside(self.at[cells], self.at[cells + 1])) if len(cells) else self.at
+        return self if len(at) == len(self.at) else _Axis(self.cut, self.rows, self.misses, self.bare_misses, at)
+
+    def _inside(self, first: NDArray[np.intp], last: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Where to cut cells: at the end of a stretch without load if there is one in the cell, the nearest to its middle."""
+        middle = (first + last) // 2
+        edges = np.flatnonzero(np.diff(np.diff(self.rows[3]) == 0)) + 1
+        if not len(edges):
+            return middle
+        near = edges[np.abs(edges[:, None] - middle).argmin(axis=0)]
+        return np.where((first < near) & (near < last), near, middle)
 
 
 def solve(traffic: Traffic, bands: int) -> OptimalCuts:
@@ -139,11 +153,12 @@ def solve(traffic: Traffic, bands: int) -> OptimalCuts:
 
 def _axis(traffic: Traffic, sizes: FlowSizes | None, nodes: int, *, known: bool) -> _Axis:
     if sizes is None:
-        return _Axis(np.zeros(1), np.zeros((4, 1)), np.zeros((3, 0)), np.zeros(1, dtype=np.intp))
+        return _Axis(np.zeros(1), np.zeros((4, 1)), np.zeros((3, 0)), np.zeros((3, 0)), np.zeros(1, dtype=np.intp))
     cut = _fine_cuts(sizes)
     rows = traffic.split(cut) if known else traffic.demote(cut)
     at = _coarse(traffic.load_1, cut, rows, sizes, nodes)
-    return _Axis(cut, rows, _fine_misses(traffic, cut, rows, sizes, known=known), at)
+    misses = _fine_misses(traffic, cut, rows, sizes, known=known)
+    return _Axis(cut, rows, misses, _bare_misses(cut, rows), at)
 
 
 def _fine_cuts(sizes: FlowSizes) -> Floats:
@@ -184,11 +199,12 @@ def _fine_misses(traffic: Traffic, cut: Floats, rows: Floats, sizes: FlowSizes, 
     """How far N, B and V can be from their chords inside each fine interval."""
     begin, end, width = cut[:-1], cut[1:], np.diff(rows[3])
     with np.errstate(divide="ignore", invalid="ignore"):
+        finished = sizes.partial(cut).finished
+        density = np.diff(finished) / np.diff(cut)
         if known:  # d sigma = lambda x dF
-            changes = [(1 / begin - 1 / end) / traffic.flows(), np.zeros(len(width)), end - begin]
+            fall = (1 - finished[:-1]) / (density * begin) - np.maximum(1 - finished[1:], 0) / (density * end)
+            changes = [(1 / begin - 1 / end) / traffic.flows(), fall / traffic.flows(), 2 * (end - begin)]
         else:  # d sigma = lambda (1 - F) dx
-            finished = sizes.partial(cut).finished
-            density = np.diff(finished) / np.diff(cut)
             hazard = density / (1 - finished[:-1]), density / np.maximum(1 - finished[1:], 0)
             rise = [hazard[1] - hazard[0], hazard[1] * end - hazard[0] * begin]
             changes = [*(change / traffic.flows() for change in rise), 2 * (end - begin)]
@@ -197,16 +213,26 @@ def _fine_misses(traffic: Traffic, cut: Floats, rows: Floats, sizes: FlowSizes, 
     return np.where(np.isfinite(misses), np.minimum(misses, most), most)
 
 
-def _chords(load: Floats, f: Floats, at: NDArray[np.intp], error: Floats) -> tuple[Floats, Floats]:
-    """By coarse cell: the most that f's chord against the load is above f, and below it."""
+def _bare_misses(cut: Floats, rows: Floats) -> Floats:
+    """The same against B, for intervals without flows: V rises with the square of the cut, B with the cut."""
+    width = np.diff(rows[1])
     with np.errstate(divide="ignore", invalid="ignore"):
-        slope = np.diff(f[at]) / np.diff(load[at])
+        curve = np.diff(rows[2]) / 4 * np.diff(cut) / (cut[:-1] + cut[1:])
+    still = np.zeros(len(width))
+    return np.stack([still, still, np.where(np.isfinite(curve), curve, 0.0)])
+
+
+def _chords(against: Floats, rows: Floats, at: NDArray[np.intp], misses: Floats) -> Floats:
+    """By row and coarse cell: the most that the chord of each row against another one is above that row, and below it."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slope = np.diff(rows[:, at]) / np.diff(against[at])
     slope = np.where(np.isfinite(slope), slope, 0.0)
-    cell = np.clip(np.searchsorted(at, np.arange(len(f)), side="right") - 1, 0, len(at) - 2)
-    chord = f[at][cell] + slope[cell] * (load - load[at][cell])
-    miss = np.maximum.reduceat(error, at[:-1])
-    above, below = (np.maximum(np.maximum.reduceat(sign * (chord - f), at[:-1]), 0.0) for sign in (1.0, -1.0))
-    return above + miss, below + miss
+    cell = np.clip(np.searchsorted(at, np.arange(len(against)), side="right") - 1, 0, len(at) - 2)
+    chord = rows[:, at][:, cell] + slope[:, cell] * (against - against[at][cell])
+    miss = np.maximum.reduceat(misses, at[:-1], axis=1)
+    return np.stack(
+        [np.maximum(np.maximum.reduceat(sign * (chord - rows), at[:-1], axis=1), 0.0) + miss for sign in (1.0, -1.0)]
+    )
 
 
 # -- shortest paths -------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ class Tag
 {
       public:
 	/* type, size and deadline are those of its mark; kappa timeouts promote it. */
-	Tag(unsigned type, uint64_t size, uint64_t due_ns, unsigned kappa) : m_type(type), m_split(size), m_whole(size), m_due_ns(due_ns), m_kappa(kappa) {}
+	Tag(unsigned type, uint64_t size, uint64_t due_ns, unsigned kappa) : m_type(type), m_size(size), m_due_ns(due_ns), m_kappa(kappa) {}
 
 	/* The queue of a packet that carries bytes from `first` to `end` of the flow; end == first: without payload. */
 	unsigned Queue(const TagRules &rules, uint64_t first, uint64_t end, uint64_t now_ns);
@@ -32,7 +32,7 @@ class Tag
 	void CountTimeout();
 
 	unsigned m_type;
-	uint64_t m_split, m_whole, m_due_ns;
+	uint64_t m_size, m_due_ns;
 	unsigned m_kappa, m_timeouts = 0, m_promotions = 0;
 	uint64_t m_sent = 0, m_base = 0, m_last_ns = 0;
 };

@@ -36,11 +36,21 @@ def wire() -> Iterator[Wire]:
         yield made
 
 
-def judged(mark: int, sent: int) -> int:
-    """The reference: the DSCP that a packet must have after `sent` bytes of its flow, its own included."""
-    if mark >> 20:
-        return DSCP[0]
-    return DSCP[1 + (bisect_left(BETA, (mark & 0xFFFFF) * 1024) if mark else bisect_left(ALPHA, sent))]
+class Judge:
+    """The reference: the DSCP that each packet of a flow must have."""
+
+    def __init__(self, mark: int) -> None:
+        self._mark, self._sent, self._message_end = mark, 0, 0
+
+    def packet(self, size: int) -> int:
+        """Of the next one, which carries so many bytes. Data beyond the marked size are another message."""
+        before, whole = self._sent, (self._mark & 0xFFFFF) * 1024
+        self._sent += size
+        if before >= self._message_end:
+            self._message_end = before + whole
+        if self._mark >> 20:
+            return DSCP[0]
+        return DSCP[1 + (bisect_left(BETA, self._message_end - before) if self._mark else bisect_left(ALPHA, self._sent))]
 
 
 MARKS = [0, DEADLINE, *(FlowMark(size_bytes=size).encode() for size in (1, 2048, 2049, 20_000, 10**8))]
@@ -52,10 +62,9 @@ MARKS = [0, DEADLINE, *(FlowMark(size_bytes=size).encode() for size in (1, 2048,
 def test_every_packet_of_a_flow_has_the_dscp_of_its_type_and_bytes(wire: Wire, version: int, transport: str, vlan: int) -> None:
     script = random.Random(5)
     for mark in MARKS:
-        flow, sent = Flow(next(wire.ports), version, transport, vlan), 0
+        flow, judge = Flow(next(wire.ports), version, transport, vlan), Judge(mark)
         for size in (1000, 1000, 1, *(script.randrange(1, 1400) for _ in range(12))):
-            sent += size
-            assert wire.dscp(flow.packet(size), mark) == judged(mark, sent)
+            assert wire.dscp(flow.packet(size), mark) == judge.packet(size)
     assert wire.tagger.counters().malformed == 0
 
 
@@ -119,12 +128,18 @@ def test_a_type_3_flow_that_timed_out_kappa_times_starts_again_at_the_top(wire: 
     assert (end.size_bytes, end.promotions, end.queues) == (13_000, 1, (1, 2, 3, 4))
 
 
-def test_a_type_2_flow_that_timed_out_kappa_times_is_split_on_what_is_left(wire: Wire) -> None:
+def test_a_type_2_flow_rises_by_what_is_left_and_a_promotion_adds_nothing(wire: Wire) -> None:
     settle(wire, kappa_max=2)
     flow, mark = Flow(next(wire.ports)), FlowMark(size_bytes=10 * 1024).encode()
-    assert {wire.dscp(flow.packet(1000), mark) for _ in range(9)} == {DSCP[3]}
-    assert [timeout(wire, flow, mark), timeout(wire, flow, mark)] == [DSCP[3], DSCP[1]]
-    assert wire.dscp(flow.packet(1000), mark) == DSCP[1]
+    assert [wire.dscp(flow.packet(1000), mark) for _ in range(7)] == [DSCP[3]] * 6 + [DSCP[2]]
+    assert [timeout(wire, flow, mark) for _ in range(3)] == [DSCP[2]] * 3
+    assert [wire.dscp(flow.packet(1000), mark) for _ in range(3)] == [DSCP[2], DSCP[2], DSCP[1]]
+    assert wire.tagger.counters().promotions == 0
+
+
+def test_the_next_message_of_a_type_2_flow_begins_by_its_size(wire: Wire) -> None:
+    flow, mark = Flow(next(wire.ports)), FlowMark(size_bytes=4096).encode()
+    assert [wire.dscp(flow.packet(1024), mark) for _ in range(8)] == [DSCP[2], DSCP[2], DSCP[1], DSCP[1]] * 2
 
 
 class TestShortFlowsShareTheTopQueue:
@@ -184,9 +199,9 @@ def test_new_data_after_a_silence_is_a_new_flow_on_its_connection(wire: Wire) ->
     assert 30 * MS < end.duration_ns < 70 * MS
 
 
-@pytest.mark.parametrize(("size", "after"), [(4096, DSCP[2]), (0, DSCP[2])])
+@pytest.mark.parametrize(("size", "after"), [(4096, DSCP[1]), (0, DSCP[2])])
 def test_past_its_deadline_a_flow_leaves_the_top_queue(wire: Wire, size: int, after: int) -> None:
-    """Type 2 by its size, or type 3 by what it has sent; the next message, or one after a long silence, has a new deadline."""
+    """Type 2 by what is left, type 3 by what it has sent; the next message, or one after a long silence, has a new deadline."""
     flow, mark = Flow(next(wire.ports)), FlowMark(size_bytes=size or None, deadline_ms=200).encode()
     begun_s = time.monotonic()
     for _ in range(3):  # no silence is as long as the deadline
@@ -232,7 +247,7 @@ class TestEnds:
     def test_a_new_mark_is_a_new_flow(self, wire: Wire) -> None:
         flow, mark = Flow(next(wire.ports)), FlowMark(size_bytes=4096).encode()
         wire.dscp(flow.packet(1000))
-        assert wire.dscp(flow.packet(1000), mark) == judged(mark, 0)
+        assert wire.dscp(flow.packet(1000), mark) == Judge(mark).packet(1000)
         assert wire.dscp(flow.packet(0), 0) == DSCP[0], "the kernel's own segments may be unmarked"
         (end,) = wire.tagger.ended()
         assert (end.size_bytes, end.flow_type, end.reason) == (1000, 3, EndReason.REPLACED)
@@ -330,7 +345,7 @@ def test_tshark_sees_a_kernels_tcp_flow_tagged_by_its_bytes_with_right_checksums
     for dscp, sequence, length, tcp_status, ip_status in rows:
         assert tcp_status == "1" and ip_status == ("1" if version == 4 else "")
         if int(length):
-            assert int(dscp) == judged(0, int(sequence) - 1 + int(length))
+            assert int(dscp) == Judge(0).packet(int(sequence) - 1 + int(length))
     deadline = time.monotonic() + 2
     ends: list[FlowEnd] = []
     while not ends and time.monotonic() < deadline:

@@ -18,7 +18,7 @@ KEY = b"".join(bytes(10) + b"\xff\xff" + end.packed for end in ENDS) + struct.pa
 def flow(*, last_s: int, size: int = 3000, mark: int = 0, closed: bool = False) -> bytes:
     """A struct tag_flow that began at one second and sent to bands 1 and 2; promoted three times."""
     return struct.pack(
-        "=7Q2I8B", SECOND, last_s * SECOND, size, 0, 0, SECOND, 0, mark, 77, 0b110, 4, 1, 3, closed, 0, 0, 0
+        "=6Q2I8B", SECOND, last_s * SECOND, size, 0, SECOND, 0, mark, 77, 0b110, 4, 1, 3, closed, 0, 0, 0
     )
 
 

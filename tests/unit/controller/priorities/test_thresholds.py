@@ -206,7 +206,7 @@ def _simulate(traffic: Traffic, thresholds: Thresholds, flows: int) -> float:
     assert traffic.sizes_2 is not None
     rate = traffic.flows_2() + traffic.flows_3()
     sizes = traffic.sizes_2.quantile([chance.random() for _ in range(flows)])
-    waiting: list[list[float]] = []  # (band, arrival, left to send in the band, left after it, next band)
+    waiting: list[list[float]] = []  # (band, arrival, left to send in the band, left after it, how many bands on it goes then)
     clock = total = 0.0
     for size in sizes:
         arrival = clock + chance.expovariate(rate)
@@ -214,10 +214,15 @@ def _simulate(traffic: Traffic, thresholds: Thresholds, flows: int) -> float:
         clock = arrival
         if chance.random() < traffic.flows_2() / rate:
             band = sum(size > cut for cut in thresholds.beta)
-            heapq.heappush(waiting, [band, clock, size, 0.0])
+            heapq.heappush(waiting, [band, clock, *_raised(float(size), band, thresholds), -1])
         else:
-            heapq.heappush(waiting, [0, clock, *_demoted(float(size), 0, thresholds)])
+            heapq.heappush(waiting, [0, clock, *_demoted(float(size), 0, thresholds), 1])
     return (total + _serve(waiting, clock, float("inf"), thresholds)) / flows
+
+
+def _raised(left: float, band: int, thresholds: Thresholds) -> tuple[float, float]:
+    after = thresholds.beta[band - 1] if band else 0
+    return left - after, after
 
 
 def _demoted(left: float, band: int, thresholds: Thresholds) -> tuple[float, float]:
@@ -238,8 +243,8 @@ def _serve(waiting: list[list[float]], clock: float, until: float, thresholds: T
             break
         heapq.heappop(waiting)
         if flow[3] > 0:
-            band = int(flow[0]) + 1
-            heapq.heappush(waiting, [band, flow[1], *_demoted(flow[3], band, thresholds)])
+            band, moved = int(flow[0] + flow[4]), _raised if flow[4] < 0 else _demoted
+            heapq.heappush(waiting, [band, flow[1], *moved(flow[3], band, thresholds), flow[4]])
         else:
             total += clock - flow[1]
     return total
