@@ -89,7 +89,7 @@ class Supervisor:
         self._services = Services()
         self._outbox = Outbox(self.store)
         self._wakeups = Wakeups(LOOK_S)
-        self._stopping = self._reload_asked = False
+        self._stopping = self._reload_asked = self._unsaved = False
         self._state: RunState | None = None
 
     # -- up and down ---------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ class Supervisor:
             store=self.store_url,
             made_run_dir=made,
         )
-        self._save()
+        self._write_state()
         try:
             self._bring_up()
         except BaseException:
@@ -168,7 +168,7 @@ class Supervisor:
             ended, changed = self._services.turn(self._patience_s, *self._wakeups.sources)
             self._wakeups.drain()
             self._tend_copies()
-            if changed:
+            if changed or self._unsaved:
                 self._save()
             for service in ended:
                 self._outbox.tell("restart", "error", f"{service.name} {service.last_exit}; it is started again")
@@ -184,7 +184,7 @@ class Supervisor:
     def _patience_s(self) -> float:
         """How long to wait for an event."""
         calm = self._wakeups.sees_changes and self._outbox.empty and not self._owner and not reads_tree(self.config)
-        return CALM_S if calm else LOOK_S
+        return CALM_S if calm and not self._unsaved else LOOK_S
 
     def stop(self) -> None:
         """Has `run` return soon."""
@@ -384,6 +384,19 @@ class Supervisor:
         self._save()
 
     def _save(self) -> None:
+        """Saves what runs; if that fails it is tried again in the next turn, and everything goes on meanwhile."""
+        try:
+            self._write_state()
+        except OSError as error:
+            if not self._unsaved:
+                why = f"{self.run_dir / runstate.STATE} can't be saved: {error.strerror}"
+                log.error("%s; free the place: until then `baton status` and `baton down` know an older state", why)
+            self._unsaved = True
+        else:
+            self._unsaved = False
+
+    def _write_state(self) -> None:
+        """Raises OSError."""
         assert self._state is not None
         self._state = replace(
             self._state,

@@ -244,6 +244,21 @@ class TestRestart:
         wait_for(lambda: site.pid("redis") not in (0, before))
         wait_for(lambda: site.heard("restart", "redis killed by SIGKILL"))
 
+    def test_a_state_that_cannot_be_saved_ends_nothing_and_is_saved_when_it_can_be(self, site: Site) -> None:
+        before, supervisor = site.pid("redis"), site.state.supervisor
+        state = site.run_dir / runstate.STATE
+        kept = state.rename(site.run_dir / "kept")
+        state.mkdir()  # nothing can be put there now, as if the run directory were full
+        os.kill(before, signal.SIGKILL)
+        wait_for(lambda: "can't be saved" in (site.run_dir / "supervisor.log").read_text())
+        time.sleep(2)
+        assert identify(supervisor.pid) == supervisor
+        assert (site.run_dir / "supervisor.log").read_text().count("can't be saved") == 1
+        state.rmdir()
+        kept.rename(state)
+        wait_for(lambda: site.pid("redis") not in (0, before))
+        wait_for(lambda: site.heard("restart", "redis killed by SIGKILL"))
+
     def test_children_die_with_a_killed_supervisor_and_up_works_again(self, site: Site) -> None:
         left = [site.state.supervisor, *site.state.services.values()]
         os.kill(site.state.supervisor.pid, signal.SIGKILL)
