@@ -8,6 +8,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
 #include "classify.h"
+#include "elapsed.h"
 #include "released.h"
 #include "resent.h"
 
@@ -146,7 +147,7 @@ static __always_inline int charge(struct flow_key *key, __u32 node, __u32 length
 		flow->dscps |= seen;
 		tell(BATON_NEW_FLOW, node, key, dscp);
 	}
-	__u64 idle = now - flow->stamp;
+	__u64 idle = elapsed(now, flow->stamp);
 	__u64 tokens = flow->tokens + (idle > 60 * SECOND ? set->mice_bytes : idle * set->mice_rate / SECOND);
 
 	if (tokens >= set->mice_bytes) {
@@ -160,7 +161,8 @@ static __always_inline int charge(struct flow_key *key, __u32 node, __u32 length
 		tokens -= length;
 	}
 	flow->tokens = tokens;
-	flow->stamp = now;
+	if (idle)
+		flow->stamp = now;
 	__sync_fetch_and_add(&flow->bytes, length);
 	__sync_fetch_and_add(&flow->packets, 1);
 	return flow->large;

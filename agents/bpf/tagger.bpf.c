@@ -18,6 +18,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
 #include "classify.h"
+#include "elapsed.h"
 #include "flowmark.h"
 #include "guest_marks.h"
 #include "packet.h"
@@ -114,7 +115,7 @@ static __always_inline __u64 deadline_ns_of(__u32 mark)
 
 static __always_inline bool is_late(const struct tag_flow *flow, __u64 now)
 {
-	return type_of(flow->mark) == 1 && now - flow->message_ns > deadline_ns_of(flow->mark);
+	return type_of(flow->mark) == 1 && elapsed(now, flow->message_ns) > deadline_ns_of(flow->mark);
 }
 
 static __always_inline void begin_flow(struct tag_flow *flow, struct tag_settings *set, __u32 mark, __u64 now)
@@ -144,7 +145,7 @@ static __always_inline bool report_end(const struct tag_key *key, struct tag_flo
 	end->key = *key;
 	end->size = flow->size;
 	end->start_ns = flow->start_ns;
-	end->duration_ns = end_ns - flow->start_ns;
+	end->duration_ns = elapsed(end_ns, flow->start_ns);
 	end->mark = flow->mark;
 	end->type = type_of(flow->mark);
 	end->queues = flow->queues;
@@ -187,7 +188,7 @@ static __always_inline __u64 add_payload(struct tag_flow *flow, struct tag_setti
 {
 	bool tcp = packet->key.protocol == IPPROTO_TCP;
 	bool back = tcp && (__s32)(packet->sequence - flow->next) < 0;
-	__u64 silence = now - flow->last_ns, before;
+	__u64 silence = elapsed(now, flow->last_ns), before;
 	__u32 fresh = packet->payload;
 
 	if (!packet->payload)
@@ -212,7 +213,8 @@ static __always_inline __u64 add_payload(struct tag_flow *flow, struct tag_setti
 			flow->next = packet->sequence + packet->payload;
 	}
 	before = flow->size - flow->base;
-	flow->last_ns = now;
+	if (silence)
+		flow->last_ns = now;
 	if (fresh && type_of(flow->mark) == 4)
 		count_coflow(packet, flow->mark, fresh);
 	flow->size += fresh; /* not atomic: one processor at a time sends a flow, except from a shared UDP socket */

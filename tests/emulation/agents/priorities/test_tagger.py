@@ -28,6 +28,7 @@ from tests.emulation.namespaces import inside, run
 
 MS = 1_000_000
 DEADLINE = FlowMark(deadline_ms=4000).encode()
+LATER = struct.Struct("=6Q16s")  # struct tag_flow
 
 
 @pytest.fixture
@@ -197,6 +198,21 @@ def test_new_data_after_a_silence_is_a_new_flow_on_its_connection(wire: Wire) ->
     (end,) = wire.tagger.ended()
     assert (end.reason, end.size_bytes, end.queues) == (EndReason.IDLE, 3000, (1, 2))
     assert 30 * MS < end.duration_ns < 70 * MS
+
+
+@pytest.mark.parametrize(("mark", "has"), [(0, DSCP[2]), (DEADLINE, DSCP[0])])
+def test_a_packet_that_another_processor_has_sent_later_is_no_silence_and_not_late(wire: Wire, mark: int, has: int) -> None:
+    settle(wire, idle_ns=30 * MS, kappa_max=9)
+    flow = Flow(next(wire.ports), transport="udp")
+    for _ in range(3):
+        wire.dscp(flow.packet(1000), mark)
+    (key,) = wire.tagger._flows.keys()
+    start_ns, last_ns, *rest = LATER.unpack(wire.tagger._flows.get(key) or b"")
+    rest[2] += 10**9  # the message's beginning
+    wire.tagger._flows[key] = LATER.pack(start_ns, last_ns + 10**9, *rest)
+    assert wire.dscp(flow.packet(1000), mark) == has
+    assert LATER.unpack(wire.tagger._flows.get(key) or b"")[1:4] == (last_ns + 10**9, 4000, 0)
+    assert wire.tagger.ended() == []
 
 
 @pytest.mark.parametrize(("size", "after"), [(4096, DSCP[1]), (0, DSCP[2])])

@@ -9,7 +9,7 @@ from ipaddress import IPv4Address
 import pytest
 
 from agents.kernel.netlink import Netlink
-from agents.queues.classifier import Backlogged, FlowTable
+from agents.queues.classifier import _FLOW, _KEY, Backlogged, FlowTable, packed
 from agents.queues.flow_queues import MOST_FLOWS
 from protocol.messages import ETHERTYPE
 from tests.emulation.agents.queues.gated_wire import LEFT, OTHER, PAYLOAD, RATE, RIGHT, Wire
@@ -185,6 +185,21 @@ def test_a_flow_is_large_once_its_allowance_is_spent_and_small_again_when_it_is_
     time.sleep(0.2)
     either.send(4, target)
     assert either.received() == 4
+
+
+def test_a_packet_that_another_processor_has_stamped_later_gives_no_allowance_back(wire: Wire) -> None:
+    wire.host.flows.set_mice(5 * FRAME, 8)
+    wire.host.flows.forget(LEFT, RIGHT)
+    wire.send(20)
+    wire.received()
+    key = _KEY.pack(packed(LEFT), packed(RIGHT), 0)
+    tokens, _, *rest = _FLOW.unpack(wire.host.flows._flows.get(key) or b"")
+    later_ns = time.monotonic_ns() + 10**9
+    wire.host.flows._flows[key] = _FLOW.pack(tokens, later_ns, *rest)
+    wire.host.close_gate(16)
+    wire.send(20)
+    assert wire.received() <= 1
+    assert _FLOW.unpack(wire.host.flows._flows.get(key) or b"")[1] == later_ns
 
 
 def test_an_armed_destination_tells_of_its_first_packet_only(either: Wire) -> None:
