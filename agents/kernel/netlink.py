@@ -10,6 +10,7 @@ import os
 import socket
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 RTM_NEWQDISC, RTM_DELQDISC, RTM_GETQDISC = 36, 37, 38
@@ -128,6 +129,11 @@ class Netlink:
         error = int.from_bytes(answer[16:20], "little", signed=True)
         if error:
             raise NetlinkError(-error, os.strerror(-error))
+
+    def forget_posted(self) -> None:
+        """Reads the acknowledgements of posted messages, refusals or not: for a caller that removes what they were about."""
+        with suppress(NetlinkError):
+            self._read_posted()
 
     def _read_posted(self) -> None:
         """Reads the acknowledgements of posted messages. Raises the first refusal as NetlinkError."""

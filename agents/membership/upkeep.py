@@ -102,10 +102,14 @@ class Upkeep(Part):
         self._failures = 0
 
     def _repair_now(self, now_ns: int) -> None:
-        drifted = self._host.queues.repair()
-        if drifted:  # every gate was made anew, and open
-            self._agent.rules.reapply()
-            self._keeper.rebuilt(now_ns)
+        queues = self._host.queues
+        before = queues.version
+        try:
+            drifted = queues.repair()
+        finally:
+            if queues.version != before:  # the gates were made anew, and open, as far as the kernel let us
+                self._agent.rules.reapply()
+                self._keeper.rebuilt(now_ns)
         self._note(drifted + self._parts.repair(), now_ns)
 
     def _note(self, drifted: list[str], now_ns: int) -> None:

@@ -126,7 +126,9 @@ class Gatekeeper:
             self._close_gates([destination])
 
     def rebuilt(self, now_ns: int) -> None:
-        """Closes the gates of regulated destinations after all queues were created again with open gates."""
+        """Closes the gates of regulated destinations after all queues were created again with open gates, some for the first
+        time."""
+        self.regulated |= {destination for destination in self._gated() if destination in self._needs}
         if self.enforcing:
             for destination in self.regulated:
                 self._forget(destination)

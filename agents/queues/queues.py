@@ -103,6 +103,8 @@ class HostQueues:
         self.dscp = dscp if gate_kind == "tbf" else ()
         self._index = socket.if_nametoindex(interface)
         self._destinations: dict[int, _Destination] = {}
+        self._missing: dict[int, list[tuple[Address, Address, int]]] = {}
+        """The destinations that the kernel refused to make, with the V2V flows (and DSCPs) that have no queue therefore."""
         self.version = 0
         """Changes whenever gates are made or removed."""
         self._changes = 0
@@ -117,8 +119,14 @@ class HostQueues:
     # -- building -------------------------------------------------------------------------------------------------------
 
     def install(self) -> None:
-        """Makes the tree anew, with all known destinations and every gate open. Replaces any root qdisc."""
+        """Makes the tree anew, with all known destinations and every gate open. Replaces any root qdisc.
+
+        Raises:
+            NetlinkError: the kernel refused a message. Those destinations that are not made are what `drift` tells then.
+        """
         self._changes += 1
+        self.version += 1
+        self._netlink.forget_posted()
         with suppress(NetlinkError):  # there may be only the kernel's default
             self._netlink.request(message(RTM_DELQDISC, 0, self._index, parent=TC_H_ROOT))
         rate, index = self.rate_bps, self._index
@@ -130,20 +138,31 @@ class HostQueues:
         ):
             batch += [self._class(classid, LINK, own_bps, prio), qdiscs.pfifo(index, 0, classid, packets)]
         batch.append(qdiscs.bpf_filter(index, ROOT, WAKEUP_PREFERENCE, self._drop_wakeup_fd, "drop_wakeup", direct=True))
-        known = {node: made.queues.flows for node, made in self._destinations.items()}
+        for node, made in self._destinations.items():
+            codepoints = self.dscp or (0,)
+            flows = [(source, target, codepoints[priority]) for source, target, priority in made.queues.flows]
+            self._missing[node] = flows + self._missing.get(node, [])
         self._destinations.clear()
         self._netlink.batch(batch)
-        for node, flows in known.items():
+        for node, flows in list(self._missing.items()):
             self.ensure_destination(node)
-            for source, target, priority in flows:
-                self.ensure_flow(source, target, node, self.dscp[priority] if self.dscp else 0)
+            for source, target, dscp in flows:
+                self.ensure_flow(source, target, node, dscp)
+            self._missing.pop(node, None)
 
     def ensure_flow(self, source: Address, target: Address, node: int, dscp: int = 0) -> bool:
         """Makes a queue for a V2V flow to `node`, if there is none; with priorities, for the flow's packets with this DSCP.
 
         Returns whether the node's gate was made just now.
+
+        Raises:
+            NetlinkError: the kernel refused it. The next `repair` makes what is missing.
         """
-        made = self.ensure_destination(node)
+        try:
+            made = self.ensure_destination(node)
+        except NetlinkError:
+            self._missing.setdefault(node, []).append((source, target, dscp))
+            raise
         destination = self._destinations[node]
         batch = destination.queues.add(source, target, dscp)
         if batch and self.gate_kind == "tbf":
@@ -153,7 +172,10 @@ class HostQueues:
         return made
 
     def ensure_destination(self, node: int) -> bool:
-        """Makes an open gate for the packets to `node`, if there is none; returns whether it was made just now."""
+        """Makes an open gate for the packets to `node`, if there is none; returns whether it was made just now.
+
+        Raises NetlinkError, as `ensure_flow`.
+        """
         if node in self._destinations:
             return False
         if not FIRST_NODE <= node <= LAST_NODE:
@@ -164,8 +186,11 @@ class HostQueues:
         batch = [self._class(classid, LINK, SMALL_RATE_BPS, 2), gate.creation()]
         if self.gate_kind == "tbf":
             batch += queues.creation()
+        flows = self._missing.setdefault(node, [])
         self._netlink.batch(batch)
         destination = self._destinations[node] = _Destination(gate, queues)
+        if not flows:
+            del self._missing[node]
         self.version += 1
         self._changes += 1
         self._set_queries(destination)
@@ -270,7 +295,7 @@ class HostQueues:
             yield
         except NetlinkError as error:
             return [f"{self.interface}: unreadable ({error.strerror})"]
-        lines = []
+        lines = [f"{self.interface}: the gate of destination {node:x} is missing" for node in self._missing]
         if not any(entry.info >> 16 == WAKEUP_PREFERENCE for entry in filters):
             lines.append(f"{self.interface}: the filter of frames that wake the queues is missing")
         lines += self._qdisc_lines(found, {ROOT: ("htb", TC_H_ROOT)})

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
 
+from agents.kernel.netlink import Netlink, NetlinkError
 from agents.kernel.snapshot import ForeignQdisc, InterfaceInUse
 from agents.queues.host import Host
 from agents.queues.queues import finished
-from tests.emulation.agents.queues.gated_wire import QDISCS, RATE, Wire, needs
+from tests.emulation.agents.queues.gated_wire import LEFT, OTHER, QDISCS, RATE, Wire, needs
 from tests.emulation.namespaces import inside, pair, run
 
 
@@ -47,6 +49,41 @@ def test_a_look_that_takes_many_steps_finds_what_one_finds_and_nothing_wrong_in_
     assert len(steps) > 5
     assert any("class 1:28 is missing" in line for line in finished(wire.host.queues.drift_steps()))
     wire.host.queues.repair()
+
+
+def test_a_gate_that_the_kernel_refused_is_made_with_the_next_repair(either: Wire) -> None:
+    run("ip", "netns", "exec", either.pair.left, "tc", "qdisc", "del", "dev", "eth0", "root")
+    with pytest.raises(NetlinkError):
+        either.host.queues.ensure_flow(LEFT, OTHER, 40)
+    assert "eth0: the gate of destination 28 is missing" in either.host.queues.repair()
+    assert either.host.queues.destinations()[40] == [(LEFT, OTHER, 0)]
+    assert either.host.queues.repair() == []
+    assert "class htb 1:28 parent 1:1" in either.pair.found()
+
+
+def test_gates_that_the_kernel_refused_while_all_were_made_anew_are_made_with_the_next_repair(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queues = wire.host.queues
+    for node in range(20, 30):
+        queues.ensure_flow(LEFT, OTHER, node)
+    wanted = queues.destinations()
+    batch, before, batches = Netlink.batch, queues.version, itertools.count()
+
+    def interfered(netlink: Netlink, messages: list[bytes]) -> None:
+        if next(batches) == 9:
+            run("ip", "netns", "exec", wire.pair.left, "tc", "qdisc", "del", "dev", "eth0", "root")
+        batch(netlink, messages)
+
+    run("ip", "netns", "exec", wire.pair.left, "tc", "qdisc", "del", "dev", "eth0", "root")
+    monkeypatch.setattr(Netlink, "batch", interfered)
+    with pytest.raises(NetlinkError):
+        queues.repair()
+    assert queues.version != before
+    monkeypatch.undo()
+    assert queues.repair()
+    assert queues.destinations() == wanted
+    assert queues.repair() == []
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Generator, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from agents.kernel.netlink import NetlinkError
 from agents.loop.throttle import Throttle
 from agents.membership.reporting import FIRST_PERIOD_NS, Reporting
 from agents.membership.upkeep import CHECK_NS, Upkeep
@@ -37,10 +39,12 @@ class Host:
             drift_steps=self.steps_of_a_check,
             collect_steps=lambda now_ns: self.steps_of_a_check(),
             repair=self.repair,
+            version=1,
         )
         self.regulated = set[int]()
+        self.rebuilt = list[int]()
         self.keeper = SimpleNamespace(
-            refresh=self.refreshed.append, rebuilt=lambda now_ns: None, regulates=self.regulated.__contains__
+            refresh=self.refreshed.append, rebuilt=self.rebuilt.append, regulates=self.regulated.__contains__
         )
         self.guard = SimpleNamespace(refused={})
         self.rules = SimpleNamespace(reapply=lambda: None)
@@ -103,3 +107,16 @@ def test_a_look_takes_turns_and_what_differs_is_put_back(busy: bool, monkeypatch
         host.now = max(host.now, part.next_due_ns())
     assert turns == 1 if not busy else turns > 20
     assert host.repaired == 1
+
+
+def test_gates_that_were_made_before_the_kernel_refused_one_are_closed() -> None:
+    host = Host(busy=False)
+
+    def refused() -> list[str]:
+        host.queues.version += 1
+        raise NetlinkError(errno.ENOENT, "no such class")
+
+    host.queues.repair = refused
+    part = Upkeep(host, host, host.keeper, host.parts, host.guard, host.throttle)  # type: ignore[arg-type]  # what it uses of each
+    part.on_kernel_refusal(NetlinkError(errno.ENOENT, "no such qdisc"), 5)
+    assert host.rebuilt == [5]

@@ -1,7 +1,7 @@
 """When the gatekeeper looks at an open slot, and gives it back."""
 
 from protocol.messages import Yield
-from tests.unit.agents.fake_gates import FakeGates
+from tests.unit.agents.fake_gates import OPEN, FakeGates
 from tests.unit.agents.permission.gatekeeper_bench import MS, Bench
 
 
@@ -124,6 +124,14 @@ class TestLooks:
         bench.gates.asked = 0  # type: ignore[attr-defined]
         bench.grant(16, 2, 2 * MS, 4 * MS, 20_000)
         assert bench.gates.asked == 1  # type: ignore[attr-defined]
+
+    def test_gates_that_were_made_with_all_others_close_like_them(self) -> None:
+        bench = self.bench()
+        bench.keeper.regulate(range(16, 20), 0)
+        bench.keeper._gated = lambda: (17, 30)
+        bench.keeper.rebuilt(2 * MS)
+        assert bench.keeper.regulated == {17}
+        assert [bench.gates.at(node).credit for node in (17, 30)] == [0, OPEN]
 
     def test_what_passed_is_asked_again_when_the_last_slot_is_long_ago(self) -> None:
         bench = self.bench()
