@@ -1,4 +1,4 @@
-"""Limits the super-packets that TCP hands to an interface (segmentation offload). An edge: netlink.
+"""The longest frame of an interface, and the super-packets that TCP hands to it (segmentation offload). An edge: netlink.
 
 Since Linux 4.17 TCP builds packets of up to 64 KB whatever ethtool says, and the queues see them whole: a gate passes only
 whole ones, so a grant that is not a multiple of their size is not used up. So while Baton schedules an interface,
@@ -14,6 +14,9 @@ from agents.kernel.netlink import NLM_F_ACK, NLM_F_REQUEST, Netlink, attribute, 
 from protocol.units import FRAME_BYTES
 
 RTM_GETLINK, RTM_SETLINK = 18, 19
+IFLA_MTU = 4
+HEADERS_BYTES = 14 + 2 * 4
+"""Of Ethernet, with two VLAN tags."""
 IFLA_GSO_MAX_SEGS, IFLA_GSO_MAX_SIZE = 40, 41
 SUPER_PACKET_NS = 100_000
 _IFINFO = struct.Struct("BxHiII")
@@ -26,10 +29,19 @@ def wanted_segments(rate_bps: int, found: int) -> int:
 
 def read_segments(netlink: Netlink, ifindex: int) -> int:
     """The interface's present limit, in frames. Raises NetlinkError."""
+    return _field(netlink, ifindex, IFLA_GSO_MAX_SEGS)
+
+
+def longest_frame(netlink: Netlink, ifindex: int) -> int:
+    """The bytes of the longest frame that the interface's MTU lets pass, with its headers. Raises NetlinkError."""
+    return _field(netlink, ifindex, IFLA_MTU) + HEADERS_BYTES
+
+
+def _field(netlink: Netlink, ifindex: int, kind: int) -> int:
     header = struct.pack("IHHII", 16 + _IFINFO.size, RTM_GETLINK, NLM_F_REQUEST, 0, 0)
     answer = netlink.ask(header + _IFINFO.pack(0, 0, ifindex, 0, 0))
     fields = dict(attributes(answer[16 + _IFINFO.size :]))
-    return int(struct.unpack("I", fields[IFLA_GSO_MAX_SEGS])[0])
+    return int(struct.unpack("I", fields[kind])[0])
 
 
 def set_segments(netlink: Netlink, ifindex: int, segments: int) -> None:

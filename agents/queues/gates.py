@@ -16,7 +16,10 @@ from agents.kernel.qdiscs import NEW, TICK_NS, plug, shut_tbf, tbf
 IDLE_RATE_BPS = 32_000
 """The rate of a TBF whose grant is spent: 4 kB/s. Less would overflow the 32 bits of ticks that hold burst over rate."""
 ONE_PACKET = 1600
-"""The smallest bucket: one full frame. sch_tbf drops, at enqueue, a packet longer than the bucket."""
+"""The smallest bucket, unless the interface has longer frames: one full frame. sch_tbf drops, at enqueue, a packet longer than
+the bucket."""
+MOST_PACKET = 65_000
+"""The largest such bucket: a closed gate counts every packet as 64 KB (agents/kernel/qdiscs.py), which must not fit into it."""
 FREE_RATE_BPS = 400_000_000_000
 FREE_BURST = 1 << 24
 QUEUE_BYTES = 3_000_000
@@ -37,8 +40,10 @@ class Gate(ABC):
     refused_message: bytes
     """Takes the same path through the kernel, which refuses it at the end: a rehearsal keeps that path in the caches."""
 
-    def __init__(self, netlink: Netlink, ifindex: int, handle: int, parent: int) -> None:
+    def __init__(self, netlink: Netlink, ifindex: int, handle: int, parent: int, packet_bytes: int = ONE_PACKET) -> None:
+        """`packet_bytes`: the longest packet of the interface, with its headers (kernel/offload.py, `longest_frame`)."""
         self._netlink = netlink
+        self.packet_bytes = max(ONE_PACKET, packet_bytes)
         self._ifindex, self.handle, self.parent = ifindex, handle, parent
         self.query = query(RTM_GETQDISC, ifindex, handle=handle)
 
@@ -74,10 +79,11 @@ class TbfGate(Gate):
     segmentation): grants stay exact, at the price of that work.
     """
 
-    def __init__(self, netlink: Netlink, ifindex: int, handle: int, parent: int) -> None:
-        super().__init__(netlink, ifindex, handle, parent)
-        change = tbf(ifindex, handle, parent, rate_bps=IDLE_RATE_BPS, burst=ONE_PACKET, limit=QUEUE_BYTES)
-        self.shut_message = shut_tbf(ifindex, handle, parent, rate_bps=IDLE_RATE_BPS, burst=ONE_PACKET, limit=QUEUE_BYTES)
+    def __init__(self, netlink: Netlink, ifindex: int, handle: int, parent: int, packet_bytes: int = ONE_PACKET) -> None:
+        super().__init__(netlink, ifindex, handle, parent, packet_bytes)
+        packet = self.packet_bytes
+        change = tbf(ifindex, handle, parent, rate_bps=IDLE_RATE_BPS, burst=packet, limit=QUEUE_BYTES)
+        self.shut_message = shut_tbf(ifindex, handle, parent, rate_bps=IDLE_RATE_BPS, burst=packet, limit=QUEUE_BYTES)
         self.open_message = tbf(ifindex, handle, parent, rate_bps=FREE_RATE_BPS, burst=FREE_BURST, limit=QUEUE_BYTES)
         self.refused_message = tbf(ifindex, handle, parent, rate_bps=FREE_RATE_BPS, burst=0, limit=QUEUE_BYTES)
         self.change = bytearray(change)
@@ -93,7 +99,7 @@ class TbfGate(Gate):
 
     def grant(self, credit_bytes: int, link_bps: int) -> int | None:
         """The bucket holds exactly `credit_bytes` (at least one packet)."""
-        burst = max(ONE_PACKET, credit_bytes)
+        burst = max(self.packet_bytes, credit_bytes)
         struct.pack_into("I", self.change, self.burst_at, burst)
         ticks = min(0xFFFFFFFF, burst * 8 * 10**9 // IDLE_RATE_BPS // TICK_NS)
         struct.pack_into("I", self.change, self.ticks_at, ticks)
@@ -102,7 +108,7 @@ class TbfGate(Gate):
 
     def rate(self, rate_bps: int) -> bool:
         """A plain token bucket at `rate_bps`."""
-        burst = max(2 * ONE_PACKET, rate_bps * RATE_WINDOW_NS // 8 // 10**9)
+        burst = max(2 * self.packet_bytes, rate_bps * RATE_WINDOW_NS // 8 // 10**9)
         self._netlink.request(
             tbf(self._ifindex, self.handle, self.parent, rate_bps=rate_bps, burst=burst, limit=QUEUE_BYTES)
         )
@@ -123,8 +129,8 @@ class PlugGate(Gate):
     Starts plugged; only BUFFER and RELEASE_INDEFINITE are used (RELEASE_ONE frees what was counted at the last BUFFER only).
     """
 
-    def __init__(self, netlink: Netlink, ifindex: int, handle: int, parent: int) -> None:
-        super().__init__(netlink, ifindex, handle, parent)
+    def __init__(self, netlink: Netlink, ifindex: int, handle: int, parent: int, packet_bytes: int = ONE_PACKET) -> None:
+        super().__init__(netlink, ifindex, handle, parent, packet_bytes)
         self.shut_message = plug(ifindex, handle, parent, action=TCQ_PLUG_BUFFER, limit=0)
         self.open_message = plug(ifindex, handle, parent, action=TCQ_PLUG_RELEASE_INDEFINITE, limit=0)
         self.refused_message = plug(ifindex, handle, parent, action=NO_ACTION, limit=0)

@@ -40,8 +40,9 @@ from agents.kernel.netlink import (
     message,
     query,
 )
+from agents.kernel.offload import longest_frame
 from agents.queues.flow_queues import FREE_BPS, Flow, FlowQueues
-from agents.queues.gates import GATE_KINDS, Gate
+from agents.queues.gates import GATE_KINDS, MOST_PACKET, ONE_PACKET, Gate
 from protocol import virtual_time
 from protocol.units import FRAME_BYTES
 
@@ -105,6 +106,8 @@ class HostQueues:
         self._destinations: dict[int, _Destination] = {}
         self._missing: dict[int, list[tuple[Address, Address, int]]] = {}
         """The destinations that the kernel refused to make, with the V2V flows (and DSCPs) that have no queue therefore."""
+        self._packet_bytes = 0
+        """The longest packet that a closed gate holds."""
         self.version = 0
         """Changes whenever gates are made or removed."""
         self._changes = 0
@@ -127,6 +130,7 @@ class HostQueues:
         self._changes += 1
         self.version += 1
         self._netlink.forget_posted()
+        self._packet_bytes = min(MOST_PACKET, max(ONE_PACKET, longest_frame(self._netlink, self._index)))
         with suppress(NetlinkError):  # there may be only the kernel's default
             self._netlink.request(message(RTM_DELQDISC, 0, self._index, parent=TC_H_ROOT))
         rate, index = self.rate_bps, self._index
@@ -181,7 +185,7 @@ class HostQueues:
         if not FIRST_NODE <= node <= LAST_NODE:
             raise ValueError(f"node {node}: must be from {FIRST_NODE} to {LAST_NODE}")
         classid = ROOT | node
-        gate = GATE_KINDS[self.gate_kind](self._netlink, self._index, node << 16, classid)
+        gate = GATE_KINDS[self.gate_kind](self._netlink, self._index, node << 16, classid, self._packet_bytes)
         queues = FlowQueues(self._index, node, self._quantum, self.dscp)
         batch = [self._class(classid, LINK, SMALL_RATE_BPS, 2), gate.creation()]
         if self.gate_kind == "tbf":
@@ -293,9 +297,12 @@ class HostQueues:
                 yield
             filters = self._dumps.dump(RTM_GETTFILTER, self._index, parent=ROOT) if ROOT in found else []
             yield
+            longest = longest_frame(self._dumps, self._index)
         except NetlinkError as error:
             return [f"{self.interface}: unreadable ({error.strerror})"]
         lines = [f"{self.interface}: the gate of destination {node:x} is missing" for node in self._missing]
+        if min(MOST_PACKET, longest) > self._packet_bytes:
+            lines.append(f"{self.interface}: packets have up to {longest} bytes now, gates were made for {self._packet_bytes}")
         if not any(entry.info >> 16 == WAKEUP_PREFERENCE for entry in filters):
             lines.append(f"{self.interface}: the filter of frames that wake the queues is missing")
         lines += self._qdisc_lines(found, {ROOT: ("htb", TC_H_ROOT)})

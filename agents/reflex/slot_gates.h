@@ -9,7 +9,7 @@
 
 #include "slots.h"
 
-enum { ONE_PACKET = 1600, IDLE_RATE_BPS = 32000, TICK_NS = 64 }; /* agents/queues/gates.py, agents/kernel/qdiscs.py */
+enum { IDLE_RATE_BPS = 32000, TICK_NS = 64 }; /* agents/queues/gates.py, agents/kernel/qdiscs.py */
 enum { STATS2 = 7, STATS_BASIC = 1, STATS_QUEUE = 3, ANSWER = 4096 };
 
 struct state {
@@ -23,7 +23,7 @@ static void tell_kernel(struct slots *s, const uint8_t *message, uint32_t bytes)
 
 /* Grants, and asks for the state in the same call. */
 static void tell_grant(struct slots *s, struct gate *gate, uint32_t bytes, int ask) {
-    uint32_t burst = bytes > ONE_PACKET ? bytes : ONE_PACKET;
+    uint32_t burst = bytes > gate->packet_bytes ? bytes : gate->packet_bytes;
     unsigned __int128 most = (unsigned __int128)burst * 8 * 1000000000 / IDLE_RATE_BPS / TICK_NS;
     uint32_t ticks = most > UINT32_MAX ? UINT32_MAX : (uint32_t)most;
     memcpy(gate->grant + gate->burst_at, &burst, sizeof burst);

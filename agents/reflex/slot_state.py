@@ -36,6 +36,7 @@ class Gate(ctypes.Structure):
     _fields_ = (
         ("grant", POINTER), ("shut", POINTER), ("armed", POINTER), ("grant_bytes", U32),
         ("query_bytes", U32), ("shut_bytes", U32), ("burst_at", U32), ("ticks_at", U32), ("node", U32),
+        ("packet_bytes", U32),
     )  # fmt: skip
 
 

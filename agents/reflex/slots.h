@@ -37,6 +37,7 @@ struct gate {
     const uint8_t *shut;
     uint32_t *armed; /* in the classifier's table */
     uint32_t grant_bytes, query_bytes, shut_bytes, burst_at, ticks_at, node;
+    uint32_t packet_bytes; /* the smallest bucket */
 };
 
 /* What agents/permission/gatekeeper.py knows of a destination. Known to ctypes as `Destination`. */

@@ -125,6 +125,7 @@ class SlotReflex:
             there.shut, there.shut_bytes = _address(shut), len(shut)
             there.armed = ctypes.addressof(armed)
             there.burst_at, there.ticks_at, there.node = gate.burst_at, gate.ticks_at, node
+            there.packet_bytes = gate.packet_bytes
         self._nodes = list(gates)
         self._places = {node: at for at, node in enumerate(gates)}
         self._lent, self._outstanding = set(gates), None

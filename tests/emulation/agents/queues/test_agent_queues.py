@@ -30,6 +30,21 @@ def test_a_closed_gate_lets_at_most_one_packet_pass(either: Wire) -> None:
     assert either.host.state(16)[1] >= 49 * FRAME
 
 
+def test_a_closed_gate_holds_the_longest_packets_of_its_interface_also_once_they_are_longer(wire: Wire) -> None:
+    for end in (wire.pair.left, wire.pair.right):
+        run("ip", "-n", end, "link", "set", "eth0", "mtu", "9000")
+    assert wire.host.queues.repair() == ["eth0: packets have up to 9022 bytes now, gates were made for 1600"]
+    assert wire.host.queues.repair() == []
+    wire.host.close_gate(16)
+    wire.send(20, size=8972)
+    assert wire.received() <= 1
+    assert wire.host.state(16)[1] >= 19 * 9014
+    wire.host.grant(16, 5000)
+    wire.host.wake_queues()
+    assert wire.received() == 1
+    assert wire.host.state(16)[1] >= 18 * 9014
+
+
 @pytest.mark.parametrize("packets", [1, 2, 7, 16, 40])
 def test_a_grant_lets_exactly_its_bytes_pass(wire: Wire, packets: int) -> None:
     wire.host.close_gate(16)

@@ -98,12 +98,15 @@ def directive(way: Way, size: int = BYTES) -> bytes:
     return sealed(Directive((Grant(NODE, 5, now_ns, now_ns + 10 * MS, size, 0),)), 10)
 
 
+@pytest.mark.parametrize("packet_bytes", [1518, 9018])
 @pytest.mark.parametrize("size", [1, 1600, BYTES, FULL])
-def test_a_grant_is_the_message_that_the_gate_would_post(way: Way, kernel: Kernel, size: int) -> None:
+def test_a_grant_is_the_message_that_the_gate_would_post(way: Way, kernel: Kernel, size: int, packet_bytes: int) -> None:
+    way.host._of[NODE] = TbfGate(cast(Any, None), 1, NODE << 16, 1 << 16 | NODE, packet_bytes)
+    way.host.version += 1
     kernel.answer(7_000_000_000, 30_000)
     way.hear(directive(way, size))
     posted = Posted()
-    gate = TbfGate(cast(Any, posted), 1, NODE << 16, 1 << 16 | NODE)
+    gate = TbfGate(cast(Any, posted), 1, NODE << 16, 1 << 16 | NODE, packet_bytes)
     gate.grant(size, 10**8)
     assert list(kernel.heard()) == [unacknowledged(posted.messages[0]) + gate.query]
     current = way.agent.keeper.table.open[NODE]
