@@ -17,7 +17,7 @@ FIRST_DSCP_NODE = LAST_NODE + 1 - DSCPS
 
 
 class WeekQueues:
-    """Makes the queues that a week needs; call it with every week that is taken."""
+    """Makes the queues that a week needs: `week_schedule.Queues`."""
 
     def __init__(self, host: Host, keeper: Gatekeeper, rules: Rules) -> None:
         self._host = host
@@ -33,8 +33,14 @@ class WeekQueues:
             if self._host.queues.ensure_destination(destination):
                 self._keeper.created(destination, now_ns)
                 self._rules.reapply(destination)
-        dscps = frozenset(week.flows if by_tos else ())
+        self._schedule(frozenset(week.flows if by_tos else ()))
+        return destinations
+
+    def end(self) -> None:
+        """The schedule is over: packets wait at the gates of their destinations, whatever their DSCP."""
+        self._schedule(frozenset())
+
+    def _schedule(self, dscps: frozenset[int]) -> None:
         if dscps != self._dscps:
             self._dscps = dscps
             self._host.flows.set_scheduled_dscps({dscp: FIRST_DSCP_NODE + dscp for dscp in dscps})
-        return destinations

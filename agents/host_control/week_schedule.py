@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from agents.loop.part import Part, Surroundings
 from agents.permission.conditions import Step
@@ -43,6 +44,16 @@ class WeekCounters:
     """The newest samples of (gates changed - day's start by this host's clock)."""
 
 
+class Queues(Protocol):
+    """The host's queues, as weeks need them."""
+
+    def __call__(self, week: Week, now_ns: int) -> tuple[int, ...]:
+        """Creates the missing gates of a week's flows (without a gate nothing blocks a flow); their destinations, by bit."""
+
+    def end(self) -> None:
+        """No week is left: no DSCP has a queue of its own any more."""
+
+
 class WeekSchedule(Part):
     """Executes weeks.
 
@@ -50,8 +61,7 @@ class WeekSchedule(Part):
         agent: the agent that this is a part of.
         clock: this host's clock, read after gates were changed.
         link_bps: the rate of the host's link.
-        queues: creates the missing gates of a week's flows (without a gate nothing blocks a flow), and returns their
-            destinations, by bit. None: the flows are destinations, and only weeks by destination are possible.
+        queues: the host's. None: the flows are destinations, and only weeks by destination are possible.
     """
 
     def __init__(
@@ -59,7 +69,7 @@ class WeekSchedule(Part):
         agent: Surroundings,
         clock: Callable[[], int],
         link_bps: int,
-        queues: Callable[[Week, int], tuple[int, ...]] | None = None,
+        queues: Queues | None = None,
     ) -> None:
         self._agent = agent
         self._clock = clock
@@ -295,6 +305,8 @@ class WeekSchedule(Part):
         self._prepared.clear()
         self._drop_cached()
         self._day, self._night_pending, self._due_ns = 0, False, None
+        if self._queues is not None and not self._waiting:
+            self._queues.end()
 
     # -- the agent's life ----------------------------------------------------------------------------------------------
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.host_control.week_queues import FIRST_DSCP_NODE, WeekQueues
+from agents.host_control.week_schedule import WeekSchedule
 from agents.permission.rules import Rule
 from protocol.bodies.host_control import Transport, Week, WeekKey
 from protocol.messages import Cause
@@ -140,6 +146,26 @@ class TestWeeks:
         bench.rules.release()
         bench.say(week(1, 2 * MS, (16, 17), (2, 1)))
         assert bench.open_at(2 * MS) & {16, 17} == {17}
+
+    @pytest.mark.parametrize("end", ["lease", "release"])
+    def test_packets_of_its_dscps_wait_at_their_destinations_gates_again_once_it_is_over(self, end: str) -> None:
+        bench = WeekBench()
+        mapped = [{0: 0}]
+        flows = SimpleNamespace(set_scheduled_dscps=mapped.append)
+        host: Any = SimpleNamespace(flows=flows, queues=SimpleNamespace(ensure_destination=lambda node: False))
+        keeper: Any = None
+        bench.part = WeekSchedule(bench, lambda: bench.gates.now, 10**10, WeekQueues(host, keeper, bench.rules))  # type: ignore[arg-type]
+        bench.say(week(1, MS, (46,), (1, 1), lease_ns=2 * MS, key=WeekKey.TOS))
+        bench.to(2 * MS)
+        assert mapped[-1] == {46: FIRST_DSCP_NODE + 46}
+        if end == "lease":
+            bench.say(week(2, 4 * MS, (46,), (1, 1), lease_ns=2 * MS, key=WeekKey.TOS))
+            bench.to(5 * MS)
+            assert mapped[-1] == {46: FIRST_DSCP_NODE + 46}, "the following week has them"
+            bench.to(7 * MS)
+        else:
+            bench.part.released(2 * MS)
+        assert mapped[-1] == {}
 
 
 class TestByPfc:
