@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 from agents.addresses.part import Addresses
@@ -109,13 +110,11 @@ def run(config: AgentConfig) -> int:
             log.warning("%s", refused)
         agent.run(reflex, slots)
     finally:
-        if agent is not None:
-            agent.close()
-        if reflex is not None:
-            reflex.close()
-        if slots is not None:
-            slots.close()
-        host.close()
+        with ExitStack() as closing:  # the host is put back whatever else fails
+            closing.callback(host.close)
+            for part in (slots, reflex, agent):
+                if part is not None:
+                    closing.callback(part.close)
         if agent is not None and weeks is not None and config.statistics is not None:
             write_statistics(config.statistics, agent.keeper.counters, weeks.counters)
     return 0

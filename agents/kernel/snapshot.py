@@ -89,12 +89,31 @@ def take(netlink: Netlink, interface: str, *, take_over: bool) -> Snapshot:
 
 
 def restore(netlink: Netlink, snapshot: Snapshot) -> None:
-    """Puts the root qdisc back and removes our filters; does nothing if the interface is gone."""
+    """Puts the root qdisc back and removes our filters; does nothing if the interface is gone.
+
+    Raises:
+        NetlinkError: the first refusal, once all the rest is put back.
+    """
     try:
         index = socket.if_nametoindex(snapshot.interface)
     except OSError:
         return
+    netlink.forget_posted()
+    refused: list[NetlinkError] = []
+    for put_back in (_put_back_segments, _put_back_root, _put_back_hook):
+        try:
+            put_back(netlink, index, snapshot)
+        except NetlinkError as error:
+            refused.append(error)
+    if refused:
+        raise refused[0]
+
+
+def _put_back_segments(netlink: Netlink, index: int, snapshot: Snapshot) -> None:
     set_segments(netlink, index, snapshot.gso_segments)
+
+
+def _put_back_root(netlink: Netlink, index: int, snapshot: Snapshot) -> None:
     with suppress(NetlinkError):  # none of ours left: the default is there already
         netlink.request(message(RTM_DELQDISC, 0, index, parent=TC_H_ROOT))
     if snapshot.kind:
@@ -103,6 +122,9 @@ def restore(netlink: Netlink, snapshot: Snapshot) -> None:
             body += attribute(TCA_OPTIONS, bytes.fromhex(snapshot.options))
         flags = NLM_F_CREATE | NLM_F_REPLACE
         netlink.request(message(RTM_NEWQDISC, flags, index, handle=snapshot.handle, parent=TC_H_ROOT, body=body))
+
+
+def _put_back_hook(netlink: Netlink, index: int, snapshot: Snapshot) -> None:
     for preference in (TAGGER_PREFERENCE, CLASSIFIER_PREFERENCE, NIC_CLASS_PREFERENCE):
         with suppress(NetlinkError):  # it was never attached
             netlink.request(message(RTM_DELTFILTER, 0, index, parent=EGRESS, info=preference << 16 | ETH_P_ALL))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 from pathlib import Path
 
 import pytest
 
+from agents.kernel import snapshot
 from agents.kernel.netlink import Netlink, NetlinkError
 from agents.kernel.snapshot import ForeignQdisc, InterfaceInUse
 from agents.queues.host import Host
@@ -119,6 +121,36 @@ def test_after_a_crash_the_next_start_puts_back_what_the_first_found(tmp_path: P
             crashed._state._locked.close()  # as the kernel does when its process ends
             Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path).close()
         assert ends.found() == found
+
+
+def test_an_interface_is_put_back_also_if_its_queues_are_gone_and_a_gate_was_moved_since(tmp_path: Path) -> None:
+    with pair() as ends:
+        tc = ("ip", "netns", "exec", ends.left, "tc")
+        run(*tc, "qdisc", "add", "dev", "eth0", "root", "handle", "7:", "pfifo", "limit", "77")
+        found = ends.found()
+        with inside(ends.left):
+            host = Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path)
+            host.queues.ensure_destination(16)
+            run(*tc, "qdisc", "del", "dev", "eth0", "root")
+            host.open_gate(16)
+            host.close()
+        assert ends.found() == found
+        assert not list(tmp_path.glob("agent-*.json"))
+
+
+def test_what_cannot_be_put_back_keeps_nothing_else_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise NetlinkError(errno.EPERM, "not here")
+
+    with pair() as ends:
+        tc = ("ip", "netns", "exec", ends.left, "tc")
+        run(*tc, "qdisc", "add", "dev", "eth0", "root", "handle", "7:", "pfifo", "limit", "77")
+        with inside(ends.left):
+            host = Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path)
+            monkeypatch.setattr(snapshot, "set_segments", refused)
+            with pytest.raises(NetlinkError, match="not here"):
+                host.close()
+        assert [(row["kind"], row["handle"]) for row in ends.tc("qdisc", "show", "dev", "eth0")] == [("pfifo", "7:")]
 
 
 def test_a_foreign_filter_at_the_same_hook_stays(tmp_path: Path) -> None:
