@@ -1,7 +1,8 @@
 """An interface's root qdisc as it was found: recorded in a file before the first change, put back at the end. An edge.
 
 A kernel default (handle 0) comes back by itself when ours is deleted. A classless qdisc that an administrator set is put back
-from the kernel's own dump of its options. A classful one (and red) is refused: its classes and filters are not recorded.
+from the kernel's own dump of its options. A classful one (and red), or one with another below it, is refused: what it
+has is not recorded.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from agents.kernel.netlink import (
     TC_H_ROOT,
     TCA_KIND,
     TCA_OPTIONS,
+    Entry,
     Netlink,
     NetlinkError,
     attribute,
@@ -46,10 +48,12 @@ NOT_RESTORABLE = frozenset(
     {"atm", "cbq", "drr", "dsmark", "ets", "hfsc", "htb", "mq", "mqprio", "multiq", "prio", "qfq", "red", "taprio"}
 )
 """Classful qdiscs; and red, as its dump lacks the table that a new one needs."""
+WAKEUP_FILTER = "drop_wakeup"
+"""The name of the filter at Baton's root qdisc, by which it is known."""
 
 
 class ForeignQdisc(Exception):
-    """The interface carries a classful qdisc that Baton did not make."""
+    """The interface carries a classful qdisc that Baton did not make, or one with others below it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,27 +73,40 @@ def take(netlink: Netlink, interface: str, *, take_over: bool) -> Snapshot:
     """Reads the interface's root qdisc.
 
     Raises:
-        ForeignQdisc: it is classful and `take_over` was not given.
+        ForeignQdisc: it is classful, or has a qdisc below it that an administrator made, and `take_over` was not given.
     """
     index = socket.if_nametoindex(interface)
     found = netlink.dump(RTM_GETQDISC, index)
     segments = read_segments(netlink, index)
     clsact = any(entry.parent == TC_H_CLSACT and entry.kind == "clsact" for entry in found)
-    root = next((entry for entry in found if entry.parent == TC_H_ROOT), None)
-    if root is None or root.handle == 0:
+    root = _root(found)
+    # The kernel gives no handle to those that it makes below another.
+    below = next((entry for entry in found if entry.handle and entry.parent not in (TC_H_ROOT, TC_H_CLSACT)), None)
+    if root is None or (root.handle == 0 and below is None):
         return Snapshot(interface, "", 0, "", clsact, segments)
-    if root.kind in NOT_RESTORABLE:
+    if root.kind in NOT_RESTORABLE or below is not None:
         if not take_over:
+            within = "" if below is None else f" with {_named(below)} below it"
+            at = "root" if root.handle or below is None else f"parent :{below.parent & 0xFFFF:x}"
             raise ForeignQdisc(
-                f"interface {interface}: its root qdisc is {root.kind} {root.handle >> 16:x}:, which Baton did not make; "
-                f"remove it (tc qdisc del dev {interface} root), or give --take-over to lose it"
+                f"interface {interface}: its root qdisc is {_named(root)}{within}, which Baton did not make; "
+                f"remove it (tc qdisc del dev {interface} {at}), or give --take-over to lose it"
             )
         return Snapshot(interface, "", 0, "", clsact, segments)
     return Snapshot(interface, root.kind, root.handle, root.options.hex(), clsact, segments)
 
 
+def _root(found: list[Entry]) -> Entry | None:
+    return next((entry for entry in found if entry.parent == TC_H_ROOT), None)
+
+
+def _named(qdisc: Entry) -> str:
+    return f"{qdisc.kind} {qdisc.handle >> 16:x}:"
+
+
 def restore(netlink: Netlink, snapshot: Snapshot) -> None:
-    """Puts the root qdisc back and removes our filters; does nothing if the interface is gone.
+    """Puts the root qdisc back, unless another program has made its own since, and removes our filters; does nothing if the
+    interface is gone.
 
     Raises:
         NetlinkError: the first refusal, once all the rest is put back.
@@ -114,6 +131,9 @@ def _put_back_segments(netlink: Netlink, index: int, snapshot: Snapshot) -> None
 
 
 def _put_back_root(netlink: Netlink, index: int, snapshot: Snapshot) -> None:
+    root = _root(netlink.dump(RTM_GETQDISC, index))
+    if root is not None and root.handle and not _is_ours(netlink, index, root):
+        return
     with suppress(NetlinkError):  # none of ours left: the default is there already
         netlink.request(message(RTM_DELQDISC, 0, index, parent=TC_H_ROOT))
     if snapshot.kind:
@@ -122,6 +142,11 @@ def _put_back_root(netlink: Netlink, index: int, snapshot: Snapshot) -> None:
             body += attribute(TCA_OPTIONS, bytes.fromhex(snapshot.options))
         flags = NLM_F_CREATE | NLM_F_REPLACE
         netlink.request(message(RTM_NEWQDISC, flags, index, handle=snapshot.handle, parent=TC_H_ROOT, body=body))
+
+
+def _is_ours(netlink: Netlink, index: int, root: Entry) -> bool:
+    name = WAKEUP_FILTER.encode() + b"\0"
+    return root.kind == "htb" and any(name in entry.options for entry in netlink.dump(RTM_GETTFILTER, index, root.handle))
 
 
 def _put_back_hook(netlink: Netlink, index: int, snapshot: Snapshot) -> None:
@@ -176,9 +201,13 @@ class StateFile:
         except (FileNotFoundError, ValueError, TypeError):
             return None
 
-    def remove(self) -> None:
-        """Deletes the file: the interface is as it was found, and another agent may have it."""
+    def clear(self) -> None:
+        """Deletes the file: the interface is as it was found."""
         self.path.unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """Deletes the file, and lets another agent have the interface."""
+        self.clear()
         self.release()
 
     def release(self) -> None:

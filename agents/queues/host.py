@@ -47,7 +47,7 @@ class Host:
 
         Raises:
             OSError: no such interface, or no right to change it.
-            ForeignQdisc: it has a classful root qdisc of another program's.
+            ForeignQdisc: it has a classful root qdisc of another program's, or one with others below it.
             InterfaceInUse: another agent has it.
             BuildError, BpfError: the classifier cannot be built or loaded. Nothing is changed then.
         """
@@ -58,6 +58,7 @@ class Host:
             if (left := self._state.read()) is not None:
                 log.warning("%s: an earlier agent did not end well; putting back what it found", interface)
                 snapshot.restore(self._netlink, left)
+                self._state.clear()
             self._found = snapshot.take(self._netlink, interface, take_over=take_over)
             self._state.write(self._found)
         except BaseException:

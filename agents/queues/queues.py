@@ -41,6 +41,7 @@ from agents.kernel.netlink import (
     query,
 )
 from agents.kernel.offload import longest_frame
+from agents.kernel.snapshot import WAKEUP_FILTER
 from agents.queues.flow_queues import FREE_BPS, Flow, FlowQueues
 from agents.queues.gates import GATE_KINDS, MOST_PACKET, ONE_PACKET, Gate
 from protocol import virtual_time
@@ -141,7 +142,7 @@ class HostQueues:
             (OTHER, SMALL_RATE_BPS, 2, OTHER_PACKETS),
         ):
             batch += [self._class(classid, LINK, own_bps, prio), qdiscs.pfifo(index, 0, classid, packets)]
-        batch.append(qdiscs.bpf_filter(index, ROOT, WAKEUP_PREFERENCE, self._drop_wakeup_fd, "drop_wakeup", direct=True))
+        batch.append(qdiscs.bpf_filter(index, ROOT, WAKEUP_PREFERENCE, self._drop_wakeup_fd, WAKEUP_FILTER, direct=True))
         for node, made in self._destinations.items():
             codepoints = self.dscp or (0,)
             flows = [(source, target, codepoints[priority]) for source, target, priority in made.queues.flows]

@@ -123,6 +123,39 @@ def test_after_a_crash_the_next_start_puts_back_what_the_first_found(tmp_path: P
         assert ends.found() == found
 
 
+def test_after_a_crash_a_qdisc_that_somebody_made_since_is_refused_and_untouched(tmp_path: Path) -> None:
+    needs("htb")
+    with pair() as ends:
+        tc = ("ip", "netns", "exec", ends.left, "tc")
+        run(*tc, "qdisc", "add", "dev", "eth0", "root", "handle", "7:", "pfifo", "limit", "77")
+        with inside(ends.left):
+            crashed = Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path)
+            crashed.link.close()
+            crashed._state._locked.close()
+            run(*tc, "qdisc", "del", "dev", "eth0", "root")
+            run(*tc, "qdisc", "add", "dev", "eth0", "root", "handle", "1:", "htb", "default", "3")
+            run(*tc, "class", "add", "dev", "eth0", "parent", "1:", "classid", "1:3", "htb", "rate", "50mbit")
+            for _ in range(2):
+                with pytest.raises(ForeignQdisc, match="root qdisc is htb 1:"):
+                    Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path)
+        assert "class htb 1:3 root prio 0 rate 50Mbit" in ends.found()
+        assert "classify" not in ends.found()
+        assert not list(tmp_path.glob("agent-*.json"))
+
+
+def test_a_qdisc_with_one_below_it_is_refused_and_untouched(tmp_path: Path) -> None:
+    with pair() as ends:
+        tc = ("ip", "netns", "exec", ends.left, "tc")
+        run(*tc, "qdisc", "add", "dev", "eth0", "root", "handle", "9:", "tbf", *QDISCS["tbf"])
+        run(*tc, "qdisc", "add", "dev", "eth0", "parent", "9:1", "handle", "10:", "pfifo", "limit", "5")
+        found = ends.found()
+        with inside(ends.left):
+            with pytest.raises(ForeignQdisc, match="root qdisc is tbf 9: with pfifo 10: below it"):
+                Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path)
+            assert ends.found() == found
+            Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path, take_over=True).close()
+
+
 def test_an_interface_is_put_back_also_if_its_queues_are_gone_and_a_gate_was_moved_since(tmp_path: Path) -> None:
     with pair() as ends:
         tc = ("ip", "netns", "exec", ends.left, "tc")
