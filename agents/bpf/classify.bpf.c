@@ -103,7 +103,10 @@ static __always_inline int read_ip(struct __sk_buff *skb, __u32 offset, __u16 pr
 		if (ip.frag_off & bpf_htons(0x3fff))
 			return transport; /* a fragment carries payload, whatever it is */
 		header = ip.ihl * 4;
-		payload = bpf_ntohs(ip.tot_len) - header;
+		payload = bpf_ntohs(ip.tot_len);
+		if (!payload) /* a super-packet beyond 64 KB (BIG TCP) */
+			payload = skb->len - offset;
+		payload -= header;
 	} else {
 		struct ipv6hdr ip;
 
@@ -117,13 +120,16 @@ static __always_inline int read_ip(struct __sk_buff *skb, __u32 offset, __u16 pr
 		payload = bpf_ntohs(ip.payload_len);
 	}
 	if (transport == IPPROTO_TCP) {
-		__u8 data_offset;
+		__u8 word[2]; /* data offset, flags */
+		__u32 own;
 
-		if (bpf_skb_load_bytes(skb, offset + header + 12, &data_offset, 1))
+		if (bpf_skb_load_bytes(skb, offset + header + 12, word, sizeof(word)))
 			return transport;
-		*bare = payload <= (__u32)(data_offset >> 4) * 4;
+		own = (word[0] >> 4) * 4;
+		*bare = payload <= own;
 		segment->header = offset + header;
-		segment->payload = payload - (__u32)(data_offset >> 4) * 4;
+		segment->payload = payload - own;
+		segment->flags = word[1];
 	}
 	return transport;
 }
@@ -212,6 +218,8 @@ int classify(struct __sk_buff *skb)
 		return TC_ACT_UNSPEC;
 	node = scheduled && *scheduled ? *scheduled : *node_id;
 	key.icmp = transport == IPPROTO_ICMP || transport == IPPROTO_ICMPV6;
+	if (segment.flags & BATON_SYN)
+		baton_begin(skb, &key, &segment);
 	if (bare || !charge(&key, node, skb->len, dscp, set)) {
 		skb->priority = ROOT_MAJOR << 16 | SMALL_MINOR;
 		return TC_ACT_UNSPEC;

@@ -5,12 +5,14 @@
 #define BATON_RESENT_H
 
 #define BATON_CONNECTIONS 16384
+#define BATON_SYN 0x02
 #define BATON_CWR 0x80
 
-/* Where a segment's header is, and how much payload follows it. */
+/* Where a segment's header is, its flags, and how much payload follows it. */
 struct baton_segment {
 	__u32 header;
 	__u32 payload;
+	__u8 flags;
 };
 
 struct baton_connection {
@@ -19,7 +21,7 @@ struct baton_connection {
 	__u32 ports;
 };
 
-/* The sequence number that each connection sends next. One that is reused begins above it (RFC 6528). */
+/* The sequence number that each connection sends next, since its SYN. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, BATON_CONNECTIONS);
@@ -27,11 +29,20 @@ struct {
 	__type(value, __u32);
 } baton_next SEC(".maps");
 
+/* Forgets an earlier connection of the same ports, at a SYN: the new one may begin below it. */
+static __always_inline void baton_begin(struct __sk_buff *skb, struct flow_key *key, struct baton_segment *segment)
+{
+	struct baton_connection connection = {.source = key->source, .target = key->target};
+
+	if (!bpf_skb_load_bytes(skb, segment->header, &connection.ports, sizeof(connection.ports)))
+		bpf_map_delete_elem(&baton_next, &connection);
+}
+
 /* Whether this segment, which has payload, shows a loss or a mark. */
 static __always_inline int baton_lost(struct __sk_buff *skb, struct flow_key *key, struct baton_segment *segment)
 {
 	struct baton_connection connection = {.source = key->source, .target = key->target};
-	__u8 start[14]; /* ports, sequence and acknowledgement numbers, data offset, flags */
+	__u8 start[8]; /* ports, sequence number */
 	__u32 sequence, end, *next;
 
 	if (bpf_skb_load_bytes(skb, segment->header, start, sizeof(start)))
@@ -47,7 +58,7 @@ static __always_inline int baton_lost(struct __sk_buff *skb, struct flow_key *ke
 	if ((__s32)(end - *next) <= 0)
 		return 1;
 	*next = end;
-	return start[13] & BATON_CWR;
+	return segment->flags & BATON_CWR;
 }
 
 #endif
