@@ -251,6 +251,8 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             self._wake.clear()
             try:
                 self._converge_once()
+            except FabricError as error:  # the switches keep their tables until they tell something else
+                self.description.impossible(error)
             except Exception:  # whatever went wrong, the switches must be served again
                 self.logger.exception("forwarding could not be computed")
                 hub.sleep(1)

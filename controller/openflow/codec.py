@@ -22,8 +22,7 @@ from controller.openflow.intake.lldp import Doubt, Lldp
 from controller.openflow.intake.takeover import Reading
 from controller.openflow.metering import Counters
 from controller.openflow.roles import Claim, Role
-from controller.openflow.view import Port
-from protocol.bodies.text import printable
+from controller.openflow.view import Port, told_name
 
 MAGIC = 0xBA70
 COUNTED = 0x8000  # the bit in the cookie of every Cause whose counters are polled
@@ -303,14 +302,14 @@ def refuses_queues(message: Message) -> bool:
 
 
 def bridge_name(datapath: Datapath) -> str:
-    """The name of the switch: that of its local port, as a fabric can have it: printable, and without white space."""
+    """The name of the switch: that of its local port; "": it tells none."""
     local = datapath.ports.get(datapath.ofproto.OFPP_LOCAL)
-    return "".join("?" if one.isspace() else one for one in _name(local)) if local else ""
+    return _name(local) if local else ""
 
 
 def ports(datapath: Datapath) -> Iterator[Port]:
-    """The switch's ports as it described them when it connected, reserved ones left out."""
-    return (port(datapath, each) for number, each in datapath.ports.items() if number <= EVERY_PORT_MAX)
+    """The switch's ports as it described them when it connected, by number, reserved ones left out."""
+    return (port(datapath, each) for number, each in sorted(datapath.ports.items()) if number <= EVERY_PORT_MAX)
 
 
 def port(datapath: Datapath, described: Description) -> Port:
@@ -321,7 +320,7 @@ def port(datapath: Datapath, described: Description) -> Port:
 
 
 def _name(described: Description) -> str:
-    return printable(described.name.decode("utf-8", "replace"))
+    return told_name(described.name.decode("utf-8", "replace"))
 
 
 def counters(message: Message) -> Iterator[Counters]:

@@ -111,7 +111,7 @@ class Discovery:
         switch = self._switches.get(dpid)
         if switch is None:
             return
-        ref = PortRef(dpid, port.number)
+        ref, port = PortRef(dpid, port.number), switch.named(port)
         state = switch.ports.get(port.number)
         if state is not None and state.port == port:
             return
@@ -133,6 +133,7 @@ class Discovery:
         if switch is not None and ref.number in switch.ports:
             self._port_down(ref)
             self._budgets.forget_port(ref)
+            switch.forget_name(ref.number)
             del switch.ports[ref.number]
             self.revision += 1
 

@@ -38,7 +38,7 @@ from controller.openflow.flowtable import (
     without_ports,
 )
 from controller.openflow.intake.hosts import Host, PortRef
-from controller.openflow.view import Link, View
+from controller.openflow.view import Link, View, told_name
 from controller.switch_queues.control_room import CONTROL_QUEUE
 
 CLASSIFY, LEARN, DELIVER, ORIGIN = 0, 1, 2, 3
@@ -80,7 +80,7 @@ class ControlAttachment:
         switch, _, port = text.partition(":")
         if not switch or not port:
             raise ValueError(f"control port {text!r}: write it as SWITCH:PORT, e.g. s1:s1-eth6")
-        return cls(switch, port, mac.lower() if mac else None)
+        return cls(switch, told_name(port), mac.lower() if mac else None)
 
     def locate(self, view: View) -> PortRef | None:
         """The port in this view, or None while its switch is not there."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from controller.config.settings import OpenFlowSettings
 from controller.openflow.intake.hosts import Host, PortRef
 from controller.openflow.metering import Load, SteadyLoads
-from controller.openflow.view import Link, View
+from controller.openflow.view import Link, View, told_name
 from controller.store.parts import join, row_name, split
 from topology import capacity, spanning_tree
 from topology import fabric as topology
@@ -47,7 +47,7 @@ class FabricLearner:
                 switch = known.attachment(name)
                 port = known.port((switch, name)) if switch else None
                 if switch and port:
-                    self._port_hosts[switch, port] = name
+                    self._port_hosts[switch, told_name(port)] = name
                 self._owners.update(dict.fromkeys(map(str, known.addresses(name)), name))
                 if mac := known.mac(name):
                     self._owners[mac] = name

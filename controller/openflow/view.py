@@ -7,11 +7,18 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from controller.openflow.intake.hosts import Host, PortRef
+from protocol.bodies.text import printable
+
+
+def told_name(text: str) -> str:
+    """What a switch calls itself or a port, as a fabric can have it: printable, with a question mark for white space."""
+    return "".join("?" if one.isspace() else one for one in printable(text))
 
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """A switch port as the switch describes it; `rate_bps` is 0 if the switch does not say."""
+    """A switch port as the switch describes it; `rate_bps` is 0 if the switch does not say. In a `View` no other port of the
+    switch has its name."""
 
     number: int
     name: str

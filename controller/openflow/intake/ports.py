@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from controller.openflow.intake.hosts import PortRef
 from controller.openflow.view import Port
@@ -28,11 +28,27 @@ class PortState:
 
 @dataclass(slots=True)
 class SwitchState:
-    """A switch; `since_ns`: when it connected."""
+    """A switch; `since_ns`: when it connected; `numbers`: of its ports by name."""
 
     name: str
     since_ns: int
     ports: dict[int, PortState] = field(default_factory=dict)
+    numbers: dict[str, int] = field(default_factory=dict)
+
+    def named(self, port: Port) -> Port:
+        """The port under a name that no other has: its own, followed by "#" and its number if another has that one; its number
+        if it has none. A switch cuts names to 16 bytes (OpenFlow 1.3.4, 7.2.1), which makes long ones equal."""
+        self.forget_name(port.number)
+        name = port.name or str(port.number)
+        while name in self.numbers:
+            name = f"{name}#{port.number}"
+        self.numbers[name] = port.number
+        return replace(port, name=name)
+
+    def forget_name(self, number: int) -> None:
+        """The name of this port is free again."""
+        if (state := self.ports.get(number)) is not None:
+            self.numbers.pop(state.port.name, None)
 
 
 class ConnectedSwitches(dict[int, SwitchState]):
@@ -41,7 +57,11 @@ class ConnectedSwitches(dict[int, SwitchState]):
     def add(self, dpid: int, name: str, now_ns: int) -> SwitchState:
         """Adds a switch under its bridge's name, or its datapath id if it tells none or another's."""
         taken = {state.name for state in self.values()}
-        self[dpid] = added = SwitchState(name if name and name not in taken else f"{dpid:016x}", now_ns)
+        if not name or name in taken:
+            name = f"{dpid:016x}"
+        while name in taken:  # another's bridge has our datapath id for a name
+            name += "#"
+        self[dpid] = added = SwitchState(name, now_ns)
         return added
 
     def state(self, ref: PortRef) -> PortState | None:
@@ -67,15 +87,15 @@ class ConnectedSwitches(dict[int, SwitchState]):
         return switch.name if switch else f"{dpid:016x}"
 
     def port(self, ref: PortRef) -> str:
-        """The port's own name; "": it is not there."""
+        """The port's name; "": it is not there."""
         state = self.state(ref)
         return state.port.name if state is not None else ""
 
     def port_named(self, dpid: int, name: str) -> PortRef | None:
         """A switch's port by its name, or None."""
         switch = self.get(dpid)
-        numbers = [number for number, state in switch.ports.items() if state.port.name == name] if switch else []
-        return PortRef(dpid, numbers[0]) if numbers else None
+        number = switch.numbers.get(name) if switch else None
+        return None if number is None else PortRef(dpid, number)
 
     def port_name(self, ref: PortRef) -> str:
         """`switch:port`, by name where known."""

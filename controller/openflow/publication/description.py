@@ -11,6 +11,7 @@ from controller.openflow import framework
 from controller.openflow.learned import FabricLearner
 from controller.openflow.publication.publisher import Publisher
 from controller.openflow.view import View
+from topology.problems import FabricError
 
 REST_S = 0.05
 
@@ -32,12 +33,20 @@ class FabricDescription:
         self._publisher = publisher
         self._acts = acts
         self._latest: View | None = None
+        self._problem = ""
         self._wanted = hub.Event()
 
     def describe(self, view: View) -> None:
         """Has this view published soon, instead of any before."""
         self._latest = view
         self._wanted.set()
+
+    def impossible(self, error: FabricError) -> None:
+        """Tells operators, once as long as it stays the same, that what the switches tell is no fabric."""
+        if str(error) != self._problem:
+            self._problem = str(error)
+            log.error("what the switches tell is no fabric: %s", error)
+            self._publisher.event("fabric_impossible", "error", f"what the switches tell is no fabric: {error}", {})
 
     def run(self, active: Callable[[], bool]) -> None:
         """Makes the documents: a green thread. A native thread computes, for that takes long where there are many hosts; it
@@ -50,8 +59,11 @@ class FabricDescription:
             try:
                 if view is not None:
                     parts = framework.aside(self._fabrics.parts, view)
+                    self._problem = ""
                     if self._acts():
                         self._publisher.fabric(parts)
+            except FabricError as error:
+                self.impossible(error)
             except Exception:  # the switches are served; the next change tries again
                 log.exception("the fabric could not be described")
             self._hub.sleep(max(REST_S, 2 * (time.monotonic() - began_s)))  # what changes meanwhile goes together

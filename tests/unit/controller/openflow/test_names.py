@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -11,8 +12,11 @@ from ryu.ofproto import ofproto_v1_3 as of
 from ryu.ofproto import ofproto_v1_3_parser as parser
 
 from controller.openflow import codec
+from controller.openflow.discovery import PROBE_NS, Discovery
+from controller.openflow.forwarding import ControlAttachment
+from controller.openflow.intake.hosts import PortRef
 from controller.openflow.learned import FabricLearner
-from controller.openflow.view import Switch, View
+from controller.openflow.view import Port, Switch, View
 from controller.spanning_tree.snmp_tables import port_states
 from controller.spanning_tree.sources import parse_bridges, parse_ovsdb
 from tests.unit.controller.spanning_tree.test_snmp import tables
@@ -33,6 +37,16 @@ def datapath(*ports: parser.OFPPort) -> SimpleNamespace:
     return SimpleNamespace(id=1, ofproto=of, ofproto_parser=parser, ports={port.port_no: port for port in ports})
 
 
+def connected(datapaths: dict[int, SimpleNamespace]) -> Discovery:
+    """Switches s1, s2 and so on that connected at time 0 and were probed."""
+    discovery = Discovery()
+    for dpid, each in datapaths.items():
+        up = (replace(port, up=True) for port in codec.ports(each))
+        discovery.switch_up(dpid, f"s{dpid}", up, 0)
+    discovery.tick(PROBE_NS)
+    return discovery
+
+
 class TestOpenFlow:
     """What a switch says when it connects, or when a port changes."""
 
@@ -45,6 +59,61 @@ class TestOpenFlow:
         assert name.isprintable() and not any(one.isspace() for one in name)
         document = FabricLearner().document(View({1: Switch(1, name, {})}, (), frozenset(), {}))
         assert [switch["name"] for switch in document["fabric"]["switches"]] == [name]
+
+
+    @pytest.mark.parametrize(
+        ("told", "names"),
+        [
+            (("eth1", "Ethernet 1/2"), ["eth1", "Ethernet?1/2"]),
+            (("TenGigabitEthernet1/0/1", "TenGigabitEthernet1/0/2"), ["TenGigabitEthern", "TenGigabitEthern#2"]),
+            (("", ""), ["1", "2"]),
+            (("2", ""), ["2", "2#2"]),
+            (("a#3", "a", "a"), ["a#3", "a", "a#3#3"]),
+        ],
+        ids=["white space", "cut", "none", "a number", "another's"],
+    )
+    def test_every_port_gets_a_name_of_its_own_and_its_host_is_described(self, told: tuple[str, ...], names: list[str]) -> None:
+        made = datapath(*(described(name, number) for number, name in enumerate(told, 1)))
+        discovery = connected({1: made})
+        for number in made.ports:
+            discovery.frame_seen(PortRef(1, number), f"02:00:00:00:00:{number:02x}", PROBE_NS)
+        seen = discovery.view(PROBE_NS)
+        assert [port.name for port in seen.switches[1].ports.values()] == names
+        document = FabricLearner().document(seen)
+        assert {host["name"] for host in document["fabric"]["hosts"]} == {f"s1:{name}" for name in names}
+        assert [discovery.port_named(1, name) for name in names] == [PortRef(1, number) for number in made.ports]
+
+    def test_links_at_ports_of_one_name_forward(self) -> None:
+        long = [described(f"TenGigabitEthernet1/0/{number}", number) for number in (1, 2)]
+        discovery = connected({1: datapath(*long), 2: datapath(described("a", 1)), 3: datapath(described("b", 1))})
+        for mine, other in ((PortRef(1, 1), PortRef(2, 1)), (PortRef(1, 2), PortRef(3, 1))):
+            discovery.lldp_heard(mine, other, 1)
+            discovery.lldp_heard(other, mine, 1)
+        seen = discovery.view(PROBE_NS)
+        assert len(seen.links) == 2
+        assert FabricLearner().active(seen) == frozenset(seen.links)
+
+    def test_a_port_that_is_gone_leaves_its_name_to_another(self) -> None:
+        discovery = connected({1: datapath(described("a", 1), described("a", 2))})
+        discovery.port_changed(1, Port(2, "a", False), 1)
+        assert discovery.port_named(1, "a#2") == PortRef(1, 2)
+        discovery.port_removed(PortRef(1, 1))
+        discovery.port_changed(1, Port(3, "a", True), 2)
+        assert discovery.port_named(1, "a") == PortRef(1, 3)
+
+    def test_a_bridge_named_as_anothers_datapath_id_does_not_stand_in_its_way(self) -> None:
+        discovery = Discovery()
+        discovery.switch_up(1, f"{2:016x}", (), 0)
+        discovery.switch_up(2, "", (), 0)
+        assert len(FabricLearner().document(discovery.view(PROBE_NS))["fabric"]["switches"]) == 2
+
+    def test_the_fabric_file_and_the_operator_name_a_port_as_the_switch_does(self) -> None:
+        known = FabricBuilder().add_switch("s1").add_host("web").add_link("s1", "web", 10**9, "Ethernet 1/2").build()
+        discovery = connected({1: datapath(described("Ethernet 1/2", 1))})
+        discovery.frame_seen(PortRef(1, 1), "02:00:00:00:00:01", PROBE_NS)
+        seen = discovery.view(PROBE_NS)
+        assert [host["name"] for host in FabricLearner(known).document(seen)["hosts"]] == ["web"]
+        assert ControlAttachment.parse("s1:Ethernet 1/2").locate(seen) == PortRef(1, 1)
 
 
 class TestOtherSources:
