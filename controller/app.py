@@ -118,7 +118,8 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         """A switch has finished its handshake, or its connection has ended."""
         datapath = event.datapath
         if event.state == MAIN:
-            self.switches.connected(datapath)
+            if self.switches.connected(datapath):
+                self.roles.forget(datapath.id)
             self._take_up(datapath.id)
         elif self.switches.disconnected(datapath):
             for part in (self.ports, self.refusals, self.roles):

@@ -58,11 +58,17 @@ class Switches:
     def __iter__(self) -> Iterator[int]:
         return iter(list(self._datapaths))
 
-    def connected(self, datapath: codec.Datapath) -> None:
-        """A switch has finished its handshake."""
-        if datapath.id in self._datapaths:  # its old connection may still bring answers
-            self.suspect(datapath.id)
-        self._datapaths[datapath.id] = datapath
+    def connected(self, datapath: codec.Datapath) -> bool:
+        """A switch has finished its handshake; True if it seemed to be connected already: its old connection ends now."""
+        dpid = datapath.id
+        old = self._datapaths.get(dpid)
+        self._datapaths[dpid] = datapath
+        if old is None:
+            return False
+        self._forget_answers(dpid)
+        self.suspect(dpid)  # the old connection may still bring answers
+        old.close()
+        return True
 
     def disconnected(self, datapath: codec.Datapath) -> bool:
         """A connection has ended; False if the switch has another one by now."""
@@ -71,10 +77,14 @@ class Switches:
             return False
         del self._datapaths[dpid]
         self.takeover.forget(dpid)
+        self._forget_answers(dpid)
+        return True
+
+    def _forget_answers(self, dpid: int) -> None:
+        """What a switch told by a connection that has ended, or still owed us there."""
         self._fences.pop(dpid, None)
         self._queued.pop(dpid, None)
         self._without_queues.discard(dpid)
-        return True
 
     @property
     def ports(self) -> int:

@@ -43,6 +43,8 @@ class Connection(ProtocolDesc):  # type: ignore[misc]  # Ryu has no types
         self._switch, self._switches, self._mute = switch, switches, mute
         self._numbers = count(1)
         self.answers: list[Any] = []
+        self.send_q = SimpleNamespace(qsize=lambda: 0)
+        self.is_closed = False
 
     def set_xid(self, message: Any) -> None:  # noqa: ANN401 -- Ryu's message
         message.set_xid(next(self._numbers))
@@ -55,6 +57,9 @@ class Connection(ProtocolDesc):  # type: ignore[misc]  # Ryu has no types
             assert admits(one)
             if kind == ofproto_v1_3.OFPT_MULTIPART_REPLY:
                 self.answers.append(ofproto_v1_3_parser.msg_parser(self, version, kind, length, xid, one))
+
+    def close(self) -> None:
+        self.is_closed = True
 
     def deliver(self) -> None:
         """What the switch has answered reaches the application."""
@@ -256,3 +261,21 @@ class TestReconnection:
         fabric.connect(fabric.held[DPID])
         fabric.converge()
         assert fabric.held[DPID].flows.sent - sent > len(tables(VIEW, TREE)[DPID].flows)
+
+    def test_a_new_connection_ends_the_old_one_and_owes_nothing_for_it(self, fabric: Fabric) -> None:
+        switches = fabric.switches
+        old, new = switches._datapaths[DPID], Connection(fabric.held[DPID], switches)
+        switches.fence([DPID], 1)  # and its answer is lost
+        switches.queues_told(DPID, frozenset({1}))
+        switches.has_no_queues(DPID)
+        assert switches.connected(new) and old.is_closed and not new.is_closed
+        assert switches.queues_told(DPID, frozenset({1}))
+        assert DPID not in switches._without_queues
+        assert not switches.disconnected(old)
+        switches.fence([DPID], 2)
+        assert switches.barrier_passed(DPID, switches._fences[DPID][0]) == 2
+
+    def test_a_first_connection_ends_no_other(self, fabric: Fabric) -> None:
+        old = fabric.switches._datapaths[DPID]
+        assert fabric.switches.disconnected(old)
+        assert not fabric.switches.connected(Connection(fabric.held[DPID], fabric.switches)) and not old.is_closed
