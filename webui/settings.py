@@ -26,7 +26,7 @@ class WebSettings:
     login_to_read: bool = False
     """Whether reading needs a login, too."""
     names: tuple[str, ...] = ()
-    """The host names that requests may use; if empty, those of loopback when the server listens there, else any."""
+    """The hosts that requests may name; if empty, those of loopback when the server listens there, else any."""
 
     @property
     def secure(self) -> bool:

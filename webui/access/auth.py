@@ -58,6 +58,7 @@ from webui.access.accounts import LONGEST, Accounts, AccountsError
 from webui.access.browsers import KNOWN_S, cookie_of, number_of
 from webui.access.guard import Attempt
 from webui.access.logins import Logins
+from webui.access.names import OwnNames
 from webui.access.origin import origin_of
 from webui.settings import SETTINGS, STORE, USER
 
@@ -71,11 +72,9 @@ POLICY = (
     "default-src 'self'; style-src-attr 'unsafe-inline'; img-src 'self' data:; "
     "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-LOOPBACK_NAMES = ["localhost", "127.0.0.1", "[::1]"]
-"""The host names that a server on loopback accepts; it refuses others against DNS rebinding by a foreign page."""
 LARGEST_BODY = 1 << 20
-AUTH = "baton.auth"
-"""The name of `Logins` in `Flask.extensions`."""
+AUTH, OWN_NAMES = "baton.auth", "baton.names"
+"""The names of `Logins` and of `OwnNames` (None: any name will do) in `Flask.extensions`."""
 
 auth = Blueprint("auth", __name__)
 
@@ -104,8 +103,9 @@ def _begin(setup: BlueprintSetupState) -> None:
         SESSION_COOKIE_SECURE=settings.secure,
         SESSION_COOKIE_PATH="/",
         PERMANENT_SESSION_LIFETIME=IDLE_S,
-        TRUSTED_HOSTS=list(settings.names) or (LOOPBACK_NAMES if bind_error(settings.host, tls=False) is None else None),
     )
+    is_named = settings.names or bind_error(settings.host, tls=False) is None
+    app.extensions[OWN_NAMES] = OwnNames(settings.names) if is_named else None
     app.config["MAX_CONTENT_LENGTH"] = app.config["MAX_CONTENT_LENGTH"] or LARGEST_BODY
     app.secret_key = secrets.token_hex()
     app.session_interface = _Sessions()
@@ -286,6 +286,14 @@ def _check_csrf() -> None:
     elsewhere = origin is not None and urlsplit(origin).netloc != request.host
     if elsewhere or not wanted or not hmac.compare_digest(given.encode(), wanted.encode()):
         abort(403, "the CSRF token is missing or of another session; reload the page and try again")
+
+
+@auth.before_app_request
+def _named() -> None:
+    """Refuses requests to another name than this server's."""
+    names: OwnNames | None = current_app.extensions[OWN_NAMES]
+    if names is not None and request.host not in names:
+        abort(400, "this server has another name; the setting web.names (--name) lists its names")
 
 
 @auth.before_app_request

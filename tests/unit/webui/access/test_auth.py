@@ -66,8 +66,31 @@ class TestForgedRequests:
     def test_a_login_without_the_token_is_refused(self, site: Site) -> None:
         assert site.client().post("/login", data={"user": "ann", "password": PASSWORD}).status_code == 403
 
-    def test_another_name_for_this_server_is_refused(self, site: Site) -> None:
-        assert site.client().get("/", headers={"Host": "rebound.evil.example"}).status_code == 400
+    @pytest.mark.parametrize("name", ["rebound.evil.example", "127.0.0.1.evil.eu", "10.0.0.1", "[fd00::2]:8080", "a b"])
+    def test_another_name_for_this_server_is_refused(self, site: Site, name: str) -> None:
+        assert site.client().get("/", headers={"Host": name}).status_code == 400
+        assert site.client().get("/nothing", headers={"Host": name}).status_code == 400
+
+    @pytest.mark.parametrize("name", ["localhost", "LOCALHOST:8080", "127.0.0.1:8080", "127.0.0.2", "[::1]:8080", "[0:0::1]"])
+    def test_every_name_of_loopback_is_this_servers(self, site: Site, name: str) -> None:
+        assert site.client().get("/", headers={"Host": name}).status_code == 200
+
+    @pytest.mark.parametrize(
+        ("names", "host"),
+        [
+            ("fd00::2", "[fd00::2]:8080"),
+            ("[FD00::2]", "[fd00:0::2]"),
+            ("10.0.0.1:443", "10.0.0.1"),
+            ("Baton.example", "baton.EXAMPLE:8443"),
+            ("bücher.example", "xn--bcher-kva.example"),
+            (".example", "baton.example"),
+        ],
+    )
+    def test_a_server_with_names_answers_to_these_alone(self, users: Path, names: str, host: str) -> None:
+        client = Site(users, names=(names,)).client()
+        assert client.get("/", headers={"Host": host}).status_code == 200
+        for other in ("localhost", "evil.com", "[fd00::3]"):
+            assert client.get("/", headers={"Host": other}).status_code == 400
 
     def test_every_answer_forbids_foreign_scripts_and_frames(self, site: Site) -> None:
         headers = site.client().get("/").headers
