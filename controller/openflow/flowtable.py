@@ -85,6 +85,12 @@ class Table:
         for flow in flows:
             self.flows[flow.key] = flow
 
+    def without(self, key: FlowKey) -> Table:
+        """Another table, which lacks this entry."""
+        flows = self.flows.copy()
+        flows.pop(key, None)
+        return Table(flows, self.groups)
+
 
 @dataclass(frozen=True, slots=True)
 class Change:

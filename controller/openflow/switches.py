@@ -136,7 +136,10 @@ class Switches:
 
     def expired(self, at: PortRef, mac: str) -> None:
         """A switch has removed the entry of a host that was idle."""
-        self.takeover.expired(at.dpid, source_key(at.number, mac))
+        key = source_key(at.number, mac)
+        self.takeover.expired(at.dpid, key)
+        if (held := self._installed.get(at.dpid)) is not None and key in held.flows:  # `forwarding` may keep this table
+            self._installed[at.dpid] = held.without(key)
 
     def describe(self, dpid: int) -> tuple[str, Iterator[Port]]:
         """The switch's name and its ports, for discovery; has the switch send us the LLDP frames that it receives, through a

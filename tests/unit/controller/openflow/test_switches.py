@@ -237,6 +237,31 @@ def flow_mod(cookie: int) -> bytes:
     return message(FLOW_MOD, body + match)
 
 
+class TestAgeing:
+    """A switch removes the entry of a host that is idle."""
+
+    @staticmethod
+    def expire(fabric: Fabric, at: PortRef) -> None:
+        flows = fabric.held[at.dpid].flows
+        address = bytes.fromhex(mac(at).replace(":", ""))
+        (idle,) = [key for key in flows.entries if key[0] == LEARN and key[1] == 100 and address in key[2]]
+        flows._remove(idle)
+        fabric.switches.expired(at, mac(at))
+
+    def test_one_that_speaks_again_at_once_is_let_in_again(self, fabric: Fabric) -> None:
+        wanted = tables(VIEW, TREE)
+        fabric.converge(wanted=wanted)
+        self.expire(fabric, PortRef(DPID, 1))
+        assert not fabric.holds()
+        assert fabric.converge(wanted=wanted) == 1 and fabric.holds()
+
+    def test_its_entry_is_not_missed(self, fabric: Fabric) -> None:
+        self.expire(fabric, PortRef(DPID, 1))
+        fabric.switches.poll()
+        count = len(fabric.held[DPID].flows.entries)
+        assert [fabric.switches.flows_counted(DPID, count) for _ in range(2)] == [False, False]
+
+
 class TestReconnection:
     """A switch whose connection was away."""
 
