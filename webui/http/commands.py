@@ -116,10 +116,11 @@ def _checked(change: PolicyChange, reading: Reading) -> dict[str, Any]:
             raise RequestRefused(text, f"write {least_ns} or more, or lower minimum_active first", 409)
         wanted["slice_ns"] = change.slice_ns
     if change.weights is not None:
-        fabric = reading.picture.fabric
+        named = {name for weight in now["weights"] for name in (weight["source"], weight["destination"])}
+        known = named.union(reading.picture.fabric.hosts)  # a host that has a weight may be away now
         for weight in change.weights:
             for name in filter(None, (weight.source, weight.destination)):
-                if name not in fabric.hosts:
+                if name not in known:
                     raise RequestRefused(f"weights: no host is named {name!r}", "name hosts as /v1.0/tree does", 409)
         wanted["weights"] = [[weight.source, weight.destination, weight.weight] for weight in change.weights]
     return wanted

@@ -1,0 +1,55 @@
+"""What an operator's change does to the policy in the store, and what of it is refused."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from webui.http.commands import apply
+from webui.http.errors import RequestRefused
+from webui.http.schema import PolicyChange, Weight
+
+
+class Site:
+    """A store with a policy, and a fabric of h1 and h2; no coordinator runs."""
+
+    def __init__(self, *weights: list[Any]) -> None:
+        self.policy: dict[str, Any] = {"weights": list(weights)}
+
+    def set_policy(self, policy: dict[str, Any]) -> None:
+        self.policy = policy
+
+    def read(self, fresh_ns: int) -> Any:  # noqa: ANN401 -- has what is read of a `Reading`
+        assert fresh_ns == 0
+        coordinator = {"policy": "timeslice", "slice_ns": 1, "override": "none"}
+        return SimpleNamespace(
+            alive=False,
+            state={"coordinator": coordinator},
+            snapshot=SimpleNamespace(documents={"policy": self.policy, "status": None}),
+            picture=SimpleNamespace(fabric=SimpleNamespace(hosts=("h1", "h2"))),
+        )
+
+    def weigh(self, *weights: Weight) -> list[Any]:
+        store: Any = self
+        apply(store, store, PolicyChange(weights=list(weights)))
+        weighed: list[Any] = self.policy["weights"]
+        return weighed
+
+
+def weight(source: str, value: float, destination: str = "") -> Weight:
+    return Weight(source=source, destination=destination, weight=value)
+
+
+def test_a_weighted_host_that_is_away_does_not_stand_in_the_way_of_others() -> None:
+    assert Site(["h9", "", 2.0]).weigh(weight("h9", 2), weight("h1", 3)) == [["h9", "", 2.0], ["h1", "", 3.0]]
+    assert Site(["h1", "h9", 2.0], ["h1", "", 3.0]).weigh(weight("h1", 2, "h9")) == [["h1", "h9", 2.0]]
+
+
+@pytest.mark.parametrize("new", [weight("h8", 2), weight("h1", 2, "h8")])
+def test_a_new_weight_needs_hosts_of_the_fabric(new: Weight) -> None:
+    site = Site(["h9", "", 2.0])
+    with pytest.raises(RequestRefused, match="no host is named 'h8'"):
+        site.weigh(weight("h9", 2), new)
+    assert site.policy == {"weights": [["h9", "", 2.0]]}
