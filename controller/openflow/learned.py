@@ -194,14 +194,14 @@ class FabricLearner:
         for link in view.links:
             ends = view.switches[link.a.dpid].name, view.switches[link.b.dpid].name
             rival = best.get(ends)
-            if rival is None or _speed_bps(view, link.a) > _speed_bps(view, rival.a):
+            if rival is None or _speed(view, *link).bps > _speed(view, *rival).bps:
                 best[ends] = link
         return best
 
     def _trunk(self, view: View, a: str, b: str, link: Link) -> tuple[Capacity, Capacity]:
         """The capacities of a link between two switches, from `a` to `b` and back."""
-        slower = min(_speed(view, link.a), _speed(view, link.b), key=lambda speed: speed.bps)
-        return self._with_file((a, b), slower), self._with_file((b, a), slower)
+        speed = _speed(view, *link)
+        return self._with_file((a, b), speed), self._with_file((b, a), speed)
 
     def _access(self, view: View, at: PortRef, host: str) -> tuple[Capacity, Capacity]:
         """The capacities of a host's link, to the host and from it."""
@@ -252,13 +252,10 @@ def _port_name(view: View, at: PortRef) -> str:
     return view.switches[at.dpid].ports[at.number].name
 
 
-def _speed_bps(view: View, at: PortRef) -> int:
-    return view.switches[at.dpid].ports[at.number].rate_bps or DEFAULT_RATE_BPS
-
-
-def _speed(view: View, at: PortRef) -> Capacity:
-    told_bps = view.switches[at.dpid].ports[at.number].rate_bps
-    return Capacity(told_bps, capacity.PORT_SPEED) if told_bps else Capacity(DEFAULT_RATE_BPS, capacity.ASSUMED)
+def _speed(view: View, *ends: PortRef) -> Capacity:
+    """The speed of the slower of a link's ends; one whose switch tells none counts as the other."""
+    told_bps = [speed_bps for at in ends if (speed_bps := view.switches[at.dpid].ports[at.number].rate_bps)]
+    return Capacity(min(told_bps), capacity.PORT_SPEED) if told_bps else Capacity(DEFAULT_RATE_BPS, capacity.ASSUMED)
 
 
 def _by_port(hosts: Iterable[Host]) -> list[tuple[PortRef, list[Host]]]:

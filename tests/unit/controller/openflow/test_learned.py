@@ -63,6 +63,25 @@ class TestFabric:
         parallel = [Link(PortRef(1, 1), PortRef(2, 1)), Link(PortRef(1, 2), PortRef(2, 2))]
         assert FabricLearner().active(view(parallel)) == {parallel[0]}
 
+    @pytest.mark.parametrize(
+        ("first", "second", "rate_bps"),
+        [((0, 1), (0, 10), 10), ((10, 1), (5, 5), 5), ((2, 0), (0, 0), 2), ((0, 0), (0, 0), 1), ((5, 0), (0, 9), 9)],
+    )
+    def test_of_parallel_links_the_fastest_forwards_and_a_port_without_a_speed_counts_as_its_peer(
+        self, first: tuple[int, int], second: tuple[int, int], rate_bps: int
+    ) -> None:
+        speeds = zip(first, second, strict=True)
+        switches = {
+            dpid: Switch(dpid, f"s{dpid}", {n: Port(n, f"p{n}", True, told * GIGABIT) for n, told in enumerate(each, 1)})
+            for dpid, each in enumerate(speeds, 1)
+        }
+        parallel = [Link(PortRef(1, 1), PortRef(2, 1)), Link(PortRef(1, 2), PortRef(2, 2))]
+        seen = View(switches, tuple(parallel), frozenset(), {})
+        fastest = parallel[1] if rate_bps == max(second) else parallel[0]
+        assert FabricLearner().active(seen) == {fastest}
+        (row, _) = FabricLearner().document(seen)["links"]
+        assert row["capacity_bps"] == rate_bps * GIGABIT
+
     def test_all_that_is_behind_a_port_is_one_host_named_after_its_agent(self) -> None:
         at = PortRef(1, 4)
         vm, agent = Host(A, at, ("10.0.0.1",)), Host(B, at, ("10.0.0.2",), speaks_control=True)
