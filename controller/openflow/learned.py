@@ -8,7 +8,7 @@ the file's rate; the coordinator, which knows the members, takes their rates int
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from controller.config.settings import OpenFlowSettings
@@ -97,12 +97,10 @@ class FabricLearner:
         builder, capacities = self._trunks(view, best)
         trunks = builder.build()
         tree = self._spanning(trunks)
-        taken = {switch.name for switch in view.switches.values()}
         made: dict[PortRef, _Described] = {}
         owners: dict[str, str] = {}
-        for at, found in _by_port(view.hosts.values()):
-            made[at] = described = self._describe(view, at, found, taken)
-            taken.add(described.name)
+        for at, name, found in self._named(view):
+            made[at] = described = self._describe(view, at, name, found)
             for address in described.owned:
                 if owners.setdefault(address, described.name) != described.name:
                     text = f"{address} belongs to {owners[address]!r} and to {described.name!r}; remove it from one of them"
@@ -170,7 +168,7 @@ class FabricLearner:
         for (a, b), link in self._best(view).items():
             there, back = self._trunk(view, a, b, link)
             trunks[link.a], trunks[link.b] = (a, b, there.bps), (b, a, back.bps)
-        hosts = {at: self._host_name(view, at, found) for at, found in _by_port(view.hosts.values())}
+        hosts = {at: name for at, name, _ in self._named(view)}
         for at, load in sorted(loads.items()):
             if at.dpid not in view.switches or at.number not in view.switches[at.dpid].ports:
                 continue
@@ -213,6 +211,19 @@ class FabricLearner:
             return speed
         return capacity.least(Capacity(self._known.capacity_bps(direction), capacity.FABRIC_FILE), speed)
 
+    def _named(self, view: View) -> Iterator[tuple[PortRef, str, list[Host]]]:
+        """The hosts of each port under a name that no other node of the fabric has. A machine that the file has once and that
+        was seen at two ports has its name at the first of them."""
+        taken = {switch.name for switch in view.switches.values()}
+        for at, found in _by_port(view.hosts.values()):
+            name = self._host_name(view, at, found)
+            if name in taken:
+                name = f"{view.switches[at.dpid].name}:{_port_name(view, at)}"
+            while name in taken:
+                name += "#"
+            taken.add(name)
+            yield at, name, found
+
     def _host_name(self, view: View, at: PortRef, found: Iterable[Host]) -> str:
         switch, port = view.switches[at.dpid].name, _port_name(view, at)
         names = [self._port_hosts.get((switch, port))]
@@ -220,12 +231,9 @@ class FabricLearner:
         names += [self._owners.get(address) for host in found for address in host.addresses]
         return next((name for name in names if name is not None), f"{switch}:{port}")
 
-    def _describe(self, view: View, at: PortRef, found: list[Host], taken: Container[str]) -> _Described:
+    def _describe(self, view: View, at: PortRef, name: str, found: list[Host]) -> _Described:
         """What is told of the hosts at a port, made anew if they or the port have changed."""
         switch, port = view.switches[at.dpid].name, view.switches[at.dpid].ports[at.number]
-        name = self._host_name(view, at, found)
-        if name in taken:
-            name = f"{switch}:{port.name}"  # a machine that the file has once was seen at two ports
         source = (name, switch, port, tuple(found))
         known = self._described.get(at)
         if known is not None and known.source == source:

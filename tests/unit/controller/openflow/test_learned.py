@@ -132,6 +132,25 @@ class TestFabric:
         assert rows["s1", "s2"] == (10 * GIGABIT, "fabric file")
         assert rows["s1", "s3"] == (DEFAULT_RATE_BPS, "assumed")
 
+    def test_a_machine_seen_at_two_ports_has_each_load_under_the_name_that_its_port_has_in_the_fabric(self) -> None:
+        known = FabricBuilder().add_switch("s1").add_host("web", ["10.0.0.1", "10.0.0.2"]).add_link("s1", "web", 7_000)
+        first, second = PortRef(1, 3), PortRef(1, 4)
+        seen = view([], Host(A, first, ("10.0.0.1",)), Host(B, second, ("10.0.0.2",)))
+        learner = FabricLearner(known.build())
+        assert [row["name"] for row in learner.document(seen)["hosts"]] == ["s1:s1-eth4", "web"]
+        loads = {at: Load(0, at.number, 0, 0, 0, 0, SECOND) for at in (first, second)}
+        links = learner.ports_document(seen, loads, {})["links"]
+        down = {row["target"]: (row["load_bps"], row["rate_bps"]) for row in links if row["source"] == "s1"}
+        assert down == {"web": (3, 7_000), "s1:s1-eth4": (4, GIGABIT)}
+
+    def test_no_two_hosts_have_one_name(self) -> None:
+        named = {1: "a:b", 2: "a", 3: "a:b:d"}
+        ports = {1: {1: Port(1, "c", True)}, 2: {1: Port(1, "b:c", True), 2: Port(2, "b:d", True)}, 3: {}}
+        switches = {dpid: Switch(dpid, name, ports[dpid]) for dpid, name in named.items()}
+        hosts = {mac: Host(mac, at) for mac, at in ((A, PortRef(1, 1)), (B, PortRef(2, 1)), (C, PortRef(2, 2)))}
+        rows = FabricLearner().document(View(switches, (), frozenset(), hosts))["hosts"]
+        assert [row["name"] for row in rows] == ["a:b:c", "a:b:c#", "a:b:d#"]
+
     def test_load_is_given_for_each_direction_of_each_link(self) -> None:
         seen = view(TRIANGLE, Host(A, PortRef(1, 4), ()))
         loads = {
