@@ -14,7 +14,7 @@ from ipaddress import ip_address
 from typing import Any, NamedTuple
 
 from controller.openflow.flowtable import Cause, Change, Flow, FlowKey, Match, Ports
-from controller.openflow.forwarding import ASKING_MAC, ETH_ARP, ETH_CONTROL, ETH_LLDP
+from controller.openflow.forwarding import ALL_BUT_GROUPS, ASKING_MAC, ETH_ARP, ETH_CONTROL, ETH_LLDP
 from controller.openflow.framework import Framework
 from controller.openflow.intake import entries
 from controller.openflow.intake.hosts import PortRef, Request
@@ -30,7 +30,8 @@ WORTH_AN_EVENT = (Cause.FORGED_COORDINATOR, Cause.CONTROL_OFF_PATH)
 METERED_PER_S, METERED_PER_PORT, METERED_MAX = 400, 4, 2_000
 """How many frames a second a switch with meters passes on to the controller: for the switch, and more for each port."""
 ROOM = 8  # of the framework's 16 buffers
-EVERY_PORT_MAX = 0xFFFFFF00  # OFPP_MAX: port numbers above are reserved
+EVERY_PORT_MAX = 0xFFFFFF00 - ALL_BUT_GROUPS
+"""The greatest number of a port that takes part: those above OFPP_MAX are reserved; for the last below there is no group."""
 
 Datapath = Any  # the frameworks publish no types
 Message = Any

@@ -237,7 +237,8 @@ class Switches:
 
     def converge(self, wanted: dict[int, Table], view: View, now_ns: int) -> int:
         """Sends every switch what changes between the table that it holds and the wanted one, in the order of `transition`.
-        Returns how many flows that are, and how many were taken over."""
+        Returns how many flows that are, and how many were taken over. A switch to which its table could not be sent is suspect;
+        the error is raised when the others have theirs."""
         told = self.takeover.held.keys() & wanted.keys()
         taken = self.takeover.take(wanted, now_ns)
         self._suspect = (self._suspect - taken.keys()) | (told - taken.keys())
@@ -251,11 +252,18 @@ class Switches:
         self._close(step)
         for dpid in [dpid for dpid in self._installed if dpid not in wanted]:
             del self._installed[dpid]
+        failed: Exception | None = None
         for dpid, table in wanted.items():
             is_new = dpid not in self._installed
             self._installed[dpid] = table
-            if change := step.open.get(dpid):
-                self._open(dpid, change, now_ns if is_new else None)
+            try:
+                if change := step.open.get(dpid):
+                    self._open(dpid, change, now_ns if is_new else None)
+            except Exception as error:  # whatever it is, it concerns this switch alone
+                self.suspect(dpid)
+                failed = error
+        if failed is not None:
+            raise failed
         changed = sum(len(change.put) + len(change.remove) for change in (*step.close.values(), *step.open.values()))
         return changed + sum(len(table.flows) for table in taken.values())
 

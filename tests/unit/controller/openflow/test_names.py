@@ -13,7 +13,7 @@ from ryu.ofproto import ofproto_v1_3_parser as parser
 
 from controller.openflow import codec
 from controller.openflow.discovery import PROBE_NS, Discovery
-from controller.openflow.forwarding import ControlAttachment
+from controller.openflow.forwarding import ALL_BUT_GROUPS, ControlAttachment
 from controller.openflow.intake.hosts import PortRef
 from controller.openflow.learned import FabricLearner
 from controller.openflow.view import Port, Switch, View
@@ -60,6 +60,11 @@ class TestOpenFlow:
         document = FabricLearner().document(View({1: Switch(1, name, {})}, (), frozenset(), {}))
         assert [switch["name"] for switch in document["fabric"]["switches"]] == [name]
 
+
+    def test_a_port_whose_number_leaves_no_room_for_its_group_takes_no_part(self) -> None:
+        greatest = of.OFPG_MAX - ALL_BUT_GROUPS
+        made = datapath(*(described("a", number) for number in (1, greatest, greatest + 1, of.OFPP_LOCAL)))
+        assert [port.number for port in codec.ports(made)] == [1, greatest]
 
     @pytest.mark.parametrize(
         ("told", "names"),

@@ -237,6 +237,25 @@ def flow_mod(cookie: int) -> bytes:
     return message(FLOW_MOD, body + match)
 
 
+class TestFailures:
+    """A table that could not be sent."""
+
+    def test_it_is_sent_again_and_the_other_switches_get_theirs(self, fabric: Fabric, monkeypatch: pytest.MonkeyPatch) -> None:
+        def send(data: bytes) -> None:
+            raise OSError
+
+        lost = without(mac(PortRef(3, 1)))
+        wanted = {dpid: len(table.flows) for dpid, table in tables(lost, TREE).items()}
+        with monkeypatch.context() as patch:
+            patch.setattr(fabric.switches._datapaths[min(fabric.held)], "send", send)
+            with pytest.raises(OSError):
+                fabric.converge(lost)
+        assert [dpid for dpid, switch in fabric.held.items() if len(switch.flows.entries) != wanted[dpid]] == [min(fabric.held)]
+        fabric.converge(lost)
+        fabric.after(FOREIGN_NS)
+        assert fabric.holds(lost)
+
+
 class TestAgeing:
     """A switch removes the entry of a host that is idle."""
 
