@@ -20,6 +20,7 @@ from cli.experiments import enter_box, require_root
 
 REAL_TIME_MOST_BPS, MOST_BPS, LEAST_BPS = 100_000_000, 100_000_000_000, 1_000_000
 """The rates of an emulated link: in real time this emulation's switches carry no more; in virtual time any."""
+MAX_SHOWN = 64  # characters of a wrong value in an error
 
 
 class ExperimentTime(NamedTuple):
@@ -47,17 +48,21 @@ class Delay(click.ParamType):  # type: ignore[type-arg]  # not subscriptable bef
 
         if isinstance(value, tuple):
             return value
-        if Path(value).is_file():
+        try:
+            is_file = Path(value).is_file()
+        except OSError:  # too long for a file's name
+            is_file = False
+        if is_file:
             try:
                 found = json.loads(Path(value).read_text())["samples_us"][self._who]
                 return tuple(max(0, round(float(sample) * 1e3)) for sample in found)
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, OverflowError):
                 remedy = "write one by `baton bench latency --json FILE`"
                 self.fail(f"{value} holds no samples of the {self._who}; {remedy}", param, ctx)
         try:
             return (parse_duration(value),)
         except ValueError:
-            self.fail(f"{value!r} is neither a duration, such as 30us, nor a file", param, ctx)
+            self.fail(f"{value[:MAX_SHOWN]!r} is neither a duration, such as 30us, nor a file", param, ctx)
 
 
 def enter(time: ExperimentTime, *files: Path | None, seed: int = 1) -> None:

@@ -40,7 +40,10 @@ def user() -> None:
 def add_user(name: str, password_stdin: bool, file: Path) -> None:
     """Add the user NAME, or give NAME a new password; all sessions of NAME end."""
     if password_stdin:
-        password = sys.stdin.readline().rstrip("\n")
+        try:
+            password = sys.stdin.buffer.readline().decode().rstrip("\r\n")
+        except UnicodeDecodeError:
+            raise click.ClickException("standard input: the password is not UTF-8 text; write it as such") from None
     else:
         password = click.prompt("Password", hide_input=True, confirmation_prompt=True)
     with _accounts(file) as accounts:

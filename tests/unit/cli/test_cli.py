@@ -214,6 +214,18 @@ class TestTheTimeOfAnExperiment:
         done = CliRunner().invoke(main, [str(file) if word == "FILE" else word for word in words])
         assert done.exit_code == 2 and problem in done.output and done.output.count("\n") == 1
 
+    def test_a_text_too_long_for_a_file_name_is_no_delay(self) -> None:
+        done = CliRunner().invoke(main, ["demo", "--agent-delay", "x" * 5_000, "--virtual"])
+        assert done.exit_code == 2 and "neither a duration, such as 30us, nor a file" in done.output
+        assert done.output.count("\n") == 1 and len(done.output) < 300
+
+    @pytest.mark.parametrize("sample", ["1e400", "NaN", "[]"])
+    def test_an_endless_delay_is_none(self, tmp_path: Path, sample: str) -> None:
+        file = tmp_path / "latency.json"
+        file.write_text(f'{{"samples_us": {{"agent": [{sample}]}}}}')
+        done = CliRunner().invoke(main, ["demo", "--agent-delay", str(file), "--virtual"])
+        assert done.exit_code == 2 and "holds no samples of the agent" in done.output and done.output.count("\n") == 1
+
     def test_a_delay_may_be_a_file_of_measured_samples(self, tmp_path: Path) -> None:
         file = tmp_path / "latency.json"
         file.write_text('{"samples_us": {"agent": [20.5, 31], "controller": [250]}}')

@@ -111,6 +111,15 @@ class TestTheCommands:
         code, text = run("user", "add", name, "--password-stdin", "--file", str(file), given=password + "\n")
         assert code == 1 and field in text and text.count("\n") == 1 and not file.exists()
 
+    def test_a_password_that_is_no_text_is_refused_in_one_line(self, file: Path) -> None:
+        words = ["user", "add", "ann", "--password-stdin", "--file", str(file)]
+        done = CliRunner().invoke(main, words, input=b"\xff\xfe correct horse\n")
+        assert done.exit_code == 1 and "UTF-8" in done.output and done.output.count("\n") == 1 and not file.exists()
+
+    def test_a_password_may_end_as_lines_do_elsewhere(self, file: Path) -> None:
+        assert run("user", "add", "ann", "--password-stdin", "--file", str(file), given=PASSWORD + "\r\n")[0] == 0
+        assert Accounts(file).is_password("ann", PASSWORD)
+
     def test_a_token_is_printed_once_and_listed_without_its_secret(self, file: Path) -> None:
         code, text = run("token", "create", "ci", "--expires", "30d", "--file", str(file))
         assert code == 0 and Accounts(file).token(text.strip(), now_s=1) is not None
