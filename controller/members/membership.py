@@ -20,6 +20,7 @@ from protocol.messages import (
     Welcome,
 )
 from protocol.units import SECOND_NS
+from topology.units import LEAST_LINK_BPS, MOST_LINK_BPS
 
 log = logging.getLogger("baton.coordinator")
 
@@ -74,8 +75,8 @@ class Membership(Part):
 
     def register(self, message: Register, mac: bytes, now_ns: int) -> bool:
         """Takes a host in, or its changed addresses, and answers with WELCOME; with ERROR, if there is no node id for it, or no
-        version of the wire that both speak. A member that says the same once more, by its nonce, has missed the WELCOME, and
-        gets another one: nothing else begins anew.
+        version of the wire that both speak, or if no link has its rate. A member that says the same once more, by its nonce,
+        gets another WELCOME: nothing else begins anew.
 
         False: the host is a member that speaks a newer version. So this is not its word, or its agent went back to an older
         version without taking leave: that one is taken in when the member has fallen silent.
@@ -86,6 +87,10 @@ class Membership(Part):
             return True
         if (known := self._members.at(mac)) is not None and wire < known.wire:
             return False
+        if not LEAST_LINK_BPS <= message.rate_bps <= MOST_LINK_BPS:
+            text = f"the host's rate of {message.rate_bps} bit/s is not from 1Mbit to 1Tbit; name its link's rate by --rate"
+            self._send(Error(ErrorCode.REFUSED, 0, text), mac)
+            return True
         again = known is not None and wire == known.wire and self._registered.get(known.node) == message
         directory = self._members.version
         gate = message.gates.name or "none"

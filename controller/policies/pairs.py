@@ -22,6 +22,8 @@ SHORTEST_PART = 32
 """A slot is at least this part of a turn,"""
 SHORTEST_PACKETS, MARGIN_PACKETS = 4, 2
 """and so many packets; and it is so many packets longer than the use of the one before."""
+PACKET_SLICES = 8
+"""A turn is made longer than its slice for the sake of one packet, but to no more than so many slices."""
 
 
 @dataclass(slots=True, eq=False)
@@ -132,9 +134,9 @@ class Terms:
         return max(1, full_bps * self.minimum_ppm // PPM)
 
     def turn_ns(self, need_bps: int, weight: float) -> int:
-        """The length of a pair's turns: never so short that a credit holds no packet."""
+        """The length of a pair's turns: so long that a credit holds a packet, unless that takes more than `PACKET_SLICES`."""
         packet_ns = -(-self.packet_bytes * BYTE // (need_bps * self.headroom_ppm))
-        return max(int(self.slice_ns * weight), self.minimum_active_ns, packet_ns)
+        return max(int(self.slice_ns * weight), self.minimum_active_ns, min(packet_ns, PACKET_SLICES * self.slice_ns))
 
     def least_ns(self, pair: Pair) -> Least:
         """The least length of a pair's slots: a part of its turn, and never less than some packets' time; and the least by
@@ -143,11 +145,16 @@ class Terms:
         length_ns = max(pair.turn_ns // SHORTEST_PART, SHORTEST_PACKETS * packet_ns)
         return Least(min(pair.turn_ns, length_ns), MARGIN_PACKETS * packet_ns)
 
+    def by_rate(self, due: int, sends_bps: int, reserved_bps: int) -> bool:
+        """Whether a slot is bounded by its rate: `due`, its share in 1 / BYTE bytes, is less than a packet, or leaves as a
+        burst that no buffer holds."""
+        burst = due * max(0, sends_bps - reserved_bps) // sends_bps
+        return due < self.packet_bytes * BYTE or burst > self.burst_bytes * BYTE
+
     def amount(self, pair: Pair, reserved_bps: int) -> tuple[int, int]:
         """(credit in bytes, 0), with the remainder carried to the node's next; or (0, rate in bit/s)."""
         due = reserved_bps * pair.length_ns * self.headroom_ppm
-        excess = due * max(0, pair.burst_bps - reserved_bps) // pair.burst_bps
-        if excess > self.burst_bytes * BYTE:
+        if self.by_rate(due, pair.burst_bps, reserved_bps):
             return 0, max(1, reserved_bps * self.headroom_ppm // PPM)
         due += pair.host.carry
         size = due // (self.packet_bytes * BYTE) * self.packet_bytes

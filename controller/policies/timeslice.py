@@ -28,15 +28,16 @@ to the node's next credit, so the bytes of many slots converge to rate x headroo
 its node sends at (min of node's rate and first link) would leave as a burst: when more than `burst_bytes` of it would have
 to wait in the bottleneck's buffer, the slot is bounded by its rate (reserved rate x headroom) in place of a credit.
 
-*Length.* A turn is slice x weight, at least the minimum active time and at least one packet's time. A slot is a whole turn,
-unless its host gave bytes back: then the next one is as long as what was used, and a little longer, and half as long again
-each time that one is used up. A pair whose host used an eighth of a turn or more keeps the rest of its turn, and with it its
-place in the order: a TCP flow that sends its window and waits for answers is served as often as it answers, until it had as
-much as the others. A pair that comes back after `FORGOTTEN_TURNS` begins with half a turn. A slot is never pre-empted for
-another node: it ends when it has run its length, when its host yields it, or when its node or destination left, its pair is
-no longer regulated, or a changed fabric has no room for it. So the minimum active time, which is the turn's length unless a
-weight makes it shorter, is always kept for who can use it. No slot begins before a directive can be at its host
-(`set_delay`).
+*Length.* A turn is slice x weight, at least the minimum active time, and at least one packet's time if that is no more than
+`PACKET_SLICES` slices: a slot that holds less than a packet is bounded by its rate, too. So nobody's low rate keeps the others
+from a link for long. A slot is a whole turn, unless its host gave bytes back: then the next one is as long as what was used,
+and a little longer, and half as long again each time that one is used up. A pair whose host used an eighth of a turn or more
+keeps the rest of its turn, and with it its place in the order: a TCP flow that sends its window and waits for answers is
+served as often as it answers, until it had as much as the others. A pair that comes back after `FORGOTTEN_TURNS` begins with
+half a turn. A slot is never pre-empted for another node: it ends when it has run its length, when its host yields it, or when
+its node or destination left, its pair is no longer regulated, or a changed fabric has no room for it. So the minimum active
+time, which is the turn's length unless a weight makes it shorter, is always kept for who can use it. No slot begins before a
+directive can be at its host (`set_delay`).
 
 *Ahead.* `plan` works off every end until the horizon, so successors are granted before their predecessors end. When a slot
 ends early, those which wait to begin are brought forward where they fit: granted again under the same number, of the same

@@ -370,11 +370,8 @@ class Steps(Policy):
         return flow.need_bps * length_ns * self.terms.headroom_ppm
 
     def _by_rate(self, flow: Flow, due: int) -> bool:
-        """Whether a slot has a rate: for less than a packet, and for a burst that would wait in a buffer."""
-        terms = self.terms
-        if due < terms.packet_bytes * BYTE:
-            return True
-        return due * (flow.sends_bps - flow.need_bps) // flow.sends_bps > terms.burst_bytes * BYTE
+        """Whether a slot has a rate."""
+        return self.terms.by_rate(due, flow.sends_bps, flow.need_bps)
 
     # -- giving back --------------------------------------------------------------------------------------------------
 

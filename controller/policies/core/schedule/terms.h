@@ -6,7 +6,7 @@
 #define SECOND_NS 1000000000
 #define BYTE ((wide)8 * SECOND_NS * PPM) /* one byte in the unit of a carry: bit/s x ns x millionths */
 
-enum { VISITS = 8, FORGOTTEN_TURNS = 10, SHORTEST_PART = 32, SHORTEST_PACKETS = 4, MARGIN_PACKETS = 2 };
+enum { VISITS = 8, FORGOTTEN_TURNS = 10, SHORTEST_PART = 32, SHORTEST_PACKETS = 4, MARGIN_PACKETS = 2, PACKET_SLICES = 8 };
 
 static int64_t shortest(const struct pair *pair)
 {
@@ -23,7 +23,8 @@ static void measure(const struct core *core, struct pair *pair)
 	double turn = (double)core->slice * weight;
 	int64_t longest = (int64_t)1 << 48; /* three days; then nothing below overflows */
 	pair->turn = turn < (double)longest ? (int64_t)turn : longest;
-	pair->turn = most(most(pair->turn, core->minimum_active), (int64_t)((packet + rate - 1) / rate));
+	int64_t one_packet = least(PACKET_SLICES * core->slice, (int64_t)((packet + rate - 1) / rate));
+	pair->turn = most(most(pair->turn, core->minimum_active), one_packet);
 	pair->length = most(shortest(pair), least(pair->length ? pair->length : pair->turn, pair->turn));
 }
 
@@ -35,10 +36,10 @@ static int64_t amount_of(struct core *core, struct pair *pair, int64_t reserved,
 		wide due = (wide)reserved * pair->length * core->headroom_ppm, burst;
 		pair->amount_length = pair->length;
 		pair->amount_reserved = reserved;
-		pair->amount_rate = false;
+		pair->amount_rate = due < packet;
 		if (pair->burst > reserved) {
 			bool huge = __builtin_mul_overflow(due, (wide)(pair->burst - reserved), &burst);
-			pair->amount_rate = huge || burst / pair->burst > core->burst_bytes * BYTE;
+			pair->amount_rate |= huge || burst / pair->burst > core->burst_bytes * BYTE;
 		}
 		pair->amount_packets = (int64_t)(due / packet);
 		pair->amount_rest = (uint64_t)(due % packet);

@@ -198,7 +198,7 @@ class TestRevoked:
         fabric.leader.take([told(enrolments)], fabric.now_ns)
         assert fabric.names() == {mac(2): "h2"} and fabric.leader.members.version > version, "the directory is told"
         assert any("revoked" in str(line.get("event")) for line in fabric.bridge.lines)
-        for message, sender in ((Ping(1), int(node)), (Register("h1", 1, 1, (), GateKind.TBF, "1"), 0)):
+        for message, sender in ((Ping(1), int(node)), (Register("h1", 1, 10**8, (), GateKind.TBF, "1"), 0)):
             fabric.hear(ONE, 1, message, sender)
             assert not fabric.link.sent
         assert fabric.refused(Cause.REVOKED) == 2 and fabric.answers(TWO, 2, int(other))

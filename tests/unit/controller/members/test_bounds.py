@@ -101,7 +101,7 @@ class TestNobodyTakesAnothersNumbers:
         """Within three frames."""
         sequence = 10**18 + 1000
         for _ in range(3):
-            message = Register("h1", 1, 1, (), GateKind.TBF, "1") if sender == UNREGISTERED else Ping(7)
+            message = Register("h1", 1, 10**8, (), GateKind.TBF, "1") if sender == UNREGISTERED else Ping(7)
             answers = fabric.hear(1, message, sender, sequence)
             if any(isinstance(answer, Pong | Welcome) for answer in answers):
                 return
@@ -209,7 +209,7 @@ class TestIds:
         monkeypatch.setattr("controller.members.registry.LAST_NODE", FIRST_NODE + 1)
         fabric = Fabric()
         nodes = [fabric.join(host) for host in range(2)]
-        (answer,) = fabric.hear(9, Register("h9", 1, 1, (), GateKind.TBF, "1"), UNREGISTERED)
+        (answer,) = fabric.hear(9, Register("h9", 1, 10**8, (), GateKind.TBF, "1"), UNREGISTERED)
         assert isinstance(answer, Error) and answer.code is ErrorCode.BUSY and "node ids" in answer.text
         assert fabric.leader.membership.status()["turned_away"] == 1
         assert [isinstance(fabric.hear(0, Ping(1), nodes[0])[0], Pong)] == [True]
@@ -247,3 +247,12 @@ def test_nothing_but_an_id_is_kept_of_members_that_left() -> None:
     assert not fabric.leader.members.present()
     windows = 2 * 200  # of sequence numbers, of the registration and of the member: bounded by the guard
     assert grown <= 200 + 3 * windows, grown
+
+
+@pytest.mark.parametrize("rate_bps", [0, 1, 10**6 - 1, 10**12 + 1, FORGED])
+def test_a_host_with_a_rate_that_no_link_has_is_refused(rate_bps: int) -> None:
+    fabric = Fabric()
+    (answer,) = fabric.hear(1, Register("h1", 1, rate_bps, (), GateKind.TBF, "1"), UNREGISTERED)
+    assert isinstance(answer, Error) and answer.code is ErrorCode.REFUSED and "1Mbit to 1Tbit" in answer.text
+    assert not len(fabric.leader.members)
+    fabric.join(1)

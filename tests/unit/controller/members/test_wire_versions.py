@@ -218,7 +218,7 @@ def test_any_range_is_agreed_on_or_refused_in_words_and_nobody_else_is_harmed(th
 def test_frames_of_a_version_that_it_does_not_speak_are_counted_and_shown_with_what_to_upgrade() -> None:
     leader = Leader()
     words = {"key": KEY, "destination": LEADER_MAC, "source": address(9), "sender": 0, "epoch": EPOCH}
-    frame = bytearray(encode(Register("h9", 1, 1, (), GateKind.TBF, "1"), **words, sequence=1))
+    frame = bytearray(encode(Register("h9", 1, 10**8, (), GateKind.TBF, "1"), **words, sequence=1))
     for version in (OLD - 1, NEWEST + 1):
         frame[16] = version
         leader.leader.reception.receive(bytes(frame), MS)

@@ -119,7 +119,7 @@ class TestAmounts:
 
     @examples(50)
     @given(
-        st.integers(1, 4000).map(lambda n: n * 250_000),
+        st.integers(16, 4000).map(lambda n: n * 250_000),
         st.sampled_from([1 * MS, 2 * MS, 10 * MS, 1_234_567]),
         st.sampled_from([0.5, 0.96, 0.98, 1.0]),
         st.sampled_from([1.0, 0.3, 2.5]),
@@ -137,6 +137,21 @@ class TestAmounts:
         time_ns = sum(slot.end_ns - slot.start_ns for slot in slots)
         due = rate_bps * time_ns * headroom / 8e9
         assert 0 <= due - sum(slot.bytes for slot in slots) + 1e-3 < FRAME_BYTES + 1
+
+    @pytest.mark.parametrize(("rate_bps", "slices"), [(2 * MBIT, 3.1), (MBIT, 6.2), (10_000, 8), (1, 8)])
+    def test_a_slow_node_holds_a_link_for_the_time_of_a_packet_but_for_no_more_than_eight_slices(
+        self, rate_bps: int, slices: float
+    ) -> None:
+        world = World(timeslice(), star(4, rates={A: rate_bps}))
+        for node in (A, B, C):
+            world.backlog(node, D)
+        world.run_until(world.now_ns + 100 * SLICE)
+        slots = [slot for slot in world.history if slot.node == A]
+        assert slots and all(slot.end_ns - slot.start_ns == pytest.approx(slices * SLICE, rel=0.01) for slot in slots)
+        assert {(slot.bytes, slot.rate_bps) for slot in slots} == {
+            (FRAME_BYTES, 0) if rate_bps >= MBIT else (0, max(1, rate_bps * 98 // 100))
+        }
+        assert sum(slot.node in (B, C) for slot in world.history) >= 20, "the others go on"
 
     def test_slices_are_as_long_as_weights_say(self) -> None:
         policy = timeslice()

@@ -62,8 +62,8 @@ class BothKinds(RuleBasedStateMachine):
         self, drawn: list[TreeNetwork], first: int, fraction: float, patience: int, burst_bytes: int, lead_ns: int,
         crowded: bool,
     ) -> None:
-        fast = {FIRST: GBIT, FIRST + 1: 40 * MBIT}
-        networks = [star(8), racks(2, 4, uplink_bps=2 * GBIT), star(8, rates=fast), *drawn]
+        uneven = {FIRST: GBIT, FIRST + 1: 40 * MBIT, FIRST + 2: 20_000}
+        networks = [star(8), racks(2, 4, uplink_bps=2 * GBIT), star(8, rates=uneven), *drawn]
         terms = {"minimum_fraction": fraction, "patience": patience, "burst_bytes": burst_bytes}
         self.policies: tuple[Policy, Policy] = Timeslice(**terms), compiled(**terms)  # type: ignore[arg-type]
         self.start(networks, first, lead_ns, crowded)
