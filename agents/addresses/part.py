@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 
 from agents.addresses.found import Found, chosen, described, search
-from agents.addresses.tables import Address
+from agents.addresses.tables import MOST_ENTRIES, Address
 from agents.addresses.watch import AddressWatch
 from agents.kernel import speed
 from agents.kernel.netlink import RTM_GETTCLASS, Netlink, NetlinkError, query
@@ -83,6 +83,7 @@ class Addresses(Part):
         self.link_bps = speed.link_speed_bps(interface)
         self._announced: tuple[Address, ...] | None = None
         self._left_out = 0
+        self._told_full: set[int] = set()
         self._search(now_ns)
 
     def described(self) -> str:
@@ -115,6 +116,7 @@ class Addresses(Part):
         if taken < STEPS:
             self._reading = None
         behind, flooded = self._reading is not None, not self._watch.complete
+        self._tell_full()
         self._bell.looked(now_ns, now_ns + (BEHIND_NS if behind else SECOND_NS) if behind or flooded else None)
 
     def _search(self, now_ns: int) -> None:
@@ -137,6 +139,17 @@ class Addresses(Part):
                 log.info("%s: now %s", self._interface, self.described())
             self._announced = addresses
             self._announce(addresses, now_ns)
+
+    def _tell_full(self) -> None:
+        """Says once of each bridge that guests behind it may not be found."""
+        tables = self._watch.tables
+        for index in (tables.full & self.found.carriers) - self._told_full:
+            self._told_full.add(index)
+            name = tables.links[index].name if index in tables.links else index
+            log.warning(
+                "%s has more than %d neighbours or stations: name addresses of guests that are not found by --address",
+                name, MOST_ENTRIES,
+            )  # fmt: skip
 
     def _read_speed(self) -> None:
         before = self.link_bps

@@ -7,6 +7,7 @@ ifinfomsg), linux/neighbour.h (ndmsg). A *station* is a MAC address in a bridge'
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Collection
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any, NamedTuple
@@ -30,8 +31,8 @@ NUD_RESOLVED = NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_PERMANENT
 _IFINFO, _IFADDR, _ND = struct.Struct("BxHiII"), struct.Struct("BBBBI"), struct.Struct("BxxxiHBB")
 
 MOST_ENTRIES = 1024
-"""How many neighbours, and how many stations, are kept: hosts behind a bridge can make as many as they like, and more addresses
-than that fit into no REGISTER."""
+"""How many neighbours of an interface, and how many stations of a bridge, are kept: hosts behind a bridge can make as many as
+they like, and more addresses than that fit into no REGISTER. Those of other interfaces take no room from a bridge's."""
 MOST_LINKS = 4096
 """How many interfaces, and how many addresses of theirs: containers come and go."""
 
@@ -47,6 +48,27 @@ class Link(NamedTuple):
     up: bool = True
 
 
+class Bounded(dict[Any, Any]):
+    """A table whose keys begin with an interface: each interface has room for `MOST_ENTRIES`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._counts = Counter[int]()
+
+    def has_room(self, key: Any) -> bool:  # noqa: ANN401 -- any table's key
+        return key in self or self._counts[key[0]] < MOST_ENTRIES
+
+    def __setitem__(self, key: Any, value: Any) -> None:  # noqa: ANN401
+        self._counts[key[0]] += key not in self
+        super().__setitem__(key, value)
+
+    def __delitem__(self, key: Any) -> None:  # noqa: ANN401
+        super().__delitem__(key)
+        self._counts[key[0]] -= 1
+        if not self._counts[key[0]]:
+            del self._counts[key[0]]
+
+
 class Tables:
     """What the kernel has said. Interfaces are named by index."""
 
@@ -54,10 +76,12 @@ class Tables:
         self.links: dict[int, Link] = {}
         self.addresses: dict[tuple[int, Address], bool] = {}
         """Those in use (not while duplicate address detection goes on)."""
-        self.neighbours: dict[tuple[int, Address], bytes] = {}
+        self.neighbours: dict[tuple[int, Address], bytes] = Bounded()
         """The MAC address of each neighbour of an interface."""
-        self.stations: dict[tuple[int, bytes, int], int] = {}
+        self.stations: dict[tuple[int, bytes, int], int] = Bounded()
         """The port of each station, by (bridge, MAC address, VLAN)."""
+        self.full: set[int] = set()
+        """The interfaces of which there were more neighbours or stations than are kept."""
         self._dumped: dict[Any, Any] | None = None
         """The table of the present dump; `_unseen` are its entries that the dump has not shown yet."""
         self._unseen: set[Any] = set()
@@ -74,7 +98,7 @@ class Tables:
         gone = False
         if self._dumped is not None:
             for key in self._unseen:
-                gone |= self._dumped.pop(key, None) is not None
+                gone |= _drop(self._dumped, key)
         self._dumped, self._unseen = None, set()
         return gone
 
@@ -95,12 +119,18 @@ class Tables:
             return self._neighbour(kind == RTM_NEWNEIGH, body)
         return False
 
-    def _put(self, table: dict[Any, Any], key: Any, value: Any, most: int = MOST_LINKS) -> bool:  # noqa: ANN401 -- any table
+    def _put(self, table: dict[Any, Any], key: Any, value: Any) -> bool:  # noqa: ANN401 -- any table
         if table is self._dumped:
             self._unseen.discard(key)
         if value is None:
-            return table.pop(key, None) is not None
-        if table.get(key) == value or (key not in table and len(table) >= most):
+            return _drop(table, key)
+        if table.get(key) == value:
+            return False
+        if isinstance(table, Bounded):
+            if not table.has_room(key):
+                self.full.add(key[0])
+                return False
+        elif key not in table and len(table) >= MOST_LINKS:
             return False
         table[key] = value
         return True
@@ -121,6 +151,7 @@ class Tables:
 
     def _forget(self, index: int) -> None:
         """Forgets what belonged to an interface that is gone."""
+        self.full.discard(index)
         for table in (self.addresses, self.neighbours):
             for key in [key for key in table if key[0] == index]:
                 del table[key]
@@ -146,12 +177,19 @@ class Tables:
             if not bridge or len(mac) != 6 or mac[0] & 1 or state & NUD_PERMANENT:
                 return False  # an interface's own filter, a group, or the address of a port itself
             vlan = int.from_bytes(fields.get(NDA_VLAN, b"")[:2], "little")
-            return self._put(self.stations, (bridge, mac, vlan), index if new else None, MOST_ENTRIES)
+            return self._put(self.stations, (bridge, mac, vlan), index if new else None)
         address = _address(family, fields.get(NDA_DST, b""))
         if address is None:
             return False
         resolved = new and state & NUD_RESOLVED and len(mac) == 6
-        return self._put(self.neighbours, (index, address), mac if resolved else None, MOST_ENTRIES)
+        return self._put(self.neighbours, (index, address), mac if resolved else None)
+
+
+def _drop(table: dict[Any, Any], key: Any) -> bool:  # noqa: ANN401 -- any table
+    if key not in table:
+        return False
+    del table[key]
+    return True
 
 
 def _number(data: bytes | None) -> int:

@@ -216,7 +216,7 @@ class TestBehindABridge:
         assert "1 stations behind br0" in watched.part.described()
 
     def test_a_flood_of_stations_is_bounded_and_changes_are_still_followed(
-        self, bridged: tuple[Pair, str], tmp_path: Path
+        self, bridged: tuple[Pair, str], tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         hosts, _ = bridged
         watched = Watched(hosts.left)
@@ -235,6 +235,8 @@ class TestBehindABridge:
             longest_s = max(longest_s, time.thread_time() - begun_s)
             time.sleep(0.005)
         assert longest_s < 0.01
+        (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        assert warning.startswith(f"br0 has more than {MOST_ENTRIES} neighbours or stations: name addresses of guests")
 
 
 class TestTheLinksSpeed:

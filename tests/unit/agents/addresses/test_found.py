@@ -150,6 +150,24 @@ class TestADump:
             tables.take(t.RTM_NEWNEIGH, neighbour(BR0, str(IPv4Address(n + (10 << 24))), b"\x02" + n.to_bytes(5, "big")))
         assert len(tables.stations) == len(tables.neighbours) == t.MOST_ENTRIES
 
+    def test_many_neighbours_of_one_interface_take_no_room_from_those_of_another(self) -> None:
+        tables = host((t.RTM_NEWNEIGH, station(TAP0, VM)))
+        crowd = [neighbour(OTHER, str(IPv4Address(n + (10 << 24))), ROUTER) for n in range(t.MOST_ENTRIES + 1)]
+        for body in crowd:
+            tables.take(t.RTM_NEWNEIGH, body)
+        assert tables.full == {OTHER}
+        tables.take(t.RTM_NEWNEIGH, neighbour(BR0, "10.0.0.50", VM))
+        assert texts(search(tables, ETH0).behind) == ["10.0.0.50"]
+        assert not tables.take(t.RTM_NEWNEIGH, crowd[-1])
+        assert tables.take(t.RTM_DELNEIGH, crowd[0]) and tables.take(t.RTM_NEWNEIGH, crowd[-1])
+        tables.begin(t.RTM_GETNEIGH, t.AF_UNSPEC)
+        assert tables.end() and not tables.neighbours
+        for body in crowd:
+            tables.take(t.RTM_NEWNEIGH, body)
+        tables.take(t.RTM_DELLINK, link(OTHER, "other", "veth"))
+        tables.take(t.RTM_NEWNEIGH, crowd[0])
+        assert len(tables.neighbours) == 1
+
     def test_interfaces_and_their_addresses_are_bounded(self) -> None:
         tables = host()
         for n in range(10, 2 * t.MOST_LINKS):
