@@ -1,8 +1,8 @@
 /* Gives each packet its traffic class of the interface, where the interface obeys PFC by itself (clsact, after the classifier).
  *
  * The kernel chooses the interface's transmit queue by the low four bits of skb->priority, before the qdiscs see the packet.
- * The classifier has put the HTB class there: set_class moves it to skb->tc_index, where find_class, a filter at the root HTB,
- * reads it. */
+ * The classifier has put the HTB class there, unless the packet is to no member: set_class moves it to skb->tc_index, where
+ * find_class, a filter at the root HTB, reads it. */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include "classify.h"
@@ -20,9 +20,9 @@ struct {
 SEC("tc")
 int set_class(struct __sk_buff *skb)
 {
-	__u32 minor = skb->priority & 0xffff, *class;
+	__u32 minor = skb->priority >> 16 == ROOT_MAJOR ? skb->priority & 0xffff : OTHER_MINOR, *class;
 
-	if (skb->priority >> 16 != ROOT_MAJOR || minor == WAKEUP_MINOR)
+	if (minor == WAKEUP_MINOR)
 		return TC_ACT_UNSPEC;
 	class = bpf_map_lookup_elem(&nic_classes, &minor);
 	if (class) {

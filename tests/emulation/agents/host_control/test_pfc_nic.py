@@ -21,6 +21,7 @@ from protocol.keys.hosts import Master
 from tests.emulation.namespaces import inside, pair
 
 RIGHT, OTHER, UNMAPPED = (IPv4Address(f"10.9.0.{last}") for last in (2, 3, 4))
+NO_MEMBER = IPv4Address("10.9.0.5")
 NODES = {16: [RIGHT], 17: [OTHER], 18: [UNMAPPED]}
 COUNTED_AT = NIC_CLASS_PREFERENCE + 1
 
@@ -68,6 +69,14 @@ def test_packets_have_their_destinations_priority_and_its_queue(tmp_path: Path) 
             host.link.send(2 * host.link.address + b"\x88\xb5" + bytes(46))
             control = counted().get(6, 0)
             assert control >= 1, "control frames have a priority without PFC"
+            others = {priority: count for priority, count in counted().items() if priority != 6}
+            for priority in (0, 3):
+                sender.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, priority)
+                sender.sendto(bytes(1000), (str(NO_MEMBER), 9))
+            sender.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, 0)
+            time.sleep(0.05)
+            assert counted()[6] >= control + 2, "packets to no member, too"
+            assert {priority: count for priority, count in counted().items() if priority != 6} == others
 
             assert classes.repair() == []
             with inside(ends.left):
