@@ -78,8 +78,11 @@ def pfifo(ifindex: int, handle: int, parent: int, packets: int) -> bytes:
 def tbf(
     ifindex: int, handle: int, parent: int, *, rate_bps: int, burst: int, limit: int, flags: int = 0
 ) -> bytes:
-    """A TBF qdisc, new (flags NEW) or changed. The kernel takes the bucket's size from `burst`."""
-    rate = rate_bps // 8
+    """A TBF qdisc, new (flags NEW) or changed. The kernel takes the bucket's size from `burst`.
+
+    The least rate is 8 bit/s: to the kernel, 0 bytes a second are no limit.
+    """
+    rate = max(1, rate_bps // 8)
     parms = _ratespec(rate) + bytes(12) + struct.pack("III", limit, _ticks(burst, rate), 0)
     data = attribute(TCA_TBF_PARMS, parms)
     if rate > MAX_32:

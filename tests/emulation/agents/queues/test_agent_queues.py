@@ -295,6 +295,13 @@ def test_rate_limits_a_destination(wire: Wire) -> None:
     assert 0.08 < took < 0.4  # 151,400 bytes at 1 MB/s
 
 
+@pytest.mark.parametrize("rate_bps", [1, 7, 8])
+def test_the_lowest_rates_are_rates(wire: Wire, rate_bps: int) -> None:
+    wire.host.rate(16, rate_bps)
+    wire.send(50)
+    assert wire.received() <= 2  # what the bucket holds
+
+
 def test_a_queue_is_made_in_well_under_75_ms(wire: Wire) -> None:
     took = []
     for last in range(20, 60):
