@@ -145,8 +145,10 @@ class Agent:
                 else:
                     readable = self._wait(waiting, due_ns)
                 try:
-                    if slots is not None and by_slots and (frame := slots.frame()) is not None:
-                        self._receive(frame, time.monotonic_ns())
+                    if slots is not None and by_slots:
+                        if (frame := slots.frame()) is not None:
+                            self._receive(frame, time.monotonic_ns())
+                        slots.check()
                     self._serve(link in readable, events in readable, readable, due_ns)
                     self.rules.reconcile()
                     self.mishaps.turn_done()

@@ -256,17 +256,16 @@ class SlotReflex:
         return [descriptors[0], *found] if state.raw_bytes else found
 
     def frame(self) -> bytes | None:
-        """The frame that ended the last wait, once; None: there was none.
-
-        Raises:
-            NetlinkError: the kernel refused a change of a gate in that wait.
-        """
+        """The frame that ended the last wait, once; None: there was none."""
         state = self.state
-        if (refused := state.refused_errno) != 0:
-            state.refused_errno = 0
-            raise NetlinkError(refused, os.strerror(refused))
         size, state.raw_bytes = state.raw_bytes, 0
         return ctypes.string_at(ctypes.addressof(state.raw), size) if size else None
+
+    def check(self) -> None:
+        """Raises NetlinkError, once: the kernel refused a change of a gate in the last wait."""
+        refused, self.state.refused_errno = self.state.refused_errno, 0
+        if refused:
+            raise NetlinkError(refused, os.strerror(refused))
 
     def _descriptors(self, descriptors: Sequence[int]) -> ctypes.Array[Descriptor]:
         wanted = tuple(descriptors)

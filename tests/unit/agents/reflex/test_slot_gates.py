@@ -6,6 +6,7 @@ import errno
 import socket
 import struct
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -140,9 +141,31 @@ def test_a_refusal_opens_no_slot_and_is_told(way: Way, kernel: Kernel) -> None:
     assert NODE not in way.agent.keeper.table.open and not way.agent.keeper.counters.slots
     assert way.reflex is not None
     with pytest.raises(NetlinkError) as refused:
-        way.reflex.frame()
+        way.reflex.check()
     assert refused.value.errno == errno.ENOENT
+    way.reflex.check()
     assert way.reflex.frame() is None
+
+
+def test_a_frame_that_came_with_a_refusal_is_heard_before_the_repair(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agents.agent.Waiting", lambda *_: SimpleNamespace(close=lambda: None))
+    assert way.reflex is not None
+    reflex, state, done = way.reflex, way.reflex.state, list[object]()
+
+    def waited(*_: object) -> list[int]:
+        state.raw[:3], state.raw_bytes, state.refused_errno = b"one", 3, errno.ENOENT
+        return []
+
+    def repaired(error: NetlinkError, _now_ns: int) -> None:
+        done.append(error.errno)
+        way.agent.stop()
+
+    agent: Any = way.agent
+    agent.link.deferred_fileno, agent._next_ns = (lambda: -1), (lambda: 1 << 62)
+    agent._receive, agent._upkeep.on_kernel_refusal = (lambda raw, *_: done.append(raw)), repaired
+    slots: Any = SimpleNamespace(ready=lambda: True, wait=waited, frame=reflex.frame, check=reflex.check)
+    agent.run(None, slots)
+    assert done == [b"one", errno.ENOENT]
 
 
 def test_a_kernel_that_does_not_answer_is_a_refusal(way: Way, kernel: Kernel) -> None:
