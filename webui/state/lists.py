@@ -180,8 +180,8 @@ def members(all_members: Iterable[Member], wanted: Wanted) -> Page:
 
 
 def nodes(names: Iterable[tuple[str, str, Sequence[str]]], wanted: Wanted) -> Page:
-    """A page of the nodes that match: each a name, its kind and its addresses. Names that are, or begin with, what is sought
-    come first. Rows are {"id", "kind", "addresses"}."""
+    """A page of the nodes that match, by name: each a name, its kind and its addresses. Names that are, or begin with, what is
+    sought come first, up or down. Rows are {"id", "kind", "addresses"}."""
     sought = wanted.search.strip().lower()
     found, total = [], 0
     for name, kind, addresses in names:
@@ -190,6 +190,8 @@ def nodes(names: Iterable[tuple[str, str, Sequence[str]]], wanted: Wanted) -> Pa
         if sought in low or any(sought in address for address in addresses):
             exact = low == sought or sought in addresses
             found.append((0 if exact else 1 if low.startswith(sought) else 2, by_name(name), name, kind, addresses))
-    page = paged(sorted(found), total, wanted)
+    found.sort(key=lambda one: one[1:3], reverse=wanted.down)
+    found.sort(key=lambda one: one[0])
+    page = paged(found, total, wanted)
     rows = [{"id": name, "kind": kind, "addresses": list(addresses)[:4]} for _, _, name, kind, addresses in page.rows]
     return page._replace(rows=rows)

@@ -54,12 +54,12 @@ class Window:
         terms = wanted.search.lower().split()
         names = {node: name_of(node) for node in self._rows}
         found = [node for node, name in names.items() if all(term in name.lower() for term in terms)]
-        found.sort(key=lambda node: by_name(names[node]))
+        found.sort(key=lambda node: by_name(names[node]), reverse=wanted.down and wanted.sort not in SORTS)
         if wanted.sort in SORTS:
             if not 0 <= self.now_us - self._summed_us < SUMMED_US:
                 self._summed, self._summed_us = {node: self._sums(node) for node in self._rows}, self.now_us
             column, nothing = SORTS[wanted.sort], (0, 0, 0)
-            found.sort(key=lambda node: -self._summed.get(node, nothing)[column])
+            found.sort(key=lambda node: self._summed.get(node, nothing)[column], reverse=wanted.down)
         page = paged(found, len(names), wanted)
         rows = []
         for node in page.rows:

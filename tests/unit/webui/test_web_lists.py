@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,14 +58,29 @@ def test_nodes_that_are_what_is_sought_come_first() -> None:
     page = lists.nodes(names, Wanted("h1"))
     assert [row["id"] for row in page.rows] == ["h1", "h12", "xh1"] and (page.total, page.matching) == (4, 3)
     assert [row["id"] for row in lists.nodes(names, Wanted("10.0.0.1")).rows] == ["h1", "h12"]
+    assert [row["id"] for row in lists.nodes(names, Wanted("h1", down=True)).rows] == ["h1", "h12", "xh1"]
+    assert [row["id"] for row in lists.nodes(names, Wanted("", down=True)).rows] == ["xh1", "rack1", "h12", "h1"]
+
+
+FATES = {10: "slot", 2: "slot", 3: "lost"}  # by node
 
 
 def test_the_window_keeps_ten_seconds_and_the_last_word_on_each_slot() -> None:
     window = Window()
     window.add([("1-0", {"now_us": 5_000, "rows": [["slot", 1, 16, 17, 0, 4_000, 9], ["slot", 2, 18, 17, 0, 1_000, 9]]})])
     window.add([("2-0", {"now_us": 6_000, "rows": [["yield", 1, 16, 17, 0, 2_000, 9], ["lost", 3, 18, 17, 0, 900, 9]]})])
-    page = window.page(lambda node: f"h{node}", Wanted(sort="held"))
+    page = window.page(lambda node: f"h{node}", Wanted(sort="held", down=True))
     assert [(row["name"], row["held_us"], row["lost"]) for row in page.rows] == [("h16", 2_000, 0), ("h18", 1_000, 1)]
     assert window.page(lambda node: f"h{node}", Wanted("h18", "lost")).matching == 1 and window.last_id == "2-0"
     window.add([("3-0", {"now_us": 12_000_000, "rows": []})])
     assert window.page(str, Wanted()).total == 0
+
+
+@pytest.mark.parametrize(
+    ("sort", "down", "nodes"),
+    [("name", False, [2, 3, 10]), ("name", True, [10, 3, 2]), ("lost", False, [2, 10, 3]), ("lost", True, [3, 2, 10])],
+)
+def test_the_window_is_sorted_up_or_down(sort: str, down: bool, nodes: list[int]) -> None:
+    window = Window()
+    window.add([("1-0", {"now_us": 5_000_000, "rows": [[kind, 1, node, 0, 0, 1, 9] for node, kind in FATES.items()]})])
+    assert [row["node"] for row in window.page(str, Wanted(sort=sort, down=down)).rows] == nodes
