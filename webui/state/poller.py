@@ -8,6 +8,7 @@ behind loses the messages in its queue and gets the whole state again. Without s
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -44,6 +45,8 @@ FIRST_BATCHES = 80
 WINDOW_BATCHES = KEPT_US * 1000 // FLUSH_NS + 1
 IDLE_S = 1.0
 
+log = logging.getLogger("baton.web.poller")
+
 
 class Reading(NamedTuple):
     """A snapshot of the store, and the documents made from it."""
@@ -79,6 +82,8 @@ class Poller:
         self._listing = threading.Lock()
         self._told: Reading | None = None
         """What all subscribers have been told."""
+        self.stumbled = 0
+        """How often something else than a missing store has kept it from telling subscribers the news."""
         self._clock_us = (0, 0)
         """The coordinator's clock in its last message, and ours at that time, in microseconds."""
 
@@ -221,7 +226,11 @@ class Poller:
                     return
             if subscribers:
                 begun_s, with_state = time.thread_time(), tick >= state_tick
-                told = self._tell(subscribers, told, with_state=with_state)
+                try:
+                    told = self._tell(subscribers, told, with_state=with_state)
+                except Exception:  # the next reading may be a better one
+                    told = self._told = None
+                    self._stumble()
                 if with_state:
                     state_tick = tick + state_ticks(time.thread_time() - begun_s)
             tick += 1
@@ -241,6 +250,13 @@ class Poller:
         except StoreUnavailable as error:
             for one in fresh:
                 self._put(one, [message("state", lost(error))])
+        except Exception:  # the next tick tries again
+            self._stumble()
+
+    def _stumble(self) -> None:
+        self.stumbled += 1
+        if self.stumbled == 1:  # it may happen four times a second
+            log.exception("the dashboards cannot be told what the store holds")
 
     def _tell(self, subscribers: list[Subscription], told: Reading | None, *, with_state: bool) -> Reading | None:
         """Reads the store and puts new messages into the queues; returns the last reading that was sent."""

@@ -73,3 +73,26 @@ def test_who_comes_between_two_ticks_is_told_at_once(store: HalfGone, monkeypatc
     finally:
         poller.unsubscribe(first)
         poller.unsubscribe(second)
+
+
+def test_what_it_cannot_read_does_not_end_it(
+    store: HalfGone, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("webui.state.poller.TICK_S", 0.01)
+    poller = Poller(store)
+    subscription = poller.subscribe()
+    subscription.begun = True
+    try:
+        end = time.monotonic() + 5
+        for number in (1, 2):
+            store.entries.append({"id": f"{number}-0"})  # as no coordinator writes it
+            while poller.stumbled < number and time.monotonic() < end:
+                time.sleep(0.01)
+        store.entries.append({"id": "3-0", "kind": "join", "severity": "info", "text": "h1", "at_ms": 1})
+        told = b""
+        while b"join" not in told and time.monotonic() < end:
+            told += subscription.take(0.5)
+        assert b"join" in told and poller.stumbled == 2
+        assert [record.levelname for record in caplog.records] == ["ERROR"]
+    finally:
+        poller.unsubscribe(subscription)
