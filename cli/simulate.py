@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.experiments import make_console, print_json, progress_bar
-from cli.values import PICTURE
+from cli.values import PICTURE, Number
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from simulation.cases import Case
 
 SCHEMES = ("dctcp", "pias", "pfabric", "pfabric_edf", "karuna")
-LOAD, SHARE = click.FloatRange(0.01, 0.99), click.FloatRange(0, 1)
+LOAD, SHARE = Number(0.01, 0.99), Number(0, 1)
 WORKLOAD = "web_search_ns2"
 FABRICS = ("small", "medium", "paper")
 FILE, FOLDER = click.Path(path_type=Path, dir_okay=False), click.Path(path_type=Path, file_okay=False)
@@ -48,7 +48,7 @@ COLUMNS = (
 @click.option("--slack", type=float, default=1.25, show_default=True, help="Least deadline, in times of the flow alone.")
 @click.option("--deadline-reserved", type=SHARE, help="Share of a sender's link that deadlines ask for.  [default: any]")
 @click.option("--deadline-least", default="500us", show_default=True, help="The shortest deadline.")
-@click.option("--aim", type=click.FloatRange(0.1, 1), default=0.9375, show_default=True, help="Of the deadline, for MCP.")
+@click.option("--aim", type=Number(0.1, 1), default=0.9375, show_default=True, help="Of the deadline, for MCP.")
 @click.option("--crowd", type=click.IntRange(0), default=32, show_default=True, help="Packets in queue 0; above, MCP yields.")
 @click.option("--termination", type=click.IntRange(1, 3), default=3, show_default=True, help="MCP's scheme; 3: never.")
 @click.option("--admit", type=SHARE, help="Share of a receiver's link that deadlines may need.  [default: any]")

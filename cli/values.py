@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -27,6 +29,17 @@ class Picture(click.Path):
 
 
 PICTURE = Picture()
+
+
+class Number(click.FloatRange):
+    """A finite number in a range: click's own also takes `nan`, which no range refuses, and `inf`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ANN401 -- click's
+        """The number; ends the command with an error where it is none."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{number} is no number to count with; write one such as 10", param, ctx)
+        return number
 
 
 def named(option: str, text: str | None, parse: Callable[[str], int]) -> int | None:

@@ -9,7 +9,7 @@ import click
 
 from cli.experiment_time import ExperimentTime, enter, parse_link_rate, virtual_options
 from cli.experiments import in_a_line, make_console, print_outcome, progress_bar
-from cli.values import PICTURE
+from cli.values import PICTURE, Number
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,7 +38,7 @@ TRACE_NS = 5_000_000
 )
 @click.option("--connections", type=click.IntRange(1, 8), default=1, show_default=True, help="Of each TCP flow.")
 @click.option("--slice", "slice_text", help="[default: 2ms, or 5ms in real time]")
-@click.option("--seconds", type=click.FloatRange(0.2), help="Of each measurement.  [default: 2, or 12 in real time]")
+@click.option("--seconds", type=Number(0.2), help="Of each measurement.  [default: 2, or 12 in real time]")
 @click.option("--trace", is_flag=True, help="Add samples of TCP connections and queues, and all slots, to the record.")
 @click.option("--clients", is_flag=True, help="In place of patterns: iperf3, wget, scp and ping beside a flood.")
 @click.option("--json", "json_file", type=FILE, help="Write the record here.")

@@ -7,10 +7,11 @@ from pathlib import Path
 import click
 
 from cli.experiments import print_json
+from cli.values import Number
 
 
 @click.command()
-@click.option("--seconds", type=click.FloatRange(0.2), default=60.0, show_default=True, help="In all; each part gets a fifth.")
+@click.option("--seconds", type=Number(0.2), default=60.0, show_default=True, help="In all; each part gets a fifth.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed of the generators.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the result here, too.")
 def fuzz(seconds: float, seed: int, json_file: Path | None) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from cli.experiments import print_json
+from cli.values import Number
 
 SHAPES = ("racks", "rows", "leaf-spine")
 POLICIES = ("timeslice", "steps")
@@ -23,7 +24,7 @@ SLICES, MATCHING_SLOTS = 50, 2_000
 )
 @click.option(
     "--load",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=Number(0, 1, min_open=True),
     help="Of the fullest link, by demands that come at random.  [default: saturated; several loads in matching]",
 )
 @click.option("--matching", is_flag=True, help="Fastpass's workload: one switch, all to all, slots of one packet.")

@@ -10,14 +10,15 @@ import click
 
 from bench.siege.rates import HTTP_CONNECTIONS, KINDS
 from cli.experiments import enter_box, in_a_line, make_console, print_outcome, progress_bar, require_root, write_text
+from cli.values import Number
 
 QUICK_S = 10.0
 
 
 @click.command(short_help="coordination while all floods come at once")
-@click.option("--seconds", type=click.FloatRange(2.0), default=60.0, show_default=True, help="Of each of the three phases.")
+@click.option("--seconds", type=Number(2.0), default=60.0, show_default=True, help="Of each of the three phases.")
 @click.option("--quick", is_flag=True, help=f"Phases of {QUICK_S:g} s.")
-@click.option("--factor", type=click.FloatRange(0.0), default=1.0, show_default=True, help="Of the floods' rates.")
+@click.option("--factor", type=Number(0.0), default=1.0, show_default=True, help="Of the floods' rates.")
 @click.option("--only", type=click.Choice(KINDS), multiple=True, help="Only this flood; may be repeated.  [default: all]")
 @click.option(
     "--connections", type=click.IntRange(0, 4_000), default=HTTP_CONNECTIONS, show_default=True, help="To the web server."

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.experiments import enter_box, make_console, print_json, print_outcome, progress_bar, require_root
-from cli.values import PICTURE
+from cli.values import PICTURE, Number
 
 if TYPE_CHECKING:
     from bench.swarm.swarm import Options
@@ -24,11 +24,11 @@ FIGURE_SECONDS = 20.0
 @click.option("--destinations", type=click.IntRange(1, 64), default=1, show_default=True, help="Of each host that sends.")
 @click.option("--shape", type=click.Choice(SHAPES), default="rows", show_default=True, help="Of the fabric.")
 @click.option("--slice", "slice_text", default="10ms", show_default=True)
-@click.option("--seconds", type=click.FloatRange(0.5), help="That are measured.  [default: 60; of each run of --figure27 20]")
+@click.option("--seconds", type=Number(0.5), help="That are measured.  [default: 60; of each run of --figure27 20]")
 @click.option("--policy", type=click.Choice(POLICIES), default="timeslice", show_default=True)
 @click.option("--mode", type=click.Choice(MODES), default="on_demand", show_default=True, help="Which pairs are regulated.")
-@click.option("--lose", type=click.FloatRange(0, 0.9), default=0.0, help="This share of the control frames, each way.")
-@click.option("--load", type=click.FloatRange(0, 1), default=0.0, help="Of each sender's rate, at random.  [default: all]")
+@click.option("--lose", type=Number(0, 0.9), default=0.0, help="This share of the control frames, each way.")
+@click.option("--load", type=Number(0, 1), default=0.0, help="Of each sender's rate, at random.  [default: all]")
 @click.option("--buffer", "buffer_kb", type=click.IntRange(1), default=250, show_default=True, help="Of each port, in kB.")
 @click.option("--uncoordinated", is_flag=True, help="No coordinator: all send at their links' rate.")
 @click.option("--start-at-once", is_flag=True, help="All hosts register at the same moment.")
@@ -77,7 +77,7 @@ def _one(options: Options, json_file: Path | None) -> None:
 @click.option("--shape", type=click.Choice(SHAPES), default="rows", show_default=True, help="Of the fabric.")
 @click.option("--slice", "slice_text", default="10ms", show_default=True)
 @click.option("--rate", default="100mbit", show_default=True, help="Of the agent's link.")
-@click.option("--seconds", type=click.FloatRange(0.5), default=20.0, show_default=True, help="That are measured.")
+@click.option("--seconds", type=Number(0.5), default=20.0, show_default=True, help="That are measured.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the result here, too.")
 def agent(hosts: int, shape: str, slice_text: str, rate: str, seconds: float, json_file: Path | None) -> None:
     """Measure what a fabric of thousands of hosts costs one host's agent (docs/scale.md)."""

@@ -11,6 +11,7 @@ import click
 
 from cli.hosts.host import next_directory, save_next
 from cli.reach import open_store, store_options, wait_until
+from cli.values import Number
 from controller.members.enrolments import EnrolmentFile, Enrolments
 from protocol.key import Key, KeyFileError
 from protocol.key_files import name, new_beside
@@ -49,7 +50,7 @@ def generate(file: Path) -> None:
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False), default=Path("/etc/baton/key"))
 @click.option(
     "--wait",
-    type=click.FloatRange(0, 86_400),
+    type=Number(0, 86_400),
     default=10.0,
     show_default=True,
     help="How long to wait for the members in each step, in seconds.",

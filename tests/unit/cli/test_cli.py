@@ -205,6 +205,8 @@ class TestTheTimeOfAnExperiment:
             (("virtual", "run", "--memory", "few", "true"), "--memory"),
             (("virtual", "run", "--writable", "/none", "true"), "/none"),
             (("virtual", "run"), "Missing argument"),
+            (("key", "rotate", "--wait", "nan"), "nan is no number to count with"),
+            (("bench", "siege", "--seconds", "inf"), "inf is no number to count with"),
             (("none",), "No such command 'none'"),
         ],
     )
