@@ -25,6 +25,9 @@ SHORTEST_PACKETS, MARGIN_PACKETS = 4, 2
 PACKET_SLICES = 8
 """A turn is made longer than its slice for the sake of one packet, but to no more than so many slices."""
 
+MOST_CREDIT = 1 << 31
+"""Bytes. A DIRECTIVE says a credit in 32 bits, and what was carried may add a packet."""
+
 
 @dataclass(slots=True, eq=False)
 class Host:
@@ -146,10 +149,10 @@ class Terms:
         return Least(min(pair.turn_ns, length_ns), MARGIN_PACKETS * packet_ns)
 
     def by_rate(self, due: int, sends_bps: int, reserved_bps: int) -> bool:
-        """Whether a slot is bounded by its rate: `due`, its share in 1 / BYTE bytes, is less than a packet, or leaves as a
-        burst that no buffer holds."""
+        """Whether a slot is bounded by its rate: `due`, its share in 1 / BYTE bytes, is less than a packet or more than
+        `MOST_CREDIT`, or leaves as a burst that no buffer holds."""
         burst = due * max(0, sends_bps - reserved_bps) // sends_bps
-        return due < self.packet_bytes * BYTE or burst > self.burst_bytes * BYTE
+        return not self.packet_bytes * BYTE <= due <= MOST_CREDIT * BYTE or burst > self.burst_bytes * BYTE
 
     def amount(self, pair: Pair, reserved_bps: int) -> tuple[int, int]:
         """(credit in bytes, 0), with the remainder carried to the node's next; or (0, rate in bit/s)."""

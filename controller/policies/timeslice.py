@@ -26,7 +26,8 @@ this rate is left on every link, and reserves what is left. A pair without any l
 *Bytes.* reserved rate x slice x headroom / 8, rounded down to whole packets; the remainder, less than a packet, is carried
 to the node's next credit, so the bytes of many slots converge to rate x headroom exactly. A slot that is reserved less than
 its node sends at (min of node's rate and first link) would leave as a burst: when more than `burst_bytes` of it would have
-to wait in the bottleneck's buffer, the slot is bounded by its rate (reserved rate x headroom) in place of a credit.
+to wait in the bottleneck's buffer, the slot is bounded by its rate (reserved rate x headroom) in place of a credit. So is one
+of more than `MOST_CREDIT` bytes.
 
 *Length.* A turn is slice x weight, at least the minimum active time, and at least one packet's time if that is no more than
 `PACKET_SLICES` slices: a slot that holds less than a packet is bounded by its rate, too. So nobody's low rate keeps the others

@@ -5,6 +5,7 @@
 #define PPM 1000000
 #define SECOND_NS 1000000000
 #define BYTE ((wide)8 * SECOND_NS * PPM) /* one byte in the unit of a carry: bit/s x ns x millionths */
+#define MOST_CREDIT ((wide)1 << 31)
 
 enum { VISITS = 8, FORGOTTEN_TURNS = 10, SHORTEST_PART = 32, SHORTEST_PACKETS = 4, MARGIN_PACKETS = 2, PACKET_SLICES = 8 };
 
@@ -36,7 +37,7 @@ static int64_t amount_of(struct core *core, struct pair *pair, int64_t reserved,
 		wide due = (wide)reserved * pair->length * core->headroom_ppm, burst;
 		pair->amount_length = pair->length;
 		pair->amount_reserved = reserved;
-		pair->amount_rate = due < packet;
+		pair->amount_rate = due < packet || due > MOST_CREDIT * BYTE;
 		if (pair->burst > reserved) {
 			bool huge = __builtin_mul_overflow(due, (wide)(pair->burst - reserved), &burst);
 			pair->amount_rate |= huge || burst / pair->burst > core->burst_bytes * BYTE;

@@ -12,6 +12,7 @@
 
 #define PPM 1000000
 #define BYTE ((wide)8 * 1000000000 * PPM)
+#define MOST_CREDIT ((wide)1 << 31)
 typedef unsigned __int128 wide;
 
 enum { AHEAD = 8, ROUNDS = 2 * AHEAD, SPARE = 10, TRIES = 16, LEAST_PART = 8, TURN = 4, INSIDE = 6, INLINE = 4, SOON = 12, BLOCK = 16,

@@ -14,7 +14,7 @@ static inline const struct credit *credit_of(struct steps *core, uint32_t at, in
 	wide due = (wide)flow->need * length * core->headroom_ppm, burst;
 	bool huge = __builtin_mul_overflow(due, (wide)(sends - flow->need), &burst);
 	*credit = (struct credit){flow->need, sends, length, 0, (uint64_t)(due / packet), (uint64_t)(due % packet), false};
-	credit->rate = due < packet || huge || burst / sends > core->burst_bytes * BYTE;
+	credit->rate = due < packet || due > MOST_CREDIT * BYTE || huge || burst / sends > core->burst_bytes * BYTE;
 	credit->carried = credit->rate ? (int64_t)(due / BYTE) : (int64_t)credit->packets * core->packet_bytes;
 	return credit;
 }

@@ -179,6 +179,16 @@ class TestAmounts:
         (slot,) = world.backlog(A, B).grants
         assert (slot.bytes, slot.rate_bps) == (0, 98 * MBIT)
 
+    @pytest.mark.parametrize(("slice_ns", "weight", "by_rate"), [(170 * MS, 1, False), (999 * MS, 1, True), (9 * MS, 20, True)])
+    def test_a_slot_of_more_bytes_than_a_directive_can_say_is_bounded_by_its_rate(
+        self, slice_ns: int, weight: float, by_rate: bool
+    ) -> None:
+        policy = Timeslice(slice_ns=slice_ns)
+        policy.set_weight(A, None, weight)
+        (slot,) = World(policy, star(2, 100 * GBIT)).backlog(A, B).grants
+        assert (slot.end_ns - slot.start_ns, slot.rate_bps) == (slice_ns * weight, 98 * GBIT if by_rate else 0)
+        assert slot.bytes < 1 << 31
+
     @pytest.mark.parametrize(
         "arguments",
         [

@@ -22,7 +22,7 @@ from tests.unit.controller.policies.policy_sanitized import build_under_test, ru
 
 STEP = 2 * MS
 KINDS = pytest.mark.parametrize("kind", [Steps, CompiledSteps])
-Kind = Callable[[], Policy]
+Kind = Callable[..., Policy]
 
 
 class BothSteps(BothKinds):
@@ -155,6 +155,15 @@ def test_no_link_carries_more_than_it_can_and_one_that_is_asked_for_carries_all(
     slots = run(policy, 60)
     check(network, slots)
     assert len(slots) == 2 * 60
+
+
+@KINDS
+def test_a_step_of_more_bytes_than_a_directive_can_say_is_bounded_by_its_rate(kind: Kind) -> None:
+    policy = kind(slice_ns=1000 * MS, headroom=0.98)
+    begin(policy, star(2, 100 * GBIT))
+    policy.backlog(FIRST, {FIRST + 1: 5000}, now_ns=0)
+    slots = policy.plan(now_ns=0, horizon_ns=900 * MS).grants
+    assert slots and {(slot.bytes, slot.rate_bps) for slot in slots} == {(0, 98 * GBIT)}
 
 
 @KINDS
