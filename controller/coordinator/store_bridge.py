@@ -29,6 +29,7 @@ from controller.coordinator.gathering import lines
 from controller.processes.jsonlines import JsonLines
 from controller.processes.logs import log_to_stderr
 from controller.store.feeds import IN_PARTS
+from controller.store.layout import OPERATORS
 from controller.store.parted import Known
 from controller.store.parts import join, row_name
 from controller.store.store import Store, StoreUnavailable
@@ -37,7 +38,6 @@ log = logging.getLogger("baton.store_bridge")
 
 RETRY_S = 0.25
 WATCHED = ("fabric", "ports", "policy", "override", "coflows", "rotation", "pfc_commands", "queues", "hosts")
-OPERATORS = ("policy", "override", "rotation", "queues", "hosts")
 TIMED = {"coflows": "open", "queues": "hosts"}
 """Documents with instants by the store's clock, and the name under which each goes to the coordinator beside `ahead_ns`."""
 LEADERS = ("status", "capacities", "member", "thresholds", "telemetry")

@@ -3,7 +3,8 @@ lost its data. An edge: Redis.
 
 Redis may go and come back at any time. An operation that cannot reach it raises StoreUnavailable; a later operation connects
 again. When the store's incarnation is another one than before, its data was lost: the connection then first publishes again
-what this process had published.
+what this process had published. Of operators' words it restores those alone that the store has not, for another process may
+have been told newer ones since.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import orjson
 from redis.exceptions import AuthenticationError, ConnectionError, ReadOnlyError, RedisError
 
 from controller.store.client import connect, explained, has_moved
-from controller.store.layout import EXPIRY_S, PREFIX, READS, SETS, WRITES, Client, Pipeline, put
+from controller.store.layout import EXPIRY_S, OPERATORS, PREFIX, READS, SETS, WRITES, Client, Pipeline, put, restore
 from controller.store.url import redacted
 from protocol.bodies.versions import Versions
 
@@ -266,8 +267,8 @@ class Connection:
         """Everything that this process published and that would not have expired by now."""
         now_s = time.monotonic()
         for (name, item), (value, at_s) in self._published.items():
-            if name == "override":
-                pipe.set(PREFIX + "override", value["override"])
+            if name in OPERATORS:
+                restore(pipe, name, value)
             elif now_s - at_s < max(self.keep_s, EXPIRY_S.get(name, math.inf)):
                 put(pipe, name, {item: value}, self.keep_s)
 

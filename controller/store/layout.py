@@ -82,6 +82,9 @@ EXPIRY_S = {
 }  # fmt: skip
 FLUSH_NS = 24_000_000
 """How often the coordinator publishes a batch of slots; with it, `controller.store.feeds.SLOTS_KEPT` batches are 20 s."""
+OPERATORS = ("policy", "override", "rotation", "queues", "hosts")
+"""What operators wrote: any of several processes restores it when the store has lost it, and none knows whether its own is the
+newest."""
 SETS = {
     "member": "members", "coflow": "coflows", "coflow_verdict": "coflow_verdicts", "controller": "controllers",
     "pfc_command": "pfc_commands",
@@ -111,6 +114,16 @@ def put(pipe: Pipeline, name: str, items: dict[str, dict[str, Any]], keep_s: int
         pipe.zadd(PREFIX + channel, dict.fromkeys(items, now_s))
         pipe.zremrangebyscore(PREFIX + channel, "-inf", now_s - max(keep_s, EXPIRY_S[name]))
     pipe.publish(f"{PREFIX}changed:{channel}", channel)
+
+
+def restore(pipe: Pipeline, name: str, value: dict[str, Any]) -> None:
+    """Writes a document of `OPERATORS` into a transaction, as `put`, unless the store has one already."""
+    if name == "override":
+        pipe.setnx(PREFIX + name, value["override"])
+    else:
+        for field, its in (("json", encode(value)), ("at_ns", time.time_ns()), ("version", 1)):
+            pipe.hsetnx(PREFIX + name, field, its)
+    pipe.publish(f"{PREFIX}changed:{name}", name)
 
 
 def put_fields(pipe: Pipeline, name: str, fields: dict[str, Any]) -> None:

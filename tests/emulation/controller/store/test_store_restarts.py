@@ -59,6 +59,24 @@ class TestRedisGoesAndComes:
         assert (reader.fabric(), reader.override(), reader.ports()) == ({"fabric": 1}, "free", {"p": 1})
         assert list(reader.members()) == [16]
 
+    def test_no_older_word_of_an_operator_takes_the_place_of_a_newer_one_after_the_loss(
+        self, server: PrivateRedis, store: Store
+    ) -> None:
+        """As of a leader that was cut off from the store while it lost its data, and an operator spoke."""
+        store.set_override("free")
+        store.set_policy({"policy": "auto"})
+        store.commands.set_queues({"h1": {"1": ["old"]}})
+        store.commands.set_rotation("begun", "a", "b")
+        kill(server)
+        server.start()
+        operator = Store(server.url)
+        operator.set_override("coordinate")
+        operator.set_policy({"policy": "free"})
+        operator.commands.set_queues({})
+        store.publish_status({})
+        assert (operator.override(), operator.policy(), operator.commands.queues()) == ("coordinate", {"policy": "free"}, {})
+        assert operator.commands.rotation() == {"step": "begun", "old": "a", "new": "b"}, "what is missing is restored"
+
     def test_one_that_has_nothing_new_to_publish_can_look_after_what_was_lost(self, server: PrivateRedis, store: Store) -> None:
         store.set_policy({"slice_ns": 1})
         kill(server)
