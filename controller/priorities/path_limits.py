@@ -7,8 +7,9 @@ the fabric or of the members a few of them are told at each sweep, so that no sl
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Protocol
 
 from controller.config.settings import CoordinatorSettings
@@ -68,23 +69,36 @@ class PathLimits(Part):
         self._send = send
         self._network: Network | None = None
         self._slowest_bps = 0
-        self._due: deque[int] = deque()
+        self._due: dict[int, None] = {}
+        self._joined: dict[int, None] = {}
         self._sent: dict[int, Paths] = {}
         self._version = 0
 
     def sweep(self, now_ns: int) -> None:
-        """Works out some members' paths after a change of the network, and sends those that have changed."""
+        """Works out some members' paths after a change of the network or of the members, and sends those that have changed."""
         network = self._network_in_force()
         if network is not None and (self._network is None or network.hosts is not self._network.hosts):
             self._network = network  # one with the same hosts differs only in what non-members take
             self._slowest_bps = min((capacity.bps for capacity in network.capacities().values()), default=0)
-            self._due = deque(network.hosts)
-        for node in [self._due.popleft() for _ in range(min(MEMBERS_A_SWEEP, len(self._due)))]:
+            self._due = dict.fromkeys(network.hosts)
+        elif network is not None and self._joined:  # it has taken them in, and is the same otherwise
+            rates = [network.node_rate_bps(node) for node in self._joined if node in network.hosts]
+            self._slowest_bps = min([self._slowest_bps, *rates])
+            self._due = dict.fromkeys((*self._joined, *self._due, *network.hosts))
+        self._joined.clear()
+        for node in list(islice(self._due, MEMBERS_A_SWEEP)):
+            del self._due[node]
             found = self._paths_of(node)
             if found is not None and found != self._sent.get(node):
                 self._sent[node] = found
                 self._version += 1
                 self._timers.repeat(now_ns, lambda _, node=node: self._tell_node(node))  # type: ignore[misc]  # the default binds it
+
+    def joined(self, node: int) -> None:
+        """Has the member told its paths, and then the others theirs to it."""
+        if self._enabled:
+            self._sent.pop(node, None)
+            self._joined[node] = None
 
     def left(self, node: int, now_ns: int) -> None:
         self._sent.pop(node, None)

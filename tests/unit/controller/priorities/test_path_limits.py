@@ -78,6 +78,29 @@ def test_it_is_sent_again_when_a_link_changes_and_only_then() -> None:
     assert world.sweep(2)["h1"].rate_bps == SLOW // 10
 
 
+def test_a_member_that_joins_a_known_fabric_is_told_and_so_are_the_others_if_its_link_is_slow() -> None:
+    world = World(bottleneck_bps=10 * USUAL)
+    late = world.members.at(bytes(5) + bytes([4]))
+    assert late is not None and world.network is not None
+    world.network.remove(late.node)
+    assert world.sweep().keys() == {"h1", "h2", "h3"}
+    late.rate_bps = SLOW
+    world.network.add(late)
+    world.made.joined(late.node)
+    found = world.sweep(1)
+    assert found.keys() == {"h1", "h2", "h3", "h4"}
+    assert (found["h4"].rate_bps, found["h1"].rate_bps) == (SLOW, USUAL)
+    assert found["h1"].entries == ((late.node, SLOW, 20 * FRAME_BYTES),)
+    assert not world.sweep(2)
+
+
+def test_a_member_that_registers_anew_is_told_anew_and_the_others_are_not() -> None:
+    world = World()
+    world.sweep()
+    world.made.joined(node(world, "h2"))
+    assert world.sweep(1).keys() == {"h2"}
+
+
 def test_a_member_that_asks_is_told() -> None:
     world = World()
     world.sweep()
