@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -122,7 +123,7 @@ class CoordinatorSettings:
         """These settings with the fields of a policy document.
 
         Raises:
-            ValueError: a field that can't be changed while the coordinator runs, or a value of another type.
+            ValueError: a field that can't be changed while the coordinator runs, or a value of another type or out of range.
         """
         known: dict[str, Any] = {}
         for name, value in changes.items():
@@ -137,7 +138,27 @@ class CoordinatorSettings:
             if type(value) is not wanted:
                 raise ValueError(f"policy: {name} must be {wanted.__name__}, not {value!r}")
             known[name] = value
-        return dataclasses.replace(self, **known)
+        made, before = dataclasses.replace(self, **known), set(self._faults())
+        for fault in made._faults():
+            if fault not in before:
+                raise ValueError(f"policy: {fault}")
+        return made
+
+    def _faults(self) -> Iterator[str]:
+        """What is wrong with the fields that can be changed, by the rules of the configuration; but whether there is such a
+        policy is not looked at."""
+        for name, (least, most) in RANGES.items():
+            if not least <= getattr(self, name) <= most:
+                yield f"{name} {getattr(self, name)!r} is not from {least} to {most}"
+        if self.minimum_active_ns > self.slice_ns:
+            yield f"minimum_active_ns {self.minimum_active_ns} is longer than the slice"
+        if not 0 < self.release_fraction < self.contend_fraction:
+            yield f"release_fraction {self.release_fraction!r} is not above 0 and below contend_fraction"
+        if self.mode not in MODES:
+            yield f"mode {self.mode!r} is not one of {', '.join(MODES)}"
+        for weight in self.weights:
+            if not 0 < weight.weight <= MOST_WEIGHT:
+                yield f"weights: {weight.weight!r} of {weight.source} is not above 0 and at most {MOST_WEIGHT}"
 
 
 CHANGEABLE = (
@@ -154,6 +175,19 @@ CHANGEABLE = (
     "quiet_ns",
 )
 """Fields that a running coordinator takes over; the others need its restart."""
+RANGES: dict[str, tuple[float, float]] = {
+    "slice_ns": (200 * MICROSECOND_NS, 1_000 * MILLISECOND_NS),
+    "lead_ns": (0, 100 * MILLISECOND_NS),
+    "grace_ns": (0, 100 * MILLISECOND_NS),
+    "headroom": (0.5, 1),
+    "minimum_active_ns": (0, 1_000 * MILLISECOND_NS),
+    "contend_fraction": (0, 1),
+    "release_fraction": (0, 1),
+    "quiet_ns": (10 * MILLISECOND_NS, 2**63 - 1),
+}
+"""The least and the most of those that are numbers."""
+MODES = ("on_demand", "always")
+MOST_WEIGHT = 100
 
 
 class TreeSource(NamedTuple):
@@ -230,5 +264,5 @@ def _fields_of(cls: type[CoordinatorSettings] | type[OpenFlowSettings], text: st
 def _weights(value: Any) -> tuple[Weight, ...]:  # noqa: ANN401 -- whatever JSON held
     try:
         return tuple(Weight(str(source), str(destination), float(weight)) for source, destination, weight in value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"weights must be a list of [source, destination, weight], not {value!r}") from None

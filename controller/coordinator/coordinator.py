@@ -159,7 +159,7 @@ class Coordinator:
         capacities = Capacities(timers, self.granting, self.regulation, write)
         self.policy = PolicyControl(
             settings, members, self.granting, self.regulation, capacities, self._heartbeat, timers,
-            lambda: leadership.serve(readable=True),
+            lambda: leadership.serve(readable=True), write,
         )  # fmt: skip
         parts.add(
             *(() if self.exchange is None else (self.exchange,)),

@@ -90,12 +90,12 @@ class Granting(Part):
         self._backlogs: Reassemblers[Backlog] = Reassemblers()
         self._distrusted: frozenset[int] = frozenset()
         self.delays = DirectiveDelays(lambda node, delay_ns: self.policy.set_delay(node, delay_ns))
-        self._follow(settings)
+        self._follow(settings, make_policy(settings))
 
-    def _follow(self, settings: CoordinatorSettings) -> None:
-        """Makes a policy under these settings."""
+    def _follow(self, settings: CoordinatorSettings, policy: Policy) -> None:
+        """Puts a policy that was made of these settings in force."""
         self.settings = settings
-        self.policy: Policy = make_policy(settings)
+        self.policy = policy
         self._in_batches = self.policy if isinstance(self.policy, BatchPolicy) else None
         self._directing.grace_ns = grace_ns = min(settings.grace_ns, settings.slice_ns // GRACE_PART)
         if self._exchange is not None:
@@ -310,12 +310,16 @@ class Granting(Part):
                 self.policy.set_weight(nodes[weight.source], nodes.get(weight.destination), weight.weight)
 
     def renew(self, settings: CoordinatorSettings, now_ns: int) -> None:
-        """Puts a fresh policy under these settings in force; it knows nothing before `set_network` and `inform`."""
+        """Puts a fresh policy under these settings in force; it knows nothing before `set_network` and `inform`.
+
+        Raises ValueError: no policy can be made of these settings; the one before stays in force.
+        """
+        policy = make_policy(settings)
         if self._loop is not None:
             self._loop.adopt(None, now_ns)
         before = self.policy
         self._directing.carry_out(before.retire(now_ns=now_ns), now_ns)
-        self._follow(settings)
+        self._follow(settings, policy)
         del before  # its cores are there until the loop has others
         self.delays.tell_again()
 

@@ -35,6 +35,7 @@ class PolicyControl(Part):
         on_override: called with the time (ns) as soon as the override has changed.
         timers: have a changed fabric read a piece at a time; without them it is read in one go, as the first one always is.
         meanwhile: called between the pieces of the latter.
+        write: takes lines for the store bridge, {"event": [kind, severity, text]}.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class PolicyControl(Part):
         on_override: Callable[[int], None],
         timers: Timers | None = None,
         meanwhile: Callable[[], object] = lambda: None,
+        write: Callable[[dict[str, Any]], object] = lambda _: None,
     ) -> None:
         self.documents = {"fabric": self._set_fabric, "override": self._set_override, "policy": self._set_policy}
         self.periodic = ((SWEEP_NS, self.update),)
@@ -59,6 +61,7 @@ class PolicyControl(Part):
         self._on_override = on_override
         self._timers = timers
         self._meanwhile = meanwhile
+        self._write = write
         self._numbering = Numbering()
         self._network: FabricNetwork | None = None
         """The network in force."""
@@ -172,24 +175,27 @@ class PolicyControl(Part):
         self._granting.suspended = override is Override.FREE
         log.info("override: %s", override.name.lower())
         self._on_override(now_ns)
-        self._apply(now_ns)
+        self._granting.renew(self.settings, now_ns)
+        self._inform(now_ns)
 
     def _set_policy(self, changes: dict[str, Any], now_ns: int) -> None:
         try:
             settings = self.settings.changed(changes)
+            if settings == self.settings:
+                return
+            self._granting.renew(settings, now_ns)
         except ValueError as error:
-            log.error("policy kept as it was: %s", error)
-            return
-        if settings == self.settings:
+            text = f"policy kept as it was: {error}"
+            log.error("%s", text)
+            self._write({"event": ["policy", "error", text]})
             return
         self._regulation.renew(settings)
         self.settings = settings
         log.info("policy: %s", settings.policy)
-        self._apply(now_ns)
+        self._inform(now_ns)
 
-    def _apply(self, now_ns: int) -> None:
-        """Puts a fresh policy under the present settings in force, and tells it all that is known."""
-        self._granting.renew(self.settings, now_ns)
+    def _inform(self, now_ns: int) -> None:
+        """Tells a fresh policy all that is known."""
         self._moved = True
         self.update(now_ns)
         self._granting.inform(self._regulation.regulated, self._regulation.congestion.contended(), now_ns)

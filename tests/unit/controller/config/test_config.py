@@ -6,15 +6,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from controller.config import reading, schema
+from controller.config.coordinator import CoordinatorSection
 from controller.config.reading import ConfigError
 from controller.config.schema import Config
-from controller.config.settings import CHANGEABLE, CoordinatorSettings, OpenFlowSettings, TreeSource, Weight
+from controller.config.settings import CHANGEABLE, MODES, RANGES, CoordinatorSettings, OpenFlowSettings, TreeSource, Weight
 
 WHOLE = """
 run_dir: run
@@ -241,6 +243,33 @@ class TestChangesWhileRunning:
     def test_a_field_or_type_that_cannot_change_is_refused_by_name(self, changes: dict[str, object]) -> None:
         with pytest.raises(ValueError, match=next(iter(changes))):
             self.BARE.changed(changes)
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"slice_ns": 0}, {"slice_ns": 2**70}, {"headroom": float("nan")}, {"headroom": 1.5}, {"lead_ns": -1},
+            {"grace_ns": 10**12}, {"quiet_ns": -1}, {"minimum_active_ns": 10**12}, {"minimum_active_ns": 3_000_000},
+            {"release_fraction": 0.95}, {"release_fraction": 0.0}, {"mode": "sometimes"}, {"weights": [["h1", "", 0.0]]},
+            {"weights": [["h1", "", float("nan")]]}, {"weights": [["h1", "", 10**400]]},
+        ],
+    )  # fmt: skip
+    def test_a_value_that_the_configuration_would_refuse_is_refused_by_name(self, changes: dict[str, object]) -> None:
+        with pytest.raises(ValueError, match=next(iter(changes))):
+            self.BARE.changed(changes)
+
+    def test_a_slice_that_is_shorter_than_another_field_allows_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="minimum_active_ns"):
+            self.BARE.changed({"slice_ns": 500_000})
+        assert self.BARE.changed({"slice_ns": 500_000, "minimum_active_ns": 0}).slice_ns == 500_000
+
+    def test_the_ranges_are_those_of_the_configuration(self) -> None:
+        for name, (least, most) in RANGES.items():
+            found: dict[str, float] = {}
+            for one in CoordinatorSection.model_fields[name].metadata:
+                found |= {bound: getattr(one, bound) for bound in ("gt", "ge", "le") if hasattr(one, bound)}
+            assert found.get("ge", found.get("gt")) == least, name
+            assert name in ("quiet_ns", "minimum_active_ns") or found["le"] == most, name
+        assert get_args(CoordinatorSection.model_fields["mode"].annotation) == MODES
 
     def test_fields_that_need_a_restart_are_named(self) -> None:
         other = self.BARE.changed({"policy": "free"})

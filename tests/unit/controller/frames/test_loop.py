@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -201,6 +202,21 @@ def test_a_new_policy_takes_over_with_all_that_waits() -> None:
         leader.coordinator.take([{"policy": {"policy": "rate_limit"}}], leader.now())
         wait_for(lambda: leader.turn() or any(grant.rate_bps for grant in leader.grants(2)))
         leader.coordinator.take([{"policy": {"policy": "timeslice"}}], leader.now())
+        first = leader.now()
+        wait_for(lambda: leader.turn() or any(grant.bytes and grant.start_ns > first for grant in leader.grants(2)))
+
+
+@pytest.mark.parametrize("document", [{"slice_ns": 0}, {"policy": "newer"}, {"headroom": 1.5}, {"weights": [["h1", "", 0.0]]}])
+def test_a_policy_that_cannot_be_made_leaves_the_one_before_and_operators_are_told(document: dict[str, object]) -> None:
+    with looped("timeslice") as leader:
+        leader.learn()
+        wait_for(lambda: leader.turn() or leader.grants(2))
+        told: list[dict[str, Any]] = []
+        leader.coordinator.policy._write = told.append
+        leader.coordinator.take([{"policy": document}], leader.now())
+        ((kind, severity, text),) = [line["event"] for line in told]
+        assert (kind, severity) == ("policy", "error") and next(iter(document)) in text
+        assert leader.coordinator.policy.settings == leader.coordinator.granting.settings
         first = leader.now()
         wait_for(lambda: leader.turn() or any(grant.bytes and grant.start_ns > first for grant in leader.grants(2)))
 
