@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from protocol.units import COUNT_MAX
+
 Pair = tuple[str, str]
 """Source and destination; the destination is empty for an address of no host with an agent."""
 NONE: Mapping[Pair, int] = {}
@@ -30,8 +32,8 @@ class SentBytes:
         last[pair] = size_bytes
         if fresh:
             pairs = self._pairs.setdefault(coflow, {})
-            pairs[pair] = pairs.get(pair, 0) + fresh
-            self._total[coflow] = self._total.get(coflow, 0) + fresh
+            pairs[pair] = min(COUNT_MAX, pairs.get(pair, 0) + fresh)
+            self._total[coflow] = min(COUNT_MAX, self._total.get(coflow, 0) + fresh)
             self._active_ns[coflow] = now_ns
 
     def total(self, coflow: int) -> int:

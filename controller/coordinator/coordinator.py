@@ -155,7 +155,9 @@ class Coordinator:
             settings, members, timers, send, self.granting, parts, leadership.contended, self.distribution.on_busiest,
             lambda: self.intake.behind,
         )  # fmt: skip
-        self.publication = Publication(self._periods[STATUS_NS], timers, members, parts, write, self._head)
+        self.publication = Publication(
+            self._periods[STATUS_NS], timers, members, parts, write, self._head, self.mishaps
+        )
         capacities = Capacities(timers, self.granting, self.regulation, write)
         self.policy = PolicyControl(
             settings, members, self.granting, self.regulation, capacities, self._heartbeat, timers,

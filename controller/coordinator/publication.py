@@ -9,7 +9,7 @@ from typing import Any
 
 from controller.members.part import STATUS_NS, Part, Parts
 from controller.members.registry import Members
-from protocol.timers import Timers
+from protocol.timers import Mishaps, Timers
 from protocol.units import MILLISECOND_NS
 
 AT_ONCE, PAUSE_NS, JOINING_NS = 8, 4 * MILLISECOND_NS, 16 * MILLISECOND_NS
@@ -25,6 +25,7 @@ class Publication(Part):
         parts: what adds to a member's document.
         write: takes lines for the store bridge.
         head: the lines of the leader itself, at a time (ns).
+        mishaps: notes what can't be written; all else is.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class Publication(Part):
         parts: Parts,
         write: Callable[[dict[str, Any]], object],
         head: Callable[[int], list[dict[str, Any]]],
+        mishaps: Mishaps,
     ) -> None:
         self.documents = dict.fromkeys(("policy", "override", "rotation", "fabric"), lambda *_: self.soon())
         self._period_ns = period_ns
@@ -43,6 +45,7 @@ class Publication(Part):
         self._parts = parts
         self._write = write
         self._head = head
+        self._mishaps = mishaps
         self._told_ns, self._telling = 0, False
         self._untold: deque[int] = deque()
         """The members whose documents are still to be written in this round."""
@@ -65,19 +68,27 @@ class Publication(Part):
     def publish(self, now_ns: int) -> None:
         """Writes the status, and begins a round of the members unless one is under way."""
         self._told_ns, self._telling = now_ns, False
-        for line in self._head(now_ns):
-            self._write(line)
+        with self._mishaps.surviving("the leader's status", now_ns):
+            for line in self._head(now_ns):
+                self._write(line)
         if not self._untold:
             self._untold.extend(member.node for member in self._members.present())
             self._tell_members(now_ns)
 
     def _tell_members(self, now_ns: int) -> None:
-        told: list[tuple[int, dict[str, Any]]] = []
-        for _ in range(min(AT_ONCE, len(self._untold))):
-            if (member := self._members.get(node := self._untold.popleft())) is not None:
-                told.append((node, member.record(now_ns) | self._parts.of_member(node)))
-        if told:
-            self._write({"members": told})
+        nodes = [self._untold.popleft() for _ in range(min(AT_ONCE, len(self._untold)))]
         if self._untold:
             self._timers.at(now_ns + (JOINING_NS if self._joining else PAUSE_NS), self._tell_members)
         self._joining = False
+        try:
+            self._tell(nodes, now_ns)
+        except Exception:  # one of them can't be written: each goes by itself
+            for node in nodes:
+                with self._mishaps.surviving(f"the document of node {node}", now_ns):
+                    self._tell([node], now_ns)
+
+    def _tell(self, nodes: list[int], now_ns: int) -> None:
+        present = [member for node in nodes if (member := self._members.get(node)) is not None]
+        told = [(member.node, member.record(now_ns) | self._parts.of_member(member.node)) for member in present]
+        if told:
+            self._write({"members": told})

@@ -24,6 +24,7 @@ from controller.priorities.completion_model import Traffic
 from controller.priorities.flow_sizes import Floats, FlowSizes
 from protocol.bodies.flows.priorities import SIZE_ROW
 from protocol.bodies.flows.size_bins import BINS, EDGES, TYPES
+from protocol.units import COUNT_MAX
 
 MEMORY = 0.7
 CHANGE = 0.1
@@ -114,7 +115,7 @@ class FlowCounts:
     def histogram(self, flow_type: int) -> list[tuple[int, int, int]]:
         """(least size in bytes, flows, bytes) of every bin of a type that has flows, rounded."""
         flows, size = self.flows[flow_type - 1], self.bytes[flow_type - 1]
-        return [(EDGES[at], round(float(flows[at])), round(float(size[at]))) for at in np.flatnonzero(flows)]
+        return [(EDGES[at], round(float(flows[at])), min(COUNT_MAX, round(float(size[at])))) for at in np.flatnonzero(flows)]
 
 
 def _by_type(values: ArrayLike) -> Floats:

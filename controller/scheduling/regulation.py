@@ -26,7 +26,7 @@ from protocol.bodies.nodes import NodeSet
 from protocol.messages import HEARTBEAT_MAC, Message, Report
 from protocol.paging import Reassemblers
 from protocol.timers import Timers
-from protocol.units import SECOND_NS
+from protocol.units import COUNT_MAX, SECOND_NS
 
 COUNTERS_KEPT = 64
 """Of a member's counters of refused frames: more than there are causes."""
@@ -129,7 +129,9 @@ class Regulation(Part):
             return
         here, period_ns = self._members.get, pages[0].period_ns
         flows = [flow for page in pages for flow in page.entries if here(flow.destination) is not None]
-        member.sent_bps = {flow.destination: flow.bytes * 8 * SECOND_NS // max(1, period_ns) for flow in flows}
+        member.sent_bps = {
+            flow.destination: min(COUNT_MAX, flow.bytes * 8 * SECOND_NS // max(1, period_ns)) for flow in flows
+        }
         member.refused = dict([counter for page in pages for counter in page.counters][:COUNTERS_KEPT])
         waiting = {flow.destination: flow.backlog_bytes for flow in flows}
         rates = {d: (rate, waiting.get(d, 0)) for d, rate in member.sent_bps.items()}

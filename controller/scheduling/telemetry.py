@@ -20,6 +20,7 @@ from controller.members.part import SUMMARY_NS, Part
 from controller.policies.base import Slot
 from controller.slots.slot_events import SlotListener
 from controller.store.layout import FLUSH_NS
+from protocol.units import COUNT_MAX
 
 EVENTS_MAX = 128
 """Rows of one batch, which takes 0.1 ms of the coordinator's loop: 5,120 rows a second."""
@@ -41,7 +42,7 @@ class Histogram:
         """Counts a duration; a negative one counts as 0."""
         duration_ns = max(0, duration_ns)
         self.counts[bisect_left(BOUNDS_US, duration_ns / 1000)] += 1
-        self.sum_ns += duration_ns
+        self.sum_ns = min(COUNT_MAX, self.sum_ns + duration_ns)
 
     def to_dict(self) -> dict[str, Any]:
         """{"bounds_us", "counts", "sum_us"}; a count is of its bucket alone."""
@@ -130,9 +131,9 @@ class Telemetry(Part, SlotListener):
     def reported(self, node: int, sent: Mapping[int, int], regulated: Set[int]) -> None:
         for destination, size in sent.items():
             if destination in regulated:
-                self.regulated_bytes += size
+                self.regulated_bytes = min(COUNT_MAX, self.regulated_bytes + size)
             else:
-                self.free_bytes += size
+                self.free_bytes = min(COUNT_MAX, self.free_bytes + size)
 
     def room(self) -> int:
         """For how many more slots there is room before the next `flush`; others need not be told."""

@@ -14,7 +14,9 @@ from controller.election.leadership import Leadership
 from controller.election.rules import Election
 from controller.members.part import STATUS_NS, Parts
 from controller.members.registry import FIRST_NODE, Members
+from controller.processes import jsonlines
 from controller.processes.jsonlines import JsonLines
+from protocol.bodies.flows.coflow_report import CoflowReport
 from protocol.key import Key
 from protocol.link import ControlSocket
 from protocol.messages import (
@@ -32,7 +34,8 @@ from protocol.messages import (
     decode,
     encode,
 )
-from protocol.timers import Timers
+from protocol.timers import Mishaps, Timers
+from protocol.units import COUNT_MAX
 from topology import shapes
 
 KEY = Key(bytes(32))
@@ -106,6 +109,20 @@ def documents(made: Coordinator, lines: Lines, now_ns: int) -> list[dict[str, An
     lines.lines.clear()
     made.publication.publish(now_ns)
     return list(json.loads(json.dumps(lines.lines)))
+
+
+def published_of(lines: Lines, timers: Timers, members: Members) -> Publication:
+    """What publishes these members, without other parts."""
+    mishaps = Mishaps(lambda _: None, lambda: None)
+    return Publication(STATUS_NS, timers, members, Parts(), lines.write, lambda now_ns: [{"status": now_ns}], mishaps)
+
+
+class Encoding(Lines):
+    """Writes only what is JSON."""
+
+    def write(self, line: dict[str, Any]) -> bool:
+        jsonlines.encode(line)
+        return super().write(line)
 
 
 def test_where_hosts_report_seldom_the_status_is_published_as_seldom_but_soon_after_a_change() -> None:
@@ -241,7 +258,7 @@ def test_members_documents_are_written_a_few_at_a_time_and_each_once_in_a_round(
     lines, timers, members = Lines(), Timers(), Members()
     for number in range(1, 101):
         members.register(b"\x02" + number.to_bytes(5), f"h{number}", 10**9, (), "tbf", "1", 0)
-    publication = Publication(STATUS_NS, timers, members, Parts(), lines.write, lambda now_ns: [{"status": now_ns}])
+    publication = published_of(lines, timers, members)
     publication.publish(0)
     publication.publish(1)  # the round is under way
     counts, nodes = [], [node for line in lines.lines for node, _ in line.get("members", ())]
@@ -261,7 +278,7 @@ def test_hosts_that_join_come_before_the_documents_of_those_that_have() -> None:
         lines, timers, members = Lines(), Timers(), Members()
         for number in range(1, 501):
             members.register(b"\x02" + number.to_bytes(5), f"h{number}", 10**9, (), "tbf", "1", 0)
-        publication = Publication(STATUS_NS, timers, members, Parts(), lines.write, lambda now_ns: [{"status": now_ns}])
+        publication = published_of(lines, timers, members)
         publication.publish(0)
         for now_ns in range(0, 100 * MS, MS):
             if joins:
@@ -269,3 +286,43 @@ def test_hosts_that_join_come_before_the_documents_of_those_that_have() -> None:
             timers.run(now_ns)
         told.append(len([line for line in lines.lines if "members" in line]))
     assert told[0] >= 3 * told[1] > 0
+
+
+def test_whatever_bytes_a_host_reports_all_documents_are_published() -> None:
+    lines = Encoding()
+    made = coordinator(lines)
+    coflow = {"name": "x", "opened_ns": 0, "expires_ns": 10**18, "deadline_ns": None, "size_bytes": None, "flows": []}
+    made.take([{"coflows": {"open": {"5": coflow}, "ahead_ns": 0}}], 0)
+    most = 2**64 - 1
+    for sequence in (2, 4):
+        hear(made, 1, sequence, Report(1, 0, 1, (FlowReport(17, most, most), FlowReport(18, most, most)), ()), 10 * MS)
+        hear(made, 1, sequence + 1, CoflowReport(((5, 17, most), (5, 18, most))), 10 * MS)
+    lines.lines.clear()
+    for part in made.parts:
+        for _, call in part.periodic:
+            call(20 * MS)
+    told = {name: document for line in [*lines.lines, *documents(made, lines, 30 * MS)] for name, document in line.items()}
+    assert {"telemetry", "status", "members"} <= told.keys()
+    assert dict(told["members"])[16]["sent_bps"] == {"17": COUNT_MAX, "18": COUNT_MAX}
+    assert told["status"]["coflow_order"][0]["sent_bytes"] == told["telemetry"]["regulated_bytes"] == COUNT_MAX
+
+
+def test_a_members_document_that_is_not_json_keeps_no_other_from_being_published() -> None:
+    lines, timers, members = Encoding(), Timers(), Members()
+    for number in range(1, 3 * AT_ONCE + 1):
+        members.register(b"\x02" + number.to_bytes(5), f"h{number}", 10**9, (), "tbf", "1", 0)
+    wrong = members.present()[2]
+    wrong.backlog = {17: 2**64}
+    publication = published_of(lines, timers, members)
+
+    def told(now_ns: int) -> set[int]:
+        lines.lines.clear()
+        publication.publish(now_ns)
+        for later_ns in range(now_ns, now_ns + 100 * MS, MS):
+            timers.run(later_ns)
+        return {node for line in lines.lines for node, _ in line.get("members", ())}
+
+    everyone = {member.node for member in members.present()}
+    assert told(0) == everyone - {wrong.node}
+    wrong.backlog = {}
+    assert told(2 * STATUS_NS) == everyone

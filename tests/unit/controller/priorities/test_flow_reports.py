@@ -15,6 +15,7 @@ from controller.priorities.tuning import Tuning, explain
 from protocol.bodies.flows.priorities import SizeCount, size_reports
 from protocol.bodies.flows.size_bins import EDGES, bin_of
 from protocol.messages import SizeReport
+from protocol.units import COUNT_MAX
 from tests.unit.protocol.protocol_strategies import PROPERTY, size_counts
 
 RATE_BPS, PERIOD_NS = 8_000_000_000, 1_000_000_000
@@ -165,3 +166,8 @@ def test_rows_of_a_report_are_read_as_they_are_on_the_wire() -> None:
     found = FlowCounts.of([Reported(RATE_BPS, PERIOD_NS, report.rows)])
     assert (found.flows[1, 5], found.bytes[1, 5]) == (6, 7)
     assert found.histogram(2) == [(EDGES[5], 6, 7)]
+
+
+def test_a_histogram_is_json_whatever_sizes_hosts_report() -> None:
+    found = FlowCounts.of(reported(SizeCount(2, 5, 6, 2**64 - 1)) * 2)
+    assert found.histogram(2) == [(EDGES[5], 12, COUNT_MAX)]
