@@ -55,7 +55,7 @@ FIRST_BOX   := agents/kernel/test_capabilities agents/priorities/test_mark agent
                webui/test_dashboard webui/test_dashboard_emulated webui/test_dashboard_format webui/large/test_dashboard_large
 SECOND_BOX  := agents/kernel/test_kernel_probe agents/queues/test_netlink controller/openflow/test_openflow_ring \
                controller/spanning_tree/test_snmp_tree controller/spanning_tree/test_tree_watch controller/store/test_store \
-               controller/store/test_store_lease controller/store/test_store_restarts controller/store/test_recorded_schema controller/store/test_capacities_parted \
+               controller/store/test_store_lease controller/store/test_store_restarts controller/store/test_recorded_schema controller/store/test_capacities_parted controller/store/test_unreadable_documents \
                controller/supervision/test_supervisor fabric/test_emulation_box stack/test_drift stack/test_queue_commands \
                webui/test_web_metrics webui/test_web_rest webui/test_web_server webui/test_web_supervised
 IN_A_BOX    := $(BIN)/python -m emulation.box --readable -- $(CURDIR)/$(PYTEST) --reruns 1 -raR

@@ -22,7 +22,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from controller.coordinator.gathering import lines
@@ -33,6 +33,7 @@ from controller.store.layout import OPERATORS
 from controller.store.parted import Known
 from controller.store.parts import join, row_name
 from controller.store.store import Store, StoreUnavailable
+from protocol.bodies.text import printable
 
 log = logging.getLogger("baton.store_bridge")
 
@@ -56,6 +57,8 @@ class StoreBridge:
         self._links: dict[str, Any] = {}
         """What each link carries, in parts: its rows come when they change, for they are as many as the fabric is large."""
         self._links_owed = False
+        self._unreadable: set[str] = set()
+        """The documents that could not be read when they were looked at last."""
 
     def run(self) -> None:
         """Serves until the coordinator is gone."""
@@ -89,11 +92,36 @@ class StoreBridge:
                 away = True
                 time.sleep(RETRY_S)
             except Exception:
-                log.exception("a document of the store cannot be read; the others are read again")
+                log.exception("changes in the store can't be followed; trying again")
                 time.sleep(RETRY_S)
 
     def _look(self, changed: str | None = None) -> None:
-        """Passes on the documents that differ from what was passed on last: all, or that of the channel `changed`."""
+        """Passes on the documents that differ from what was passed on last: all, or that of the channel `changed`. Raises
+        StoreUnavailable."""
+        for channel in WATCHED if changed is None else (changed,):
+            with self._surviving(channel):
+                if channel in IN_PARTS:
+                    self._look_at_parts(channel)
+                else:
+                    self._look_at(channel)
+
+    @contextlib.contextmanager
+    def _surviving(self, name: str) -> Iterator[None]:
+        """A block that reads one document. One that can't be read is told once, and keeps back no other. Raises
+        StoreUnavailable."""
+        try:
+            yield
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            if name not in self._unreadable:
+                why = printable(f"{type(error).__name__}: {error}")
+                log.error("%s in the store can't be read, what it said before stays in force: write it anew (%s)", name, why)
+            self._unreadable.add(name)
+        else:
+            self._unreadable.discard(name)
+
+    def _look_at(self, channel: str) -> None:
         store = self._store
         readers: dict[str, Callable[[], Any]] = {
             "policy": store.policy,
@@ -104,21 +132,17 @@ class StoreBridge:
             "queues": store.commands.queues,
             "hosts": store.commands.hosts,
         }
-        for name in IN_PARTS:
-            if changed in (None, name):
-                self._look_at_parts(name)
-        for channel, read in readers.items():
-            key = "pfc" if channel == "pfc_commands" else channel
-            if changed not in (None, channel) or (value := read()) is None:
-                continue
-            if key in OPERATORS:  # what operators wrote: their processes are gone by the time the store has lost it
-                store.connection.keep(key, {"override": value} if key == "override" else value)
-            text = json.dumps(value, sort_keys=True)
-            if self._last.get(key) != text:
-                self._last[key] = text
-                if key in TIMED:
-                    value = {TIMED[key]: value, "ahead_ns": store.time_ns() - time.monotonic_ns()}
-                self._tell({key: value})
+        if (value := readers[channel]()) is None:
+            return
+        key = "pfc" if channel == "pfc_commands" else channel
+        if key in OPERATORS:  # what operators wrote: their processes are gone by the time the store has lost it
+            store.connection.keep(key, {"override": value} if key == "override" else value)
+        text = json.dumps(value, sort_keys=True)
+        if self._last.get(key) != text:
+            self._last[key] = text
+            if key in TIMED:
+                value = {TIMED[key]: value, "ahead_ns": store.time_ns() - time.monotonic_ns()}
+            self._tell({key: value})
 
     def _look_at_parts(self, name: str) -> None:
         before = self._parts.get(name)
@@ -137,8 +161,9 @@ class StoreBridge:
             self._store.connection.disown(*LEADERS)
             return
         self._links_owed = bool(self._links)  # the leader before has published its own
-        if (thresholds := self._store.thresholds()) is not None:
-            self._tell({"thresholds": thresholds})
+        with self._surviving("thresholds"):
+            if (thresholds := self._store.thresholds()) is not None:
+                self._tell({"thresholds": thresholds})
 
     def _take_links(self, rows: list[Any], *, new: bool, more: bool) -> None:
         """Takes some of the rows of the links, which are published when all that belong together are there."""
