@@ -20,6 +20,8 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from protocol.units import COUNT_MAX
+
 AFTER = 3
 CLEAR = 10
 ALLOWANCE = 0.08
@@ -124,8 +126,8 @@ class Misbehaviour:
         for link, counts in links.items():
             crossed, verdict = self.crossed.setdefault(link, Crossed()), self._links.setdefault(link, _Verdict())
             over = min(counts.seen, max(0, counts.seen + counts.dropped - counts.permitted, counts.outside))
-            crossed.regulated += counts.seen - over
-            crossed.uncoordinated += over
+            crossed.regulated = min(COUNT_MAX, crossed.regulated + counts.seen - over)
+            crossed.uncoordinated = min(COUNT_MAX, crossed.uncoordinated + over)
             line = ""
             if over > ALLOWANCE * counts.capacity:
                 line = f"{_mbps(over, window_ns)} of {_mbps(counts.seen, window_ns)} crosses it without permission"
