@@ -24,7 +24,7 @@ from controller.processes.rights import INTERNET, NETLINK, Rights
 from controller.processes.services import Service
 from controller.store import logins, private_redis
 from controller.supervision import runstate, users
-from controller.supervision.copies import Copies, put
+from controller.supervision.copies import Copies, prepare
 from controller.supervision.users import Users
 from protocol.key_files import new_beside
 
@@ -161,20 +161,24 @@ class Children:
         for name in (runstate.WEB_DIR, runstate.OPENFLOW_DIR):
             self._make_directory(name, None, 0o700 if self.users is None else 0o710)
 
-    def write_settings(self, config: Config) -> None:
-        """Writes the settings' files of a configuration."""
+    def write_settings(self, config: Config) -> str:
+        """Writes the settings' files of a configuration, all or none. Returns the fabric's text; empty: there is none. Raises
+        OSError."""
         coordinator, openflow = self.settings(config)
+        fabric = ""
+        files: list[tuple[str, str, str | None]] = [(runstate.OPENFLOW_FILE, openflow.to_json(), users.OPENFLOW)]
         if config.fabric is not None:
             fabric = Path(config.fabric).read_text() if isinstance(config.fabric, str) else json.dumps(config.fabric)
-            self._put(runstate.FABRIC_FILE, fabric, users.OPENFLOW)
-            self._put(runstate.TREE_FABRIC_FILE, fabric, None)
             of_tree = replace(openflow, fabric_file=self.run_dir / runstate.TREE_FABRIC_FILE)
-            self._put(runstate.TREE_FILE, of_tree.to_json(), None)
-        self._put(runstate.OPENFLOW_FILE, openflow.to_json(), users.OPENFLOW)
+            files.append((runstate.FABRIC_FILE, fabric, users.OPENFLOW))
+            files.append((runstate.TREE_FABRIC_FILE, fabric, None))
+            files.append((runstate.TREE_FILE, of_tree.to_json(), None))
         if config.switch_queues is not None:
-            self._put(runstate.QUEUES_FILE, config.switch_queues.settings().to_json(), None)
+            files.append((runstate.QUEUES_FILE, config.switch_queues.settings().to_json(), None))
         if coordinator is not None:
-            self._put(runstate.COORDINATOR_FILE, coordinator.to_json(), users.COORDINATOR)
+            files.append((runstate.COORDINATOR_FILE, coordinator.to_json(), users.COORDINATOR))
+        self._put(files)
+        return fabric
 
     def copy_files(self, config: Config, copies: Copies) -> None:
         """Has copies be kept of the files of root's that a configuration names, for those users that need them."""
@@ -238,8 +242,19 @@ class Children:
         if self.users is not None:
             os.chown(path, 0 if owner is None else owner, self.users.group, follow_symlinks=False)
 
-    def _put(self, name: str, text: str, user: str | None) -> None:
-        put(self.run_dir, self.run_dir / name, text.encode(), None if user is None else self._uid(user))
+    def _put(self, files: list[tuple[str, str, str | None]]) -> None:
+        """Replaces files of the run directory (name, text, user) once there is room for all of them. Raises OSError."""
+        made: list[tuple[Path, Path]] = []
+        try:
+            for name, text, user in files:
+                path, owner = self.run_dir / name, None if user is None else self._uid(user)
+                made.append((prepare(self.run_dir, path, text.encode(), owner), path))
+            for temporary, path in made:
+                temporary.replace(path)
+        except OSError:
+            for temporary, _ in made:
+                temporary.unlink(missing_ok=True)
+            raise
 
     def _python(self, name: str, module: str, *words: str, env: Environment, rights: Rights) -> Service:
         return self._service(name, rights.command([sys.executable, "-m", module, *words]), env)

@@ -106,16 +106,25 @@ def put(run_dir: Path, path: Path, content: bytes, owner: int | None) -> None:
     """Replaces a file in one step by one of mode 0600 that belongs to `owner` (None: to this user). Raises OSError.
 
     `path` may be in another user's directory below `run_dir`: the file is made in `run_dir`, which must be ours alone."""
+    prepare(run_dir, path, content, owner).replace(path)
+
+
+def prepare(run_dir: Path, path: Path, content: bytes, owner: int | None) -> Path:
+    """Makes the file that is to replace `path`, as `put` does, and returns where it is. Raises OSError: nothing is left."""
     temporary = run_dir / f".{path.parent.name}-{path.name}.new"
     with contextlib.suppress(FileNotFoundError):
         temporary.unlink()
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        os.fchmod(descriptor, 0o600)
-        if owner is not None:
-            os.fchown(descriptor, owner, -1)
-    temporary.replace(path)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            os.fchmod(descriptor, 0o600)
+            if owner is not None:
+                os.fchown(descriptor, owner, -1)
+    except OSError:
+        temporary.unlink()
+        raise
+    return temporary
 
 
 def _seen(path: Path) -> Seen:

@@ -91,6 +91,8 @@ class Supervisor:
         self._wakeups = Wakeups(LOOK_S)
         self._stopping = self._reload_asked = self._unsaved = False
         self._state: RunState | None = None
+        self._fabric = ""
+        """The text of the fabric that the children read."""
 
     # -- up and down ---------------------------------------------------------------------------------------
 
@@ -140,7 +142,7 @@ class Supervisor:
             except private_redis.RedisMissing as error:
                 raise CannotStart(f"store: {error}") from None
         self._wait(self._store_answers, f"the store at {redacted(self.store_url)} does not answer")
-        self._write_settings()
+        self._write_settings(config)
         environment = self._children.environment(config, control_mac)
         self._update(environment=environment)
         if config.switch_queues is not None:
@@ -291,15 +293,22 @@ class Supervisor:
         for problem in self._copies.refresh():
             self._outbox.tell("config", "error", problem)
 
-    def _write_settings(self) -> None:
-        """Writes the settings' files, and publishes the policy unless another controller leads."""
-        self._children.write_settings(self.config)
-        coordinator, _ = self._children.settings(self.config)
+    def _write_settings(self, config: Config) -> bool:
+        """Writes the settings' files of a configuration, and publishes the policy unless another controller leads. Returns
+        whether the fabric is another than before, be it in the same file. Raises CannotStart: nothing was written."""
+        try:
+            fabric = self._children.write_settings(config)
+        except OSError as error:
+            why = f"{error.filename or self.run_dir}: {error.strerror}"
+            raise CannotStart(f"settings can't be written: {why}; free the place, then send this process a SIGHUP") from None
+        changed, self._fabric = fabric != self._fabric, fabric
+        coordinator, _ = self._children.settings(config)
         if coordinator is not None:
             with contextlib.suppress(StoreUnavailable):
                 if not self.controllers.other_leads():
                     self.store.set_policy(coordinator.changeable())
                     self.store.connection.disown("policy")  # the store bridge keeps the newest, should the store lose it
+        return changed
 
     @property
     def environment(self) -> dict[str, str]:
@@ -321,21 +330,21 @@ class Supervisor:
             if OPENFLOW not in self._services or config.openflow.listen != self.config.openflow.listen:
                 preflight.check_listen(config, self._runs_openflow(config))
             control_mac = preflight.check_coordinator(config)
+            fabric_changed = self._write_settings(config)
         except (ConfigError, CannotStart) as error:
             self._update(config_error=str(error))
             self._outbox.tell("config", "error", f"configuration not taken over, the last good one stays: {error}")
             return
-        self._take_over(config, control_mac)
+        self._take_over(config, control_mac, fabric_changed=fabric_changed)
 
-    def _take_over(self, config: Config, control_mac: str) -> None:
+    def _take_over(self, config: Config, control_mac: str, *, fabric_changed: bool) -> None:
+        """Has the children follow a configuration whose settings are written."""
         before, self.config = self.config, config
         old, new = self._children.settings(before), self._children.settings(config)
         self._renew_copies()
-        self._write_settings()
         environment = self._children.environment(config, control_mac)
         self._update(config_error="", environment=environment)
         restarted = []
-        fabric_changed = config.fabric != before.fabric
         if config.openflow.control_first != before.openflow.control_first or uses_openflow(config) != uses_openflow(before):
             self._run_control(environment)
         if not self._runs_openflow(config):
@@ -362,8 +371,10 @@ class Supervisor:
             self._run_web()
         self._save()
         names = f"; restarted {' and '.join(restarted)}" if restarted else ""
-        changed = ", ".join(differences(before, config)) or "nothing"
-        self._outbox.tell("config", "info", f"configuration reloaded, changed: {changed}{names}")
+        changed = list(differences(before, config))
+        if fabric_changed and "fabric" not in changed:  # its file was edited
+            changed.append("fabric")
+        self._outbox.tell("config", "info", f"configuration reloaded, changed: {', '.join(changed) or 'nothing'}{names}")
 
     def _runs_openflow(self, config: Config) -> bool:
         return not self._owner and uses_openflow(config)

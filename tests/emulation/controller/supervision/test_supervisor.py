@@ -318,6 +318,43 @@ class TestReload:
         os.kill(site.state.supervisor.pid, signal.SIGHUP)
         wait_for(lambda: site.heard("config", "changed: nothing"))
 
+    def test_sighup_has_an_edited_fabric_file_read_again_and_restarts_what_reads_the_fabric(self, site: Site) -> None:
+        fabric = site.config.with_name("fabric.yaml")
+
+        def write(hosts: int) -> None:
+            names = [f"h{number}" for number in range(hosts)]
+            links = [{"a": name, "b": "s1", "rate": "1G"} for name in names]
+            whole = {"switches": [{"name": "s1"}], "hosts": [{"name": name} for name in names], "links": links}
+            fabric.write_text(json.dumps(whole))
+
+        write(3)
+        site.write(f"fabric: {fabric}\n")
+        wait_for(lambda: site.heard("config", "changed: fabric; restarted openflow"))
+        before = site.state.services
+        write(5)
+        os.kill(site.state.supervisor.pid, signal.SIGHUP)
+        wait_for(lambda: site.state.services["openflow"] not in (None, before["openflow"]))
+        assert len(json.loads((site.run_dir / runstate.FABRIC_FILE).read_text())["hosts"]) == 5
+        wait_for(lambda: len([e for e in site.store.events() if "changed: fabric; restarted openflow" in e["text"]]) == 2)
+        assert site.state.services["redis"] == before["redis"]
+
+    def test_settings_that_cannot_be_written_leave_all_as_it_was_and_are_taken_over_when_they_can_be(self, site: Site) -> None:
+        settings = site.run_dir / runstate.OPENFLOW_FILE
+        before, was = site.state, settings.read_text()
+        obstacle = site.run_dir / f".run-{runstate.TREE_FILE}.new"
+        obstacle.mkdir()  # the last of the files can't be made, as if the run directory were full
+        site.write("fabric: {switches: [{name: s1}], hosts: [{name: h1}], links: [{a: h1, b: s1, rate: 1G}]}\n")
+        wait_for(lambda: site.heard("config", "settings can't be written"))
+        assert "free the place" in site.state.config_error
+        time.sleep(1)
+        assert (site.state.supervisor, site.state.services) == (before.supervisor, before.services)
+        assert settings.read_text() == was and list(site.run_dir.glob(".*.new")) == [obstacle]
+        assert len([event for event in site.store.events() if event["kind"] == "config"]) == 1
+        obstacle.rmdir()
+        os.kill(before.supervisor.pid, signal.SIGHUP)
+        wait_for(lambda: site.heard("config", "changed: fabric; restarted openflow"))
+        assert not site.state.config_error
+
     def test_another_run_directory_is_refused_while_up(self, site: Site) -> None:
         site.config.write_text(site.config.read_text().replace("/run\n", "/elsewhere\n"))
         wait_for(lambda: site.heard("config", "run_dir can't change"))
