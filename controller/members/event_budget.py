@@ -28,6 +28,12 @@ class EventBudget:
         self._periods[host] = begun_ns, count + 1
         return left_out if count < MOST else None
 
+    def text(self, host: str, text: str, now_ns: int) -> str | None:
+        """As `spend`: the event's text, with how many were left out before it; None: it is not told."""
+        if (left_out := self.spend(host, now_ns)) is None:
+            return None
+        return f"{text} ({left_out} events of this host are left out)" if left_out else text
+
     def _forget(self, now_ns: int) -> None:
         """Forgets hosts that have caused nothing for a while and owe no number."""
         self._periods = {

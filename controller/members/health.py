@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from controller.members.event_budget import EventBudget
 from controller.members.part import Part
 from controller.members.registry import Member
 from protocol.bodies.host_state import NEVER_MS, HostState
@@ -41,8 +42,9 @@ class HostHealth(Part):
         self._write = write
         self._wall_minus_monotonic_ns = wall_minus_monotonic_ns
         self._known: dict[int, _Known] = {}
+        self._events = EventBudget()
 
-    def _on_state(self, member: Member, message: HostState, _: int) -> None:
+    def _on_state(self, member: Member, message: HostState, now_ns: int) -> None:
         before = self._known.get(member.node)
         offset = None
         if message.leader_ns:
@@ -53,7 +55,8 @@ class HostHealth(Part):
         if before is None and message.ago_ms > NEWS_MS:
             new = 0  # an earlier leader has reported it
         for line in message.lines[-new:] if new else ():
-            self._write({"event": ["drift", "warning", f"{member.name}: put back: {line}"]})
+            if (told := self._events.text(member.name, f"{member.name}: put back: {line}", now_ns)) is not None:
+                self._write({"event": ["drift", "warning", told]})
 
     def left(self, node: int, now_ns: int) -> None:
         self._known.pop(node, None)

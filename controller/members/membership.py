@@ -192,6 +192,5 @@ class Membership(Part):
 
     def _tell(self, severity: str, member: Member, text: str, now_ns: int) -> None:
         """Tells operators of an event, unless this member has caused too many."""
-        if (left_out := self._events.spend(member.name, now_ns)) is not None:
-            more = f" ({left_out} events of this host are left out)" if left_out else ""
-            self._write({"event": ["member", severity, text + more]})
+        if (told := self._events.text(member.name, text, now_ns)) is not None:
+            self._write({"event": ["member", severity, told]})

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from controller.config.settings import CoordinatorSettings
+from controller.members.event_budget import EventBudget
 from controller.members.part import Part
 from controller.members.registry import Member, Members
 from protocol.bodies.pfc import Action, classes_of
@@ -66,6 +67,7 @@ class PauseControl(Part):
         self._hosts: dict[int, _Host] = {}
         self._seen: set[int] | None = None
         self._pending: dict[int, _Command] = {}
+        self._events = EventBudget()
 
     # -- how agents obey ------------------------------------------------------------------------------------------------
 
@@ -131,9 +133,9 @@ class PauseControl(Part):
         storming = set(classes_of(message.storming))
         host.report = message
         for priority in sorted(storming - before):
-            self._event("warning", f"{member.name}: storm of pauses in class {priority}; {self._settings.pfc_action}")
+            self._reported("warning", member, f"storm of pauses in class {priority}; {self._settings.pfc_action}", now_ns)
         for priority in sorted(before - storming):
-            self._event("info", f"{member.name}: the storm of pauses in class {priority} is over")
+            self._reported("info", member, f"the storm of pauses in class {priority} is over", now_ns)
         command = self._pending.get(message.command)
         if command is not None and command.member is member:
             self._answered(message.command, message.answer.name.lower())
@@ -173,6 +175,11 @@ class PauseControl(Part):
             "strangers": report.strangers,
         }
         return {"pfc": rows, "pfc_state": {**state, **answers}}
+
+    def _reported(self, severity: str, member: Member, text: str, now_ns: int) -> None:
+        """Tells operators of an event, unless this member has reported too many."""
+        if (told := self._events.text(member.name, f"{member.name}: {text}", now_ns)) is not None:
+            self._event(severity, told)
 
     def _event(self, severity: str, text: str) -> None:
         self._write({"event": ["pfc", severity, text]})

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from agents.kernel.capabilities import CAP_BPF, CAP_IPC_LOCK, CAP_NET_ADMIN, CAP_SYS_ADMIN, WANTED, chosen
 from agents.membership.upkeep import headline
 from cli.machine.doctor_hosts import HostProblem, findings, rows
+from controller.members.event_budget import MOST, PERIOD_NS
 from controller.members.health import HostHealth
 from controller.members.registry import Figures, Member
 from protocol.bodies.host_state import NEVER_MS, TEXT_BYTES_MAX, HostState, shortened
@@ -34,8 +35,8 @@ class Told:
         self.events: list[list[str]] = []
         self.part = HostHealth(lambda value: self.events.append(value["event"]), lambda: WALL)
 
-    def hear(self, message: HostState, node: int = 16) -> dict[str, Any]:
-        self.part.handlers[HostState](member(node), message, 0)
+    def hear(self, message: HostState, node: int = 16, now_ns: int = 0) -> dict[str, Any]:
+        self.part.handlers[HostState](member(node), message, now_ns)
         return self.part.of_member(node)
 
 
@@ -58,6 +59,15 @@ class TestTheCoordinatorsSide:
         assert found["drift"] == ["put back: eth0: qdisc htb 1: is missing"]
         told.hear(state(3, 20, "a", "b", "c"))
         assert [event[2] for event in told.events[1:]] == ["h16: put back: b", "h16: put back: c"]
+
+    def test_a_host_that_puts_back_all_the_time_leaves_room_for_others_events(self) -> None:
+        told = Told()
+        for count in range(5 * MOST):
+            told.hear(state(count, 20, "a"))
+        told.hear(state(1, 20, "b"), node=17)
+        assert len(told.events) == MOST + 1 and told.events[-1][2] == "h17: put back: b"
+        told.hear(state(5 * MOST, 20, "c"), now_ns=PERIOD_NS)
+        assert told.events[-1][2] == f"h16: put back: c ({4 * MOST - 1} events of this host are left out)"
 
     def test_an_agent_that_began_again_is_heard_again(self) -> None:
         told = Told()

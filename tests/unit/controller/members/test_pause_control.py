@@ -12,6 +12,7 @@ import pytest
 
 from controller.config.pfc import PfcSection
 from controller.config.settings import CoordinatorSettings
+from controller.members.event_budget import MOST
 from controller.members.pause_control import GIVE_UP_NS, PauseControl
 from controller.members.registry import Members
 from protocol.bodies.pfc import Action, Mode, PauseResult, PfcClass
@@ -115,6 +116,17 @@ def test_counters_are_stored_by_class_and_storms_are_told_once() -> None:
     assert [event["event"][1] for event in world.told] == ["warning", "info"]
     world.pfc.left(world.nodes["h1"], 0)
     assert world.of("h1")["pfc"] == []
+
+
+def test_a_host_whose_storms_come_and_go_leaves_room_for_others_events_and_for_answers() -> None:
+    world = World()
+    for number in range(5 * MOST):
+        world.report("h1", storming=0b1000 if number % 2 else 0)
+    assert len(world.told) == MOST
+    world.report("h2", storming=0b1000)
+    world.pfc.take({"7": PAUSE}, 0)
+    world.report("h1", 7)
+    assert [line["event"][2][:2] for line in world.told[MOST:]] == ["h2", "h1"] and "paused for 2 ms" in str(world.told[-1])
 
 
 class TestSection:
