@@ -74,6 +74,12 @@ static inline struct slot *book_find(struct book *book, uint64_t number) {
     return place == NOWHERE ? NULL : slot_at(book, place);
 }
 
+/* The slot of this number, if it is of this sender and destination: hosts can guess the numbers of others' slots. */
+static inline struct slot *book_find_of(struct book *book, uint64_t number, uint32_t node, uint32_t destination) {
+    struct slot *slot = book_find(book, number);
+    return slot && slot->row.node == node && slot->row.destination == destination ? slot : NULL;
+}
+
 /* A record for a slot that has none; NULL: no memory. */
 static struct slot *book_add(struct book *book, uint64_t number) {
     uint32_t place = book->slots_free;
@@ -201,9 +207,10 @@ static void book_granted(struct book *book, const struct row *row, int64_t now_n
     slot->flags |= OPEN;
 }
 
-/* Returns whether the slot is watched, or not known any more. */
-static int book_yielded(struct book *book, uint64_t number, int64_t unspent_bytes, int64_t now_ns) {
-    struct slot *slot = book_find(book, number);
+/* Returns whether the slot is watched, or not known (any more) as one of this sender and destination. */
+static int book_yielded(struct book *book, uint64_t number, uint32_t node, uint32_t destination, int64_t unspent_bytes,
+                        int64_t now_ns) {
+    struct slot *slot = book_find_of(book, number, node, destination);
     int watched = !slot || slot->flags & WATCHED;
     book->tally.yields++;
     if (!slot || !(slot->flags & OPEN))

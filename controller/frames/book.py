@@ -17,7 +17,7 @@ from controller.frames.library import Tally
 from controller.policies.base import Slot
 from controller.policies.compiled.batches import SLOT
 from controller.slots.permitted import Bytes
-from controller.slots.slot_events import SlotListener
+from controller.slots.slot_events import Pair, SlotListener
 
 PERMISSION = np.dtype([(name, np.int64) for name in ("node", "destination", "credits", "rates")])
 SWEPT = 2_048
@@ -90,9 +90,9 @@ class Book(SlotListener):
         with self._lock:
             self._c.frames_opened_one(self._state, slot, late)
 
-    def yielded(self, slot: int, unspent_bytes: int, backlog_bytes: int, now_ns: int) -> None:
+    def yielded(self, slot: int, pair: Pair, unspent_bytes: int, backlog_bytes: int, now_ns: int) -> None:
         with self._lock:
-            self._c.frames_yielded(self._state, slot, unspent_bytes, now_ns)
+            self._c.frames_yielded(self._state, slot, *pair, unspent_bytes, now_ns)
 
     def revoked(self, slot: int, now_ns: int) -> None:
         with self._lock:

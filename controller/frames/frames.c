@@ -83,8 +83,9 @@ void frames_granted(struct frames *f, const struct row *row, int64_t now_ns) { b
 
 void frames_revoked(struct frames *f, uint64_t number, int64_t now_ns) { book_revoked(&f->book, number, now_ns); }
 
-void frames_yielded(struct frames *f, uint64_t number, int64_t unspent_bytes, int64_t now_ns) {
-    book_yielded(&f->book, number, unspent_bytes, now_ns);
+void frames_yielded(struct frames *f, uint64_t number, uint32_t node, uint32_t destination, int64_t unspent_bytes,
+                    int64_t now_ns) {
+    book_yielded(&f->book, number, node, destination, unspent_bytes, now_ns);
 }
 
 /* Counts the first acknowledgement of a slot; 0: it is not awaited. */

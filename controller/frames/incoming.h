@@ -18,7 +18,7 @@ enum verdict { TAKEN, PROVEN, LEFT, LATER };
     (BIT(3) | BIT(10) | BIT(16) | BIT(22) | BIT(40) | BIT(41) | BIT(42) | BIT(43) | BIT(46) | BIT(47))
 
 static void acknowledged(struct frames *f, struct peer *peer, uint32_t node, const uint8_t *body) {
-    struct slot *slot = book_find(&f->book, read8(body));
+    struct slot *slot = book_find_of(&f->book, read8(body), node, read4(body + 8));
     if (!slot || !(slot->flags & AWAITED))
         return;
     uint64_t received_ns = read8(body + 12), sent_ns = (uint64_t)slot->sent_ns;
@@ -48,11 +48,11 @@ static void acknowledged(struct frames *f, struct peer *peer, uint32_t node, con
 static void gave_back(struct frames *f, struct peer *peer, uint32_t node, const uint8_t *body, int64_t now_ns) {
     uint64_t number = read8(body + 4);
     int64_t unspent_bytes = read4(body + 12);
-    uint32_t at = f->counts.yields++;
+    uint32_t at = f->counts.yields++, destination = read4(body);
     peer->yields++;
-    f->watched[at] = (uint8_t)book_yielded(&f->book, number, unspent_bytes, now_ns);
+    f->watched[at] = (uint8_t)book_yielded(&f->book, number, node, destination, unspent_bytes, now_ns);
     f->yields[at] = (struct returned){
-        number > (uint64_t)HUGE ? HUGE : (int64_t)number, node, read4(body), unspent_bytes, (int64_t)read8(body + 16),
+        number > (uint64_t)HUGE ? HUGE : (int64_t)number, node, destination, unspent_bytes, (int64_t)read8(body + 16),
     };
 }
 

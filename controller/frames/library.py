@@ -84,7 +84,7 @@ FUNCTIONS = (
     ("frames_direct", None, (POINTER, I32, U32, POINTER, U32, POINTER, U32, I64)),
     ("frames_granted", None, (POINTER, POINTER, I64)),
     ("frames_revoked", None, (POINTER, U64, I64)),
-    ("frames_yielded", None, (POINTER, U64, I64, I64)),
+    ("frames_yielded", None, (POINTER, U64, U32, U32, I64, I64)),
     ("frames_opened_one", I32, (POINTER, U64, I32)),
     ("frames_awaited", I32, (POINTER, U64, POINTER, POINTER)),
     ("frames_sweep", U32, (POINTER, I64, U32, POINTER, U32)),

@@ -85,10 +85,12 @@ class Auto(Policy):
     def yielded(
         self, node: int, destination: int, slot: int, *, now_ns: int, backlog_bytes: int = 0, unspent_bytes: int = 0
     ) -> None:
-        key, size = self._owners.pop(slot, (None, 0))
-        for link in self._links(*key) if key is not None else ():
-            if (used := self._used.get(link)) is not None:
-                used[2] += min(unspent_bytes, size)
+        key, size = self._owners.get(slot, (None, 0))
+        if key == (node, destination):
+            del self._owners[slot]
+            for link in self._links(node, destination):
+                if (used := self._used.get(link)) is not None:
+                    used[2] += min(unspent_bytes, size)
         waiting = self._waiting.get(node, frozenset())
         self._waiting[node] = waiting | {destination} if backlog_bytes > 0 else waiting - {destination}
         if backlog_bytes > 0:

@@ -136,8 +136,9 @@ class Granting(Part):
     def on_yield(self, member: Member, message: Yield, now_ns: int) -> None:
         """Takes back the rest of a slot."""
         member.figures.yields += 1
+        pair = member.node, message.destination
         for listener in self._listeners:
-            listener.yielded(message.slot, message.unspent_bytes, message.backlog_bytes, now_ns)
+            listener.yielded(message.slot, pair, message.unspent_bytes, message.backlog_bytes, now_ns)
         if message.backlog_bytes and self._members.get(message.destination) is not None:
             member.backlog[message.destination] = message.backlog_bytes
         else:
@@ -159,6 +160,8 @@ class Granting(Part):
         if awaited is None:
             return
         slot, sent_ns = awaited
+        if (slot.node, slot.destination) != (member.node, message.destination):
+            return  # hosts can guess the numbers of others' slots
         self.delays.took(member, message.received_ns - sent_ns)
         lateness, figures = message.opened_ns - slot.start_ns, member.figures
         figures.acknowledged += 1
@@ -243,7 +246,7 @@ class Granting(Part):
             if (member := here(node)) is None:
                 continue
             if watched:
-                self._telemetry.yielded(slot, unspent, size, now_ns)
+                self._telemetry.yielded(slot, (node, destination), unspent, size, now_ns)
             if size and here(destination) is not None:
                 member.backlog[destination] = size
             else:

@@ -18,7 +18,7 @@ from typing import Any
 
 from controller.members.part import SUMMARY_NS, Part
 from controller.policies.base import Slot
-from controller.slots.slot_events import SlotListener
+from controller.slots.slot_events import Pair, SlotListener
 from controller.store.layout import FLUSH_NS
 from protocol.units import COUNT_MAX
 
@@ -91,10 +91,11 @@ class Telemetry(Part, SlotListener):
     def revoked(self, slot: int, now_ns: int) -> None:
         self._ended(slot, now_ns)
 
-    def yielded(self, slot: int, unspent_bytes: int, backlog_bytes: int, now_ns: int) -> None:
-        if (known := self._ended(slot, now_ns)) is None:
+    def yielded(self, slot: int, pair: Pair, unspent_bytes: int, backlog_bytes: int, now_ns: int) -> None:
+        if (known := self._open.get(slot)) is None or known[:2] != pair:
             return
-        node, destination = known
+        self._ended(slot, now_ns)
+        node, destination = pair
         waits = self._since.setdefault(node, {})
         if backlog_bytes:
             waits[destination] = now_ns
@@ -181,13 +182,12 @@ class Telemetry(Part, SlotListener):
             }
         )
 
-    def _ended(self, slot: int, now_ns: int) -> tuple[int, int] | None:
-        """Adds a row for a slot that ended before its lease; returns its node and destination, None for an unknown slot."""
+    def _ended(self, slot: int, now_ns: int) -> None:
+        """Adds a row for a slot that ended before its lease, if it is known."""
         if (known := self._open.pop(slot, None)) is None:
-            return None
+            return
         node, destination, start_ns, end_ns, size, _ = known
         self._row(YIELD, slot, node, destination, start_ns, max(start_ns, min(now_ns, end_ns)), size)
-        return node, destination
 
     def _row(self, kind: str, slot: int, node: int, destination: int, start_ns: int, end_ns: int, size: int) -> None:
         if len(self._rows) >= EVENTS_MAX:

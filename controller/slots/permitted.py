@@ -11,13 +11,11 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from controller.policies.base import Slot
-from controller.slots.slot_events import SlotListener
+from controller.slots.slot_events import Pair, SlotListener
 from protocol.units import SECOND_NS
 
 KEPT_NS = 500_000_000
 """How long after its end a slot may still be yielded."""
-
-Pair = tuple[int, int]
 
 
 class Bytes(NamedTuple):
@@ -56,15 +54,16 @@ class Permitted(SlotListener):
         continued = before is not None and slot.rate_bps
         self._open[slot.slot] = _Open(slot, max(slot.start_ns, before.counted_ns) if before and continued else slot.start_ns)
 
-    def yielded(self, slot: int, unspent_bytes: int, backlog_bytes: int, now_ns: int) -> None:
-        if (held := self._open.pop(slot, None)) is not None:
-            given = held.slot
-            if given.rate_bps:
-                self._count(held, now_ns)
-            else:
-                counted = held.counted_ns > given.start_ns
-                unspent_bytes = min(unspent_bytes, given.bytes) if now_ns <= given.end_ns + KEPT_NS else 0
-                self._credit_sums[given.node, given.destination] += -unspent_bytes if counted else given.bytes - unspent_bytes
+    def yielded(self, slot: int, pair: Pair, unspent_bytes: int, backlog_bytes: int, now_ns: int) -> None:
+        if (held := self._open.get(slot)) is None or pair != (held.slot.node, held.slot.destination):
+            return
+        given = self._open.pop(slot).slot
+        if given.rate_bps:
+            self._count(held, now_ns)
+        else:
+            counted = held.counted_ns > given.start_ns
+            unspent_bytes = min(unspent_bytes, given.bytes) if now_ns <= given.end_ns + KEPT_NS else 0
+            self._credit_sums[pair] += -unspent_bytes if counted else given.bytes - unspent_bytes
 
     def revoked(self, slot: int, now_ns: int) -> None:
         if (held := self._open.pop(slot, None)) is not None:

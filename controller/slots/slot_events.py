@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from controller.policies.base import Slot
 
+Pair = tuple[int, int]
+"""The node that sends, and the one that it sends to."""
+
 
 class SlotListener:
     """Hears of every slot that a directive grants, and of what becomes of it. A subclass states only what it does.
@@ -20,8 +23,12 @@ class SlotListener:
     def opened(self, slot: int, opened_ns: int, *, late: bool) -> None:
         """A slot's first acknowledgement says when its gate opened."""
 
-    def yielded(self, slot: int, unspent_bytes: int, backlog_bytes: int, now_ns: int) -> None:
-        """A host gave back the rest of a slot: so much of its credit, with so much waiting there now."""
+    def yielded(self, slot: int, pair: Pair, unspent_bytes: int, backlog_bytes: int, now_ns: int) -> None:
+        """A host gave back the rest of a slot: so much of its credit, with so much waiting there now.
+
+        `pair`: the host, and the destination that it names. A slot of another pair is not the host's to give back: it counts
+        as unknown.
+        """
 
     def revoked(self, slot: int, now_ns: int) -> None:
         """The coordinator takes a slot back."""
@@ -51,7 +58,7 @@ class Tallies(SlotListener):
             self.acks += 1
             self.late += late
 
-    def yielded(self, slot: int, unspent_bytes: int, backlog_bytes: int, now_ns: int) -> None:
+    def yielded(self, slot: int, pair: Pair, unspent_bytes: int, backlog_bytes: int, now_ns: int) -> None:
         self.yields += 1
 
     def revoked(self, slot: int, now_ns: int) -> None:

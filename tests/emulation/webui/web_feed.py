@@ -72,7 +72,7 @@ class Feed:
                 continue
             self.telemetry.opened(self.slot, start_ns + (600_000 if at % 7 == 0 else 60_000), late=at % 7 == 0)
             if at % 5 == 0:
-                self.telemetry.yielded(self.slot, 0, 0, start_ns + MS)
+                self.telemetry.yielded(self.slot, (node, to), 0, 0, start_ns + MS)
         self.telemetry.reported(1, {1: 10_000, 2: 20_000}, frozenset({1}))
         self.telemetry.flush(self.clock_ns)
         self.telemetry.summary(self.clock_ns)

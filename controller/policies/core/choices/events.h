@@ -60,8 +60,10 @@ void choices_yields(struct choices *choices, int64_t now, uint32_t count, const 
 	roster->now = now;
 	for (uint32_t one = 0; one < count; one++) {
 		const struct returned *returned = &all[one];
+		uint32_t node = member_at(roster, (uint32_t)returned->node), destination = (uint32_t)returned->destination;
 		uint32_t owner = map_get(&choices->owner_of, (uint64_t)returned->slot);
-		if (owner != NONE) {
+		const struct couple *pair = owner == NONE ? NULL : &roster->couples[choices->owners[owner].pair];
+		if (pair && pair->node == node && pair->destination == destination) {
 			const uint32_t *links;
 			uint32_t crossed = cross(choices, choices->owners[owner].pair, &links);
 			int64_t most = choices->owners[owner].bytes;
@@ -70,7 +72,6 @@ void choices_yields(struct choices *choices, int64_t now, uint32_t count, const 
 					choices->uses[links[at]].unspent += returned->unspent_bytes < most ? returned->unspent_bytes : most;
 			disown(choices, owner);
 		}
-		uint32_t node = member_at(roster, (uint32_t)returned->node), destination = (uint32_t)returned->destination;
 		if (returned->backlog_bytes > 0) {
 			uint32_t at = pair_at(choices, node, destination);
 			roster->couples[at].waiting = true;

@@ -225,6 +225,29 @@ def test_the_same_frames_many_at_a_time_lead_to_the_same(seed: int) -> None:
     in_batches(seed)
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(("speaker", "destination"), [(3, 3), (1, 1)], ids=["another host", "another destination"])
+def test_a_host_gives_back_and_acknowledges_its_own_slots_only(compiled: bool, speaker: int, destination: int) -> None:
+    """The numbers of slots follow one another, so that every host knows those of others."""
+    leader = Leader(compiled=compiled, hosts=HOSTS, policy="timeslice")
+    end = FIRST_NODE + 3
+    leader.hear([frame(Backlog(1, 0, 1, ((end, 10**8, 0),)), 1, sequence=FIRST_SEQUENCE + 1)], MS)
+    (grant,) = (part for part in leader.answers()[1] if isinstance(part, Grant))
+    named = end if speaker != 1 else FIRST_NODE + destination
+    foreign = (Ack(grant.slot, named, 0, grant.start_ns), Yield(named, grant.slot, grant.bytes, 0))
+    for at, message in enumerate(foreign, FIRST_SEQUENCE + 2):
+        leader.hear([frame(message, speaker, sequence=at)], grant.start_ns)
+    granting = leader.coordinator.granting
+    assert granting.tallies.acks == 0 and leader.account()["delays"][0] == {}
+    assert granting.tallies.awaited(grant.slot) is not None and grant.slot in granting._telemetry._open
+    assert granting.permitted.take(grant.start_ns + MS // 2).credits == {(FIRST_NODE, end): grant.bytes}
+    own = (Ack(grant.slot, end, 0, grant.start_ns), Yield(end, grant.slot, grant.bytes, 0))
+    for at, message in enumerate(own, FIRST_SEQUENCE + 4):
+        leader.hear([frame(message, 1, sequence=at)], grant.start_ns + MS // 2)
+    assert granting.tallies.acks == 1 and grant.slot not in granting._telemetry._open
+    leader.link.close()
+
+
 def test_the_library_touches_no_foreign_memory_and_overflows_nowhere(tmp_path: Path) -> None:
     """The same frames under the address and the undefined-behaviour sanitizers."""
     assert "the same" in run_with_frames(__name__, tmp_path)

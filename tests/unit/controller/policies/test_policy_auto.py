@@ -168,6 +168,20 @@ class TestAuto:
             world.wait(AGAIN_NS, (A, D), (B, D))
             assert world.modes() == {TURNS}
 
+    def test_turns_that_another_host_gives_back_count_as_used(self) -> None:
+        network = star(4)
+        world = World(network, {link_to(network, D)})
+        for node in (A, B):
+            world.policy.set_delay(node, 20_000)
+        world.wait(MS, (A, D), (B, D))
+        for _ in range(2 * LEAST_SLOTS):
+            world.wait(SLICE // 4, (A, D), (B, D))
+            for slot in world.open.values():
+                for node, end in ((C, D), (slot.node, C)):
+                    world.policy.yielded(node, end, slot.slot, now_ns=world.now_ns, unspent_bytes=slot.bytes)
+        world.wait(2 * DWELL_NS, (A, D), (B, D))
+        assert world.modes() == {TURNS}
+
     def test_a_link_that_is_contended_no_more_is_forgotten_and_so_is_who_sends_no_more(self) -> None:
         network = star(4)
         world = World(network, {link_to(network, D)})

@@ -53,7 +53,7 @@ class TestPermitted:
         grant(permitted, credit(2, 10 * MS, 24_000), 8 * MS)
         if yielded_ns > 12 * MS:
             assert permitted.take(12 * MS).credits == {(16, 21): 48_000}
-        permitted.yielded(1, 20_000, 0, yielded_ns)
+        permitted.yielded(1, (16, 21), 20_000, 0, yielded_ns)
         grant(permitted, credit(3, 13 * MS, 24_000), 13 * MS)
         assert permitted.take(14 * MS).credits == {(16, 21): 4_000 if yielded_ns > 12 * MS else 52_000}
 
@@ -99,7 +99,7 @@ class TestPermitted:
             grant(permitted, credit(number, start * MS, size), at * MS)
             total += size
             if at % 3 == 0:
-                permitted.yielded(number, size // 2, 0, at * MS)
+                permitted.yielded(number, (16, 21), size // 2, 0, at * MS)
         sums = permitted.take(SECOND)
         assert 0 <= sum(sums.credits.values()) <= total and not sums.rates
 

@@ -74,7 +74,7 @@ class TestRows:
         for number in (1, 2, 3):
             telemetry.granted(slot(number), 12 * MS, 9 * MS)
         telemetry.opened(1, 11 * MS, late=True)
-        telemetry.yielded(2, 0, 0, 10_500_000)
+        telemetry.yielded(2, (NODE, TO), 0, 0, 10_500_000)
         telemetry.lost([3])
         telemetry.flush(20 * MS)
         assert bridge.rows()[3:] == [
@@ -85,7 +85,7 @@ class TestRows:
 
     def test_what_is_told_of_unknown_slots_is_no_row(self, bridge: Bridge, telemetry: Telemetry) -> None:
         telemetry.opened(9, 0, late=True)
-        telemetry.yielded(9, 0, 1, 0)
+        telemetry.yielded(9, (NODE, TO), 0, 1, 0)
         telemetry.revoked(9, 0)
         telemetry.lost([9])
         telemetry.flush(1)
