@@ -96,7 +96,7 @@ class Reception:
         member.figures.last_heard_ns = now_ns
         if speaker is not None and type(message) in BATCHED:
             self._learn(member, speaker)
-        if type(message) is Backlog and speaker is not None and self._is_old(speaker, frame.sequence):
+        if type(message) is Backlog and self._is_old(member.node, frame.sequence):
             return
         self._handle(member, message, now_ns)
 
@@ -124,9 +124,9 @@ class Reception:
         if self._exchange is not None and self._trusts(member.node):
             self._exchange.learn(member, speaker)
 
-    def _is_old(self, speaker: Speaker, sequence: int) -> bool:
-        """Whether the loop of slots has taken a later frame of this host already, while this one waited for Python."""
-        return self._exchange is not None and self.looped and self._exchange.has_newer(speaker, sequence)
+    def _is_old(self, node: int, sequence: int) -> bool:
+        """Whether the loop of slots has heard later already what waits at this host, while this frame waited for Python."""
+        return self._exchange is not None and self.looped and self._exchange.has_newer(node, sequence)
 
     # -- refused frames -----------------------------------------------------------------------------------------------
 

@@ -104,10 +104,10 @@ class Exchange(Part):
         known = self._known.get(node)
         return None if known is None else known.speaker
 
-    def has_newer(self, speaker: Speaker, sequence: int) -> bool:
-        """Whether the library has taken a later frame of this speaker than the one of this number."""
-        window = self._guard.window(speaker)
-        return isinstance(window, LentWindow) and window.highest > sequence
+    def has_newer(self, node: int, sequence: int) -> bool:
+        """Whether the library has taken a BACKLOG or YIELD of this node that is later than the frame of this number."""
+        peer = self._frames.knows(node)
+        return peer is not None and peer.queue_sequence > sequence
 
     def forget(self, node: int) -> None:
         """Has all frames of this node judged by the guard."""

@@ -69,6 +69,8 @@ void frames_know(struct frames *f, uint32_t node, const uint8_t *mac, const uint
                  const uint8_t *from_leader, const uint8_t *person) {
     struct peer *peer = &f->peers[node];
     memcpy(peer->mac, mac, 6);
+    if (memcmp(peer->enrolment, enrolment, ENROLMENT))
+        peer->queue_sequence = 0;
     memcpy(peer->enrolment, enrolment, ENROLMENT);
     blake2s_keyed(peer->to_leader, to_leader, person);
     blake2s_keyed(peer->from_leader, from_leader, person);

@@ -138,12 +138,15 @@ static enum verdict take(struct frames *f, int fd, struct inbox *in, uint32_t at
         return LEFT;
     if (ends_batch(f, peer, kind))
         return LATER;
-    if (!in->tagged[at] || !window_accepts(peer, read8(frame + SEQUENCE_AT)))
+    uint64_t sequence = read8(frame + SEQUENCE_AT);
+    if (!in->tagged[at] || !window_accepts(peer, sequence))
         return LEFT;
     peer->last_heard_ns = now_ns;
     if (proves)
         return PROVEN;
     f->counts.accepted++;
+    if ((kind == BACKLOG || kind == YIELD) && sequence > peer->queue_sequence)
+        peer->queue_sequence = sequence;
     if (kind == ACK)
         acknowledged(f, peer, node, body);
     else if (kind == YIELD)

@@ -21,10 +21,10 @@ class Peer(ctypes.Structure):
     """`struct peer`: a member's replay window and figures; the rest, its keys, only the library touches."""
 
     _fields_ = (
-        ("highest", U64), ("_seen", U64), ("last_heard_ns", I64), ("slots", I64), ("acknowledged", I64), ("late", I64),
-        ("yields", I64), ("lateness_ns", I64), ("delay_ns", I64), ("told_ns", I64), ("to_leader", U32 * 8),
-        ("from_leader", U32 * 8), ("enrolment", BYTE * 16), ("mac", BYTE * 6), ("known", BYTE), ("kinds", BYTE),
-        ("batch", U32), ("directed", U32), ("frame", U32),
+        ("highest", U64), ("_seen", U64), ("queue_sequence", U64), ("last_heard_ns", I64), ("slots", I64),
+        ("acknowledged", I64), ("late", I64), ("yields", I64), ("lateness_ns", I64), ("delay_ns", I64), ("told_ns", I64),
+        ("to_leader", U32 * 8), ("from_leader", U32 * 8), ("enrolment", BYTE * 16), ("mac", BYTE * 6), ("known", BYTE),
+        ("kinds", BYTE), ("batch", U32), ("directed", U32), ("frame", U32),
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@
 /* Known to ctypes as `Peer`. */
 struct peer {
     uint64_t highest, seen; /* the replay window; bit n of `seen`: highest - n */
+    uint64_t queue_sequence; /* of the last BACKLOG or YIELD that was taken here, under this enrolment */
     int64_t last_heard_ns, slots, acknowledged, late, yields, lateness_ns, delay_ns;
     int64_t told_ns; /* the delay that the policy knows; NEVER: none */
     uint32_t to_leader[8], from_leader[8];

@@ -20,7 +20,8 @@ from controller.frames.library import Tally
 from controller.frames.loop import SlotLoop
 from controller.members.registry import FIRST_NODE
 from controller.scheduling.foresight import Foresight
-from protocol.messages import Backlog, Grant, Message, Ping, Pong, Report, Yield
+from protocol.messages import Ack, Backlog, Grant, Message, Ping, Pong, Report, Yield
+from protocol.paging import paginate
 from tests.unit.controller.frames.sanitized import run_with_frames, take_other_build
 from tests.unit.controller.frames.test_both_ways import HOSTS as SPEAKERS
 from tests.unit.controller.frames.test_both_ways import Hosts, some
@@ -260,6 +261,29 @@ def test_a_backlog_that_waited_for_python_does_not_replace_a_later_one() -> None
         leader.heard()
         member = leader.coordinator.members.get(FIRST_NODE)
         assert member is not None and member.backlog == {LAST: 222}
+
+
+URGENT = [Backlog(7, 0, 1, ((LAST, 111, 50),))]
+LONG = paginate(Backlog(7, 0, 1, tuple((FIRST_NODE + 1 + at, 111, 0) for at in range(80))))
+LATER = [Ping(1), Ack(1, LAST, 0, 0), Report(50_000_000, 0, 1, (), (), 1)]
+
+
+@pytest.mark.parametrize("later", LATER, ids=lambda message: type(message).__name__)
+@pytest.mark.parametrize("backlog", [URGENT, LONG], ids=["urgent", "of several pages"])
+def test_a_backlog_that_waited_for_python_counts_whatever_else_the_host_said_since(
+    backlog: list[Backlog], later: Message
+) -> None:
+    with looped("timeslice") as leader:
+        leader.learn()
+        leader.say(Backlog(5, 0, 1, ()), 1)
+        leader.heard()
+        member, exchange = leader.coordinator.members.get(FIRST_NODE), leader.coordinator.exchange
+        assert member is not None and not member.backlog and exchange is not None and len(backlog) == 1 + (backlog is LONG)
+        for message in (*backlog, later):
+            leader.say(message, 1)
+        wait_for(lambda: exchange.frames.knows(FIRST_NODE).highest == leader._number)  # type: ignore[union-attr]
+        leader.heard()
+        assert member.backlog[LAST] == 111
 
 
 def test_frames_that_python_has_no_time_for_are_lost_and_counted_and_the_others_taken() -> None:
