@@ -73,7 +73,7 @@ class Tracker:
         self.notes: deque[Note] = deque(maxlen=NOTES_KEPT)
         self._joins_openflow = len(self.read_sources) < len(sources)
         self._openflow: OpenFlowPart | None = None
-        self._fabric = fabric
+        self._file = self._fabric = fabric
         self._described = fabric.to_dict()
         self._states: dict[TreeSource, frozenset[PortState]] = {}
         self._unheard = set(self.read_sources)
@@ -157,8 +157,8 @@ class Tracker:
         return list(joined.values())
 
     def _learn_wiring(self, states: Iterable[PortState]) -> None:
-        """Adds ports that the file lacks from LLDP, and notes where the two differ."""
-        if (fabric := with_ports(self._fabric, states)) is not self._fabric:
+        """Takes ports that the file lacks from LLDP, and notes where the two differ."""
+        if (fabric := with_ports(self._file, states, self._fabric)) is not self._fabric:
             self._fabric, self._described = fabric, fabric.to_dict()
         found = contradictions(self._fabric, states)
         for text in self._contradictions - set(found):

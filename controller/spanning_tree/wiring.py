@@ -14,16 +14,23 @@ from topology.fabric import Fabric
 _Ports = dict[tuple[str, str], list[str]]
 
 
-def with_ports(fabric: Fabric, states: Iterable[PortState]) -> Fabric:
-    """The fabric with port names from LLDP at links between two switches that have none in the file; no port stands twice."""
+def with_ports(fabric: Fabric, states: Iterable[PortState], before: Fabric | None = None) -> Fabric:
+    """The file's fabric with port names from LLDP at links between two switches that have none there; no port stands twice.
+
+    `before`: what the last call returned; a port that it has stays while LLDP shows neither another port for that link nor
+    another switch at that port. It is returned itself if nothing has changed.
+    """
+    before = before or fabric
     confirmed, claimed = _choices(fabric, states)
-    learned = {ends: ports[0] for ends, ports in claimed.items() if len(ports) == 1}
+    seen = {(a, port): b for a, port, b, _ in _cables(fabric, states)}
+    known = {ends: port for ends in fabric.graph.edges if fabric.port(ends) is None and (port := before.port(ends)) is not None}
+    learned = {(a, b): port for (a, b), port in known.items() if seen.get((a, port), b) == b}
+    learned |= {ends: ports[0] for ends, ports in claimed.items() if len(ports) == 1}
     learned |= {ends: ports[-1] for ends, ports in confirmed.items()}
-    missing = {ends: port for ends, port in learned.items() if fabric.port(ends) is None}
     taken = {(a, fabric.port((a, b))) for a, b in fabric.graph.edges}
-    missing = {(a, b): port for (a, b), port in missing.items() if (a, port) not in taken}
-    if not missing:
-        return fabric
+    missing = {(a, b): port for (a, b), port in learned.items() if fabric.port((a, b)) is None and (a, port) not in taken}
+    if missing == known:
+        return before
     document = fabric.to_dict()
     for link in document["links"]:
         for a, b, field in ((link["a"], link["b"], "a_port"), (link["b"], link["a"], "b_port")):

@@ -55,6 +55,32 @@ def test_a_port_of_another_link_is_not_taken_twice() -> None:
     assert with_ports(before, [seen("s2", "p23", "s1")]) is before
 
 
+def blocked(tracker: Tracker, *states: PortState) -> list[list[str]]:
+    """What the tree leaves out, as one source reports all ports."""
+    (source,) = tracker.read_sources
+    tracker.heard(source, frozenset(states))
+    document = tracker.document(None, 0)
+    assert document is not None
+    return list(document["blocked"])
+
+
+def test_a_cable_that_is_moved_to_another_port_has_its_link_there() -> None:
+    tracker = Tracker(fabric(), [TreeSource("snmp", "10.0.0.1", "s1", "/x")])
+    far, down = PortState("s2", "p21", True, Neighbour("s1", "p12")), PortState("s1", "p12", False)
+    other_links = [PortState("s2", "p23", True), PortState("s3", "p32", True)]
+    assert blocked(tracker, seen("s1", "p12", "s2", "p21"), far, *other_links) == []
+    assert blocked(tracker, down, PortState("s2", "p21", False), *other_links) == [["s1", "s2"]]  # it is pulled out
+    moved = PortState("s2", "p21", True, Neighbour("s1", "p9"))
+    assert blocked(tracker, down, seen("s1", "p9", "s2", "p21"), moved, *other_links) == []
+    assert [note for note in tracker.notes if note.kind == "tree_source"] == []
+
+
+def test_a_port_stays_known_when_lldp_shows_nothing_there_but_not_when_it_shows_another_switch() -> None:
+    known = with_ports(fabric(), [seen("s1", "p12", "s2")])
+    assert with_ports(fabric(), [PortState("s1", "p12", False)], known) is known
+    assert with_ports(fabric(), [seen("s1", "p12", "s3")], known).port(("s1", "s2")) is None
+
+
 def test_a_cable_that_differs_from_the_file_is_told_with_the_remedy_until_it_is_mended() -> None:
     known = fabric("p12", "p21")
     assert contradictions(known, [seen("s1", "p12", "s2"), seen("s2", "p23", "s3")]) == []
