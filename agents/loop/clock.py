@@ -2,7 +2,8 @@
 
 Source: RFC 5905 section 8 (on-wire protocol) for offset and delay; the clock filter (section 10) uses the sample
 with the least delay, since queueing only ever adds delay. A sample gives the offset to within half its delay, so two samples
-far apart in time bound how fast the offset changes: the better this drift is known, the longer a good sample stays good.
+far apart in time bound how fast the offset changes: the better this drift is known, the longer a good sample stays good. A
+sample that contradicts the estimate shows that a clock has jumped: what was known before it is worth nothing any more.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ DRIFT_PPB = 20_000
 """The worst drift assumed between two hosts' monotonic clocks, in parts per 10^9 (20 ppm)."""
 WANDER_PPB = 100
 """How much the drift may have changed since the anchors were taken: a crystal's temperature changes slowly."""
+ROUNDING_NS = 10
+"""What whole nanoseconds, and the drift during a round trip, add to the error of a comparison."""
 SAMPLES, AN_ANCHOR, ANCHORS = 64, 16, 10
 """How many samples are kept; the drift is computed from anchors: the best of each sixteen samples, the last ten of these."""
 
@@ -57,6 +60,8 @@ class Clock:
             return  # no reply overtakes its question: one of the clocks was changed
         offset = ((received_ns - sent_ns) + (replied_ns - returned_ns)) // 2
         taken = Sample(offset, delay, (sent_ns + returned_ns) // 2)
+        if self._contradicts(taken):
+            self.reset()  # one of the clocks has jumped, as when a virtual machine was suspended
         self._samples.append(taken)
         self._group.append(taken)
         if len(self._group) == AN_ANCHOR:
@@ -65,6 +70,13 @@ class Clock:
             self._learn_drift()
         self._best_sample = self._best(returned_ns)
         self.offset_ns = self.coordinator(returned_ns) - returned_ns
+
+    def _contradicts(self, sample: Sample) -> bool:
+        """Whether the estimate is farther from a new sample than the errors of both allow."""
+        if not self._samples:
+            return False
+        apart_ns = abs(sample.taken_ns + sample.offset_ns - self.coordinator(sample.taken_ns))
+        return apart_ns > sample.delay_ns // 2 + self._error_ns(self._best_sample, sample.taken_ns) + ROUNDING_NS
 
     def reset(self) -> None:
         """Forgets all samples: another coordinator has another clock."""

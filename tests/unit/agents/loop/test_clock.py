@@ -86,3 +86,17 @@ def test_another_coordinator_starts_afresh() -> None:
     clock.reset()
     exchange(clock, -7_000, 1_000_000, 50_000, 5, 50_000)
     assert clock.offset_ns == -7_000
+
+
+@given(st.sampled_from([-3 * 10**9, -10**6, 10**6, 3 * 10**9]), st.integers(1, 200))
+def test_when_one_of_the_clocks_jumps_the_next_exchange_is_believed(jump: int, exchanges: int) -> None:
+    """The host of one of them was suspended: only one clock went on."""
+    clock, now, offset = Clock(), 10**16, 5 * 10**9
+    for number in range(exchanges):
+        now += 2 * 10**8
+        exchange(clock, offset, now, 20_000 + 700 * (number % 16), 500, 30_000)
+    for _ in range(3):
+        now += 2 * 10**8
+        exchange(clock, offset + jump, now, 90_000, 500, 80_000)
+        assert clock.synchronised
+        assert abs(clock.coordinator(now) - now - offset - jump) <= clock.uncertainty_ns(now) + 1
