@@ -52,6 +52,8 @@ class RunState:
     """Why the configuration file as it is now was not taken over; empty when it was."""
     services: dict[str, Identity | None] = dataclasses.field(default_factory=dict)
     restarts: dict[str, int] = dataclasses.field(default_factory=dict)
+    logs: list[str] = dataclasses.field(default_factory=list)
+    """The services that have written a log: those above, and those that were stopped meanwhile."""
     environment: dict[str, str] = dataclasses.field(default_factory=dict)
     """The environment of the OpenFlow application, for one that was started by hand."""
 
@@ -138,7 +140,7 @@ def remove(run_dir: Path, state: RunState, *, keep_logs: bool) -> None:
         if (run_dir / name).is_dir() and not (run_dir / name).is_symlink():
             shutil.rmtree(run_dir / name, ignore_errors=True)
     if not keep_logs:
-        for name in (*state.services, "supervisor"):
+        for name in {*state.services, *state.logs, "supervisor"}:
             for suffix in (".log", ".log.1"):
                 (run_dir / (name + suffix)).unlink(missing_ok=True)
     if state.made_run_dir:

@@ -413,5 +413,6 @@ class Supervisor:
             self._state,
             services={service.name: service.identity for service in self._services},
             restarts={service.name: service.restarts for service in self._services},
+            logs=sorted({*self._state.logs, *(service.name for service in self._services)}),
         )
         runstate.save(self.run_dir, self._state)

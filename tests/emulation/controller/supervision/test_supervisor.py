@@ -135,6 +135,13 @@ class TestUpAndDown:
         left = {path.name for path in site.run_dir.iterdir()}
         assert left == {"mine", "redis.log", "openflow.log", "control.log", "supervisor.log"}
 
+    def test_down_removes_the_logs_of_what_was_stopped_before_it_too(self, coordinated: Site) -> None:
+        coordinated.write("")
+        wait_for(lambda: coordinated.heard("config", "changed: coordinator"))
+        assert (coordinated.run_dir / "coordinator.log").exists() and "coordinator" not in coordinated.state.services
+        assert coordinated.down().returncode == 0
+        assert not coordinated.run_dir.exists()
+
     def test_a_second_up_is_refused_and_the_first_goes_on(self, site: Site) -> None:
         answer = site.up()
         assert answer.returncode == 1 and "is in use by pid" in answer.stderr
