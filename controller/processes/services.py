@@ -111,7 +111,7 @@ class Service:
         os.close(self._pidfd)
         self.process = self.identity = None
         now = time.monotonic_ns()
-        self.last_exit = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        self.last_exit = f"killed by {_signal_name(-code)}" if code < 0 else f"ended with code {code}"
         if last := self.last_words():
             self.last_exit += f": {last}"
         delay = self._backoff.ended(now - self._started_ns)
@@ -141,6 +141,14 @@ class Service:
         except OSError:
             return ""
         return lines[-1].strip() if lines else ""
+
+
+def _signal_name(number: int) -> str:
+    """A signal's name; Python has none for most real-time signals."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 class Readable(Protocol):

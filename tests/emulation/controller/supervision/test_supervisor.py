@@ -231,6 +231,19 @@ class TestRestart:
             waker.close()
             other.close()
 
+    def test_one_that_is_killed_by_a_signal_without_a_name_is_started_again(self, tmp_path: Path) -> None:
+        services = Services()
+        services.run(Service("it", ["sleep", "60"], {}, tmp_path / "it.log"))
+        process = services["it"].process
+        assert process is not None
+        os.kill(process.pid, signal.SIGRTMIN + 6)
+        ended, _ = services.turn(10.0)
+        try:
+            assert [service.last_exit for service in ended] == [f"killed by signal {signal.SIGRTMIN + 6}"]
+            wait_for(lambda: services.turn(0.1) and services["it"].running)
+        finally:
+            services.stop_all()
+
     def test_one_that_ends_again_and_again_is_started_less_and_less_often(self, tmp_path: Path) -> None:
         services = Services()
         waker, other = socket.socketpair()
