@@ -17,6 +17,7 @@ from controller.config.fields import Section
 from controller.config.openflow import OpenFlowSection, TlsSection
 from controller.config.schema import SECTIONS, Config
 from controller.config.sources import joined
+from protocol.bodies.text import printable
 from protocol.units import MILLISECOND_NS as MS
 from topology import files, marked_yaml
 from topology.marked_yaml import Document
@@ -66,9 +67,13 @@ def load(path: Path) -> Config:
 def _text(path: Path, shown: str = "docs/operating.md") -> tuple[str, list[Problem]]:
     try:
         return path.read_text(encoding="utf-8"), []
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        return "", [Problem("", f"can't be read: {reason}; write one as {shown} shows, or name another")]
+    except OSError as error:
+        reason = error.strerror or str(error)
+    except UnicodeDecodeError:
+        reason = "it is not UTF-8 text"
+    except ValueError:
+        reason = "its name has a null byte"
+    return "", [Problem("", f"can't be read: {reason}; write one as {shown} shows, or name another")]
 
 
 def _read(path: Path) -> tuple[Config | None, list[Problem]]:
@@ -175,7 +180,7 @@ def _fabric_problems(config: Config, document: Document) -> list[Problem]:
         return [document.problem(("fabric",), told)]
     found = problems or files.check(text, partial=True)
     if named:
-        return [document.problem(("fabric",), f"{config.fabric}: {problem}") for problem in found]
+        return [document.problem(("fabric",), printable(f"{config.fabric}: {problem}")) for problem in found]
     return [document.problem(("fabric", *_parts(problem.field)), problem.text) for problem in found]
 
 

@@ -173,6 +173,7 @@ class TestMistakes:
                 "fabric:\n  switches: [s1, s2]\n  links:\n  - {a: s1, b: s2}\n",
             ),
             (1, "fabric", "can't be read", "fabric: nowhere.yaml\n"),
+            (1, "fabric", "its name has a null byte", 'fabric: "a\\0b"\n'),
         ],
     )
     def test_is_told_with_line_field_and_remedy(self, write: Write, line: int, field: str, says: str, text: str) -> None:
