@@ -20,6 +20,7 @@ from typing import Any
 from protocol.bodies.text import packed_text
 from protocol.key import KeyFileError, open_to_others
 from protocol.keys.hosts import SALT_BYTES
+from protocol.units import COUNT_MAX
 
 MOST = 65_536
 
@@ -105,14 +106,21 @@ def _entry(text: str, fields: Any) -> tuple[bytes, Enrolment] | None:  # noqa: A
     try:
         salt = bytes.fromhex(text)
         one = Enrolment(
-            str(fields["name"]), int(fields["enrolled"]), tuple(map(str, fields["macs"])), int(fields["revoked"])
+            str(fields["name"]), _seconds(fields["enrolled"]), tuple(map(str, fields["macs"])), _seconds(fields["revoked"])
         )
         packed_text("name", one.name, 255)
         if len(salt) != SALT_BYTES or any(len(bytes.fromhex(mac.replace(":", ""))) != 6 for mac in one.macs):
             return None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError):
         return None
     return salt, one
+
+
+def _seconds(value: Any) -> int:  # noqa: ANN401 -- as above
+    """A time as the store can hold it. Raises ValueError, TypeError, OverflowError: it is none."""
+    if (seconds := int(value)) < 0:
+        raise ValueError("before 1970")
+    return min(COUNT_MAX, seconds)
 
 
 def beside(key_file: Path) -> Path:

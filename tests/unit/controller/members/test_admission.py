@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -285,6 +287,25 @@ class TestEnrolments:
         found = Enrolments()
         found.merge({"00" * 8: junk, "zz": {"name": "a", "enrolled": 0, "macs": [], "revoked": 0}})
         assert found.document() == {}
+
+    @pytest.mark.parametrize("number", ["Infinity", "-Infinity", "NaN", "-1"])
+    @pytest.mark.parametrize("field", ["enrolled", "revoked"])
+    def test_a_time_that_is_none_leaves_one_key_out_and_no_other(self, tmp_path: Path, field: str, number: str) -> None:
+        file = EnrolmentFile(tmp_path / "key")
+        with file.changing() as enrolments:
+            enrolments.add(ONE.enrolment, "h1", (), 1)
+            enrolments.revoke("h1", 2)
+        (right,) = file.read().values()
+        wrong = json.dumps(right | {field: 0}).replace(f'"{field}": 0', f'"{field}": {number}')
+        file.path.write_text(f'{{"{"00" * 8}": {wrong}, {file.path.read_text()[1:]}')
+        found = Enrolments()
+        assert found.merge(file.read()) and found.revoked(ONE.enrolment)
+        assert list(found.document()) == [ONE.enrolment[:8].hex()]
+
+    def test_a_key_that_is_revoked_at_a_time_beyond_64_bits_is_revoked(self) -> None:
+        found = Enrolments()
+        found.merge({ONE.enrolment[:8].hex(): {"name": "h1", "enrolled": 1, "macs": [], "revoked": 10**30}})
+        assert found.revoked(ONE.enrolment) and orjson.dumps(found.document())
 
     def test_the_file_is_for_its_owner_only(self, tmp_path: Path) -> None:
         file = EnrolmentFile(tmp_path / "key")
