@@ -15,6 +15,7 @@ from controller.members.event_budget import EventBudget
 from controller.members.part import Part
 from controller.members.registry import Member, Members
 from protocol.bodies.pfc import Action, classes_of
+from protocol.bodies.text import printable
 from protocol.messages import HEARTBEAT_MAC, Message, PfcPause, PfcReport, PfcSettings
 from protocol.timers import REFRESH_NS, Timers
 from protocol.units import MILLISECOND_NS
@@ -89,11 +90,17 @@ class PauseControl(Part):
     # -- what they are to originate -------------------------------------------------------------------------------------
 
     def take(self, commands: Mapping[Any, Mapping[str, Any]], now_ns: int) -> None:
-        """Takes the commands that the store has, by number. Commands from before our term were the earlier leader's to send."""
+        """Takes the commands that the store has, by number. Commands from before our term were the earlier leader's to send.
+        One that makes no sense is told, and not obeyed."""
         numbers = {int(number): command for number, command in commands.items()}
-        for number in sorted(numbers.keys() - self._seen) if self._seen is not None else ():
-            self._begin(number, numbers[number], now_ns)
-        self._seen = set(numbers)
+        before, self._seen = self._seen, set(numbers)
+        for number in sorted(numbers.keys() - before) if before is not None else ():
+            try:
+                self._begin(number, numbers[number], now_ns)
+            except (KeyError, TypeError, ValueError, OverflowError) as error:
+                self._pending.pop(number, None)
+                why = printable(f"{type(error).__name__}: {error}")
+                self._event("warning", f"command {number} is wrong, nothing is paused; give it by `baton pfc` ({why})")
 
     def _begin(self, number: int, command: Mapping[str, Any], now_ns: int) -> None:
         member = next((member for member in self._members.present() if member.name == command["host"]), None)

@@ -15,7 +15,7 @@ from controller.config.settings import CoordinatorSettings
 from controller.members.event_budget import MOST
 from controller.members.pause_control import GIVE_UP_NS, PauseControl
 from controller.members.registry import Members
-from protocol.bodies.pfc import Action, Mode, PauseResult, PfcClass
+from protocol.bodies.pfc import Action, Mode, PauseResult, PfcClass, pack_pause
 from protocol.messages import HEARTBEAT_MAC, Message, PfcPause, PfcReport, PfcSettings
 from protocol.timers import Timers
 
@@ -101,6 +101,27 @@ def test_commands_of_before_our_term_are_not_obeyed_again() -> None:
     assert world.sent == []
     world.pfc.take({"7": PAUSE, "8": PAUSE}, 0)
     assert [message.command for message, _ in world.sent if isinstance(message, PfcPause)] == [8]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{}, {"host": "h1"}, PAUSE | {"classes": "x"}, PAUSE | {"classes": 256}, PAUSE | {"duration_ns": float("inf")}, 7],
+)
+def test_a_command_that_is_wrong_is_told_once_and_the_others_are_obeyed_once(wrong: Any) -> None:  # noqa: ANN401
+    world = World()
+
+    def send(message: Message, to: bytes) -> None:
+        assert isinstance(message, PfcPause)
+        pack_pause(message)
+        world.sent.append((message, to))
+
+    world.pfc._send = send
+    world.pfc.take({"6": PAUSE, "7": wrong, "8": PAUSE}, 0)
+    world.pfc.take({"6": PAUSE, "7": wrong, "8": PAUSE, "9": PAUSE}, 0)
+    assert [message.command for message, _ in world.sent if isinstance(message, PfcPause)] == [6, 8, 9]
+    (told,) = world.told
+    assert "command 7 is wrong" in told["event"][2]
+    world.timers.run(GIVE_UP_NS)
 
 
 def test_counters_are_stored_by_class_and_storms_are_told_once() -> None:
