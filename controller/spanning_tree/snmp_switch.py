@@ -82,7 +82,7 @@ class SnmpSwitch:
         """The states of its ports now. Blocks for `PATIENCE_S` at the most.
 
         Raises:
-            TreeSourceError: no answer, refused, or a table is missing; says which and what to do.
+            TreeSourceError: no answer, refused, or a table is missing or breaks off; says which and what to do.
         """
         try:
             return self._runner.run(asyncio.wait_for(self._read(), PATIENCE_S))
@@ -126,8 +126,8 @@ class SnmpSwitch:
         while last:
             order = list(last)
             answer = await self._ask([last[column] for column in order])
-            if not answer:
-                break
+            if not answer:  # at the end of its tables it would say so in each row
+                raise TreeSourceError("answers without a row before its tables end; see that snmpbulkwalk reads all its ports")
             for at, (oid, value) in enumerate(answer):
                 column = order[at % len(order)]
                 if column not in last:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from controller.spanning_tree import snmp_tables
 from controller.spanning_tree.port_states import Neighbour, PortState, TreeSourceError
 from controller.spanning_tree.snmp_credentials import Community, CredentialsError, User, load, parse
-from controller.spanning_tree.snmp_switch import split_address
+from controller.spanning_tree.snmp_switch import SnmpSwitch, split_address
 from controller.spanning_tree.snmp_tables import NAMES, STATES, Column, Oid, port_states
 
 USER = "{version: 3, user: u, auth_password: Hidden-one, priv_password: Hidden-two}"
@@ -71,6 +73,41 @@ class TestTables:
     def test_two_neighbours_at_one_port_are_none(self) -> None:
         remote = {"REMOTE_NAME": {(0, 1, 1): b"s2", (0, 1, 2): b"s3"}}
         assert {state.neighbour for state in port_states("s1", tables(**remote))} == {None}
+
+
+class TestWalk:
+    """How a switch's tables are asked for, a few rows at a time."""
+
+    def read(self, empty: int | None) -> frozenset[PortState]:
+        """A switch of 48 ports, all forwarding; its answer number `empty` (from 1 on) has no row."""
+        rows: dict[Oid, int | bytes] = {}
+        for port in range(1, 49):
+            rows |= {(*snmp_tables.STP_STATE, port): 5, (*snmp_tables.OPER_STATUS, port): 1}
+            rows |= {(*snmp_tables.BASE_IF_INDEX, port): port, (*snmp_tables.IF_NAME, port): b"p%d" % port}
+        asked = itertools.count(1)
+
+        async def ask(after: Sequence[Oid]) -> list[tuple[Oid, int | bytes | None]]:
+            answer: list[tuple[Oid, int | bytes | None]] = []
+            for _ in range(0 if next(asked) == empty else 5):
+                after = [min((oid for oid in rows if oid > last), default=(*last, 0)) for last in after]
+                answer += [(oid, rows.get(oid)) for oid in after]
+            return answer
+
+        switch = SnmpSwitch("s1", "127.0.0.1", parse("{version: 2c, community: word}", "x"))
+        switch._ask = ask  # type: ignore[method-assign]
+        try:
+            return switch.read()
+        finally:
+            switch.close()
+
+    def test_a_column_ends_where_another_begins_or_the_agents_tables_end(self) -> None:
+        assert self.read(None) == {PortState("s1", f"p{port}", True) for port in range(1, 49)}
+
+    @pytest.mark.parametrize("empty", [1, 2, 10, 12])
+    def test_an_answer_without_a_row_is_no_end_and_is_told_with_the_remedy(self, empty: int) -> None:
+        """At the end of its tables an agent says so in each row (endOfMibView: RFC 3416, section 4.2.3)."""
+        with pytest.raises(TreeSourceError, match=r"^tree source snmp:127\.0\.0\.1 \(s1\) answers without a row .*; "):
+            self.read(empty)
 
 
 class TestCredentials:
