@@ -286,6 +286,26 @@ def test_a_backlog_that_waited_for_python_counts_whatever_else_the_host_said_sin
         assert member.backlog[LAST] == 111
 
 
+@pytest.mark.parametrize("later", [Backlog(8, 0, 1, ()), Yield(LAST, 1, 0, 0)], ids=lambda message: type(message).__name__)
+@pytest.mark.parametrize("backlog", [URGENT, LONG], ids=["urgent", "of several pages"])
+def test_a_backlog_that_waited_for_python_is_dropped_when_the_loop_has_heard_since_what_waits(
+    backlog: list[Backlog], later: Message, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The policy's cores know the later word already."""
+    with looped("timeslice") as leader:
+        leader.learn()
+        handled: list[Message] = []
+        reception, exchange = leader.coordinator.reception, leader.coordinator.exchange
+        spied = {**reception._handlers, Backlog: lambda _, message, __: handled.append(message)}
+        monkeypatch.setattr(reception, "_handlers", spied)
+        assert exchange is not None
+        for message in (*backlog, later):
+            leader.say(message, 1)
+        wait_for(lambda: exchange.frames.knows(FIRST_NODE).highest == leader._number)  # type: ignore[union-attr]
+        leader.heard()
+        assert handled == []
+
+
 def test_frames_that_python_has_no_time_for_are_lost_and_counted_and_the_others_taken() -> None:
     with looped("free") as leader:
         leader.learn()
