@@ -276,6 +276,8 @@ class Members:
     def changed_since(self, version: int) -> dict[int, int] | None:
         """By node that differs from an earlier version of the directory: the version that changed it last, in their order; None
         as above."""
+        if version == self.version:
+            return {}
         if self.left_out() or version < self.version - len(self._changes):
             return None
         found: dict[int, int] = {}

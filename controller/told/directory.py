@@ -98,6 +98,8 @@ class ToldDirectory(Part):
         """How many members were sent the whole, and how many changes, since the last look."""
         self._kept: _Whole | None = None
         """The whole, as it was made last."""
+        self._unsent = False
+        """Whether nobody was sent that one."""
         self._making: _Whole | None = None
         self._sending: deque[tuple[Message, bytes]] = deque()
         self._under_way = False
@@ -180,7 +182,7 @@ class ToldDirectory(Part):
             return self._send_next()
         if self._making is not None:
             if self._making.go_on(MADE_AT_ONCE):
-                self._kept, self._making = self._making, None
+                self._kept, self._making, self._unsent = self._making, None, True
             return MAKING
         if not self._wanting:
             return 0
@@ -189,9 +191,12 @@ class ToldDirectory(Part):
             return 0
         whole = self._kept
         since = None if whole is None else self._changes(whole.version)
+        if since is None and self._unsent and self._members.left_out():
+            since = []  # no changes are told where there is no room for all: another whole would be as old when it is made
         if whole is None or since is None:
             self._making = _Whole(self._members)
             return BEGINNING
+        self._unsent = False
         if to_all:
             self._all_ns = now_ns
             self._sending.extend((page, HEARTBEAT_MAC) for page in whole.pages)

@@ -9,8 +9,10 @@ from random import Random
 import pytest
 
 from agents.queues.directory import DirectoryCopy
+from controller.members import registry
 from controller.members.part import Parts
 from controller.members.registry import Members
+from controller.told import directory
 from controller.told.directory import ALL_EVERY_NS, PAUSE_NS, WORK_AT_ONCE, ToldDirectory
 from protocol.messages import HEARTBEAT_MAC, Directory, DirectoryChange, DirectoryRequest, Message
 from protocol.timers import Timers
@@ -152,3 +154,21 @@ def test_where_many_missed_changes_the_next_change_to_all_begins_with_the_oldest
     hosts.go(SECOND_NS)
     assert hosts.all_know()
     assert hosts.sent[DirectoryChange, False] <= 60 and hosts.sent[DirectoryChange, True] <= 10
+
+
+@pytest.mark.parametrize("joins", [0, 40], ids=["at rest", "while hosts join"])
+def test_where_there_is_no_room_for_all_addresses_those_of_the_lowest_nodes_are_told(
+    monkeypatch: pytest.MonkeyPatch, joins: int
+) -> None:
+    for module in (registry, directory):
+        monkeypatch.setattr(module, "DIRECTORY_ADDRESSES", 10)
+    hosts = Hosts()
+    for host in range(20):
+        hosts.join(host)
+    for host in range(20, 20 + joins):
+        hosts.go(25 * MS)
+        hosts.join(host)
+    assert joins == 0 or hosts.sent[Directory, True] > 0, "not only once nobody joins any more"
+    hosts.go(2 * SECOND_NS)
+    assert hosts.all_know() and {copy.version for copy in hosts.copies.values()} == {hosts.members.version}
+    assert max(hosts.in_a_turn[-100:]) == 0, "nothing is made again and again"
