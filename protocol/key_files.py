@@ -29,21 +29,23 @@ class KeyFiles(Generic[K]):
         self.ring = ring
         self._load: Callable[[Path], K] = load or type(ring.sending).load  # type: ignore[attr-defined]
         self._seen: object = None
+        self._wrong = ""
         self._told: list[str] = []
 
     def refresh(self) -> list[str]:
         """Reads the files again if they changed; returns lines for the log.
 
-        A file that can't be read leaves the ring as it is, and is read again when it changes.
+        A file that can't be read leaves the ring as it is, and is read again at the next call; what is wrong is told once.
         """
         seen = _identity(self.path), _identity(new_beside(self.path))
         if seen == self._seen:
             return []
-        self._seen = seen
         try:
             keys = [self._load(path) for path, there in zip((self.path, new_beside(self.path)), seen, strict=True) if there]
         except KeyFileError as error:
-            return [f"{error}; the keys stay as they are"]
+            told, self._wrong = self._wrong, str(error)
+            return [f"{error}; the keys stay as they are"] if told != self._wrong else []
+        self._seen, self._wrong = seen, ""
         others = [key for key in keys if key.ident != self.ring.sending.ident]
         before, self.ring.other = self.ring.other, others[-1] if others else None
         if (before and before.ident) == (self.ring.other and self.ring.other.ident):
@@ -99,9 +101,9 @@ def name(fingerprint: int) -> str:
     return f"{fingerprint:016x}"
 
 
-def _identity(path: Path) -> tuple[int, int, int] | None:
+def _identity(path: Path) -> tuple[int, ...] | None:
     try:
         status = path.stat()
     except OSError:
         return None
-    return status.st_ino, status.st_mtime_ns, status.st_mode
+    return status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_mode, status.st_uid

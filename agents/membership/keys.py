@@ -22,6 +22,8 @@ from protocol.messages import Welcome
 log = logging.getLogger("baton.agent")
 
 LOOK_NS = 1_000_000_000
+AGAIN_NS, MOST_AGAIN_NS = 4_000_000_000, 64_000_000_000
+"""How long the agent waits for the leader to take a newer key before it registers again; then twice as long, each time."""
 
 
 class Keys(Part, Generic[K]):
@@ -42,7 +44,8 @@ class Keys(Part, Generic[K]):
         self._ring = ring
         self._files = KeyFiles(path, ring, load)
         self._announce = announce
-        self._due_ns = 0
+        self._due_ns = self._again_ns = 0
+        self._after_ns = AGAIN_NS
 
     def look(self, *_: object) -> None:
         """Reads the files at the next call of any part; a signal handler."""
@@ -58,8 +61,11 @@ class Keys(Part, Generic[K]):
             self._log(self._files.refresh())
             if self._ring.renews:
                 if not renewed:
-                    self._announce(now_ns)
+                    self._again_ns, self._after_ns = now_ns, AGAIN_NS
                 self._log(self._files.settle())
+            if self._ring.renews and now_ns >= self._again_ns:
+                self._again_ns, self._after_ns = now_ns + self._after_ns, min(2 * self._after_ns, MOST_AGAIN_NS)
+                self._announce(now_ns)
 
     def _on_step(self, message: KeyStep, _: int) -> None:
         self._log(self._files.apply(message))

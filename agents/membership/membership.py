@@ -57,7 +57,6 @@ left out at random: else all hosts of a fabric would ask a leader that can't kee
 ASK_NS, MOST_ASK_NS = 100_000_000, 3_200_000_000
 """How long, and up to twice as long, to wait for a change of the directory before asking for the whole; then doubled, up to the
 second."""
-MOST_GROUPS_TRIES = 6
 OPENING_NS = 5_000_000
 """What waking up and opening every gate may take: begun so long before `fail_open` is over."""
 
@@ -319,12 +318,12 @@ class Membership:
             self._send(DirectoryRequest(max(0, self._directory.version)))
 
     def _look_at_groups(self, version: int, now_ns: int) -> None:
-        """Asks for the groups if the leader has others. One that does not answer the first of all requests knows none."""
+        """Asks for the groups if the leader has others, until it has answered: less and less often."""
         if version == self._groups.version or self.wire < FIRST_VERSION:
             self._ask_groups_ns, self._groups_tries = None, 0
         elif self._ask_groups_ns is None:
             self._ask_groups_ns = now_ns + int(ASK_NS * (1 + self._chance()))
-        elif now_ns >= self._ask_groups_ns and (self._groups.version >= 0 or self._groups_tries < MOST_GROUPS_TRIES):
+        elif now_ns >= self._ask_groups_ns:
             self._groups_tries += 1
             after_ns = min(ASK_NS << min(self._groups_tries, 8), MOST_ASK_NS)
             self._ask_groups_ns = now_ns + int(after_ns * (1 - self._chance() / 2))

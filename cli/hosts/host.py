@@ -76,9 +76,10 @@ def enroll(name: str, macs: tuple[str, ...], out: Path | None, key: Path, run_di
 
 
 def _check_free(key: Path, name: str, addresses: tuple[str, ...]) -> None:
-    """Raises KeyFileError: the list of hosts is damaged, or one of the addresses is reserved for another host."""
+    """Raises KeyFileError: the list of hosts is damaged or full, or one of the addresses is reserved for another host."""
     known = Enrolments()
     known.merge(EnrolmentFile(key).read())
+    known.check_room()
     for address in addresses:
         if (owner := known.reserved(bytes.fromhex(address.replace(":", "")))) not in (None, name):
             raise KeyFileError(f"--mac {address}: is reserved for {owner}; `baton host revoke {owner}`, or name another")

@@ -55,7 +55,7 @@ class Enrolments:
                 continue
             salt, new = entry
             known = self._by_salt.get(salt)
-            if known is None and len(self._by_salt) < MOST:
+            if known is None and (new.revoked or len(self._by_salt) < MOST):
                 self._by_salt[salt] = new
             elif known is not None and new.revoked and not known.revoked:
                 self._by_salt[salt] = Enrolment(known.name, known.enrolled, known.macs, new.revoked)
@@ -74,8 +74,16 @@ class Enrolments:
         return {salt.hex(): asdict(one) for salt, one in self._by_salt.items()}
 
     def add(self, enrolment: bytes, name: str, macs: tuple[str, ...], now_s: int) -> None:
-        """Notes that a host was enrolled."""
-        self.merge({enrolment[:SALT_BYTES].hex(): asdict(Enrolment(name, now_s, macs))})
+        """Notes that a host was enrolled: later than with any earlier key, whatever the clock says. Raises KeyFileError, as
+        `check_room`."""
+        self.check_room()
+        newest = max((one.enrolled for one in self._by_salt.values() if one.name == name), default=-1)
+        self.merge({enrolment[:SALT_BYTES].hex(): asdict(Enrolment(name, max(now_s, newest + 1), macs))})
+
+    def check_room(self) -> None:
+        """Raises KeyFileError: a key that is given to a host now could not be noted, and so not be revoked."""
+        if len(self._by_salt) >= MOST:
+            raise KeyFileError(f"{MOST} keys were given out under this master key, and no more can be noted; use a new one")
 
     def revoke(self, name: str, now_s: int, *, but_newest: bool = False) -> int:
         """Revokes a host's keys, all or all but the newest one; returns how many."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from protocol.messages import GroupsChange, GroupsRequest, Message, Regulate, decode
+from itertools import pairwise
+
+from protocol.messages import GroupsChange, GroupsRequest, Heartbeat, Message, Override, Regulate, decode
 from tests.unit.agents.membership.test_agent_heartbeats import MS, RING, World, mac
 
 
@@ -31,3 +33,10 @@ def test_who_knows_the_groups_says_so_once_a_second_while_it_is_told_its_destina
 
 def test_who_knows_no_groups_obeys() -> None:
     assert not Told().hear(Regulate(1, 0, 1, (17,)), 2000 * MS)
+
+
+def test_who_had_no_answer_about_the_groups_asks_again_as_long_as_the_leader_is_there() -> None:
+    world = Told()
+    asked_ms = [ms for ms in range(20, 60_000, 20) if world.hear(Heartbeat(Override.COORDINATE, 1, 7, 0), ms * MS)]
+    pauses = [after - before for before, after in pairwise(asked_ms)]
+    assert len(asked_ms) > 15 and asked_ms[-1] > 55_000 and max(pauses) <= 3_300

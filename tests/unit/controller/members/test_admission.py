@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from bench.fuzz.receivers import EPOCH, LEADER_MAC, DiscardingBridge, FakeControlSocket, FixedLeadership
 from controller.config.settings import CoordinatorSettings
 from controller.coordinator.coordinator import Coordinator
+from controller.members import enrolments
 from controller.members.admission import MOVE_NS
 from controller.members.enrolments import EnrolmentFile, Enrolments
 from protocol.auth import Guard
@@ -315,3 +316,27 @@ class TestEnrolments:
         file.path.chmod(0o644)
         with pytest.raises(KeyFileError, match="chmod 600"):
             file.read()
+
+
+class TestTheNewestKey:
+    """Which of a host's keys is its newest one, and what is noted."""
+
+    @pytest.mark.parametrize("later_s", [-600, 0, 600])
+    def test_it_is_the_one_that_was_given_last_whatever_the_controllers_clocks_say(self, later_s: int) -> None:
+        for one, other in ((b"a" * 8, b"b" * 8), (b"b" * 8, b"a" * 8)):
+            found = Enrolments()
+            found.add(one, "h1", (), 10_000)
+            found.add(other, "h1", (), 10_000 + later_s)
+            assert found.revoke("h1", 20_000, but_newest=True) == 1
+            assert found.revoked(one) and not found.revoked(other)
+
+    def test_a_key_that_could_not_be_noted_is_not_given_and_what_is_revoked_counts_all_the_same(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(enrolments, "MOST", 1)
+        found = Enrolments()
+        found.add(b"a" * 8, "h1", (), 1)
+        with pytest.raises(KeyFileError, match="no more can be noted"):
+            found.add(b"b" * 8, "h2", (), 2)
+        found.merge({(b"c" * 8).hex(): {"name": "h3", "enrolled": 1, "macs": [], "revoked": 2}})
+        assert found.revoked(b"c" * 8)

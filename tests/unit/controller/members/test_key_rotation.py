@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,6 +97,18 @@ class TestFiles:
         Key.generate(new_beside(file))
         files.refresh()
         assert files.ring.other is not None
+
+    def test_a_file_that_belongs_to_another_user_is_told_once_and_taken_when_it_is_given_to_us(self, tmp_path: Path) -> None:
+        path = tmp_path / "key"
+        files = KeyFiles(path, KeyRing(Key.generate(path)))
+        assert files.refresh() == []
+        Key.generate(new_beside(path))
+        os.chown(new_beside(path), 1000, 1000)
+        (line,) = files.refresh()
+        assert "is owned by uid 1000" in line and files.refresh() == []
+        os.chown(new_beside(path), 0, 0)
+        (line,) = files.refresh()
+        assert "is accepted, too" in line
 
     def test_the_new_key_takes_the_place_of_the_old_in_one_step_and_stays_secret(self, tmp_path: Path) -> None:
         file = tmp_path / "key"
