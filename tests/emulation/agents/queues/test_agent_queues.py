@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
 from ipaddress import IPv4Address
 
 import pytest
-from scapy.layers.inet import IP, TCP
-from scapy.layers.l2 import Ether
-from scapy.packet import Raw
 
 from agents.kernel.netlink import Netlink
 from agents.queues.classifier import _FLOW, _KEY, Backlogged, FlowTable, packed
@@ -249,50 +245,6 @@ def test_segments_that_tcp_sends_again_are_counted_by_destination(wire: Wire) ->
         receiver.recv(20_000, socket.MSG_WAITALL)
         assert wire.host.flows.lost_segments(16) > 0
         assert wire.host.flows.lost_segments(16) == 0 and wire.host.flows.lost_segments(17) == 0
-
-
-@pytest.fixture
-def frames(wire: Wire) -> Iterator[socket.socket]:
-    """Sends whole frames at the left."""
-    with inside(wire.pair.left):
-        made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-        made.bind(("eth0", 0))
-    with made:
-        yield made
-
-
-def segment(sequence: int, flags: str = "A", size: int = 1000, **fields: int) -> bytes:
-    ip = IP(src=str(LEFT), dst=str(RIGHT), **fields) / TCP(sport=40000, dport=8, seq=sequence % 2**32, flags=flags)
-    return bytes(Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02") / ip / Raw(bytes(size)))
-
-
-def test_a_connection_with_the_ports_of_an_earlier_one_loses_nothing_where_it_begins_below_it(
-    wire: Wire, frames: socket.socket
-) -> None:
-    for first in (3_000_000_000, 2_000_000_000):
-        frames.send(segment(first, "S", 0))
-        for number in range(20):
-            frames.send(segment(first + 1 + 1000 * number))
-        assert wire.host.flows.lost_segments(16) == 0
-        frames.send(segment(first + 1))
-        assert wire.host.flows.lost_segments(16) == 1
-
-
-def test_a_super_packet_whose_header_has_no_length_is_lost_as_little_as_another(wire: Wire, frames: socket.socket) -> None:
-    for number in range(20):
-        frames.send(segment(1000 * number, len=0) if number % 2 else segment(1000 * number))
-    assert wire.host.flows.lost_segments(16) == 0
-    frames.send(segment(19_000))
-    assert wire.host.flows.lost_segments(16) == 1
-
-
-def test_rate_limits_a_destination(wire: Wire) -> None:
-    wire.host.rate(16, 8_000_000)
-    began = time.monotonic()
-    wire.send(100)
-    wire.received(0.3)
-    took = time.monotonic() - began - 0.3
-    assert 0.08 < took < 0.4  # 151,400 bytes at 1 MB/s
 
 
 @pytest.mark.parametrize("rate_bps", [1, 7, 8])
