@@ -247,6 +247,15 @@ def test_segments_that_tcp_sends_again_are_counted_by_destination(wire: Wire) ->
         assert wire.host.flows.lost_segments(16) == 0 and wire.host.flows.lost_segments(17) == 0
 
 
+def test_rate_limits_a_destination(wire: Wire) -> None:
+    wire.host.rate(16, 8_000_000)
+    began = time.monotonic()
+    wire.send(100)
+    wire.received(0.3)
+    took = time.monotonic() - began - 0.3
+    assert 0.08 < took < 0.4  # 151,400 bytes at 1 MB/s
+
+
 @pytest.mark.parametrize("rate_bps", [1, 7, 8])
 def test_the_lowest_rates_are_rates(wire: Wire, rate_bps: int) -> None:
     wire.host.rate(16, rate_bps)

@@ -47,12 +47,3 @@ def test_a_super_packet_whose_header_has_no_length_is_lost_as_little_as_another(
     assert wire.host.flows.lost_segments(16) == 0
     frames.send(segment(19_000))
     assert wire.host.flows.lost_segments(16) == 1
-
-
-def test_rate_limits_a_destination(wire: Wire) -> None:
-    wire.host.rate(16, 8_000_000)
-    began = time.monotonic()
-    wire.send(100)
-    wire.received(0.3)
-    took = time.monotonic() - began - 0.3
-    assert 0.08 < took < 0.4  # 151,400 bytes at 1 MB/s
