@@ -66,6 +66,8 @@ def write_secret(path: Path, text: str, what: str, remedy: str) -> None:
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
+            file.flush()
+            os.fsync(descriptor)
     except OSError as error:
         path.unlink(missing_ok=True)
         raise KeyFileError(f"{what} {path}: {error.strerror}; make room and try again") from None

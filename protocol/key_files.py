@@ -6,6 +6,7 @@ both keys, as running processes do. Only `apply` changes files, in a single step
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Generic
@@ -68,7 +69,7 @@ class KeyFiles(Generic[K]):
                 if not self._holds(fresh, message.new):
                     pass  # another key is there, for another reason: leave it alone
                 elif message.step is RotationStep.DROP:
-                    fresh.replace(self.path)
+                    put_in_place(fresh, self.path)
                 else:
                     fresh.unlink()
             except OSError as error:
@@ -84,7 +85,7 @@ class KeyFiles(Generic[K]):
         try:
             if not self.ring.renews or self._load(fresh).ident != self.ring.sending.ident:
                 return []
-            fresh.replace(self.path)
+            put_in_place(fresh, self.path)
         except (KeyFileError, OSError):
             return []
         return self.refresh()
@@ -94,6 +95,21 @@ class KeyFiles(Generic[K]):
             return self._load(path).fingerprint == fingerprint
         except KeyFileError:
             return False
+
+
+def put_in_place(fresh: Path, path: Path) -> None:
+    """Replaces a file in one step; after a power cut one of both is there, and whole. Raises OSError."""
+    _sync(fresh)
+    fresh.replace(path)
+    _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def name(fingerprint: int) -> str:

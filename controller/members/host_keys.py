@@ -16,6 +16,8 @@ from protocol.wire import Cause
 
 KEPT = 2
 """How many keys of a host are known at once: the one it registered with last, and the one before, of frames under way."""
+ADDRESSES = 4
+"""At so many addresses a host is spoken to at most, the last ones at which it registered: it is a member at one of them."""
 
 
 class _Admitted:
@@ -36,6 +38,8 @@ class HostKeys:
         self._masters = masters
         self._enrolments = enrolments
         self._admitted: dict[bytes, _Admitted] = {}
+        self._addresses: dict[str, list[bytes]] = {}
+        """By name: where it was admitted, the newest last."""
         self._speakers: dict[tuple[bytes, bytes], Speaker] = {}
         """By enrolment and MAC address, of the admitted."""
         self._sending: dict[bytes, Key] = {}
@@ -73,6 +77,10 @@ class HostKeys:
         if admitted is None or admitted.name != name:
             self.forget(mac)
             admitted = self._admitted[mac] = _Admitted(name)
+            addresses = self._addresses.setdefault(name, [])
+            addresses.append(mac)
+            if len(addresses) > ADDRESSES:
+                self.forget(addresses[0])
         if admitted.salts[:1] != [salt]:
             admitted.salts = [salt, *(one for one in admitted.salts if one != salt)][:KEPT]
             self._rebuild(mac, admitted, speaker)
@@ -80,6 +88,9 @@ class HostKeys:
     def forget(self, mac: bytes) -> None:
         """The host at this address is none of ours any more."""
         if (admitted := self._admitted.pop(mac, None)) is not None:
+            self._addresses[admitted.name].remove(mac)
+            if not self._addresses[admitted.name]:
+                del self._addresses[admitted.name]
             self._drop(mac, admitted)
 
     def revoke(self) -> list[bytes]:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from protocol.key import open_to_others
-from protocol.key_files import new_beside
+from protocol.key_files import new_beside, put_in_place
 
 Seen = tuple[int, int, int, int, int] | None
 
@@ -78,7 +78,7 @@ class Copies:
         held = _read(copy)
         try:
             if held == new.read_bytes():
-                new.replace(key)
+                put_in_place(new, key)
                 told = f"{key}: holds the new key"
             elif held == key.read_bytes():
                 new.unlink()

@@ -42,3 +42,15 @@ def test_a_host_that_is_heard_under_the_key_of_another_name_is_not_spoken_to_und
     keys.admit(speaker, "h1", MAC)
     sending = keys.sending_to(MAC)
     assert sending is not None and sending.secret == OLD.enroll("h1", b"12345678").at(MAC).from_leader.secret
+
+
+def test_a_host_that_registers_at_ever_new_addresses_is_known_at_the_last_ones_only() -> None:
+    keys = HostKeys(KeyRing(OLD), Enrolments())
+    host = OLD.enroll("h1", b"12345678")
+    for number in range(50):
+        mac = bytes.fromhex("0200000000") + bytes([number])
+        found = keys.find(bytes(6) + mac, host.enrolment)
+        assert not isinstance(found, int)
+        keys.admit(found[0], "h1", mac)
+    known = [number for number in range(50) if keys.sending_to(bytes.fromhex("0200000000") + bytes([number]))]
+    assert known == [46, 47, 48, 49]

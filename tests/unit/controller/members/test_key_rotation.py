@@ -16,7 +16,7 @@ from controller.members.key_rotation import KeyRotation
 from controller.members.registry import Members
 from protocol.auth import Guard, Key, KeyRing
 from protocol.bodies.keys import KeyState, KeyStep, RotationStep
-from protocol.key_files import KeyFiles, name, new_beside
+from protocol.key_files import KeyFiles, name, new_beside, put_in_place
 from protocol.messages import COORDINATOR, HEARTBEAT_MAC, Cause, Message, Ping, encode
 
 LEADER = b"\x02\0\0\0\0\xfe"
@@ -118,6 +118,28 @@ class TestFiles:
         assert Key.load(file).fingerprint == new.fingerprint and not new_beside(file).exists()
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert files.ring.fingerprints() == (new.fingerprint, 0)
+
+    def test_the_new_key_is_on_the_disk_before_it_takes_the_place_of_the_old(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        done: list[str] = []
+        sync, replace = os.fsync, Path.replace
+
+        def synced(descriptor: int) -> None:
+            done.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+            sync(descriptor)
+
+        def replaced(fresh: Path, path: Path) -> Path:
+            done.append(f"{fresh.name} replaces {path.name}")
+            return replace(fresh, path)
+
+        monkeypatch.setattr(os, "fsync", synced)
+        monkeypatch.setattr(Path, "replace", replaced)
+        path = tmp_path / "key"
+        Key.generate(path)
+        Key.generate(new_beside(path))
+        put_in_place(new_beside(path), path)
+        assert done == ["key", "key.new", "key.new", "key.new replaces key", tmp_path.name]
 
     def test_nothing_is_dropped_while_we_still_send_with_it(self, tmp_path: Path) -> None:
         file = tmp_path / "key"
