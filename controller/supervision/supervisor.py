@@ -12,7 +12,6 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
@@ -33,6 +32,7 @@ from controller.supervision.copies import Copies
 from controller.supervision.outbox import Outbox
 from controller.supervision.preflight import CannotStart
 from controller.supervision.runstate import RunState
+from controller.supervision.saved_state import SavedState
 from controller.supervision.users import NoUsers, check_ports, check_program, notice, resolve
 from controller.supervision.wakeups import Wakeups
 
@@ -89,8 +89,8 @@ class Supervisor:
         self._services = Services()
         self._outbox = Outbox(self.store)
         self._wakeups = Wakeups(LOOK_S)
-        self._stopping = self._reload_asked = self._unsaved = False
-        self._state: RunState | None = None
+        self._stopping = self._reload_asked = False
+        self._state: SavedState | None = None
         self._fabric = ""
         """The text of the fabric that the children read."""
 
@@ -116,13 +116,13 @@ class Supervisor:
             handler = RotatingFileHandler(self.run_dir / runstate.LOG, maxBytes=LOG_BYTES, backupCount=1)
             handler.setFormatter(logging.Formatter(LOG_FORMAT))
             logging.getLogger().addHandler(handler)
-        self._state = RunState(
+        state = RunState(
             supervisor=preflight.own_identity(),
             config=str(self.path or ""),
             store=self.store_url,
             made_run_dir=made,
         )
-        self._write_state()
+        self._state = SavedState(self.run_dir, state, self._services)
         try:
             self._bring_up()
         except BaseException:
@@ -144,7 +144,7 @@ class Supervisor:
         self._wait(self._store_answers, f"the store at {redacted(self.store_url)} does not answer")
         self._write_settings(config)
         environment = self._children.environment(config, control_mac)
-        self._update(environment=environment)
+        self._saved.update(environment=environment)
         if config.switch_queues is not None:
             self._run(self._children.queues(environment))
         self._follow_leader()
@@ -159,7 +159,7 @@ class Supervisor:
         else:
             log.warning("no coordinator section in the configuration: forwarding only, no host is coordinated")
         self._run_web()
-        self._update(ready=True)
+        self._saved.update(ready=True)
         if told := notice(self.users):
             self._outbox.tell("users", *told)
         self._outbox.tell("up", "info", "the controller side is up")
@@ -170,8 +170,8 @@ class Supervisor:
             ended, changed = self._services.turn(self._patience_s, *self._wakeups.sources)
             self._wakeups.drain()
             self._tend_copies()
-            if changed or self._unsaved:
-                self._save()
+            if changed or self._saved.unsaved:
+                self._saved.save()
             for service in ended:
                 self._outbox.tell("restart", "error", f"{service.name} {service.last_exit}; it is started again")
             self._outbox.publish()
@@ -186,7 +186,7 @@ class Supervisor:
     def _patience_s(self) -> float:
         """How long to wait for an event."""
         calm = self._wakeups.sees_changes and self._outbox.empty and not self._owner and not reads_tree(self.config)
-        return CALM_S if calm and not self._unsaved else LOOK_S
+        return CALM_S if calm and not self._saved.unsaved else LOOK_S
 
     def stop(self) -> None:
         """Has `run` return soon."""
@@ -206,14 +206,14 @@ class Supervisor:
         self.store.close()
         self._wakeups.close()
         if self._state is not None:
-            runstate.remove(self.run_dir, self._state, keep_logs=keep_logs)
+            self._state.remove(keep_logs=keep_logs)
             self._state = None
 
     # -- children ------------------------------------------------------------------------------------------
 
     def _run(self, service: Service) -> None:
         self._services.run(service)
-        self._save()
+        self._saved.save()
 
     def _run_web(self) -> None:
         """Starts the dashboard as the configuration says, in place of the one that runs. Nothing waits for it: Baton
@@ -272,7 +272,7 @@ class Supervisor:
             self._run(self._children.tree(self.environment))
         elif not wanted and TREE in self._services:
             self._services.stop(TREE)
-            self._save()
+            self._saved.save()
 
     # -- what the children read ----------------------------------------------------------------------------
 
@@ -313,7 +313,7 @@ class Supervisor:
     @property
     def environment(self) -> dict[str, str]:
         """The environment of the OpenFlow application, once `start` has returned."""
-        return self._state.environment if self._state is not None else {}
+        return self._state.state.environment if self._state is not None else {}
 
     # -- reloading -----------------------------------------------------------------------------------------
 
@@ -332,7 +332,7 @@ class Supervisor:
             control_mac = preflight.check_coordinator(config)
             fabric_changed = self._write_settings(config)
         except (ConfigError, CannotStart) as error:
-            self._update(config_error=str(error))
+            self._saved.update(config_error=str(error))
             self._outbox.tell("config", "error", f"configuration not taken over, the last good one stays: {error}")
             return
         self._take_over(config, control_mac, fabric_changed=fabric_changed)
@@ -343,7 +343,7 @@ class Supervisor:
         old, new = self._children.settings(before), self._children.settings(config)
         self._renew_copies()
         environment = self._children.environment(config, control_mac)
-        self._update(config_error="", environment=environment)
+        self._saved.update(config_error="", environment=environment)
         restarted = []
         if config.openflow.control_first != before.openflow.control_first or uses_openflow(config) != uses_openflow(before):
             self._run_control(environment)
@@ -369,7 +369,7 @@ class Supervisor:
                 restarted.append(COORDINATOR)
         if config.web != before.web:
             self._run_web()
-        self._save()
+        self._saved.save()
         names = f"; restarted {' and '.join(restarted)}" if restarted else ""
         changed = list(differences(before, config))
         if fabric_changed and "fabric" not in changed:  # its file was edited
@@ -389,30 +389,7 @@ class Supervisor:
 
     # -- the run directory -----------------------------------------------------------------------------------
 
-    def _update(self, **changes: object) -> None:
-        assert self._state is not None
-        self._state = replace(self._state, **changes)  # type: ignore[arg-type]  # replace itself checks the names
-        self._save()
-
-    def _save(self) -> None:
-        """Saves what runs; if that fails it is tried again in the next turn, and everything goes on meanwhile."""
-        try:
-            self._write_state()
-        except OSError as error:
-            if not self._unsaved:
-                why = f"{self.run_dir / runstate.STATE} can't be saved: {error.strerror}"
-                log.error("%s; free the place: until then `baton status` and `baton down` know an older state", why)
-            self._unsaved = True
-        else:
-            self._unsaved = False
-
-    def _write_state(self) -> None:
-        """Raises OSError."""
-        assert self._state is not None
-        self._state = replace(
-            self._state,
-            services={service.name: service.identity for service in self._services},
-            restarts={service.name: service.restarts for service in self._services},
-            logs=sorted({*self._state.logs, *(service.name for service in self._services)}),
-        )
-        runstate.save(self.run_dir, self._state)
+    @property
+    def _saved(self) -> SavedState:
+        assert self._state is not None, "it is started"
+        return self._state
