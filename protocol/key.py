@@ -10,6 +10,7 @@ import hmac
 import os
 import secrets
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 SECRET_BYTES = 32
@@ -71,6 +72,22 @@ def write_secret(path: Path, text: str, what: str, remedy: str) -> None:
     except OSError as error:
         path.unlink(missing_ok=True)
         raise KeyFileError(f"{what} {path}: {error.strerror}; make room and try again") from None
+
+
+def put_in_place(fresh: Path, path: Path) -> None:
+    """Replaces a file in one step; after a power cut one of both is there, and whole. Raises OSError: nothing is replaced."""
+    _sync(fresh)
+    fresh.replace(path)
+    with suppress(OSError):  # who may write a directory need not be allowed to read it
+        _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 class Key:

@@ -6,13 +6,12 @@ both keys, as running processes do. Only `apply` changes files, in a single step
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Generic
 
 from protocol.bodies.keys import KeyStep, RotationStep
-from protocol.key import KeyFileError
+from protocol.key import KeyFileError, put_in_place
 from protocol.keyring import K, KeyRing
 
 
@@ -95,21 +94,6 @@ class KeyFiles(Generic[K]):
             return self._load(path).fingerprint == fingerprint
         except KeyFileError:
             return False
-
-
-def put_in_place(fresh: Path, path: Path) -> None:
-    """Replaces a file in one step; after a power cut one of both is there, and whole. Raises OSError."""
-    _sync(fresh)
-    fresh.replace(path)
-    _sync(path.parent)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def name(fingerprint: int) -> str:

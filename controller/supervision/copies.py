@@ -15,8 +15,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from protocol.key import open_to_others
-from protocol.key_files import new_beside, put_in_place
+from protocol.key import open_to_others, put_in_place
+from protocol.key_files import new_beside
 
 Seen = tuple[int, int, int, int, int] | None
 

@@ -16,7 +16,8 @@ from controller.members.key_rotation import KeyRotation
 from controller.members.registry import Members
 from protocol.auth import Guard, Key, KeyRing
 from protocol.bodies.keys import KeyState, KeyStep, RotationStep
-from protocol.key_files import KeyFiles, name, new_beside, put_in_place
+from protocol.key import put_in_place
+from protocol.key_files import KeyFiles, name, new_beside
 from protocol.messages import COORDINATOR, HEARTBEAT_MAC, Cause, Message, Ping, encode
 
 LEADER = b"\x02\0\0\0\0\xfe"
