@@ -112,6 +112,8 @@ class Members:
         self.version = 1
         self._changes: deque[tuple[int, int]] = deque(maxlen=CHANGES_KEPT)
         """(version, node) of the last changes."""
+        self._cut = False
+        """Whether the present version of the directory leaves addresses out."""
         self._by_node: dict[int, Member] = {}
         self._by_mac: dict[bytes, Member] = {}
         self.wires: Counter[int] = Counter()
@@ -265,20 +267,22 @@ class Members:
 
     def _changed(self, node: int) -> None:
         self.version += 1
-        self._changes.append((self.version, node))
+        if self._cut or self.left_out():  # one node's change makes or takes room for others
+            self._changes.clear()
+        else:
+            self._changes.append((self.version, node))
+        self._cut = self.left_out() > 0
 
     def changes_since(self, version: int) -> Changes | None:
-        """The nodes that differ from an earlier version of the directory; None if that is not known any more, or if the
-        directory has no room for all addresses."""
+        """The nodes that differ from an earlier version of the directory; None if that is not known any more, or if
+        one of the versions since then has no room for all addresses."""
         nodes = self.changed_since(version)
         return None if nodes is None else tuple(self.change(node) for node in nodes)
 
     def changed_since(self, version: int) -> dict[int, int] | None:
         """By node that differs from an earlier version of the directory: the version that changed it last, in their order; None
         as above."""
-        if version == self.version:
-            return {}
-        if self.left_out() or version < self.version - len(self._changes):
+        if version < self.version - len(self._changes):
             return None
         found: dict[int, int] = {}
         for back in range(1, min(len(self._changes), self.version - version) + 1):

@@ -6,6 +6,9 @@ where more ask, as when thousands register at once, one answer goes to all, and 
 The whole is long in a large fabric: it is made, and sent, a little at a time. What changes meanwhile may be in it or not: its
 version is that of the beginning, and the changes since that one make the present directory of it either way. So it is kept, and
 sent to who joins later together with the changes since, as long as these are few.
+
+While there are more addresses than a directory has room for, there are no changes, only wholes. Each is sent once as it was
+made, even if the directory has changed meanwhile: a member that gets it knows those of the lowest nodes, and asks again.
 """
 
 from __future__ import annotations
@@ -46,6 +49,7 @@ class _Whole:
         self.version = members.version
         self.pages: list[Directory] = []
         """Empty until all is made."""
+        self.sent = False
         self._members = members
         self._nodes = deque(member.node for member in members.present())
         self._room = DIRECTORY_ADDRESSES
@@ -98,8 +102,6 @@ class ToldDirectory(Part):
         """How many members were sent the whole, and how many changes, since the last look."""
         self._kept: _Whole | None = None
         """The whole, as it was made last."""
-        self._unsent = False
-        """Whether nobody was sent that one."""
         self._making: _Whole | None = None
         self._sending: deque[tuple[Message, bytes]] = deque()
         self._under_way = False
@@ -182,7 +184,7 @@ class ToldDirectory(Part):
             return self._send_next()
         if self._making is not None:
             if self._making.go_on(MADE_AT_ONCE):
-                self._kept, self._making, self._unsent = self._making, None, True
+                self._kept, self._making = self._making, None
             return MAKING
         if not self._wanting:
             return 0
@@ -191,19 +193,17 @@ class ToldDirectory(Part):
             return 0
         whole = self._kept
         since = None if whole is None else self._changes(whole.version)
-        if since is None and self._unsent and self._members.left_out():
-            since = []  # no changes are told where there is no room for all: another whole would be as old when it is made
-        if whole is None or since is None:
+        if whole is None or (since is None and (whole.sent or not self._members.left_out())):
             self._making = _Whole(self._members)
             return BEGINNING
-        self._unsent = False
+        whole.sent = True
         if to_all:
             self._all_ns = now_ns
             self._sending.extend((page, HEARTBEAT_MAC) for page in whole.pages)
         else:
             self._answered += len(self._wanting)
             macs = [member.mac for node in self._wanting if (member := self._members.get(node)) is not None]
-            messages: tuple[Message, ...] = (*whole.pages, *since)
+            messages: tuple[Message, ...] = (*whole.pages, *(since or ()))
             self._sending.extend((message, mac) for mac in macs for message in messages)
         self._wanting.clear()
         return self._send_next() if self._sending else 0

@@ -9,10 +9,8 @@ from random import Random
 import pytest
 
 from agents.queues.directory import DirectoryCopy
-from controller.members import registry
 from controller.members.part import Parts
 from controller.members.registry import Members
-from controller.told import directory
 from controller.told.directory import ALL_EVERY_NS, PAUSE_NS, WORK_AT_ONCE, ToldDirectory
 from protocol.messages import HEARTBEAT_MAC, Directory, DirectoryChange, DirectoryRequest, Message
 from protocol.timers import Timers
@@ -156,19 +154,44 @@ def test_where_many_missed_changes_the_next_change_to_all_begins_with_the_oldest
     assert hosts.sent[DirectoryChange, False] <= 60 and hosts.sent[DirectoryChange, True] <= 10
 
 
-@pytest.mark.parametrize("joins", [0, 40], ids=["at rest", "while hosts join"])
-def test_where_there_is_no_room_for_all_addresses_those_of_the_lowest_nodes_are_told(
-    monkeypatch: pytest.MonkeyPatch, joins: int
-) -> None:
-    for module in (registry, directory):
-        monkeypatch.setattr(module, "DIRECTORY_ADDRESSES", 10)
-    hosts = Hosts()
-    for host in range(20):
+def _small(monkeypatch: pytest.MonkeyPatch, room: int) -> Hosts:
+    for module in ("controller.members.registry", "controller.told.directory"):
+        monkeypatch.setattr(f"{module}.DIRECTORY_ADDRESSES", room)
+    return Hosts()
+
+
+def test_with_more_addresses_than_fit_all_are_told_those_of_the_lowest_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = _small(monkeypatch, 40)
+    for host in range(50):
         hosts.join(host)
-    for host in range(20, 20 + joins):
-        hosts.go(25 * MS)
-        hosts.join(host)
-    assert joins == 0 or hosts.sent[Directory, True] > 0, "not only once nobody joins any more"
     hosts.go(2 * SECOND_NS)
-    assert hosts.all_know() and {copy.version for copy in hosts.copies.values()} == {hosts.members.version}
-    assert max(hosts.in_a_turn[-100:]) == 0, "nothing is made again and again"
+    assert hosts.members.left_out() == 10 and hosts.all_know()
+    hosts.sent.clear()
+    hosts.go(SECOND_NS)
+    assert not hosts.sent and not hosts.told._under_way, "the leader has nothing left to do"
+
+
+def test_once_hosts_have_left_and_there_is_room_again_all_are_told_what_was_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = _small(monkeypatch, 40)
+    for host in range(50):
+        hosts.join(host)
+    hosts.go(2 * SECOND_NS)
+    for host in range(20):
+        hosts.leave(host)
+        hosts.go(10 * MS)
+    hosts.go(2 * SECOND_NS)
+    assert hosts.members.left_out() == 0 and hosts.all_know()
+
+
+def test_with_too_many_addresses_members_are_told_the_others_even_while_hosts_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = _small(monkeypatch, 400)
+    for host in range(600):
+        hosts.members.register(host.to_bytes(6), f"h{host}", 10**9, (IPv4Address(host + 1),), "tbf", "1", 0)
+    hosts.join(600)
+    for _ in range(200):  # a link's rate changes while the whole is made
+        member = hosts.members.at((7).to_bytes(6))
+        assert member is not None
+        hosts.members.register(member.mac, member.name, member.rate_bps ^ 1, member.addresses, "tbf", "1", hosts.now_ns)
+        hosts.go(MS)
+    (copy,) = hosts.copies.values()
+    assert sum(map(len, copy.entries.values())) == 400
