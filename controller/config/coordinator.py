@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from controller.config.fields import Duration, Fraction, Section, or_none
-from controller.config.settings import Weight
+from controller.config.settings import MOST_WEIGHT, Weight
 from protocol.units import MICROSECOND_NS as US
 from protocol.units import MILLISECOND_NS as MS
 
@@ -23,7 +23,7 @@ def _weights(value: object) -> tuple[Weight, ...]:
             weight = float(text)
         except (TypeError, ValueError):
             weight = 0.0
-        if not source or not 0 < weight <= 100:
+        if not source or not 0 < weight <= MOST_WEIGHT:
             raise ValueError(f"{flow}: {text!r} is not a weight")
         weights.append(Weight(source, destination, weight))
     return tuple(weights)

@@ -10,9 +10,9 @@ unsigned Band(const std::vector<uint64_t> &cuts, uint64_t bytes)
 	return unsigned(std::lower_bound(cuts.begin(), cuts.end(), bytes) - cuts.begin());
 }
 
-void Tag::CountTimeout()
+void Tag::CountTimeout(const TagRules &rules)
 {
-	if (++m_timeouts < m_kappa)
+	if ((m_type != 3 && rules.by_size) || ++m_timeouts < m_kappa)
 		return;
 	m_timeouts = 0;
 	m_promotions++;
@@ -26,7 +26,7 @@ unsigned Tag::Queue(const TagRules &rules, uint64_t first, uint64_t end, uint64_
 
 	if (end > first) {
 		if (first < m_sent && now_ns - m_last_ns >= rules.rto_ns)
-			CountTimeout();
+			CountTimeout(rules);
 		m_sent = std::max(m_sent, end);
 		m_last_ns = now_ns;
 	}

@@ -21,7 +21,7 @@ struct TagRules
 class Tag
 {
       public:
-	/* type, size and deadline are those of its mark; kappa timeouts promote it. */
+	/* type, size and deadline are those of its mark; kappa timeouts promote it if its size does not count. */
 	Tag(unsigned type, uint64_t size, uint64_t due_ns, unsigned kappa) : m_type(type), m_size(size), m_due_ns(due_ns), m_kappa(kappa) {}
 
 	/* The queue of a packet that carries bytes from `first` to `end` of the flow; end == first: without payload. */
@@ -29,7 +29,7 @@ class Tag
 	unsigned Promotions() const { return m_promotions; }
 
       private:
-	void CountTimeout();
+	void CountTimeout(const TagRules &rules);
 
 	unsigned m_type;
 	uint64_t m_size, m_due_ns;
