@@ -39,11 +39,10 @@ above and below f; D = N(X_j) - N(X_{j-1}), D^ = N^(t) - N_(s), functions of s a
 * cov(q, u) <= dq du / 4, and the third moment is at most (dN(t) + dN(s)) dq du / 4.
 * Eq ED Eu exceeds its value at x by Eq Eu (E - 1)(N(t) - N(s)), and the rest by at most D^ (q+ u^ + q^ u+). Summed by parts
   over the path the former is sum_j (E - 1) N(x_j) (A_j - A_{j+1}) with A_j = Eq_{j-1} Eu_j rising in j, so only N- counts,
-  with A_{j+1}.
-  The same for B, with Eq alone.
+  with A_{j+1} - A_j <= q^_j u^_{j+1} - q_{j-1} u_j at the lower corners. The same for B, with Eq alone.
 
     eta = q+ D^ u^ + q^ N-(s) u^ + q^ D^ u+ + q^ sum(dN du)/4 + D^ dq du / 4 + (dN(t) + dN(s)) dq du / 4
-        + q+ (B^(t) - B_(s)) + q^ B-(s)
+        + q+ (B^(t) - B_(s)) + q^ B-(s) - q_ (N-(t) u_ + B-(t))
 
 The ends (0, 0) and infinity are not rounded: their terms are 0. f+ and f- come from a fine grid on which the slope df/dsigma is
 monotone in each interval, where a chord misses by at most a quarter of the slope's change times the interval's load.
@@ -56,7 +55,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.priorities.compiled.library import STEPS, ShortestPaths, library
+from controller.priorities.compiled.library import STEPS, TERMS, ShortestPaths, library
 from controller.priorities.completion_model import Traffic, step
 from controller.priorities.flow_sizes import Floats, FlowSizes
 
@@ -67,7 +66,7 @@ STATES = 1_024
 MAX_STATES = 9_216
 """No grid has more; shortest paths over so many take some 50 ms in C."""
 MAX_STATES_REFERENCE = 4_096
-"""The same for NumPy, which takes a quarter of a second and 70 MB for so many."""
+"""The same for NumPy, which takes half a second and 70 MB for so many."""
 ENOUGH = 0.008
 """A gap that needs no finer grid."""
 SWEEPS = 30
@@ -254,14 +253,15 @@ class _Lengths:
         exact = n, b, q, u
         cells = dn, dq, du, _covariance(split, demote, u), down_n, down_b, q_up, u_up, _high(n), _high(b), _high(q), _high(u)
         around = [_around(f, n.shape) for f in cells]
-        low_n, low_b = -_around(-_low(n), n.shape), -_around(-_low(b), n.shape)
+        low_n, low_b, low_q, low_u = (-_around(-_low(f), n.shape) for f in exact)
         still = [np.zeros_like(n)] * 8 + [n, b, q, u]
-        leaving, entering = self._leaving(exact, still, n, b), self._entering(exact, still)
+        leaving, entering = self._leaving(exact, still, n, b, q), self._entering(exact, still, u)
         self._first, self._last = leaving[0], entering[-1]
-        self._source, self._target = self._leaving(exact, around, low_n, low_b), self._entering(exact, around)
+        self._source = self._leaving(exact, around, low_n, low_b, low_q)
+        self._target = self._entering(exact, around, low_u)
 
     @staticmethod
-    def _leaving(exact: tuple[Floats, ...], around: list[Floats], low_n: Floats, low_b: Floats) -> Floats:
+    def _leaving(exact: tuple[Floats, ...], around: list[Floats], low_n: Floats, low_b: Floats, low_q: Floats) -> Floats:
         n, b, q, _ = exact
         dn, dq, _, _, down_n, down_b, q_up, _, _, _, q_high, _ = around
         return np.stack(
@@ -275,14 +275,15 @@ class _Lengths:
                 q_high * low_n,
                 -dq,
                 dq * (low_n - dn) / 4,
+                low_q,
             ],
             axis=-1,
-        ).reshape(-1, 9)
+        ).reshape(-1, TERMS)
 
     @staticmethod
-    def _entering(exact: tuple[Floats, ...], around: list[Floats]) -> Floats:
+    def _entering(exact: tuple[Floats, ...], around: list[Floats], low_u: Floats) -> Floats:
         n, b, _, u = exact
-        dn, _, du, n_with_u, _, _, _, u_up, n_high, b_high, _, u_high = around
+        dn, _, du, n_with_u, down_n, down_b, _, u_up, n_high, b_high, _, u_high = around
         return np.stack(
             [
                 np.ones_like(n),
@@ -294,9 +295,10 @@ class _Lengths:
                 u_up,
                 (n_high + dn) * du / 4,
                 du,
+                down_n * low_u + down_b,
             ],
             axis=-1,
-        ).reshape(-1, 9)
+        ).reshape(-1, TERMS)
 
     def shortest(self, bands: int, compiled: ShortestPaths | None) -> tuple[NDArray[np.intp], float]:
         """The states between, and the length, of the shortest path of so many steps."""

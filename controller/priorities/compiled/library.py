@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ebpf.build import BuildError, shared_library
 
-TERMS = 9
+TERMS = 10
 STEPS = 8
 """Numbers of steps that are computed together (both as in shortest.c)."""
 

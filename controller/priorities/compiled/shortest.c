@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define TERMS 9
+#define TERMS 10
 #define STEPS 8 /* numbers of steps that are computed together */
 #define CHUNK 64
 

@@ -129,6 +129,23 @@ class TestOptimise:
             sizes = cdfs.reported(sizes, flows, seed=1)
         assert optimise(Traffic(load / 3, load / 3, load / 3, sizes, sizes), 8).gap <= 0.01
 
+    @pytest.mark.parametrize("load", [0.5, 0.6, 0.9])
+    def test_a_histogram_of_few_flows_needs_few_refinements(self, load: float, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Its stretches without flows took ten grids, the last of 7,000 states, while cells there were charged too much."""
+        for name, value in FULL.items():
+            monkeypatch.setattr(threshold_solver, name, value)
+        grids: list[int] = []
+        lengths = threshold_solver._Lengths
+
+        def counted(load_1: float, split: threshold_solver._Axis, demote: threshold_solver._Axis) -> threshold_solver._Lengths:
+            grids.append(len(split.at) * len(demote.at))
+            return lengths(load_1, split, demote)
+
+        monkeypatch.setattr(threshold_solver, "_Lengths", counted)
+        sizes = cdfs.reported(cdfs.load("data_mining"), 300, seed=1)
+        assert optimise(Traffic(load / 3, load / 3, load / 3, sizes, sizes), 8).gap <= 0.01
+        assert len(grids) <= 7 and max(grids) <= 6_000
+
     def test_a_type_without_load_gets_the_thresholds_of_the_other(self) -> None:
         found = optimise(Traffic(0, 0, 0.7, None, cdfs.load("web_search")), 4).thresholds
         assert found.beta == found.alpha and found.alpha[0] > 0
