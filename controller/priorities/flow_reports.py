@@ -9,6 +9,10 @@ of two workloads is neither.
 *Load.* A type's share of the load is its bytes over what the reporting hosts' links could have carried in the periods that they
 report: a lost report takes both away. The thresholds are one set for the whole fabric, and a flow waits where
 the load is high, so the sum is raised to the load of the busiest link where the switches' counters say more.
+
+*Few large flows.* Where a bin and its neighbours hold few flows, which of these bins hold them is chance, and so is the largest
+size seen. Thresholds that are best for such a histogram fit its gaps: with 16 hosts' reports of data mining they cost up to
+29 % more than the best. So flows there count in equal parts in the bins around, half an octave up and down.
 """
 
 from __future__ import annotations
@@ -34,6 +38,9 @@ CHANCE = 1.95
 MIN_FLOWS = 100
 """Fewer flows of types 2 and 3 than this do not show a distribution."""
 KEPT_FLOWS = 2 * MIN_FLOWS
+FEW = 40
+"""Flows in a bin and its neighbours, `AROUND` on each side, that do not show how sizes are distributed among them."""
+AROUND = 2
 MAX_LOAD = 0.95
 """A link that carries all it can has no mean completion time in the model; thresholds at this load serve it as well."""
 _ROW = np.dtype({"names": SIZE_ROW.names, "formats": ["u1", "u1", ">u4", ">u8"], "offsets": [0, 1, 2, 6]})
@@ -110,12 +117,23 @@ class FlowCounts:
 
     def _sizes(self, flow_type: int) -> FlowSizes | None:
         counts = self.flows[flow_type - 1]
-        return FlowSizes.from_histogram(_EDGES, counts.tolist()) if counts.any() else None
+        return FlowSizes.from_histogram(_EDGES, _spread(counts).tolist()) if counts.any() else None
 
     def histogram(self, flow_type: int) -> list[tuple[int, int, int]]:
         """(least size in bytes, flows, bytes) of every bin of a type that has flows, rounded."""
         flows, size = self.flows[flow_type - 1], self.bytes[flow_type - 1]
         return [(EDGES[at], round(float(flows[at])), min(COUNT_MAX, round(float(size[at])))) for at in np.flatnonzero(flows)]
+
+
+def _spread(flows: Floats) -> Floats:
+    """By bin: flows among few others count in equal parts in the bins around."""
+    window = np.ones(2 * AROUND + 1)
+    few = np.where(np.convolve(flows, window, "same") < FEW, flows, 0.0)
+    wider = np.convolve(few, window / len(window))
+    found = flows - few + wider[AROUND:-AROUND]
+    found[0] += wider[:AROUND].sum()
+    found[-1] += wider[-AROUND:].sum()
+    return np.asarray(found)
 
 
 def _by_type(values: ArrayLike) -> Floats:

@@ -91,6 +91,19 @@ class TestTraffic:
         assert FlowCounts.of(reported(flows(1, 1000, 10 * MIN_FLOWS))).traffic() is None
         assert FlowCounts.of([]).traffic(0.5) is None
 
+    def test_flows_among_few_others_count_in_the_bins_around_and_none_is_lost(self) -> None:
+        many, one, first = bin_of(100_000), bin_of(10**9), 0
+        reported = np.zeros_like(FlowCounts.none().flows)
+        for at, number in ((many, 1_000), (one, 5), (first, 10)):
+            reported[2, at] = number
+        traffic = FlowCounts(reported, reported * 1_000, 1e9).traffic()
+        assert traffic is not None and traffic.sizes_3 is not None
+        finished = traffic.sizes_3.partial([*map(float, EDGES)]).finished * 1_015
+        flows = np.diff(finished)
+        assert flows[many] == pytest.approx(1_000) and flows[many - 1] == pytest.approx(0, abs=1e-6)
+        assert flows[one - 3 : one + 4] == pytest.approx([0, 1, 1, 1, 1, 1, 0], abs=1e-6)
+        assert flows[:4] == pytest.approx([6, 2, 2, 0], abs=1e-6) and finished[-1] == pytest.approx(1_015)
+
     def test_older_periods_fade(self) -> None:
         counts = FlowCounts.of(reported(flows(3, 1000, 1000)))
         assert counts.faded().flows.sum() == pytest.approx(1000 * MEMORY)
