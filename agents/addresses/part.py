@@ -18,7 +18,7 @@ from agents.addresses.watch import AddressWatch
 from agents.kernel import speed
 from agents.kernel.netlink import RTM_GETTCLASS, Netlink, NetlinkError, query
 from agents.loop.bell import Bell
-from agents.loop.pace import Pace
+from agents.loop.pace import NEWS_REPORTS, Pace
 from agents.loop.part import Part, Surroundings
 from agents.queues.queues import OTHER
 from protocol.bodies.host_link import COUNT_MAX, HostLink
@@ -74,7 +74,7 @@ class Addresses(Part):
         self._counted_ns = now_ns
         self._bell.looked(now_ns, now_ns + LOOK_NS)
         self._announce_ns, self._report_ns = 0, 0
-        self._reports = Pace(REPORT_NS)
+        self._reports = Pace(REPORT_NS, NEWS_REPORTS)
         self.handlers = {Welcome: self._reports.welcomed}
         self._counted = (0, 0)
         self._counted = self._count()
@@ -185,7 +185,7 @@ class Addresses(Part):
 
     def new_leader(self, now_ns: int) -> None:
         """Reports to it soon."""
-        self._report_ns = now_ns + REPORT_NS // 4
+        self._report_ns = now_ns + self._reports.period_ns // 4
 
     def close(self) -> None:
         self._bell.close()

@@ -17,7 +17,7 @@ from agents.guests.guest_map import GuestMap
 from agents.guests.requests import encode
 from agents.guests.sockets import GuestSocket, OperatorSocket, operator_socket
 from agents.loop.bell import Bell
-from agents.loop.pace import Pace
+from agents.loop.pace import NEWS_REPORTS, Pace
 from agents.loop.part import Part, Surroundings
 from agents.priorities.tagger import Tagger
 from protocol.bodies.flows.guest_marks import GuestMarks
@@ -71,7 +71,7 @@ class Guests(Part):
         self.descriptors = {self._bell.fileno(): self._bell.ring}
         self._tidy_ns: int | None = None
         self._report_ns = 0
-        self._reports = Pace(REPORT_NS)
+        self._reports = Pace(REPORT_NS, NEWS_REPORTS)
         self.handlers = {Welcome: self._reports.welcomed}
 
     def next_due_ns(self) -> int | None:

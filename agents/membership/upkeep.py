@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from agents.kernel.netlink import NetlinkError
-from agents.loop.pace import Pace
+from agents.loop.pace import NEWS_REPORTS, Pace
 from agents.loop.part import Part, Surroundings
 from agents.loop.parts import Parts
 from agents.loop.throttle import BackgroundTask, Throttle
@@ -46,7 +46,7 @@ class Upkeep(Part):
         self._keeper = keeper
         self._parts = parts
         self._guard = guard
-        self._checks, self._reports = Pace(CHECK_NS), Pace(REPORT_NS)
+        self._checks, self._reports = Pace(CHECK_NS), Pace(REPORT_NS, NEWS_REPORTS)
         self.handlers = {Welcome: self._on_welcome}
         self._check_ns = time.monotonic_ns() + CHECK_NS
         self._report_ns = 0
@@ -75,7 +75,7 @@ class Upkeep(Part):
 
     def new_leader(self, now_ns: int) -> None:
         """Reports soon, once our clock has been compared with the new leader's."""
-        self._report_ns = now_ns + REPORT_NS // 4
+        self._report_ns = now_ns + self._reports.period_ns // 4
 
     def on_kernel_refusal(self, error: NetlinkError, now_ns: int) -> None:
         """Repairs everything after the kernel refused to change a queue: another program has removed something.

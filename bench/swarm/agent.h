@@ -17,6 +17,7 @@
 #define TELL_EVERY (2 * SECOND)
 #define OPENING (5 * MS)
 #define PACE_MOST (10 * SECOND)
+#define NEWS_REPORTS 8
 #define FIRST_PINGS 16
 #define QUESTIONS 3
 #define DRIFT_PPB 20000
@@ -89,9 +90,14 @@ static void send_frame(struct swarm *s, struct host *h, enum kind kind, const ui
         s->out_pings = 1;
 }
 
-/* When to do a thing of this period again: where the leader wants reports less often, with them (agents/loop/pace.py). */
-static int64_t paced(const struct host *h, int64_t own_ns, int64_t now) {
-    int64_t period = later(own_ns, earlier(PACE_MOST, h->report_ns));
+/* The period of a thing: its own, or where the leader wants reports less often, that of so many of them (agents/loop/pace.py). */
+static int64_t pace_of(const struct host *h, int64_t own_ns, int reports) {
+    return later(own_ns, earlier(PACE_MOST, reports * h->report_ns));
+}
+
+/* When to do it again: in a period of its own, or with the others of its period. */
+static int64_t paced(const struct host *h, int64_t own_ns, int reports, int64_t now) {
+    int64_t period = pace_of(h, own_ns, reports);
     return now + period - (period > own_ns ? (now + h->skew_ns) % period : 0);
 }
 

@@ -5,7 +5,7 @@
 
 static void send_ping(struct swarm *s, struct host *h, int64_t now) {
     h->pings++;
-    h->ping_ns = h->pings > FIRST_PINGS ? paced(h, PING_EVERY, now) : now + PING_FIRST;
+    h->ping_ns = h->pings > FIRST_PINGS ? paced(h, PING_EVERY, 1, now) : now + PING_FIRST;
     if (h->synchronised && (h->pings == FIRST_PINGS || h->pings % 5 == 0)) {
         uint64_t error = h->best_delay_ns / 2 + (uint64_t)(now + h->skew_ns - h->best_ns) / SECOND * DRIFT_PPB;
         send_frame(s, h, CLOCK_REPORT, put(put(body(s), (uint64_t)(h->error_ns - h->skew_ns), 8), error, 8));

@@ -89,9 +89,9 @@ static void on_welcome(struct swarm *s, struct host *h, const uint8_t *at, int64
     if (!first)
         return;
     send_request(s, h, 0);
-    h->ping_ns = h->synchronised ? paced(h, PING_EVERY, now) : now, h->look_ns = now + h->fail_open_ns / QUESTIONS;
-    h->reported_ns = now, h->told_ns = now, h->told_due_ns = paced(h, TELL_EVERY, now);
-    h->report_due_ns = h->report_ns >= SECOND ? paced(h, 0, now) : now + h->report_ns;
+    h->ping_ns = h->synchronised ? paced(h, PING_EVERY, 1, now) : now, h->look_ns = now + h->fail_open_ns / QUESTIONS;
+    h->reported_ns = now, h->told_ns = now, h->told_due_ns = now + pace_of(h, TELL_EVERY, NEWS_REPORTS) / 4;
+    h->report_due_ns = h->report_ns >= SECOND ? paced(h, 0, 1, now) : now + h->report_ns;
     h->free_ns = now;
     set_enforcing(s, h, now);
 }

@@ -47,7 +47,7 @@ static void tell(struct swarm *s, struct host *h, int64_t now) {
     send_frame(s, h, HOST_STATE,
                pack_host_state(body(s), s->fingerprint, (uint64_t)(now + s->real_offset_ns), leader, error));
     send_frame(s, h, HOST_LINK, pack_host_link(body(s), h->rate_bps, (uint64_t)later(1, now - h->told_ns), 0));
-    h->told_ns = now, h->told_due_ns = paced(h, TELL_EVERY, now);
+    h->told_ns = now, h->told_due_ns = paced(h, TELL_EVERY, NEWS_REPORTS, now);
 }
 
 /* A demand arrives for one of the destinations. */
@@ -82,7 +82,7 @@ static void serve(struct swarm *s, uint32_t number, int64_t now) {
         if (now >= h->ping_ns)
             send_ping(s, h, now);
         if (now >= h->report_due_ns) {
-            h->report_due_ns = h->report_ns >= SECOND ? paced(h, 0, now) : now + h->report_ns;
+            h->report_due_ns = h->report_ns >= SECOND ? paced(h, 0, 1, now) : now + h->report_ns;
             send_report(s, h, now);
         }
         if (now >= h->told_due_ns)
