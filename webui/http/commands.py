@@ -17,7 +17,7 @@ from webui.state.poller import Poller, Reading
 
 SEEN_S = 3.0
 LOOK_S = 0.05
-POLICIES = ("timeslice", "hybrid", "steps", "rate_limit", "weekly", "free")
+POLICIES = ("auto", "timeslice", "hybrid", "steps", "rate_limit", "weekly", "free")
 """The policies to offer while no coordinator publishes its own list."""
 OPERATIONS = {"policy": "policy", "slice": "slice_ns", "override": "override"}
 """The dashboard's actions that change a single field of the policy, and that field."""

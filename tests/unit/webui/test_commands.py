@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from controller.policies import POLICIES
+from webui.http import commands
 from webui.http.commands import apply
 from webui.http.errors import RequestRefused
 from webui.http.schema import PolicyChange, Weight
@@ -53,3 +57,16 @@ def test_a_new_weight_needs_hosts_of_the_fabric(new: Weight) -> None:
     with pytest.raises(RequestRefused, match="no host is named 'h8'"):
         site.weigh(weight("h9", 2), new)
     assert site.policy == {"weights": [["h9", "", 2.0]]}
+
+
+class TestPolicies:
+    """The dashboard offers every policy, also while no coordinator tells which there are."""
+
+    def test_the_server_names_all(self) -> None:
+        assert tuple(POLICIES) == commands.POLICIES
+
+    def test_the_page_has_a_word_about_each(self) -> None:
+        page = Path(commands.__file__).parents[1] / "static" / "views" / "controls.js"
+        table = re.search(r"const POLICIES = \{(.*?)\};", page.read_text(encoding="utf-8"))
+        assert table is not None
+        assert re.findall(r"(\w+): \"", table[1]) == list(POLICIES)

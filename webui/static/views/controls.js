@@ -6,7 +6,7 @@ import { bytes, clock, count, ms, percent } from "../lib/format.js";
 import { totalsOf } from "../lib/totals.js";
 import { control, user } from "./account.js";
 
-const POLICIES = { timeslice: "hosts take turns, one slice each", hybrid: "slices; a fast host also gets the bottleneck's unused capacity", steps: "slices that begin together: for thousands of hosts", rate_limit: "all hosts at once, each with its share", weekly: "announced ahead, in the days of a week", free: "no host waits: the baseline" };
+const POLICIES = { auto: "turns or rates for each contended link, by what is measured there", timeslice: "hosts take turns, one slice each", hybrid: "slices; a fast host also gets the bottleneck's unused capacity", steps: "slices that begin together: for thousands of hosts", rate_limit: "all hosts at once, each with its share", weekly: "announced ahead, in the days of a week", free: "no host waits: the baseline" };
 const SHOWN_MS = 60_000;
 
 /** The figures that show the effect of a change. */
