@@ -46,7 +46,7 @@ def parse_rate(value: int | float | str) -> int:
         raise ValueError(f"rate {value!r} is not in bits; write 100Mbit, 10G or a whole number of bit/s")
     rate_bps = _whole("rate", value, number * _PREFIXES[match[1].lower()], "bit/s")
     if rate_bps == 0:
-        raise ValueError(f"rate {value!r} is zero; write the rate of the link, such as 100Mbit")
+        raise ValueError(f"rate {value!r} is zero; write a rate above 0, such as 100Mbit")
     return rate_bps
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from controller.config.fields import Duration, Fraction, Section, or_none
+from controller.config.fields import Duration, File, Fraction, Section, or_none
 from controller.config.settings import MOST_WEIGHT, Weight
 from protocol.units import MICROSECOND_NS as US
 from protocol.units import MILLISECOND_NS as MS
@@ -40,8 +39,8 @@ class CoordinatorSection(Section):
     netns: Annotated[str | None, BeforeValidator(or_none)] = Field(
         None, description="name the network namespace of the interface, or leave it out"
     )
-    key_file: Path = Field(description="name the master key's file, made by `baton key generate FILE`")
-    shared_key_file: Annotated[Path | None, BeforeValidator(or_none)] = Field(
+    key_file: File = Field(description="name the master key's file, made by `baton key generate FILE`")
+    shared_key_file: Annotated[File | None, BeforeValidator(or_none)] = Field(
         None, description="name the key file that hosts of version 2 share, or leave it out: only for the time of an upgrade"
     )
     policy: Literal["auto", "timeslice", "rate_limit", "hybrid", "steps", "weekly", "free"] = Field(
@@ -85,7 +84,7 @@ class CoordinatorSection(Section):
         alias="fail_open",
         ge=5 * MS,
         le=10_000 * MS,
-        description="write three heartbeats or more, such as 50ms",
+        description="write three heartbeats or more, and at most 10s, such as 50ms",
     )
     silence_ns: Duration = Field(
         250 * MS,

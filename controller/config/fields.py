@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -22,6 +23,18 @@ def _address(text: object) -> tuple[str, int]:
 
 Address = Annotated[tuple[str, int], BeforeValidator(_address)]
 """A host and a TCP port, "HOST:PORT" or "[IPV6]:PORT"; without a host, this machine alone."""
+
+
+def _file(text: object) -> object:
+    if not isinstance(text, str | Path):
+        raise ValueError("is not a text")
+    if not str(text).strip():
+        raise ValueError("is empty")
+    return text
+
+
+File = Annotated[Path, BeforeValidator(_file)]
+"""The name of a file or of a directory."""
 Fraction = Annotated[float, Field(gt=0, le=1)]
 
 

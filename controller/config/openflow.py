@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from controller.config.fields import Address, Duration, Section, or_none
+from controller.config.fields import Address, Duration, File, Section, or_none
 from controller.config.loopback import is_loopback
 from controller.config.settings import TlsFiles
 from protocol.units import MILLISECOND_NS as MS
@@ -16,9 +16,9 @@ from protocol.units import MILLISECOND_NS as MS
 class TlsSection(Section):
     """Files in PEM. A switch must show a certificate of this authority, and gets ours."""
 
-    cert: Path = Field(description="name the file with the controller's certificate")
-    key: Path = Field(description="name the file with the certificate's private key, mode 0600")
-    ca: Path = Field(description="name the file with the authority that signed the switches' certificates")
+    cert: File = Field(description="name the file with the controller's certificate")
+    key: File = Field(description="name the file with the certificate's private key, mode 0600")
+    ca: File = Field(description="name the file with the authority that signed the switches' certificates")
 
     def files(self, directory: Path) -> TlsFiles:
         """The names for the processes; relative ones count from `directory`."""

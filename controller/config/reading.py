@@ -30,6 +30,14 @@ BOUNDS = {
     "less_than_equal": ("le", "is over"),
 }  # fmt: skip
 """By type of pydantic's error: where it has the bound, and what to say of it."""
+WORDS = {
+    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "is not a mapping"),
+    **dict.fromkeys(("tuple_type", "list_type"), "is not a list"), "string_type": "is not a text",
+    **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "is not a whole number"),
+    **dict.fromkeys(("float_parsing", "float_type", "finite_number"), "is not a number"),
+    **dict.fromkeys(("bool_parsing", "bool_type"), "is neither true nor false"), "literal_error": "is none of these",
+}  # fmt: skip
+"""By type of pydantic's error: what to say of the value, in the operator's words."""
 WRITTEN = {parse_duration: format_duration, parse_rate: format_rate, parse_size: format_size}
 
 
@@ -118,7 +126,9 @@ def _problem(details: ErrorDetails, document: Document) -> Problem:
     if details["type"] in BOUNDS:
         name, words = BOUNDS[details["type"]]
         return document.problem(path, f"{words} {_as_written(details['ctx'][name], field)}; {remedy}")
-    message = re.sub("^(Input|String|Value) ", "", details["msg"])
+    if details["type"] == "string_too_short":
+        return document.problem(path, f"is empty; {remedy}")
+    message = WORDS.get(details["type"]) or re.sub("^(Input|String|Value) ", "", details["msg"])
     shown = f"{details['input']!r} " if isinstance(details["input"], str) else ""
     return document.problem(path, f"{shown}{message}; {remedy}")
 

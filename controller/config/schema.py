@@ -6,13 +6,14 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from controller.config.coordinator import CoordinatorSection
-from controller.config.fields import Duration, Rate, Section, Size, or_none
+from controller.config.fields import Duration, File, Rate, Section, Size, or_none
 from controller.config.openflow import OpenFlowSection
 from controller.config.pfc import PfcSection
 from controller.config.settings import CoordinatorSettings, OpenFlowSettings, TreeSource
@@ -23,7 +24,17 @@ from controller.config.weekly import WeeklySection
 from controller.store import url
 from protocol.units import MILLISECOND_NS as MS
 
+PROCESSES = {
+    "store": "store", "openflow": "OpenFlow application", "coordinator": "coordinator", "web": "web server",
+}  # fmt: skip
+"""The fields of `users` that each name a user, and what runs by it."""
 Login = Annotated[str | None, Field(pattern=r"^[^:@/\s]+:[^@/\s]+$")]
+
+
+def _fabric(value: object) -> object:
+    if value is not None and not isinstance(value, str | dict):
+        raise ValueError("is neither a text nor a mapping")
+    return value
 
 
 class AgentsSection(Section):
@@ -46,7 +57,11 @@ class PrioritiesSection(Section):
     priorities: bool = Field(False, alias="enabled", description="write true or false")
     bands: int = Field(7, ge=1, le=7, description="write 1 to 7, the queues of a switch port below the first")
     size_period_ns: Duration = Field(
-        10_000 * MS, alias="period", ge=100 * MS, le=3_600_000 * MS, description="write 100ms or more, such as 10s"
+        10_000 * MS,
+        alias="period",
+        ge=100 * MS,
+        le=3_600_000 * MS,
+        description="write a duration from 100ms to 1h, such as 10s",
     )
     termination: int = Field(3, ge=1, le=3, description="write 1, 2 or 3 (never)")
 
@@ -60,6 +75,14 @@ class UsersSection(Section):
     coordinator: str = Field("baton-coordinator", min_length=1, description="name a user that is for the coordinator alone")
     web: str = Field("baton-web", min_length=1, description="name a user that is for the web server alone")
 
+    @model_validator(mode="after")
+    def _apart(self) -> Self:
+        for one, other in combinations(PROCESSES, 2):
+            if (user := getattr(self, one)) == getattr(self, other):
+                text = f"the {PROCESSES[one]} and the {PROCESSES[other]} are both the user {user}; name one for each"
+                raise ValueError(text)
+        return self
+
 
 class LoginsSection(Section):
     """The logins of the processes at a store that several controllers share, each USER:PASSWORD."""
@@ -72,7 +95,7 @@ class LoginsSection(Section):
 class Config(Section):
     """The whole file."""
 
-    run_dir: Path = Field(Path("/run/baton"), description="name a directory, such as /run/baton")
+    run_dir: File = Field(Path("/run/baton"), description="name a directory, such as /run/baton")
     store: Annotated[str | None, BeforeValidator(url.check), BeforeValidator(or_none)] = Field(
         None, description=url.EXPECTED
     )
@@ -91,7 +114,7 @@ class Config(Section):
     web: Annotated[WebSection | None, BeforeValidator(or_none)] = Field(
         WebSection.model_validate({}), description="write a mapping, or none"
     )
-    fabric: str | dict[str, Any] | None = Field(
+    fabric: Annotated[str | dict[str, Any] | None, BeforeValidator(_fabric)] = Field(
         None, description="name a fabric file, or write the fabric itself; leave it out to learn it"
     )
     sources: tuple[Annotated[TreeSource, BeforeValidator(listed)], ...] = Field(

@@ -7,7 +7,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from controller.config.fields import Address, Section
+from controller.config.fields import Address, File, Section
 from controller.config.loopback import is_loopback
 
 FILES = ("cert", "key", "users")
@@ -19,9 +19,9 @@ class WebSection(Section):
     listen: Address = Field(
         ("127.0.0.1", 8080), description="write an address and a port, such as 127.0.0.1:8080"
     )
-    cert: Path | None = Field(None, description="name the file with the server's certificate (PEM)")
-    key: Path | None = Field(None, description="name the file with the certificate's private key, mode 0600")
-    users: Path = Field(Path("/etc/baton/users.json"), description="name the file of `baton user` and `baton token`")
+    cert: File | None = Field(None, description="name the file with the server's certificate (PEM)")
+    key: File | None = Field(None, description="name the file with the certificate's private key, mode 0600")
+    users: File = Field(Path("/etc/baton/users.json"), description="name the file of `baton user` and `baton token`")
     login_to_read: bool = Field(False, description="write true or false")
     names: tuple[str, ...] = Field((), description="list the host names by which browsers ask for it")
 

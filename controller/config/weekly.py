@@ -40,7 +40,7 @@ class WeeklySection(Section):
         alias="lease",
         ge=200 * US,
         le=60_000 * MS,
-        description="write a duration no shorter than the week, such as 2s",
+        description="write a duration no shorter than the week, and at most 1min, such as 2s",
     )
     transport: Literal["schedule", "pfc"] = Field("schedule", description="write schedule or pfc")
     key: Literal["destination", "tos"] = Field("destination", alias="by", description="write destination or tos")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import Self
-from urllib.parse import parse_qsl, quote, unquote
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 SENTINEL, SENTINEL_TLS = "redis+sentinel://", "rediss+sentinel://"
 SENTINEL_OPTIONS = ("sentinel_username", "sentinel_password", "ssl_ca_certs")
@@ -93,7 +93,22 @@ def check(value: object) -> object:
         SentinelUrl.parse(value)
     elif not PLAIN.match(value):
         raise ValueError(f"{redacted(value)!r} is not of this form")
+    elif socket_of(value) is None:
+        _check_plain(value)
     return value
+
+
+def _check_plain(value: str) -> None:
+    """Raises ValueError: the port or the database of a Redis' URL is none (redis-py takes database 0 then); shows no secret."""
+    place = urlsplit(value)
+    try:
+        port = place.port
+    except ValueError:
+        port = 0
+    if port == 0:
+        raise ValueError(f"{redacted(value)!r} names no port from 1 to 65535")
+    if not re.fullmatch("/?[0-9]*", place.path):
+        raise ValueError(f"{redacted(value)!r} does not end with the number of a database")
 
 
 def redacted(url: str) -> str:

@@ -174,6 +174,29 @@ class TestMistakes:
             ),
             (1, "fabric", "can't be read", "fabric: nowhere.yaml\n"),
             (1, "fabric", "its name has a null byte", 'fabric: "a\\0b"\n'),
+            (1, "fabric", "is neither a text nor a mapping; name a fabric file", "fabric: [s1]\n"),
+            (1, "coordinator", "'5' is not a mapping; ", "coordinator: 5\n"),
+            (1, "", "is not a mapping; ", "- run_dir\n"),
+            (1, "sources", "'openflow' is not a list; ", "sources: openflow\n"),
+            (1, "replicas", "'two' is not a whole number; ", "replicas: two\n"),
+            (2, "openflow.control_first", "'maybe' is neither true nor false; ", "openflow:\n  control_first: maybe\n"),
+            (5, "coordinator.headroom", "'most' is not a number; ", LEAST.strip() + "\n  headroom: most\n"),
+            (5, "coordinator.mode", "'never' is none of these; write on_demand or always", LEAST.strip() + "\n  mode: never\n"),
+            (1, "run_dir", "is not a text; ", "run_dir: [r]\n"),
+            (1, "run_dir", "is empty; name a directory", "run_dir: ''\n"),
+            (2, "web.users", "is empty; name the file", "web:\n  users: ''\n"),
+            (2, "openflow.tls.ca", "is empty; name the file", "openflow:\n  tls: {cert: c, key: k, ca: ''}\n"),
+            (5, "coordinator.key_file", "is empty; name the master key", LEAST.replace("/etc/baton/key", "''")),
+            (1, "users", "the store and the web server are both the user baton; ", "users: {store: baton, web: baton}\n"),
+            (2, "priorities.period", "is over 1h; write a duration from 100ms to 1h", "priorities:\n  period: 2h\n"),
+            (5, "coordinator.fail_open", "is over 10s; write three heartbeats or more, and at most 10s",
+             LEAST.strip() + "\n  fail_open: 1min\n"),
+            (2, "weekly.lease", "is over 1min; write a duration no shorter than the week, and at most 1min",
+             "weekly:\n  lease: 2min\n"),
+            (2, "agents.mice_rate", "is zero; write a rate above 0", "agents:\n  mice_rate: 0\n"),
+            (1, "store", "names no port from 1 to 65535; ", "store: redis://host:99999/0\n"),
+            (1, "store", "does not end with the number of a database; ", "store: redis://:secret@host:6379/baton\n"),
+            (2, "users.web", "is empty; name a user", "users:\n  web: ''\n"),
         ],
     )
     def test_is_told_with_line_field_and_remedy(self, write: Write, line: int, field: str, says: str, text: str) -> None:
@@ -182,6 +205,11 @@ class TestMistakes:
         assert found[0][:2] == (line, field)
         assert says in found[0][2]
         assert "; " in found[0][2], "every text ends with its remedy"
+
+    @pytest.mark.parametrize("url", ["redis://:s3cret/x@host:6379/0", "redis://u:s3cret/x@host:6379/0", "redis://:s3:cret@h:x/0"])
+    def test_no_password_is_told(self, write: Write, url: str) -> None:
+        ((_, field, text),) = complaints(write(f"store: {url}\n"))
+        assert field == "store" and "s3" not in text
 
     def test_a_missing_field_is_told_at_its_section(self, write: Write) -> None:
         found = complaints(write("run_dir: /r\ncoordinator:\n  interface: c0\n  attachment: s1:1\n"))
