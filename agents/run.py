@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import logging
 import signal
@@ -64,7 +65,8 @@ def run(config: AgentConfig) -> int:
         return 1
     except OSError as error:
         what = f"{error.filename}: " if error.filename else ""
-        print(f"baton agent: interface {config.interface}: {what}{error.strerror}", file=sys.stderr)
+        remedy = "; name one that `ip link` shows" if error.errno == errno.ENODEV else ""
+        print(f"baton agent: interface {config.interface}: {what}{error.strerror or error}{remedy}", file=sys.stderr)
         return 1
     agent: Agent | None = None
     weeks: WeekSchedule | None = None

@@ -42,6 +42,14 @@ class Number(click.FloatRange):
         return number
 
 
+def interface_name(option: str, text: str) -> str:
+    """A name that an interface can have (the kernel's dev_valid_name), unchanged. Ends the command with an error otherwise."""
+    if not 0 < len(text.encode()) < 16 or text in (".", "..") or not text.isprintable() or set("/: ") & set(text):
+        says = f"{text!r} is no interface's name; write 1 to 15 bytes without white space, slash and colon, such as eth1"
+        raise click.BadParameter(says, param_hint=option)
+    return text
+
+
 def named(option: str, text: str | None, parse: Callable[[str], int]) -> int | None:
     """The value of an option, or None if it was not given. Ends the command with an error that names the option."""
     try:

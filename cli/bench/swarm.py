@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.experiments import enter_box, make_console, print_json, print_outcome, progress_bar, require_root
-from cli.values import PICTURE, Number
+from cli.values import PICTURE, Number, named
 
 if TYPE_CHECKING:
     from bench.swarm.swarm import Options
@@ -44,24 +44,36 @@ def swarm(
     out: Path | None, seed: int, json_file: Path | None,
 ) -> None:  # fmt: skip
     """Measure the real coordinator under a swarm of agents with a model of all links' bytes (docs/scale.md)."""
-    from topology.units import parse_duration
-
+    slice_ns = _slice_ns(slice_text)
     if not uncoordinated:
         require_root()
         enter_box()
-    from bench.swarm.swarm import Options
+    from bench.swarm.swarm import NotReady, Options
 
     try:
         options = Options(
-            hosts, destinations, shape, parse_duration(slice_text), seconds or (FIGURE_SECONDS if figure27 else 60.0), policy,
+            hosts, destinations, shape, slice_ns, seconds or (FIGURE_SECONDS if figure27 else 60.0), policy,
             mode, lose, load, 1000 * buffer_kb, uncoordinated, start_at_once, kill_coordinator, seed,
         )  # fmt: skip
         if figure27:
             _figure27(options, most, out, json_file)
         else:
             _one(options, json_file)
-    except ValueError as error:
+    except (NotReady, ValueError) as error:
         raise click.ClickException(str(error)) from None
+
+
+def _slice_ns(text: str) -> int:
+    """The length of a slice, of those that a configuration takes; ends the command with an error otherwise."""
+    from controller.config.settings import RANGES
+    from topology.units import parse_duration
+
+    slice_ns = named("--slice", text, parse_duration) or 0
+    least_ns, most_ns = RANGES["slice_ns"]
+    if not least_ns <= slice_ns <= most_ns:
+        says = f"{text} is no timeslice; write a duration from 200us to 1s, such as 2ms"
+        raise click.BadParameter(says, param_hint="--slice")
+    return slice_ns
 
 
 def _one(options: Options, json_file: Path | None) -> None:
@@ -81,15 +93,17 @@ def _one(options: Options, json_file: Path | None) -> None:
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the result here, too.")
 def agent(hosts: int, shape: str, slice_text: str, rate: str, seconds: float, json_file: Path | None) -> None:
     """Measure what a fabric of thousands of hosts costs one host's agent (docs/scale.md)."""
-    from topology.units import parse_duration, parse_rate
+    from topology.units import parse_link_rate
 
+    slice_ns = _slice_ns(slice_text)
+    rate_bps = named("--rate", rate, parse_link_rate) or 0
     require_root()
     enter_box()
     from bench.swarm.real_agent import Options, run
     from bench.swarm.swarm import NotReady
 
     try:
-        options = Options(hosts, shape, parse_duration(slice_text), parse_rate(rate), seconds)
+        options = Options(hosts, shape, slice_ns, rate_bps, seconds)
         with progress_bar(make_console()) as (tell, _):
             record = run(options, tell)
     except (NotReady, ValueError) as error:

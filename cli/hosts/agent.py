@@ -146,7 +146,7 @@ def _told_rate_bps(interface: str) -> int:
     try:
         rate_bps = link_speed_bps(interface)
     except OSError as error:
-        raise click.ClickException(f"interface {interface}: {error.strerror or error}") from None
+        raise click.ClickException(f"interface {interface}: {error.strerror or error}; name one that `ip link` shows") from None
     if not rate_bps:
         raise click.ClickException(
             f"interface {interface} tells no speed (it is virtual, or down): name its link's rate, such as --rate 100mbit"

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import click
+
+from cli.values import named
+
+Made = TypeVar("Made")
 
 
 @click.command("switch-config")
@@ -43,22 +49,36 @@ def switch_config(
     from controller.switch_queues.model import PortQueues, SwitchQueues
     from topology.units import parse_rate, parse_size
 
+    for port in ports:
+        if not port or not port.isprintable():
+            raise click.BadParameter(f"{port!r} is no port's name; write one such as Ethernet0", param_hint="--port")
+    queues = SwitchQueues()
     try:
-        queues = SwitchQueues()
         if config is not None:
             section = load(config).switch_queues
             if section is None:
                 raise click.ClickException(f"{config}: switch_queues: is missing; write one, or leave --config out")
             queues = section.queues()
-        if threshold is not None:
-            queues = replace(queues, marking_threshold_bytes=None if threshold == "none" else parse_size(threshold))
-        if buffer_packets is not None:
-            queues = replace(queues, buffer_packets=buffer_packets)
-        if per_queue:
-            queues = replace(queues, per_queue=True)
-        shown = PLATFORMS[platform](ports, PortQueues(parse_rate(rate), queues))
-    except (ValueError, ConfigError) as error:
+    except ConfigError as error:
         raise click.ClickException(str(error)) from None
+    size = None if threshold in (None, "none") else named("--threshold", threshold, parse_size)
+    if threshold is not None:
+        queues = _with("--threshold", lambda: replace(queues, marking_threshold_bytes=size))
+    if buffer_packets is not None:
+        queues = _with("--buffer", lambda: replace(queues, buffer_packets=buffer_packets))
+    if per_queue:
+        queues = replace(queues, per_queue=True)
+    rate_bps = named("--rate", rate, parse_rate) or 0
+    shown = PLATFORMS[platform](ports, _with("--rate", lambda: PortQueues(rate_bps, queues)))
     click.echo(shown.text)
     for note in shown.notes:
         click.echo(f"note: {note}", err=True)
+
+
+def _with(option: str, make: Callable[[], Made]) -> Made:
+    """What `make` makes; ends the command with an error that names the option and not the field that it sets."""
+    try:
+        return make()
+    except ValueError as error:
+        field, _, says = str(error).partition(": ")
+        raise click.BadParameter(says or field, param_hint=option) from None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.operate.up import DEFAULT_CONFIG
+from cli.values import interface_name, named
 
 if TYPE_CHECKING:
     from cli.machine.unit_files import UnitFile
@@ -97,11 +98,14 @@ def _units(
         if interface is None or rate is None:
             missing = "rate" if interface else "interface"
             raise click.UsageError(f"--{missing} is missing; the agent needs it (or give --role controller)")
-        parse_link_rate(rate)
+        interface_name("--interface", interface)
+        named("--rate", rate, parse_link_rate)
+        arguments = ["--rate", rate, "--key", str(key), *more]
+        _check_arguments(["--interface", interface, *arguments])
         yield unit_files.agent(
             program,
             interface=interface,
-            arguments=["--rate", rate, "--key", str(key), *more],
+            arguments=arguments,
             writable=(key.parent, RUNNING.directory.parent),
             priorities="--priorities" in more,
             guests=_hears_guests(more),
@@ -109,6 +113,13 @@ def _units(
     if role in ("controller", "both"):
         writable = (config.parent, RUNNING.directory.parent)
         yield unit_files.controller(program, config=config, writable=writable, netns=_has_netns(config))
+
+
+def _check_arguments(arguments: list[str]) -> None:
+    """Ends the command with an error, as `baton agent` would, for what it cannot read: its unit would start it for ever."""
+    from cli.hosts.agent import agent
+
+    agent.make_context("agent", arguments)
 
 
 def _hears_guests(arguments: tuple[str, ...]) -> bool:

@@ -8,6 +8,7 @@ notes say what a platform can't express.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Sequence
 from math import log2
 from typing import Any, NamedTuple
@@ -161,7 +162,7 @@ def openvswitch(ports: Sequence[str], port: PortQueues) -> SwitchText:
         f"  -- --id=@data create Queue other-config:priority=1 \\\n"
         f"  -- --id=@qos create QoS type=linux-htb other-config:max-rate={rate} \\\n"
         f"     queues:0=@data queues:{CONTROL_QUEUE}=@control \\\n"
-        f"  -- set Port {name} qos=@qos"
+        f"  -- set Port {shlex.quote(name)} qos=@qos"
         for name in ports
     ]
     return SwitchText(

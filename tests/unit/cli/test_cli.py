@@ -158,7 +158,10 @@ class TestAgent:
         code, text = run("agent", "--interface", "none0", "--key", str(tmp_path / "k"), *words)
         assert code == 2 and says in text
 
-    @pytest.mark.parametrize(("interface", "says"), [("lo", "--rate 100mbit"), ("none0", "interface none0: no interface")])
+    @pytest.mark.parametrize(
+        ("interface", "says"),
+        [("lo", "--rate 100mbit"), ("none0", "no interface with this name; name one that `ip link` shows")],
+    )
     def test_a_rate_that_neither_option_nor_link_tells_is_asked_for_in_one_line(
         self, tmp_path: Path, interface: str, says: str
     ) -> None:
@@ -245,6 +248,19 @@ def test_bench_scale_names_the_slice_that_it_cannot_take(text: str) -> None:
     code, output = run("bench", "scale", "--slice", text)
     assert code == 2
     assert "--slice" in output and "write" in output
+
+
+@pytest.mark.parametrize("command", ["swarm", "agent"])
+@pytest.mark.parametrize("text", ["0", "1us", "2s", "soon"])
+def test_a_swarm_names_the_slice_that_no_coordinator_takes_before_it_makes_a_box(command: str, text: str) -> None:
+    code, output = run("bench", command, "--slice", text)
+    assert code == 2
+    assert "--slice" in output and "write" in output
+
+
+def test_one_agent_in_a_swarm_names_its_rate() -> None:
+    code, output = run("bench", "agent", "--rate", "10MB")
+    assert code == 2 and "--rate" in output
 
 
 @pytest.mark.parametrize(("words", "processors", "wanted"), [((), 2, None), ((), 8, REALTIME), (("--realtime", "7"), 2, 7)])

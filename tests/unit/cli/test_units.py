@@ -155,7 +155,13 @@ class TestTheCommand:
         [
             ((), "--interface is missing"),
             (("--interface", "e"), "--rate is missing"),
-            (("--interface", "e", "--rate", "x"), "rate"),
+            (("--interface", "e", "--rate", "x"), "--rate: rate 'x'"),
+            (("--interface", "e", "--rate", "10MB"), "--rate"),
+            (("--interface", "two words", "--rate", "10gbit"), "--interface: 'two words' is no interface's name; "),
+            (("--interface", "sixteen-letters-", "--rate", "10gbit"), "--interface"),
+            (("--interface", "e", "--rate", "10gbit", "--", "--prioritties"), "'--prioritties'"),
+            (("--interface", "e", "--rate", "10gbit", "--", "--gate", "red"), "'--gate'"),
+            (("--interface", "e", "--rate", "10gbit", "--", "more"), "more"),
         ],
     )
     def test_what_an_agent_needs_is_asked_for(self, words: tuple[str, ...], says: str, tmp_path: Path) -> None:

@@ -295,4 +295,19 @@ class TestTheCommand:
         wrong = (("--buffer", "0"), ("--threshold", "1"), ("--rate", "1kbit"), ("--threshold", "x"), ("--config", "/nowhere"))
         for words in wrong:
             code, text = self.run("--platform", "generic", "--port", "1", *words)
-            assert code == 1 and text.startswith("Error: ") and text.count("\n") == 1, text
+            assert code and text.splitlines()[-1].startswith("Error: ") and "; " in text, text
+            assert words[0].removeprefix("--") in text or words[0] == "--config"
+
+    @pytest.mark.parametrize(("option", "shown"), [("--buffer", "0"), ("--threshold", "0"), ("--rate", "rate '0'")])
+    def test_a_wrong_value_is_told_by_its_option(self, option: str, shown: str) -> None:
+        code, text = self.run("--platform", "generic", "--port", "1", option, "0")
+        assert code == 2 and f"Invalid value for {option}: {shown}" in text
+
+    @pytest.mark.parametrize("name", ["", "p\nq", "\x1b[2J"])
+    def test_a_name_that_no_port_has_is_refused(self, name: str) -> None:
+        code, text = self.run("--platform", "sonic", "--port", name)
+        assert code == 2 and "--port" in text
+
+    def test_a_ports_name_is_one_word_for_the_shell(self) -> None:
+        code, text = self.run("--platform", "openvswitch", "--port", "s1;reboot")
+        assert code == 0 and "set Port 's1;reboot' qos=@qos" in text
