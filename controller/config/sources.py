@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from controller.config.settings import TreeSource
-from topology.sources import SwitchSource
+from topology.sources import SwitchSource, has_form
 
 
 def listed(text: object) -> TreeSource:
@@ -15,7 +15,7 @@ def listed(text: object) -> TreeSource:
     if kind == "snmp":
         text = "snmp is not a source of several switches; write source, address and credentials at each in the fabric"
         raise ValueError(text)
-    if kind not in ("openflow", "ovsdb", "bridge") or (kind == "openflow") == bool(where):
+    if kind not in ("openflow", "ovsdb", "bridge") or not has_form(kind, where):
         raise ValueError(f"{text!r} is not a source of the tree")
     return TreeSource(kind, where)
 

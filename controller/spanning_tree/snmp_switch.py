@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -23,8 +22,8 @@ from pysnmp.proto.rfc1905 import EndOfMibView
 from controller.spanning_tree.port_states import PortState, TreeSourceError
 from controller.spanning_tree.snmp_credentials import Community, Credentials, User
 from controller.spanning_tree.snmp_tables import NAMES, STATES, STP_STATE, Column, Oid, port_states
+from topology.sources import split_address
 
-PORT = 161
 TIMEOUT_S, RETRIES = 1, 2
 PATIENCE_S = 15
 """How long one whole reading may take."""
@@ -32,7 +31,6 @@ REPETITIONS = 24
 """Rows that one GETBULK asks for: with nine columns of names about as much as fits in a datagram."""
 ROWS_MAX = 20_000
 NAMES_NS = 15_000_000_000
-_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.%\w]+\]|[^\s:\[\]]+)(?::(\d{1,5}))?")
 
 AUTH = {
     "sha": snmp.USM_AUTH_HMAC96_SHA,
@@ -171,14 +169,6 @@ async def _target(address: str) -> Any:  # noqa: ANN401 -- as above
     host, port = split_address(address)
     kind = snmp.Udp6TransportTarget if ":" in host else snmp.UdpTransportTarget
     return await kind.create((host, port), timeout=TIMEOUT_S, retries=RETRIES)
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """(host, port) of HOST, HOST:PORT or [IPV6]:PORT. Raises ValueError."""
-    match = _ADDRESS.fullmatch(address)
-    if match is None or not 0 < (port := int(match[2] or PORT)) < 65536:
-        raise ValueError(f"{address!r} is not HOST, HOST:PORT or [IPV6]:PORT")
-    return match[1].strip("[]"), port
 
 
 def _value(value: Any) -> int | bytes | None:  # noqa: ANN401 -- as above

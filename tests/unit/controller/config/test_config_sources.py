@@ -76,6 +76,11 @@ def test_a_source_is_no_part_of_the_fabric_itself() -> None:
         ("source: snmpp, address: a", "source", "is not a source of the tree; write openflow, ovsdb, bridge, snmp"),
         ("source: snmp, credentials: c", "address", "is missing; write the SNMP agent's"),
         ("source: snmp, address: a", "credentials", "is missing; name a file, mode 0600"),
+        ('source: snmp, address: "a:b:c", credentials: c', "address", "'a:b:c' is not of its form; write the SNMP agent's"),
+        ('source: snmp, address: "a:0", credentials: c', "address", "'a:0' is not of its form; write the SNMP agent's"),
+        ("source: ovsdb, address: /run/db.sock", "address", "is not of its form; write the OVSDB server's, such as unix:"),
+        ("source: bridge, address: a/b/c", "address", "is not of its form; write NAME or NAMESPACE/NAME"),
+        ("source: bridge, address: a/", "address", "is not of its form; write NAME or NAMESPACE/NAME"),
         ("source: bridge, address: a, credentials: c", "credentials", "has no meaning with source: bridge; remove it"),
         ("source: openflow, address: a", "address", "has no meaning with source: openflow; remove it"),
         ("address: a", "address", "needs a source; "),
@@ -85,6 +90,14 @@ def test_a_mistake_is_told_with_its_line_and_field(entry: str, field: str, says:
     (problem,) = files.check(f"switches:\n  - {{name: s1, {entry}}}\n")
     assert (problem.line, problem.field) == (2, f"switches[0].{field}")
     assert says in problem.text
+
+
+@pytest.mark.parametrize("entry", ["ovsdb:db.sock", "bridge:a/b/c", "bridge:a b", "openflow:x", "ovsdb"])
+def test_an_entry_of_the_configuration_that_no_source_has_is_a_mistake(tmp_path: Path, entry: str) -> None:
+    path = tmp_path / "baton.yaml"
+    path.write_text(f'sources: ["{entry}"]\n')
+    ((field, text),) = [(problem.field, problem.text) for problem in reading.check(path)]
+    assert field == "sources[0]" and "is not a source of the tree; list openflow, ovsdb:ADDRESS" in text
 
 
 class TestTls:

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from controller.spanning_tree import snmp_tables
 from controller.spanning_tree.port_states import Neighbour, PortState, TreeSourceError
 from controller.spanning_tree.snmp_credentials import Community, CredentialsError, User, load, parse
-from controller.spanning_tree.snmp_switch import SnmpSwitch, split_address
+from controller.spanning_tree.snmp_switch import SnmpSwitch
 from controller.spanning_tree.snmp_tables import NAMES, STATES, Column, Oid, port_states
+from topology.sources import split_address
 
 USER = "{version: 3, user: u, auth_password: Hidden-one, priv_password: Hidden-two}"
 
