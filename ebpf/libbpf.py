@@ -266,7 +266,10 @@ class BpfObject:
 
     def attach_cgroup(self, program: str, cgroup: Path) -> None:
         """Attaches a program to a cgroup (version 2) until `close` or the end of this process."""
-        directory = os.open(cgroup, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            directory = os.open(cgroup, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError as error:
+            raise BpfError(error.errno, f"{program} at {cgroup}: {error.strerror}") from None
         try:
             self._keep(self._library.bpf_program__attach_cgroup(self._program(program), directory), f"{program} at {cgroup}")
         finally:

@@ -22,17 +22,21 @@ class NoCgroup(OSError):
     """No cgroup version 2 is available; the text says what to do."""
 
 
-def cgroup_root() -> Path:
-    """The directory of the root cgroup, version 2.
+def cgroup_root(mounts: str | None = None) -> Path:
+    """The directory of the root cgroup, version 2. `mounts`: what /proc/self/mounts says.
 
     Raises:
-        NoCgroup: none is mounted.
+        NoCgroup: none is mounted, or another mount hides it.
     """
-    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
-    roots = [Path(fields[1]) for fields in mounts if fields[2] == "cgroup2"]
+    lines = (Path("/proc/self/mounts").read_text() if mounts is None else mounts).splitlines()
+    roots = [Path(fields[1]) for fields in map(str.split, lines) if fields[2] == "cgroup2"]
     if not roots:
         raise NoCgroup(0, "no cgroup version 2 is mounted; mount -t cgroup2 none /sys/fs/cgroup/unified")
-    return roots[0]
+    reached = next((root for root in roots if (root / "cgroup.procs").exists()), None)
+    if reached is None:
+        text = f"cgroup version 2 at {roots[0]} cannot be reached (`ip netns exec` hides it)"
+        raise NoCgroup(0, f"{text}; mount -t cgroup2 none DIRECTORY")
+    return reached
 
 
 def own_cgroup() -> Path:

@@ -27,11 +27,12 @@ def run_marked(
 
     try:
         sys.exit(run(command, mark, deadline_ns=deadline_ns, late=late))
-    except FileNotFoundError:
-        click.echo(f"Error: {command[0]}: there is no such command", err=True)
-        sys.exit(NOT_FOUND)
     except BuildError as error:
         raise click.ClickException(str(error)) from None
     except OSError as error:
+        if error.errno == errno.ENOENT and error.filename == command[0]:
+            click.echo(f"Error: {command[0]}: there is no such command", err=True)
+            sys.exit(NOT_FOUND)
+        where = f"{error.filename}: " if error.filename else ""
         remedy = "; run this as root" if error.errno == errno.EPERM else ""
-        raise click.ClickException(f"{error.strerror or error}{remedy}") from None
+        raise click.ClickException(f"{where}{error.strerror or error}{remedy}") from None
