@@ -15,6 +15,7 @@ baton_dctcp (agents/bpf/chooser.bpf.c), whatever the process asked for. The choi
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import os
 import struct
@@ -166,8 +167,10 @@ class CongestionControl:
             if settings is not None:
                 loaded.map(_SETTINGS_MAP, len(_ZERO), len(settings))[_ZERO] = settings
             loaded.attach_struct_ops(name)
-        except BaseException:
+        except BaseException as error:
             loaded.close()
+            if isinstance(error, BpfError) and error.errno == errno.EEXIST:
+                return  # another process did so since we looked: two agents that start together
             raise
         self._objects[name] = loaded
 

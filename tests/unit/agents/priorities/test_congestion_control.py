@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from agents.priorities import congestion_control
@@ -34,3 +36,40 @@ def test_a_kernel_with_neither_says_what_to_load(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(congestion_control, "has_congestion_control", lambda name: False)
     with pytest.raises(BpfError, match="modprobe tcp_dctcp"):
         congestion_control.CongestionControl()
+
+
+class Registration:
+    """A program whose registration the kernel refuses."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.closed = False
+
+    def attach_struct_ops(self, name: str) -> None:
+        raise BpfError(self.number, f"registering {name}: refused")
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Registration:
+    program = Registration(request.param)
+    monkeypatch.setenv(FORCED, Way.STRUCT_OPS.value)
+    monkeypatch.setattr(congestion_control, "available", tuple)
+    monkeypatch.setattr(congestion_control, "object_path", lambda name: name)
+    monkeypatch.setattr(congestion_control, "BpfObject", lambda *_: program)
+    return program
+
+
+@pytest.mark.parametrize("refused", [errno.EEXIST], indirect=True)
+def test_what_another_agent_registers_at_the_same_moment_is_there_for_both(refused: Registration) -> None:
+    congestion_control.CongestionControl(mcp=False).close()
+    assert refused.closed
+
+
+@pytest.mark.parametrize("refused", [errno.EPERM], indirect=True)
+def test_any_other_refusal_is_told(refused: Registration) -> None:
+    with pytest.raises(BpfError, match="registering baton_dctcp"):
+        congestion_control.CongestionControl(mcp=False)
+    assert refused.closed
