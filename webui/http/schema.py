@@ -204,7 +204,7 @@ class PolicyChange(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"minProperties": 1})
 
     policy: Annotated[str, Field(min_length=1, max_length=32)] | SkipJsonSchema[None] = None
-    slice_ns: Annotated[int, Field(ge=MILLISECOND_NS // 10, le=1_000 * MILLISECOND_NS), WHOLE] | SkipJsonSchema[None] = None
+    slice_ns: Annotated[int, Field(ge=MILLISECOND_NS // 5, le=1_000 * MILLISECOND_NS), WHOLE] | SkipJsonSchema[None] = None
     override: Literal["coordinate", "free"] | SkipJsonSchema[None] = None
     weights: Annotated[list[Weight], Field(max_length=1_000)] | SkipJsonSchema[None] = None
 

@@ -8,7 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
+from controller.config.settings import RANGES
 from controller.policies import POLICIES
 from webui.http import commands
 from webui.http.commands import apply
@@ -57,6 +59,17 @@ def test_a_new_weight_needs_hosts_of_the_fabric(new: Weight) -> None:
     with pytest.raises(RequestRefused, match="no host is named 'h8'"):
         site.weigh(weight("h9", 2), new)
     assert site.policy == {"weights": [["h9", "", 2.0]]}
+
+
+def test_a_slice_may_be_what_the_configuration_takes() -> None:
+    least_ns, most_ns = map(int, RANGES["slice_ns"])
+    for slice_ns in (least_ns, most_ns):
+        assert PolicyChange(slice_ns=slice_ns).slice_ns == slice_ns
+    for slice_ns in (least_ns - 1, most_ns + 1):
+        with pytest.raises(ValidationError, match="slice_ns"):
+            PolicyChange(slice_ns=slice_ns)
+    page = (Path(commands.__file__).parents[1] / "static" / "views" / "controls.js").read_text(encoding="utf-8")
+    assert f'id: "slice", type: "number", min: {least_ns / 1e6:g}, max: {most_ns / 1e6:g}' in page
 
 
 class TestPolicies:

@@ -30,7 +30,7 @@ export class Controls {
     this.cards = {};
     const off = user ? null : true;
     this.policy = h("select", { id: "policy", disabled: off, onchange: () => this.touched.add("policy") }, ...Object.keys(POLICIES).map((name) => h("option", { value: name }, name.replace("_", " "))));
-    this.slice = h("input", { id: "slice", type: "number", min: 0.1, max: 1000, step: 0.1, disabled: off, oninput: () => this.touched.add("slice") });
+    this.slice = h("input", { id: "slice", type: "number", min: 0.2, max: 1000, step: 0.1, disabled: off, oninput: () => this.touched.add("slice") });
     this.source = h("input", { id: "weight-source", list: "hosts", placeholder: "h1", "aria-label": "Source", disabled: off, autocomplete: "off" });
     this.destination = h("input", { id: "weight-destination", list: "hosts", placeholder: "all", "aria-label": "Destination", disabled: off, autocomplete: "off" });
     this.weight = h("input", { id: "weight", type: "number", min: 0.1, max: 100, step: 0.1, value: 2, "aria-label": "Weight", disabled: off });
