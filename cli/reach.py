@@ -42,7 +42,8 @@ def open_store(run_dir: Path, url: str | None) -> Store:
         if url is None:
             state = runstate.load(run_dir)
             if not state.alive():
-                raise NothingUp(f"what was up in {run_dir} was killed: `baton down` tidies up, `baton up` starts it again")
+                down = runstate.command("down", run_dir)
+                raise NothingUp(f"what was up in {run_dir} was killed: `{down}` tidies up, `baton up` starts it again")
             url = state.store
         return Store(url)
     except (NothingUp, StoreUnavailable) as error:

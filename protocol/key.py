@@ -144,8 +144,9 @@ class Key:
         try:
             return cls(bytes.fromhex(text))
         except ValueError:
-            wanted = f"{2 * SECRET_BYTES} hexadecimal digits"
-            raise KeyFileError(f"key file {path}: must be {wanted} and no more; make a new key") from None
+            wanted = f"must be {2 * SECRET_BYTES} hexadecimal digits and no more; name the right file, or restore it"
+            told = "holds a host's key; name the controllers' master key" if text.startswith('{"baton"') else wanted
+            raise KeyFileError(f"key file {path}: {told}") from None
 
     @classmethod
     def generate(cls, path: str | os.PathLike[str]) -> Key:

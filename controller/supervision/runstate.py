@@ -98,7 +98,7 @@ def load(run_dir: Path) -> RunState:
         fields["services"] = {name: None if value is None else Identity(*value) for name, value in fields["services"].items()}
         return RunState(**fields)
     except FileNotFoundError:
-        raise NothingUp(f"nothing is up in {run_dir}: start it with `baton up`") from None
+        raise NothingUp(f"nothing is up in {run_dir}: start it with `baton up`, or name its --run-dir") from None
     except NotADirectoryError:
         raise NothingUp(f"run_dir: {run_dir} is no directory; name another") from None
     except PermissionError:

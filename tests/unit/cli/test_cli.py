@@ -118,7 +118,7 @@ class TestNothingUp:
     def test_the_error_is_one_line_with_the_remedy(self, tmp_path: Path, command: str) -> None:
         code, text = run(command, "--run-dir", str(tmp_path))
         assert code == 1
-        assert text == f"Error: nothing is up in {tmp_path}: start it with `baton up`\n"
+        assert text == f"Error: nothing is up in {tmp_path}: start it with `baton up`, or name its --run-dir\n"
 
     def test_a_damaged_record_is_told_and_kept(self, tmp_path: Path) -> None:
         (tmp_path / "up.json").write_text('{"supervisor": 3}')

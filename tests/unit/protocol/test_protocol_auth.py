@@ -70,6 +70,18 @@ class TestKey:
         with pytest.raises(KeyFileError, match="64 hexadecimal digits"):
             Key.load(path)
 
+    def test_a_hosts_file_is_told_from_a_damaged_one_and_neither_asks_for_another_master_key(self, tmp_path: Path) -> None:
+        cases = (
+            ('{"baton": "host", "name": "h1"}', "holds a host's key; name the controllers' master key"),
+            ("00" * 31, "64 hexadecimal digits and no more; name the right file, or restore it"),
+        )
+        for content, says in cases:
+            path = tmp_path / "key"
+            path.write_text(content)
+            path.chmod(0o600)
+            with pytest.raises(KeyFileError, match=says):
+                Key.load(path)
+
     def test_what_is_no_regular_file_is_refused_without_waiting(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "fifo", 0o600)
         for path in (tmp_path / "fifo", tmp_path):

@@ -208,12 +208,18 @@ class TestUsers:
     @pytest.mark.parametrize(("section", "says"), [
         ({"web": "no-such-user"}, "users.web: there is no user no-such-user"),
         ({"web": "root"}, "none of them root"),
-        ({"web": "daemon", "openflow": "daemon"}, "must be four users"),
         ({"group": "no-such-group"}, "users.group: there is no group no-such-group"),
     ])  # fmt: skip
     def test_others_than_the_defaults_must_exist_and_differ(self, section: dict[str, str], says: str) -> None:
         with pytest.raises(users.NoUsers, match=says):
             users.resolve(UsersSection.model_validate(section))
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root has other users' processes")
+    def test_two_names_of_one_user_are_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        daemon = pwd.getpwnam("daemon")
+        monkeypatch.setattr(pwd, "getpwnam", lambda name: daemon)
+        with pytest.raises(users.NoUsers, match="must be four users"):
+            users.resolve(UsersSection.model_validate({}))
 
     def test_a_directory_that_a_user_cannot_enter_is_named(self, tmp_path: Path) -> None:
         found = Users(group=98_100, uids=dict.fromkeys(users.NAMES, 98_101))
