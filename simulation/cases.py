@@ -1,6 +1,6 @@
-"""A case: one run with all that determines its result. Pure.
+"""A case: one run with all that determines its result, but for the code. Pure.
 
-A case is what a sweep computes once and keeps: `key` is the name of its result's file.
+A case is what a sweep computes once and keeps: `key` begins the name of its result's file.
 """
 
 from __future__ import annotations
@@ -17,9 +17,6 @@ from simulation.admission import refused, without
 from simulation.fabric import SpineLeaf
 from simulation.flows import Flow, Mixture, poisson
 from simulation.schemes import SCHEMES, Settings, case_text, program_settings, thresholds
-
-VERSION = 4
-"""Counts up when results of equal cases would differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +45,7 @@ class Case:
     @property
     def key(self) -> str:
         """A name that no other case has."""
-        text = json.dumps([VERSION, asdict(self)], sort_keys=True)
+        text = json.dumps(asdict(self), sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:10]
         return f"{self.scheme}-{self.workload}-{self.load:g}-{self.flows}-{self.seed}-{digest}"
 

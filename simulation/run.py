@@ -12,7 +12,7 @@ from typing import Any
 from emulation import cdfs
 from simulation.cases import Case
 from simulation.results import ended, summary
-from simulation.toolchain import program
+from simulation.toolchain import code_digest, program
 
 Progress = Callable[[float], None]
 """Hears now and then which part of the flows has ended."""
@@ -68,7 +68,10 @@ def _feed(pipe: Any, text: str, last: bool) -> None:  # noqa: ANN401 -- a pipe
 
 
 def simulate(case: Case, progress: Progress | None = None) -> dict[str, Any]:
-    """A case's result: the case, thresholds, seconds on the wall, and `simulation.results.summary`. Raises as `lines_of`."""
+    """A case's result: the case, a hash of the code, thresholds, seconds on the wall, and `simulation.results.summary`.
+
+    Raises as `lines_of`.
+    """
     flows = case.scheduled(cdfs.load(case.workload))
     text, cuts = case.program_input(flows)
     began = time.monotonic()
@@ -82,6 +85,7 @@ def simulate(case: Case, progress: Progress | None = None) -> dict[str, Any]:
     return {
         "case": case.described(),
         "key": case.key,
+        "code": code_digest(),
         "beta_bytes": list(cuts.beta),
         "alpha_bytes": list(cuts.alpha),
         "wall_s": round(time.monotonic() - began, 1),

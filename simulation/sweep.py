@@ -12,7 +12,7 @@ from typing import Any
 
 from simulation.cases import Case
 from simulation.run import RunError, simulate
-from simulation.toolchain import program
+from simulation.toolchain import code_digest, program
 
 Result = dict[str, Any]
 Tell = Callable[[Case, float], None]
@@ -24,21 +24,25 @@ class ClusterError(Exception):
 
 
 def kept(case: Case, folder: Path) -> Result | None:
-    """The result of an earlier run of this case; None if there is none, or its file is damaged."""
+    """The result of an earlier run of this case by the same code; None if there is none, or its file is damaged."""
     try:
-        found: Result = json.loads((folder / f"{case.key}.json").read_text())
+        found = json.loads(_file(folder, case.key, code_digest()).read_text())
     except (OSError, ValueError):
         return None
-    return found if found.get("key") == case.key else None
+    return found if isinstance(found, dict) and (found.get("key"), found.get("code")) == (case.key, code_digest()) else None
 
 
 def keep(result: Result, folder: Path) -> None:
     """Writes a result's file, whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{result['key']}.json"
+    path = _file(folder, result["key"], result["code"])
     fresh = path.with_suffix(f".{os.getpid()}.new")
     fresh.write_text(json.dumps(result, indent=1) + "\n")
     fresh.replace(path)
+
+
+def _file(folder: Path, key: str, code: str) -> Path:
+    return folder / f"{key}-{code}.json"
 
 
 def sweep(

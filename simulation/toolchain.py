@@ -24,6 +24,14 @@ ROOT = SOURCES.parents[1]
 PROGRAMS = ("fabric_run", "port_run", "tree_run")
 """Each has a source of its own with `main`; the other sources are in all of them."""
 LIBRARIES = ("point-to-point", "internet", "traffic-control", "network", "core")
+DECIDING = (
+    "simulation/program/*.cc", "simulation/program/*.h", "agents/bpf/mcp.h", "emulation/cdfs/*.txt", "emulation/cdfs/*.py",
+    "simulation/admission.py", "simulation/cases.py", "simulation/fabric.py", "simulation/flows.py", "simulation/results.py",
+    "simulation/run.py", "simulation/schemes.py", "emulation/measuring/measure.py", "controller/switch_queues/model.py",
+    "controller/priorities/completion_model.py", "controller/priorities/flow_sizes.py", "controller/priorities/thresholds.py",
+    "controller/priorities/threshold_solver.py", "controller/priorities/compiled/*.py", "controller/priorities/compiled/*.c",
+)  # fmt: skip
+"""What decides the result of a case, beside the case: another text of these may give another result."""
 MISSING = "ns-3 is not installed: run `make simulation`, or `pip install ns3` in Baton's environment"
 
 
@@ -63,6 +71,15 @@ def why_missing() -> str:
     except ToolchainError as error:
         return str(error)
     return ""
+
+
+@cache
+def code_digest() -> str:
+    """A hash of all files of `DECIDING`: results of another hash are those of another simulator."""
+    found = hashlib.sha256()
+    for path in sorted({path for pattern in DECIDING for path in ROOT.glob(pattern)}):
+        found.update(f"{path.relative_to(ROOT)}\n".encode() + path.read_bytes())
+    return found.hexdigest()[:10]
 
 
 @cache

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from simulation import sweep as sweep_module
+from simulation import toolchain
 from simulation.cases import Case
 from simulation.comparison import gains, rows
 from simulation.fabric import SIZES
@@ -18,7 +19,7 @@ from simulation.flows import Flow
 from simulation.results import ended, summary
 from simulation.run import Progress, RunError
 from simulation.sweep import ClusterError, keep, kept, sweep
-from simulation.toolchain import ToolchainError, find_ns3
+from simulation.toolchain import ToolchainError, code_digest, find_ns3
 from simulation.validation import PacketClass, cobham_ns, time_percentile
 
 FABRIC = SIZES["small"]
@@ -44,7 +45,7 @@ def result(scheme: str, missed: float, p95: float, seed: int = 1) -> dict[str, A
     found["deadlines"]["missed"] = missed
     found["without_deadline"]["all"]["p95_ms"] = p95
     case = Case(scheme, "web_search", 0.8, 5, seed)
-    return {"case": case.described(), "key": case.key, "wall_s": 1.0, **found}
+    return {"case": case.described(), "key": case.key, "code": code_digest(), "wall_s": 1.0, **found}
 
 
 class TestResults:
@@ -112,11 +113,40 @@ class TestSweep:
         (found,) = sweep([case], tmp_path, lambda _, done: told.append(done), jobs=1)
         assert found["deadlines"]["missed"] == 0.1 and told == [1.0]
 
-    @pytest.mark.parametrize("text", ["", "{", json.dumps({"key": "another"})])
+    @pytest.mark.parametrize("text", ["", "{", "[]", json.dumps({"key": "another"})])
     def test_a_damaged_result_counts_as_none(self, tmp_path: Path, text: str) -> None:
         case = Case("karuna", "web_search", 0.8, 5)
-        (tmp_path / f"{case.key}.json").write_text(text)
+        keep(result("karuna", 0.1, 5), tmp_path)
+        (file,) = tmp_path.iterdir()
+        assert kept(case, tmp_path) is not None
+        file.write_text(text)
         assert kept(case, tmp_path) is None
+
+    def test_a_result_of_other_code_is_not_used_and_stays(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        case = Case("karuna", "web_search", 0.8, 5)
+        keep({**result("karuna", 0.1, 5), "code": "another"}, tmp_path)
+        assert kept(case, tmp_path) is None
+        keep(result("karuna", 0.2, 5), tmp_path)
+        assert (kept(case, tmp_path) or {})["deadlines"]["missed"] == 0.2 and len(list(tmp_path.iterdir())) == 2
+
+    @pytest.mark.parametrize(
+        "changed", ["simulation/program/tagger.cc", "agents/bpf/mcp.h", "simulation/flows.py", "emulation/cdfs/web_search.txt"]
+    )
+    def test_the_code_is_another_when_what_decides_a_result_changes(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+    ) -> None:
+        for pattern in toolchain.DECIDING:
+            paths = list(toolchain.ROOT.glob(pattern))
+            assert paths, pattern
+            for path in paths:
+                copy = tmp_path / path.relative_to(toolchain.ROOT)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                copy.write_bytes(path.read_bytes())
+        monkeypatch.setattr(toolchain, "ROOT", tmp_path)
+        before = code_digest.__wrapped__()
+        assert before == code_digest()
+        (tmp_path / changed).write_text((tmp_path / changed).read_text() + "\n")
+        assert code_digest.__wrapped__() != before
 
     def test_an_interrupted_sweep_has_kept_what_was_done(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def simulate(case: Case, progress: object) -> dict[str, Any]:
