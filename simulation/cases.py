@@ -6,6 +6,7 @@ A case is what a sweep computes once and keeps: `key` begins the name of its res
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -72,11 +73,6 @@ class Case:
 def grid(
     schemes: Sequence[str], workloads: Sequence[str], loads: Sequence[float], seeds: Iterable[int], **rest: Any  # noqa: ANN401
 ) -> list[Case]:
-    """All cases of a sweep, those of one list of flows together; `rest` as in `Case`."""
-    return [
-        Case(scheme, workload, load, seed=seed, **rest)
-        for workload in workloads
-        for load in loads
-        for seed in seeds
-        for scheme in schemes
-    ]
+    """All cases of a sweep, each once, those of one list of flows together; `rest` as in `Case`."""
+    given = itertools.product(workloads, loads, seeds, schemes)
+    return list(dict.fromkeys(Case(scheme, workload, load, seed=seed, **rest) for workload, load, seed, scheme in given))

@@ -134,5 +134,10 @@ class TestCases:
         cases.append(Case("dctcp", "web_search", 0.5, 10, settings=Settings(spray=True)))
         assert len({case.key for case in cases}) == len(cases) == 2 * 2 * 2 * len(SCHEMES) + 2
 
+    def test_a_case_that_is_asked_for_twice_is_one(self) -> None:
+        """Or it would be simulated twice, and count as two seeds."""
+        cases = grid(("dctcp", "dctcp"), ("web_search", "web_search"), (0.3, 0.30), (1, 2, 1), flows=10)
+        assert [case.seed for case in cases] == [1, 2]
+
     def test_an_equal_case_has_the_same_key(self) -> None:
         assert Case("dctcp", "web_search", 0.5, 10).key == Case("dctcp", "web_search", 0.5, 10).key
