@@ -109,7 +109,8 @@ def program_settings(
     buffer = settings.buffer_bytes or (
         2 * fabric.pipe_packets * FRAME if scheme.startswith("pfabric") else BUFFER_BYTES
     )
-    queues = switch_queues(scheme, buffer)
+    # pFabric's ports go by urgency, and divide nothing; at low rates they are too small to be divided.
+    queues = None if scheme.startswith("pfabric") else switch_queues(scheme, buffer)
     return {
         "scheme": scheme.removesuffix("_edf"),
         "leaves": fabric.leaves,
@@ -121,8 +122,8 @@ def program_settings(
         "uplink_delay_ns": fabric.uplink_delay_ns,
         "spray": int(settings.spray),
         "buffer": buffer,
-        "share_256": tuple(round(256 * share) for share in queues.share or ()),
-        "reserved": tuple(packets * FRAME for packets in queues.reserved),
+        "share_256": tuple(round(256 * share) for share in (queues and queues.share) or ()),
+        "reserved": tuple(packets * FRAME for packets in queues.reserved) if queues else (),
         "mark_host": marking_packets(fabric.host_bps) * 1500,
         "mark_uplink": marking_packets(fabric.uplink_bps) * 1500,
         "beta": cuts.beta,

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller.switch_queues.model import SwitchQueues
 from emulation import cdfs
 from simulation.cases import Case, grid
 from simulation.fabric import FRAME, SEGMENT, SIZES, SpineLeaf
@@ -110,6 +111,12 @@ class TestSchemes:
         found = program_settings("pfabric", SMALL, cuts, Settings(), 1)
         assert found["buffer"] == 2 * SMALL.pipe_packets * FRAME
         assert found["pfabric_window"] == SMALL.pipe_packets
+
+    @pytest.mark.parametrize("scheme", ["pfabric", "pfabric_edf"])
+    def test_a_port_of_pfabric_may_be_smaller_than_what_karunas_reserve(self, scheme: str) -> None:
+        slow = SpineLeaf(leaves=1, spines=0, hosts_per_leaf=4, host_bps=100_000_000)
+        found = program_settings(scheme, slow, thresholds(scheme, (), 0.5), Settings(), 1)
+        assert found["buffer"] == 2 * slow.pipe_packets * FRAME < SwitchQueues().reserved[0] * FRAME
 
     def test_an_unknown_scheme_is_named(self) -> None:
         with pytest.raises(ValueError, match="edf"):
