@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from simulation.cases import Case
 
 SCHEMES = ("dctcp", "pias", "pfabric", "pfabric_edf", "karuna")
-LOAD, SHARE = Number(0.01, 0.99), Number(0, 1)
+LOAD, SHARE, SLACK = Number(0.01, 0.99), Number(0, 1), Number(0.001, 1_000_000)
+SEED = click.IntRange(0, 2**32 - 1)
+READ_BY = {"validate": ("flows", "json_file"), "xco": ("control_delay", "json_file")}
+"""The options that count with each of these."""
 WORKLOAD = "web_search_ns2"
 FABRICS = ("small", "medium", "paper")
 FILE, FOLDER = click.Path(path_type=Path, dir_okay=False), click.Path(path_type=Path, file_okay=False)
@@ -32,7 +35,7 @@ COLUMNS = (
 @click.option("--scheme", "schemes", type=click.Choice(SCHEMES), multiple=True, help="Repeat for several.  [default: all]")
 @click.option("--workload", "workloads", multiple=True, default=(WORKLOAD,), show_default=True, help="In emulation/cdfs.")
 @click.option("--load", "loads", type=LOAD, multiple=True, default=(0.8,), show_default=True, help="Of hosts' links.")
-@click.option("--seed", "seeds", type=int, multiple=True, default=(1,), show_default=True)
+@click.option("--seed", "seeds", type=SEED, multiple=True, default=(1,), show_default=True)
 @click.option("--flows", type=click.IntRange(1), default=1_000, show_default=True, help="Of each run.")
 @click.option("--fabric", "fabric_name", type=click.Choice(FABRICS), default="small", show_default=True, help="8 to 144 hosts.")
 @click.option("--leaves", type=int, help="Instead of the fabric's.")
@@ -45,7 +48,7 @@ COLUMNS = (
 @click.option("--deadline-share", type=SHARE, default=0.2, show_default=True, help="Of flows; half of the rest tell sizes.")
 @click.option("--deadline-mean", default="5ms", show_default=True, help="Exponential; at least 0.5 ms, and the slack.")
 @click.option("--deadline-most", default="1MB", show_default=True, help="Larger flows have no deadline.")
-@click.option("--slack", type=float, default=1.25, show_default=True, help="Least deadline, in times of the flow alone.")
+@click.option("--slack", type=SLACK, default=1.25, show_default=True, help="Least deadline, in times of the flow alone.")
 @click.option("--deadline-reserved", type=SHARE, help="Share of a sender's link that deadlines ask for.  [default: any]")
 @click.option("--deadline-least", default="500us", show_default=True, help="The shortest deadline.")
 @click.option("--aim", type=Number(0.1, 1), default=0.9375, show_default=True, help="Of the deadline, for MCP.")
@@ -62,7 +65,15 @@ COLUMNS = (
 @click.option("--control-delay", default="50us", show_default=True, help="With --xco, from host to coordinator and back, each.")
 @click.option("--json", "json_file", type=FILE, help="Write the results here.")
 @click.option("--plot", "plot_file", type=PICTURE, help="Draw the results here.")
-def simulate(json_file: Path | None, validate: bool, xco: str | None, **options: Any) -> None:  # noqa: ANN401 -- click's
+@click.pass_context
+def simulate(
+    context: click.Context,
+    /,
+    json_file: Path | None,
+    validate: bool,
+    xco: str | None,
+    **options: Any,  # noqa: ANN401 -- click's
+) -> None:
     """Simulate flows on a spine-leaf fabric, packet by packet, and compare how long they take and which deadlines they miss.
 
     Runs with equal workload, load, number of flows and seed have the same flows under each scheme. It needs ns-3: `make
@@ -72,6 +83,7 @@ def simulate(json_file: Path | None, validate: bool, xco: str | None, **options:
     from simulation.sweep import ClusterError
     from simulation.toolchain import ToolchainError, why_missing
 
+    _refuse_unread(context, "validate" if validate else "xco" if xco is not None else "")
     missing = "" if options["scheduler"] else why_missing()
     if missing:
         raise click.ClickException(missing)
@@ -85,6 +97,18 @@ def simulate(json_file: Path | None, validate: bool, xco: str | None, **options:
             _sweep(console, _cases(**options), json_file, **options)
     except (RunError, ClusterError, ToolchainError, ValueError, OSError) as error:
         raise click.ClickException(str(error)) from None
+
+
+def _refuse_unread(context: click.Context, mode: str) -> None:
+    """Ends the command if an option was given that does not count; `mode`: an option of `READ_BY`, or empty for a sweep."""
+    for option in context.command.params:
+        name = option.name or ""
+        if context.get_parameter_source(name) is not click.core.ParameterSource.COMMANDLINE or name == mode:
+            continue
+        if mode and name not in READ_BY[mode]:
+            raise click.UsageError(f"{option.opts[0]} has no meaning with --{mode}; leave one of them out")
+        if not mode and name == "control_delay":
+            raise click.UsageError("--control-delay has no meaning without --xco; leave it out, or add --xco")
 
 
 def _cases(**options: Any) -> list[Case]:  # noqa: ANN401 -- click's

@@ -293,6 +293,38 @@ def test_a_value_that_makes_no_sense_names_its_option(words: tuple[str, ...], sa
 
 
 @pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--xco", "23", "--plot", "figure.png"), "--plot"),
+        (("--xco", "23", "--seed", "2"), "--seed"),
+        (("--validate", "--plot", "figure.png"), "--plot"),
+        (("--validate", "--xco", "23"), "--xco"),
+        (("--validate", "--control-delay", "1ms"), "--control-delay"),
+        (("--control-delay", "1ms"), "--control-delay"),
+        (("--slack", "nan"), "--slack"),
+        (("--slack", "inf"), "--slack"),
+        (("--seed", "-1"), "--seed"),
+    ],
+)
+def test_simulate_refuses_what_it_would_ignore_or_cannot_count_with(
+    words: tuple[str, ...], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("simulation.toolchain.why_missing", lambda: "nothing is simulated here")
+    found = CliRunner().invoke(main, ["simulate", *words])
+    assert found.exit_code == 2 and says in found.output
+
+
+@pytest.mark.parametrize(
+    "words", [("--xco", "23", "--control-delay", "1ms", "--json", "x"), ("--validate", "--flows", "9"), ("--plot", "x.png")]
+)
+def test_simulate_takes_the_options_of_its_mode(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simulation.toolchain.why_missing", lambda: "nothing is simulated here")
+    found = CliRunner().invoke(main, ["simulate", *words])
+    assert found.exit_code == 1 and "nothing is simulated here" in found.output
+
+
+@pytest.mark.parametrize(
     "words",
     [
         ("demo", "--plot"),
