@@ -67,10 +67,12 @@ class Rhythm:
         return due_ns
 
     def sent(self, at_ns: int, size: int) -> None:
-        """Records that a block was sent at `at_ns`; a sender that was held back catches up at most `CATCH_UP_NS`."""
+        """Records that a block was sent at `at_ns`; a sender that was held back catches up at most `CATCH_UP_NS`, and nothing
+        of an off-phase."""
         if self.rate_bps:
             gap_ns = size * 8 * 10**9 // self.rate_bps
-            self._due_ns = max(self._due_ns + gap_ns, at_ns - CATCH_UP_NS)
+            in_phase_ns = (at_ns - self.first_ns) % (self.on_ns + self.off_ns) if self.off_ns else at_ns - self.first_ns
+            self._due_ns = max(max(self._due_ns, at_ns - in_phase_ns) + gap_ns, at_ns - CATCH_UP_NS)
 
     def wait(self) -> bool:
         """Sleeps until the next block may be sent; False when the end has come."""

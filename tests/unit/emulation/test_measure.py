@@ -122,6 +122,17 @@ class TestRhythm:
             blocks += 1
         assert blocks == 22  # the one that was late, 20 ms of others, and the one that is due now
 
+    @pytest.mark.parametrize("phase_ns", [0, 7 * MS])
+    def test_a_paced_sender_has_its_rate_in_each_on_phase_and_sends_nothing_for_the_time_off(self, phase_ns: int) -> None:
+        rhythm = Rhythm(0, 10**9, 8_000_000, 20 * MS, 80 * MS, phase_ns)
+        phases = [0] * 10
+        now_ns = 0
+        while (now_ns := rhythm.next_ns(now_ns)) < 10**9:
+            phases[(now_ns - phase_ns) // (100 * MS)] += 1
+            now_ns += 5_000  # that is how long sending takes
+            rhythm.sent(now_ns, 1000)
+        assert phases == [20] * 10
+
     @given(st.integers(0, 10**10), st.integers(1, 10**9), st.integers(1, 10**9), st.integers(0, 10**9))
     def test_it_sends_in_its_on_phases_only(self, now_ns: int, on_ns: int, off_ns: int, phase_ns: int) -> None:
         due_ns = Rhythm(0, 10**11, 0, on_ns, off_ns, phase_ns).next_ns(now_ns)
