@@ -293,7 +293,7 @@ def echo(arguments: argparse.Namespace) -> dict[str, Any]:
             until_ns = due_ns if due_ns < arguments.end_ns else last_ns
             select.select([prober], (), (), max(0, until_ns - time.monotonic_ns()) / 1e9)
             while (reply := _echo_reply(prober, ipv6, identifier)) is not None:
-                number, at_ns = reply
+                number, at_ns = request_of(reply[0], len(sent_ns)), reply[1]
                 if number in sent_ns and all(number != known for known, _ in rtt_ns[-ECHO_REMEMBERED:]):
                     rtt_ns.append((number, at_ns - sent_ns[number]))
     return {"sent": len(sent_ns), "rtt_ns": rtt_ns}
@@ -306,6 +306,11 @@ def echo_request(kind: int, identifier: int, number: int) -> bytes:
     total = (total & 0xFFFF) + (total >> 16)
     checksum = ~(total + (total >> 16)) & 0xFFFF
     return message[:2] + struct.pack("!H", checksum) + message[4:]
+
+
+def request_of(sequence: int, sent: int) -> int:
+    """The number of the request that a reply answers, the newest of those sent with its sequence number, which has 16 bits."""
+    return sent - (sent - sequence & 0xFFFF)
 
 
 def _echo_reply(prober: socket.socket, ipv6: bool, identifier: int) -> tuple[int, int] | None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import heapq
+import json
 import random
+import subprocess
+import time
 from collections import deque
 from collections.abc import Iterator
 
 import pytest
 
 from emulation.fabric.fabric import EmulatedFabric, EmulationError
+from emulation.traffic import workloads
 from emulation.traffic.experiment import Flow, run
 from topology import shapes
 from topology.fabric import DirectedLink
@@ -118,3 +122,14 @@ def test_events_happen_at_their_time_and_progress_is_told(star: EmulatedFabric) 
     assert told == sorted(told) and 1.0 < told[-1] < 1.3
     first, *_, last = outcome.flows[0].buckets
     assert first > 0 and last == 0
+
+
+def test_round_trips_are_right_beyond_65536_pings() -> None:
+    """The sequence number of ICMP has 16 bits."""
+    begin_ns = time.monotonic_ns() + 200_000_000
+    times = ("--begin-ns", str(begin_ns), "--end-ns", str(begin_ns + 70_000 * 20_000))
+    argv = (*workloads.COMMAND, "echo", "--to", "127.0.0.1", "--interval-ns", "20000", *times)
+    found = json.loads(subprocess.run(argv, capture_output=True, check=True, text=True).stdout)
+    assert found["sent"] == 70_000
+    assert len({number for number, _ in found["rtt_ns"]}) > 69_000
+    assert max(rtt for _, rtt in found["rtt_ns"]) < 1_000_000_000

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from emulation.fabric import qdisc_stats
 from emulation.measuring.fidelity import CpuTimes, Fidelity
 from emulation.measuring.measure import Pings, jain, mean, percentile, rate_mbps
-from emulation.traffic.workloads import Rhythm, echo_request
+from emulation.traffic.workloads import Rhythm, echo_request, request_of
 
 MS = 1_000_000
 
@@ -73,6 +73,11 @@ class TestPings:
         while total >> 16:
             total = (total & 0xFFFF) + (total >> 16)
         assert total == 0xFFFF
+
+    @given(st.integers(1, 1 << 20), st.integers(0, 0xFFFF))
+    def test_a_reply_belongs_to_the_newest_request_with_its_sequence_number(self, sent: int, before: int) -> None:
+        number = max(1, sent - before)
+        assert request_of(number & 0xFFFF, sent) == number
 
 
 class TestFidelity:
