@@ -46,7 +46,7 @@ def record_of(
 def write(found: Experiment, path: Path) -> list[Path]:
     """Writes the record, and its raw rows beside it; the paths."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    rows = path.with_suffix(".raw.jsonl")
+    rows = path.with_name(f"{path.name.removesuffix('.json')}.raw.jsonl")
     rows.write_text("".join(f"{json.dumps(row)}\n" for row in found.raw))
     path.write_text(json.dumps({**found.record, "raw": rows.name}, indent=1) + "\n")
     return [path, rows]

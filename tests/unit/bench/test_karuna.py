@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,6 +16,7 @@ from agents.priorities.congestion_control import DCTCP, MCP, CongestionControl
 from bench.figures.conclusions import conclude
 from bench.karuna import FIGURES, fct, queues, sjf_edf, termination, thresholds
 from bench.karuna.record import WARM_UP_S, Options, arrivals, sizes_of
+from bench.record import Experiment, write
 from cli.main import main
 from emulation.stack import schemes
 from emulation.traffic.flow_run import FlowResult
@@ -284,3 +287,14 @@ class TestConclusions:
         assert found.compared[0].ours == {"20 KB": 5.0, "30 KB": 3.0, "2 MB": 4.0, "tuner's": tuned}
         assert f"{told} times those at 30 KB" in found.verdict and ("but not" in found.verdict) == (tuned > 3.3)
         assert "at 30 KB means without ECN are 0.90 times those with it" in found.verdict
+
+
+@pytest.mark.parametrize(("names", "rows"), [
+    (("load-0.8", "load-0.9"), ("load-0.8.raw.jsonl", "load-0.9.raw.jsonl")),
+    (("a.json", "b.1gbit.json"), ("a.raw.jsonl", "b.1gbit.raw.jsonl")),
+])  # fmt: skip
+def test_each_record_has_raw_rows_of_its_own(names: tuple[str, ...], rows: tuple[str, ...], tmp_path: Path) -> None:
+    for name in names:
+        write(Experiment({}, [{"of": name}]), tmp_path / name)
+    assert [json.loads((tmp_path / name).read_text()) for name in rows] == [{"of": name} for name in names]
+    assert [json.loads((tmp_path / name).read_text())["raw"] for name in names] == list(rows)
