@@ -24,6 +24,7 @@ import functools
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -212,11 +213,14 @@ def empty_cgroup() -> Iterator[Path]:
     """
     with TemporaryDirectory(prefix="baton-cgroup-") as root:
         subprocess.run(["mount", "-t", "cgroup2", "none", root], check=True)
-        made = Path(root) / f"baton-bench-{os.getpid()}"
         try:
+            # The time, too: another box may have a process of this number.
+            made = Path(root) / f"baton-bench-{os.getpid()}-{time.monotonic_ns()}"
             made.mkdir()
-            yield made
-            made.rmdir()
+            try:
+                yield made
+            finally:
+                made.rmdir()
         finally:
             subprocess.run(["umount", "--lazy", root], check=True)
 

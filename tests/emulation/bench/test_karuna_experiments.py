@@ -11,6 +11,7 @@ import pytest
 
 from agents.priorities.congestion_control import DCTCP, MCP, available
 from bench.karuna import deadlines, microbench, record, throughput
+from bench.karuna.combined import empty_cgroup
 from bench.karuna.record import Options, arrivals
 from bench.record import write
 from controller.priorities.flow_sizes import FlowSizes
@@ -104,3 +105,12 @@ def test_a_deadline_flow_takes_its_time_with_mcp_and_goes_first_by_its_deadline(
     assert max(ratios["edf"]) < min(ratios["mcp"]), "strict priority takes the whole link first"
     assert min(ratios["mcp"] + ratios["karuna"]) > 0.7
     assert all(run["background_of_what_is_left"] > 0.7 for run in runs.values())
+
+
+def test_an_interrupted_experiment_leaves_no_cgroup_and_two_at_once_have_their_own() -> None:
+    with pytest.raises(KeyboardInterrupt), empty_cgroup() as one, empty_cgroup() as other:
+        names = {one.name, other.name}
+        raise KeyboardInterrupt
+    assert len(names) == 2
+    with empty_cgroup() as now:
+        assert not names & {group.name for group in now.parent.iterdir()}
