@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.experiments import make_console, print_json, progress_bar
-from cli.values import PICTURE, Number
+from cli.values import PICTURE, Number, refuse
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,15 +65,7 @@ COLUMNS = (
 @click.option("--control-delay", default="50us", show_default=True, help="With --xco, from host to coordinator and back, each.")
 @click.option("--json", "json_file", type=FILE, help="Write the results here.")
 @click.option("--plot", "plot_file", type=PICTURE, help="Draw the results here.")
-@click.pass_context
-def simulate(
-    context: click.Context,
-    /,
-    json_file: Path | None,
-    validate: bool,
-    xco: str | None,
-    **options: Any,  # noqa: ANN401 -- click's
-) -> None:
+def simulate(json_file: Path | None, validate: bool, xco: str | None, **options: Any) -> None:  # noqa: ANN401 -- click's
     """Simulate flows on a spine-leaf fabric, packet by packet, and compare how long they take and which deadlines they miss.
 
     Runs with equal workload, load, number of flows and seed have the same flows under each scheme. It needs ns-3: `make
@@ -83,7 +75,7 @@ def simulate(
     from simulation.sweep import ClusterError
     from simulation.toolchain import ToolchainError, why_missing
 
-    _refuse_unread(context, "validate" if validate else "xco" if xco is not None else "")
+    _refuse_unread("validate" if validate else "xco" if xco is not None else "")
     missing = "" if options["scheduler"] else why_missing()
     if missing:
         raise click.ClickException(missing)
@@ -99,16 +91,13 @@ def simulate(
         raise click.ClickException(str(error)) from None
 
 
-def _refuse_unread(context: click.Context, mode: str) -> None:
+def _refuse_unread(mode: str) -> None:
     """Ends the command if an option was given that does not count; `mode`: an option of `READ_BY`, or empty for a sweep."""
-    for option in context.command.params:
-        name = option.name or ""
-        if context.get_parameter_source(name) is not click.core.ParameterSource.COMMANDLINE or name == mode:
-            continue
-        if mode and name not in READ_BY[mode]:
-            raise click.UsageError(f"{option.opts[0]} has no meaning with --{mode}; leave one of them out")
-        if not mode and name == "control_delay":
-            raise click.UsageError("--control-delay has no meaning without --xco; leave it out, or add --xco")
+    if not mode:
+        refuse({"control_delay"}, "has no meaning without --xco")
+        return
+    known = {option.name or "" for option in click.get_current_context().command.params}
+    refuse(known - {mode, *READ_BY[mode]}, f"has no meaning with --{mode}")
 
 
 def _cases(**options: Any) -> list[Case]:  # noqa: ANN401 -- click's

@@ -1,14 +1,15 @@
-"""Values of options, read by topology/units.py."""
+"""Values of options, read by topology/units.py, and options that do not go together."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 FORMATS = (".png", ".svg", ".pdf")
 """What pictures can be written as."""
@@ -48,6 +49,14 @@ def interface_name(option: str, text: str) -> str:
         says = f"{text!r} is no interface's name; write 1 to 15 bytes without white space, slash and colon, such as eth1"
         raise click.BadParameter(says, param_hint=option)
     return text
+
+
+def refuse(names: Collection[str], why: str) -> None:
+    """Ends the command if one of these parameters was given on the command line; `why` follows the option in the error."""
+    context = click.get_current_context()
+    for option in context.command.params:
+        if option.name in names and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{option.opts[0]} {why}; leave it out")
 
 
 def named(option: str, text: str | None, parse: Callable[[str], int]) -> int | None:

@@ -9,7 +9,7 @@ import click
 
 from cli.experiment_time import ExperimentTime, enter, parse_link_rate, virtual_options
 from cli.experiments import in_a_line, make_console, print_outcome, progress_bar
-from cli.values import PICTURE, Number
+from cli.values import PICTURE, Number, refuse
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -70,6 +70,10 @@ def fabrics(
     Patterns: one-receiver, where all send to one host; several-bottlenecks, where flows cross several contended links and one
     wants little. Every flow's goodput stands beside its max-min share.
     """
+    if clients:
+        refuse({"patterns", "connections", "trace"}, "has no meaning with --clients")
+        if len(rtt_texts) > 1 or len(controls) > 1:
+            raise click.UsageError("--clients measures one round trip and one congestion control; give one of each at most")
     if rtt_texts and not time.virtual:
         raise click.UsageError("--rtt needs --virtual: the machine's own kernel may have no netem")
     round_trips = tuple(_duration(text, "--rtt") for text in rtt_texts) or (0,)

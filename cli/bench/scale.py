@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from cli.experiments import print_json
-from cli.values import Number
+from cli.values import Number, refuse
 
 SHAPES = ("racks", "rows", "leaf-spine")
 POLICIES = ("timeslice", "steps")
@@ -53,6 +53,10 @@ def scale(
     from bench.computing.scale import LEAST_SLICE_NS, Case, run
     from topology.units import parse_duration
 
+    if matching:
+        refuse({"shape", "destinations", "slice_text"}, "has no meaning with --matching: all send to all, slots of one packet")
+    if not matching or policy != "steps":
+        refuse({"window"}, "counts with --matching and --policy steps alone")
     try:
         slice_ns = parse_duration(slice_text)
         if slice_ns < LEAST_SLICE_NS:

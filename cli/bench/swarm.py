@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.experiments import enter_box, make_console, print_json, print_outcome, progress_bar, require_root
-from cli.values import PICTURE, Number, named
+from cli.values import PICTURE, Number, named, refuse
 
 if TYPE_CHECKING:
     from bench.swarm.swarm import Options
@@ -44,6 +44,10 @@ def swarm(
     out: Path | None, seed: int, json_file: Path | None,
 ) -> None:  # fmt: skip
     """Measure the real coordinator under a swarm of agents with a model of all links' bytes (docs/scale.md)."""
+    if figure27:
+        refuse({"hosts", "shape", "destinations", "uncoordinated"}, "is what --figure27 itself sets")
+    else:
+        refuse({"most", "out"}, "has no meaning without --figure27")
     slice_ns = _slice_ns(slice_text)
     if not uncoordinated:
         require_root()

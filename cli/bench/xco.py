@@ -20,7 +20,7 @@ from cli.experiment_time import (
     virtual_options,
 )
 from cli.experiments import make_console, print_outcome, progress_bar
-from cli.values import PICTURE
+from cli.values import PICTURE, refuse
 
 FILE: click.Path = click.Path(path_type=Path, dir_okay=False)
 VIRTUAL_BPS = 1_000_000_000
@@ -53,6 +53,8 @@ def xco(
     """
     chosen = FIGURES[figure]
     rate_bps = host_rate(rate_text, chosen, time)
+    if prompt:
+        refuse({"json_file", "plot", "quick"}, "has no meaning with --prompt, which measures nothing")
     if prompt and time.virtual:
         raise click.UsageError("--prompt waits for a person, whose time is real: leave --virtual out")
     enter(time, json_file, plot, seed=seed)

@@ -316,6 +316,48 @@ def test_simulate_refuses_what_it_would_ignore_or_cannot_count_with(
 
 
 @pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("swarm", "--figure27", "--hosts", "800"), "--hosts"),
+        (("swarm", "--figure27", "--uncoordinated"), "--uncoordinated"),
+        (("swarm", "--out", "swarm.png"), "--out"),
+        (("swarm", "--most", "1600"), "--most"),
+        (("fabrics", "--clients", "--pattern", "one-receiver"), "--pattern"),
+        (("fabrics", "--clients", "--trace"), "--trace"),
+        (("fabrics", "--clients", "--virtual", "--rtt", "0", "--rtt", "500us"), "one round trip"),
+        (("xco", "mix", "--prompt", "--json", "mix.json"), "--json"),
+        (("scale", "--matching", "--shape", "rows"), "--shape"),
+        (("scale", "--matching", "--slice", "1ms"), "--slice"),
+        (("scale", "--window", "4"), "--window"),
+    ],
+)
+def test_a_benchmark_refuses_what_it_would_ignore(
+    words: tuple[str, ...], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measured(*_: object, **__: object) -> None:
+        raise AssertionError("it begins to measure")
+
+    monkeypatch.chdir(tmp_path)
+    for name in ("swarm.require_root", "swarm.enter_box", "fabrics.enter", "xco.enter"):
+        monkeypatch.setattr(f"cli.bench.{name}", measured)
+    for name in ("bench.swarm.figure27.measure", "bench.swarm.swarm.run", "bench.computing.scale.run"):
+        monkeypatch.setattr(name, measured)
+    found = CliRunner().invoke(main, ["bench", *words])
+    assert found.exit_code == 2 and says in found.output
+
+
+def test_a_swarm_that_does_not_come_up_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    from bench.swarm.swarm import NotReady
+
+    def run(*_: object) -> None:
+        raise NotReady("not within 60 s: the coordinator leads")
+
+    monkeypatch.setattr("bench.swarm.swarm.run", run)
+    found = CliRunner().invoke(main, ["bench", "swarm", "--uncoordinated"])
+    assert found.exit_code == 1 and "the coordinator leads" in found.output
+
+
+@pytest.mark.parametrize(
     "words", [("--xco", "23", "--control-delay", "1ms", "--json", "x"), ("--validate", "--flows", "9"), ("--plot", "x.png")]
 )
 def test_simulate_takes_the_options_of_its_mode(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
