@@ -7,8 +7,9 @@ removes the pair, or moves a real interface back to the namespace from which it 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from ipaddress import IPv4Address
@@ -19,7 +20,11 @@ from emulation.netns import network_of, new_namespace
 SENDER, RECEIVER = IPv4Address("10.9.0.1"), IPv4Address("10.9.0.2")
 FIRST_FLOW = IPv4Address("10.9.0.16")
 MAX_FLOWS = 64
-OFFLOADS = ("tx", "tso", "gso", "gro")
+OFFLOADS = {
+    "tx": "tx-checksumming", "tso": "tcp-segmentation-offload", "gso": "generic-segmentation-offload",
+    "gro": "generic-receive-offload",
+}  # fmt: skip
+"""As ethtool sets them, and as it shows them; without the checksums of `tx` there is no segmentation."""
 
 
 class EndsError(Exception):
@@ -96,7 +101,7 @@ def given(first: str, second: str) -> Iterator[Ends]:
         ends = list[End]()
         for name, link in found.items():
             end = End(exits.enter_context(new_namespace()), name)
-            exits.callback(_give_back, end, up="UP" in link["flags"])
+            exits.callback(_give_back, end, up="UP" in link["flags"], offloads=_offloads(name))
             _run("ip", "link", "set", name, "netns", str(end.pid))
             ends.append(end)
         yield _ready(Ends(ends[0], ends[1], f"{first} to {second}"))
@@ -112,12 +117,20 @@ def _unused(name: str) -> dict[str, Any]:
     return link
 
 
-def _give_back(end: End, *, up: bool) -> None:
+def _offloads(name: str) -> dict[str, str]:
+    """Which of `OFFLOADS` are on and which off at an interface of this namespace."""
+    shown = _run("ethtool", "--show-features", name).splitlines()
+    words = [line.replace(":", " ").split() for line in shown]
+    states = {found[0]: found[1] for found in words if len(found) > 1}
+    return {short: states[full] for short, full in OFFLOADS.items() if full in states}
+
+
+def _give_back(end: End, *, up: bool, offloads: Mapping[str, str]) -> None:
     # Its addresses were added here: `_unused` refuses an interface with a global address.
-    for offload in OFFLOADS:
-        subprocess.run(end.command("ethtool", "-K", end.interface, offload, "on"), check=False, capture_output=True)
+    for offload, state in offloads.items():
+        subprocess.run(end.command("ethtool", "-K", end.interface, offload, state), check=False, capture_output=True)
     end.run("ip", "addr", "flush", "dev", end.interface)
-    end.run("ip", "link", "set", end.interface, "netns", "1")
+    end.run("ip", "link", "set", end.interface, "netns", str(os.getpid()))
     if up:
         _run("ip", "link", "set", end.interface, "up")
 

@@ -19,6 +19,7 @@ from bench.host_control.ends import Ends, EndsError
 from bench.host_control.load import Commander, Processors, load
 from bench.host_control.partner import Partner
 from cli.bench.host_control import host_control, table
+from emulation.netns import network_of, new_namespace
 from protocol.bodies.host_control import Transport
 
 PROCESSORS = Processors.found()
@@ -97,6 +98,32 @@ def test_classes_change_hands_every_week_and_hardly_a_packet_goes_under_anothers
     found = weeks.run(wire, PROCESSORS, there, plan, itertools.count(1)).record
     assert found["remappings"] == 5
     assert found["own_packets"] > 5 * found["residual_packets"]
+
+
+def offloads(name: str) -> list[str]:
+    shown = subprocess.run(["ethtool", "-k", name], capture_output=True, text=True, check=True).stdout.splitlines()
+    return [line for line in shown if line.startswith(("tx-", "tcp-seg", "generic-seg", "generic-rec"))]
+
+
+def test_given_interfaces_come_back_with_the_offloads_that_they_had() -> None:
+    subprocess.run(["ip", "link", "add", "hc0", "type", "veth", "peer", "name", "hc1"], check=True)
+    try:
+        subprocess.run(["ethtool", "-K", "hc0", "tso", "off", "gro", "on"], check=True)
+        before = {name: offloads(name) for name in ("hc0", "hc1")}
+        with ends.given("hc0", "hc1"):
+            pass
+        assert {name: offloads(name) for name in before} == before
+    finally:
+        subprocess.run(["ip", "link", "del", "hc0"], check=False)
+
+
+def test_given_interfaces_come_back_to_the_namespace_that_they_had() -> None:
+    """The namespace of the process that took them, which need not be that of process 1."""
+    with new_namespace() as holder, network_of(holder):
+        subprocess.run(["ip", "link", "add", "hc0", "type", "veth", "peer", "name", "hc1"], check=True)
+        with ends.given("hc0", "hc1"):
+            pass
+        assert {"hc0", "hc1"} <= {name for _, name in socket.if_nameindex()}
 
 
 def test_given_interfaces_come_back_as_they_were() -> None:
