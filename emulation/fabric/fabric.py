@@ -36,8 +36,9 @@ from emulation.fabric import nodes
 from emulation.fabric.arrivals import release_senders
 from emulation.fabric.cpu_shares import CpuShares, shares_of, wanted
 from emulation.fabric.host_port import HostPort
+from emulation.fabric.naming import COORDINATOR_NODE as COORDINATOR_NODE
 from emulation.fabric.naming import EmulationError as EmulationError  # with the fabric that raises it
-from emulation.fabric.naming import interfaces, mac_address, port_number, with_prefix
+from emulation.fabric.naming import check, interfaces, mac_address, port_number, with_prefix
 from emulation.fabric.ovs import OpenVSwitch
 from emulation.fabric.ports import PortCounters, SwitchPort
 from emulation.fabric.priority_ports import make_host_port, make_port
@@ -50,7 +51,6 @@ from emulation.resource import Resource
 from protocol import virtual_time
 from topology.fabric import DirectedLink, Fabric, IPAddress
 
-COORDINATOR_NODE = "coord"
 COORDINATOR_MAC = "02:00:00:ff:ff:01"
 OFFLOADS_OFF = ("tx", "off", "sg", "off", "tso", "off", "gso", "off", "gro", "off")
 
@@ -92,10 +92,13 @@ class EmulatedFabric(Resource):
                 and the coordinator's, takes a quarter of it in each direction. 0: as fast as this kernel is.
 
         Raises:
-            EmulationError: not in a box; a name is too long for an interface; hosts ask for more processors than there are.
+            EmulationError: not in a box; the fabric cannot be emulated (`naming.check`), or a name not be an interface's; hosts
+            ask for more processors than there are.
         """
         if not box.inside():
             raise EmulationError("emulation: not in a box; run this by `python -m emulation.box -- COMMAND`")
+        self.exact_links = virtual_time.inside() if exact_links is None else exact_links
+        check(fabric, exact_links=self.exact_links)
         self.fabric = fabric
         self.buffer_packets = buffer_packets if queues is None else queues.buffer_packets
         self.queues = queues
@@ -107,7 +110,6 @@ class EmulatedFabric(Resource):
         has_loop = len(fabric.links) >= len(fabric.switches) + len(fabric.hosts)
         self.rstp = controller is None and (has_loop if rstp is None else rstp)
         self.ovs = OpenVSwitch()
-        self.exact_links = virtual_time.inside() if exact_links is None else exact_links
         shares = None if virtual_time.inside() else wanted() if cpu_shares is None else cpu_shares
         self.shares = None if shares is None else CpuShares(shares_of(fabric.hosts, shares))
         self.round_trip_ns = round_trip_ns

@@ -1,18 +1,49 @@
-"""Names of interfaces and addresses of an emulated fabric. Pure."""
+"""Names of interfaces and addresses of an emulated fabric, and which fabrics can be emulated. Pure."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv4Network
 
 from topology.fabric import DirectedLink, Fabric, IPAddress
+from topology.units import format_rate
 
 NETWORK = IPv4Network("10.0.0.0/8")
 MAX_INTERFACE_NAME = 15  # IFNAMSIZ and its closing zero
+COORDINATOR_NODE = "coord"
+MOST_SHAPED_BPS = 8 * (2**32 - 1)
+"""HTB and TBF take rates in bytes a second, of 32 bits."""
+_NAME = re.compile(r"\w[\w.-]*")
 
 
 class EmulationError(RuntimeError):
     """The fabric cannot be emulated, or a program in it failed; one line that names what is wrong and the remedy."""
+
+
+def check(fabric: Fabric, *, exact_links: bool) -> None:
+    """Finds what no emulation can have. `exact_links`: packets leave at computed times, not by HTB and TBF.
+
+    Raises:
+        EmulationError: there is no host, or one has no link; a shell would not read a name as one word, or Baton itself has
+        that name; a link is too fast.
+    """
+    if not fabric.hosts:
+        raise EmulationError("the fabric has no host; add one")
+    for name in (*fabric.switches, *fabric.hosts):
+        if not _NAME.fullmatch(name):
+            remedy = "give it one of letters, digits, '_', '.' and '-' that begins with a letter or a digit"
+            raise EmulationError(f"{name!r} cannot be the name of a node here; {remedy}")
+        if name == COORDINATOR_NODE:
+            raise EmulationError(f"{name!r} is the coordinator's node; give this one another name")
+        if not fabric.neighbours(name) and fabric.is_host(name):
+            raise EmulationError(f"{name} has no link; join it to a switch, or leave it out")
+    for link in () if exact_links else sorted(fabric.links):
+        for one in link.directions:
+            if fabric.capacity_bps(one) > MOST_SHAPED_BPS:
+                most = format_rate(MOST_SHAPED_BPS // 10**9 * 10**9)
+                problem = f"{'-'.join(one)}: {format_rate(fabric.capacity_bps(one))} is too fast for an emulated link"
+                raise EmulationError(f"{problem}; write at most {most}, or emulate it in virtual time")
 
 
 def interfaces(fabric: Fabric) -> Mapping[DirectedLink, str]:
@@ -26,10 +57,10 @@ def interfaces(fabric: Fabric) -> Mapping[DirectedLink, str]:
         first = 0 if fabric.is_host(name) else 1
         for number, peer in enumerate(fabric.neighbours(name), first):
             interface = fabric.port((name, peer)) or f"{name}-eth{number}"
-            if len(interface) > MAX_INTERFACE_NAME or not interface[-1].isdigit():
+            if len(interface.encode()) > MAX_INTERFACE_NAME or not re.fullmatch(r"\w[\w.-]*[0-9]", interface):
                 raise EmulationError(
                     f"{name}: {interface!r} cannot be an interface here; give it a name of at most {MAX_INTERFACE_NAME} "
-                    "characters that ends with its port number"
+                    "letters, digits, '_', '.' and '-' that ends with its port number"
                 )
             found[DirectedLink(name, peer)] = interface
     return found

@@ -153,3 +153,11 @@ def test_mn_custom_runs_our_shapes() -> None:
         check=False,
     )
     assert "0% dropped (2/2 received)" in done.stdout + done.stderr, done.stderr
+
+
+def test_a_name_is_never_a_shells_command(tmp_path: Path) -> None:
+    name = f"h;cd {tmp_path};touch x;1".replace(" ", "${IFS}")
+    fabric = FabricBuilder().add_switch("s1").add_host(name, ["10.0.0.1"]).add_link(name, "s1", 10**8, "h-eth0").build()
+    with pytest.raises(EmulationError, match="cannot be the name"), EmulatedFabric(fabric):
+        pass
+    assert not list(tmp_path.iterdir())
