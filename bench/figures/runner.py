@@ -27,6 +27,8 @@ LOOK_S = 0.2
 END_S = 15.0
 MOST_S = 3600.0
 """A figure that takes longer has failed."""
+BEING_MADE = ".new"
+"""How the name of a folder ends as long as its figure is measured; then it takes the place of the earlier one."""
 STATE, OUTPUT, ERRORS, RECORD = "state.json", "output.txt", "errors.txt", "record.json"
 
 
@@ -132,6 +134,7 @@ class Runner:
         finally:
             for one in self._running:
                 _end(one.process)
+                shutil.rmtree(one.directory, ignore_errors=True)
         return found
 
     def _may_start(self, entry: Entry) -> bool:
@@ -140,7 +143,7 @@ class Runner:
         return len(self._running) < self._jobs
 
     def _start(self, entry: Entry, key: str) -> None:
-        directory = self._results / entry.name
+        directory = self._results / f"{entry.name}{BEING_MADE}"
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True)
         argv = self._command(entry, directory / RECORD)
@@ -166,6 +169,9 @@ class Runner:
                 self._draw(one.entry, one.directory)
             except Exception as error:  # whatever is wrong with one picture, the other figures are measured
                 line = f"the picture: {type(error).__name__}: {error}"
+        kept = self._results / one.entry.name
+        shutil.rmtree(kept, ignore_errors=True)
+        one.directory.rename(kept)
         return self._keep(one.entry, State("failed" if line else "done", one.key, seconds, line, _now()))
 
     def _keep(self, entry: Entry, state: State) -> State:

@@ -197,6 +197,25 @@ class TestRunner:
         assert time.monotonic() - begun < 20
         assert read_state(tmp_path / "good").status == "done" and read_state(tmp_path / "hangs").status == "missing"
 
+    @pytest.mark.parametrize(("again", "key"), [(True, "key"), (False, "of older code")])
+    def test_an_interrupt_keeps_what_an_earlier_run_has_measured_of_the_figure(
+        self, tmp_path: Path, again: bool, key: str
+    ) -> None:
+        """Until it is measured anew the report shows what there is."""
+        (tmp_path / "hangs").mkdir()
+        (tmp_path / "hangs" / "state.json").write_text(json.dumps(State("done", key, 9.0, "", "2026")._asdict()))
+        (tmp_path / "hangs" / "record.json").write_text("{}")
+        before = {path.name: path.read_bytes() for path in (tmp_path / "hangs").iterdir()}
+
+        def tell(progress: Progress) -> None:
+            if progress.running:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            self.runner([an_entry("hangs")], tmp_path, again=again).run(tell, lambda entry, state: None)
+        assert {path.name: path.read_bytes() for path in (tmp_path / "hangs").iterdir()} == before
+        assert [path.name for path in tmp_path.iterdir()] == ["hangs"]
+
     def test_a_figure_in_real_time_has_the_machine_for_itself(self, tmp_path: Path) -> None:
         entries = [an_entry("real", "bench", "host-control"), an_entry("a"), an_entry("b"), an_entry("c")]
         _, ended, said = self.run(self.runner(entries, tmp_path))
