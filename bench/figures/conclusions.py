@@ -115,18 +115,32 @@ def _deadlines(record: Record) -> Found:
     def least(run: Record) -> float | None:
         return min((ratio for ratio in run["completion_over_deadline"] if ratio is not None), default=None)
 
+    def never(run: Record) -> float:
+        return float(sum(ratio is None for ratio in run["completion_over_deadline"]))
+
+    def of(text: str, scheme: str) -> str:
+        return f"{text}, {open_[scheme]:.0f} never" if open_.get(scheme) else text
+
     late, early = _by_scheme(record, worst), _by_scheme(record, least)
+    open_ = _by_scheme(record, never)
     left = _by_scheme(record, lambda run: run["background_of_what_is_left"])
     rows = [
         Row("earliest end, parts of the deadline", {"mcp": "just below 1", "edf": "as soon as it can"}, early),
         Row("latest end, parts of the deadline", {"mcp": "just below 1", "dctcp": "ignores deadlines"}, late),
+        Row("flows that did not end", {"mcp": "none"}, open_),
         Row("the others' part of what is left", {"mcp": "almost all"}, left),
     ]
     mcp = (early.get("mcp") or 0.0, late.get("mcp") or 9.0)
     checks = [
-        Check(f"MCP ends flows at {mcp[0]:.2f} to {mcp[1]:.2f} of their deadline", mcp[0] >= 0.85 and mcp[1] <= 1),
+        Check(
+            of(f"MCP ends flows at {mcp[0]:.2f} to {mcp[1]:.2f} of their deadline", "mcp"),
+            mcp[0] >= 0.85 and mcp[1] <= 1 and not open_.get("mcp"),
+        ),
         Check(f"it leaves others {left.get('mcp') or 0:.0%} of the rest", (left.get("mcp") or 0) >= 0.9),
-        Check(f"DCTCP ends some at {late.get('dctcp') or 0:.2f}", (late.get("dctcp") or 0) > 1),
+        Check(
+            of(f"DCTCP ends some at {late.get('dctcp') or 0:.2f}", "dctcp"),
+            (late.get("dctcp") or 0) > 1 or bool(open_.get("dctcp")),
+        ),
         Check(f"EDF takes the link from others: it ends some at {early.get('edf') or 0:.2f}", (early.get("edf") or 9) < 0.5),
     ]
     return rows, checks

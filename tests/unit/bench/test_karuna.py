@@ -298,3 +298,20 @@ def test_each_record_has_raw_rows_of_its_own(names: tuple[str, ...], rows: tuple
         write(Experiment({}, [{"of": name}]), tmp_path / name)
     assert [json.loads((tmp_path / name).read_text()) for name in rows] == [{"of": name} for name in names]
     assert [json.loads((tmp_path / name).read_text())["raw"] for name in names] == list(rows)
+
+
+def test_a_flow_that_never_ended_has_not_ended_in_time() -> None:
+    """It has no time, and must not be left out of what is said of all flows."""
+
+    def verdict(mcp: list[float | None], dctcp: list[float | None]) -> str:
+        ratios = {"mcp": mcp, "karuna": [0.9], "dctcp": dctcp, "edf": [0.2]}
+        runs = [
+            {"scheme": {"name": name}, "completion_over_deadline": found, "background_of_what_is_left": 0.95}
+            for name, found in ratios.items()
+        ]
+        return conclude("karuna-deadlines", {"runs": runs}).verdict
+
+    assert verdict([0.9, 0.95], [0.8, 1.2]).startswith("As published: MCP ends flows at 0.90 to 0.95 of their deadline;")
+    met, _, missed = verdict([0.9, None, None], [0.9, None]).partition("; but not: ")
+    assert missed == "MCP ends flows at 0.90 to 0.90 of their deadline, 2 never."
+    assert "DCTCP ends some at 0.90, 1 never" in met
