@@ -315,3 +315,20 @@ def test_a_flow_that_never_ended_has_not_ended_in_time() -> None:
     met, _, missed = verdict([0.9, None, None], [0.9, None]).partition("; but not: ")
     assert missed == "MCP ends flows at 0.90 to 0.90 of their deadline, 2 never."
     assert "DCTCP ends some at 0.90, 1 never" in met
+
+
+def test_flows_that_never_ended_are_told_beside_the_times_of_the_others() -> None:
+    """A scheme that leaves the slow flows open would have the shortest times."""
+
+    def verdict(incomplete: int) -> str:
+        runs = []
+        for name, mean_ms, open_flows in (("karuna", 10.0, incomplete), ("dctcp", 20.0, 0)):
+            times = {"flows": 1000, "incomplete": open_flows, "mean_ms": mean_ms, "p95_ms": mean_ms}
+            missed = 0.01 if name == "karuna" else 0.2
+            completion = {"all": times, "0 to 100 KB": times}
+            at = {"workload": "web_search", "load": 0.8, "scheme": {"name": name}}
+            runs.append({**at, "completion": completion, "deadlines": {"missed": missed}})
+        return conclude("karuna-fct", {"runs": runs}).verdict
+
+    assert verdict(0).startswith("As published") and "but not" not in verdict(0)
+    assert verdict(300).endswith("but not: web search, load 0.8, Karuna: all flows end (300 of 1000 do not).")
