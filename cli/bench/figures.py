@@ -50,6 +50,13 @@ def figures(
         results.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise click.BadParameter(f"{into} cannot be made: {error.strerror}; name another folder", param_hint="--into") from None
+    if summary is not None:  # told now, not after all figures
+        try:
+            summary.parent.mkdir(parents=True, exist_ok=True)
+            summary.open("a").close()
+        except OSError as error:
+            problem = f"{summary} cannot be written: {error.strerror}; name another file"
+            raise click.BadParameter(problem, param_hint="--summary") from None
     try:
         failed = [] if only_report else _measure(entries, results, jobs, again)
     finally:

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from bench.figures import pictures, report
 from bench.figures.catalogue import ENTRIES, Entry, chosen
@@ -366,3 +367,21 @@ class TestConclusions:
         pictures.draw(an_entry("demo"), tmp_path)
         (light,), (dark,) = (pictures.pictures(tmp_path, name) for name in ("light", "dark"))
         assert "#15181c" in dark.read_text() and "#15181c" not in light.read_text()
+
+
+class TestSummary:
+    """The report's text in a file that is named."""
+
+    def test_its_folder_is_made(self, tmp_path: Path) -> None:
+        file = tmp_path / "new" / "figures.md"
+        found = CliRunner().invoke(main, ["bench", "figures", "--report", "--into", str(tmp_path), "--summary", str(file)])
+        assert found.exit_code == 0 and file.read_text().startswith("# Published figures")
+
+    def test_a_file_that_cannot_be_written_is_told_before_anything_is_measured(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("cli.bench.figures._measure", lambda *_: pytest.fail("it measures"))
+        (tmp_path / "file").touch()
+        file = tmp_path / "file" / "figures.md"
+        found = CliRunner().invoke(main, ["bench", "figures", "--into", str(tmp_path), "--summary", str(file)])
+        assert found.exit_code == 2 and "--summary" in found.output
