@@ -76,7 +76,7 @@ def fabrics(
             raise click.UsageError("--clients measures one round trip and one congestion control; give one of each at most")
     if rtt_texts and not time.virtual:
         raise click.UsageError("--rtt needs --virtual: the machine's own kernel may have no netem")
-    round_trips = tuple(_duration(text, "--rtt") for text in rtt_texts) or (0,)
+    round_trips = tuple(dict.fromkeys(_duration(text, "--rtt") for text in rtt_texts)) or (0,)
     rate_bps = _rate(rate_text or (VIRTUAL_RATE if time.virtual else REAL_TIME_RATE), time, "--rate")
     above_bps = None if above_text is None else _rate(above_text, time, "--above")
     slice_ns = _duration(slice_text or ("2ms" if time.virtual else "5ms"), "--slice")
@@ -97,7 +97,7 @@ def fabrics(
         rate_bps=rate_bps,
         above_bps=above_bps,
         round_trips_ns=round_trips,
-        controls=tuple(controls) or ("cubic",),
+        controls=tuple(dict.fromkeys(controls)) or ("cubic",),
         connections=connections,
         slice_ns=slice_ns,
         seconds=seconds or ((1.0 if quick else 2.0) if time.virtual else (5.0 if quick else 12.0)),

@@ -133,6 +133,23 @@ class TestCommand:
         done = CliRunner().invoke(main, ["bench", "fabrics", "--virtual", option, value])
         assert done.exit_code == 2 and option in done.output and value in done.output
 
+    def test_a_round_trip_or_a_congestion_control_that_is_given_twice_is_measured_once(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Or two runs would have one name, and the record the confidence of only one of them."""
+        seen: list[experiment.Options] = []
+
+        def run(options: experiment.Options, *_: object) -> None:
+            seen.append(options)
+            raise EmulationError("enough")
+
+        monkeypatch.setattr(command, "enter", lambda *_, **__: None)
+        monkeypatch.setattr(experiment, "run", run)
+        words = ("--rtt", "500us", "--rtt", "0.5ms", "--congestion-control", "bbr", "--congestion-control", "bbr")
+        CliRunner().invoke(main, ["bench", "fabrics", "--virtual", *words])
+        (options,) = seen
+        assert (options.round_trips_ns, options.controls) == ((500_000,), ("bbr",))
+
 
 class TestClients:
     """What ordinary programs got."""
