@@ -112,7 +112,7 @@ class TestRates:
         ("text", "figure", "time", "remedy"),
         [
             ("1gbit", "mix", REAL, "--virtual"),
-            ("0", "mix", VIRTUAL, "write the rate"),
+            ("0", "mix", VIRTUAL, "write a rate above 0"),
             ("200gbit", "mix", VIRTUAL, "100gbit"),
             ("fast", "mix", VIRTUAL, "write"),
             ("100mbit", "uplink", REAL, "at most 10mbit, or add --virtual"),
