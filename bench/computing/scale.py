@@ -78,7 +78,7 @@ class Case:
     policy: str = "timeslice"
     reference: bool = True
     """Whether the reference in Python is measured, too."""
-    window: int = 8
+    window: int = 16
     """Slots that are planned at once in a matching, by a policy that counts bytes."""
 
     def check(self) -> None:

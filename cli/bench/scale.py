@@ -29,7 +29,7 @@ SLICES, MATCHING_SLOTS = 50, 2_000
 )
 @click.option("--matching", is_flag=True, help="Fastpass's workload: one switch, all to all, slots of one packet.")
 @click.option(
-    "--window", type=click.IntRange(1, 8), default=8, show_default=True, help="Slots planned at once, in matching by steps."
+    "--window", type=click.IntRange(1, 16), default=16, show_default=True, help="Slots planned at once, in matching by steps."
 )
 @click.option("--policy", type=click.Choice(POLICIES), default="timeslice", show_default=True, help="Which plans.")
 @click.option("--core-only", is_flag=True, help="Leave out the reference in Python: with thousands of hosts it takes minutes.")

@@ -31,7 +31,7 @@ from controller.policies.steps.flows import UNKNOWN, Flow, Resource, Step
 from controller.policies.steps.queue import Queue
 from protocol.units import FRAME_BYTES
 
-AHEAD = 8
+AHEAD = 16
 """No step is planned sooner than so many steps before the one that runs."""
 TRIES = 16
 """So many flows of a sender or a destination are looked at for the rest of a step."""

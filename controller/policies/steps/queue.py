@@ -17,7 +17,7 @@ from controller.policies.base import Weights
 from controller.policies.steps.flows import Flow, Resource
 
 ROUNDS, SPARE = 16, 10
-"""So many times a link's capacity, and so many flows more, are awake there: twice as many as fill the longest window."""
+"""So many times a link's capacity, and so many flows more, are awake there: as many as fill the longest window."""
 
 
 class Queue:

@@ -38,7 +38,7 @@ uint32_t steps_link(struct steps *core, int64_t capacity)
 	GROW(core->left, core->left_room, link + 1);
 	GROW(core->crowds, core->crowd_room, link + 1);
 	GROW(core->parks, core->park_room, link + 1);
-	core->open[link] = UINT8_MAX;
+	core->open[link] = EVERY;
 	core->touched[link] = 0;
 	core->single[link] = false;
 	core->room[link] = (struct room){capacity, INT64_MAX};
@@ -150,7 +150,7 @@ EXPORT_PUT(steps)
 /* All flows have their places: slots stay where there is room. */
 void steps_settle(struct steps *core)
 {
-	clear(core, UINT8_MAX);
+	clear(core, EVERY);
 	core->rewiring = false;
 	EACH_STEP(core, bit) {
 		uint32_t count;
@@ -158,12 +158,12 @@ void steps_settle(struct steps *core)
 		for (uint32_t one = 0; one < count; one++) {
 			const struct held *held = all[one];
 			uint32_t at = held->flow;
-			if (core->flows[at].need == core->needed[at] && fitting(core, at, (uint8_t)(1 << bit))) {
-				take(core, at, (uint8_t)(1 << bit), 1);
+			if (core->flows[at].need == core->needed[at] && fitting(core, at, (bits)(1 << bit))) {
+				take(core, at, (bits)(1 << bit), 1);
 			} else {
 				note_revoked(core, bit, held);
 				core->revokes[core->revoke_count - 1].reserved = core->needed[at];
-				core->busy[core->flows[at].node] &= (uint8_t)~(1 << bit);
+				core->busy[core->flows[at].node] &= (bits)~(1 << bit);
 				if (core->counted) {
 					core->flows[at].left = UNKNOWN;
 					count_waiting(core, at, true);

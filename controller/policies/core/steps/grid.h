@@ -1,7 +1,7 @@
 /* What the steps policy knows: flows, the queue of those that wait, and what is granted in each step that is planned. The words
  * are those of controller/policies/steps/.
  *
- * A step has a bit, number % AHEAD, in bytes by link: `open` says whether a link has room in a step for the flow that needs least
+ * A step has a bit, number % AHEAD. By link, `open` says whether a link has room in a step for the flow that needs least
  * of it. So one AND over a path says in which steps of a window a flow may fit; it does fit unless needs are `uneven`. Where they
  * are not, a link that has room for one flow alone needs no other account (`single`).
  */
@@ -14,8 +14,10 @@
 #define BYTE ((wide)8 * 1000000000 * PPM)
 #define MOST_CREDIT ((wide)1 << 31)
 typedef unsigned __int128 wide;
+typedef uint16_t bits; /* of steps */
+#define EVERY UINT16_MAX
 
-enum { AHEAD = 8, ROUNDS = 2 * AHEAD, SPARE = 10, TRIES = 16, LEAST_PART = 8, TURN = 4, INSIDE = 6, INLINE = 4, SOON = 12, BLOCK = 16,
+enum { AHEAD = 16, ROUNDS = AHEAD, SPARE = 10, TRIES = 16, LEAST_PART = 8, TURN = 4, INSIDE = 6, INLINE = 4, SOON = 12, BLOCK = 16,
        NOWHERE = 0 }; /* NOWHERE: a link that has no room, ever */
 #define UNKNOWN ((int64_t)1 << 62) /* more bytes than a host may say */
 
@@ -26,7 +28,7 @@ struct flow {
 	uint32_t node, to;		 /* the indexes of its node and its destination */
 	uint16_t count;			 /* of links */
 	bool queued, awake, loose, slow; /* slow: its node sends faster than its path carries */
-	uint8_t steps;			 /* it has slots in no other steps than these, by bit */
+	bits steps;			 /* it has slots in no other steps than these, by bit */
 	uint32_t links[INSIDE];
 } __attribute__((aligned(LINE)));
 
@@ -114,7 +116,7 @@ struct steps {
 	uint32_t spot_room, *routes, route_count, route_room, *path, path_room;
 	struct map route_of; /* by both switches: where in `routes` are the number of links, and the links */
 	/* by link */
-	uint8_t *open, *touched; /* a bit a step */
+	bits *open, *touched; /* a bit a step */
 	bool *single;
 	struct room *room;
 	struct left *left;
@@ -127,7 +129,7 @@ struct steps {
 	struct waiting *waiting;
 	uint64_t *carries;
 	uint32_t *ids;
-	uint8_t *busy; /* a bit a step: that the node has a slot */
+	bits *busy; /* a bit a step: that the node has a slot */
 	struct row *rows;
 	struct slots *held;
 	uint32_t waiting_room, carry_room, id_room, busy_room, row_room, held_room;
@@ -141,15 +143,15 @@ struct steps {
 	struct flows spent;		    /* while a plan is made: flows whose bytes have slots now */
 	/* steps */
 	int64_t numbers[AHEAD]; /* by bit; -1: over, or never planned */
-	uint8_t planned;
+	bits planned;
 	int64_t next, lead; /* the first step that is not planned; how far ahead the last plan was asked for */
 	uint32_t filled;    /* slots a step when steps were matched last; at first as many as `at_once` */
 	/* while a plan is made */
-	uint8_t window;	      /* the steps that are matched */
+	bits window;	      /* the steps that are matched */
 	uint32_t window_from; /* the bit of the first of them */
 	bool punctual;	      /* every node learns of them in time */
 	struct flows picked;  /* the nodes that send in the window */
-	struct flows refilled; /* nodes, and bits, of planned steps */
+	struct flows refilled; /* nodes, and the planned steps that are theirs now */
 	uint32_t chosen_count;
 	struct credit credit;
 	uint64_t last_number;
@@ -187,11 +189,10 @@ static inline int64_t first_step(const struct steps *core)
 	for (int64_t number = first_step(core), end = number + AHEAD; number < end; number++)                          \
 		for (uint32_t bit = number % AHEAD; bit < AHEAD && (core)->numbers[bit] == number; bit = AHEAD)
 
-/* The first of some steps, in the order that begins with `from`. */
-static inline uint32_t soonest(uint8_t steps, uint32_t from)
+/* The bits of some steps in the order that begins with `from`, which comes first. */
+static inline uint32_t in_turn(bits steps, uint32_t from)
 {
-	uint32_t turned = (uint32_t)steps >> from | (uint32_t)steps << (AHEAD - from);
-	return (from + (uint32_t)__builtin_ctz(turned)) % AHEAD;
+	return (bits)((uint32_t)steps >> from | (uint32_t)steps << (AHEAD - from));
 }
 
 static inline struct held *slot_at(const struct steps *core, uint32_t node, uint32_t bit)
@@ -217,7 +218,7 @@ static inline int64_t left_of(const struct steps *core, uint32_t link, uint32_t 
 }
 
 /* Those of some steps in which every link of a flow's path has room. */
-static inline uint8_t fitting(const struct steps *core, uint32_t at, uint8_t steps)
+static inline bits fitting(const struct steps *core, uint32_t at, bits steps)
 {
 	const uint32_t *links = path_of(core, at);
 	uint32_t count = core->flows[at].count;
@@ -228,25 +229,25 @@ static inline uint8_t fitting(const struct steps *core, uint32_t at, uint8_t ste
 	for (uint32_t one = 1; one < count; one++)
 		for (uint32_t bit = 0; bit < AHEAD; bit++)
 			if (steps >> bit & 1 && left_of(core, links[one], bit) < core->flows[at].need)
-				steps &= (uint8_t)~(1 << bit);
+				steps &= (bits)~(1 << bit);
 	return steps;
 }
 
 /* Those of some steps that a node learns of in time. */
-static inline uint8_t in_time(const struct steps *core, uint32_t at, uint8_t steps)
+static inline bits in_time(const struct steps *core, uint32_t at, bits steps)
 {
 	for (uint32_t bit = 0; bit < AHEAD; bit++)
 		if (steps >> bit & 1 &&
 		    (core->numbers[bit] + 1) * core->step_ns - start_of(core, bit, at) < core->step_ns / LEAST_PART)
-			steps &= (uint8_t)~(1 << bit);
+			steps &= (bits)~(1 << bit);
 	return steps;
 }
 
 /* Takes what a flow needs in some steps; gives it back with a `sign` of -1. Bytes may alias anything, so pointers are kept here. */
-static inline void take(const struct steps *core, uint32_t at, uint8_t steps, int64_t sign)
+static inline void take(const struct steps *core, uint32_t at, bits steps, int64_t sign)
 {
 	const uint32_t *links = path_of(core, at);
-	uint8_t *open = core->open, *touched = core->touched;
+	bits *open = core->open, *touched = core->touched;
 	const bool *single = core->single;
 	const struct room *room = core->room;
 	struct left *left = core->left;
@@ -262,20 +263,20 @@ static inline void take(const struct steps *core, uint32_t at, uint8_t steps, in
 			uint32_t bit = (uint32_t)__builtin_ctz(others);
 			int64_t rest = (touched[link] >> bit & 1 ? left[link].in[bit] : room[link].all) - need;
 			left[link].in[bit] = rest;
-			open[link] = (uint8_t)((open[link] & ~(1 << bit)) | (rest >= room[link].least) << bit);
+			open[link] = (bits)((open[link] & ~(1 << bit)) | (rest >= room[link].least) << bit);
 		}
 		touched[link] |= steps;
 	}
 }
 
 /* All is free in some steps. */
-static inline void clear(const struct steps *core, uint8_t steps)
+static inline void clear(const struct steps *core, bits steps)
 {
-	uint8_t *restrict open = core->open, *restrict touched = core->touched;
+	bits *restrict open = core->open, *restrict touched = core->touched;
 	uint32_t count = core->roster.link_count;
 	for (uint32_t link = 0; link < count; link++) {
 		open[link] |= steps;
-		touched[link] &= (uint8_t)~steps;
+		touched[link] &= (bits)~steps;
 	}
 	if (count)
 		open[NOWHERE] = 0;
@@ -289,11 +290,11 @@ static void set_uneven(struct steps *core)
 		core->single[link] = core->room[link].all == 1;
 	if (core->rewiring)
 		return;
-	clear(core, UINT8_MAX);
+	clear(core, EVERY);
 	EACH_STEP(core, bit)
 		for (uint32_t node = 0; node < core->busy_room; node++)
 			if (core->busy[node] >> bit & 1)
-				take(core, slot_at(core, node, bit)->flow, (uint8_t)(1 << bit), 1);
+				take(core, slot_at(core, node, bit)->flow, (bits)(1 << bit), 1);
 }
 
 /* A flow needs so much of a link. */
@@ -310,7 +311,7 @@ static inline void note_need(struct steps *core, uint32_t link, int64_t need)
 	else
 		set_uneven(core);
 	for (uint32_t bit = 0; bit < AHEAD && need < least && !core->single[link]; bit++) {
-		core->open[link] &= (uint8_t)~(1 << bit);
-		core->open[link] |= (uint8_t)((left_of(core, link, bit) >= need) << bit);
+		core->open[link] &= (bits)~(1 << bit);
+		core->open[link] |= (bits)((left_of(core, link, bit) >= need) << bit);
 	}
 }

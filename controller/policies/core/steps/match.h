@@ -20,20 +20,21 @@ static inline const struct credit *credit_of(struct steps *core, uint32_t at, in
 }
 
 /* Gives a flow the first of some steps that it has bytes for: `most` at most. Returns how many. */
-static inline uint32_t choose(struct steps *core, uint32_t at, uint8_t free, uint32_t from, uint32_t most)
+static inline uint32_t choose(struct steps *core, uint32_t at, bits free, uint32_t from, uint32_t most)
 {
 	struct flow *flow = &core->flows[at];
 	struct row *row = &core->rows[flow->node];
-	int64_t left = flow->left;
+	int64_t left = flow->left, whole = left < UNKNOWN ? credit_of(core, at, core->step_ns)->carried : 0;
 	uint32_t count = 0;
-	uint8_t chosen = 0;
-	for (; free && count < most && left > 0; count++) {
-		uint32_t bit = soonest(free, from);
-		free &= (uint8_t)~(1 << bit);
-		chosen |= (uint8_t)(1 << bit);
+	bits chosen = 0;
+	for (uint32_t turned = in_turn(free, from); turned && count < most && left > 0; turned &= turned - 1, count++) {
+		uint32_t bit = (from + (uint32_t)__builtin_ctz(turned)) % AHEAD;
+		chosen |= (bits)(1 << bit);
 		row->of[bit] = at;
-		if (left < UNKNOWN)
+		if (left < UNKNOWN && !core->punctual)
 			left -= credit_of(core, at, (core->numbers[bit] + 1) * core->step_ns - start_of(core, bit, at))->carried;
+		else
+			left -= whole;
 	}
 	take(core, at, chosen, 1);
 	flow->steps |= chosen;
@@ -67,20 +68,19 @@ static void count_spent(struct steps *core)
 static void refill(struct steps *core)
 {
 	core->refilled.count = 0;
+	core->punctual = false;
 	for (uint32_t one = 0; one < core->loose.count; one++) {
 		uint32_t at = core->loose.items[one];
 		core->flows[at].loose = false;
 		if (!is_wanted(core, at))
 			continue;
-		uint8_t free = in_time(core, at, fitting(core, at, core->planned));
+		bits free = in_time(core, at, fitting(core, at, core->planned));
 		uint32_t from = first_step(core) % AHEAD, node = core->flows[at].node;
-		uint8_t before = core->busy[node];
+		bits before = core->busy[node];
 		choose(core, at, free, from, AHEAD);
-		for (uint8_t steps = core->busy[node] ^ before; steps;) {
-			uint32_t bit = soonest(steps, from);
-			steps &= (uint8_t)~(1 << bit);
+		if (core->busy[node] != before) {
 			add(&core->refilled, node);
-			add(&core->refilled, bit);
+			add(&core->refilled, core->busy[node] ^ before);
 		}
 	}
 	core->loose.count = 0;
@@ -92,7 +92,7 @@ static inline uint32_t sift(const struct steps *core, uint32_t from, uint32_t to
 {
 	const struct place *places = core->queue.items;
 	const struct flow *flows = core->flows;
-	const uint8_t *open = core->open;
+	const bits *open = core->open;
 	uint32_t count = 0, window = core->window;
 	for (uint32_t one = from; one < to; one++) {
 		const struct place *place = &places[one];
@@ -108,8 +108,8 @@ static inline uint32_t sift(const struct steps *core, uint32_t from, uint32_t to
 static inline bool serve(struct steps *core, const struct place *place)
 {
 	uint32_t at = place->flow;
-	const uint8_t *open = core->open;
-	uint8_t free = open[place->first] & open[place->second] & open[place->third] & open[place->last] & core->window;
+	const bits *open = core->open;
+	bits free = open[place->first] & open[place->second] & open[place->third] & open[place->last] & core->window;
 	if (!free)
 		return false;
 	struct flow *flow = &core->flows[at];
@@ -176,7 +176,7 @@ static void match(struct steps *core, int64_t first, uint32_t count)
 	core->window_from = first % AHEAD;
 	for (int64_t number = first; number < first + count; number++) {
 		core->numbers[number % AHEAD] = number;
-		core->window |= (uint8_t)(1 << number % AHEAD);
+		core->window |= (bits)(1 << number % AHEAD);
 	}
 	core->punctual = core->roster.now + core->longest_delay <= first * core->step_ns;
 	clear(core, core->window);

@@ -29,39 +29,47 @@ static inline struct slot slot_of(const struct steps *core, uint32_t bit, const 
 }
 
 /* The bytes of a slot, or 0 less its rate; the remainder of a credit is carried to the node's next. */
-static inline int64_t amount_of(struct steps *core, uint32_t at, int64_t length)
+static inline int64_t amount_of(struct steps *core, uint32_t at, int64_t length, uint64_t *carry)
 {
-	const struct flow *flow = &core->flows[at];
 	const struct credit *credit = credit_of(core, at, length);
 	if (credit->rate) {
-		int64_t rate = (int64_t)((wide)flow->need * core->headroom_ppm / PPM);
+		int64_t rate = (int64_t)((wide)core->flows[at].need * core->headroom_ppm / PPM);
 		return rate ? -rate : -1;
 	}
-	uint64_t *carry = &core->carries[flow->node], packet = (uint64_t)(core->packet_bytes * BYTE);
+	uint64_t packet = (uint64_t)(core->packet_bytes * BYTE);
 	bool more = credit->rest >= packet - *carry;
-	*carry = more ? credit->rest - (packet - *carry) : credit->rest + *carry;
+	*carry += credit->rest - (more ? packet : 0);
 	return (int64_t)(credit->packets + more) * core->packet_bytes;
 }
 
-static inline void grant(struct steps *core, uint32_t node, uint32_t bit)
+/* Grants a node what is chosen for it in some steps, in their order that begins with `from`. */
+static void grant(struct steps *core, uint32_t node, bits steps, uint32_t from)
 {
-	uint32_t at = core->rows[node].of[bit];
-	const struct flow *flow = &core->flows[at];
-	int64_t start = start_of(core, bit, at), end = (core->numbers[bit] + 1) * core->step_ns, amount = amount_of(core, at, end - start);
-	uint64_t number = core->last_number + 1;
-	if (number < (uint64_t)core->roster.now)
-		number = (uint64_t)core->roster.now;
-	core->last_number = number;
-	*slot_at(core, node, bit) = (struct held){(int64_t)number, start, amount, at};
-	core->grants[core->grant_count++] = (struct slot){
-		(int64_t)number, core->ids[node], core->ids[flow->to], start, end,
-		amount > 0 ? amount : 0, amount < 0 ? -amount : 0, flow->need,
-	};
+	const struct row *row = &core->rows[node];
+	struct slots *held = &core->held[node];
+	struct slot *slot = &core->grants[core->grant_count];
+	int64_t now = core->roster.now, number = (int64_t)core->last_number, step_ns = core->step_ns;
+	int64_t id = core->ids[node];
+	uint64_t carry = core->carries[node];
+	for (uint32_t turned = in_turn(steps, from); turned; turned &= turned - 1, slot++) {
+		uint32_t bit = (from + (uint32_t)__builtin_ctz(turned)) % AHEAD, at = row->of[bit];
+		const struct flow *flow = &core->flows[at];
+		int64_t end = (core->numbers[bit] + 1) * step_ns, start = start_of(core, bit, at);
+		int64_t amount = amount_of(core, at, end - start, &carry);
+		number = number + 1 > now ? number + 1 : now;
+		held->of[bit] = (struct held){number, start, amount, at};
+		*slot = (struct slot){
+			number, id, core->ids[flow->to], start, end, amount > 0 ? amount : 0, amount < 0 ? -amount : 0, flow->need,
+		};
+	}
+	core->carries[node] = carry;
+	core->last_number = (uint64_t)number;
+	core->grant_count = (uint32_t)(slot - core->grants);
 }
 
 static inline void prefetch_grants(const struct steps *core, uint32_t node)
 {
-	for (uint8_t steps = core->busy[node] & core->window; steps; steps &= (uint8_t)(steps - 1)) {
+	for (bits steps = core->busy[node] & core->window; steps; steps &= (bits)(steps - 1)) {
 		uint32_t bit = (uint32_t)__builtin_ctz(steps);
 		__builtin_prefetch(&core->flows[core->rows[node].of[bit]]);
 		__builtin_prefetch(slot_at(core, node, bit), 1);
@@ -72,20 +80,15 @@ static inline void prefetch_grants(const struct steps *core, uint32_t node)
 static void grant_chosen(struct steps *core)
 {
 	const uint32_t *refilled = core->refilled.items, *picked = core->picked.items;
-	GROW(core->grants, core->grant_room, core->refilled.count / 2 + core->chosen_count);
+	GROW(core->grants, core->grant_room, core->refilled.count / 2 * AHEAD + core->chosen_count);
 	for (uint32_t one = 0; one < core->refilled.count; one += 2)
-		grant(core, refilled[one], refilled[one + 1]);
+		grant(core, refilled[one], (bits)refilled[one + 1], first_step(core) % AHEAD);
 	for (uint32_t one = 0; one < core->picked.count; one++) {
-		uint32_t node = picked[one];
 		if (one + SOON < core->picked.count)
 			__builtin_prefetch(&core->rows[picked[one + SOON]]);
 		if (one + SOON / 2 < core->picked.count)
 			prefetch_grants(core, picked[one + SOON / 2]);
-		for (uint8_t steps = core->busy[node] & core->window; steps;) {
-			uint32_t bit = soonest(steps, core->window_from);
-			steps &= (uint8_t)~(1 << bit);
-			grant(core, node, bit);
-		}
+		grant(core, picked[one], core->busy[picked[one]] & core->window, core->window_from);
 	}
 }
 
@@ -94,8 +97,8 @@ static void drop(struct steps *core, uint32_t node, uint32_t bit)
 {
 	uint32_t at = slot_at(core, node, bit)->flow, tries = TRIES;
 	int64_t start = core->numbers[bit] * core->step_ns, now = core->roster.now;
-	core->busy[node] &= (uint8_t)~(1 << bit);
-	take(core, at, (uint8_t)(1 << bit), -1);
+	core->busy[node] &= (bits)~(1 << bit);
+	take(core, at, (bits)(1 << bit), -1);
 	if (start + core->step_ns - (start > now ? start : now) < core->step_ns / LEAST_PART)
 		return;
 	const struct waiting *here = &core->waiting[node];
@@ -116,19 +119,19 @@ static void note_revoked(struct steps *core, uint32_t bit, const struct held *he
 /* Time passes: steps that are over are forgotten. */
 static void advance(struct steps *core, int64_t now)
 {
-	uint8_t over = 0;
+	bits over = 0;
 	settle(core);
 	core->roster.now = now;
 	for (uint32_t bit = 0; bit < AHEAD; bit++)
 		if (core->numbers[bit] >= 0 && (core->numbers[bit] + 1) * core->step_ns <= now) {
 			core->numbers[bit] = -1;
-			over |= (uint8_t)(1 << bit);
+			over |= (bits)(1 << bit);
 		}
 	if (!over)
 		return;
-	core->planned &= (uint8_t)~over;
-	uint8_t *busy = core->busy;
+	core->planned &= (bits)~over;
+	bits *busy = core->busy;
 	uint32_t count = core->busy_room;
 	for (uint32_t node = 0; node < count; node++)
-		busy[node] &= (uint8_t)~over;
+		busy[node] &= (bits)~over;
 }
