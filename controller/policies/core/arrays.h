@@ -7,11 +7,9 @@
 #define NONE UINT32_MAX
 #define LINE 64 /* of the processor's caches: what one line holds comes at once */
 
-/* Room for `wanted` elements. Without memory there is no schedule: hosts then open their gates by themselves. */
-static inline void *grown(void *array, uint32_t *room, uint32_t wanted, size_t size)
+/* More room, for `wanted` elements. Without memory there is no schedule: hosts then open their gates by themselves. */
+static __attribute__((noinline)) void *enlarged(void *array, uint32_t *room, uint32_t wanted, size_t size)
 {
-	if (wanted <= *room)
-		return array;
 	uint64_t more = *room + (uint64_t)*room / 2 + 16;
 	if (more < wanted)
 		more = wanted;
@@ -26,6 +24,11 @@ static inline void *grown(void *array, uint32_t *room, uint32_t wanted, size_t s
 	free(array);
 	*room = (uint32_t)more;
 	return larger;
+}
+
+static inline void *grown(void *array, uint32_t *room, uint32_t wanted, size_t size)
+{
+	return wanted <= *room ? array : enlarged(array, room, wanted, size);
 }
 
 #define GROW(array, room, wanted) ((array) = grown((array), &(room), (wanted), sizeof(*(array))))
@@ -98,11 +101,13 @@ static inline void map_set(struct map *map, uint64_t key, uint32_t value)
 
 static inline void map_remove(struct map *map, uint64_t key)
 {
-	if (map_get(map, key) == NONE)
+	if (!map->count)
 		return;
 	uint32_t mask = map->room - 1, hole = map_place(map, key);
-	while (map->items[hole].key != key || map->items[hole].value == NONE)
+	while (map->items[hole].key != key && map->items[hole].value != NONE)
 		hole = (hole + 1) & mask;
+	if (map->items[hole].value == NONE)
+		return;
 	for (uint32_t at = (hole + 1) & mask; map->items[at].value != NONE; at = (at + 1) & mask) {
 		uint32_t home = map_place(map, map->items[at].key);
 		if (((at - home) & mask) >= ((at - hole) & mask)) {

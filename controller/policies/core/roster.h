@@ -13,14 +13,14 @@ struct member {
 	uint32_t *regulated; /* sorted; a part of `roster.regulated` */
 	int64_t rate, delay; /* -1: not known */
 	uint64_t heard;      /* a number that grows with the order; 0: not heard of */
-};
+} __attribute__((aligned(LINE)));
 
 struct couple {
 	uint32_t node, destination, links; /* node: the index of a member, destination: an id */
 	uint32_t from_before, from_after, to_before, to_after;
 	bool known, waiting, regulated, placed, unplaced;
 	uint64_t mark;
-};
+} __attribute__((aligned(LINE)));
 
 struct roster {
 	struct member *members;
@@ -113,9 +113,8 @@ static bool regulates(const struct member *member, uint32_t destination)
 	if (!high || destination < member->regulated[0])
 		return false;
 	uint32_t guess = destination - member->regulated[0];
-	if (guess < high && member->regulated[guess] == destination)
-		return true;
-	if (guess && guess <= high && member->regulated[guess - 1] == destination)
+	const uint32_t *there = &member->regulated[guess < high ? guess : high - 1], *before = there - (there > member->regulated);
+	if ((*there == destination) | (*before == destination))
 		return true;
 	while (low < high) {
 		uint32_t middle = low + (high - low) / 2;
@@ -138,6 +137,8 @@ static uint32_t new_couple(struct roster *roster, uint32_t node, uint32_t destin
 	uint32_t to = member_at(roster, destination), at = roster->free_couples;
 	if (at != NONE) {
 		roster->free_couples = roster->couples[at].from_after;
+		if (roster->free_couples != NONE)
+			__builtin_prefetch(&roster->couples[roster->free_couples], 1); /* for the next one */
 	} else {
 		at = roster->couple_count++;
 		GROW(roster->couples, roster->couple_room, roster->couple_count);

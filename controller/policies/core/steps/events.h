@@ -151,62 +151,86 @@ void steps_backlogs(struct steps *core, int64_t now, uint32_t count, const uint3
 	steps_sized_backlogs(core, now, count, nodes, offsets, destinations, NULL);
 }
 
-/* Has what an event will ask for fetched: first what is found by its ids, later what is found by that. */
-static inline void prefetch_event(const struct steps *core, const struct returned *event, bool first)
+/* Has what is found by an event's ids fetched. */
+static inline void prefetch_event(const struct steps *core, const struct returned *event)
 {
 	const struct roster *roster = &core->roster;
-	uint32_t id = (uint32_t)event->node, destination = (uint32_t)event->destination;
-	uint32_t node = member_find(roster, id), to = member_find(roster, destination);
-	if (node == NONE || to == NONE || node >= core->waiting_room || to >= core->waiting_room)
+	uint32_t node = member_find(roster, (uint32_t)event->node), to = member_find(roster, (uint32_t)event->destination);
+	map_prefetch(&roster->couple_of, couple_key((uint32_t)event->node, (uint32_t)event->destination));
+	if (node >= core->waiting_room || to >= core->waiting_room)
 		return;
-	const struct member *member = &roster->members[node];
-	const struct waiting *here = &core->waiting[node], *there = &core->waiting[to];
-	if (first) {
-		map_prefetch(&roster->couple_of, couple_key(id, destination));
-		__builtin_prefetch(member);
-		__builtin_prefetch(&roster->members[to]);
-		__builtin_prefetch(here);
-		__builtin_prefetch(there);
-		return;
-	}
-	uint32_t at = couple_find(roster, id, destination);
+	__builtin_prefetch(&roster->members[node], 1);
+	__builtin_prefetch(&roster->members[to], 1);
+	__builtin_prefetch(&core->waiting[node], 1);
+	__builtin_prefetch(&core->waiting[to], 1);
+}
+
+/* The flow of an event; NONE: it is not known. Has what the event will ask for fetched. */
+static inline uint32_t find_event(const struct steps *core, const struct returned *event)
+{
+	const struct roster *roster = &core->roster;
+	uint32_t id = (uint32_t)event->node, destination = (uint32_t)event->destination, at = couple_find(roster, id, destination);
 	if (at != NONE) {
-		__builtin_prefetch(&core->flows[at]);
-		__builtin_prefetch(&roster->couples[at]);
-		return;
+		__builtin_prefetch(&core->flows[at], 1);
+		__builtin_prefetch(&roster->couples[at], 1);
+		return at;
 	}
-	if (member->regulated_count) {
+	uint32_t node = member_find(roster, id), to = member_find(roster, destination);
+	if (node >= core->waiting_room || to >= core->waiting_room)
+		return NONE;
+	const struct member *member = &roster->members[node], *other = &roster->members[to];
+	const struct waiting *here = &core->waiting[node], *there = &core->waiting[to];
+	if (destination < member->regulated_count) {
 		__builtin_prefetch(member->regulated);
-		__builtin_prefetch(&member->regulated[destination < member->regulated_count ? destination : member->regulated_count - 1]);
+		__builtin_prefetch(&member->regulated[destination]);
 	}
 	if (member->from != NONE)
 		__builtin_prefetch(&roster->couples[member->from], 1);
-	if (roster->members[to].to != NONE)
-		__builtin_prefetch(&roster->couples[roster->members[to].to], 1);
+	if (other->to != NONE)
+		__builtin_prefetch(&roster->couples[other->to], 1);
 	__builtin_prefetch(here->out + here->out_count, 1);
 	__builtin_prefetch(there->in.items + there->in.count, 1);
+	return NONE;
+}
+
+/* A slot of a flow is given back: the rest of it is free from now on. */
+static inline void give_back(struct steps *core, uint32_t at, int64_t number)
+{
+	uint32_t node = core->flows[at].node;
+	for (uint32_t steps = core->flows[at].steps & core->planned; steps; steps &= steps - 1) {
+		uint32_t bit = (uint32_t)__builtin_ctz(steps);
+		const struct held *held = held_of(core, node, bit);
+		if (held && held->flow == at && held->number == number)
+			drop(core, node, bit);
+	}
+}
+
+static inline void take_event(struct steps *core, const struct returned *event, uint32_t at)
+{
+	uint32_t id = (uint32_t)event->node, destination = (uint32_t)event->destination;
+	if (at == NONE) /* unless an event since it was looked for has made it known */
+		at = couple_find(&core->roster, id, destination);
+	if (at != NONE && event->slot)
+		give_back(core, at, event->slot);
+	if (event->backlog_bytes > 0)
+		wait_for(core, at != NONE ? at : new_flow(core, member_at(&core->roster, id), destination), event->backlog_bytes);
+	else if (at != NONE)
+		wait_no_more(core, at);
 }
 
 void steps_yields(struct steps *core, int64_t now, uint32_t count, const struct returned *all)
 {
-	struct roster *roster = &core->roster;
+	uint32_t found[SOON];
 	advance(core, now);
-	for (uint32_t one = 0; one < count; one++) {
+	for (uint32_t one = 0; one < SOON && one < count; one++)
+		found[one] = find_event(core, &all[one]);
+	for (uint32_t one = 0, next = 0; one < count; one++, next = next + 1 < SOON ? next + 1 : 0) {
+		uint32_t at = found[next];
+		if (one + 2 * SOON < count)
+			prefetch_event(core, &all[one + 2 * SOON]);
 		if (one + SOON < count)
-			prefetch_event(core, &all[one + SOON], true);
-		if (one + SOON / 2 < count)
-			prefetch_event(core, &all[one + SOON / 2], false);
-		uint32_t node = member_at(roster, (uint32_t)all[one].node), destination = (uint32_t)all[one].destination;
-		uint32_t at = couple_find(roster, roster->members[node].id, destination);
-		for (uint32_t bit = 0; bit < AHEAD && at != NONE && all[one].slot; bit++) {
-			const struct held *held = held_of(core, node, bit);
-			if (held && held->flow == at && held->number == all[one].slot)
-				drop(core, node, bit);
-		}
-		if (all[one].backlog_bytes > 0)
-			wait_for(core, at != NONE ? at : new_flow(core, node, destination), all[one].backlog_bytes);
-		else if (at != NONE)
-			wait_no_more(core, at);
+			found[next] = find_event(core, &all[one + SOON]);
+		take_event(core, &all[one], at);
 	}
 }
 

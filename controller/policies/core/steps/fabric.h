@@ -50,22 +50,26 @@ void steps_place(struct steps *core, uint32_t at, int64_t rate, uint32_t count, 
 {
 	struct roster *roster = &core->roster;
 	struct flow *flow = &core->flows[at];
-	roster_place(roster, at, rate, count, links);
-	flow->need = 0;
+	if (count > INSIDE)
+		roster_place(roster, at, rate, count, links);
+	roster->couples[at].placed = true;
 	flow->count = (uint16_t)count;
-	if (count && count <= INSIDE)
-		memcpy(flow->links, links, count * sizeof(*links));
+	for (uint32_t one = 0; one < count && one < INSIDE; one++)
+		flow->links[one] = links[one];
+	flow->need = 0;
 	if (count) {
-		flow->need = rate < roster->capacities[links[0]] ? rate : roster->capacities[links[0]];
-		core->sends[at] = flow->need;
+		int64_t need, sends = need = rate < roster->capacities[links[0]] ? rate : roster->capacities[links[0]];
 		for (uint32_t one = 1; one < count; one++)
-			if (roster->capacities[links[one]] < flow->need)
-				flow->need = roster->capacities[links[one]];
-		flow->slow = flow->need < core->sends[at];
+			if (roster->capacities[links[one]] < need)
+				need = roster->capacities[links[one]];
+		flow->slow = need < sends;
+		if (flow->slow)
+			core->sends[at] = sends;
 		core->room[links[0]] = (struct room){1, 1};
 		core->single[links[0]] = true;
-		for (uint32_t one = 1; one < count && flow->need > 0; one++)
-			note_need(core, links[one], flow->need);
+		flow->need = need;
+		for (uint32_t one = 1; one < count && need > 0; one++)
+			note_need(core, links[one], need);
 	}
 	update_wanted(core, at);
 	if (!core->rewiring && is_wanted(core, at) && !flow->queued)

@@ -1,9 +1,9 @@
 /* What the steps policy knows: flows, the queue of those that wait, and what is granted in each step that is planned. The words
  * are those of controller/policies/steps/.
  *
- * A step has a bit, number % AHEAD. By link, `open` says whether a link has room in a step for the flow that needs least
- * of it. So one AND over a path says in which steps of a window a flow may fit; it does fit unless needs are `uneven`. Where they
- * are not, a link that has room for one flow alone needs no other account (`single`).
+ * A step has a bit, number % AHEAD. By link, `open` says whether a link has room in a step for the flow that needs least of it.
+ * So one AND over a path says in which steps of a window a flow may fit; it does fit unless needs are `uneven`. Where they are
+ * not, a link that has room for one flow alone needs no other account (`single`).
  */
 #pragma once
 #include "../roster.h"
@@ -17,7 +17,7 @@ typedef unsigned __int128 wide;
 typedef uint16_t bits; /* of steps */
 #define EVERY UINT16_MAX
 
-enum { AHEAD = 16, ROUNDS = AHEAD, SPARE = 10, TRIES = 16, LEAST_PART = 8, TURN = 4, INSIDE = 6, INLINE = 4, SOON = 12, BLOCK = 16,
+enum { AHEAD = 16, ROUNDS = AHEAD, SPARE = 10, TRIES = 16, LEAST_PART = 8, TURN = 4, INSIDE = 6, INLINE = 4, SOON = 12,
        NOWHERE = 0 }; /* NOWHERE: a link that has no room, ever */
 #define UNKNOWN ((int64_t)1 << 62) /* more bytes than a host may say */
 
@@ -55,10 +55,6 @@ struct park { /* of a link: flows[first] and on are parked there, in this order 
 	uint32_t *flows, first, room;
 };
 
-struct row { /* of a node, by step: the flow that is granted it */
-	uint32_t of[AHEAD];
-};
-
 struct held { /* a node's slot in a step; amount: its bytes, or what its rate is less than 0 */
 	int64_t number, start, amount;
 	uint32_t flow;
@@ -91,12 +87,16 @@ struct waiting { /* of a node: the flows that wait there, and for it, in the ord
 	struct waiter *out;
 	uint32_t out_count, out_room;
 	struct flows in;
+} __attribute__((aligned(LINE)));
+
+struct amount { /* what a slot permits: bytes, or a rate */
+	int64_t bytes, rate;
 };
 
 struct credit { /* for the rates, and the length of a slot, that were asked for last */
 	int64_t need, sends, length, carried; /* carried: bytes, without what is carried to the node's next slot */
-	uint64_t packets, rest;
-	bool rate;
+	uint64_t packet, rest;		      /* of a packet, in parts of a byte: all, and what is over */
+	struct amount amounts[2];	      /* without, and with a packet more from what was carried */
 };
 
 struct steps {
@@ -130,9 +130,8 @@ struct steps {
 	uint64_t *carries;
 	uint32_t *ids;
 	bits *busy; /* a bit a step: that the node has a slot */
-	struct row *rows;
 	struct slots *held;
-	uint32_t waiting_room, carry_room, id_room, busy_room, row_room, held_room;
+	uint32_t waiting_room, carry_room, id_room, busy_room, held_room;
 	int64_t longest_delay;
 	/* the queue */
 	struct places queue;
@@ -149,9 +148,10 @@ struct steps {
 	/* while a plan is made */
 	bits window;	      /* the steps that are matched */
 	uint32_t window_from; /* the bit of the first of them */
+	uint32_t window_size;
+	uint32_t *rows, row_room; /* by node, then by step of the window: the flow that is to be granted it */
 	bool punctual;	      /* every node learns of them in time */
 	struct flows picked;  /* the nodes that send in the window */
-	struct flows refilled; /* nodes, and the planned steps that are theirs now */
 	uint32_t chosen_count;
 	struct credit credit;
 	uint64_t last_number;
@@ -195,6 +195,11 @@ static inline uint32_t in_turn(bits steps, uint32_t from)
 	return (bits)((uint32_t)steps >> from | (uint32_t)steps << (AHEAD - from));
 }
 
+static inline uint32_t *row_of(const struct steps *core, uint32_t node)
+{
+	return &core->rows[(size_t)node * core->window_size];
+}
+
 static inline struct held *slot_at(const struct steps *core, uint32_t node, uint32_t bit)
 {
 	return &core->held[node].of[bit];
@@ -236,10 +241,11 @@ static inline bits fitting(const struct steps *core, uint32_t at, bits steps)
 /* Those of some steps that a node learns of in time. */
 static inline bits in_time(const struct steps *core, uint32_t at, bits steps)
 {
-	for (uint32_t bit = 0; bit < AHEAD; bit++)
-		if (steps >> bit & 1 &&
-		    (core->numbers[bit] + 1) * core->step_ns - start_of(core, bit, at) < core->step_ns / LEAST_PART)
+	for (uint32_t others = steps; others; others &= others - 1) {
+		uint32_t bit = (uint32_t)__builtin_ctz(others);
+		if ((core->numbers[bit] + 1) * core->step_ns - start_of(core, bit, at) < core->step_ns / LEAST_PART)
 			steps &= (bits)~(1 << bit);
+	}
 	return steps;
 }
 

@@ -2,35 +2,48 @@
 #pragma once
 #include "queue.h"
 
+/* Reckons what a slot carries. Apart from `credit_of`, which seldom needs it, and is a part of what all grants do. */
+static __attribute__((noinline)) void reckon(struct steps *core, int64_t need, int64_t sends, int64_t length)
+{
+	struct credit *credit = &core->credit;
+	uint64_t packet = (uint64_t)(core->packet_bytes * BYTE);
+	wide due = (wide)need * length * core->headroom_ppm, burst;
+	bool huge = __builtin_mul_overflow(due, (wide)(sends - need), &burst);
+	*credit = (struct credit){.need = need, .sends = sends, .length = length, .packet = packet};
+	if (due < packet || due > MOST_CREDIT * BYTE || huge || burst / sends > core->burst_bytes * BYTE) {
+		int64_t rate = (int64_t)((wide)need * core->headroom_ppm / PPM);
+		credit->carried = (int64_t)(due / BYTE);
+		credit->amounts[0].rate = credit->amounts[1].rate = rate ? rate : 1;
+	} else {
+		credit->carried = (int64_t)(due / packet) * core->packet_bytes;
+		credit->rest = (uint64_t)(due % packet);
+		credit->amounts[0].bytes = credit->carried;
+		credit->amounts[1].bytes = credit->carried + core->packet_bytes;
+	}
+}
+
 /* What a slot of a flow carries. */
 static inline const struct credit *credit_of(struct steps *core, uint32_t at, int64_t length)
 {
 	const struct flow *flow = &core->flows[at];
-	struct credit *credit = &core->credit;
+	const struct credit *credit = &core->credit;
 	int64_t sends = flow->slow ? core->sends[at] : flow->need;
-	if (credit->need == flow->need && credit->sends == sends && credit->length == length)
-		return credit;
-	uint64_t packet = (uint64_t)(core->packet_bytes * BYTE);
-	wide due = (wide)flow->need * length * core->headroom_ppm, burst;
-	bool huge = __builtin_mul_overflow(due, (wide)(sends - flow->need), &burst);
-	*credit = (struct credit){flow->need, sends, length, 0, (uint64_t)(due / packet), (uint64_t)(due % packet), false};
-	credit->rate = due < packet || due > MOST_CREDIT * BYTE || huge || burst / sends > core->burst_bytes * BYTE;
-	credit->carried = credit->rate ? (int64_t)(due / BYTE) : (int64_t)credit->packets * core->packet_bytes;
+	if (credit->need != flow->need || credit->sends != sends || credit->length != length)
+		reckon(core, flow->need, sends, length);
 	return credit;
 }
 
-/* Gives a flow the first of some steps that it has bytes for: `most` at most. Returns how many. */
-static inline uint32_t choose(struct steps *core, uint32_t at, bits free, uint32_t from, uint32_t most)
+/* Gives a flow the first of some steps of the window that it has bytes for: `most` at most. Returns how many. */
+static inline uint32_t choose(struct steps *core, uint32_t at, bits free, uint32_t most)
 {
 	struct flow *flow = &core->flows[at];
-	struct row *row = &core->rows[flow->node];
-	int64_t left = flow->left, whole = left < UNKNOWN ? credit_of(core, at, core->step_ns)->carried : 0;
-	uint32_t count = 0;
+	uint32_t *row = row_of(core, flow->node), from = core->window_from, count = 0;
+	int64_t left = flow->left, whole = left < UNKNOWN && core->punctual ? credit_of(core, at, core->step_ns)->carried : 0;
 	bits chosen = 0;
 	for (uint32_t turned = in_turn(free, from); turned && count < most && left > 0; turned &= turned - 1, count++) {
-		uint32_t bit = (from + (uint32_t)__builtin_ctz(turned)) % AHEAD;
+		uint32_t step = (uint32_t)__builtin_ctz(turned), bit = (from + step) % AHEAD;
 		chosen |= (bits)(1 << bit);
-		row->of[bit] = at;
+		row[step] = at;
 		if (left < UNKNOWN && !core->punctual)
 			left -= credit_of(core, at, (core->numbers[bit] + 1) * core->step_ns - start_of(core, bit, at))->carried;
 		else
@@ -64,44 +77,25 @@ static void count_spent(struct steps *core)
 	core->spent.count = 0;
 }
 
-/* Gives the flows that are loose what is free in planned steps. */
-static void refill(struct steps *core)
-{
-	core->refilled.count = 0;
-	core->punctual = false;
-	for (uint32_t one = 0; one < core->loose.count; one++) {
-		uint32_t at = core->loose.items[one];
-		core->flows[at].loose = false;
-		if (!is_wanted(core, at))
-			continue;
-		bits free = in_time(core, at, fitting(core, at, core->planned));
-		uint32_t from = first_step(core) % AHEAD, node = core->flows[at].node;
-		bits before = core->busy[node];
-		choose(core, at, free, from, AHEAD);
-		if (core->busy[node] != before) {
-			add(&core->refilled, node);
-			add(&core->refilled, core->busy[node] ^ before);
-		}
-	}
-	core->loose.count = 0;
-}
+enum { BLOCK = 16, DUE = 32 }; /* BLOCK: places that are sifted at once; DUE: a power of two with room for these and SOON */
 
-/* Notes which of some places of the queue may be served, and has what is known of them fetched. No branch: it would be predicted
- * wrong. */
-static inline uint32_t sift(const struct steps *core, uint32_t from, uint32_t to, uint32_t *found)
+/* Places of the queue that are to be served, by their indexes: number `begin` up to `end` are at these modulo DUE. */
+struct due {
+	uint32_t at[DUE], begin, end;
+};
+
+/* Notes which of some places of the queue may be served. No branch: it would be predicted wrong. */
+static inline void sift(const struct steps *core, uint32_t from, uint32_t to, struct due *due)
 {
 	const struct place *places = core->queue.items;
-	const struct flow *flows = core->flows;
 	const bits *open = core->open;
-	uint32_t count = 0, window = core->window;
+	uint32_t end = due->end, window = core->window;
 	for (uint32_t one = from; one < to; one++) {
 		const struct place *place = &places[one];
-		found[count] = one;
-		count += (open[place->first] & open[place->second] & open[place->third] & open[place->last] & window) != 0;
+		due->at[end % DUE] = one;
+		end += (open[place->first] & open[place->second] & open[place->third] & open[place->last] & window) != 0;
 	}
-	for (uint32_t one = 0; one < count; one++)
-		__builtin_prefetch(&flows[places[found[one]].flow]);
-	return count;
+	due->end = end;
 }
 
 /* Serves a flow if it may send; whether it leaves its place. */
@@ -124,9 +118,9 @@ static inline bool serve(struct steps *core, const struct place *place)
 		free = in_time(core, at, free);
 	if (!free)
 		return false;
-	if (!(core->busy[flow->node] & core->window))
-		add(&core->picked, flow->node);
-	uint32_t count = choose(core, at, free, core->window_from, flow->credit < AHEAD ? (uint32_t)flow->credit : AHEAD);
+	core->picked.items[core->picked.count] = flow->node; /* counts if it is the node's first; no branch here, either */
+	core->picked.count += !(core->busy[flow->node] & core->window);
+	uint32_t count = choose(core, at, free, flow->credit < AHEAD ? (uint32_t)flow->credit : AHEAD);
 	core->chosen_count += count;
 	flow->credit -= count;
 	if (is_wanted(core, at) && flow->credit >= 1)
@@ -140,31 +134,34 @@ static inline bool serve(struct steps *core, const struct place *place)
 	return true;
 }
 
-static inline void serve_all(struct steps *core, const uint32_t *found, uint32_t count)
+/* Has what is known of the flows fetched that are served soon. */
+static inline void prefetch_due(const struct steps *core, const struct due *due, uint32_t one)
 {
-	for (uint32_t one = 0; one < count; one++) {
-		if (one + SOON / 2 < count)
-			__builtin_prefetch(&core->rows[core->flows[core->queue.items[found[one + SOON / 2]].flow].node], 1);
-		struct place place = core->queue.items[found[one]];
-		if (serve(core, &place)) {
-			core->queue.items[found[one]] = LEFT;
-			core->gone++;
-		}
-	}
+	const struct place *places = core->queue.items;
+	if (one + SOON < due->end)
+		__builtin_prefetch(&core->flows[places[due->at[(one + SOON) % DUE]].flow], 1);
+	if (one + SOON / 2 < due->end)
+		__builtin_prefetch(row_of(core, core->flows[places[due->at[(one + SOON / 2) % DUE]].flow].node), 1);
 }
 
 /* Goes through the queue, which grows meanwhile by the flows that were served. A flow is served some flows after it was found, so
  * that it has come from memory. */
 static void go_through(struct steps *core)
 {
-	uint32_t found[SOON + BLOCK], count = 0;
-	for (uint32_t from = 0; from < core->queue.count || count;) {
+	struct due due = {.begin = 0};
+	for (uint32_t from = 0; from < core->queue.count || due.begin < due.end;) {
 		uint32_t to = from + BLOCK < core->queue.count ? from + BLOCK : core->queue.count;
-		count += sift(core, from, to, found + count);
-		uint32_t due = to == core->queue.count ? count : count > SOON ? count - SOON : 0;
-		serve_all(core, found, due);
-		count -= due;
-		memmove(found, found + due, count * sizeof(*found));
+		sift(core, from, to, &due);
+		uint32_t later = to == core->queue.count ? 0 : SOON;
+		for (; due.begin + later < due.end; due.begin++) {
+			prefetch_due(core, &due, due.begin);
+			uint32_t at = due.at[due.begin % DUE];
+			struct place place = core->queue.items[at];
+			if (serve(core, &place)) {
+				core->queue.items[at] = LEFT;
+				core->gone++;
+			}
+		}
 		from = to;
 	}
 }
@@ -174,12 +171,14 @@ static void match(struct steps *core, int64_t first, uint32_t count)
 {
 	core->window = 0;
 	core->window_from = first % AHEAD;
+	core->window_size = count;
 	for (int64_t number = first; number < first + count; number++) {
 		core->numbers[number % AHEAD] = number;
 		core->window |= (bits)(1 << number % AHEAD);
 	}
 	core->punctual = core->roster.now + core->longest_delay <= first * core->step_ns;
 	clear(core, core->window);
+	GROW(core->picked.items, core->picked.room, core->busy_room + 1);
 	wake_all(core);
 	go_through(core);
 	if (core->gone > core->queue.count / 4)

@@ -28,68 +28,80 @@ static inline struct slot slot_of(const struct steps *core, uint32_t bit, const 
 	};
 }
 
-/* The bytes of a slot, or 0 less its rate; the remainder of a credit is carried to the node's next. */
-static inline int64_t amount_of(struct steps *core, uint32_t at, int64_t length, uint64_t *carry)
+/* What a slot permits; the remainder of a credit is carried to the node's next. */
+static inline struct amount amount_of(struct steps *core, uint32_t at, int64_t length, uint64_t *carry)
 {
 	const struct credit *credit = credit_of(core, at, length);
-	if (credit->rate) {
-		int64_t rate = (int64_t)((wide)core->flows[at].need * core->headroom_ppm / PPM);
-		return rate ? -rate : -1;
-	}
-	uint64_t packet = (uint64_t)(core->packet_bytes * BYTE);
-	bool more = credit->rest >= packet - *carry;
-	*carry += credit->rest - (more ? packet : 0);
-	return (int64_t)(credit->packets + more) * core->packet_bytes;
+	uint64_t lacks = credit->packet - *carry;
+	bool more = credit->rest >= lacks;
+	*carry = more ? credit->rest - lacks : credit->rest + *carry;
+	return credit->amounts[more];
 }
 
-/* Grants a node what is chosen for it in some steps, in their order that begins with `from`. */
-static void grant(struct steps *core, uint32_t node, bits steps, uint32_t from)
+/* Grants a node what is chosen for it in some steps of the window. */
+static void grant(struct steps *core, uint32_t node, bits steps)
 {
-	const struct row *row = &core->rows[node];
+	const uint32_t *row = row_of(core, node), from = core->window_from;
 	struct slots *held = &core->held[node];
 	struct slot *slot = &core->grants[core->grant_count];
-	int64_t now = core->roster.now, number = (int64_t)core->last_number, step_ns = core->step_ns;
-	int64_t id = core->ids[node];
+	int64_t now = core->roster.now, number = (int64_t)core->last_number + 1;
 	uint64_t carry = core->carries[node];
-	for (uint32_t turned = in_turn(steps, from); turned; turned &= turned - 1, slot++) {
-		uint32_t bit = (from + (uint32_t)__builtin_ctz(turned)) % AHEAD, at = row->of[bit];
+	number = number > now ? number : now;
+	for (uint32_t turned = in_turn(steps, from); turned; turned &= turned - 1, slot++, number++) {
+		uint32_t step = (uint32_t)__builtin_ctz(turned), bit = (from + step) % AHEAD, at = row[step];
 		const struct flow *flow = &core->flows[at];
-		int64_t end = (core->numbers[bit] + 1) * step_ns, start = start_of(core, bit, at);
-		int64_t amount = amount_of(core, at, end - start, &carry);
-		number = number + 1 > now ? number + 1 : now;
-		held->of[bit] = (struct held){number, start, amount, at};
-		*slot = (struct slot){
-			number, id, core->ids[flow->to], start, end, amount > 0 ? amount : 0, amount < 0 ? -amount : 0, flow->need,
-		};
+		int64_t end = (core->numbers[bit] + 1) * core->step_ns, start = start_of(core, bit, at);
+		struct amount amount = amount_of(core, at, end - start, &carry);
+		held->of[bit] = (struct held){number, start, amount.bytes - amount.rate, at};
+		*slot = (struct slot){number, core->ids[node], core->ids[flow->to], start, end, amount.bytes, amount.rate, flow->need};
 	}
 	core->carries[node] = carry;
-	core->last_number = (uint64_t)number;
+	core->last_number = (uint64_t)number - 1;
 	core->grant_count = (uint32_t)(slot - core->grants);
 }
 
 static inline void prefetch_grants(const struct steps *core, uint32_t node)
 {
-	for (bits steps = core->busy[node] & core->window; steps; steps &= (bits)(steps - 1)) {
-		uint32_t bit = (uint32_t)__builtin_ctz(steps);
-		__builtin_prefetch(&core->flows[core->rows[node].of[bit]]);
-		__builtin_prefetch(slot_at(core, node, bit), 1);
+	const uint32_t *row = row_of(core, node), from = core->window_from;
+	for (uint32_t turned = in_turn(core->busy[node] & core->window, from); turned; turned &= turned - 1) {
+		uint32_t step = (uint32_t)__builtin_ctz(turned);
+		__builtin_prefetch(&core->flows[row[step]]);
+		__builtin_prefetch(slot_at(core, node, (from + step) % AHEAD), 1);
 	}
 }
 
-/* Grants what is chosen: in planned steps, then in the window, where the slots of a node lie side by side. */
+/* Grants what is chosen in the window. The slots of a node lie side by side. */
 static void grant_chosen(struct steps *core)
 {
-	const uint32_t *refilled = core->refilled.items, *picked = core->picked.items;
-	GROW(core->grants, core->grant_room, core->refilled.count / 2 * AHEAD + core->chosen_count);
-	for (uint32_t one = 0; one < core->refilled.count; one += 2)
-		grant(core, refilled[one], (bits)refilled[one + 1], first_step(core) % AHEAD);
+	const uint32_t *picked = core->picked.items;
+	GROW(core->grants, core->grant_room, core->grant_count + core->chosen_count);
 	for (uint32_t one = 0; one < core->picked.count; one++) {
 		if (one + SOON < core->picked.count)
-			__builtin_prefetch(&core->rows[picked[one + SOON]]);
+			__builtin_prefetch(row_of(core, picked[one + SOON]));
 		if (one + SOON / 2 < core->picked.count)
 			prefetch_grants(core, picked[one + SOON / 2]);
-		grant(core, picked[one], core->busy[picked[one]] & core->window, core->window_from);
+		grant(core, picked[one], core->busy[picked[one]] & core->window);
 	}
+}
+
+/* Grants the flows that are loose what is free in planned steps, which are the window meanwhile. */
+static void refill(struct steps *core)
+{
+	core->window_from = first_step(core) % AHEAD;
+	core->window_size = AHEAD;
+	core->punctual = false;
+	for (uint32_t one = 0; one < core->loose.count; one++) {
+		uint32_t at = core->loose.items[one], node = core->flows[at].node;
+		core->flows[at].loose = false;
+		if (!core->planned || !is_wanted(core, at))
+			continue;
+		bits before = core->busy[node];
+		if (!choose(core, at, in_time(core, at, fitting(core, at, core->planned)), AHEAD))
+			continue;
+		GROW(core->grants, core->grant_room, core->grant_count + AHEAD);
+		grant(core, node, core->busy[node] ^ before);
+	}
+	core->loose.count = 0;
 }
 
 /* Ends a node's slot now, and has the rest of the step tried for others if there is enough of it. */

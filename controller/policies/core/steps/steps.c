@@ -85,7 +85,7 @@ void steps_free(struct steps *core)
 		core->flows, core->sends, core->needed, core->wanted, core->spots, core->routes, core->path, core->open, core->touched, core->single,
 		core->room, core->rows, core->held,
 		core->left, core->crowds, core->parks, core->carries, core->ids, core->busy, core->queue.items, core->crowded.items,
-		core->loose.items, core->fresh.items, core->idle.items, core->spent.items, core->picked.items, core->refilled.items, core->grants, core->revokes,
+		core->loose.items, core->fresh.items, core->idle.items, core->spent.items, core->picked.items, core->grants, core->revokes,
 	};
 	for (size_t at = 0; at < sizeof(arrays) / sizeof(*arrays); at++)
 		free(arrays[at]);

@@ -66,16 +66,17 @@ static inline bool has_spot(const struct steps *core, uint32_t node)
 	return node < core->spot_room && core->spots[node].switched != NONE;
 }
 
-/* Room for what is known of nodes. */
+/* Room for what is known of nodes: where `held` has room for one, all have. */
 static void provide_nodes(struct steps *core)
 {
-	uint32_t count = core->roster.member_count;
-	GROW(core->waiting, core->waiting_room, count);
-	GROW(core->carries, core->carry_room, count);
-	GROW(core->ids, core->id_room, count);
-	GROW(core->busy, core->busy_room, count);
-	GROW(core->rows, core->row_room, count);
-	GROW(core->held, core->held_room, count);
+	if (core->roster.member_count <= core->held_room)
+		return;
+	GROW(core->held, core->held_room, core->roster.member_count);
+	GROW(core->waiting, core->waiting_room, core->held_room);
+	GROW(core->carries, core->carry_room, core->held_room);
+	GROW(core->ids, core->id_room, core->held_room);
+	GROW(core->busy, core->busy_room, core->held_room);
+	GROW(core->rows, core->row_room, core->held_room * AHEAD);
 }
 
 /* A flow that is not known yet. */
@@ -87,12 +88,15 @@ static uint32_t new_flow(struct steps *core, uint32_t node, uint32_t destination
 	GROW(core->sends, core->sends_room, at + 1);
 	provide_nodes(core);
 	uint32_t to = member_find(&core->roster, destination);
+	if (core->roster.free_couples != NONE)
+		__builtin_prefetch(&core->flows[core->roster.free_couples], 1); /* for the next one */
 	core->flows[at] = (struct flow){.node = node, .to = to, .left = UNKNOWN};
 	core->ids[node] = core->roster.members[node].id;
 	core->ids[to] = destination;
-	update_wanted(core, at);
-	if (!place_by_spots(core, at))
+	if (!place_by_spots(core, at)) {
+		update_wanted(core, at);
 		want_place(&core->roster, at);
+	}
 	return at;
 }
 
