@@ -41,7 +41,7 @@ AT_ONCE = 8_192
 """A plan goes on to another step only if it may grant no more slots than these."""
 
 
-TURN = 4
+TURN = 8
 """So many steps are a turn where hosts tell how many bytes wait."""
 
 

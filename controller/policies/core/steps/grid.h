@@ -17,7 +17,7 @@ typedef unsigned __int128 wide;
 typedef uint16_t bits; /* of steps */
 #define EVERY UINT16_MAX
 
-enum { AHEAD = 16, ROUNDS = AHEAD, SPARE = 10, TRIES = 16, LEAST_PART = 8, TURN = 4, INSIDE = 6, INLINE = 4, SOON = 12,
+enum { AHEAD = 16, ROUNDS = AHEAD, SPARE = 10, TRIES = 16, LEAST_PART = 8, TURN = 8, INSIDE = 6, INLINE = 4, SOON = 12,
        NOWHERE = 0 }; /* NOWHERE: a link that has no room, ever */
 #define UNKNOWN ((int64_t)1 << 62) /* more bytes than a host may say */
 
