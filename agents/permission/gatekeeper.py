@@ -17,12 +17,11 @@ from protocol.paging import paginate
 from protocol.units import FRAME_BYTES
 
 FIRST_CHECK_NS = 2_000_000
-"""The time before the first check of a slot whose destination used up the previous one, and has half of this one waiting;
-or half of a shorter slot. It doubles at each check. The destination is likely to use up this slot too, and a check costs a
-turn of the loop. If it does not, this time is lost once."""
+"""The least time before the first check of a slot whose destination used up the previous one, and has half of this one
+waiting; or half of a shorter slot. It doubles at each check. The destination is likely to use up this slot too, and a check
+costs a turn of the loop. If it does not, this time is lost once."""
 USED_UP_FOR_NS = 250_000_000
-"""For this time a destination counts as one that used up its slot: less than a packet trickles through its closed gate
-meanwhile (gates.IDLE_RATE_BPS)."""
+"""For this time a destination counts as one that used up its slot."""
 
 
 class Gatekeeper:
@@ -67,8 +66,8 @@ class Gatekeeper:
         self.rates: dict[int, int] = {}
         self.reported_ns: dict[int, int] = {}
         self.next_check_ns: dict[int, int] = {}
-        self.used_up: dict[int, tuple[int, int, int]] = {}
-        """Destinations that used up their last slot: until when that counts, the gate's counter, and the bytes that waited."""
+        self.used_up: dict[int, int] = {}
+        """Destinations that used up their last slot: until when that counts."""
         self.outstanding: dict[int, int] = {}
         """How many bytes a connection may have unacknowledged and still be freed of its packets at the gate: twice the largest
         slot since the destination was regulated, so that a slot's bytes may wait while another slot's are on their way."""
@@ -300,22 +299,21 @@ class Gatekeeper:
             if 2 * slot.bytes > self.outstanding.get(destination, 0):
                 self._free_senders(destination, 2 * slot.bytes)
         opened_ns = self._clock()
-        until_ns, passed, backlog = self.used_up.get(destination, (0, 0, 0))
-        was_used_up = opened_ns < until_ns and not slot.rate_bps
-        if not was_used_up or 2 * backlog < slot.bytes:
-            # Read after the urgent change: nothing passes the gate before the next packet, the Ack.
-            passed, backlog = self._gates.state(destination)
+        # Read after the urgent change: nothing passes the gate before the next packet, the Ack.
+        passed, backlog = self._gates.state(destination)
+        before = self.table.open.get(destination)
+        if before is not None and not before.rate_bps and not slot.rate_bps and backlog:
+            self.used_up[destination] = opened_ns + USED_UP_FOR_NS  # this slot takes the place of one that was in use until now
         end_ns = slot.open_until_ns if hold_ns is None else min(slot.open_until_ns, opened_ns + hold_ns)
         self.table.open[destination] = current = OpenSlot(
             slot.number, destination, end_ns, slot.bytes, slot.rate_bps, passed, must_close=hold_ns is not None
         )
         if not slot.rate_bps:
-            if was_used_up:
+            if opened_ns < self.used_up.get(destination, 0):
                 current.check_after_ns = self.hysteresis_ns // 2  # two looks in a row, and fewer from then on
                 if 2 * backlog >= slot.bytes:
                     current.check_after_ns = min(FIRST_CHECK_NS, (slot.open_until_ns - slot.open_from_ns) // 2)
                     current.passed_at_check = passed
-                    backlog = 0
             self._schedule_check(current, backlog, opened_ns)
         # The Ack passes the interface's queues, and so wakes the gate that was just changed.
         self._send(Ack(slot.number, destination, self._to_coordinator(slot.received_ns), self._to_coordinator(opened_ns)))
@@ -347,9 +345,16 @@ class Gatekeeper:
         self._yield_slot(current, passed, 0)
 
     def _schedule_check(self, current: OpenSlot, backlog: int, now_ns: int) -> None:
-        """Sets the next check: the queue cannot be empty before the link has carried its backlog."""
+        """Sets the next check: the queue cannot be empty before the link has carried its backlog.
+
+        Who used up the last slot is not checked where less than half of this one could be given back: its end is soon.
+        """
         quiet_ns = max(self.hysteresis_ns, backlog * 8 * 10**9 // self._link_bps, current.check_after_ns)
-        self.next_check_ns[current.destination] = now_ns + quiet_ns
+        half_ns = current.bytes * 4 * 10**9 // self._link_bps
+        if now_ns < self.used_up.get(current.destination, 0) and now_ns + quiet_ns > current.end_ns - half_ns:
+            self.next_check_ns.pop(current.destination, None)
+        else:
+            self.next_check_ns[current.destination] = now_ns + quiet_ns
 
     def _end_slot(self, current: OpenSlot, now_ns: int) -> None:
         passed, backlog = self._gates.state(current.destination)
@@ -361,7 +366,7 @@ class Gatekeeper:
             self._close_gates([current.destination])
         elif backlog:
             unspent = current.bytes - (passed - current.passed_before)
-            self._remember_use(current, unspent, passed, backlog, now_ns)
+            self._remember_use(current, unspent, now_ns)
             if unspent >= FRAME_BYTES or current.must_close:
                 self._gates.close_gate(current.destination)
                 self.counters.voided_bytes += max(0, unspent)
@@ -373,9 +378,9 @@ class Gatekeeper:
         else:
             self._yield_slot(current, passed, backlog)
 
-    def _remember_use(self, current: OpenSlot, unspent: int, passed: int, backlog: int, now_ns: int) -> None:
+    def _remember_use(self, current: OpenSlot, unspent: int, now_ns: int) -> None:
         if unspent < FRAME_BYTES:
-            self.used_up[current.destination] = now_ns + USED_UP_FOR_NS, passed, backlog
+            self.used_up[current.destination] = now_ns + USED_UP_FOR_NS
         else:
             self.used_up.pop(current.destination, None)
 
@@ -388,7 +393,7 @@ class Gatekeeper:
         self._gates.close_gate(destination)
         self._gates.arm(destination)
         unspent = max(0, current.bytes - (passed - current.passed_before))
-        self._remember_use(current, unspent, passed, 0, self._clock())
+        self._remember_use(current, unspent, self._clock())
         self.counters.voided_bytes += unspent
         _, arrived = self._gates.state(destination)
         self._record_backlog(destination, arrived)  # it may have arrived between the check and the arming

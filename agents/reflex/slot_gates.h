@@ -22,13 +22,13 @@ static void tell_kernel(struct slots *s, const uint8_t *message, uint32_t bytes)
 }
 
 /* Grants, and asks for the state in the same call. */
-static void tell_grant(struct slots *s, struct gate *gate, uint32_t bytes, int ask) {
+static void tell_grant(struct slots *s, struct gate *gate, uint32_t bytes) {
     uint32_t burst = bytes > gate->packet_bytes ? bytes : gate->packet_bytes;
     unsigned __int128 most = (unsigned __int128)burst * 8 * 1000000000 / IDLE_RATE_BPS / TICK_NS;
     uint32_t ticks = most > UINT32_MAX ? UINT32_MAX : (uint32_t)most;
     memcpy(gate->grant + gate->burst_at, &burst, sizeof burst);
     memcpy(gate->grant + gate->ticks_at, &ticks, sizeof ticks);
-    tell_kernel(s, gate->grant, gate->grant_bytes + (ask ? gate->query_bytes : 0));
+    tell_kernel(s, gate->grant, gate->grant_bytes + gate->query_bytes);
 }
 
 static void gate_shut(struct slots *s, struct gate *gate) {
@@ -101,14 +101,12 @@ static struct state gate_state(struct slots *s, struct gate *gate) {
     return read_answers(s, 1);
 }
 
-/* Lets so many bytes pass; returns the state after that, if `ask`. */
-static struct state gate_grant(struct slots *s, struct gate *gate, uint32_t bytes, int ask) {
+/* Lets so many bytes pass; returns the state after that. */
+static struct state gate_grant(struct slots *s, struct gate *gate, uint32_t bytes) {
     if (s->hooks.grant)
         s->hooks.grant(gate->node, bytes);
     else
-        tell_grant(s, gate, bytes, ask);
-    if (!ask)
-        return (struct state){0, 0};
+        tell_grant(s, gate, bytes);
     return s->hooks.state ? gate_state(s, gate) : read_answers(s, 1);
 }
 

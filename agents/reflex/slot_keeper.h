@@ -52,19 +52,22 @@ static void schedule_check(const struct slots *s, struct destination *d, int64_t
         quiet_ns = s->terms.hysteresis_ns;
     if (quiet_ns < d->check_after_ns)
         quiet_ns = d->check_after_ns;
-    d->next_check_ns = quiet_ns > FAR ? FAR : now_ns + (int64_t)quiet_ns;
+    __int128 half_ns = (__int128)d->bytes * 4 * SECOND_NS / s->terms.link_bps;
+    if (now_ns < d->used_up_until_ns && now_ns + quiet_ns > d->end_ns - half_ns)
+        d->next_check_ns = NEVER;
+    else
+        d->next_check_ns = quiet_ns > FAR ? FAR : now_ns + (int64_t)quiet_ns;
 }
 
 static void open_slot(struct slots *s, const struct slot *slot) {
     struct destination *d = &s->destination[slot->at];
     struct gate *gate = &s->gate[slot->at];
-    int used_up = clock_now(s) < d->used_up_until_ns, known = used_up && 2 * d->used_up_backlog >= slot->bytes;
-    struct state state = gate_grant(s, gate, (uint32_t)slot->bytes, !known);
+    struct state state = gate_grant(s, gate, (uint32_t)slot->bytes);
     int64_t opened_ns = clock_now(s);
-    if (known)
-        state = (struct state){d->used_up_passed, d->used_up_backlog};
     if (s->refused_errno)
         return;
+    if (d->open && state.backlog)
+        d->used_up_until_ns = opened_ns + USED_UP_FOR_NS;
     d->open = 1;
     d->slot = slot->number;
     d->end_ns = slot->end_ns;
@@ -72,25 +75,21 @@ static void open_slot(struct slots *s, const struct slot *slot) {
     d->passed_before = state.passed;
     d->passed_at_check = -1;
     d->check_after_ns = 0;
-    int64_t backlog = state.backlog;
-    if (used_up) {
+    if (opened_ns < d->used_up_until_ns) {
         d->check_after_ns = s->terms.hysteresis_ns / 2;
-        if (2 * backlog >= slot->bytes) {
+        if (2 * state.backlog >= slot->bytes) {
             int64_t half_ns = (slot->end_ns - slot->start_ns) / 2;
             d->check_after_ns = half_ns < FIRST_CHECK_NS ? half_ns : FIRST_CHECK_NS;
             d->passed_at_check = state.passed;
-            backlog = 0;
         }
     }
-    schedule_check(s, d, backlog, opened_ns);
+    schedule_check(s, d, state.backlog, opened_ns);
     send_ack(s, slot, opened_ns);
     s->opened[s->opened_count++] = (struct opened){opened_ns, slot->start_ns, slot->received_ns};
 }
 
-static void remember_use(struct destination *d, int64_t unspent, int64_t passed, int64_t backlog, int64_t now_ns) {
+static void remember_use(struct destination *d, int64_t unspent, int64_t now_ns) {
     d->used_up_until_ns = unspent < FRAME_BYTES ? now_ns + USED_UP_FOR_NS : 0;
-    d->used_up_passed = passed;
-    d->used_up_backlog = backlog;
 }
 
 static void yield_slot(struct slots *s, uint32_t at, int64_t passed) {
@@ -103,7 +102,7 @@ static void yield_slot(struct slots *s, uint32_t at, int64_t passed) {
     gate_arm(gate);
     int64_t unspent = d->bytes - (passed - d->passed_before);
     unspent = unspent > 0 ? unspent : 0;
-    remember_use(d, unspent, passed, 0, clock_now(s));
+    remember_use(d, unspent, clock_now(s));
     s->voided_bytes += unspent;
     d->waiting_bytes = gate_state(s, gate).backlog;
     if (!s->refused_errno)
@@ -135,7 +134,7 @@ static void end_slot(struct slots *s, uint32_t at, int64_t now_ns) {
         return;
     }
     int64_t unspent = d->bytes - (state.passed - d->passed_before);
-    remember_use(d, unspent, state.passed, state.backlog, now_ns);
+    remember_use(d, unspent, now_ns);
     if (unspent >= FRAME_BYTES) {
         gate_shut(s, &s->gate[at]);
         s->voided_bytes += unspent;

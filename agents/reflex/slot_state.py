@@ -45,7 +45,7 @@ class Destination(ctypes.Structure):
 
     _fields_ = (
         ("waiting_bytes", I64), ("reported_ns", I64), ("next_check_ns", I64), ("used_up_until_ns", I64),
-        ("used_up_passed", I64), ("used_up_backlog", I64), ("outstanding", I64), ("slot", U64), ("end_ns", I64),
+        ("outstanding", I64), ("slot", U64), ("end_ns", I64),
         ("bytes", I64), ("passed_before", I64), ("passed_at_check", I64), ("check_after_ns", I64), ("open", BYTE),
         ("granted", BYTE),
     )  # fmt: skip

@@ -45,7 +45,7 @@ struct destination {
     int64_t waiting_bytes;  /* 0: none */
     int64_t reported_ns;    /* NEVER: not, or answered */
     int64_t next_check_ns;  /* NEVER: none */
-    int64_t used_up_until_ns, used_up_passed, used_up_backlog;
+    int64_t used_up_until_ns;
     int64_t outstanding;
     uint64_t slot;          /* the open one, if `open` */
     int64_t end_ns, bytes, passed_before, passed_at_check, check_after_ns;

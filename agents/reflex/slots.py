@@ -174,7 +174,7 @@ class SlotReflex:
             there.waiting_bytes = keeper.waiting_bytes.get(node, 0)
             there.reported_ns = keeper.reported_ns.get(node, NEVER_NS)
             there.next_check_ns = keeper.next_check_ns.get(node, NEVER_NS)
-            there.used_up_until_ns, there.used_up_passed, there.used_up_backlog = keeper.used_up.get(node, (0, 0, 0))
+            there.used_up_until_ns = keeper.used_up.get(node, 0)
             there.granted = False
             current = keeper.table.open.get(node)
             there.open = current is not None
@@ -220,8 +220,7 @@ class SlotReflex:
             _put(keeper.urgent_bytes, node, 0 if there.waiting_bytes else None)
             _put(keeper.reported_ns, node, None if there.reported_ns == NEVER_NS else there.reported_ns)
             _put(keeper.next_check_ns, node, None if there.next_check_ns == NEVER_NS else there.next_check_ns)
-            used_up = there.used_up_until_ns, there.used_up_passed, there.used_up_backlog
-            _put(keeper.used_up, node, used_up if there.used_up_until_ns else None)
+            _put(keeper.used_up, node, there.used_up_until_ns or None)
             current = None
             if there.open:
                 current = OpenSlot(there.slot, node, there.end_ns, there.bytes, 0, there.passed_before)

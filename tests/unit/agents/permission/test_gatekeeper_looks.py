@@ -64,10 +64,13 @@ class TestLooks:
     def test_whose_slot_was_used_up_is_left_alone_for_half_of_the_next_if_it_is_short(self) -> None:
         bench = self.bench()
         self.used_up(bench)
+        bench.gates.at(16).queue = 11_000  # that the link carries in less than a millisecond
         bench.grant(16, 2, 2 * MS, 4 * MS, 20_000)
         bench.gates.asked = 0  # type: ignore[attr-defined]
         bench.to(3 * MS - 1)
         assert bench.gates.asked == 0  # type: ignore[attr-defined]
+        bench.gates.at(16).queue += 30_000
+        bench.gates.wake_queues()
         bench.to(4 * MS - 1)
         assert bench.gates.asked == 1  # type: ignore[attr-defined]
         bench.to(4 * MS)
@@ -75,6 +78,23 @@ class TestLooks:
         bench.gates.at(16).queue = 0
         bench.to(14 * MS)
         assert [message.slot for message in bench.of(Yield)] == [3]
+
+    def test_one_with_more_waiting_than_the_link_carries_in_it_is_left_alone(self) -> None:
+        bench = self.bench()
+        self.used_up(bench)
+        bench.gates.at(16).queue = 140_000
+        bench.grant(16, 2, 2 * MS, 12 * MS, 125_000)
+        bench.gates.asked = 0  # type: ignore[attr-defined]
+        bench.to(12 * MS - 1)
+        assert bench.gates.asked == 0 and not bench.of(Yield)  # type: ignore[attr-defined]
+
+    def test_one_that_takes_the_place_of_a_slot_in_use_is_that_of_a_destination_that_uses_its_slots(self) -> None:
+        bench = self.bench()
+        bench.gates.at(16).queue = 50_000
+        for number in (1, 2):
+            bench.grant(16, number, (number - 1) * 9 * MS, number * 10 * MS, 20_000)
+            bench.to(number * 9 * MS)
+        assert bench.keeper.used_up.keys() == {16} and not bench.of(Yield)
 
     def test_one_that_stands_empty_is_given_back_at_that_look(self) -> None:
         bench = self.bench()
