@@ -94,7 +94,7 @@ class Agent:
         self._events: deque[Backlogged | NewFlow] = deque()
         """Those that were read and not handled yet."""
         self.sequence = time.time_ns()
-        self._poll_until_ns = 0
+        self.poll_until_ns = 0
         self._last_directive: tuple[bytes, Authentication] | None = None
         self._unspoken = Unspoken("this agent", "the controller", self.guard.spoken)
         self._stopping = False
@@ -140,7 +140,7 @@ class Agent:
                 by_slots = slots is not None and due_ns > time.monotonic_ns() and slots.ready()
                 if slots is not None and by_slots:
                     due_ns = min(self.parts.next_due_ns(), self.membership.next_due_ns(leader=False) or NEVER_NS)
-                    readable = slots.wait(descriptors, due_ns, self._poll_until_ns if self._polls else 0)
+                    readable = slots.wait(descriptors, due_ns)
                     due_ns = 0  # what is due is asked anew
                 else:
                     readable = self._wait(waiting, due_ns)
@@ -163,9 +163,9 @@ class Agent:
             self.membership.leave(time.monotonic_ns())
 
     def _wait(self, waiting: Waiting, due_ns: int) -> list[int]:
-        if awaiting := self._polls and time.monotonic_ns() < self._poll_until_ns:
+        if awaiting := time.monotonic_ns() < self.poll_until_ns:
             self._rehearse()
-        polling = self._polls and (awaiting or self.config.busy_poll)
+        polling = awaiting or (self._polls and self.config.busy_poll)
         # while it awaits an answer, one look, then the next rehearsal
         readable = waiting.until(0 if awaiting else due_ns, poll=polling, deferred=not self.member)
         if self._delay is not None:
@@ -212,6 +212,11 @@ class Agent:
         self.membership.advance(now_ns)
         if self.membership.state is not before:
             self._keep_to_version()
+
+    @property
+    def poll_ns(self) -> int:
+        """How long to poll for the answer to a BACKLOG."""
+        return POLL_NS if self._polls and self.keeper.counters.answered_within(POLL_NS) else 0
 
     # -- what parts may use: part.Surroundings --------------------------------------------------------------------------
 
@@ -334,11 +339,10 @@ class Agent:
 
     def obeyed(self, frame: bytes) -> None:
         """Notes that the reflex for slots has obeyed a directive."""
-        self._poll_until_ns = 0
         self._last_directive = frame, self.guard.authentications[frame[VERSION]]
 
     def _on_directive(self, message: Directive, now_ns: int) -> None:
-        self._poll_until_ns = 0
+        self.poll_until_ns = 0
         self.keeper.directive(message, now_ns)
 
     # -- flows ----------------------------------------------------------------------------------------------------------
@@ -360,9 +364,8 @@ class Agent:
                 self._reporting.woken(event.destination, now_ns)
                 self.parts.touch()
                 return
-            reported = self.keeper.backlogged(event.destination, now_ns, urgent=event.urgent)
-            if reported and self.keeper.counters.answered_within(POLL_NS):
-                self._poll_until_ns = now_ns + POLL_NS
+            if self.keeper.backlogged(event.destination, now_ns, urgent=event.urgent) and self.poll_ns:
+                self.poll_until_ns = now_ns + self.poll_ns
         elif isinstance(event, NewFlow):
             node = event.destination
             if node and self._queues.ensure_flow(event.source, event.target, node, event.dscp):

@@ -93,6 +93,19 @@ def _library() -> ctypes.CDLL:
     return library
 
 
+_MAP_FAILED = ctypes.c_void_p(-1).value
+
+
+def _memory() -> ctypes.CDLL:
+    """mmap(2) as it is: Python's own tells no address of what cannot be written."""
+    library = ctypes.CDLL(None, use_errno=True)
+    pointer, size = ctypes.c_void_p, ctypes.c_size_t
+    library.mmap.restype = pointer
+    library.mmap.argtypes = (pointer, size, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
+    library.munmap.argtypes = (pointer, size)
+    return library
+
+
 _silent = _PRINT(lambda level, text, arguments: 0)
 
 
@@ -176,6 +189,8 @@ class BpfObject:
             error = self._load(path, None, without)
         if error:
             raise BpfError(-error, f"{path.name}: the kernel refuses it: {os.strerror(-error)}")
+        self._memory = _memory()
+        self._mapped: list[tuple[int, int]] = []
         self._rings: list[ctypes.c_void_p] = []
         self._callbacks: list[object] = []
         self._links: list[ctypes.c_void_p] = []
@@ -209,6 +224,25 @@ class BpfObject:
         if fd < 0:
             raise BpfError(-fd, f"no map {name}")
         return fd
+
+    def ring_memory(self, name: str, size: int) -> tuple[int, int]:
+        """Where the ring buffer `name` of `size` bytes is in memory until `close`, for C code that reads it past this library:
+        the consumer's position, to be written, too; the producer's, and a page after it the records, twice in a row.
+
+        Raises BpfError.
+        """
+        fd = self._map_fd(name)
+        found = []
+        for length, protection, offset in (
+            (mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_WRITE, 0),
+            (mmap.PAGESIZE + 2 * size, mmap.PROT_READ, mmap.PAGESIZE),
+        ):
+            at = self._memory.mmap(None, length, protection, mmap.MAP_SHARED, fd, offset)
+            if at is None or at == _MAP_FAILED:
+                raise BpfError(ctypes.get_errno(), f"ring buffer {name}: {os.strerror(ctypes.get_errno())}")
+            self._mapped.append((at, length))
+            found.append(at)
+        return found[0], found[1]
 
     def ring(self, name: str, take: Callable[[bytes], None], most: int = 4096) -> tuple[int, Callable[[], None]]:
         """The ring buffer `name`: a descriptor to wait on, and a function that passes waiting records to `take`, at most `most`
@@ -317,4 +351,6 @@ class BpfObject:
         for ring in self._rings:
             self._library.ring_buffer__free(ring)
         self._rings.clear()
+        while self._mapped:
+            self._memory.munmap(*self._mapped.pop())
         self._library.bpf_object__close(self._object)

@@ -71,7 +71,8 @@ class Gatekeeper:
         self.outstanding: dict[int, int] = {}
         """How many bytes a connection may have unacknowledged and still be freed of its packets at the gate: twice the largest
         slot since the destination was regulated, so that a slot's bytes may wait while another slot's are on their way."""
-        self._report_version = 0
+        self.report_version = 0
+        """Of the last BACKLOG."""
 
     # -- regulation --------------------------------------------------------------------------------------------------
 
@@ -232,9 +233,9 @@ class Gatekeeper:
 
     def report(self) -> None:
         """Sends the whole backlog."""
-        self._report_version += 1
-        entries = tuple((node, size, self.urgent_bytes.get(node, 0)) for node, size in self.waiting_bytes.items())
-        for page in paginate(Backlog(self._report_version, 0, 1, entries)):
+        self.report_version += 1
+        entries = tuple((node, size, self.urgent_bytes.get(node, 0)) for node, size in sorted(self.waiting_bytes.items()))
+        for page in paginate(Backlog(self.report_version, 0, 1, entries)):
             self._send(page)
 
     # -- slots --------------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ _FLOW = struct.Struct("=QQQQQII")
 NEW_FLOW, BACKLOGGED, URGENT = 1, 2, 3
 FOR_ANY, FOR_URGENT = 1, 2
 DSCPS = 64
-EVENTS_AT_ONCE = 256
+EVENTS_AT_ONCE, EVENTS_BYTES = 256, 1 << 18
 LOST_MAX = (1 << 32) - 1
 OUTSTANDING_MAX = (1 << 31) - 1
 """Beyond it, sequence numbers do not say how many bytes a connection has on their way (RFC 9293, section 3.4)."""
@@ -83,6 +83,8 @@ class FlowTable:
         self._outstanding = self._object.map("outstanding", 4, 4)
         self._events: list[NewFlow | Backlogged] = []
         self._fd, self._consume = self._object.ring("events", self._take, EVENTS_AT_ONCE)
+        self.ring = self._object.ring_memory("events", EVENTS_BYTES)
+        """Where the events' ring buffer is in memory until `close`, for agents/reflex/slot_events.h."""
         self._addresses: dict[bytes, int] = {}
         self._entries: dict[int, Sequence[Address]] = {}
         self._counts: list[int] = []

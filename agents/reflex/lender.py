@@ -63,10 +63,16 @@ class Lender(Protocol):
     leader_mac: bytes
     sequence: int
     """Of its last frame."""
+    poll_until_ns: int
+    """It awaits the answer to a BACKLOG so long without sleeping."""
 
     @property
     def membership(self) -> Standing:
         """Where it stands towards its leader."""
+
+    @property
+    def poll_ns(self) -> int:
+        """How long it polls for the answer to a BACKLOG."""
 
     @property
     def member(self) -> bool:

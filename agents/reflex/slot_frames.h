@@ -1,5 +1,5 @@
 /* Frames of the slot reflex: DIRECTIVE in, verified and read as protocol/wire.py, protocol/auth.py and protocol/messages.py do;
- * ACK and YIELD out. */
+ * ACK, YIELD and BACKLOG out. */
 #ifndef BATON_SLOT_FRAMES_H
 #define BATON_SLOT_FRAMES_H
 #include <sys/socket.h>
@@ -52,14 +52,27 @@ static int window_accepts(struct terms *terms, uint64_t sequence) {
     return 1;
 }
 
-/* Whether all grants of a body are plain: bytes for known destinations, within the bounds up to which the senders are freed. */
+/* Whether a grant of nothing, which takes a slot back, is about one that is neither open nor granted before in the same body. */
+static int takes_back(const struct slots *s, const uint8_t *body, const uint8_t *grant) {
+    const struct destination *d = &s->destination[place_of(s, read4(grant))];
+    uint64_t number = read8(grant + 4);
+    if (d->open && d->slot == number)
+        return 0;
+    for (const uint8_t *earlier = body; earlier < grant; earlier += GRANT_BYTES)
+        if (read8(earlier + 4) == number)
+            return 0;
+    return 1;
+}
+
+/* Whether all grants of a body are plain: bytes for known destinations, within the bounds up to which the senders are freed; or
+ * slots that are taken back before their start. */
 static int plain(const struct slots *s, const uint8_t *body, uint32_t length) {
     if (!length || length > LONGEST_BODY || length % GRANT_BYTES || s->waiting_count + length / GRANT_BYTES > WAITING)
         return 0;
     for (const uint8_t *grant = body; grant < body + length; grant += GRANT_BYTES) {
         uint32_t at = place_of(s, read4(grant)), bytes = read4(grant + 28);
         uint64_t start_ns = read8(grant + 12), end_ns = read8(grant + 20);
-        if (at == DESTINATIONS || !bytes || read8(grant + 32) || end_ns < start_ns ||
+        if (at == DESTINATIONS || (!bytes && !takes_back(s, body, grant)) || read8(grant + 32) || end_ns < start_ns ||
             2LL * bytes > s->destination[at].outstanding || out_of_reach(local_ns(&s->terms, start_ns)) ||
             out_of_reach(local_ns(&s->terms, end_ns)))
             return 0;
@@ -83,7 +96,7 @@ static int is_directive(struct slots *s, const uint8_t *frame, uint64_t size) {
 /* Sends a frame to the leader, through the interface's queues: it wakes them. */
 static void send_frame(struct slots *s, uint8_t kind, const uint8_t *body, uint32_t length) {
     struct terms *terms = &s->terms;
-    uint8_t room[128], *frame = room + terms->tag_bytes, *end = frame + BODY + length;
+    uint8_t room[ROOM], *frame = room + terms->tag_bytes, *end = frame + BODY + length;
     memcpy(frame, terms->leader, 6);
     memcpy(frame + 6, terms->address, 6);
     write2(frame + TYPE_AT, ETHERTYPE);
@@ -112,6 +125,23 @@ static void send_ack(struct slots *s, const struct slot *slot, int64_t opened_ns
     write8(body + 12, (uint64_t)leader_ns(&s->terms, slot->received_ns));
     write8(body + 20, (uint64_t)leader_ns(&s->terms, opened_ns));
     send_frame(s, ACK, body, sizeof body);
+}
+
+/* Tells all that waits, in one page: there is room for every destination. */
+static void send_backlog(struct slots *s) {
+    uint8_t body[BACKLOG_BYTES + DESTINATIONS * ENTRY_BYTES], *end = body + BACKLOG_BYTES;
+    write8(body, ++s->terms.report);
+    write2(body + 8, 0);
+    write2(body + 10, 1);
+    for (uint32_t at = 0; at < s->destination_count; at++) {
+        if (!s->destination[at].waiting_bytes)
+            continue;
+        write4(end, s->gate[at].node);
+        write8(end + 4, (uint64_t)s->destination[at].waiting_bytes);
+        write8(end + 12, 0);
+        end += ENTRY_BYTES;
+    }
+    send_frame(s, BACKLOG, body, (uint32_t)(end - body));
 }
 
 static void send_yield(struct slots *s, uint32_t node, uint64_t slot, int64_t unspent_bytes, int64_t arrived_bytes) {

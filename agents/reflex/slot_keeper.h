@@ -186,16 +186,16 @@ static void obey(struct slots *s, const uint8_t *body, uint32_t length, int64_t 
     for (const uint8_t *grant = body; grant < body + length; grant += GRANT_BYTES) {
         uint32_t at = place_of(s, read4(grant));
         struct destination *d = &s->destination[at];
-        d->granted = 1;
+        d->named = 1;
         struct slot slot = {
             read8(grant + 4), (int64_t)local_ns(&s->terms, read8(grant + 12)), (int64_t)local_ns(&s->terms, read8(grant + 20)),
             read4(grant + 28), received_ns, at,
         };
         if (!d->open || d->slot != slot.number) {
             forget_number(s, slot.number);
-            if (slot.start_ns > received_ns)
+            if (slot.bytes && slot.start_ns > received_ns)
                 s->waiting[s->waiting_count++] = slot;
-            else if (received_ns < slot.end_ns)
+            else if (slot.bytes && received_ns < slot.end_ns)
                 open_slot(s, &slot);
         }
         if (d->reported_ns != NEVER) {

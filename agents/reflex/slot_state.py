@@ -25,8 +25,9 @@ class Terms(ctypes.Structure):
         ("seen", U64), ("offset_ns", I64), ("taken_ns", I64), ("drift_ppb", I64), ("hysteresis_ns", I64), ("link_bps", I64),
         ("answered_ns", I64), ("heard_ns", I64), ("looked_ns", I64), ("within_ns", I64), ("free_ns", I64),
         ("asked_ns", I64), ("fail_open_ns", I64), ("question_ns", I64),
-        ("poll_until_ns", I64), ("tag_bytes", U32), ("tag", BYTE * 4), ("address", BYTE * 6), ("leader", BYTE * 6),
-        ("enrolment", BYTE * 16), ("from_leader", U32 * 8), ("to_leader", U32 * 8),
+        ("poll_until_ns", I64), ("poll_ns", I64), ("report", U64), ("tag_bytes", U32),
+        ("tag", BYTE * 4), ("address", BYTE * 6), ("leader", BYTE * 6), ("enrolment", BYTE * 16),
+        ("from_leader", U32 * 8), ("to_leader", U32 * 8),
     )  # fmt: skip
 
 
@@ -47,7 +48,7 @@ class Destination(ctypes.Structure):
         ("waiting_bytes", I64), ("reported_ns", I64), ("next_check_ns", I64), ("used_up_until_ns", I64),
         ("outstanding", I64), ("slot", U64), ("end_ns", I64),
         ("bytes", I64), ("passed_before", I64), ("passed_at_check", I64), ("check_after_ns", I64), ("open", BYTE),
-        ("granted", BYTE),
+        ("named", BYTE),
     )  # fmt: skip
 
 
@@ -61,6 +62,12 @@ class Opened(ctypes.Structure):
     """`struct opened`."""
 
     _fields_ = (("opened_ns", I64), ("start_ns", I64), ("received_ns", I64))
+
+
+class Ring(ctypes.Structure):
+    """`struct ring`: a ring buffer of BPF in memory."""
+
+    _fields_ = (("consumed", POINTER), ("produced", POINTER), ("records", POINTER), ("bytes", U64))
 
 
 CLOCK = ctypes.CFUNCTYPE(I64)
@@ -79,9 +86,10 @@ class State(ctypes.Structure):
     """`struct slots`."""
 
     _fields_ = (
-        ("terms", Terms), ("destination_count", U32), ("waiting_count", U32), ("accepted", U32), ("yields", U32),
-        ("opened_count", U32), ("answer_count", U32), ("raw_bytes", U32), ("directive_bytes", U32), ("refused_errno", I32),
-        ("voided_bytes", I64), ("hooks", Hooks), ("opened", Opened * EVENTS), ("answer_ns", I64 * EVENTS),
+        ("terms", Terms), ("destination_count", U32), ("waiting_count", U32), ("accepted", U32), ("reported", U32),
+        ("yields", U32), ("opened_count", U32), ("answer_count", U32), ("raw_bytes", U32), ("directive_bytes", U32),
+        ("refused_errno", I32),
+        ("voided_bytes", I64), ("ring", Ring), ("hooks", Hooks), ("opened", Opened * EVENTS), ("answer_ns", I64 * EVENTS),
         ("waiting", Slot * WAITING), ("destination", Destination * DESTINATIONS), ("gate", Gate * DESTINATIONS),
         ("raw", BYTE * ROOM), ("directive", BYTE * ROOM),
     )  # fmt: skip
@@ -105,6 +113,7 @@ def load(path: Path) -> ctypes.CDLL:
     made.slots_keys.restype = made.slots_advance.restype = None
     made.slots_keys.argtypes = (POINTER, POINTER, POINTER, POINTER)
     made.slots_take.restype, made.slots_take.argtypes = I32, (POINTER, POINTER, U64, I64)
+    made.slots_hear.restype, made.slots_hear.argtypes = I32, (POINTER, I64)
     made.slots_advance.argtypes = (POINTER, I64)
     made.slots_next_ns.restype, made.slots_next_ns.argtypes = I64, (POINTER,)
     made.slots_wait.restype, made.slots_wait.argtypes = I32, (POINTER, POINTER, U32, I64)

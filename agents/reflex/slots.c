@@ -1,17 +1,18 @@
 /* An agent's reflex for slots: what most of its turns would do, done in C while its Python sleeps.
  *
- * It takes DIRECTIVE, waits for the start of slots, opens gates, sends ACK, looks whether slots are used, and gives them back by
- * YIELD. It does so for slots of bytes, at gates that no rule restricts. Anything else ends the wait, and the agent's Python
- * does it: any other frame, which it gets as it came, with no trace of it here; a refusal of the kernel's; what is due. Before a
- * wait the agent lends what it knows (struct slots), and afterwards it takes that back. So there is one state, and one thread.
- * See agents/reflex/slots.py. */
+ * It takes DIRECTIVE, waits for the start of slots, opens gates, sends ACK, looks whether slots are used, gives them back by
+ * YIELD, and tells of the next packet by BACKLOG. It does so for slots of bytes, at gates that no rule restricts. Anything else
+ * ends the wait, and the agent's Python does it: any other frame, which it gets as it came, with no trace of it here; a refusal
+ * of the kernel's; another event of the classifier's; what is due. Before a wait the agent lends what it knows (struct slots),
+ * and afterwards it takes that back. So there is one state, and one thread. See agents/reflex/slots.py. */
 #define _GNU_SOURCE
 #include <poll.h>
 #include <signal.h>
 
-#include "slot_keeper.h"
+#include "slot_events.h"
 
 #define MOST_GRANTS_HERE ((LONGEST_BODY) / GRANT_BYTES)
+#define EVENTS_AT 2 /* among the descriptors */
 
 uint64_t slots_size(void) { return sizeof(struct slots); }
 
@@ -32,6 +33,9 @@ int32_t slots_take(struct slots *s, const uint8_t *frame, uint64_t size, int64_t
     obey(s, frame + BODY, read2(frame + LENGTH_AT), now_ns);
     return 1;
 }
+
+/* Takes events of the classifier's; returns whether the next one is the agent's. */
+int32_t slots_hear(struct slots *s, int64_t now_ns) { return take_events(s, now_ns); }
 
 void slots_advance(struct slots *s, int64_t now_ns) { advance(s, now_ns); }
 
@@ -74,7 +78,7 @@ static int32_t wait_here(struct slots *s, struct pollfd *descriptors, uint32_t c
             read_answers(s, 0);
         int others = 0;
         for (uint32_t at = 2; ready && at < count; at++)
-            others += descriptors[at].revents != 0;
+            others += descriptors[at].revents && (at != EVENTS_AT || take_events(s, now_ns));
         int64_t next_ns = next_due_ns(s);
         if (now_ns >= next_ns) {
             advance(s, now_ns);
@@ -101,7 +105,8 @@ static int32_t wait_here(struct slots *s, struct pollfd *descriptors, uint32_t c
 
 /* Obeys slots until the agent's Python has something to do, at `due_ns` at the latest.
  *
- * The first two descriptors are those of the control socket and of the netlink socket. Returns how many of the others are
+ * The first three descriptors are those of the control socket, of the netlink socket, and of the classifier's events. Returns how many
+ * of the others are
  * readable, or -errno. A signal ends the wait, also one that comes just before it. */
 int32_t slots_wait(struct slots *s, struct pollfd *descriptors, uint32_t count, int64_t due_ns) {
     sigset_t all, before;

@@ -26,6 +26,8 @@ struct terms {
     int64_t heard_ns, looked_ns, within_ns; /* see agents/membership/heartbeat_monitor.py */
     int64_t free_ns, asked_ns, fail_open_ns, question_ns; /* see agents/membership/answers.py */
     int64_t poll_until_ns; /* awaits a directive so long without sleeping */
+    int64_t poll_ns;       /* so long after a BACKLOG */
+    uint64_t report;       /* the number of the last BACKLOG */
     uint32_t tag_bytes;
     uint8_t tag[4], address[6], leader[6], enrolment[ENROLMENT];
     uint32_t from_leader[8], to_leader[8];
@@ -50,7 +52,7 @@ struct destination {
     uint64_t slot;          /* the open one, if `open` */
     int64_t end_ns, bytes, passed_before, passed_at_check, check_after_ns;
     uint8_t open;
-    uint8_t granted;        /* a directive named it in this wait */
+    uint8_t named;          /* a directive or an event named it in this wait */
 };
 
 /* Known to ctypes as `Slot`. */
@@ -63,6 +65,14 @@ struct slot {
 /* Known to ctypes as `Opened`. */
 struct opened {
     int64_t opened_ns, start_ns, received_ns;
+};
+
+/* The classifier's events, a ring buffer of BPF. Known to ctypes as `Ring`. */
+struct ring {
+    uint64_t *consumed;       /* NULL: there is none */
+    const uint64_t *produced;
+    const uint8_t *records;   /* twice in a row */
+    uint64_t bytes;           /* a power of 2 */
 };
 
 /* What tests put in the place of clock and kernel; all NULL otherwise. */
@@ -78,9 +88,10 @@ struct slots {
     struct terms terms;
     uint32_t destination_count, waiting_count;
     /* results: */
-    uint32_t accepted, yields, opened_count, answer_count, raw_bytes, directive_bytes;
+    uint32_t accepted, reported, yields, opened_count, answer_count, raw_bytes, directive_bytes;
     int32_t refused_errno;
     int64_t voided_bytes;
+    struct ring ring;
     struct hooks hooks;
     struct opened opened[EVENTS];
     int64_t answer_ns[EVENTS];

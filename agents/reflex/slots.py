@@ -10,6 +10,7 @@ no pause, week or condition restricts, under the version of the wire that it spe
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 from agents.kernel.netlink import Netlink, NetlinkError, unacknowledged
 from agents.permission.conditions import Condition
 from agents.permission.slots import OpenSlot
+from agents.queues.classifier import EVENTS_BYTES
 from agents.queues.gates import TbfGate
 from agents.queues.host import Host
 from agents.reflex.lender import Lender
@@ -47,6 +49,7 @@ class SlotReflex:
         terms.tag_bytes = len(host.link.tag)
         if host.link.tag:
             terms.tag[:] = host.link.tag
+        self._ring(host)
         self._keys: Credentials | None = None
         self._known: tuple[object, ...] = ()
         self._places: dict[int, int] = {}
@@ -59,6 +62,11 @@ class SlotReflex:
         self._kept: list[Any] = []
         """What the gates in the state point to."""
         self._watched: dict[tuple[int, ...], ctypes.Array[Descriptor]] = {}
+
+    def _ring(self, host: Host) -> None:
+        ring = self.state.ring
+        ring.consumed, ring.produced = host.flows.ring
+        ring.records, ring.bytes = ring.produced + mmap.PAGESIZE, EVENTS_BYTES
 
     def close(self) -> None:
         """Closes the netlink socket, and lets go of the classifier's table."""
@@ -133,7 +141,7 @@ class SlotReflex:
 
     # -- lending and taking back ----------------------------------------------------------------------------------------
 
-    def lend(self, poll_until_ns: int = 0) -> None:
+    def lend(self) -> None:
         """Gives what the C code needs to its state; `ready` was true just now."""
         agent, state = self._agent, self.state
         terms, guard, membership = state.terms, agent.guard, agent.membership
@@ -156,8 +164,9 @@ class SlotReflex:
         terms.answered_ns, terms.heard_ns = heartbeats.last_answer_ns, heartbeats.last_heartbeat_ns
         terms.looked_ns, terms.within_ns = heartbeats.looked_ns, heartbeats.within_ns
         terms.free_ns, terms.asked_ns = membership.answers.free_ns, membership.answers.asked_ns
-        terms.poll_until_ns = poll_until_ns
-        state.accepted = state.yields = state.opened_count = state.answer_count = 0
+        terms.poll_until_ns, terms.poll_ns = agent.poll_until_ns, agent.poll_ns
+        terms.report = agent.keeper.report_version
+        state.accepted = state.reported = state.yields = state.opened_count = state.answer_count = 0
         state.raw_bytes = state.directive_bytes = state.refused_errno = state.voided_bytes = 0
         self._lend_slots()
 
@@ -175,7 +184,7 @@ class SlotReflex:
             there.reported_ns = keeper.reported_ns.get(node, NEVER_NS)
             there.next_check_ns = keeper.next_check_ns.get(node, NEVER_NS)
             there.used_up_until_ns = keeper.used_up.get(node, 0)
-            there.granted = False
+            there.named = False
             current = keeper.table.open.get(node)
             there.open = current is not None
             if current is not None:
@@ -193,7 +202,8 @@ class SlotReflex:
         """Gives back to the agent what the C code knows now, and what became of the slots."""
         agent, state = self._agent, self.state
         terms, guard, membership = state.terms, agent.guard, agent.membership
-        agent.sequence = terms.sequence
+        agent.sequence, agent.poll_until_ns = terms.sequence, terms.poll_until_ns
+        agent.keeper.report_version = terms.report
         membership.answers.freed(terms.free_ns)
         if state.accepted:
             guard.replace_leader_window(agent.leader_mac, ReplayWindow(terms.highest, terms.seen))
@@ -212,8 +222,8 @@ class SlotReflex:
     def _take_back_slots(self) -> None:
         keeper, state = self._agent.keeper, self.state
         opened = keeper.table.open
-        if state.accepted:
-            self._lent |= {node for node, at in self._places.items() if state.destination[at].granted}
+        if state.accepted or state.reported:
+            self._lent |= {node for node, at in self._places.items() if state.destination[at].named}
         for node in self._lent | {slot.queue for slot in keeper.table.waiting.values()}:
             there = state.destination[self._places[node]]
             _put(keeper.waiting_bytes, node, there.waiting_bytes or None)
@@ -234,18 +244,17 @@ class SlotReflex:
 
     # -- waiting --------------------------------------------------------------------------------------------------------
 
-    def wait(self, descriptors: Sequence[int], due_ns: int, poll_until_ns: int) -> list[int]:
+    def wait(self, descriptors: Sequence[int], due_ns: int) -> list[int]:
         """Obeys slots until another of the descriptors is readable, `due_ns` has come, or a frame came that is the agent's:
         `frame` has it. Returns the readable ones, and the first one if there is a frame.
 
         Args:
-            descriptors: the control socket's first.
-            poll_until_ns: stays awake so long, or until a directive comes.
+            descriptors: the control socket's first, then that of the classifier's events.
 
         Raises:
             OSError: a descriptor is not open.
         """
-        self.lend(poll_until_ns)
+        self.lend()
         state, watched = self.state, self._descriptors(descriptors)
         ready = self._library.slots_wait(ctypes.byref(state), watched, len(watched), due_ns)
         self.take_back()

@@ -4,6 +4,7 @@ It touches no memory that is not its own meanwhile."""
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import socket
 import time
@@ -21,7 +22,7 @@ import agents.reflex
 from agents.agent import Agent
 from agents.config import AgentConfig
 from agents.permission.rules import Rule
-from agents.queues.classifier import Backlogged
+from agents.queues.classifier import BACKLOGGED, EVENTS_BYTES, NEW_FLOW, Backlogged
 from agents.queues.gates import TbfGate
 from agents.queues.host import Host
 from agents.reflex import slot_state
@@ -36,6 +37,7 @@ from tests.sanitized import run_sanitized
 from tests.unit.agents.fake_gates import FakeGates
 
 MS, NODES = 10**6, (16, 17, 18)
+HEADER, DISCARDED = 8, 1 << 30
 UNKNOWN = 99
 MASTER = Master(Key(bytes(range(32))))
 KEYS = MASTER.enroll("h1", salt=bytes(8)).at(mac(1))
@@ -89,6 +91,30 @@ class Gates(FakeGates):
             self.armed[destination].value = 1
 
 
+class Events:
+    """The classifier's ring buffer, in memory of its own; each record lies there twice, as in the kernel's."""
+
+    def __init__(self) -> None:
+        self.consumed, self._rest = ctypes.c_uint64(), (ctypes.c_uint8 * (mmap.PAGESIZE + 2 * EVENTS_BYTES))()
+        self.produced = ctypes.c_uint64.from_buffer(self._rest)
+        self.ring = ctypes.addressof(self.consumed), ctypes.addressof(self._rest)
+
+    def put(self, record: bytes, flags: int = 0) -> None:
+        size = HEADER + -(-len(record) // 8) * 8
+        data = (len(record) | flags).to_bytes(4, "little") + bytes(4) + record
+        for place, byte in enumerate(data, self.produced.value):
+            at = mmap.PAGESIZE + place % EVENTS_BYTES
+            self._rest[at] = self._rest[at + EVENTS_BYTES] = byte
+        self.produced.value += size
+
+    def taken(self) -> bool:
+        """Whether all were."""
+        return self.consumed.value == self.produced.value
+
+    def drop(self) -> None:
+        self.consumed.value = self.produced.value
+
+
 class OneHost(FakeHost):
     """A host whose gates are in memory."""
 
@@ -98,6 +124,8 @@ class OneHost(FakeHost):
     def __init__(self) -> None:
         super().__init__(mac(1))
         self.link = Link()
+        self.events_ring = Events()
+        self.ring = self.events_ring.ring
         self.gates = Gates()
         for name in ("grant", "rate", "open_gate", "close_gate", "state", "urgent", "arm", "free_senders", "wake_queues"):
             setattr(self, name, getattr(self.gates, name))
@@ -132,7 +160,7 @@ class Way:
         self.agent.keeper.regulate(frozenset(NODES), clock[0])
         self.agent.sequence = 10**18
         self.reflex = SlotReflex(self.agent, cast(Host, host)) if by_reflex else None
-        self.taken = 0
+        self.taken = self.heard = 0
         list(self.link.delivered())
         if self.reflex is not None:
             self._hooks = (
@@ -163,6 +191,20 @@ class Way:
             self.agent._receive(raw, self.clock[0])
         self.agent.rules.reconcile()
 
+    def event(self, kind: int, node: int) -> None:
+        """An event of the classifier's."""
+        ring = self.host.events_ring
+        ring.put(kind.to_bytes(4, "little") + node.to_bytes(4, "little") + bytes(36))
+        if node == NODES[0]:
+            ring.put(bytes(44), DISCARDED)
+        with self.lent() as reflex:
+            theirs = reflex is None or reflex._library.slots_hear(ctypes.byref(reflex.state), self.clock[0])
+        assert theirs != ring.taken()
+        ring.drop()
+        if theirs and kind == BACKLOGGED:
+            self.agent._flow_event(Backlogged(node), self.clock[0])
+        self.heard += not theirs
+
     def advance(self) -> None:
         with self.lent() as reflex:
             if reflex is not None:
@@ -188,7 +230,7 @@ class Way:
             "accepted": guard.accepted, "refused": guard.refused, "epoch": guard.epoch,
             "window": window and (window.highest, window.seen), "heard": agent.membership.heartbeats.last_heartbeat_ns,
             "answered": agent.membership.heartbeats.last_answer_ns, "sequence": agent.sequence, "member": agent.member,
-            "polls": agent._poll_until_ns, "gates": self.gates.gates,
+            "polls": agent.poll_until_ns, "reports": keeper.report_version, "gates": self.gates.gates,
             "armed": {node: word.value for node, word in self.gates.armed.items()},
         }  # fmt: skip
 
@@ -343,7 +385,9 @@ class World:
             way.gates.at(node).queue += size
             if way.gates.armed[node].value:
                 way.gates.armed[node].value = 0
-                way.agent._flow_event(Backlogged(node), self.clock[0])
+                way.event(BACKLOGGED, node)
+            elif size == 100:
+                way.event(NEW_FLOW, node)
 
     def pass_time(self, until_ns: int) -> None:
         for way in self.ways:
@@ -356,8 +400,8 @@ class World:
         self.clock[0] = max(until_ns, self.clock[0])
 
 
-def same(seed: int, steps: int) -> int:
-    """Both agents meet the same: they say the same, and know the same. Returns how many frames the reflex took."""
+def same(seed: int, steps: int) -> tuple[int, int]:
+    """Both agents meet the same: they say the same, and know the same. Returns how many frames and events the reflex took."""
     world = World(seed)
     with patch.object(time, "monotonic_ns", lambda: world.clock[0]):
         for way in world.ways:
@@ -374,7 +418,7 @@ def same(seed: int, steps: int) -> int:
             assert accounts[0] == accounts[1]
     for way in world.ways:
         way.close()
-    return world.ways[1].taken
+    return world.ways[1].taken, world.ways[1].heard
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -384,7 +428,11 @@ def test_slots_become_the_same_by_the_reflex_and_in_python(seed: int) -> None:
 
 
 def test_most_directives_are_the_reflexes() -> None:
-    assert sum(same(seed, 200) for seed in range(10)) > 300
+    assert sum(same(seed, 200)[0] for seed in range(10)) > 300
+
+
+def test_most_backlogs_are_the_reflexes() -> None:
+    assert sum(same(seed, 200)[1] for seed in range(10)) > 50
 
 
 def test_the_library_touches_no_foreign_memory_and_overflows_nowhere(tmp_path: Path) -> None:
