@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from protocol.messages import HEARTBEAT_MAC, Frame, Heartbeat
 
-LOOK_NS, LATEST_NS = 10_000_000, 20_000_000
-"""How often an agent that is awake reads the waiting heartbeats, and after how long it wakes up to read them."""
+LATEST_NS = 20_000_000
+"""After how long an agent wakes up to read the waiting heartbeats. One that is awake reads them after half of that."""
 MOST_NS, HEARTBEATS, PARTS = 1_000_000_000, 4, 5
 """Where the leader may be silent for longer, it wakes up after two of so many parts of that time, but within a second, or so
 many heartbeats if these take longer."""
@@ -31,7 +31,7 @@ class HeartbeatMonitor:
 
     def due(self, now_ns: int) -> bool:
         """Whether an agent that is awake is to read the waiting heartbeats now."""
-        return now_ns >= self.looked_ns + LOOK_NS
+        return now_ns >= self.looked_ns + self.within_ns // 2
 
     def latest_ns(self) -> int:
         """When the agent must wake up to read them."""
