@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from functools import cache
 from pathlib import Path
 
 from ebpf.build import BuildError, shared_library
 
-DESTINATIONS, WAITING, EVENTS, ROOM = 64, 64, 128, 2048
+DESTINATIONS, WAITING, EVENTS, ROOM, READY = 64, 64, 128, 2048, 16
 WIRE = 3
 """The version of the wire that the library speaks (ebpf/include/wire.h)."""
 NEVER_NS, FAR_NS = (1 << 63) - 1, 1 << 62
@@ -21,13 +22,12 @@ class Terms(ctypes.Structure):
     """`struct terms`; see there for each field."""
 
     _fields_ = (
-        ("link_fd", I32), ("netlink_fd", I32), ("epoch", U32), ("node", U32), ("sequence", U64), ("highest", U64),
-        ("seen", U64), ("offset_ns", I64), ("taken_ns", I64), ("drift_ppb", I64), ("hysteresis_ns", I64), ("link_bps", I64),
-        ("answered_ns", I64), ("heard_ns", I64), ("looked_ns", I64), ("within_ns", I64), ("free_ns", I64),
-        ("asked_ns", I64), ("fail_open_ns", I64), ("question_ns", I64),
-        ("poll_until_ns", I64), ("poll_ns", I64), ("report", U64), ("tag_bytes", U32),
-        ("tag", BYTE * 4), ("address", BYTE * 6), ("leader", BYTE * 6), ("enrolment", BYTE * 16),
-        ("from_leader", U32 * 8), ("to_leader", U32 * 8),
+        ("link_fd", I32), ("netlink_fd", I32), ("events_fd", I32), ("epoch", U32), ("node", U32), ("sequence", U64),
+        ("highest", U64), ("seen", U64), ("offset_ns", I64), ("taken_ns", I64), ("drift_ppb", I64), ("hysteresis_ns", I64),
+        ("link_bps", I64), ("answered_ns", I64), ("heard_ns", I64), ("looked_ns", I64), ("within_ns", I64), ("free_ns", I64),
+        ("asked_ns", I64), ("fail_open_ns", I64), ("question_ns", I64), ("poll_until_ns", I64), ("poll_ns", I64),
+        ("report", U64), ("tag_bytes", U32), ("tag", BYTE * 4), ("address", BYTE * 6), ("leader", BYTE * 6),
+        ("enrolment", BYTE * 16), ("from_leader", U32 * 8), ("to_leader", U32 * 8),
     )  # fmt: skip
 
 
@@ -88,10 +88,10 @@ class State(ctypes.Structure):
     _fields_ = (
         ("terms", Terms), ("destination_count", U32), ("waiting_count", U32), ("accepted", U32), ("reported", U32),
         ("yields", U32), ("opened_count", U32), ("answer_count", U32), ("raw_bytes", U32), ("directive_bytes", U32),
-        ("refused_errno", I32),
-        ("voided_bytes", I64), ("ring", Ring), ("hooks", Hooks), ("opened", Opened * EVENTS), ("answer_ns", I64 * EVENTS),
-        ("waiting", Slot * WAITING), ("destination", Destination * DESTINATIONS), ("gate", Gate * DESTINATIONS),
-        ("raw", BYTE * ROOM), ("directive", BYTE * ROOM),
+        ("refused_errno", I32), ("voided_bytes", I64), ("ring", Ring), ("hooks", Hooks), ("opened", Opened * EVENTS),
+        ("answer_ns", I64 * EVENTS), ("ready_fd", I32 * READY), ("waiting", Slot * WAITING),
+        ("destination", Destination * DESTINATIONS), ("gate", Gate * DESTINATIONS), ("raw", BYTE * ROOM),
+        ("directive", BYTE * ROOM),
     )  # fmt: skip
 
 
@@ -101,7 +101,7 @@ def library() -> ctypes.CDLL:
 
     Raises:
         BuildError: the compiler is missing or reports an error.
-        OSError: the library cannot be loaded.
+        OSError: the library cannot be loaded, or the kernel is older than what it needs (Linux 5.11).
     """
     return load(shared_library("slots", Path(__file__).parent))
 
@@ -116,7 +116,10 @@ def load(path: Path) -> ctypes.CDLL:
     made.slots_hear.restype, made.slots_hear.argtypes = I32, (POINTER, I64)
     made.slots_advance.argtypes = (POINTER, I64)
     made.slots_next_ns.restype, made.slots_next_ns.argtypes = I64, (POINTER,)
-    made.slots_wait.restype, made.slots_wait.argtypes = I32, (POINTER, POINTER, U32, I64)
+    made.slots_wait.restype, made.slots_wait.argtypes = I32, (POINTER, I32, I64)
+    made.slots_can_wait.restype = I32
+    if failed := -made.slots_can_wait():
+        raise OSError(failed, f"epoll_pwait2: {os.strerror(failed)}")
     if made.slots_size() != ctypes.sizeof(State):
         raise OSError(0, f"slots.c has {made.slots_size()} bytes of state, slot_state.py has {ctypes.sizeof(State)}")
     return made

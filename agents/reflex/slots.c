@@ -6,13 +6,15 @@
  * of the kernel's; another event of the classifier's; what is due. Before a wait the agent lends what it knows (struct slots),
  * and afterwards it takes that back. So there is one state, and one thread. See agents/reflex/slots.py. */
 #define _GNU_SOURCE
-#include <poll.h>
 #include <signal.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "slot_events.h"
 
 #define MOST_GRANTS_HERE ((LONGEST_BODY) / GRANT_BYTES)
-#define EVENTS_AT 2 /* among the descriptors */
+#define KERNEL_SIGSET 8 /* bytes of the kernel's set of signals, which is shorter than the C library's */
 
 uint64_t slots_size(void) { return sizeof(struct slots); }
 
@@ -67,18 +69,42 @@ static int must_return(const struct slots *s) {
            s->answer_count + MOST_GRANTS_HERE > EVENTS;
 }
 
-static int32_t wait_here(struct slots *s, struct pollfd *descriptors, uint32_t count, int64_t due_ns, const sigset_t *mask) {
+static int look(int epoll, struct epoll_event *found, const struct timespec *left, const sigset_t *mask) {
+    return (int)syscall(SYS_epoll_pwait2, epoll, found, READY, left, mask, (size_t)KERNEL_SIGSET);
+}
+
+/* -errno: the kernel is older than epoll_pwait2(2), or refuses it; else 0. */
+int32_t slots_can_wait(void) {
+    struct epoll_event found[READY];
+    int epoll = epoll_create1(EPOLL_CLOEXEC);
+    int failed = epoll < 0 || look(epoll, found, &(struct timespec){0, 0}, NULL) < 0 ? errno : 0;
+    if (epoll >= 0)
+        close(epoll);
+    return -failed;
+}
+
+/* Serves what is readable; returns how many descriptors are the agent's. */
+static int32_t serve(struct slots *s, const struct epoll_event *found, int count, int64_t now_ns) {
+    int32_t others = 0;
+    for (int at = 0; at < count; at++) {
+        int fd = found[at].data.fd;
+        if (fd == s->terms.link_fd)
+            receive(s, now_ns);
+        else if (fd == s->terms.netlink_fd)
+            read_answers(s, 0);
+        else if (fd != s->terms.events_fd || take_events(s, now_ns))
+            s->ready_fd[others++] = fd;
+    }
+    return others;
+}
+
+static int32_t wait_here(struct slots *s, int32_t epoll, int64_t due_ns, const sigset_t *mask) {
     struct terms *terms = &s->terms;
+    struct epoll_event found[READY];
     int held = holds(s), ready = 0;
     for (;;) {
         int64_t now_ns = clock_now(s);
-        if (ready && descriptors[0].revents)
-            receive(s, now_ns);
-        if (ready && descriptors[1].revents)
-            read_answers(s, 0);
-        int others = 0;
-        for (uint32_t at = 2; ready && at < count; at++)
-            others += descriptors[at].revents && (at != EVENTS_AT || take_events(s, now_ns));
+        int32_t others = serve(s, found, ready, now_ns);
         int64_t next_ns = next_due_ns(s);
         if (now_ns >= next_ns) {
             advance(s, now_ns);
@@ -97,7 +123,7 @@ static int32_t wait_here(struct slots *s, struct pollfd *descriptors, uint32_t c
             until_ns = next_ns;
         int64_t left_ns = until_ns > now_ns && now_ns >= terms->poll_until_ns ? until_ns - now_ns : 0;
         struct timespec left = {left_ns / SECOND_NS, left_ns % SECOND_NS};
-        ready = ppoll(descriptors, count, &left, mask);
+        ready = look(epoll, found, &left, mask);
         if (ready < 0)
             return errno == EINTR ? 0 : -errno; /* a signal; the agent handles it */
     }
@@ -105,14 +131,13 @@ static int32_t wait_here(struct slots *s, struct pollfd *descriptors, uint32_t c
 
 /* Obeys slots until the agent's Python has something to do, at `due_ns` at the latest.
  *
- * The first three descriptors are those of the control socket, of the netlink socket, and of the classifier's events. Returns how many
- * of the others are
- * readable, or -errno. A signal ends the wait, also one that comes just before it. */
-int32_t slots_wait(struct slots *s, struct pollfd *descriptors, uint32_t count, int64_t due_ns) {
+ * `epoll` has all descriptors: those of `struct terms`, which are served here, and others. Returns how many of the others are
+ * readable (`ready_fd`), or -errno. A signal ends the wait, also one that comes just before it. */
+int32_t slots_wait(struct slots *s, int32_t epoll, int64_t due_ns) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
-    int32_t found = wait_here(s, descriptors, count, due_ns, &before);
+    int32_t found = wait_here(s, epoll, due_ns, &before);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return found;
 }

@@ -11,12 +11,13 @@
 #define WAITING 64
 #define EVENTS 128 /* opened slots, and answers, between two turns of the agent */
 #define ROOM 2048
+#define READY 16       /* descriptors that one look finds readable */
 #define NEVER INT64_MAX
 #define FAR (1LL << 62) /* no time of use is as far from 0 */
 
 /* Known to ctypes as `Terms`. */
 struct terms {
-    int32_t link_fd, netlink_fd;
+    int32_t link_fd, netlink_fd, events_fd;
     uint32_t epoch, node;
     uint64_t sequence;      /* of the agent's last frame */
     uint64_t highest, seen; /* the window of the leader's frames to this host alone; bit n of `seen`: highest - n */
@@ -95,6 +96,7 @@ struct slots {
     struct hooks hooks;
     struct opened opened[EVENTS];
     int64_t answer_ns[EVENTS];
+    int32_t ready_fd[READY]; /* of those that are the agent's */
     struct slot waiting[WAITING];
     struct destination destination[DESTINATIONS];
     struct gate gate[DESTINATIONS];

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import select
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,7 +25,6 @@ from agents.queues.host import Host
 from agents.reflex.lender import Lender
 from agents.reflex.reflex import Reflex
 from agents.reflex.slot_state import DESTINATIONS, FAR_NS, NEVER_NS, WAITING, WIRE, State, library
-from agents.reflex.state import POLLIN, Descriptor
 from protocol.auth import ReplayWindow
 from protocol.key import PERSON
 from protocol.keys.hosts import Credentials
@@ -44,7 +44,7 @@ class SlotReflex:
         self._netlink = Netlink()
         self.state = State()
         terms = self.state.terms
-        terms.link_fd, terms.netlink_fd = host.link.fileno(), self._netlink.fileno()
+        terms.link_fd, terms.netlink_fd, terms.events_fd = host.link.fileno(), self._netlink.fileno(), host.flows.fileno()
         terms.address[:] = host.link.address
         terms.tag_bytes = len(host.link.tag)
         if host.link.tag:
@@ -61,7 +61,8 @@ class SlotReflex:
         """What the state says of it; None: it is to be written anew."""
         self._kept: list[Any] = []
         """What the gates in the state point to."""
-        self._watched: dict[tuple[int, ...], ctypes.Array[Descriptor]] = {}
+        self._epolls: dict[tuple[int, ...], select.epoll] = {}
+        """One for each set of descriptors: the kernel need not be told of them for each wait."""
 
     def _ring(self, host: Host) -> None:
         ring = self.state.ring
@@ -69,7 +70,9 @@ class SlotReflex:
         ring.records, ring.bytes = ring.produced + mmap.PAGESIZE, EVENTS_BYTES
 
     def close(self) -> None:
-        """Closes the netlink socket, and lets go of the classifier's table."""
+        """Closes what this made, and lets go of the classifier's table."""
+        for epoll in self._epolls.values():
+            epoll.close()
         self._netlink.close()
         self._kept.clear()
 
@@ -249,18 +252,18 @@ class SlotReflex:
         `frame` has it. Returns the readable ones, and the first one if there is a frame.
 
         Args:
-            descriptors: the control socket's first, then that of the classifier's events.
+            descriptors: the control socket's first; among the others that of the classifier's events.
 
         Raises:
             OSError: a descriptor is not open.
         """
         self.lend()
-        state, watched = self.state, self._descriptors(descriptors)
-        ready = self._library.slots_wait(ctypes.byref(state), watched, len(watched), due_ns)
+        state, epoll = self.state, self._epoll(descriptors)
+        ready = self._library.slots_wait(ctypes.byref(state), epoll.fileno(), due_ns)
         self.take_back()
         if ready < 0:
             raise OSError(-ready, os.strerror(-ready))
-        found = [one.fd for one in watched[2:] if one.revents] if ready else []
+        found = state.ready_fd[:ready]
         return [descriptors[0], *found] if state.raw_bytes else found
 
     def frame(self) -> bytes | None:
@@ -275,11 +278,12 @@ class SlotReflex:
         if refused:
             raise NetlinkError(refused, os.strerror(refused))
 
-    def _descriptors(self, descriptors: Sequence[int]) -> ctypes.Array[Descriptor]:
+    def _epoll(self, descriptors: Sequence[int]) -> select.epoll:
         wanted = tuple(descriptors)
-        if (found := self._watched.get(wanted)) is None:
-            watched = (wanted[0], self._netlink.fileno(), *wanted[1:])
-            found = self._watched[wanted] = (Descriptor * len(watched))(*(Descriptor(one, POLLIN, 0) for one in watched))
+        if (found := self._epolls.get(wanted)) is None:
+            found = self._epolls[wanted] = select.epoll()
+            for descriptor in (self._netlink.fileno(), *wanted):
+                found.register(descriptor, select.EPOLLIN)
         return found
 
 

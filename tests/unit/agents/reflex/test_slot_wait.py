@@ -17,8 +17,6 @@ from protocol.messages import Directive, Grant, Pong
 from tests.unit.agents.reflex.test_slots_both_ways import MS, NODES, Way, sealed
 
 NODE, LONG_NS = NODES[0], 3_000 * MS
-EVENTS = -1
-"""The descriptor of the classifier's events: none, which is never readable."""
 
 
 @pytest.fixture
@@ -42,7 +40,7 @@ def wait(way: Way, *others: int, ns: int = LONG_NS, poll_ns: int = 0) -> tuple[l
     """What the wait returned, and how long it took."""
     began_ns = time.monotonic_ns()
     way.agent.poll_until_ns = began_ns + poll_ns
-    found = reflex(way).wait([way.link.fileno(), EVENTS, *others], began_ns + ns)
+    found = reflex(way).wait([way.link.fileno(), *others], began_ns + ns)
     return found, time.monotonic_ns() - began_ns
 
 

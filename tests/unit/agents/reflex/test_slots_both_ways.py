@@ -131,6 +131,9 @@ class OneHost(FakeHost):
             setattr(self, name, getattr(self.gates, name))
         self._of = {node: TbfGate(cast(Any, None), 1, node << 16, 1 << 16 | node) for node in NODES}
 
+    def fileno(self) -> int:
+        return -1  # events are heard when the test says so
+
     def backlog(self, destination: int) -> tuple[int, int]:
         return self.gates.state(destination)
 
