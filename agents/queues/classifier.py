@@ -11,7 +11,6 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
-from operator import sub
 
 from agents.bpf.build import object_path
 from agents.kernel.snapshot import CLASSIFIER_PREFERENCE
@@ -21,6 +20,8 @@ Address = IPv4Address | IPv6Address
 _SETTINGS = struct.Struct("=QQII")
 _NODE = struct.Struct("=QII")
 _WORD, _ARMED_AT = struct.Struct("=I"), 8
+_PIECE = 64 * _NODE.size
+"""Of the nodes' memory: what is compared at once, as hardly any node's counter grows between two looks."""
 MAX_NODES = 16_384
 """The destinations that there are counters for (agents/bpf/classify.h)."""
 _EVENT = struct.Struct("=III16s16s")
@@ -87,10 +88,12 @@ class FlowTable:
         """Where the events' ring buffer is in memory until `close`, for agents/reflex/slot_events.h."""
         self._addresses: dict[bytes, int] = {}
         self._entries: dict[int, Sequence[Address]] = {}
-        self._counts: list[int] = []
-        """The counters of all nodes at the last look."""
-        self._told: set[int] = set()
-        """The nodes to which nothing was sent before the last look, and that were told."""
+        self._end = 0
+        """How much of the nodes' memory is theirs."""
+        self._looked_at = b""
+        """The nodes' memory at the last look."""
+        self._busy: set[int] = set()
+        """The nodes that were not told yet, or to which something was sent before the last look."""
         self._lost: dict[int, int] = {}
         self.set_mice(0, 0)
         self._object.attach_egress("classify", socket.if_nametoindex(interface), CLASSIFIER_PREFERENCE)
@@ -137,7 +140,8 @@ class FlowTable:
             if self._addresses.get(key) != node:
                 self._members[key] = node.to_bytes(4, "little")
                 self._addresses[key] = node
-        self._told &= entries.keys()
+        self._busy = (self._busy & entries.keys()) | (entries.keys() - before.keys())
+        self._end = _NODE.size * (max(entries, default=-1) + 1)
 
     def set_scheduled_dscps(self, nodes: Mapping[int, int]) -> None:
         """Replaces the whole table of DSCPs that have a queue of their own, each as if sent to the node that stands for it."""
@@ -162,14 +166,12 @@ class FlowTable:
 
         A node to which nothing was sent is told once, with 0, when that begins: nobody looks at thousands of idle ones.
         """
-        with memoryview(self._nodes) as nodes, nodes.cast("Q") as words:
-            counts = words[: 2 * (max(self._entries, default=-1) + 1) : 2].tolist()
-        before = self._counts + [0] * (len(counts) - len(self._counts))
-        self._counts = counts + before[len(counts) :]
-        sent = {node: size for node, size in enumerate(map(sub, counts, before)) if size and node in self._entries}
-        idle = self._entries.keys() - self._told - sent.keys()
-        self._told -= sent.keys()
-        self._told |= idle
+        now = self._nodes[: self._end]
+        before = self._looked_at.ljust(self._end, b"\0")
+        self._looked_at = now + before[self._end :]
+        sent = {node: size for node, size in _grown(before, now) if node in self._entries}
+        idle = self._busy - sent.keys()
+        self._busy = set(sent)
         yield from sent.items()
         yield from ((node, 0) for node in sorted(idle))
 
@@ -188,3 +190,12 @@ class FlowTable:
         """Frees the tables; restoring the snapshot removes the filter from the interface."""
         self._nodes.close()
         self._object.close()
+
+
+def _grown(before: bytes, now: bytes) -> Iterator[tuple[int, int]]:
+    """The nodes whose counters have grown from one look at their memory to the next, each with by how many bytes."""
+    for piece in range(0, len(now), _PIECE):
+        if now[piece : piece + _PIECE] != before[piece : piece + _PIECE]:
+            for at in range(piece, min(piece + _PIECE, len(now)), _NODE.size):
+                if size := _NODE.unpack_from(now, at)[0] - _NODE.unpack_from(before, at)[0]:
+                    yield at // _NODE.size, size

@@ -29,7 +29,7 @@ class Table(dict[bytes, bytes]):
 def table(nodes: int) -> Any:  # noqa: ANN401 -- a FlowTable with memory in place of the kernel's
     made: Any = FlowTable.__new__(FlowTable)
     made._nodes, made._members = mmap.mmap(-1, MAX_NODES * STRIDE), Table()
-    made._entries, made._addresses, made._counts, made._told, made._lost = {}, {}, [], set(), {}
+    made._entries, made._addresses, made._looked_at, made._busy, made._lost = {}, {}, b"", set(), {}
     made.set_directory({node: (IPv4Address(node),) for node in range(16, 16 + nodes)})
     return made
 
