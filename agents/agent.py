@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
+from functools import cached_property
 from typing import Any
 
 from agents.config import AgentConfig
@@ -37,6 +38,7 @@ from protocol.keyring import Authentication, KeyRing
 from protocol.messages import (
     COORDINATOR,
     HEARTBEAT_MAC,
+    KINDS,
     Cause,
     Directive,
     Error,
@@ -212,6 +214,12 @@ class Agent:
         self.membership.advance(now_ns)
         if self.membership.state is not before:
             self._keep_to_version()
+
+    @cached_property
+    def unwanted(self) -> int:
+        """The types of messages that nobody here handles, as a mask of bits; all parts have joined."""
+        kinds = KINDS.items()
+        return sum(1 << number for number, kind in kinds if kind not in self._handlers and not self.parts.handles(kind))
 
     @property
     def poll_ns(self) -> int:

@@ -291,6 +291,8 @@ _CODECS: dict[Kind, tuple[type, tuple[Pack, Unpack]]] = {
     Kind.DIRECTORY_CHANGE: (DirectoryChange, (pack_directory_change, unpack_directory_change)),
     Kind.GUEST_MARKS: (GuestMarks, _fixed(GUEST_MARKS, GuestMarks)),
 }
+KINDS: dict[int, type] = {int(kind): cls for kind, (cls, _) in _CODECS.items()}
+"""What each type of message is decoded to."""
 _CODECS_BY_VERSION = {
     3: _CODECS,
     2: _CODECS

@@ -76,6 +76,10 @@ class Parts:
         del self._resting[part]
         return False
 
+    def handles(self, kind: type) -> bool:
+        """Whether a part handles messages of this type."""
+        return kind in self._handlers
+
     def handle(self, message: Message, now_ns: int) -> None:
         """Gives a message of the leader's to the parts that handle its type."""
         if (kind := type(message)) in self._handlers:

@@ -71,6 +71,10 @@ class Lender(Protocol):
         """Where it stands towards its leader."""
 
     @property
+    def unwanted(self) -> int:
+        """The types of messages that it only verifies, as a mask of bits."""
+
+    @property
     def poll_ns(self) -> int:
         """How long it polls for the answer to a BACKLOG."""
 

@@ -80,16 +80,20 @@ static int plain(const struct slots *s, const uint8_t *body, uint32_t length) {
     return 1;
 }
 
-/* Whether a frame is a DIRECTIVE that can be obeyed here; if not, there is no trace of it. */
-static int is_directive(struct slots *s, const uint8_t *frame, uint64_t size) {
+static int is_unwanted(const struct terms *terms, uint8_t kind) { return kind < 64 && terms->unwanted >> kind & 1; }
+
+/* Whether a frame is the leader's and can be taken here: a DIRECTIVE that can be obeyed, or one that the agent would only verify.
+ * If not, there is no trace of it. */
+static int can_take(struct slots *s, const uint8_t *frame, uint64_t size) {
     struct terms *terms = &s->terms;
-    if (size < BODY + TAG || size > ROOM || frame[KIND_AT] != DIRECTIVE || memcmp(frame, terms->address, 6) ||
+    if (size < BODY + TAG || size > ROOM || memcmp(frame, terms->address, 6) ||
         memcmp(frame + 6, terms->leader, 6) || read2(frame + TYPE_AT) != ETHERTYPE || read2(frame + MAGIC_AT) != MAGIC ||
         frame[VERSION_AT] != VERSION || read2(frame + FLAGS_AT))
         return 0;
     uint32_t length = read2(frame + LENGTH_AT);
     return size == BODY + length + TAG && read4(frame + SENDER_AT) == LEADER && read4(frame + EPOCH_AT) == terms->epoch &&
-           plain(s, frame + BODY, length) && blake2s_verifies(terms->from_leader, frame, BODY + length, frame + BODY + length) &&
+           (frame[KIND_AT] == DIRECTIVE ? plain(s, frame + BODY, length) : is_unwanted(terms, frame[KIND_AT])) &&
+           blake2s_verifies(terms->from_leader, frame, BODY + length, frame + BODY + length) &&
            window_accepts(terms, read8(frame + SEQUENCE_AT));
 }
 

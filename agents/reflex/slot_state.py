@@ -22,12 +22,13 @@ class Terms(ctypes.Structure):
     """`struct terms`; see there for each field."""
 
     _fields_ = (
-        ("link_fd", I32), ("netlink_fd", I32), ("events_fd", I32), ("epoch", U32), ("node", U32), ("sequence", U64),
-        ("highest", U64), ("seen", U64), ("offset_ns", I64), ("taken_ns", I64), ("drift_ppb", I64), ("hysteresis_ns", I64),
-        ("link_bps", I64), ("answered_ns", I64), ("heard_ns", I64), ("looked_ns", I64), ("within_ns", I64), ("free_ns", I64),
-        ("asked_ns", I64), ("fail_open_ns", I64), ("question_ns", I64), ("poll_until_ns", I64), ("poll_ns", I64),
-        ("report", U64), ("tag_bytes", U32), ("tag", BYTE * 4), ("address", BYTE * 6), ("leader", BYTE * 6),
-        ("enrolment", BYTE * 16), ("from_leader", U32 * 8), ("to_leader", U32 * 8),
+        ("link_fd", I32), ("netlink_fd", I32), ("events_fd", I32), ("epoch", U32), ("node", U32), ("unwanted", U64),
+        ("sequence", U64), ("highest", U64), ("seen", U64), ("offset_ns", I64), ("taken_ns", I64), ("drift_ppb", I64),
+        ("hysteresis_ns", I64), ("link_bps", I64), ("answered_ns", I64), ("heard_ns", I64), ("looked_ns", I64),
+        ("within_ns", I64), ("free_ns", I64), ("asked_ns", I64), ("fail_open_ns", I64), ("question_ns", I64),
+        ("poll_until_ns", I64), ("poll_ns", I64), ("report", U64), ("tag_bytes", U32), ("tag", BYTE * 4),
+        ("address", BYTE * 6), ("leader", BYTE * 6), ("enrolment", BYTE * 16), ("from_leader", U32 * 8),
+        ("to_leader", U32 * 8),
     )  # fmt: skip
 
 

@@ -23,14 +23,16 @@ void slots_keys(struct slots *s, const uint8_t *from_leader, const uint8_t *to_l
     blake2s_keyed(s->terms.to_leader, to_leader, person);
 }
 
-/* Obeys a frame that came at `now_ns`; 0: it is not for here. */
+/* Takes a frame that came at `now_ns`; 0: it is not for here. */
 int32_t slots_take(struct slots *s, const uint8_t *frame, uint64_t size, int64_t now_ns) {
-    if (!is_directive(s, frame, size))
+    if (!can_take(s, frame, size))
         return 0;
-    memcpy(s->directive, frame, size);
-    s->directive_bytes = (uint32_t)size;
     s->accepted++;
     s->terms.answered_ns = now_ns;
+    if (frame[KIND_AT] != DIRECTIVE)
+        return 1;
+    memcpy(s->directive, frame, size);
+    s->directive_bytes = (uint32_t)size;
     s->terms.poll_until_ns = 0;
     obey(s, frame + BODY, read2(frame + LENGTH_AT), now_ns);
     return 1;

@@ -19,6 +19,7 @@
 struct terms {
     int32_t link_fd, netlink_fd, events_fd;
     uint32_t epoch, node;
+    uint64_t unwanted;      /* bit n: no part of the agent handles messages of type n */
     uint64_t sequence;      /* of the agent's last frame */
     uint64_t highest, seen; /* the window of the leader's frames to this host alone; bit n of `seen`: highest - n */
     int64_t offset_ns, taken_ns, drift_ppb; /* of the clock's best sample (agents/loop/clock.py) */

@@ -158,6 +158,7 @@ class SlotReflex:
         assert window is not None
         terms.highest, terms.seen = window.highest, window.seen
         terms.leader[:] = agent.leader_mac
+        terms.unwanted = agent.unwanted
         terms.epoch, terms.node, terms.sequence = guard.epoch, membership.node, agent.sequence
         terms.offset_ns, terms.taken_ns, terms.drift_ppb = agent.clock.line
         terms.hysteresis_ns, terms.link_bps = agent.keeper.hysteresis_ns, agent.config.rate_bps
@@ -212,6 +213,7 @@ class SlotReflex:
             guard.replace_leader_window(agent.leader_mac, ReplayWindow(terms.highest, terms.seen))
             guard.accepted += state.accepted
             membership.heartbeats.answered(terms.answered_ns)
+        if state.directive_bytes:
             agent.obeyed(ctypes.string_at(ctypes.addressof(state.directive), state.directive_bytes))
         self._take_back_slots()
         counters = agent.keeper.counters

@@ -29,9 +29,10 @@ from agents.reflex import slot_state
 from agents.reflex.slot_state import CLOCK, GRANT, NEVER_NS, SHUT, STATE
 from agents.reflex.slots import SlotReflex
 from bench.fuzz.receivers import EPOCH, LEADER_MAC, FakeControlSocket, FakeHost, mac
+from protocol.bodies.vocabulary import Kind
 from protocol.key import Key
 from protocol.keys.hosts import NAMED_TAG_BYTES, Master
-from protocol.messages import Directive, Grant, Message, Pong, Welcome, decode, encode
+from protocol.messages import Coflows, Directive, Grant, Message, Pong, Welcome, decode, encode
 from protocol.wire import BODY
 from tests.sanitized import run_sanitized
 from tests.unit.agents.fake_gates import FakeGates
@@ -297,6 +298,8 @@ class World:
             data = bytearray(raw[: BODY + int.from_bytes(raw[20:22])])
             in_body = [BODY + dice.choice((14, 15, 22, 23, 35, 39))] if grants else []
             data[dice.choice((12, 14, 16, 17, 18, 19, 25, *in_body))] ^= 1 << dice.randrange(8)
+            if self.ways[0].agent.unwanted >> data[17] & 1:
+                data[17] = Kind.DIRECTIVE  # of what nobody wants the reflex reads no body
             return bytes(data) + KEYS.from_leader.tag(bytes(data))
         return self._spoilt(raw)
 
@@ -352,7 +355,8 @@ class World:
         elif chance < 0.73:
             self._sequence += 1
             now_ns = self.clock[0]
-            raw = sealed(Pong(now_ns - 300, now_ns + dice.randrange(-500, 500), now_ns + 500), self._sequence)
+            pong = Pong(now_ns - 300, now_ns + dice.randrange(-500, 500), now_ns + 500)
+            raw = sealed(dice.choice((pong, Coflows(7, 0, 1, ((9, 1),)))), self._sequence)
             for way in self.ways:
                 way.hear(raw)
         elif chance < 0.75:
