@@ -28,6 +28,8 @@ from protocol.units import MILLISECOND_NS
 LEADER, SWARM, AGENT = "leader0", "swarm0", "eth0"
 """The interfaces of the coordinator, of the swarm, and of a real agent in a namespace of its own."""
 BRIDGE = "swarm-br"
+FILTERED = Path("/proc/sys/net/bridge/bridge-nf-call-iptables")
+"""Whether what a bridge of this network namespace forwards passes netfilter, which no switch has."""
 MOST_REPORT_NS, MOST_FAIL_OPEN_NS, MOST_SILENCE_NS = 1_000 * MILLISECOND_NS, 1_000 * MILLISECOND_NS, 5_000 * MILLISECOND_NS
 
 
@@ -48,13 +50,15 @@ def settings_for(hosts: int, *, slice_ns: int, policy: str, key_file: Path, stor
 @contextmanager
 def interfaces(agent: int | None = None) -> Iterator[None]:
     """The interfaces of coordinator and swarm in this network namespace: a pair; or, with that of a real agent in the namespace
-    of the process `agent`, three ports of a bridge. Raises CalledProcessError: they could not be made."""
+    of the process `agent`, three ports of a bridge without netfilter. Raises CalledProcessError: they could not be made."""
     with ExitStack() as made:
         if agent is None:
             _pair(made, LEADER, SWARM)
         else:
             _ip("link", "add", BRIDGE, "type", "bridge", "mcast_snooping", "0")
             made.callback(_ip, "link", "del", BRIDGE)
+            if FILTERED.exists():
+                FILTERED.write_text("0")
             for name, there in ((LEADER, None), (SWARM, None), (AGENT, agent)):
                 _pair(made, f"{name}-port", name, there)
                 _ip("link", "set", f"{name}-port", "master", BRIDGE)
