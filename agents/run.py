@@ -36,7 +36,7 @@ from ebpf.build import BuildError
 from ebpf.libbpf import BpfError
 from protocol.auth import KeyFileError
 from protocol.keys import host_file
-from protocol.realtime import become_realtime
+from protocol.realtime import become_realtime, wake_in_time
 from topology.units import format_rate
 
 log = logging.getLogger("baton.agent")
@@ -106,6 +106,7 @@ def run(config: AgentConfig) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, agent.stop)
         signal.signal(signal.SIGHUP, keys.look)
+        wake_in_time()
         if refused := become_realtime(config.realtime):
             log.warning("%s", refused)
         if refused := capabilities.drop():

@@ -8,6 +8,7 @@ import os
 from contextlib import suppress
 
 MCL_CURRENT, MCL_FUTURE = 1, 2  # sys/mman.h
+PR_SET_TIMERSLACK = 29  # linux/prctl.h
 COLLECT = (2_000, 2_500, 50)
 """When to collect garbage (gc.set_threshold). To look through 10,000 new objects that stay takes 0.5 to 3 ms, and some thousand
 hosts that register, or a fabric of theirs, bring hundreds of thousands. Older ones are seldom looked through: hardly anything
@@ -45,6 +46,12 @@ def rank_below(priority: int | None, *, busy: bool) -> None:
             os.setpriority(os.PRIO_PROCESS, 0, ABOVE_OTHERS)
         else:
             os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(max(1, priority - 1)))
+
+
+def wake_in_time() -> None:
+    """Has this thread woken when its timers expire: an ordinary thread's may be 50 us late, so that the kernel can wake it for
+    several at once. Real-time threads are woken in time anyway."""
+    ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, ctypes.c_ulong(1), *[ctypes.c_ulong(0)] * 3)
 
 
 def hold_garbage() -> None:
