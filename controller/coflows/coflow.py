@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from protocol.flowmark import CoflowMark
+
 MOST_FLOWS = 4096
 """Of one coflow: pairs of hosts, in a document that the controller reads at each change."""
 MOST_BYTES = 1 << 62
@@ -71,8 +73,9 @@ def read(number: int, document: Mapping[str, Any], ahead_ns: int) -> Coflow:
     """A coflow from its document; the store's clock is `ahead_ns` ahead of ours.
 
     Raises:
-        KeyError, TypeError, ValueError: not such a document.
+        AttributeError, KeyError, TypeError, ValueError: not such a document, or no id that a coflow can have.
     """
+    CoflowMark(number)
     deadline_ns = document["deadline_ns"]
     return Coflow(
         coflow=number,

@@ -62,7 +62,7 @@ class CoflowQueues(Part):
         for number, document in documents.items():
             try:
                 coflows.append(read(int(number), document, ahead_ns))
-            except (KeyError, TypeError, ValueError) as error:
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
                 if number not in self._complained:
                     log.warning("coflow %s is left out: its document is wrong: %s", number, error)
                     self._complained.add(number)

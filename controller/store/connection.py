@@ -10,6 +10,7 @@ have been told newer ones since.
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import threading
 import time
@@ -23,7 +24,10 @@ from redis.exceptions import AuthenticationError, ConnectionError, ReadOnlyError
 from controller.store.client import connect, explained, has_moved
 from controller.store.layout import EXPIRY_S, OPERATORS, PREFIX, READS, SETS, WRITES, Client, Pipeline, put, restore
 from controller.store.url import redacted
+from protocol.bodies.text import printable
 from protocol.bodies.versions import Versions
+
+log = logging.getLogger("baton.store")
 
 ANSWER_S = 2.0
 """How long an operation waits for an answer of Redis."""
@@ -31,6 +35,7 @@ ANSWER_S = 2.0
 LOOK_S, LOCAL_S = 1.0, 60.0
 """How often a subscriber looks whether its server still is the master and answers; one on this machine tells by itself."""
 
+K = TypeVar("K", str, int)
 T = TypeVar("T")
 
 
@@ -54,6 +59,8 @@ class Connection:
         self._incarnation: str | None = None
         self._schema_checked = False
         self._republished = False
+        self._unreadable: dict[str, set[str]] = {}
+        """By name: the items whose documents could not be read when they were looked at last."""
         try:
             self._redis: Client = connect(url, timeout_s=ANSWER_S, connected=self._connected)
         except ValueError as error:
@@ -92,21 +99,34 @@ class Connection:
         return document
 
     def items(self, name: str) -> dict[str, dict[str, Any]]:
-        """All documents of this name that have not expired, by item."""
+        """All documents of this name that have not expired, by item. One that can't be read is told once, and left out."""
+        return self._keyed(name, str)
 
-        def read(client: Client) -> dict[str, dict[str, Any]]:
+    def numbered(self, name: str) -> dict[int, dict[str, Any]]:
+        """As `items`, for items that are numbers, in rising order."""
+        return dict(sorted(self._keyed(name, int).items()))
+
+    def _keyed(self, name: str, key: Callable[[str], K]) -> dict[K, dict[str, Any]]:
+        def read(client: Client) -> list[tuple[str, str | None]]:
             items = sorted(client.zrange(PREFIX + SETS[name], 0, -1))
             with client.pipeline(transaction=False) as pipe:
                 for item in items:
                     pipe.hget(f"{PREFIX}{name}:{item}", "json")
-                texts = pipe.execute()
-            return {item: orjson.loads(text) for item, text in zip(items, texts, strict=True) if text is not None}
+                return list(zip(items, pipe.execute(), strict=True))
 
-        return self.call(read)
-
-    def numbered(self, name: str) -> dict[int, dict[str, Any]]:
-        """As `items`, for items that are numbers, in rising order."""
-        return dict(sorted((int(item), value) for item, value in self.items(name).items()))
+        found, wrong = dict[K, dict[str, Any]](), set[str]()
+        told = self._unreadable.get(name, set())
+        for item, text in self.call(read):
+            try:
+                if text is not None:
+                    found[key(item)] = _object(text)
+            except ValueError as error:
+                wrong.add(item)
+                if item not in told:
+                    shown = printable(f"{name}:{item} in the store can't be read, and is left out: write it anew ({error})")
+                    log.error("%s", shown)
+        self._unreadable[name] = wrong
+        return found
 
     # -- any operation -------------------------------------------------------------------------------------
 
@@ -290,3 +310,11 @@ class Connection:
 
     def _unavailable(self, error: RedisError) -> StoreUnavailable:
         return StoreUnavailable(explained(self.url, error, ANSWER_S))
+
+
+def _object(text: str) -> dict[str, Any]:
+    """A document. Raises ValueError: it is not the text of a JSON object."""
+    found = orjson.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError("it is no JSON object")
+    return found

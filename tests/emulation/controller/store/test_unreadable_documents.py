@@ -69,7 +69,7 @@ def test_what_operators_write_comes_through_whatever_else_is_in_the_store(
     store.commands.set_hosts(HOSTS)
     assert told(coordinator, "override", "hosts") == {"override": "free", "hosts": HOSTS}
     wait_for(lambda: len(unreadable(caplog)) == 2)
-    assert sorted(unreadable(caplog)) == ["coflows", "policy"], "each is told once"
+    assert sorted(unreadable(caplog)) == ["coflow:shuffle-7", "policy"], "each is told once"
     store.set_policy({"policy": "free"})
     assert told(coordinator, "policy") == {"policy": {"policy": "free"}}
 

@@ -94,11 +94,12 @@ class TestTelling:
     def test_a_document_that_is_wrong_is_left_out_and_the_others_count(self, caplog: pytest.LogCaptureFixture) -> None:
         right = {"opened_ns": 1, "expires_ns": NEVER, "deadline_ns": None, "size_bytes": None}
         for _ in range(2):
-            self.telling.opened(
-                {"1": {"name": "x"}, "x": right, "2": right, "3": {**right, "flows": [["a", "a", 1]]}}, 0, 5
-            )
+            self.telling.opened({
+                "1": {"name": "x"}, "x": right, "2": right, "3": {**right, "flows": [["a", "a", 1]]},
+                "4": {**right, "verdict": "x"}, "4294967296": right,
+            }, 0, 5)  # fmt: skip
         assert self.telling.queues == {2: 1}
-        assert len(caplog.records) == 3 and "flows[0].destination" in caplog.text
+        assert len(caplog.records) == 5 and "flows[0].destination" in caplog.text
 
 
 class FakeStore(Store):
