@@ -80,15 +80,12 @@ class Discovery:
     # -- switches and ports ----------------------------------------------------------------------------------
 
     def switch_up(self, dpid: int, name: str, ports: Iterable[Port], now_ns: int) -> None:
-        """A switch has connected, or connected again, and these are all its ports."""
-        known = self._switches.get(dpid)
-        if known is None:
-            known = self._switches.add(dpid, name, now_ns)
-            self._note("switch_up", "info", f"switch {known.name} connected", switch=known.name)
-        present = {port.number: port for port in ports}
-        for number in [number for number in known.ports if number not in present]:
-            self.port_removed(PortRef(dpid, number))
-        for port in present.values():
+        """A switch has connected, and these are all its ports. If it was connected already, its new connection came before the
+        end of the old one was seen: its ports are probed anew, since nobody told what became of them meanwhile."""
+        self.switch_down(dpid)
+        known = self._switches.add(dpid, name, now_ns)
+        self._note("switch_up", "info", f"switch {known.name} connected", switch=known.name)
+        for port in ports:
             self.port_changed(dpid, port, now_ns)
         self._settle(now_ns)
 

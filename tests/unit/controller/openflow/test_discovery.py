@@ -91,6 +91,19 @@ class TestDiscovery:
         discovery.tick(PROBE_NS)
         assert discovery.revision > before
 
+    def test_a_switch_that_connects_again_before_its_old_connection_has_ended_is_probed_anew(self) -> None:
+        """Its cables may have been moved meanwhile: nobody told us of a port that went down and came up again."""
+        discovery, later_ns = self.joined(), PROBE_NS + 1
+        discovery.frame_seen(PortRef(1, 1), HOST, PROBE_NS)
+        ports = [Port(1, "s1-eth1", True), Port(10, "s1-eth10", True)]
+        discovery.switch_up(1, "s1", ports, later_ns)
+        assert PortRef(1, 10) in discovery.probing(later_ns) and PortRef(1, 1) in discovery.probing(later_ns)
+        view = discovery.view(later_ns)
+        assert 1 not in view.switches and not view.links and not view.hosts
+        view = discovery.view(later_ns + PROBE_NS)
+        assert {PortRef(1, 1), PortRef(1, 10)} <= view.edges, "a trunk without LLDP since then is open to hosts"
+        assert view.switches[1].name == "s1"
+
     def test_a_link_heard_both_ways_is_a_link_and_its_ends_are_no_edges(self) -> None:
         view = self.joined().view(PROBE_NS)
         assert view.links == (Link(self.A, self.B),)
