@@ -64,12 +64,23 @@ class Service:
     _backoff: Backoff = field(default_factory=Backoff)
 
     def start(self) -> None:
-        """Starts the process; the kernel ends it when this one dies. A command that can't be run counts as one that ended."""
+        """Starts the process; the kernel ends it when this one dies. One that can't be started, say on a full disk, counts as
+        one that ended."""
         self.start_at_ns = None
         self._started_ns = time.monotonic_ns()
         self.trim_log()
+        try:
+            pid = self._spawn()
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            self._again(f"can't be started: {where}{error.strerror}")
+        else:
+            log.info("%s started, pid %d", self.name, pid)
+
+    def _spawn(self) -> int:
+        """Returns the process' id. Raises OSError: nothing runs."""
         with private(self.log_file, os.O_APPEND) as output:
-            self.process = subprocess.Popen(
+            process = subprocess.Popen(
                 with_owner(self.command),
                 env={**os.environ, **self.environment},
                 stdin=subprocess.DEVNULL,
@@ -79,9 +90,14 @@ class Service:
                 cwd="/",  # Python looks for modules where it starts
                 process_group=0,  # an interrupt from the terminal is for the supervisor, which ends them in order
             )
-        self._pidfd = os.pidfd_open(self.process.pid)
-        self.identity = identify(self.process.pid)
-        log.info("%s started, pid %d", self.name, self.process.pid)
+        try:
+            self._pidfd = os.pidfd_open(process.pid)
+        except OSError:
+            process.kill()
+            process.wait()
+            raise
+        self.process, self.identity = process, identify(process.pid)
+        return process.pid
 
     def trim_log(self) -> None:
         """Keeps the last `LOG_BYTES` of its log beside it and begins the log anew, once it is that long. The process writes on
@@ -110,10 +126,13 @@ class Service:
         code = self.process.wait()
         os.close(self._pidfd)
         self.process = self.identity = None
+        words = f": {last}" if (last := self.last_words()) else ""
+        self._again((f"killed by {_signal_name(-code)}" if code < 0 else f"ended with code {code}") + words)
+
+    def _again(self, exit_: str) -> None:
+        """Notes how it ended, and when to start it again."""
         now = time.monotonic_ns()
-        self.last_exit = f"killed by {_signal_name(-code)}" if code < 0 else f"ended with code {code}"
-        if last := self.last_words():
-            self.last_exit += f": {last}"
+        self.last_exit = exit_
         delay = self._backoff.ended(now - self._started_ns)
         self.start_at_ns = now + delay
         self.restarts += 1
@@ -220,13 +239,14 @@ class Services:
         """Waits until the condition holds; False if it does not within `patience_s`.
 
         Raises:
-            ServiceFailed: a service ended meanwhile.
+            ServiceFailed: a service ended meanwhile, or could not be started.
         """
         deadline = time.monotonic() + patience_s
         while not condition():
             for service in self:
                 if service.running and select.select([service], (), (), 0)[0]:
                     service.reap()
+                if service.start_at_ns is not None:
                     raise ServiceFailed(f"{service.name} {service.last_exit}; its log is {service.log_file}")
             if time.monotonic() >= deadline:
                 return False
