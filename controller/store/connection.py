@@ -71,13 +71,15 @@ class Connection:
     # -- documents -----------------------------------------------------------------------------------------
 
     def publish(self, name: str, item: str, value: dict[str, Any]) -> None:
-        """Writes a document, and remembers it in case the store loses it. `item` is empty for a name with one document only."""
+        """Writes a document, and remembers it in case the store loses it; an operator's word it does not (`keep`). `item` is
+        empty for a name with one document only."""
         self.publish_items(name, {item: value})
 
     def publish_items(self, name: str, items: dict[str, dict[str, Any]]) -> None:
         """Writes several documents of one name, by item, at once."""
-        for item, value in items.items():
-            self.keep(name, value, item)
+        if name not in OPERATORS:
+            for item, value in items.items():
+                self.keep(name, value, item)
         self.write(lambda pipe: put(pipe, name, items, self.keep_s))
 
     def forget(self, name: str, number: int) -> None:
@@ -247,7 +249,9 @@ class Connection:
     # -- a store that has lost its data --------------------------------------------------------------------
 
     def keep(self, name: str, value: dict[str, Any], item: str = "") -> None:
-        """Remembers a document (or {"override": word}) as if this process had published it: `republish` restores it, too."""
+        """Remembers a document (or {"override": word}) as if this process had published it: `republish` restores it, too.
+
+        An operator's word is for those to keep who follow its changes: who wrote it does not hear that it was taken back."""
         with self._lock:
             self._published[(name, item)] = value, time.monotonic()
 
@@ -280,6 +284,9 @@ class Connection:
                 with client.pipeline(transaction=True) as pipe:
                     self._put_all(pipe)
                     pipe.execute()
+                if words := sorted({name for name, _ in self._published if name in OPERATORS}):
+                    what = ", ".join(words)
+                    log.warning("the store has lost its data; what was missing of this is as heard here last: %s", what)
             self._incarnation = incarnation
             self._republished = True
 

@@ -83,8 +83,8 @@ EXPIRY_S = {
 FLUSH_NS = 24_000_000
 """How often the coordinator publishes a batch of slots; with it, `controller.store.feeds.SLOTS_KEPT` batches are 20 s."""
 OPERATORS = ("policy", "override", "rotation", "queues", "hosts")
-"""What operators wrote: any of several processes restores it when the store has lost it, and none knows whether its own is the
-newest."""
+"""What operators wrote: the store bridges, which follow it, restore it when the store has lost it. None knows whether its own
+is the newest."""
 SETS = {
     "member": "members", "coflow": "coflows", "coflow_verdict": "coflow_verdicts", "controller": "controllers",
     "pfc_command": "pfc_commands",

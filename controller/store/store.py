@@ -199,7 +199,6 @@ class Store:
             pipe.set(PREFIX + "override", override)
             pipe.publish(PREFIX + "changed:override", "override")
 
-        self.connection.keep("override", {"override": override})
         self.connection.write(write)
 
     def override(self) -> str | None:

@@ -307,7 +307,6 @@ class Supervisor:
             with contextlib.suppress(StoreUnavailable):
                 if not self.controllers.other_leads():
                     self.store.set_policy(coordinator.changeable())
-                    self.store.connection.disown("policy")  # the store bridge keeps the newest, should the store lose it
         return changed
 
     @property

@@ -49,7 +49,7 @@ class TestRedisGoesAndComes:
     def test_what_was_published_before_the_loss_is_published_again(self, server: PrivateRedis, store: Store) -> None:
         store.publish_fabric({"fabric": 1})
         store.publish_member(16, {"name": "h1"})
-        store.set_override("free")
+        store.connection.keep("override", {"override": "free"})
         kill(server)
         with pytest.raises(StoreUnavailable):
             store.publish_ports({})
@@ -63,10 +63,11 @@ class TestRedisGoesAndComes:
         self, server: PrivateRedis, store: Store
     ) -> None:
         """As of a leader that was cut off from the store while it lost its data, and an operator spoke."""
-        store.set_override("free")
-        store.set_policy({"policy": "auto"})
-        store.commands.set_queues({"h1": {"1": ["old"]}})
-        store.commands.set_rotation("begun", "a", "b")
+        store.publish_status({})
+        store.connection.keep("override", {"override": "free"})
+        store.connection.keep("policy", {"policy": "auto"})
+        store.connection.keep("queues", {"h1": {"1": ["old"]}})
+        store.connection.keep("rotation", {"step": "begun", "old": "a", "new": "b"})
         kill(server)
         server.start()
         operator = Store(server.url)
@@ -78,11 +79,27 @@ class TestRedisGoesAndComes:
         assert operator.commands.rotation() == {"step": "begun", "old": "a", "new": "b"}, "what is missing is restored"
 
     def test_one_that_has_nothing_new_to_publish_can_look_after_what_was_lost(self, server: PrivateRedis, store: Store) -> None:
-        store.set_policy({"slice_ns": 1})
+        store.publish_fabric({"slice_ns": 1})
         kill(server)
         server.start()
         store.connection.republish()
-        assert Store(server.url).policy() == {"slice_ns": 1}
+        assert Store(server.url).fabric() == {"slice_ns": 1}
+
+    def test_who_wrote_an_operators_word_restores_none_for_it_does_not_hear_that_it_was_taken_back(
+        self, server: PrivateRedis, store: Store
+    ) -> None:
+        """As of the web server, which may be the first to see the empty store."""
+        store.set_override("free")
+        store.set_policy({"policy": "free"})
+        store.commands.set_queues({"h1": {"1": []}})
+        operator = Store(server.url)
+        operator.set_override("coordinate")
+        operator.set_policy({"policy": "auto"})
+        operator.commands.set_queues({})
+        kill(server)
+        server.start()
+        store.connection.republish()
+        assert (store.override(), store.policy(), store.commands.queues()) == (None, None, None)
 
     def test_data_that_survived_is_not_overwritten_by_an_older_publication(self, server: PrivateRedis, store: Store) -> None:
         store.set_policy({"from": "supervisor"})
