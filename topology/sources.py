@@ -57,6 +57,9 @@ def problems(source: SwitchSource) -> Iterator[tuple[str, str]]:
     if source.kind not in KINDS:
         yield "source", f"{source.kind!r} is not a source of the tree; write {', '.join(KINDS)}"
         return
+    for field, value in (("address", source.address), ("credentials", source.credentials)):
+        if "\0" in value:
+            yield field, "has a null byte; remove it"
     what = KINDS[source.kind]
     if what and not source.address:
         yield "address", f"is missing; write {what}"

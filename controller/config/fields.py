@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from topology.units import parse_duration, parse_rate, parse_size
 
@@ -42,6 +42,15 @@ class Section(BaseModel):
     """A mapping in the YAML file. A field's alias is its name there; its description is the remedy that errors show."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _without_null_bytes(cls, value: object) -> object:
+        """No name of a file, an interface or a namespace has one: the kernel would take what is before it."""
+        for text in value if isinstance(value, list) else (value,):
+            if isinstance(text, str) and "\0" in text:
+                raise ValueError(f"{text!r} has a null byte")
+        return value
 
 
 def or_none(text: object) -> object:

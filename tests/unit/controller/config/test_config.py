@@ -173,7 +173,6 @@ class TestMistakes:
                 "fabric:\n  switches: [s1, s2]\n  links:\n  - {a: s1, b: s2}\n",
             ),
             (1, "fabric", "can't be read", "fabric: nowhere.yaml\n"),
-            (1, "fabric", "its name has a null byte", 'fabric: "a\\0b"\n'),
             (1, "fabric", "is neither a text nor a mapping; name a fabric file", "fabric: [s1]\n"),
             (1, "coordinator", "'5' is not a mapping; ", "coordinator: 5\n"),
             (1, "", "is not a mapping; ", "- run_dir\n"),
@@ -197,6 +196,14 @@ class TestMistakes:
             (1, "store", "names no port from 1 to 65535; ", "store: redis://host:99999/0\n"),
             (1, "store", "does not end with the number of a database; ", "store: redis://:secret@host:6379/baton\n"),
             (2, "users.web", "is empty; name a user", "users:\n  web: ''\n"),
+            (1, "fabric", "has a null byte", 'fabric: "a\\0b"\n'),
+            (1, "run_dir", "has a null byte", 'run_dir: "a\\0b"\n'),
+            (4, "coordinator.key_file", "has a null byte", LEAST.strip().replace("/etc/baton/key", '"a\\0b"') + "\n"),
+            (5, "coordinator.shared_key_file", "has a null byte", LEAST.strip() + '\n  shared_key_file: "a\\0b"\n'),
+            (5, "coordinator.netns", "has a null byte", LEAST.strip() + '\n  netns: "a\\0b"\n'),
+            (2, "openflow.tls.cert", "has a null byte", 'openflow:\n  tls: {cert: "a\\0b", key: k, ca: c}\n'),
+            (2, "web.users", "has a null byte", 'web:\n  users: "a\\0b"\n'),
+            (1, "sources", "has a null byte", 'sources: [openflow, "bridge:a\\0b"]\n'),
         ],
     )
     def test_is_told_with_line_field_and_remedy(self, write: Write, line: int, field: str, says: str, text: str) -> None:

@@ -84,6 +84,8 @@ def test_a_source_is_no_part_of_the_fabric_itself() -> None:
         ("source: bridge, address: a, credentials: c", "credentials", "has no meaning with source: bridge; remove it"),
         ("source: openflow, address: a", "address", "has no meaning with source: openflow; remove it"),
         ("address: a", "address", "needs a source; "),
+        ('source: snmp, address: a, credentials: "a\\0b"', "credentials", "has a null byte; remove it"),
+        ('source: ovsdb, address: "a\\0b"', "address", "has a null byte; remove it"),
     ],
 )
 def test_a_mistake_is_told_with_its_line_and_field(entry: str, field: str, says: str) -> None:
