@@ -8,7 +8,7 @@ A fabric can't have: a second link of a host (a host is not a bridge, and no pat
 between two hosts, two links between the same two nodes (write a bond as one link with its total rate; of
 parallel links the spanning tree would block all but one).
 
-Names are text without white space. Rates are bit/s.
+Names are text without white space and ">", which stands between the ends of a link. Rates are bit/s.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from topology.units import MAX_VALUE
 IPAddress = IPv4Address | IPv6Address
 DEFAULT_PRIORITY = 0x8000  # IEEE 802.1D-2004 table 17-2
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
-_NAME = re.compile(r"\S{1,64}")
+_NAME = re.compile(r"[^\s>]{1,64}")
 
 
 class DirectedLink(NamedTuple):
@@ -359,7 +359,7 @@ class FabricBuilder:
 
     def _name_problems(self, name: str) -> list[Problem]:
         if not isinstance(name, str) or not _NAME.fullmatch(name) or not name.isprintable():
-            return [Problem("name", f"{name!r} is not a name; write 1 to 64 characters without white space")]
+            return [Problem("name", f"{name!r} is not a name; write 1 to 64 characters without white space and '>'")]
         if name in self._graph:
             return [Problem("name", f"there is a {name!r} already; give each node a name of its own")]
         return []

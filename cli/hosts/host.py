@@ -49,8 +49,8 @@ def enroll(name: str, macs: tuple[str, ...], out: Path | None, key: Path, run_di
     try:
         if not packed_text("NAME", name, host_file.NAME_BYTES_MAX):
             raise KeyFileError("NAME: it is empty; name the host as operators should know it")
-        if "/" in name or any(map(str.isspace, name)):
-            raise KeyFileError(f"NAME: {name!r} has a slash or white space; name the host as operators should know it")
+        if "/" in name or ">" in name or any(map(str.isspace, name)):
+            raise KeyFileError(f"NAME: {name!r} has a slash, a '>' or white space; name the host as operators should know it")
         addresses = tuple(map(_mac, macs))
         made = Master.load(key).enroll(name)
         again = False

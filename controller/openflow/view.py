@@ -11,8 +11,8 @@ from protocol.bodies.text import printable
 
 
 def told_name(text: str) -> str:
-    """What a switch calls itself or a port, as a fabric can have it: printable, with a question mark for white space."""
-    return "".join("?" if one.isspace() else one for one in printable(text))
+    """What a switch calls itself or a port, as a fabric can have it: printable, "?" in place of white space and ">"."""
+    return "".join("?" if one.isspace() or one == ">" else one for one in printable(text))
 
 
 @dataclass(frozen=True, slots=True)

@@ -283,8 +283,9 @@ def test_an_agent_takes_the_usual_priority_for_its_processors_unless_told(
         (("coflow", "open", "--deadline", "5"), "--deadline"),
         (("queue", "add", "--host", "h1", "--rate", "5"), "write the unit, such as 5Mbit"),
         (("queue", "add", "--host", "h1", "--from", "5"), "--from"),
-        (("host", "enroll", "../x"), "has a slash or white space"),
-        (("host", "enroll", "a b"), "has a slash or white space"),
+        (("host", "enroll", "../x"), "has a slash, a '>' or white space"),
+        (("host", "enroll", "a b"), "has a slash, a '>' or white space"),
+        (("host", "enroll", "a>b"), "has a slash, a '>' or white space"),
     ],
 )
 def test_a_value_that_makes_no_sense_names_its_option(words: tuple[str, ...], says: str, tmp_path: Path) -> None:

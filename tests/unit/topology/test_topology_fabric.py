@@ -47,6 +47,7 @@ def test_hosts_are_listed_as_people_count() -> None:
 REFUSALS: list[tuple[str, str, Callable[[FabricBuilder], object]]] = [
     ("name", "there is a 'h1' already", lambda b: b.add_switch("h1")),
     ("name", "white space", lambda b: b.add_host("h 2")),
+    ("name", "white space and '>'", lambda b: b.add_switch("s1>s2")),
     ("name", "1 to 64", lambda b: b.add_host("")),
     ("dpid", "belongs to 's1'", lambda b: b.add_switch("s3", dpid=1)),
     ("dpid", "datapath id", lambda b: b.add_switch("s3", dpid=0)),

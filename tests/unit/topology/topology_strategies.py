@@ -12,7 +12,8 @@ from topology.fabric import Fabric, FabricBuilder
 
 PROPERTY = settings(deadline=None)  # the machine may be busy
 RATES_BPS = st.sampled_from([10**7, 10**8, 10**9, 10**10, 123_456_789, 1])
-NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=12) | st.sampled_from(
+CHARACTERS = st.characters(codec="utf-8", exclude_categories=["C", "Z"], exclude_characters=">")
+NAMES = st.text(CHARACTERS, min_size=1, max_size=12) | st.sampled_from(
     ["no", "null", "~", "1e3", "0x10", "12:30:45", "#x", "a:b", "&a", "*a", "!t", "%", "{", "'", '"', "@"]
 )
 

@@ -24,7 +24,7 @@ from tests.unit.controller.spanning_tree.test_tree_sources import ovsdb
 from topology.fabric import FabricBuilder
 from topology.problems import FabricError
 
-HOSTILE = "s1\x1b]0;owned\x07\n2026 up"
+HOSTILE = "s1>\x1b]0;owned\x07\n2026 up"
 
 
 def described(name: str, number: int) -> parser.OFPPort:
@@ -56,7 +56,7 @@ class TestOpenFlow:
 
     def test_a_switch_whose_name_no_fabric_can_have_is_still_learned(self) -> None:
         name = codec.bridge_name(datapath(described(HOSTILE, of.OFPP_LOCAL)))
-        assert name.isprintable() and not any(one.isspace() for one in name)
+        assert name.isprintable() and not any(one.isspace() or one == ">" for one in name)
         document = FabricLearner().document(View({1: Switch(1, name, {})}, (), frozenset(), {}))
         assert [switch["name"] for switch in document["fabric"]["switches"]] == [name]
 
@@ -70,12 +70,13 @@ class TestOpenFlow:
         ("told", "names"),
         [
             (("eth1", "Ethernet 1/2"), ["eth1", "Ethernet?1/2"]),
+            (("up->s2", "up->s3"), ["up-?s2", "up-?s3"]),
             (("TenGigabitEthernet1/0/1", "TenGigabitEthernet1/0/2"), ["TenGigabitEthern", "TenGigabitEthern#2"]),
             (("", ""), ["1", "2"]),
             (("2", ""), ["2", "2#2"]),
             (("a#3", "a", "a"), ["a#3", "a", "a#3#3"]),
         ],
-        ids=["white space", "cut", "none", "a number", "another's"],
+        ids=["white space", "arrow", "cut", "none", "a number", "another's"],
     )
     def test_every_port_gets_a_name_of_its_own_and_its_host_is_described(self, told: tuple[str, ...], names: list[str]) -> None:
         made = datapath(*(described(name, number) for number, name in enumerate(told, 1)))
