@@ -8,17 +8,24 @@ every second.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from controller.members.part import Part
 from controller.members.registry import Members
-from protocol.bodies.host_control import FOREVER_NS, Conditions, QueueCondition
+from protocol.bodies.host_control import CONDITION, FOREVER_NS, Conditions, QueueCondition, check_condition
+from protocol.bodies.text import printable
 from protocol.messages import Message
 from protocol.paging import paginate
 from protocol.pfc import CLASSES
 from protocol.timers import REFRESH_NS, Timers
+
+log = logging.getLogger("baton.coordinator")
+
+CLASS_NAMES = frozenset(map(str, range(CLASSES)))
 
 
 class QueueConditions(Part):
@@ -30,8 +37,10 @@ class QueueConditions(Part):
         self._members = members
         self._timers = timers
         self._send = send
-        self._document: Mapping[str, Mapping[str, list[dict[str, Any]]]] = {}
-        self._ahead_ns = 0
+        self._document: dict[str, dict[str, list[QueueCondition]]] = {}
+        """By host and queue; the number of the queue is not in them yet."""
+        self._wrong: set[str] = set()
+        """What of the document made no sense."""
         self._version = time.time_ns()
         self._ruled: set[str] = set()
         """Hosts that were sent conditions: when they have none any more they must be sent that, too."""
@@ -39,8 +48,9 @@ class QueueConditions(Part):
     # -- conditions -----------------------------------------------------------------------------------------------------
 
     def take(self, document: Mapping[str, Any], now_ns: int) -> None:
-        """Takes {"hosts": the store's document, "ahead_ns": how far the store's clock is ahead of ours}."""
-        self._document, self._ahead_ns = document["hosts"], int(document["ahead_ns"])
+        """Takes {"hosts": the store's document, "ahead_ns": how far the store's clock is ahead of ours}. A condition that makes
+        no sense is told, and left out; a queue that has no other is free."""
+        self._document = self._read(document["hosts"], int(document["ahead_ns"]))
         self._version += 1
         self._timers.repeat(now_ns, self.advance)
 
@@ -60,22 +70,45 @@ class QueueConditions(Part):
             for page in paginate(Conditions(self._version, 0, 1, entries)):
                 self._send(page, member.mac)
 
-    def _entries(self, queue: str, conditions: list[dict[str, Any]], nodes: Mapping[str, int]) -> list[QueueCondition]:
-        number = int(queue) if queue.isdecimal() and int(queue) < CLASSES else nodes.get(queue)
+    def _entries(self, queue: str, conditions: list[QueueCondition], nodes: Mapping[str, int]) -> list[QueueCondition]:
+        number = int(queue) if queue in CLASS_NAMES else nodes.get(queue)
         if number is None:  # not a member just now
             return []
         if not conditions:
             return [QueueCondition(number, 0, 0, 0)]
-        return [
-            QueueCondition(
-                number,
-                condition["number"],
-                self._ours(condition["from_ns"], 0),
-                self._ours(condition["until_ns"], FOREVER_NS),
-                condition["rate_bps"],
-            )
-            for condition in conditions
-        ]
+        return [replace(condition, queue=number) for condition in conditions]
 
-    def _ours(self, store_ns: int | None, otherwise: int) -> int:
-        return otherwise if store_ns is None else max(0, store_ns - self._ahead_ns)
+    def _read(self, hosts: Mapping[str, Any], ahead_ns: int) -> dict[str, dict[str, list[QueueCondition]]]:
+        found: dict[str, dict[str, list[QueueCondition]]] = {}
+        wrong: dict[str, str] = {}
+        for host, queues in hosts.items():
+            if not isinstance(queues, dict):
+                wrong[f"what the document has of {host}"] = "it is no mapping of queues"
+                continue
+            for queue, conditions in queues.items():
+                good = []
+                for at, condition in enumerate(conditions if isinstance(conditions, list) else [conditions]):
+                    try:
+                        good.append(_condition(condition, ahead_ns))
+                    except (KeyError, TypeError, ValueError) as error:
+                        wrong[f"condition {at} of queue {queue} of {host}"] = f"{type(error).__name__}: {error}"
+                if good or conditions == []:
+                    found.setdefault(host, {})[queue] = good
+        for what, why in wrong.items():
+            if what not in self._wrong:
+                log.warning("%s", printable(f"{what} makes no sense, and is left out; give it by `baton queue` ({why})"))
+        self._wrong = set(wrong)
+        return found
+
+
+def _condition(condition: Mapping[str, Any], ahead_ns: int) -> QueueCondition:
+    """A condition of the document, by our clock. Raises KeyError, TypeError, ValueError: it is none that hosts can be told."""
+
+    def ours(store_ns: int | None, otherwise: int) -> int:
+        return otherwise if store_ns is None else max(0, store_ns - ahead_ns)
+
+    from_ns, until_ns = ours(condition["from_ns"], 0), ours(condition["until_ns"], FOREVER_NS)
+    found = QueueCondition(0, condition["number"], from_ns, until_ns, condition["rate_bps"])
+    check_condition(found)
+    CONDITION.pack("condition", *CONDITION.values(found))
+    return found

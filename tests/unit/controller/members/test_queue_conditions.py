@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from controller.members.queue_conditions import QueueConditions
 from controller.members.registry import Members
 from protocol.bodies.host_control import FOREVER_NS, Conditions, QueueCondition
@@ -79,3 +81,25 @@ def test_a_member_that_joins_later_is_told_with_the_next_period() -> None:
     bench.members.register(bench.first.mac, "h1", 10**8, (), "TBF", "", 1)
     bench.part.advance(10**9)
     assert len(bench.sent) == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"number": 1}, {**condition(1), "from_ns": "noon"}, condition(1, AHEAD + 9, AHEAD + 5), condition(-1),
+        condition(1, rate=2**64), [], None, 7,
+    ],
+)  # fmt: skip
+def test_a_condition_that_makes_no_sense_is_told_once_and_left_out_by_itself(
+    wrong: Any, caplog: pytest.LogCaptureFixture  # noqa: ANN401 -- whatever is in the store
+) -> None:
+    bench = Bench()
+    node, good = bench.second.node, condition(2, rate=7)
+    hosts = {"h0": {"h1": [wrong]}, "h1": {"3": [wrong], "h2": [wrong, good], "9" * 5000: []}, "h2": 5}
+    for _ in range(2):
+        assert bench.take(hosts) == (QueueCondition(node, 2, 0, FOREVER_NS, 7),), "a queue without any that is right is free"
+    bench.part.advance(10**9)
+    assert len(caplog.messages) == 4 and "queue h2 of h1" in caplog.text
+    assert bench.take({"h1": {"h2": [good]}}) is not None
+    bench.take(hosts)
+    assert len(caplog.messages) == 8, "it was written anew"
