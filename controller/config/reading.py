@@ -18,7 +18,6 @@ from controller.config.openflow import OpenFlowSection, TlsSection
 from controller.config.schema import SECTIONS, Config
 from controller.config.sources import joined
 from protocol.bodies.text import printable
-from protocol.units import MILLISECOND_NS as MS
 from topology import files, marked_yaml
 from topology.marked_yaml import Document
 from topology.problems import Problem
@@ -166,12 +165,11 @@ def _relations(config: Config, document: Document) -> Iterator[Problem]:
     def wrong(name: str, text: str) -> Problem:
         return document.problem(("coordinator", name), text)
 
-    least = HEARTBEATS_BEFORE_FAIL_OPEN * where.heartbeat_ns // MS
-    if where.fail_open_ns < least * MS:
-        yield wrong("fail_open", f"is under three heartbeats: one lost frame opens the gates; write {least}ms or more")
-    least = 2 * config.agents.report_ns // MS
-    if where.silence_ns < least * MS:
-        yield wrong("silence", f"is under two reports of an agent; write {least}ms or more")
+    if where.fail_open_ns < (least_ns := HEARTBEATS_BEFORE_FAIL_OPEN * where.heartbeat_ns):
+        least = format_duration(least_ns)
+        yield wrong("fail_open", f"is under three heartbeats: one lost frame opens the gates; write {least} or more")
+    if where.silence_ns < (least_ns := 2 * config.agents.report_ns):
+        yield wrong("silence", f"is under two reports of an agent; write {format_duration(least_ns)} or more")
     if where.minimum_active_ns > where.slice_ns:
         yield wrong("minimum_active", "is longer than the slice; write no more than coordinator.slice")
     if where.release_fraction >= where.contend_fraction:

@@ -160,6 +160,8 @@ class TestMistakes:
             (5, "coordinator.weights", "is not a weight", LEAST.strip() + "\n  weights: {h1: heavy}\n"),
             (5, "coordinator.headroom", "0.98", LEAST.strip() + "\n  headroom: nan\n"),
             (5, "coordinator.fail_open", "write 36ms or more", LEAST.strip() + "\n  fail_open: 9ms\n"),
+            (6, "coordinator.fail_open", "write 37500us or more", LEAST.strip() + "\n  heartbeat: 12.5ms\n  fail_open: 37ms\n"),
+            (6, "coordinator.silence", "write 600600us or more", LEAST + "  silence: 600ms\nagents: {report: 300.3ms}\n"),
             (
                 5,
                 "coordinator.minimum_active",
