@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,12 +18,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from protocol.bodies.text import packed_text
+from protocol.bodies.text import packed_text, printable
 from protocol.key import KeyFileError, open_to_others
 from protocol.keys.hosts import SALT_BYTES
 from protocol.units import COUNT_MAX
 
+log = logging.getLogger("baton.coordinator")
+
 MOST = 65_536
+REMEDY = "if its host's keys were revoked, revoke them again, and enroll the host anew"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +50,21 @@ class Enrolments:
         self._by_salt: dict[bytes, Enrolment] = {}
         self._macs: dict[bytes, frozenset[bytes]] = {}
         self._reserved: dict[bytes, str] = {}
+        self._told: set[str] = set()
+        """The entries that made no sense."""
 
     def merge(self, document: Mapping[str, Any]) -> bool:
-        """Takes what is new in a document; returns whether anything was. What makes no sense is left out."""
+        """Takes what is new in a document; returns whether anything was. What makes no sense is told once, and left out."""
         before = dict(self._by_salt)
         for text, fields in document.items():
-            if (entry := _entry(text, fields)) is None:
+            try:
+                salt, new = _entry(text, fields)
+            except (ValueError, KeyError, TypeError, OverflowError) as error:
+                if text not in self._told:
+                    why = f"{type(error).__name__}: {error}"
+                    log.error("%s", printable(f"enrolment {text} makes no sense, and is left out: {why}; {REMEDY}"))
+                    self._told.add(text)
                 continue
-            salt, new = entry
             known = self._by_salt.get(salt)
             if known is None and (new.revoked or len(self._by_salt) < MOST):
                 self._by_salt[salt] = new
@@ -110,17 +121,17 @@ class Enrolments:
         return self._reserved.get(mac)
 
 
-def _entry(text: str, fields: Any) -> tuple[bytes, Enrolment] | None:  # noqa: ANN401 -- what the store or a file holds
-    try:
-        salt = bytes.fromhex(text)
-        one = Enrolment(
-            str(fields["name"]), _seconds(fields["enrolled"]), tuple(map(str, fields["macs"])), _seconds(fields["revoked"])
-        )
-        packed_text("name", one.name, 255)
-        if len(salt) != SALT_BYTES or any(len(bytes.fromhex(mac.replace(":", ""))) != 6 for mac in one.macs):
-            return None
-    except (ValueError, KeyError, TypeError, OverflowError):
-        return None
+def _entry(text: str, fields: Any) -> tuple[bytes, Enrolment]:  # noqa: ANN401 -- what the store or a file holds
+    """Raises ValueError, KeyError, TypeError, OverflowError: it is none."""
+    salt = bytes.fromhex(text)
+    one = Enrolment(
+        str(fields["name"]), _seconds(fields["enrolled"]), tuple(map(str, fields["macs"])), _seconds(fields["revoked"])
+    )
+    packed_text("name", one.name, 255)
+    if len(salt) != SALT_BYTES:
+        raise ValueError(f"{len(salt)} bytes, not {SALT_BYTES}")
+    if any(len(bytes.fromhex(mac.replace(":", ""))) != 6 for mac in one.macs):
+        raise ValueError(f"macs: {one.macs} are no MAC addresses")
     return salt, one
 
 

@@ -291,7 +291,9 @@ class TestEnrolments:
 
     @pytest.mark.parametrize("number", ["Infinity", "-Infinity", "NaN", "-1"])
     @pytest.mark.parametrize("field", ["enrolled", "revoked"])
-    def test_a_time_that_is_none_leaves_one_key_out_and_no_other(self, tmp_path: Path, field: str, number: str) -> None:
+    def test_a_time_that_is_none_leaves_one_key_out_and_no_other_and_is_told_once(
+        self, tmp_path: Path, field: str, number: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
         file = EnrolmentFile(tmp_path / "key")
         with file.changing() as enrolments:
             enrolments.add(ONE.enrolment, "h1", (), 1)
@@ -302,6 +304,9 @@ class TestEnrolments:
         found = Enrolments()
         assert found.merge(file.read()) and found.revoked(ONE.enrolment)
         assert list(found.document()) == [ONE.enrolment[:8].hex()]
+        assert not found.merge(file.read())
+        (told,) = caplog.messages
+        assert told.startswith(f"enrolment {'00' * 8} makes no sense")
 
     def test_a_key_that_is_revoked_at_a_time_beyond_64_bits_is_revoked(self) -> None:
         found = Enrolments()
