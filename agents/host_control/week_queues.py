@@ -6,6 +6,8 @@ all that a coordinator assigns.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from agents.permission.gatekeeper import Gatekeeper
 from agents.permission.rules import Rules
 from agents.queues.classifier import DSCPS
@@ -33,14 +35,11 @@ class WeekQueues:
             if self._host.queues.ensure_destination(destination):
                 self._keeper.created(destination, now_ns)
                 self._rules.reapply(destination)
-        self._schedule(frozenset(week.flows if by_tos else ()))
         return destinations
 
-    def end(self) -> None:
-        """The schedule is over: packets wait at the gates of their destinations, whatever their DSCP."""
-        self._schedule(frozenset())
-
-    def _schedule(self, dscps: frozenset[int]) -> None:
+    def keep(self, weeks: Iterable[Week]) -> None:
+        """Packets with a DSCP of these weeks wait at its gate, all others at the gates of their destinations."""
+        dscps = frozenset(flow for week in weeks if week.key is WeekKey.TOS for flow in week.flows)
         if dscps != self._dscps:
             self._dscps = dscps
             self._host.flows.set_scheduled_dscps({dscp: FIRST_DSCP_NODE + dscp for dscp in dscps})

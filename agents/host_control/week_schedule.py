@@ -13,7 +13,7 @@ that a pause frame that arrives a little early or late opens no queue; so the ni
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -50,8 +50,8 @@ class Queues(Protocol):
     def __call__(self, week: Week, now_ns: int) -> tuple[int, ...]:
         """Creates the missing gates of a week's flows (without a gate nothing blocks a flow); their destinations, by bit."""
 
-    def end(self) -> None:
-        """No week is left: no DSCP has a queue of its own any more."""
+    def keep(self, weeks: Iterable[Week]) -> None:
+        """Has the DSCPs of these weeks, and no others, be queued apart."""
 
 
 class WeekSchedule(Part):
@@ -115,6 +115,7 @@ class WeekSchedule(Part):
         self._prepared.discard(message.week)  # the flows may differ from those of an earlier message
         self._waiting[message.week] = message
         self._destinations[message.week] = message.flows if self._queues is None else self._queues(message, now_ns)
+        self._keep_queues()
         self._drop_cached()
         self._plan()
         self.advance(now_ns)
@@ -305,8 +306,13 @@ class WeekSchedule(Part):
         self._prepared.clear()
         self._drop_cached()
         self._day, self._night_pending, self._due_ns = 0, False, None
-        if self._queues is not None and not self._waiting:
-            self._queues.end()
+        self._keep_queues()
+
+    def _keep_queues(self) -> None:
+        """Those of this week and of the weeks to come. Those of a week that is over go with the next message or the lease:
+        at the beginning of a week there is no time for it."""
+        if self._queues is not None:
+            self._queues.keep(week for week in (self.week, *self._waiting.values()) if week is not None)
 
     # -- the agent's life ----------------------------------------------------------------------------------------------
 

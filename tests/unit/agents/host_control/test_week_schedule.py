@@ -149,12 +149,7 @@ class TestWeeks:
 
     @pytest.mark.parametrize("end", ["lease", "release"])
     def test_packets_of_its_dscps_wait_at_their_destinations_gates_again_once_it_is_over(self, end: str) -> None:
-        bench = WeekBench()
-        mapped = [{0: 0}]
-        flows = SimpleNamespace(set_scheduled_dscps=mapped.append)
-        host: Any = SimpleNamespace(flows=flows, queues=SimpleNamespace(ensure_destination=lambda node: False))
-        keeper: Any = None
-        bench.part = WeekSchedule(bench, lambda: bench.gates.now, 10**10, WeekQueues(host, keeper, bench.rules))  # type: ignore[arg-type]
+        bench, mapped = by_tos()
         bench.say(week(1, MS, (46,), (1, 1), lease_ns=2 * MS, key=WeekKey.TOS))
         bench.to(2 * MS)
         assert mapped[-1] == {46: FIRST_DSCP_NODE + 46}
@@ -166,6 +161,28 @@ class TestWeeks:
         else:
             bench.part.released(2 * MS)
         assert mapped[-1] == {}
+
+    def test_the_announcement_of_other_dscps_takes_none_from_the_week_that_is_executed(self) -> None:
+        bench, mapped = by_tos()
+        bench.say(week(1, MS, (46, 10), (1, 2), key=WeekKey.TOS))
+        bench.to(MS)
+        bench.say(week(2, 2 * MS, (12,), (1,), key=WeekKey.TOS))
+        assert mapped[-1].keys() == {46, 10, 12}
+        bench.to(2 * MS)
+        bench.say(week(3, 3 * MS, (), (), key=WeekKey.TOS))
+        assert mapped[-1].keys() == {12}, "week 2 goes on until the end of the schedule"
+        bench.to(3 * MS)
+        assert mapped[-1] == {}
+
+
+def by_tos() -> tuple[WeekBench, list[dict[int, int]]]:
+    """A bench with queues by DSCP, and all maps from DSCPs to queues that it has made."""
+    bench, mapped = WeekBench(), [{0: 0}]
+    flows = SimpleNamespace(set_scheduled_dscps=mapped.append)
+    host: Any = SimpleNamespace(flows=flows, queues=SimpleNamespace(ensure_destination=lambda node: False))
+    keeper: Any = None
+    bench.part = WeekSchedule(bench, lambda: bench.gates.now, 10**10, WeekQueues(host, keeper, bench.rules))  # type: ignore[arg-type]
+    return bench, mapped
 
 
 class TestByPfc:
