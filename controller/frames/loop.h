@@ -129,8 +129,15 @@ void loop_poke(struct loop *loop) {
     (void)!write(loop->wake, &one, sizeof one);
 }
 
-/* The policy goes: what of its last plan has not been sent is not sent any more. The caller holds the lock. */
-void loop_drop_plan(struct loop *loop) { loop->rows_next = loop->rows_end; }
+/* The policy goes: what its last plan takes back is sent, for the policy believes that it was; what that grants is not sent any
+ * more. The caller holds the lock. */
+void loop_drop_plan(struct loop *loop) {
+    if (loop->rows_end > loop->revokes)
+        loop->rows_end = loop->revokes;
+    while (loop->rows_next < loop->rows_end)
+        carry_on(loop, clock_ns(CLOCK_MONOTONIC));
+    loop->rows_next = loop->rows_end;
+}
 
 /* Until when to plan, where directives are there at `reach_ns` (foresight.py has the same in Python). */
 int64_t loop_horizon(struct loop *loop, int64_t reach_ns) { return horizon_of(loop, reach_ns); }

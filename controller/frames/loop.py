@@ -69,7 +69,7 @@ class SlotLoop:
 
     def adopt(self, policy: Batched | None, now_ns: int) -> None:
         """Has the cores of this policy plan from now on, in place of those before; None: nobody plans here. What the one before
-        has planned and not sent is dropped: it could not be taken back."""
+        has planned to take back is sent at once; what it has planned to grant is dropped: it could not be taken back."""
         with self.lock:
             self._c.loop_drop_plan(self._pointer)
             cores, chooser = ((), None) if policy is None else policy.cores()

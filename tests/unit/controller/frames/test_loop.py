@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -9,6 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +22,7 @@ from controller.frames.frames import Frames
 from controller.frames.library import Tally
 from controller.frames.loop import SlotLoop
 from controller.members.registry import FIRST_NODE
+from controller.policies.compiled.batches import SLOT
 from controller.scheduling.foresight import Foresight
 from protocol.messages import Ack, Backlog, Grant, Message, Ping, Pong, Report, Yield
 from protocol.paging import paginate
@@ -30,6 +34,9 @@ from topology import shapes
 HOSTS, PATIENCE_S = 4, 30.0
 LAST = FIRST_NODE + HOSTS - 1
 take_other_build()
+PLAN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.POINTER(ctypes.c_uint64))
+ROWS = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+"""Functions of a planner: `plan`, and `grants` or `revokes`."""
 POLICIES = ("timeslice", "hybrid", "rate_limit", "steps", "auto")
 
 
@@ -250,6 +257,37 @@ def test_what_a_policy_planned_and_did_not_send_goes_with_it() -> None:
         time.sleep(0.03)
         leader.grants(1)
         assert len(leader.said[1]) == before
+
+
+def test_what_a_policy_takes_back_is_sent_before_it_goes() -> None:
+    """It counts as taken back for the policy, so nobody else would do it."""
+    slots = np.zeros(110, SLOT)
+    slots["slot"], slots["node"], slots["destination"] = np.arange(1, 111), FIRST_NODE, LAST
+    slots["end"] = slots["bytes"] = 10**6
+    revoked, granted = slots[:100], slots[100:]
+    with looped("timeslice") as leader:
+        leader.learn()
+        leader.grants(1)
+        before, ended = len(leader.said.get(1, [])), list[int]()
+
+        def plan(_core: object, _now_ns: int, _horizon_ns: int, planned: Any) -> None:  # noqa: ANN401 -- a pointer
+            counts = ctypes.cast(planned, ctypes.POINTER(ctypes.c_uint32))
+            counts[2], counts[3] = len(granted), len(revoked)
+            leader.loop._c.loop_stop(ctypes.c_void_p(leader.loop._pointer))  # it makes this plan, and does not come to send it
+            ended.append(threading.get_native_id())
+
+        planner = leader.loop._planners[0]
+        calls = PLAN(plan), ROWS(lambda _: granted.ctypes.data), ROWS(lambda _: revoked.ctypes.data)
+        with leader.loop.lock:
+            for name, call in zip(("plan", "grants", "revokes"), calls, strict=True):
+                setattr(planner, name, ctypes.cast(call, ctypes.c_void_p).value)
+        leader.loop._c.loop_poke(leader.loop._pointer)
+        wait_for(lambda: ended and not Path(f"/proc/self/task/{ended[0]}").exists())
+        leader.loop.adopt(None, leader.now())
+        leader.grants(1)
+        said = [part for part in leader.said[1][before:] if isinstance(part, Grant) and part.slot <= 110]
+        assert [part.slot for part in said] == revoked["slot"].tolist()
+        assert not any(part.bytes or part.rate_bps for part in said)
 
 
 def test_a_backlog_that_waited_for_python_does_not_replace_a_later_one() -> None:
