@@ -48,6 +48,7 @@ NOT_RESTORABLE = frozenset(
     {"atm", "cbq", "drr", "dsmark", "ets", "hfsc", "htb", "mq", "mqprio", "multiq", "prio", "qfq", "red", "taprio"}
 )
 """Classful qdiscs; and red, as its dump lacks the table that a new one needs."""
+SO_NETNS_COOKIE = 71
 WAKEUP_FILTER = "drop_wakeup"
 """The name of the filter at Baton's root qdisc, by which it is known."""
 
@@ -163,6 +164,18 @@ class InterfaceInUse(Exception):
     """Another agent has the interface. The text names it and the remedy."""
 
 
+def identity(interface: str) -> str:
+    """What no other interface has, neither after a reboot nor in a network namespace that was given the inode of one that is
+    gone, nor one that was made under the same name."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    cookie, index = bytes(8), 0
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        cookie = one.getsockopt(socket.SOL_SOCKET, SO_NETNS_COOKIE, len(cookie))  # since Linux 5.14
+    with suppress(OSError):  # there is no such interface
+        index = socket.if_nametoindex(interface)
+    return f"{boot} {cookie.hex()} {index}"
+
+
 class StateFile:
     """The file that holds a snapshot while Baton's queues are in place: one for each interface of a network namespace, and for
     one agent at a time."""
@@ -171,6 +184,7 @@ class StateFile:
         """Raises InterfaceInUse: an agent that lives has this file; OSError: the directory can't be written."""
         namespace = os.stat("/proc/self/ns/net").st_ino  # noqa: PTH116 -- a magic link, not a file
         self.path = directory / f"agent-{namespace}-{interface}.json"
+        self._interface = interface
         directory.mkdir(parents=True, exist_ok=True)
         self._lock = directory / f"agent-{namespace}-{interface}.lock"
         self._locked = self._lock.open("a+")
@@ -191,14 +205,16 @@ class StateFile:
         """Records the snapshot, whole or not at all."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         fresh = self.path.with_suffix(".new")
-        fresh.write_text(json.dumps(asdict(snapshot)))
+        fresh.write_text(json.dumps(asdict(snapshot) | {"of": identity(self._interface)}))
         fresh.replace(self.path)
 
     def read(self) -> Snapshot | None:
-        """The snapshot that an agent left that did not end well; None if there is none."""
+        """The snapshot that an agent left that did not end well; None if there is none of this very interface."""
         try:
-            return Snapshot(**json.loads(self.path.read_text()))
-        except (FileNotFoundError, ValueError, TypeError):
+            found = json.loads(self.path.read_text())
+            mine = identity(self._interface)
+            return Snapshot(**found) if found.pop("of", mine) == mine else None  # an older agent did not say of which
+        except (FileNotFoundError, ValueError, TypeError, AttributeError):
             return None
 
     def clear(self) -> None:

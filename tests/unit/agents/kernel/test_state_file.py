@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
-from agents.kernel.snapshot import InterfaceInUse, StateFile
+from agents.kernel import snapshot
+from agents.kernel.snapshot import InterfaceInUse, Snapshot, StateFile, identity
+
+FOUND = Snapshot("lo", "fq", 0x10000, "", clsact=False, gso_segments=7)
 
 
 def test_a_second_agent_is_refused_while_the_first_one_has_the_interface(tmp_path: Path) -> None:
@@ -29,3 +33,30 @@ def test_an_agent_that_ended_badly_keeps_nobody_out(tmp_path: Path) -> None:
     os.waitpid(child, 0)
     assert list(tmp_path.iterdir())
     StateFile(tmp_path, "eth0").remove()
+
+
+def test_what_an_agent_left_of_this_interface_is_found(tmp_path: Path) -> None:
+    state = StateFile(tmp_path, "lo")
+    state.write(FOUND)
+    assert state.read() == FOUND
+    older = json.loads(state.path.read_text())
+    del older["of"]
+    state.path.write_text(json.dumps(older))
+    assert state.read() == FOUND, "an agent of the version before left it"
+    state.remove()
+
+
+def test_what_was_left_of_another_interface_is_not_taken_for_this_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of a network namespace, by which the file is named, is given again after a reboot, and to a new namespace."""
+    state = StateFile(tmp_path, "lo")
+    with monkeypatch.context() as before:
+        before.setattr(snapshot, "identity", lambda _: "another boot")
+        state.write(FOUND)
+    assert state.read() is None
+    state.remove()
+
+
+def test_an_interface_is_known_by_the_boot_its_namespace_and_its_number() -> None:
+    boot, cookie, index = identity("lo").split()
+    assert len(boot) == 36 and int(cookie, 16) and index == "1"
+    assert identity("none").split() == [boot, cookie, "0"]
