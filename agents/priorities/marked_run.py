@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import struct
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +18,8 @@ from ebpf.libbpf import BpfObject
 from protocol.flowmark import CoflowMark, FlowMark
 
 _MARKING = struct.Struct("=QII")
+TRIES, AGAIN_S = 50, 0.01
+"""How often, and after what time, the removal of the cgroup is tried again."""
 
 
 class NoCgroup(OSError):
@@ -82,10 +86,17 @@ def _cgroup(outside: Path) -> Iterator[Path]:
     try:
         yield inside
     finally:
-        for pid in (inside / "cgroup.procs").read_text().split():
-            with suppress(ProcessLookupError):
-                (outside / "cgroup.procs").write_text(pid)
-        inside.rmdir()
+        for left in reversed(range(TRIES)):
+            for pid in (inside / "cgroup.procs").read_text().split():
+                with suppress(ProcessLookupError):
+                    (outside / "cgroup.procs").write_text(pid)
+            try:
+                inside.rmdir()
+                break
+            except OSError as error:  # a process has forked meanwhile, or the kernel is not done with one that has ended
+                if error.errno != errno.EBUSY or not left:
+                    raise
+            time.sleep(AGAIN_S)
 
 
 def _run(command: Sequence[str], inside: Path) -> int:

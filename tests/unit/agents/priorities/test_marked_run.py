@@ -1,7 +1,9 @@
-"""Where commands and agents find the cgroup to which they attach, and what is said where there is none."""
+"""Where commands and agents find the cgroup to which they attach, what is said where there is none, and how it is removed."""
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -52,3 +54,44 @@ def test_a_command_that_is_there_is_not_called_missing(
     with pytest.raises(Exception, match="/sys/fs/cgroup/unified/baton-mark-7: No such file or directory"):
         run_marked(("true",), FlowMark(1_000, None))
     assert "there is no such command" not in capsys.readouterr().err
+
+
+class Kernel:
+    """Refuses the removal of a cgroup some times; each time another process has been forked there meanwhile."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, refusals: int, error: int = errno.EBUSY) -> None:
+        self.refusals, self.asked = refusals, 0
+        self._error = error
+        monkeypatch.setattr(Path, "rmdir", self._rmdir)
+        monkeypatch.setattr(marked_run, "AGAIN_S", 0)
+
+    def _rmdir(self) -> None:
+        self.asked += 1
+        if self.asked <= self.refusals:
+            raise OSError(self._error, os.strerror(self._error))
+
+
+def leave(outside: Path) -> str:
+    """Which process was moved out of the cgroup last."""
+    with marked_run._cgroup(outside) as inside:
+        (inside / "cgroup.procs").write_text("17\n")
+    return (outside / "cgroup.procs").read_text()
+
+
+def test_a_cgroup_that_is_busy_for_a_moment_is_removed_a_little_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = Kernel(monkeypatch, 3)
+    assert leave(tmp_path) == "17" and kernel.asked == 4
+
+
+def test_one_that_stays_busy_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = Kernel(monkeypatch, 10**6)
+    with pytest.raises(OSError, match="busy"):
+        leave(tmp_path)
+    assert kernel.asked == marked_run.TRIES
+
+
+def test_another_refusal_is_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = Kernel(monkeypatch, 10**6, errno.EPERM)
+    with pytest.raises(PermissionError):
+        leave(tmp_path)
+    assert kernel.asked == 1
