@@ -228,4 +228,4 @@ class PfcPart(Part):
             self._reflex.listen(-1)
         self._socket.close()
         if self._nic is not None:
-            self._nic.classes.close()
+            self._nic.close()

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 
 from agents.host_control import pfc_nic
@@ -30,13 +35,71 @@ def test_an_interface_without_an_enabled_priority_is_an_error_with_the_command(m
         NicPfc("eth1")
 
 
-def test_settings_that_somebody_changed_are_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pfc_nic, "CHECK_NS", 0)
-    monkeypatch.setattr(pfc_nic, "read", lambda _: PfcSetting(8, (3,)))
-    # It needs a real interface: tests/emulation/agents/host_control/test_pfc_nic.py
-    monkeypatch.setattr(pfc_nic, "NicClasses", lambda *_: None)
+class Dcb:
+    """A command `dcb` of which the test says what it does."""
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._path = directory / "dcb"
+        monkeypatch.setenv("PATH", str(directory), prepend=":")
+        monkeypatch.setattr(pfc_nic, "CHECK_NS", 0)
+        # It needs a real interface: tests/emulation/agents/host_control/test_pfc_nic.py
+        monkeypatch.setattr(pfc_nic, "NicClasses", lambda *_: SimpleNamespace(close=lambda: None))
+
+    def does(self, script: str) -> None:
+        fresh = self._path.with_suffix(".new")
+        fresh.write_text(f"#!/bin/sh\n{script}\n")
+        fresh.chmod(0o755)
+        fresh.replace(self._path)
+
+    def prints(self, text: str) -> None:
+        self.does(f"echo '{text}'")
+
+
+@pytest.fixture
+def dcb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dcb:
+    made = Dcb(tmp_path, monkeypatch)
+    made.prints(SHOWN)
+    return made
+
+
+def told(nic: NicPfc, *, looks: int = 3) -> list[str]:
+    """What it tells while `dcb` is run so often."""
+    found: list[str] = []
+    until = time.monotonic() + 30
+    while looks and time.monotonic() < until:
+        found += nic.changes()
+        looks -= nic._asked is None
+        time.sleep(0.005)
+    return found
+
+
+def test_settings_that_somebody_changed_are_told_once(dcb: Dcb) -> None:
     nic = NicPfc("eth1")
-    assert nic.changes() == []
-    monkeypatch.setattr(pfc_nic, "read", lambda _: PfcSetting(8, (3, 4)))
-    assert nic.changes() == ["eth1: PFC is on for priorities [3, 4], no longer [3]"]
-    assert nic.changes() == []
+    assert told(nic) == []
+    dcb.prints(SHOWN.replace('"off","on","off","off"]', '"off","off","off","off"]'))
+    assert told(nic) == ["eth1: PFC is on for priorities [3], no longer [3, 5]"]
+
+
+def test_nobody_waits_for_an_interface_that_does_not_answer_and_it_is_told_once(
+    dcb: Dcb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nic = NicPfc("eth1")
+    dcb.does("exec sleep 60")
+    begun = time.monotonic()
+    assert nic.changes() == nic.changes() == []
+    assert time.monotonic() - begun < 1
+    monkeypatch.setattr(pfc_nic, "ANSWER_S", 0.05)
+    assert told(nic, looks=1) == ["--pfc nic: eth1 did not answer `dcb pfc show` in 0.05 s; use --pfc software"]
+    dcb.prints(SHOWN)
+    assert told(nic) == []
+    dcb.does("exec sleep 60")
+    nic.changes()
+    asked = nic._asked
+    nic.close()
+    assert asked is not None and asked.wait(10) == -signal.SIGKILL
+
+
+def test_an_interface_that_does_no_pfc_any_more_is_told(dcb: Dcb) -> None:
+    nic = NicPfc("eth1")
+    dcb.does("echo 'Operation not supported' >&2; exit 1")
+    assert told(nic, looks=1) == ["--pfc nic: eth1 does no PFC (Operation not supported); use --pfc software"]
