@@ -11,7 +11,6 @@ from __future__ import annotations
 import struct
 
 from agents.kernel.netlink import NLM_F_ACK, NLM_F_REQUEST, Netlink, attribute, attributes
-from protocol.units import FRAME_BYTES
 
 RTM_GETLINK, RTM_SETLINK = 18, 19
 IFLA_MTU = 4
@@ -22,9 +21,10 @@ SUPER_PACKET_NS = 100_000
 _IFINFO = struct.Struct("BxHiII")
 
 
-def wanted_segments(rate_bps: int, found: int) -> int:
-    """Frames in a super-packet at this link rate: at least one, never more than was found."""
-    return max(1, min(found, rate_bps * SUPER_PACKET_NS // 8 // 10**9 // FRAME_BYTES))
+def wanted_segments(rate_bps: int, found: int, frame_bytes: int) -> int:
+    """Frames in a super-packet at this link rate, of up to `frame_bytes` (`longest_frame`): at least one, never more than was
+    found."""
+    return max(1, min(found, rate_bps * SUPER_PACKET_NS // 8 // 10**9 // frame_bytes))
 
 
 def read_segments(netlink: Netlink, ifindex: int) -> int:

@@ -10,7 +10,7 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-from agents.kernel import offload, snapshot
+from agents.kernel import snapshot
 from agents.kernel.netlink import Netlink
 from agents.queues.classifier import FlowTable
 from agents.queues.queues import WAKEUP, HostQueues
@@ -68,11 +68,10 @@ class Host:
             if gate_kind != "tbf":
                 dscp = ()
             self.flows = FlowTable(interface, dscp[0] if dscp else None)
-            self.queues = HostQueues(self._netlink, interface, rate_bps, self.flows.drop_wakeup_fd(), gate_kind, dscp)
+            found = self._found.gso_segments
+            self.queues = HostQueues(self._netlink, interface, rate_bps, self.flows.drop_wakeup_fd(), gate_kind, dscp, found)
             self.queues.install()
             self.wakeups = _wakeup_socket(interface)
-            wanted = offload.wanted_segments(rate_bps, self._found.gso_segments)
-            offload.set_segments(self._netlink, socket.if_nametoindex(interface), wanted)
         except BaseException:
             self._put_back()
             raise

@@ -40,7 +40,7 @@ from agents.kernel.netlink import (
     message,
     query,
 )
-from agents.kernel.offload import longest_frame
+from agents.kernel.offload import longest_frame, set_segments, wanted_segments
 from agents.kernel.snapshot import WAKEUP_FILTER
 from agents.queues.flow_queues import FREE_BPS, Flow, FlowQueues
 from agents.queues.gates import GATE_KINDS, MOST_PACKET, ONE_PACKET, Gate
@@ -84,6 +84,7 @@ class HostQueues:
         drop_wakeup_fd: the program that drops frames of the priority `WAKEUP`.
         gate_kind: "tbf" or "plug".
         dscp: the codepoint of each priority within a destination, highest first; empty for no priorities.
+        segments: the most frames that a super-packet may have, as it was found at the interface.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class HostQueues:
         drop_wakeup_fd: int,
         gate_kind: str = "tbf",
         dscp: tuple[int, ...] = (),
+        segments: int = 1,
     ) -> None:
         self._netlink = netlink
         self._dumps = Netlink()
@@ -107,6 +109,7 @@ class HostQueues:
         self._destinations: dict[int, _Destination] = {}
         self._missing: dict[int, list[tuple[Address, Address, int]]] = {}
         """The destinations that the kernel refused to make, with the V2V flows (and DSCPs) that have no queue therefore."""
+        self._segments = segments
         self._packet_bytes = 0
         """The longest packet that a closed gate holds."""
         self.version = 0
@@ -131,7 +134,9 @@ class HostQueues:
         self._changes += 1
         self.version += 1
         self._netlink.forget_posted()
-        self._packet_bytes = min(MOST_PACKET, max(ONE_PACKET, longest_frame(self._netlink, self._index)))
+        longest = longest_frame(self._netlink, self._index)
+        self._packet_bytes = min(MOST_PACKET, max(ONE_PACKET, longest))
+        set_segments(self._netlink, self._index, wanted_segments(self.rate_bps, self._segments, longest))
         with suppress(NetlinkError):  # there may be only the kernel's default
             self._netlink.request(message(RTM_DELQDISC, 0, self._index, parent=TC_H_ROOT))
         rate, index = self.rate_bps, self._index

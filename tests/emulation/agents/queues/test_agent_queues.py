@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import time
 from ipaddress import IPv4Address
+from pathlib import Path
 
 import pytest
 
 from agents.kernel.netlink import Netlink
 from agents.queues.classifier import _FLOW, _KEY, Backlogged, FlowTable, packed
 from agents.queues.flow_queues import MOST_FLOWS
+from agents.queues.host import Host
 from protocol.messages import ETHERTYPE
 from tests.emulation.agents.queues.gated_wire import LEFT, OTHER, PAYLOAD, RATE, RIGHT, Wire
-from tests.emulation.namespaces import inside, pair, run
+from tests.emulation.namespaces import Pair, inside, pair, run
 
 FRAME = 1514
 
@@ -43,6 +46,24 @@ def test_a_closed_gate_holds_the_longest_packets_of_its_interface_also_once_they
     wire.host.wake_queues()
     assert wire.received() == 1
     assert wire.host.state(16)[1] >= 18 * 9014
+
+
+def test_super_packets_are_limited_by_the_frames_of_the_interface_also_once_they_are_longer(tmp_path: Path) -> None:
+    def limit(ends: Pair) -> int:
+        (shown,) = json.loads(run("ip", "-n", ends.left, "-d", "-j", "link", "show", "eth0"))
+        return int(shown["gso_max_segs"])
+
+    with pair() as ends:
+        found = limit(ends)
+        with inside(ends.left):
+            host = Host("eth0", 10**9, gate_kind="tbf", run_dir=tmp_path)
+        assert limit(ends) == 8
+        run("ip", "-n", ends.left, "link", "set", "eth0", "mtu", "9000")
+        host.queues.repair()
+        assert limit(ends) == 1
+        with inside(ends.left):
+            host.close()
+        assert limit(ends) == found
 
 
 @pytest.mark.parametrize("packets", [1, 2, 7, 16, 40])
