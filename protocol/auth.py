@@ -173,6 +173,9 @@ class Guard:
         if authentication is None:
             self._note_version(frame)
             return None
+        if not self._is_ours(frame[:6]):  # flooded by switches: it is under keys that we have not
+            self.refused[Cause.NOT_OURS] += 1
+            return None
         chain = authentication.heartbeats
         if chain is not None and frame[TYPE] == Kind.HEARTBEAT and self._heartbeat is not None and chain.repeats(frame):
             return self._next_heartbeat(chain, self._heartbeat, frame)
@@ -207,6 +210,9 @@ class Guard:
         self.accepted += 1
         return content
 
+    def _is_ours(self, destination: bytes) -> bool:
+        return self._address is None or destination in (self._address, HEARTBEAT_MAC)
+
     def _next_heartbeat(self, chain: HeartbeatReader, known: Frame, frame: bytes) -> Frame | None:
         """A heartbeat that says what the last one did, and is new: verified by a hash."""
         place = int.from_bytes(frame[SEQUENCE_FROM:SEQUENCE_UNTIL])
@@ -223,7 +229,7 @@ class Guard:
         version = frame[VERSION] if len(frame) > TYPE else 0
         if version in self.authentications:
             if (to := frame[:6]) != HEARTBEAT_MAC:
-                self.refused[Cause.VERSION if self._address in (None, to) else Cause.NOT_OURS] += 1
+                self.refused[Cause.VERSION if self._is_ours(to) else Cause.NOT_OURS] += 1
             return
         try:
             decode(frame, _Nobody())
@@ -255,8 +261,6 @@ class Guard:
         `chain`: of a heartbeat whose sequence is a place in a hash chain.
         """
         destination, source, sender, epoch, sequence, _, version = content
-        if destination != self._address and self._address is not None and destination != HEARTBEAT_MAC:
-            return Cause.NOT_OURS
         if epoch != self.epoch:
             if epoch < self.epoch:
                 return Cause.OLD_EPOCH

@@ -50,6 +50,17 @@ def test_a_host_hears_what_the_leader_says_to_it_and_the_other_host_does_not(mes
         assert other.accept(raw) is None and other.refused == {Cause.TAG: 1}
 
 
+def test_frames_that_switches_flood_to_all_count_as_addressed_to_another_and_not_as_forged() -> None:
+    """Before the switches know where the leader and a host are, all others get what these say to each other."""
+    leader, way = leading()
+    other = Guard(TWO.at(SECOND), epoch=EPOCH, address=SECOND)
+    to_leader = frame(Ping(1), ONE.at(FIRST).to_leader, LEADER, FIRST, 16)
+    to_host = frame(Pong(1, 2, 3), way, FIRST, LEADER, COORDINATOR)
+    assert other.accept(to_leader) is None and other.accept(to_host) is None
+    assert other.refused == {Cause.NOT_OURS: 2}
+    assert leader.accept(to_host) is None and leader.refused == {Cause.NOT_OURS: 1}
+
+
 @given(messages, st.sampled_from((FIRST, SECOND)), st.integers(0, 40), st.booleans())
 @PROPERTY
 def test_with_one_hosts_keys_nothing_reaches_the_other_host(message: Message, mac: bytes, sender: int, group: bool) -> None:
