@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 
 from agents.loop.part import Handler, Part
 from protocol.messages import Message
@@ -120,6 +121,8 @@ class Parts:
         return [line for part in self._parts for line in part.repair()]
 
     def close(self) -> None:
-        """Closes every part, the last added first."""
-        while self._parts:
-            self._parts.pop().close()
+        """Closes every part, the last added first, whatever else fails. Raises the last error."""
+        with ExitStack() as closing:
+            for part in self._parts:
+                closing.callback(part.close)
+            self._parts.clear()

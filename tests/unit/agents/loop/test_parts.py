@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from agents.loop.part import Part
 from agents.loop.parts import NEVER_NS, Parts
 from protocol.messages import Heartbeat, Override, Ping, Pong
@@ -102,6 +104,21 @@ def test_a_type_that_several_handle_is_handled_by_all_and_others_by_none() -> No
 
 def test_without_parts_nothing_is_ever_due() -> None:
     assert Parts(Clock(), Mishaps(print, int)).next_due_ns() == NEVER_NS
+
+
+def test_one_that_can_not_be_closed_keeps_no_other_open() -> None:
+    class Stuck(Recorder):
+        def close(self) -> None:
+            super().close()
+            raise OSError("it stays")
+
+    first, stuck, last = Recorder(), Stuck(), Recorder()
+    parts, _ = settled(first, stuck, last)
+    with pytest.raises(OSError, match="it stays"):
+        parts.close()
+    assert first.heard == stuck.heard == last.heard == ["closed"]
+    parts.close()
+    assert stuck.heard == ["closed"]
 
 
 def test_all_are_closed_once() -> None:

@@ -1,0 +1,49 @@
+"""An agent that ends puts its host back, whatever else fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agents import run
+from agents.config import AgentConfig
+from protocol.keys import host_file
+
+
+class FailedPart(Exception):
+    """A part can't be closed."""
+
+
+class FailedStart(Exception):
+    """The agent can't be put together."""
+
+
+@pytest.fixture
+def ended(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Which pieces of an agent were closed: its start fails once the agent and its host are there."""
+    closed: list[str] = []
+
+    def close_agent() -> None:
+        closed.append("agent")
+        raise FailedPart
+
+    def no_addresses(*_: Any) -> None:  # noqa: ANN401 -- whatever it is given
+        raise FailedStart
+
+    host = SimpleNamespace(link=SimpleNamespace(address=bytes(6)), close=lambda: closed.append("host"))
+    membership = SimpleNamespace(room_for_addresses=None, set_addresses=None)
+    monkeypatch.setattr(host_file, "load", lambda _: SimpleNamespace(name="h1", at=lambda _: None))
+    monkeypatch.setattr(run, "probed_gate", lambda gate: gate)
+    monkeypatch.setattr(run, "Host", lambda *_, **__: host)
+    monkeypatch.setattr(run, "Agent", lambda *_: SimpleNamespace(membership=membership, close=close_agent))
+    monkeypatch.setattr(run, "Addresses", no_addresses)
+    return closed
+
+
+def test_the_host_is_put_back_when_a_part_can_not_be_closed(ended: list[str]) -> None:
+    with pytest.raises(FailedPart):
+        run.run(AgentConfig("eth0", 10**9, Path("h1.host")))
+    assert ended == ["agent", "host"]
