@@ -63,7 +63,7 @@ def problems(source: SwitchSource) -> Iterator[tuple[str, str]]:
     what = KINDS[source.kind]
     if what and not source.address:
         yield "address", f"is missing; write {what}"
-    elif what and not has_form(source.kind, source.address):
+    elif what and "\0" not in source.address and not has_form(source.kind, source.address):
         yield "address", f"{source.address!r} is not of its form; write {what}"
     if source.address and not what:
         yield "address", f"has no meaning with source: {source.kind}; remove it"
