@@ -1,8 +1,10 @@
 """The regulated destinations of members that know no groups, as REGULATE tells them: one by one, a few at a time. Sends only
 through what it is given.
 
-A host whose agent is older does not ask for groups (GROUPS_REQUEST). From one to two seconds after it joined on, it is sent its
-destinations, and stays free on a contended link if it misses that: so a change is sent three times, and all again each second.
+A host whose agent is older does not ask for groups (GROUPS_REQUEST), and one that asked may not have been heard: when thousands
+join at once, of a third of them. A list takes a millisecond to make, so such a host is first sent an empty one, from one to two
+seconds after it joined on: who knows groups asks for them then. Who does not is sent its destinations a second later, and stays
+free on a contended link if it misses that: so a change is sent three times, and all again each second.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from protocol.timers import REFRESH_NS, Timers
 
 AT_ONCE = 1024
 """So many destinations are told in one go."""
+EMPTY = 128
+"""An empty list counts as so many of them: who is sent one answers, and all that do are heard when thousands join."""
 
 
 class ToldDestinations(Part):
@@ -49,6 +53,8 @@ class ToldDestinations(Part):
         """The members whose agents know no groups."""
         self._unheard: tuple[set[int], set[int]] = set(), set()
         """Those that may still ask for the groups: of the time since the last refresh, and of the time before that."""
+        self._doubted: set[int] = set()
+        """Those that have not asked, and are sent an empty list."""
         self._to_tell: OrderedDict[int, None] = OrderedDict()
         """Members that are told next, in order."""
         self._next_ns = 0
@@ -64,7 +70,7 @@ class ToldDestinations(Part):
 
     def knows_groups(self, node: int) -> None:
         """A member has asked for groups, so it needs no list."""
-        for nodes in (self._plain, *self._unheard):
+        for nodes in (self._plain, self._doubted, *self._unheard):
             nodes.discard(node)
 
     def changed(self, nodes: NodeSet, now_ns: int) -> None:
@@ -79,6 +85,9 @@ class ToldDestinations(Part):
 
     def _tell(self, member: Member) -> int:
         """The same; returns how many these are."""
+        if member.node in self._doubted:
+            self._send(Regulate(self._version, 0, 1, ()), member.mac)
+            return EMPTY
         if member.node not in self._plain:
             return 0
         destinations = tuple(iter(Destinations(self._regulated(), member.node)))  # which are not counted first
@@ -88,10 +97,13 @@ class ToldDestinations(Part):
 
     def _refresh(self, now_ns: int) -> None:
         if not self._behind():
+            if self._doubted:
+                self._version += 1  # of another list than the empty one
             fresh, before = self._unheard
-            self._plain |= before
+            self._plain |= self._doubted
+            self._doubted = before
             self._unheard = set(), fresh
-        self._tell_soon(self._plain, now_ns)
+        self._tell_soon(self._plain | self._doubted, now_ns)
 
     def _tell_soon(self, nodes: Iterable[int], now_ns: int) -> None:
         """Tells some of these members now, and the rest of them soon: no turn of the loop is as long as the fabric is large."""

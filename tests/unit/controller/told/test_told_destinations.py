@@ -8,8 +8,9 @@ from typing import Any, cast
 from controller.members.part import SWEEP_NS
 from controller.members.registry import Members
 from controller.policies.groups import Groups
-from controller.told.destinations import AT_ONCE, ToldDestinations
+from controller.told.destinations import AT_ONCE, EMPTY, ToldDestinations
 from protocol.bodies.nodes import NodeSet
+from protocol.messages import Message, Regulate
 from protocol.timers import REFRESH_NS, Timers
 
 MS = 1_000_000
@@ -21,10 +22,11 @@ class Told:
     def __init__(self, hosts: int, wire: int = 3) -> None:
         self.members, self.timers, self.now_ns = Members(), Timers(), 0
         self.sent: list[bytes] = []
+        self.lists: list[Regulate] = []
         groups = Groups(network=cast(Any, SimpleNamespace(nodes={16 + host for host in range(hosts)})), everyone=True)
         self.behind = False
         self.told = ToldDestinations(
-            self.members, self.timers, lambda _, to: self.sent.append(to), lambda: groups, lambda: self.behind
+            self.members, self.timers, self._send, lambda: groups, lambda: self.behind
         )
         for period_ns, call in self.told.periodic:
             self.timers.every(0, period_ns, call)
@@ -33,9 +35,15 @@ class Told:
             member = self.members.register(host.to_bytes(6), f"h{host}", 10**9, (), "tbf", "1", 0, wire)
             self.told.joined(member.node)
 
+    def _send(self, message: Message, to: bytes) -> None:
+        assert isinstance(message, Regulate)
+        self.sent.append(to)
+        self.lists.append(message)
+
     def go(self, by_ns: int) -> list[bytes]:
         """Who is sent a list, in this time."""
         self.sent.clear()
+        self.lists.clear()
         until_ns = self.now_ns + by_ns
         while self.timers.next_ns() <= until_ns:
             self.now_ns = self.timers.next_ns()
@@ -48,6 +56,31 @@ def test_who_may_still_ask_for_groups_is_told_nothing_for_a_second_and_all_withi
     told = Told(3)
     assert told.go(REFRESH_NS - MS) == []
     assert set(told.go(REFRESH_NS + SWEEP_NS)) == {host.to_bytes(6) for host in range(3)}
+
+
+def test_who_has_not_asked_is_sent_an_empty_list_first_and_its_destinations_a_second_later() -> None:
+    told = Told(3)
+    told.go(2 * REFRESH_NS + SWEEP_NS)
+    assert [message.destinations for message in told.lists] == [()] * 3
+    empty = told.lists[0].version
+    told.go(REFRESH_NS)
+    assert [len(message.destinations) for message in told.lists] == [2] * 3 and told.lists[0].version > empty
+
+
+def test_who_asks_when_it_is_sent_an_empty_list_is_sent_no_other() -> None:
+    told = Told(3)
+    assert len(told.go(2 * REFRESH_NS + SWEEP_NS)) == 3
+    for node in (16, 17, 18):
+        told.told.knows_groups(node)
+    assert told.go(5 * REFRESH_NS) == []
+
+
+def test_of_thousands_that_were_not_heard_some_at_a_time_are_sent_an_empty_list() -> None:
+    told = Told(2_000)
+    told.go(2 * REFRESH_NS - 2 * MS)
+    assert 0 < len(told.go(MS + SWEEP_NS)) <= 4 * AT_ONCE // EMPTY
+    told.go(REFRESH_NS - SWEEP_NS - MS)
+    assert told.lists and not any(message.destinations for message in told.lists)
 
 
 def test_who_may_have_asked_in_a_frame_that_waits_unread_is_told_nothing() -> None:
