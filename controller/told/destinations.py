@@ -3,8 +3,8 @@ through what it is given.
 
 A host whose agent is older does not ask for groups (GROUPS_REQUEST), and one that asked may not have been heard: when thousands
 join at once, of a third of them. A list takes a millisecond to make, so such a host is first sent an empty one, from one to two
-seconds after it joined on: who knows groups asks for them then. Who does not is sent its destinations a second later, and stays
-free on a contended link if it misses that: so a change is sent three times, and all again each second.
+seconds after it joined on: who knows groups asks for them then. Who does not is sent its destinations one to two seconds later,
+and stays free on a contended link if it misses that: so a change is sent three times, and all again each second.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ class ToldDestinations(Part):
         self._unheard: tuple[set[int], set[int]] = set(), set()
         """Those that may still ask for the groups: of the time since the last refresh, and of the time before that."""
         self._doubted: set[int] = set()
-        """Those that have not asked, and are sent an empty list."""
+        """Those that have not asked, and are sent an empty list next."""
+        self._reminded: tuple[set[int], set[int]] = set(), set()
+        """Those that were sent one, and may ask: since the last refresh, and in the time before that."""
         self._to_tell: OrderedDict[int, None] = OrderedDict()
         """Members that are told next, in order."""
         self._next_ns = 0
@@ -70,7 +72,7 @@ class ToldDestinations(Part):
 
     def knows_groups(self, node: int) -> None:
         """A member has asked for groups, so it needs no list."""
-        for nodes in (self._plain, self._doubted, *self._unheard):
+        for nodes in (self._plain, self._doubted, *self._unheard, *self._reminded):
             nodes.discard(node)
 
     def changed(self, nodes: NodeSet, now_ns: int) -> None:
@@ -86,6 +88,8 @@ class ToldDestinations(Part):
     def _tell(self, member: Member) -> int:
         """The same; returns how many these are."""
         if member.node in self._doubted:
+            self._doubted.remove(member.node)
+            self._reminded[0].add(member.node)
             self._send(Regulate(self._version, 0, 1, ()), member.mac)
             return EMPTY
         if member.node not in self._plain:
@@ -97,12 +101,12 @@ class ToldDestinations(Part):
 
     def _refresh(self, now_ns: int) -> None:
         if not self._behind():
-            if self._doubted:
+            (fresh, before), (now, earlier) = self._unheard, self._reminded
+            if earlier:
                 self._version += 1  # of another list than the empty one
-            fresh, before = self._unheard
-            self._plain |= self._doubted
-            self._doubted = before
-            self._unheard = set(), fresh
+            self._plain |= earlier
+            self._doubted |= before
+            self._unheard, self._reminded = (set(), fresh), (set(), now)
         self._tell_soon(self._plain | self._doubted, now_ns)
 
     def _tell_soon(self, nodes: Iterable[int], now_ns: int) -> None:

@@ -114,7 +114,7 @@ def test_a_host_that_does_not_ask_for_groups_gets_its_destinations_and_hears_of_
     world.join(1, groups=False)
     world.go()
     assert Regulate not in world.kinds(), "it may still ask"
-    for _ in range(3):
+    for _ in range(5):
         world.go(REFRESH_NS)
     others = [world.join(host) for host in (2, 3, 4)]
     world.congest([others[0], others[1]], others[2])

@@ -58,11 +58,12 @@ def test_who_may_still_ask_for_groups_is_told_nothing_for_a_second_and_all_withi
     assert set(told.go(REFRESH_NS + SWEEP_NS)) == {host.to_bytes(6) for host in range(3)}
 
 
-def test_who_has_not_asked_is_sent_an_empty_list_first_and_its_destinations_a_second_later() -> None:
+def test_who_has_not_asked_is_sent_an_empty_list_first_and_its_destinations_later() -> None:
     told = Told(3)
     told.go(2 * REFRESH_NS + SWEEP_NS)
     assert [message.destinations for message in told.lists] == [()] * 3
     empty = told.lists[0].version
+    assert told.go(REFRESH_NS) == []
     told.go(REFRESH_NS)
     assert [len(message.destinations) for message in told.lists] == [2] * 3 and told.lists[0].version > empty
 
@@ -81,6 +82,15 @@ def test_of_thousands_that_were_not_heard_some_at_a_time_are_sent_an_empty_list(
     assert 0 < len(told.go(MS + SWEEP_NS)) <= 4 * AT_ONCE // EMPTY
     told.go(REFRESH_NS - SWEEP_NS - MS)
     assert told.lists and not any(message.destinations for message in told.lists)
+
+
+def test_who_waits_for_its_empty_list_is_sent_no_other_before() -> None:
+    told = Told(4_000)
+    for _ in range(8):
+        told.go(REFRESH_NS)
+        for to in told.sent:
+            told.told.knows_groups(16 + int.from_bytes(to))
+        assert not any(message.destinations for message in told.lists)
 
 
 def test_who_may_have_asked_in_a_frame_that_waits_unread_is_told_nothing() -> None:
