@@ -19,8 +19,8 @@ GROWN, SAMPLES_KB = 1.02, 3 * 1024
 EVENTS_A_ROUND = 24
 LOG_BYTES_A_ROUND = 8_000
 SPARE_CONNECTIONS = 2
-"""A client of Redis opens a connection more when two of its threads happen to ask at once, and keeps it; Redis has one more then,
-too. Agents have none. One lost in each round would be more than this."""
+"""A client of Redis opens a connection more when two of its threads happen to ask at once, and keeps it; Redis has one more
+then, too. Agents have none. One lost in each round would be more than this."""
 
 
 @pytest.mark.timeout(max(600, ROUNDS * 240))
