@@ -101,12 +101,12 @@ class ToldDestinations(Part):
 
     def _refresh(self, now_ns: int) -> None:
         if not self._behind():
-            (fresh, before), (now, earlier) = self._unheard, self._reminded
+            (fresh, before), (lately, earlier) = self._unheard, self._reminded
             if earlier:
                 self._version += 1  # of another list than the empty one
             self._plain |= earlier
             self._doubted |= before
-            self._unheard, self._reminded = (set(), fresh), (set(), now)
+            self._unheard, self._reminded = (set(), fresh), (set(), lately)
         self._tell_soon(self._plain | self._doubted, now_ns)
 
     def _tell_soon(self, nodes: Iterable[int], now_ns: int) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import IPv4Address
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.loop.pace import MOST_NS, NEWS_REPORTS
+from agents.membership import upkeep
 from bench.swarm.library import grants, packed, sealed
 from protocol.bodies.host_control import ClockReport
 from protocol.bodies.host_link import HostLink
@@ -31,6 +35,7 @@ from protocol.messages import (
     Yield,
     encode,
 )
+from protocol.units import SECOND_NS
 
 MASTER = Master(Key(bytes(range(32))))
 MAC, LEADER_MAC = bytes.fromhex("020000000007"), bytes.fromhex("0a0b0c0d0e0f")
@@ -117,3 +122,13 @@ def test_directives_of_several_slots_are_read_and_forged_ones_are_not(given_: li
     forged[flip // 8] ^= 1 << flip % 8
     assert grants(bytes(forged), key) is None
     assert grants(frame, bytes(32)) is None
+
+
+def test_its_hosts_tell_of_themselves_as_seldom_as_agents_do() -> None:
+    source = (Path(__file__).parents[3] / "bench/swarm/agent.h").read_text()
+    said = dict(re.findall(r"#define (NEWS_REPORTS|PACE_MOST|TELL_EVERY) \(?(\d+)", source))
+    assert {name: int(number) for name, number in said.items()} == {
+        "NEWS_REPORTS": NEWS_REPORTS,
+        "PACE_MOST": MOST_NS // SECOND_NS,
+        "TELL_EVERY": upkeep.REPORT_NS // SECOND_NS,
+    }

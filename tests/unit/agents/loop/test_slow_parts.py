@@ -14,6 +14,8 @@ from agents.loop.throttle import Throttle
 from agents.membership.reporting import FIRST_PERIOD_NS, Reporting
 from agents.membership.upkeep import CHECK_NS, Upkeep
 from protocol.bodies.flows.losses import LOSSES_MAX, Losses
+from protocol.messages import Welcome
+from protocol.units import SECOND_NS
 
 STEP_NS, NODES = 30_000, range(16, 80)
 LATE_NS = 3 * FIRST_PERIOD_NS
@@ -120,3 +122,20 @@ def test_gates_that_were_made_before_the_kernel_refused_one_are_closed() -> None
     part = Upkeep(host, host, host.keeper, host.parts, host.guard, host.throttle)  # type: ignore[arg-type]  # what it uses of each
     part.on_kernel_refusal(NetlinkError(errno.ENOENT, "no such qdisc"), 5)
     assert host.rebuilt == [5]
+
+
+@pytest.mark.parametrize(("report_ns", "states"), [(50_000_000, 20), (SECOND_NS, 5)])
+def test_a_leader_that_wants_reports_seldom_hears_of_the_host_itself_once_in_eight(
+    report_ns: int, states: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = Host(busy=False)
+    host.member = True
+    monkeypatch.setattr("agents.membership.upkeep.time", SimpleNamespace(monotonic_ns=lambda: host.now))
+    monkeypatch.setattr(Upkeep, "_state", lambda *_: "state")
+    part = Upkeep(host, host, host.keeper, host.parts, host.guard, host.throttle)  # type: ignore[arg-type]  # what it uses of each
+    part.handlers[Welcome](Welcome(1, 1, 0, 0, 0, 0, 0, report_ns), host.now)
+    until_ns = host.now + 40 * SECOND_NS
+    while host.now < until_ns:
+        part.advance(host.now)
+        host.now = max(host.now + 1, part.next_due_ns())
+    assert abs(host.sent.count("state") - states) <= 1
