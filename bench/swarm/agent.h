@@ -54,7 +54,7 @@ struct swarm {
     int64_t group_ns;
     uint32_t in_next, in_count, in_bytes[BATCH]; /* of the batch that was read last */
     int64_t in_ns[BATCH];
-    uint8_t out_pings;
+    uint32_t out_ping;                      /* how many frames wait up to the first PING, itself included; 0: none waits */
     uint8_t (*out)[MOST_FRAME], (*in)[MOST_FRAME], group[MOST_FRAME];
 };
 
@@ -86,8 +86,8 @@ static void send_frame(struct swarm *s, struct host *h, enum kind kind, const ui
     }
     s->out_bytes[s->out_count++] =
         seal(frame, kind, bytes, h->leader_mac, h->mac, h->node, h->epoch, h->sequence, h->enrolment, h->to_leader);
-    if (kind == PING)
-        s->out_pings = 1;
+    if (kind == PING && !s->out_ping)
+        s->out_ping = s->out_count;
 }
 
 /* The period of a thing: its own, or where the leader wants reports less often, that of so many of them (agents/loop/pace.py). */
