@@ -70,13 +70,12 @@ class Snapshot:
     gso_segments: int
 
 
-def take(netlink: Netlink, interface: str, *, take_over: bool) -> Snapshot:
-    """Reads the interface's root qdisc.
+def take(netlink: Netlink, interface: str, index: int, *, take_over: bool) -> Snapshot:
+    """Reads the root qdisc of an interface, by its index.
 
     Raises:
         ForeignQdisc: it is classful, or has a qdisc below it that an administrator made, and `take_over` was not given.
     """
-    index = socket.if_nametoindex(interface)
     found = netlink.dump(RTM_GETQDISC, index)
     segments = read_segments(netlink, index)
     clsact = any(entry.parent == TC_H_CLSACT and entry.kind == "clsact" for entry in found)
@@ -105,15 +104,18 @@ def _named(qdisc: Entry) -> str:
     return f"{qdisc.kind} {qdisc.handle >> 16:x}:"
 
 
-def restore(netlink: Netlink, snapshot: Snapshot) -> None:
+def restore(netlink: Netlink, snapshot: Snapshot, index: int) -> None:
     """Puts the root qdisc back, unless another program has made its own since, and removes our filters; does nothing if the
     interface is gone.
+
+    Args:
+        index: the interface's. By now it may have another name, and another interface may have this one.
 
     Raises:
         NetlinkError: the first refusal, once all the rest is put back.
     """
     try:
-        index = socket.if_nametoindex(snapshot.interface)
+        socket.if_indextoname(index)
     except OSError:
         return
     netlink.forget_posted()

@@ -53,13 +53,14 @@ class Host:
         """
         self.link = ControlSocket(interface, deferred=HEARTBEATS, priority_tag=priority_tag)
         self._netlink = Netlink()
+        self._index = socket.if_nametoindex(interface)
         self._state = snapshot.StateFile(run_dir, interface)
         try:
             if (left := self._state.read()) is not None:
                 log.warning("%s: an earlier agent did not end well; putting back what it found", interface)
-                snapshot.restore(self._netlink, left)
+                snapshot.restore(self._netlink, left, self._index)
                 self._state.clear()
-            self._found = snapshot.take(self._netlink, interface, take_over=take_over)
+            self._found = snapshot.take(self._netlink, interface, self._index, take_over=take_over)
             self._state.write(self._found)
         except BaseException:
             self._state.release()
@@ -87,7 +88,7 @@ class Host:
         self.link.close()
 
     def _put_back(self) -> None:
-        snapshot.restore(self._netlink, self._found)
+        snapshot.restore(self._netlink, self._found, self._index)
         self._state.remove()
 
     # -- rules.GateControl; a destination without a gate is open ---------------------------------------------------------

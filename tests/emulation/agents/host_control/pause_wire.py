@@ -189,7 +189,7 @@ def wired(run_dir: Path, *, reflex: bool) -> Iterator[Wire]:
             made.received()
             yield made
         finally:
-            with inside(ends.left):  # the snapshot finds the interface by its name
+            with inside(ends.left):  # the snapshot looks for the interface here
                 part.close()
                 if made_reflex is not None:
                     made_reflex.close()

@@ -101,7 +101,7 @@ def gated_wire(gate: str, tmp_path: Path) -> Iterator[Wire]:
             made.received()
             yield made
         finally:
-            with inside(ends.left):  # close() finds the interface by its name
+            with inside(ends.left):  # close() looks for the interface here
                 host.close()
             sender.close()
             receiver.close()

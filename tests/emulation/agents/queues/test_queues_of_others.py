@@ -14,7 +14,7 @@ from agents.kernel.snapshot import ForeignQdisc, InterfaceInUse
 from agents.queues.host import Host
 from agents.queues.queues import finished
 from tests.emulation.agents.queues.gated_wire import LEFT, OTHER, QDISCS, RATE, Wire, needs
-from tests.emulation.namespaces import inside, pair, run
+from tests.emulation.namespaces import Pair, inside, pair, run
 
 
 def test_a_kicks_filter_that_somebody_deleted_is_put_back(wire: Wire) -> None:
@@ -184,6 +184,39 @@ def test_what_cannot_be_put_back_keeps_nothing_else_from_it(tmp_path: Path, monk
             with pytest.raises(NetlinkError, match="not here"):
                 host.close()
         assert [(row["kind"], row["handle"]) for row in ends.tc("qdisc", "show", "dev", "eth0")] == [("pfifo", "7:")]
+
+
+def test_an_interface_that_got_another_name_meanwhile_is_put_back(tmp_path: Path) -> None:
+    with pair() as ends:
+        tc = ("ip", "netns", "exec", ends.left, "tc")
+        run(*tc, "qdisc", "add", "dev", "eth0", "root", "handle", "7:", "pfifo", "limit", "77")
+        found = ends.found()
+        with inside(ends.left):
+            host = Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path)
+            _rename(ends, "eth0", "lan0")
+            host.close()
+        _rename(ends, "lan0", "eth0")
+        assert ends.found() == found
+        assert not list(tmp_path.glob("agent-*.json"))
+
+
+def test_another_interface_that_has_the_name_by_now_is_left_alone(tmp_path: Path) -> None:
+    with pair() as ends:
+        tc = ("ip", "netns", "exec", ends.left, "tc")
+        run(*tc, "qdisc", "add", "dev", "eth0", "root", "handle", "7:", "pfifo", "limit", "77")
+        with inside(ends.left):
+            host = Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path)
+            run("ip", "-n", ends.left, "link", "del", "eth0")
+            run("ip", "-n", ends.left, "link", "add", "eth0", "type", "veth", "peer", "name", "eth1")
+            found = ends.found()
+            host.close()
+        assert ends.found() == found
+        assert not list(tmp_path.glob("agent-*.json"))
+
+
+def _rename(ends: Pair, before: str, after: str) -> None:
+    run("ip", "-n", ends.left, "link", "set", before, "down")
+    run("ip", "-n", ends.left, "link", "set", before, "name", after, "up")
 
 
 def test_a_foreign_filter_at_the_same_hook_stays(tmp_path: Path) -> None:
