@@ -67,18 +67,20 @@ struct {
 	__uint(max_entries, 1 << 18);
 } events SEC(".maps");
 
-static __always_inline void tell(__u32 kind, __u32 node, struct flow_key *key, __u32 dscp)
+/* Whether there was room to tell it; if not, a later packet has to. */
+static __always_inline bool tell(__u32 kind, __u32 node, struct flow_key *key, __u32 dscp)
 {
 	struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 
 	if (!event)
-		return; /* the agent's periodic look finds the packets of a lost event */
+		return false;
 	event->kind = kind;
 	event->node = node;
 	event->dscp = dscp;
 	event->source = key->source;
 	event->target = key->target;
 	bpf_ringbuf_submit(event, 0);
+	return true;
 }
 
 /* Reads addresses and DSCP; returns the transport protocol, or -1. *bare is set for a TCP segment without payload, and *segment
@@ -134,25 +136,30 @@ static __always_inline int read_ip(struct __sk_buff *skb, __u32 offset, __u16 pr
 	return transport;
 }
 
-/* Charges the packet to its flow's allowance; returns whether the flow is large. */
-static __always_inline int charge(struct flow_key *key, __u32 node, __u32 length, __u32 dscp, struct settings *set)
+/* Charges the packet to its flow's allowance, and tells of the flow, once for each queue that it needs; returns whether it is
+ * large. `own`: the DSCP that has a queue of its own, which is then the node's, or -1. */
+static __always_inline int charge(struct flow_key *key, __u32 node, int own, __u32 length, __u32 dscp, struct settings *set)
 {
-	__u64 now = bpf_ktime_get_ns(), seen = 1ULL << (dscp & 63);
+	__u64 now = bpf_ktime_get_ns(), *told, queue;
 	struct flow *flow;
 
 	flow = bpf_map_lookup_elem(&flows, key);
 	if (!flow) {
-		struct flow fresh = {.tokens = set->mice_bytes, .stamp = now, .node = node};
+		struct flow fresh = {.tokens = set->mice_bytes, .stamp = now};
 
 		bpf_map_update_elem(&flows, key, &fresh, BPF_NOEXIST);
 		flow = bpf_map_lookup_elem(&flows, key);
 		if (!flow)
 			return 0;
 	}
-	if (!key->icmp && !(flow->dscps & seen)) {
-		flow->dscps |= seen;
-		tell(BATON_NEW_FLOW, node, key, dscp);
+	if (own < 0 && flow->node != node) { /* its first packet, or its destination is another node by now */
+		flow->node = node;
+		flow->dscps = 0;
 	}
+	told = own < 0 ? &flow->dscps : &flow->scheduled;
+	queue = 1ULL << ((own < 0 ? dscp : own) & 63);
+	if (!key->icmp && !(*told & queue) && tell(BATON_NEW_FLOW, node, key, dscp))
+		*told |= queue;
 	__u64 idle = elapsed(now, flow->stamp);
 	__u64 tokens = flow->tokens + (idle > 60 * SECOND ? set->mice_bytes : idle * set->mice_rate / SECOND);
 
@@ -181,8 +188,8 @@ int classify(struct __sk_buff *skb)
 	__u32 offset = sizeof(struct ethhdr);
 	struct flow_key key = {};
 	struct baton_segment segment = {};
-	int bare = 0, transport, urgent;
-	__u32 *node_id, *scheduled, node, zero = 0, dscp = 0;
+	int bare = 0, transport, urgent, own;
+	__u32 *node_id, *scheduled, node, armed, zero = 0, dscp = 0;
 	struct settings *set = bpf_map_lookup_elem(&settings, &zero);
 	struct destination *state;
 
@@ -210,17 +217,18 @@ int classify(struct __sk_buff *skb)
 	if (transport < 0 || !set)
 		return TC_ACT_UNSPEC;
 	scheduled = bpf_map_lookup_elem(&dscp_nodes, &dscp);
+	own = scheduled && *scheduled ? (int)dscp : -1;
 	if (!set->priorities)
 		dscp = 0;
 	urgent = set->priorities && dscp == set->urgent_dscp;
 	node_id = bpf_map_lookup_elem(&members, &key.target);
 	if (!node_id)
 		return TC_ACT_UNSPEC;
-	node = scheduled && *scheduled ? *scheduled : *node_id;
+	node = scheduled && own >= 0 ? *scheduled : *node_id;
 	key.icmp = transport == IPPROTO_ICMP || transport == IPPROTO_ICMPV6;
 	if (segment.flags & BATON_SYN)
 		baton_begin(skb, &key, &segment);
-	if (bare || !charge(&key, node, skb->len, dscp, set)) {
+	if (bare || !charge(&key, node, own, skb->len, dscp, set)) {
 		skb->priority = ROOT_MAJOR << 16 | SMALL_MINOR;
 		return TC_ACT_UNSPEC;
 	}
@@ -231,8 +239,9 @@ int classify(struct __sk_buff *skb)
 		if (segment.header && baton_lost(skb, &key, &segment))
 			__sync_fetch_and_add(&state->lost, 1);
 		if ((state->armed == BATON_FOR_ANY || (state->armed == BATON_FOR_URGENT && urgent)) &&
-		    __sync_lock_test_and_set(&state->armed, 0))
-			tell(urgent ? BATON_URGENT : BATON_BACKLOGGED, node, &key, dscp);
+		    (armed = __sync_lock_test_and_set(&state->armed, 0)) &&
+		    !tell(urgent ? BATON_URGENT : BATON_BACKLOGGED, node, &key, dscp))
+			state->armed = armed;
 	}
 	return segment.header && baton_release(skb, node) ? TC_ACT_STOLEN : TC_ACT_UNSPEC;
 }

@@ -38,9 +38,10 @@ struct flow {
 	__u64 stamp;
 	__u64 bytes;
 	__u64 packets;
-	__u64 dscps; /* the DSCPs seen, a bit for each */
+	__u64 dscps; /* those that the agent was told of, a bit for each (without priorities the lowest alone) */
+	__u64 scheduled; /* the same, of DSCPs with a queue of their own */
 	__u32 large;
-	__u32 node;
+	__u32 node; /* where `dscps` went */
 };
 
 struct destination {

@@ -26,7 +26,7 @@ MAX_NODES = 16_384
 """The destinations that there are counters for (agents/bpf/classify.h)."""
 _EVENT = struct.Struct("=III16s16s")
 _KEY = struct.Struct("=16s16sI")
-_FLOW = struct.Struct("=QQQQQII")
+_FLOW = struct.Struct("=QQQQQQII")
 NEW_FLOW, BACKLOGGED, URGENT = 1, 2, 3
 FOR_ANY, FOR_URGENT = 1, 2
 DSCPS = 64

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agents.kernel.netlink import Netlink
-from agents.queues.classifier import _FLOW, _KEY, Backlogged, FlowTable, packed
+from agents.queues.classifier import _FLOW, _KEY, Backlogged, FlowTable, NewFlow, packed
 from agents.queues.flow_queues import MOST_FLOWS
 from agents.queues.host import Host
 from protocol.messages import ETHERTYPE
@@ -309,6 +309,61 @@ def test_an_idle_destination_loses_its_queues_and_its_next_packet_makes_them_ane
     wire.send(1)
     wire.settle()
     assert "class htb 1:10 " in wire.pair.found()
+
+
+def test_what_the_agent_could_not_hear_of_is_told_with_a_later_packet(wire: Wire) -> None:
+    target = IPv4Address("10.9.0.4")
+    wire.host.flows.set_directory({16: [RIGHT], 17: [OTHER], 18: [target]})
+    tell_of_many_flows(wire, 5000)  # more than there is room for
+    wire.host.arm(17)
+    wire.send(1, target)
+    wire.send(1, OTHER)
+    told = heard(wire)
+    assert NewFlow(LEFT, target, 18) not in told and Backlogged(17) not in told and len(told) > 4000
+    wire.send(1, target)
+    wire.send(1, OTHER)
+    assert heard(wire)[-2:] == [NewFlow(LEFT, target, 18), Backlogged(17)]
+    wire.send(1, target)
+    wire.send(1, OTHER)
+    assert not heard(wire)
+
+
+def tell_of_many_flows(wire: Wire, count: int) -> None:
+    """Sends a packet of each of so many flows to the right, as a tenant may that makes up sources."""
+    frame = bytes.fromhex("ffffffffffff 020000000001 0800 4500 0014 0000 0000 40fd 0000")
+    with inside(wire.pair.left):
+        tenant = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+        tenant.bind(("eth0", 0))
+    with tenant:
+        for number in range(count):
+            tenant.send(frame + (0x0B000000 + number).to_bytes(4, "big") + RIGHT.packed)
+
+
+def heard(wire: Wire) -> list[Backlogged | NewFlow]:
+    """All events that wait."""
+    time.sleep(0.02)
+    found: list[Backlogged | NewFlow] = []
+    while some := wire.host.flows.events():
+        found += some
+    return found
+
+
+def test_a_flow_whose_destination_is_another_node_by_now_is_told_again(wire: Wire) -> None:
+    wire.host.flows.set_directory({20: [RIGHT], 17: [OTHER]})
+    wire.send(2)
+    assert heard(wire) == [NewFlow(LEFT, RIGHT, 20)]
+
+
+def test_packets_with_a_scheduled_dscp_hide_none_of_the_flows_other_packets(wire: Wire) -> None:
+    wire.host.flows.forget(LEFT, RIGHT)
+    wire.host.flows.set_scheduled_dscps({0: 70, 10: 80})
+    for dscp in (10, 0, 10, 0):
+        wire.sender.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, dscp << 2)
+        wire.send(1)
+    assert heard(wire) == [NewFlow(LEFT, RIGHT, 80), NewFlow(LEFT, RIGHT, 70)]
+    wire.host.flows.set_scheduled_dscps({})
+    wire.send(2)
+    assert heard(wire) == [NewFlow(LEFT, RIGHT, 16)]
 
 
 def test_a_tenant_that_makes_up_sources_takes_few_queues_and_they_go_again(wire: Wire) -> None:
