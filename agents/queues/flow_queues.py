@@ -48,6 +48,8 @@ class FlowQueues:
         self._minors: dict[Flow, int] = {}
         self._free: list[int] = []
         self._left_out: dict[tuple[Address, Address], None] = {}
+        self.crowded = False
+        """Whether further flows found no room and were not remembered, either: none of them asks for a queue again."""
         self._seen: dict[Flow, tuple[int, int]] = {}
         """How many bytes had passed when the queue was last looked at and something had passed, and when that was (ns)."""
         self._turn: list[Flow] = []
@@ -81,6 +83,8 @@ class FlowQueues:
         if len(self._minors) >= MOST_FLOWS:
             if len(self._left_out) < MOST_LEFT_OUT:
                 self._left_out[source, target] = None
+            else:
+                self.crowded = True
             return []
         minor = heapq.heappop(self._free) if self._free else self._shared + 1 + len(self._minors)
         self._minors[source, target, priority] = minor

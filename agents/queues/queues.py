@@ -109,6 +109,8 @@ class HostQueues:
         self._destinations: dict[int, _Destination] = {}
         self._missing: dict[int, list[tuple[Address, Address, int]]] = {}
         """The destinations that the kernel refused to make, with the V2V flows (and DSCPs) that have no queue therefore."""
+        self._crowded = set[int]()
+        """Destinations with flows that nobody remembers. Their gates stay: without one, these flows would go past all gates."""
         self._segments = segments
         self._packet_bytes = 0
         """The longest packet that a closed gate holds."""
@@ -151,6 +153,7 @@ class HostQueues:
         for node, made in self._destinations.items():
             codepoints = self.dscp or (0,)
             flows = [(source, target, codepoints[priority]) for source, target, priority in made.queues.flows]
+            flows += [(source, target, codepoints[-1]) for source, target in made.queues.welcome_back()]
             self._missing[node] = flows + self._missing.get(node, [])
         self._destinations.clear()
         self._netlink.batch(batch)
@@ -175,6 +178,8 @@ class HostQueues:
             raise
         destination = self._destinations[node]
         batch = destination.queues.add(source, target, dscp)
+        if destination.queues.crowded:
+            self._crowded.add(node)
         if batch and self.gate_kind == "tbf":
             self._changes += 1
             self._netlink.batch(batch)
@@ -225,8 +230,8 @@ class HostQueues:
             self._netlink.request(message(RTM_DELTCLASS, 0, self._index, handle=ROOT | node, parent=LINK))
 
     def collect(self, now_ns: int) -> list[tuple[Address, Address]]:
-        """Removes destinations to which nothing was sent for `IDLE_NS`, and such queues of flows where there are many; returns
-        the V2V flows that have none any more, or could have one now."""
+        """Removes destinations to which nothing was sent for `IDLE_NS`, if all of their flows are remembered, and such queues
+        of flows where there are many; returns the V2V flows that have none any more, or could have one now."""
         return finished(self.collect_steps(now_ns))
 
     def collect_steps(self, now_ns: int) -> Generator[None, None, list[tuple[Address, Address]]]:
@@ -238,7 +243,7 @@ class HostQueues:
             passed, waiting = destination.gate.state()
             if waiting or passed != destination.passed or not destination.idle_since_ns:
                 destination.passed, destination.idle_since_ns = passed, now_ns
-            elif now_ns - destination.idle_since_ns >= IDLE_NS:
+            elif now_ns - destination.idle_since_ns >= IDLE_NS and node not in self._crowded:
                 gone += {(source, target): None for source, target, _ in destination.queues.flows}
                 gone += destination.queues.welcome_back()
                 self.remove_destination(node)

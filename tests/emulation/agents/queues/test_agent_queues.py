@@ -12,7 +12,7 @@ import pytest
 
 from agents.kernel.netlink import Netlink
 from agents.queues.classifier import _FLOW, _KEY, Backlogged, FlowTable, NewFlow, packed
-from agents.queues.flow_queues import MOST_FLOWS
+from agents.queues.flow_queues import MOST_FLOWS, MOST_LEFT_OUT
 from agents.queues.host import Host
 from protocol.messages import ETHERTYPE
 from tests.emulation.agents.queues.gated_wire import LEFT, OTHER, PAYLOAD, RATE, RIGHT, Wire
@@ -328,14 +328,30 @@ def test_what_the_agent_could_not_hear_of_is_told_with_a_later_packet(wire: Wire
     assert not heard(wire)
 
 
-def tell_of_many_flows(wire: Wire, count: int) -> None:
+def test_of_more_flows_than_are_remembered_none_goes_past_the_gate_later(wire: Wire) -> None:
+    second, queues, flows = 1_000_000_000, wire.host.queues, wire.host.flows
+    tell_of_many_flows(wire, MOST_FLOWS + MOST_LEFT_OUT + 50)
+    for event in heard(wire):
+        if isinstance(event, NewFlow):
+            queues.ensure_flow(event.source, event.target, event.destination)
+    run("ip", "netns", "exec", wire.pair.left, "tc", "qdisc", "del", "dev", "eth0", "root")
+    queues.repair()
+    for now_s in (1, 70):
+        for source, target in queues.collect(now_s * second):
+            flows.forget(source, target)
+    for number in (0, MOST_FLOWS + 10, MOST_FLOWS + MOST_LEFT_OUT + 40):
+        tell_of_many_flows(wire, 1, number)
+        assert heard(wire) or 16 in queues.destinations()
+
+
+def tell_of_many_flows(wire: Wire, count: int, first: int = 0) -> None:
     """Sends a packet of each of so many flows to the right, as a tenant may that makes up sources."""
     frame = bytes.fromhex("ffffffffffff 020000000001 0800 4500 0014 0000 0000 40fd 0000")
     with inside(wire.pair.left):
         tenant = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
         tenant.bind(("eth0", 0))
     with tenant:
-        for number in range(count):
+        for number in range(first, first + count):
             tenant.send(frame + (0x0B000000 + number).to_bytes(4, "big") + RIGHT.packed)
 
 
