@@ -120,6 +120,8 @@ static __always_inline int read_ip(struct __sk_buff *skb, __u32 offset, __u16 pr
 		*dscp = ip.priority << 2 | ip.flow_lbl[0] >> 6;
 		header = sizeof(ip);
 		payload = bpf_ntohs(ip.payload_len);
+		if (!payload) /* the same, since Linux 7.0; before, such a packet has an extension header */
+			payload = skb->len - offset - header;
 	}
 	if (transport == IPPROTO_TCP) {
 		__u8 word[2]; /* data offset, flags */

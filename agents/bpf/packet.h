@@ -85,6 +85,8 @@ static __always_inline enum reading read_network(struct __sk_buff *skb, __u16 pr
 		packet->key.protocol = ip->nexthdr;
 		*header = packet->offset + sizeof(*ip);
 		*length = bpf_ntohs(ip->payload_len);
+		if (!*length) /* the same, since Linux 7.0; before, such a packet has an extension header */
+			*length = skb->len - *header;
 	}
 	if (packet->key.protocol != IPPROTO_TCP && packet->key.protocol != IPPROTO_UDP)
 		return BATON_UNTOUCHED;

@@ -305,6 +305,15 @@ def test_options_fragments_and_other_protocols_pass_untouched_and_are_no_errors(
     assert wire.tagger.flow_count() == 0
 
 
+def test_super_packets_whose_header_has_no_length_are_tagged(wire: Wire) -> None:
+    ether, tcp = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02"), TCP(sport=1, dport=2) / Raw(bytes(1000))
+    for ip in (IP(src="10.9.0.1", dst="10.9.0.2", len=0), IPv6(src="fd00::1", dst="fd00::2", plen=0)):
+        wire.cross(ether / ip / tcp, DEADLINE)
+        wire.cross(ether / ip / TCP(sport=1, dport=2, flags="R"), DEADLINE)
+        assert [end.size_bytes for end in wire.tagger.ended()] == [1000]
+    assert wire.tagger.counters().malformed == 0
+
+
 def test_headers_that_are_cut_off_or_contradict_themselves_pass_untouched_and_are_counted(wire: Wire) -> None:
     four, six = (bytes(Flow(9, version, vlan=vlan).packet(8)) for version, vlan in ((4, None), (6, 5)))
     bad = [frame[:length] for frame, first in ((four, 18), (six, 22)) for length in range(first, len(frame))]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from ipaddress import IPv6Address
 
 import pytest
 from scapy.layers.inet import IP, TCP
+from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
@@ -47,3 +49,15 @@ def test_a_super_packet_whose_header_has_no_length_is_lost_as_little_as_another(
     assert wire.host.flows.lost_segments(16) == 0
     frames.send(segment(19_000))
     assert wire.host.flows.lost_segments(16) == 1
+
+
+def test_a_super_packet_of_ipv6_whose_header_has_no_length_is_no_bare_acknowledgement(
+    wire: Wire, frames: socket.socket
+) -> None:
+    """Linux 7.0 and later build super-packets of IPv6 beyond 64 KB like that."""
+    target = IPv6Address("fd09::2")
+    wire.host.flows.set_directory({16: [RIGHT], 21: [target]})
+    ip = IPv6(src="fd09::1", dst=str(target), plen=0) / TCP(sport=40000, dport=8, flags="A")
+    frame = bytes(Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02") / ip / Raw(bytes(1000)))
+    frames.send(frame)
+    assert dict(wire.host.flows.sent_bytes())[21] == len(frame)
