@@ -24,7 +24,7 @@ from typing import Any
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
-from controller.switch_queues.model import BAND_PACKETS, DSCPS, QUEUES, PortQueues, QueueCounters
+from controller.switch_queues.model import BAND_PACKETS, DSCPS, MAX_RATE_BPS, QUEUES, PortQueues, QueueCounters
 from ebpf.build import object_path
 from ebpf.libbpf import BpfObject
 from protocol.units import FRAME_BYTES
@@ -40,7 +40,7 @@ CLASSIFIER, PREFERENCE = "baton_queues", 0xBA7
 TC_H_ROOT, CLSACT, EGRESS, INGRESS = 0xFFFFFFFF, 0xFFFF0000, 0xFFFFFFF3, 0xFFFFFFF2
 ETH_P_ALL = 3
 NEVER = 0xFFFFFFFF
-UNLIMITED = 0xFFFFFFFF  # bytes/s: the most that HTB takes without 64-bit rates, above any link here
+UNLIMITED = 4 * MAX_RATE_BPS // 8  # bytes/s
 LEAF_BYTES_PER_S = 1000  # negligible: the classes below a link borrow its bandwidth
 SUPER_PACKET_BYTES = 64 << 10
 TIMER_S = 50e-6
@@ -175,8 +175,11 @@ class QueuedPort:
             shown = f"class {handle >> 16:x}:{handle & 0xFFFF:x}"
             if made is None:
                 found.append(f"{shown} is gone")
-            elif (made["rate"], made["ceil"]) != (rate, ceil):
-                found.append(f"{shown}: the rate is {made['ceil'] * 8} bit/s, not {ceil * 8}")
+                continue
+            # The parameters have 32 bits; the kernel tells a higher rate beside them.
+            own, most = (_attribute(options, f"TCA_HTB_{name.upper()}64", made[name]) for name in ("rate", "ceil"))
+            if (own, most) != (rate, ceil):
+                found.append(f"{shown}: the rate is {most * 8} bit/s, not {ceil * 8}")
             elif handle != LINK and made["prio"] != priority:
                 found.append(f"{shown}: the priority is {made['prio']}, not {priority}")
         return found

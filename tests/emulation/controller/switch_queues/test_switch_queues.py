@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from pyroute2 import IPRoute
 from scapy.all import ICMP, IP, UDP, Dot1Q, Ether, IPv6, Packet, Raw
 from scapy.layers.inet6 import ICMPv6EchoRequest
 
-from controller.switch_queues.model import QUEUES, PortQueues, SwitchQueues, each_queue
+from controller.switch_queues.model import MAX_RATE_BPS, QUEUES, PortQueues, SwitchQueues, each_queue
 from controller.switch_queues.port import PortTaken, QueuedPort
 from emulation.fabric.fabric import EmulatedFabric
 from emulation.fabric.ports import OccupancySampler
@@ -104,6 +105,13 @@ def tc(port: str, handle: str) -> dict[str, Any]:
     """What `tc -s -j` says of one queue."""
     queues = json.loads(tool("tc", "-s", "-j", "qdisc", "show", "dev", port))
     return next(queue for queue in queues if queue["handle"] == handle)
+
+
+def ceiling(port: str, classid: str) -> int:
+    """The most (bit/s) that a class of HTB sends."""
+    units = {"bit": 1, "Kbit": 10**3, "Mbit": 10**6, "Gbit": 10**9}
+    number, unit = re.findall(r" ceil (\d+)(\w+)", tool("tc", "class", "show", "dev", port, "classid", classid))[0]
+    return int(number) * units[unit]
 
 
 def shown(port: str) -> str:
@@ -315,6 +323,16 @@ class TestKeeping:
                 found = kept.verify()
                 assert any(drift.startswith(port) and named in drift for drift in found), (change, found)
                 assert (kept.drifts(), shown(port)) == ([], before), change
+
+    @pytest.mark.parametrize("rate_bps", [34_000_000_000, 40_000_000_000, MAX_RATE_BPS])
+    def test_the_fastest_ports_are_kept_and_no_queue_of_theirs_is_slower(self, cable: Cable, rate_bps: int) -> None:
+        with IPRoute() as netlink:
+            port = QueuedPort(netlink, cable.port, PortQueues(rate_bps))
+            port.apply()
+            assert port.drifts() == []
+            assert rate_bps == ceiling(cable.port, "ba70:3") <= ceiling(cable.port, "ba73:1")
+            port.remove()
+            port.close()
 
     def test_what_is_there_when_a_process_comes_back_goes_on(self, cable: Cable) -> None:
         with queued(cable) as first:
