@@ -53,8 +53,11 @@ class Keeper:
     def check(self) -> None:
         """Checks every port once, and repairs it."""
         wanted = dict(self._wanted())
+        ports = {index for index, _ in wanted.values()}
         for name, port in list(self._kept.items()):
-            if name not in wanted or wanted[name][0] != port.index:
+            if port.index not in ports:  # gone, or with a name that is no port's
+                self._give_back(name)
+            elif name not in wanted or wanted[name][0] != port.index:  # with the name of another port
                 self._forget(name)
         for name, (_, queues) in wanted.items():
             try:
@@ -70,12 +73,7 @@ class Keeper:
     def close(self) -> None:
         """Removes all queues that this keeper made."""
         for name in list(self._kept):
-            try:
-                self._kept[name].remove()
-            except OSError as error:
-                log.error("%s", error)
-            ovs.clear_noop_qos(name)
-            self._forget(name)
+            self._give_back(name)
         self._netlink.close()
 
     def _wanted(self) -> Iterator[tuple[str, tuple[int, PortQueues]]]:
@@ -104,7 +102,15 @@ class Keeper:
             more = f" and {len(drifts) - 1} more" if len(drifts) > 1 else ""
             self._tell("warning", f"switch_queues: {drifts[0]}{more}; put right")
 
+    def _give_back(self, name: str) -> None:
+        try:
+            self._kept[name].remove()
+        except OSError as error:
+            log.error("%s", error)
+        self._forget(name)
+
     def _forget(self, name: str) -> None:
+        ovs.clear_noop_qos(name)
         self._kept.pop(name).close()
 
     def _tell(self, severity: str, text: str) -> None:

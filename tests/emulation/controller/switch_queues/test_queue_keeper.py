@@ -170,6 +170,45 @@ def test_open_vswitch_leaves_a_kept_port_alone_and_has_it_back_afterwards(keeper
         assert "linux-noop" not in ovs.vsctl("list", "QoS") and "linux-htb" in ovs.vsctl("list", "QoS")
 
 
+def test_a_port_that_is_none_any_more_by_its_name_is_given_back(keeper: Callable[..., Keeper]) -> None:
+    before = shown(PORT)
+    process = keeper(ALL)
+    until(lambda: kept(PORT) and kept(OTHER))
+    renamed = "lan1"
+    tool("ip", "link", "set", PORT, "name", renamed)
+    try:
+        until(lambda: "ba70" not in shown(renamed))
+        assert process.end() == 0
+        assert shown(renamed) == before
+    finally:
+        tool("ip", "link", "set", renamed, "name", PORT)
+
+
+def test_a_port_that_gets_the_name_of_another_keeps_its_queues(keeper: Callable[..., Keeper]) -> None:
+    process, other = keeper(ALL), "kp3"
+    until(lambda: kept(PORT) and kept(OTHER))
+    tool("ip", "link", "set", PORT, "name", other)
+    try:
+        until(lambda: process.log.count(f"{other}: eight") == 1)
+        assert kept(other) and "put right" not in process.log
+        assert process.end() == 0
+        assert "ba70" not in shown(other)
+    finally:
+        tool("ip", "link", "set", other, "name", PORT)
+
+
+def test_open_vswitch_has_no_row_of_a_port_that_is_gone(keeper: Callable[..., Keeper]) -> None:
+    with OpenVSwitch() as ovs:
+        ovs.vsctl("add-br", "kb", "--", "set", "Bridge", "kb", f"datapath_type={ovs.datapath_type}")
+        ovs.vsctl("add-port", "kb", PORT)
+        process = keeper(ALL)
+        until(lambda: kept(PORT))
+        assert "linux-noop" in ovs.vsctl("list", "QoS")
+        tool("ip", "link", "del", PORT)
+        until(lambda: "linux-noop" not in ovs.vsctl("list", "QoS"))
+        assert process.end() == 0
+
+
 def test_baton_up_keeps_the_ports_of_its_configuration_and_down_gives_them_back(tmp_path: Path, ports: None) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
