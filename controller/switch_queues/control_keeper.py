@@ -126,11 +126,12 @@ class ControlKeeper:
 
     def strangers(self) -> list[Stranger]:
         """Who has spoken to a coordinator on no known path since the last call."""
-        return [
-            Stranger(dpid, socket.if_indextoname(index), address.hex(":"))
-            for dpid, bypass in self._bypasses.items()
-            for index, address in bypass.strangers()
-        ]
+        found = []
+        for dpid, bypass in self._bypasses.items():
+            for index, address in bypass.strangers():
+                with contextlib.suppress(OSError):  # the port is gone by now
+                    found.append(Stranger(dpid, socket.if_indextoname(index), address.hex(":")))
+        return found
 
     def _lead(self, dpid: str, ports: dict[str, int]) -> set[str]:
         """Leads control frames around a userspace switch; the ports that need nothing more: on the others it is refused."""
