@@ -61,12 +61,16 @@ def checked_flows(flows: Iterable[tuple[str, str, int]]) -> tuple[Flow, ...]:
                 raise ValueError(f"flows[{at}].{name}: {host!r} is no host; write its name in the fabric, such as h1")
         if source == destination:
             raise ValueError(f"flows[{at}].destination: {destination!r} is the source, too; leave out what stays on a host")
-        if isinstance(size, bool) or not isinstance(size, int) or not 0 < size <= MOST_BYTES:
-            raise ValueError(f"flows[{at}].size_bytes: {size!r} must be a whole number of bytes, above 0")
+        _check_size(f"flows[{at}].size_bytes", size)
         found[source, destination] = found.get((source, destination), 0) + size
     if len(found) > MOST_FLOWS:
         raise ValueError(f"flows: {len(found)} pairs of hosts, at most {MOST_FLOWS}; give size_bytes alone")
     return tuple(Flow(*pair, size) for pair, size in found.items())
+
+
+def _check_size(field: str, size: object) -> None:
+    if isinstance(size, bool) or not isinstance(size, int) or not 0 < size <= MOST_BYTES:
+        raise ValueError(f"{field}: {size!r} must be a whole number of bytes, above 0")
 
 
 def read(number: int, document: Mapping[str, Any], ahead_ns: int) -> Coflow:
@@ -76,13 +80,15 @@ def read(number: int, document: Mapping[str, Any], ahead_ns: int) -> Coflow:
         AttributeError, KeyError, TypeError, ValueError: not such a document, or no id that a coflow can have.
     """
     CoflowMark(number)
-    deadline_ns = document["deadline_ns"]
+    deadline_ns, size = document["deadline_ns"], document["size_bytes"]
+    if size is not None:
+        _check_size("size_bytes", size)
     return Coflow(
         coflow=number,
         opened_ns=document["opened_ns"] - ahead_ns,
         expires_ns=document["expires_ns"] - ahead_ns,
         deadline_ns=None if deadline_ns is None else deadline_ns - ahead_ns,
-        size_bytes=document["size_bytes"],
+        size_bytes=size,
         flows=checked_flows(document.get("flows", ())),
         verdict=document.get("verdict", {}).get("deadline"),
     )

@@ -102,6 +102,16 @@ class TestTelling:
         assert len(caplog.records) == 5 and "flows[0].destination" in caplog.text
 
 
+    @pytest.mark.parametrize("size", [0, -1, "6", True, 1 << 63])
+    def test_a_size_that_there_cannot_be_keeps_no_other_coflow_from_its_order(self, size: object) -> None:
+        right = {"opened_ns": 1, "expires_ns": NEVER, "deadline_ns": None, "size_bytes": 10**6}
+        self.telling.opened({"2": right, "3": {**right, "size_bytes": size}}, 0, 5)
+        assert self.telling.queues == {2: 1}
+        first, second = self.members.present()
+        self.telling._on_report(first, CoflowReport(((3, second.node, 1000), (2, second.node, 2000))), 6)
+        assert self.telling._order.sent.total(2) == 2000
+
+
 class FakeStore(Store):
     """Coflows in memory, with a clock of its own; `answer` is the verdict on every deadline."""
 
