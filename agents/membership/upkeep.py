@@ -95,7 +95,7 @@ class Upkeep(Part):
         if (yield from queues.drift_steps()):
             self._repair_now(now_ns)
         else:
-            self._note(self._parts.repair(), now_ns)
+            self._note(self._others(), now_ns)
         yield
         for source, target in (yield from queues.collect_steps(now_ns)):
             self._host.flows.forget(source, target)
@@ -110,7 +110,11 @@ class Upkeep(Part):
             if queues.version != before:  # the gates were made anew, and open, as far as the kernel let us
                 self._agent.rules.reapply()
                 self._keeper.rebuilt(now_ns)
-        self._note(drifted + self._parts.repair(), now_ns)
+        self._note(drifted + self._others(), now_ns)
+
+    def _others(self) -> list[str]:
+        """Repairs all but the queues; the lines to log."""
+        return self._host.flows.repair() + self._parts.repair()
 
     def _note(self, drifted: list[str], now_ns: int) -> None:
         for line in drifted:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
 from agents.bpf.build import object_path
-from agents.kernel.snapshot import CLASSIFIER_PREFERENCE
+from agents.kernel.netlink import RTM_GETTFILTER, Netlink
+from agents.kernel.snapshot import CLASSIFIER_PREFERENCE, EGRESS
 from ebpf.libbpf import BpfObject
 
 Address = IPv4Address | IPv6Address
@@ -75,6 +76,8 @@ class FlowTable:
             urgent_dscp: the DSCP of flows with a deadline, where a filter before this one writes DSCPs as priorities.
         """
         self._urgent_dscp = urgent_dscp
+        self._interface, self._ifindex = interface, socket.if_nametoindex(interface)
+        self._netlink = Netlink()
         self._object = BpfObject(object_path("classify"))
         self._settings = self._object.map("settings", 4, _SETTINGS.size)
         self._members = self._object.map("members", 16, 4)
@@ -96,7 +99,10 @@ class FlowTable:
         """The nodes that were not told yet, or to which something was sent before the last look."""
         self._lost: dict[int, int] = {}
         self.set_mice(0, 0)
-        self._object.attach_egress("classify", socket.if_nametoindex(interface), CLASSIFIER_PREFERENCE)
+        self._attach()
+
+    def _attach(self) -> None:
+        self._object.attach_egress("classify", self._ifindex, CLASSIFIER_PREFERENCE)
 
     def drop_wakeup_fd(self) -> int:
         """The root HTB's filter program that drops wake-up frames (priority `WAKEUP`); valid until `close`."""
@@ -186,8 +192,21 @@ class FlowTable:
         for icmp in (0, 1):
             self._flows.remove(_KEY.pack(packed(source), packed(target), icmp))
 
+    def repair(self) -> list[str]:
+        """Attaches the classifier again if its filter is missing, since without it no packet finds its gate; returns a line to
+        log if it was.
+
+        Raises NetlinkError, BpfError: the interface is gone.
+        """
+        found = self._netlink.dump(RTM_GETTFILTER, self._ifindex, parent=EGRESS)
+        if any(entry.info >> 16 == CLASSIFIER_PREFERENCE for entry in found):
+            return []
+        self._attach()
+        return [f"{self._interface}: the classifier is missing"]
+
     def close(self) -> None:
         """Frees the tables; restoring the snapshot removes the filter from the interface."""
+        self._netlink.close()
         self._nodes.close()
         self._object.close()
 

@@ -187,11 +187,13 @@ def test_an_agent_keeps_four_capabilities_and_works_and_puts_everything_back(end
         leader.until(grant, "it acknowledges a permission")
         leader.until(lambda: drained(receiver) > 0, "what waited arrives")
 
-        # repair: the root qdisc, and the tagger's filter
+        # repair: the root qdisc, and the filters of the tagger and the classifier
         run("ip", "netns", "exec", ends.left, "tc", "qdisc", "del", "dev", "eth0", "root")
         leader.until(lambda: "htb" in {qdisc["kind"] for qdisc in ends.tc("qdisc", "show", "dev", "eth0", "root")}, "repaired")
         run("ip", "netns", "exec", ends.left, "tc", "filter", "del", "dev", "eth0", "egress", "pref", "47808")
         leader.until(lambda: "tagger's filter was missing" in (tmp_path / "log").read_text(), "the tagger is put back")
+        run("ip", "netns", "exec", ends.left, "tc", "filter", "del", "dev", "eth0", "egress", "pref", "47809")
+        leader.until(lambda: "classify" in ends.found(), "the classifier is put back")
 
         # and the leader hears of it
         def told() -> list[str]:
@@ -200,9 +202,10 @@ def test_an_agent_keeps_four_capabilities_and_works_and_puts_everything_back(end
         gone = "eth0: qdisc htb 1: is missing, and "
         leader.until(lambda: any(line.startswith(gone) for line in told()), "told of the qdisc")
         leader.until(lambda: "the tagger's filter was missing" in told(), "told of the tagger")
+        leader.until(lambda: "eth0: the classifier is missing" in told(), "told of the classifier")
         state = [message for message in leader.heard if isinstance(message, HostState)][-1]
         assert (state.kernel, state.fingerprint) == (platform.release(), master.fingerprint)
-        assert state.put_back == len(state.lines) == 2
+        assert state.put_back == len(state.lines) == 3
 
         sender.close()
         receiver.close()

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import errno
 import itertools
+import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from agents.kernel import snapshot
 from agents.kernel.netlink import Netlink, NetlinkError
 from agents.kernel.snapshot import ForeignQdisc, InterfaceInUse
+from agents.loop.throttle import Throttle
+from agents.membership.upkeep import CHECK_NS, Upkeep
 from agents.queues.host import Host
 from agents.queues.queues import finished
 from tests.emulation.agents.queues.gated_wire import LEFT, OTHER, QDISCS, RATE, Wire, needs
@@ -21,6 +26,29 @@ def test_a_kicks_filter_that_somebody_deleted_is_put_back(wire: Wire) -> None:
     run("ip", "netns", "exec", wire.pair.left, "tc", "filter", "del", "dev", "eth0", "parent", "1:", "pref", "1")
     assert wire.host.queues.repair() == ["eth0: the filter of frames that wake the queues is missing"]
     assert wire.host.queues.repair() == []
+
+
+@pytest.mark.parametrize("removed", [("qdisc", "clsact"), ("filter", "egress")])
+def test_a_classifier_that_somebody_removed_is_put_back(either: Wire, removed: tuple[str, ...]) -> None:
+    run("ip", "netns", "exec", either.pair.left, "tc", removed[0], "del", "dev", "eth0", *removed[1:])
+    assert "classify" not in either.pair.found()
+    assert looked_after(either) == ["eth0: the classifier is missing"]
+    assert "classify" in either.pair.found()
+    either.host.close_gate(16)
+    either.send(20)
+    assert either.received() <= 1
+    assert looked_after(either) == []
+
+
+def looked_after(wire: Wire) -> list[str]:
+    """What an agent puts back that looks after all it has set up."""
+    agent: Any = SimpleNamespace(member=False, rules=SimpleNamespace(reapply=lambda: None))
+    keeper: Any = SimpleNamespace(rebuilt=lambda now_ns: None)
+    parts: Any = SimpleNamespace(repair=list)
+    part = Upkeep(agent, wire.host, keeper, parts, agent, Throttle(time.monotonic_ns))
+    with inside(wire.pair.left):
+        part.advance(time.monotonic_ns() + CHECK_NS)
+    return list(part._lines)
 
 
 def test_what_somebody_else_changed_is_found_and_put_back(either: Wire) -> None:

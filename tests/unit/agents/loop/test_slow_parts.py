@@ -34,7 +34,7 @@ class Host:
         self.refreshed = list[int]()
         self.armed = list[int]()
         self.flows = SimpleNamespace(
-            sent_bytes=self.counts, lost_segments=lambda node: node % 2, forget=None, arm=self.armed.append
+            sent_bytes=self.counts, lost_segments=lambda node: node % 2, forget=None, arm=self.armed.append, repair=list
         )
         self.queues = SimpleNamespace(
             backlog=lambda node: (0, node),
