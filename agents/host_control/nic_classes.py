@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from agents.bpf.build import object_path
 from agents.kernel import qdiscs
 from agents.kernel.netlink import RTM_GETTFILTER, Netlink, NetlinkError
-from agents.kernel.snapshot import NIC_CLASS_PREFERENCE
+from agents.kernel.snapshot import EGRESS, NIC_CLASS_PREFERENCE
 from agents.queues.queues import CONTROL, FIRST_NODE, LAST_NODE, OTHER, ROOT, SMALL
 from ebpf.libbpf import BpfObject
 from protocol.pfc import CLASSES
@@ -43,8 +43,11 @@ class NicClasses:
 
     def install(self) -> None:
         """Attaches both programs to queues that exist. Raises BpfError, NetlinkError."""
-        self._object.attach_egress("set_class", self._index, NIC_CLASS_PREFERENCE)
+        self._attach()
         self._filter()
+
+    def _attach(self) -> None:
+        self._object.attach_egress("set_class", self._index, NIC_CLASS_PREFERENCE)
 
     def _filter(self) -> None:
         fd = self._object.program_fd("find_class")
@@ -63,15 +66,23 @@ class NicClasses:
         self._map[minor.to_bytes(4, "little")] = priority.to_bytes(4, "little")
 
     def repair(self) -> list[str]:
-        """Restores the filter, which disappears when the queues are created again; returns a line to log if it was missing."""
+        """Restores the filters, one of which disappears when the queues are created again; returns lines to log of those that
+        were missing."""
+        found = []
         try:
-            filters = self._netlink.dump(RTM_GETTFILTER, self._index, parent=ROOT)
-            if any(entry.info >> 16 == NIC_CLASS_PREFERENCE for entry in filters):
-                return []
-            self._filter()
+            if not self._has(EGRESS):
+                self._attach()
+                found.append("the filter that gives packets the interface's classes was missing")
+            if not self._has(ROOT):
+                self._filter()
+                found.append("the filter that finds packets' classes was missing")
         except NetlinkError as error:
-            return [f"classes of the interface: {error.strerror}"]
-        return ["the filter that finds packets' classes was missing"]
+            found.append(f"classes of the interface: {error.strerror}")
+        return found
+
+    def _has(self, parent: int) -> bool:
+        filters = self._netlink.dump(RTM_GETTFILTER, self._index, parent=parent)
+        return any(entry.info >> 16 == NIC_CLASS_PREFERENCE for entry in filters)
 
     def close(self) -> None:
         """Frees the programs. Their attachments disappear with the queues and with the restored snapshot of the interface."""

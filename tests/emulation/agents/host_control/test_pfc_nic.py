@@ -18,7 +18,7 @@ from ebpf.libbpf import BpfObject
 from protocol.key import Key
 from protocol.keys import host_file
 from protocol.keys.hosts import Master
-from tests.emulation.namespaces import inside, pair
+from tests.emulation.namespaces import inside, pair, run
 
 RIGHT, OTHER, UNMAPPED = (IPv4Address(f"10.9.0.{last}") for last in (2, 3, 4))
 NO_MEMBER = IPv4Address("10.9.0.5")
@@ -82,6 +82,10 @@ def test_packets_have_their_destinations_priority_and_its_queue(tmp_path: Path) 
             with inside(ends.left):
                 host.queues.install()
             assert classes.repair() == ["the filter that finds packets' classes was missing"]
+            with inside(ends.left):
+                run("tc", "filter", "del", "dev", "eth0", "egress", "pref", str(NIC_CLASS_PREFERENCE))
+                assert classes.repair() == ["the filter that gives packets the interface's classes was missing"]
+                assert classes.repair() == []
             classes.assign({16: 5})
             at_start = counted()
             send(5)
