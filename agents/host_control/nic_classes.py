@@ -47,7 +47,7 @@ class NicClasses:
         self._filter()
 
     def _attach(self) -> None:
-        self._object.attach_egress("set_class", self._index, NIC_CLASS_PREFERENCE)
+        self._object.attach_egress("set_class", self._index, NIC_CLASS_PREFERENCE, replace=True)
 
     def _filter(self) -> None:
         fd = self._object.program_fd("find_class")

@@ -70,7 +70,7 @@ class FlowTable:
     """The classifier at one interface's egress."""
 
     def __init__(self, interface: str, urgent_dscp: int | None = None) -> None:
-        """Loads and attaches it. Raises BuildError, BpfError.
+        """Loads and attaches it, in the place of one that a killed agent left. Raises BuildError, BpfError.
 
         Args:
             urgent_dscp: the DSCP of flows with a deadline, where a filter before this one writes DSCPs as priorities.
@@ -102,7 +102,7 @@ class FlowTable:
         self._attach()
 
     def _attach(self) -> None:
-        self._object.attach_egress("classify", self._ifindex, CLASSIFIER_PREFERENCE)
+        self._object.attach_egress("classify", self._ifindex, CLASSIFIER_PREFERENCE, replace=True)
 
     def drop_wakeup_fd(self) -> int:
         """The root HTB's filter program that drops wake-up frames (priority `WAKEUP`); valid until `close`."""

@@ -151,6 +151,19 @@ def test_after_a_crash_the_next_start_puts_back_what_the_first_found(tmp_path: P
         assert ends.found() == found
 
 
+def test_what_a_killed_agent_left_whose_record_is_gone_keeps_no_other_out(tmp_path: Path) -> None:
+    with pair() as ends, inside(ends.left):
+        killed = Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path)
+        killed.link.close()
+        killed._state._locked.close()
+        killed._state.path.unlink()
+        with pytest.raises(ForeignQdisc, match="tc qdisc del dev eth0 root"):
+            Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path)
+        run("tc", "qdisc", "del", "dev", "eth0", "root")  # as it says
+        Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path).close()
+        assert "classify" not in ends.found()
+
+
 def test_after_a_crash_a_qdisc_that_somebody_made_since_is_refused_and_untouched(tmp_path: Path) -> None:
     needs("htb")
     with pair() as ends:
