@@ -118,7 +118,6 @@ def restore(netlink: Netlink, snapshot: Snapshot, index: int) -> None:
         socket.if_indextoname(index)
     except OSError:
         return
-    netlink.forget_posted()
     refused: list[NetlinkError] = []
     for put_back in (_put_back_segments, _put_back_root, _put_back_hook):
         try:

@@ -88,7 +88,11 @@ class Host:
         self.link.close()
 
     def _put_back(self) -> None:
-        snapshot.restore(self._netlink, self._found, self._index)
+        afresh = Netlink()  # at the other one an answer may wait unread: a start can be interrupted anywhere
+        try:
+            snapshot.restore(afresh, self._found, self._index)
+        finally:
+            afresh.close()
         self._state.remove()
 
     # -- rules.GateControl; a destination without a gate is open ---------------------------------------------------------

@@ -260,6 +260,22 @@ def _rename(ends: Pair, before: str, after: str) -> None:
     run("ip", "-n", ends.left, "link", "set", before, "name", after, "up")
 
 
+def test_who_interrupts_a_start_finds_the_interface_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(netlink: Netlink, whole: bytes | bytearray) -> None:
+        monkeypatch.undo()
+        netlink._socket.send(whole)  # and its answer stays unread
+        raise KeyboardInterrupt
+
+    with pair() as ends, inside(ends.left):
+        run("tc", "qdisc", "add", "dev", "eth0", "root", "handle", "7:", "pfifo", "limit", "77")
+        found = ends.found()
+        monkeypatch.setattr(Netlink, "request", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path)
+        assert ends.found() == found
+        assert not list(tmp_path.glob("agent-*.json"))
+
+
 def test_a_foreign_filter_at_the_same_hook_stays(tmp_path: Path) -> None:
     with pair() as ends:
         tc = ("ip", "netns", "exec", ends.left, "tc")
