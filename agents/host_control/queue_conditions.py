@@ -63,12 +63,13 @@ class QueueConditions(Part):
     def _apply(self, now_ns: int) -> None:
         limits = self._set.limits(now_ns)
         rules = self._agent.rules
+        restricted = frozenset(queue for queue, rate in limits.items() if rate is not None)
+        before, self._restricted = self._restricted, self._restricted | restricted  # also if the kernel refuses one of them
         rules.block(Rule.QUEUE, [queue for queue, rate in limits.items() if rate == BLOCKED])
         for queue, rate in limits.items():
             if rate:
                 rules.limit(Rule.QUEUE, queue, rate)
-        restricted = frozenset(queue for queue, rate in limits.items() if rate is not None)
-        rules.unblock(Rule.QUEUE, self._restricted - restricted)
+        rules.unblock(Rule.QUEUE, before - restricted)
         self._restricted = restricted
         self._due_ns = self._set.next_change_ns(now_ns)  # computed after the urgent changes
 

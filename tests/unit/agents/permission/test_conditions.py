@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 from types import SimpleNamespace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.host_control.queue_conditions import QueueConditions
+from agents.kernel.netlink import NetlinkError
 from agents.permission.conditions import BLOCKED, Condition, ConditionSet
 from agents.permission.rules import Rule
 from protocol.bodies.host_control import FOREVER_NS, Conditions, QueueCondition
@@ -200,6 +203,22 @@ class TestTheMessage:
         assert part.next_due_ns() is None
         self.say(part, 1, QueueCondition(16, 0, 0, 0))
         assert bench.credit(16) == 0
+
+
+    def test_a_queue_that_was_blocked_while_the_kernel_refused_is_free_once_no_message_names_it(self) -> None:
+        bench, part = self.made()
+        close = bench.gates.close_gate
+
+        def refused(destination: int) -> None:
+            close(destination)
+            raise NetlinkError(errno.ENOENT, "another gate was gone")
+
+        bench.gates.close_gate = refused  # type: ignore[method-assign]
+        with pytest.raises(NetlinkError):
+            self.say(part, 1, QueueCondition(16, 0, 0, 0), QueueCondition(17, 0, 0, 0))
+        bench.gates.close_gate = close  # type: ignore[method-assign]
+        self.say(part, 2, QueueCondition(17, 0, 0, 0))
+        assert (bench.credit(16), bench.credit(17)) == (OPEN, 0)
 
 
 def test_times_are_the_leaders_clock() -> None:
