@@ -164,9 +164,11 @@ class ControlKeeper:
     def _go_first(self, name: str) -> None:
         try:
             port = self._firsts.get(name)
+            if any(queue["handle"] == ROOT for queue in self._netlink.get_qdiscs(socket.if_nametoindex(name))):
+                if port is not None:  # `switch_queues` serves control frames first there, by a priority of its own
+                    self._firsts.pop(name).remove()
+                return
             if port is None:
-                if any(queue["handle"] == ROOT for queue in self._netlink.get_qdiscs(socket.if_nametoindex(name))):
-                    return  # `switch_queues` serves control frames first there
                 port = self._firsts[name] = ControlFirst(self._netlink, name)
             waits = port.apply().waits
         except (BuildError, OSError) as error:

@@ -21,6 +21,7 @@ from pyroute2 import IPRoute
 from scapy.all import ICMP, IP, UDP, Dot1Q, Ether, IPv6, Packet, Raw
 from scapy.layers.inet6 import ICMPv6EchoRequest
 
+from controller.switch_queues.control_keeper import ControlKeeper
 from controller.switch_queues.model import MAX_RATE_BPS, QUEUES, PortQueues, SwitchQueues, each_queue
 from controller.switch_queues.port import PortTaken, QueuedPort
 from emulation.fabric.fabric import EmulatedFabric
@@ -363,6 +364,20 @@ class TestKeeping:
             port.close()
         assert shown(cable.port) == before
 
+
+
+    def test_control_goes_first_also_where_it_went_first_before_there_were_queues(self, cable: Cable) -> None:
+        before, keeper = shown(cable.port), ControlKeeper()
+        keeper._go_first(cable.port)
+        assert "baton_control" in shown(cable.port)
+        with queued(cable):
+            keeper._go_first(cable.port)  # as once a second
+            taken = cable.send([frame(n) for n in range(40)] + [other(0x88B5)])
+            assert [is_control(packet) for packet in taken].index(True) <= AHEAD
+        keeper._go_first(cable.port)
+        assert "baton_control" in shown(cable.port)
+        keeper.close()
+        assert shown(cable.port) == before
 
 
 class TestFabric:
