@@ -54,7 +54,7 @@ WAKEUP_FILTER = "drop_wakeup"
 
 
 class ForeignQdisc(Exception):
-    """The interface carries a classful qdisc that Baton did not make, or one with others below it."""
+    """The interface carries a classful qdisc that Baton did not make, or one with others below it, or one in clsact's place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,15 @@ def take(netlink: Netlink, interface: str, index: int, *, take_over: bool) -> Sn
     """Reads the root qdisc of an interface, by its index.
 
     Raises:
-        ForeignQdisc: it is classful, or has a qdisc below it that an administrator made, and `take_over` was not given.
+        ForeignQdisc: it is classful, or has a qdisc below it that an administrator made, and `take_over` was not given; or
+            there is an ingress qdisc: filters for its egress are run on what comes in (net/sched/sch_ingress.c).
     """
     found = netlink.dump(RTM_GETQDISC, index)
+    if any(entry.kind == "ingress" for entry in found):
+        raise ForeignQdisc(
+            f"interface {interface}: it has an ingress qdisc, where Baton needs clsact, whose ingress takes the same filters; "
+            f"put that in its place (tc qdisc del dev {interface} ingress; tc qdisc add dev {interface} clsact)"
+        )
     segments = read_segments(netlink, index)
     clsact = any(entry.parent == TC_H_CLSACT and entry.kind == "clsact" for entry in found)
     root = _root(found)
@@ -157,8 +163,9 @@ def _put_back_hook(netlink: Netlink, index: int, snapshot: Snapshot) -> None:
             netlink.request(message(RTM_DELTFILTER, 0, index, parent=EGRESS, info=preference << 16 | ETH_P_ALL))
     foreign = any(netlink.dump(RTM_GETTFILTER, index, parent=parent) for parent in (INGRESS, EGRESS))
     if not snapshot.clsact and not foreign:
-        with suppress(NetlinkError):  # nor was the hook made
-            netlink.request(message(RTM_DELQDISC, 0, index, handle=0xFFFF0000, parent=TC_H_CLSACT))
+        ours = attribute(TCA_KIND, b"clsact\0")
+        with suppress(NetlinkError):  # nor was the hook made, or it is another one by now
+            netlink.request(message(RTM_DELQDISC, 0, index, handle=0xFFFF0000, parent=TC_H_CLSACT, body=ours))
 
 
 class InterfaceInUse(Exception):

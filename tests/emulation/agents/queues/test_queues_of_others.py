@@ -287,6 +287,27 @@ def test_a_foreign_filter_at_the_same_hook_stays(tmp_path: Path) -> None:
         assert ends.found() == found
 
 
+def test_an_ingress_qdisc_which_has_no_egress_is_refused_and_untouched(tmp_path: Path) -> None:
+    """The kernel takes a filter for its egress, and runs it on what comes in."""
+    with pair() as ends, inside(ends.left):
+        run("tc", "qdisc", "add", "dev", "eth0", "ingress")
+        found = ends.found()
+        for take_over in (False, True):
+            with pytest.raises(ForeignQdisc, match="ingress qdisc, where Baton needs clsact"):
+                Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path, take_over=take_over)
+        assert ends.found() == found
+        assert not list(tmp_path.glob("agent-*.json"))
+
+
+def test_an_ingress_qdisc_that_somebody_made_since_stays(tmp_path: Path) -> None:
+    with pair() as ends, inside(ends.left):
+        host = Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path)
+        run("tc", "qdisc", "del", "dev", "eth0", "clsact")
+        run("tc", "qdisc", "add", "dev", "eth0", "ingress")
+        host.close()
+        assert "qdisc ingress" in ends.found()
+
+
 @pytest.mark.parametrize("kind", ["htb", "prio"])
 def test_a_foreign_classful_qdisc_is_refused_and_untouched(kind: str, tmp_path: Path) -> None:
     needs(kind)
