@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
 from controller.switch_queues.control_room import CONTROL_PRIORITY, Room, room
-from controller.switch_queues.port import EGRESS, ETH_P_ALL, INGRESS, TC_H_ROOT
+from controller.switch_queues.port import EGRESS, ETH_P_ALL, INGRESS, TC_H_ROOT, without_egress
 from ebpf.build import object_path
 from ebpf.libbpf import BpfObject
 
@@ -38,9 +38,13 @@ class ControlFirst:
         self._ours = False
 
     def apply(self) -> Room:
-        """Attaches the program if it is not there, and has it keep room in the queue that the port has now. Raises OSError."""
+        """Attaches the program if it is not there, and has it keep room in the queue that the port has now. Raises OSError: it
+        can't be attached."""
         try:
-            found = room(*_root(self._netlink, self.index))
+            qdiscs = list(self._netlink.get_qdiscs(self.index))
+            if why := without_egress(qdiscs):
+                raise OSError(f"the port {why}")
+            found = room(*_root(qdiscs))
             self._settings[bytes(4)] = _SETTINGS.pack(CONTROL_PRIORITY, found.most_bytes, found.most_packets, 0)
             if not (self._ours and attached(self._netlink, self.index)):
                 self._object.attach_egress(PROGRAM, self.index, PREFERENCE, replace=True)
@@ -70,9 +74,9 @@ def detach(netlink: IPRoute, index: int) -> None:
             netlink.tc("del", "clsact", index)
 
 
-def _root(netlink: IPRoute, index: int) -> tuple[str, int, Mapping[str, Any]]:
+def _root(qdiscs: Iterable[Any]) -> tuple[str, int, Mapping[str, Any]]:
     """Kind, major number of the handle, and options of an interface's root queue."""
-    for message in netlink.get_qdiscs(index):
+    for message in qdiscs:
         if message["parent"] == TC_H_ROOT:
             return message.get_attr("TCA_KIND"), message["handle"] >> 16, _options(message)
     return "noqueue", 0, {}

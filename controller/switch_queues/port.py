@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,14 @@ class PortTaken(Exception):
     """The port has queues that another program made; the text says which, and what to do."""
 
 
+def without_egress(qdiscs: Iterable[Any]) -> str:
+    """Why programs cannot be attached to an interface's egress; empty: they can. Where an ingress qdisc is in clsact's place,
+    the kernel takes them and runs them on what comes in (net/sched/sch_ingress.c)."""
+    if any(qdisc.get_attr("TCA_KIND") == "ingress" for qdisc in qdiscs):
+        return "has an ingress qdisc, where Baton needs clsact, whose ingress takes the same filters; replace it first"
+    return ""
+
+
 class QueuedPort:
     """One port's egress. The IPRoute must be in the calling thread's network namespace."""
 
@@ -89,7 +98,7 @@ class QueuedPort:
         """Makes the queues; keeps those of an earlier process if they are right.
 
         Raises:
-            PortTaken: the port has queues of another program.
+            PortTaken: the port has queues of another program, or an ingress qdisc.
             OSError: the kernel refuses; no half-made queues stay.
         """
         root = next((queue for queue in self._qdiscs().values() if queue["parent"] == TC_H_ROOT), None)
@@ -99,7 +108,7 @@ class QueuedPort:
         self._make()
 
     def verify(self) -> list[str]:
-        """Repairs whatever has changed; returns what had, one line each. Raises OSError."""
+        """Repairs whatever has changed; returns what had, one line each. Raises OSError, and PortTaken for an ingress qdisc."""
         if found := self.drifts():
             self._make()
         return found
@@ -202,6 +211,8 @@ class QueuedPort:
         ]
 
     def _make(self) -> None:
+        if why := without_egress(self._qdiscs().values()):
+            raise PortTaken(f"{self.name}: {why}")
         try:
             if self._queue_drifts():
                 self._make_queues()

@@ -366,6 +366,21 @@ class TestKeeping:
 
 
 
+    def test_an_ingress_qdisc_which_has_no_egress_is_in_the_way_and_stays(self, cable: Cable) -> None:
+        tool("tc", "qdisc", "add", "dev", cable.port, "ingress")
+        before = shown(cable.port)
+        with IPRoute() as netlink:
+            port = QueuedPort(netlink, cable.port, PortQueues(RATE_BPS))
+            with pytest.raises(PortTaken, match="ingress qdisc, where Baton needs clsact"):
+                port.apply()
+            port.remove()
+            port.close()
+        keeper = ControlKeeper()
+        keeper._go_first(cable.port)
+        assert "ingress qdisc, where Baton needs clsact" in keeper._told[cable.port]
+        keeper.close()
+        assert shown(cable.port) == before
+
     def test_control_goes_first_also_where_it_went_first_before_there_were_queues(self, cable: Cable) -> None:
         before, keeper = shown(cable.port), ControlKeeper()
         keeper._go_first(cable.port)
