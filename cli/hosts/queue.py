@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LEAST_BPS = 10_000
 """Less is probably a rate without its unit."""
+CLASS_NAMES = frozenset(map(str, range(CLASSES)))
 
 
 @click.group()
@@ -64,25 +65,22 @@ def add(
     opened = open_store(run_dir, store)
     try:
         name = _checked(opened, host, destination, priority, rate_bps or 0)
-        hosts = opened.commands.queues() or {}
-        queues = hosts.setdefault(host, {})
-        if begin_ns is None and end_ns is None and rate_bps is None:
-            queues.pop(name, None)
-            done = f"{host}: queue {name} is free"
-        else:
-            now_ns = opened.time_ns()
-            known = queues.setdefault(name, [])
-            number = max((condition["number"] for condition in known), default=0) + 1
-            known.append(
-                {
-                    "number": number,
-                    "from_ns": None if begin_ns is None else now_ns + begin_ns,
-                    "until_ns": None if end_ns is None else now_ns + end_ns,
-                    "rate_bps": rate_bps or 0,
-                }
-            )
-            done = f"{host}: queue {name} has condition {number}"
-        _set(opened, hosts, done)
+        now_ns = opened.time_ns()
+        condition = {
+            "number": 0,
+            "from_ns": None if begin_ns is None else now_ns + begin_ns,
+            "until_ns": None if end_ns is None else now_ns + end_ns,
+            "rate_bps": rate_bps or 0,
+        }
+
+        def make(known: list[Any] | None) -> tuple[list[Any] | None, str]:
+            if begin_ns is None and end_ns is None and rate_bps is None:
+                return None, "is free"
+            known = known or []
+            number = max((other["number"] for other in known), default=0) + 1
+            return [*known, condition | {"number": number}], f"has condition {number}"
+
+        done = _change(opened, host, name, make)
     except StoreUnavailable as error:
         raise click.ClickException(str(error)) from None
     click.echo(done)
@@ -101,16 +99,16 @@ def remove(
     opened = open_store(run_dir, store)
     try:
         name = _checked(opened, host, destination, priority, 0)
-        hosts = opened.commands.queues() or {}
-        queues = hosts.setdefault(host, {})
-        known = queues.get(name, [])
-        if number is not None and all(condition["number"] != number for condition in known):
-            raise click.BadParameter(
-                f"queue {name} of {host} has no condition {number}; see `baton queue list --host {host}`", param_hint="--number"
-            )
-        queues[name] = [condition for condition in known if number is not None and condition["number"] != number]
-        done = f"{host}: queue {name} has {len(queues[name])} conditions" if queues[name] else f"{host}: queue {name} is paused"
-        _set(opened, hosts, done)
+
+        def make(known: list[Any] | None) -> tuple[list[Any] | None, str]:
+            known = known or []
+            if number is not None and all(condition["number"] != number for condition in known):
+                says = f"queue {name} of {host} has no condition {number}; see `baton queue list --host {host}`"
+                raise click.BadParameter(says, param_hint="--number")
+            left = [condition for condition in known if number is not None and condition["number"] != number]
+            return left, f"has {len(left)} conditions" if left else "is paused"
+
+        done = _change(opened, host, name, make)
     except StoreUnavailable as error:
         raise click.ClickException(str(error)) from None
     click.echo(done)
@@ -125,11 +123,16 @@ def list_(host: str | None, run_dir: Path, store: str | None) -> None:
 
     opened = open_store(run_dir, store)
     try:
-        hosts, now_ns = opened.commands.queues() or {}, opened.time_ns()
+        hosts, now_ns, members = opened.commands.queues() or {}, opened.time_ns(), _members(opened)
     except StoreUnavailable as error:
         raise click.ClickException(str(error)) from None
-    for name, queues in sorted(hosts.items()):
-        for queue_name, conditions in sorted(queues.items()) if host in (None, name) else ():
+    if host is not None:
+        _check_known("--host", host, {*members, *hosts})
+    shown = {name: queues for name, queues in sorted(hosts.items()) if host in (None, name)}
+    if not any(shown.values()):
+        click.echo(f"every queue{'' if host is None else f' of {host}'} is free")
+    for name, queues in shown.items():
+        for queue_name, conditions in sorted(queues.items()):
             click.echo(f"{name} -> {queue_name}: {'paused' if not conditions else ''}".rstrip())
             for condition in conditions:
                 click.echo(f"  {condition['number']}: {_shown(condition, now_ns)}")
@@ -146,9 +149,22 @@ def _shown(condition: Mapping[str, Any], now_ns: int) -> str:
     return ", ".join(parts)
 
 
-def _set(store: Store, hosts: dict[str, Any], done: str) -> None:
-    store.commands.set_queues({host: queues for host, queues in hosts.items() if queues})
+def _change(store: Store, host: str, queue: str, make: Callable[[list[Any] | None], tuple[list[Any] | None, str]]) -> str:
+    """Gives a host's queue the conditions that `make` makes of those it has (None: it is free), and says what was done."""
+    done = ""
+
+    def changed(hosts: dict[str, Any]) -> dict[str, Any]:
+        nonlocal done
+        queues = dict(hosts.get(host, {}))
+        conditions, did = make(queues.pop(queue, None))
+        done = f"{host}: queue {queue} {did}"
+        if conditions is not None:
+            queues[queue] = conditions
+        return {name: its for name, its in (hosts | {host: queues}).items() if its}
+
+    store.commands.change_queues(changed)
     store.publish_event("queue", "warning", done, by=getpass.getuser())
+    return done
 
 
 def _checked(store: Store, host: str, destination: str | None, priority: int | None, rate_bps: int) -> str:
@@ -157,15 +173,27 @@ def _checked(store: Store, host: str, destination: str | None, priority: int | N
         raise click.UsageError("write either --destination or --class")
     if priority is not None and not 0 <= priority < CLASSES:
         raise click.BadParameter(f"{priority}; classes are from 0 to {CLASSES - 1}", param_hint="--class")
-    members = {member["name"]: member for member in store.members().values()}
-    for option, name in (("--host", host), ("--destination", destination)):
-        if name is not None and name not in members:
-            known = ", ".join(sorted(members)) or "none: is a coordinator up?"
-            raise click.BadParameter(f"no member is called {name}; members are {known}", param_hint=option)
+    members, hosts = _members(store), store.commands.queues() or {}
+    _check_known("--host", host, {*members, *hosts})  # what has conditions may be away now
+    if destination is not None:
+        _check_known("--destination", destination, {*members, *hosts.get(host, ())})
     if destination == host:
         raise click.BadParameter("a host sends nothing to itself; name another", param_hint="--destination")
-    if rate_bps > (link_bps := members[host]["rate_bps"]):
+    if destination in CLASS_NAMES:
+        says = f"a host called {destination} can't be told from class {destination}; enroll it by another name"
+        raise click.BadParameter(says, param_hint="--destination")
+    if host in members and rate_bps > (link_bps := members[host]["rate_bps"]):
         raise click.BadParameter(
             f"{rate_bps} bit/s is above the link's {link_bps}; write that or less, or leave it out", param_hint="--rate"
         )
     return destination if destination is not None else str(priority)
+
+
+def _members(store: Store) -> dict[str, dict[str, Any]]:
+    return {member["name"]: member for member in store.members().values()}
+
+
+def _check_known(option: str, name: str, known: Collection[str]) -> None:
+    if name not in known:
+        members = ", ".join(sorted(known)) or "none: is a coordinator up?"
+        raise click.BadParameter(f"no member is called {name}; members are {members}", param_hint=option)

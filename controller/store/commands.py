@@ -7,6 +7,7 @@ operator's program waits for the answer, and gives the command again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from controller.store.connection import Connection
@@ -22,6 +23,10 @@ class Commands:
     def set_queues(self, queues: dict[str, Any]) -> None:
         """Publishes the conditions of hosts' queues, in full: see controller/members/queue_conditions.py."""
         self._connection.publish("queues", "", queues)
+
+    def change_queues(self, make: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        """Replaces the conditions of hosts' queues by what `make` makes of them, as `Connection.change`."""
+        self._connection.change("queues", lambda queues: make(queues or {}))
 
     def queues(self) -> dict[str, Any] | None:
         """The conditions of hosts' queues, or None when no operator ever set any."""

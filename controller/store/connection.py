@@ -161,6 +161,23 @@ class Connection:
 
         self.call(replace)
 
+    def change(self, name: str, make: Callable[[dict[str, Any] | None], dict[str, Any]], item: str = "") -> None:
+        """Writes what `make` makes of a document (None: there is none), and asks it again if another process has written
+        it meanwhile: of two operators' changes at one moment neither is lost. Where `make` raises, nothing changes."""
+        made: dict[str, Any] = {}
+
+        def fill(pipe: Pipeline) -> None:
+            nonlocal made
+            text = pipe.hget(key, "json")
+            made = make(None if text is None else orjson.loads(text))
+            pipe.multi()
+            put(pipe, name, {item: made}, self.keep_s)
+
+        key = f"{PREFIX}{name}:{item}" if item else PREFIX + name
+        self.replace(key, fill)
+        if name not in OPERATORS:
+            self.keep(name, made, item)
+
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
         """Has all that this thread writes in the block written in one transaction at its end, which may raise as `write`.

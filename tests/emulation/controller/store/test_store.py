@@ -51,6 +51,26 @@ class TestDocuments:
         with pytest.raises(StoreUnavailable), store.connection.together():
             store.publish_status({"pid": 9})
 
+    def test_of_changes_at_one_moment_none_is_lost(self, server: PrivateRedis, store: Store) -> None:
+        def count() -> None:
+            own = Store(server.url)
+            for _ in range(40):
+                own.connection.change("queues", lambda known: {"count": (known or {"count": 0})["count"] + 1})
+            own.close()
+
+        threads = [threading.Thread(target=count) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert store.commands.queues() == {"count": 120} and store.version("queues") == 120
+
+    def test_a_change_that_is_refused_changes_nothing(self, store: Store) -> None:
+        store.commands.set_queues({"h1": {}})
+        with pytest.raises(KeyError):
+            store.connection.change("queues", lambda known: (known or {})["h2"])
+        assert store.commands.queues() == {"h1": {}}
+
     def test_a_version_grows_with_every_publication(self, store: Store) -> None:
         versions = [store.version("fabric")]
         for _ in range(3):
