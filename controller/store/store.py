@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from typing import Any
 
 from controller.store.commands import Commands
@@ -117,6 +118,10 @@ class Store:
     def set_policy(self, policy: dict[str, Any]) -> None:
         """Publishes the policy for the coordinator: field names and values of `CoordinatorSettings.changeable`."""
         self.connection.publish("policy", "", policy)
+
+    def change_policy(self, make: Callable[[dict[str, Any] | None], dict[str, Any]]) -> None:
+        """Replaces the policy by what `make` makes of it, as `Connection.change`."""
+        self.connection.change("policy", make)
 
     def policy(self) -> dict[str, Any] | None:
         """The policy last set, or None."""

@@ -5,7 +5,6 @@ A change goes into the store; the store bridge carries it to the coordinator, wh
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -22,9 +21,6 @@ POLICIES = ("auto", "timeslice", "hybrid", "steps", "rate_limit", "weekly", "fre
 OPERATIONS = {"policy": "policy", "slice": "slice_ns", "override": "override"}
 """The dashboard's actions that change a single field of the policy, and that field."""
 
-_changing = threading.Lock()
-"""Lets one change at a time read the policy, modify it and write it; all changes come through this process."""
-
 
 def in_force(reading: Reading) -> dict[str, Any]:
     """The policy in force, in the form of `schema.Policy`."""
@@ -36,12 +32,14 @@ def in_force(reading: Reading) -> dict[str, Any]:
         "policies": list(status.get("policies", POLICIES)),
         "slice_ns": told["slice_ns"],
         "override": told["override"],
-        "weights": [
-            {"source": source, "destination": destination, "weight": weight}
-            for source, destination, weight in settings.get("weights", ())
-        ],
+        "weights": [weight.model_dump() for weight in _weights(settings)],
         "settings": settings,
     }
+
+
+def _weights(settings: Mapping[str, Any]) -> list[Weight]:
+    rows = settings.get("weights", ())
+    return [Weight.model_construct(source=source, destination=to, weight=weight) for source, to, weight in rows]
 
 
 def change_of(control: ControlRequest, weights: list[Weight]) -> PolicyChange:
@@ -72,24 +70,35 @@ def describe(change: PolicyChange) -> str:
     return ", ".join(words)
 
 
-def apply(store: Store, poller: Poller, change: PolicyChange) -> dict[str, Any]:
-    """Makes the change, waits until the coordinator has taken it over, and returns the fields of `schema.Done`.
+def apply(
+    store: Store, poller: Poller, asked: Callable[[list[Weight]], PolicyChange]
+) -> tuple[PolicyChange, dict[str, Any]]:
+    """Makes a change and waits until the coordinator has taken it over; returns the change and the fields of `schema.Done`.
+
+    Args:
+        asked: the change, given the weights that it is to change.
 
     Raises:
         RequestRefused: a value is not allowed; nothing is changed.
         StoreUnavailable: the store does not answer.
+        ValueError: `asked` raised it; nothing is changed.
     """
-    with _changing:
-        reading = poller.read(fresh_ns=0)
-        settings = reading.snapshot.documents["policy"]
-        wanted = _checked(change, reading)
-        if wanted:
-            if settings is None:
-                remedy = "put a coordinator section into the configuration, and run `baton up`"
-                raise RequestRefused("no policy is published", remedy, 409)
-            store.set_policy({**settings, **wanted})
-        if change.override is not None:
-            store.set_override(change.override)
+    reading = poller.read(fresh_ns=0)
+    change = asked(_weights(reading.snapshot.documents["policy"] or {}))
+
+    def changed(settings: dict[str, Any] | None) -> dict[str, Any]:
+        nonlocal change
+        change = asked(_weights(settings or {}))
+        wanted = _checked(change, settings or {}, reading)
+        if settings is None:
+            remedy = "put a coordinator section into the configuration, and run `baton up`"
+            raise RequestRefused("no policy is published", remedy, 409)
+        return settings | wanted
+
+    if change.model_fields_set != {"override"}:
+        store.change_policy(changed)
+    if change.override is not None:
+        store.set_override(change.override)
     taken = reading.alive and _within(SEEN_S, lambda: _seen(store.status() or {}, change))
     after = poller.read(fresh_ns=0)
     if taken:
@@ -98,30 +107,37 @@ def apply(store: Store, poller: Poller, change: PolicyChange) -> dict[str, Any]:
         text = f"set, but the coordinator did not apply it within {SEEN_S:g} s: see its log"
     else:
         text = "set; no coordinator is running now: every gate is open until one starts"
-    return {"taken": taken, "text": text, "policy": in_force(after)}
+    return change, {"taken": taken, "text": text, "policy": in_force(after)}
 
 
-def _checked(change: PolicyChange, reading: Reading) -> dict[str, Any]:
+def _checked(change: PolicyChange, settings: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
     """The fields of the policy document that change. Raises RequestRefused: a value conflicts with the current state (409)."""
-    now = in_force(reading)
     wanted: dict[str, Any] = {}
     if change.policy is not None:
-        if change.policy not in now["policies"]:
-            raise RequestRefused(f"policy: there is no {change.policy!r}", f"choose one of {', '.join(now['policies'])}", 409)
+        policies = in_force(reading)["policies"]
+        if change.policy not in policies:
+            raise RequestRefused(f"policy: there is no {change.policy!r}", f"choose one of {', '.join(policies)}", 409)
         wanted["policy"] = change.policy
     if change.slice_ns is not None:
-        least_ns = now["settings"].get("minimum_active_ns", 0)
+        least_ns = settings.get("minimum_active_ns", 0)
         if change.slice_ns < least_ns:
             text = f"slice_ns: {change.slice_ns} is shorter than minimum_active"
             raise RequestRefused(text, f"write {least_ns} or more, or lower minimum_active first", 409)
         wanted["slice_ns"] = change.slice_ns
     if change.weights is not None:
-        named = {name for weight in now["weights"] for name in (weight["source"], weight["destination"])}
+        named = {name for weight in _weights(settings) for name in (weight.source, weight.destination)}
         known = named.union(reading.picture.fabric.hosts)  # a host that has a weight may be away now
+        pairs = set()
         for weight in change.weights:
             for name in filter(None, (weight.source, weight.destination)):
                 if name not in known:
                     raise RequestRefused(f"weights: no host is named {name!r}", "name hosts as /v1.0/tree does", 409)
+            pair = f"{weight.source} -> {weight.destination or 'all'}"
+            if weight.source == weight.destination:
+                raise RequestRefused(f"weights: {pair}: a host sends nothing to itself", "name another destination", 409)
+            if pair in pairs:
+                raise RequestRefused(f"weights: {pair} stands there twice", "leave one out", 409)
+            pairs.add(pair)
         wanted["weights"] = [[weight.source, weight.destination, weight.weight] for weight in change.weights]
     return wanted
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeVar
 
 from flask import Blueprint, current_app, jsonify, request
@@ -10,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from webui.access.auth import audit, login_required
 from webui.http.api import poller
-from webui.http.commands import apply, change_of, describe, in_force
+from webui.http.commands import apply, change_of, describe
 from webui.http.errors import RequestRefused
 from webui.http.schema import ControlRequest, PolicyChange, Weight
 from webui.settings import STORE
@@ -42,9 +43,10 @@ def refusal(error: ValidationError) -> RequestRefused:
     return RequestRefused(f"{field}: {details['msg'].removeprefix('Value error, ')}", "see /openapi.json for the fields")
 
 
-def changed(change: PolicyChange) -> ResponseReturnValue:
-    """Makes the change, records it, and answers with the result: 200 when it is in force, 202 when it is not yet."""
-    done = apply(current_app.extensions[STORE], poller(), change)
+def changed(asked: Callable[[list[Weight]], PolicyChange]) -> ResponseReturnValue:
+    """Makes the change that is asked for, given the present weights, and records it; answers with the result: 200 when it is in
+    force, 202 when it is not yet."""
+    change, done = apply(current_app.extensions[STORE], poller(), asked)
     audit(describe(change), severity="warning" if change.override else "info", taken=done["taken"])
     return jsonify(done), 200 if done["taken"] else 202
 
@@ -53,12 +55,10 @@ def changed(change: PolicyChange) -> ResponseReturnValue:
 @login_required
 def act() -> ResponseReturnValue:
     """Carries out one action (`schema.ControlRequest`)."""
-    asked = body(ControlRequest)
-    weights = [Weight(**weight) for weight in in_force(poller().read(fresh_ns=0))["weights"]]
+    action = body(ControlRequest)
     try:
-        change = change_of(asked, weights)
+        return changed(lambda weights: change_of(action, weights))
     except ValidationError as error:
         raise refusal(error) from None
     except ValueError as error:
         raise RequestRefused(str(error), "see /openapi.json") from None
-    return changed(change)

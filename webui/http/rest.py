@@ -138,7 +138,8 @@ def policy() -> ResponseReturnValue:
 @login_required
 def set_policy() -> ResponseReturnValue:
     """Changes the policy; 200 when the coordinator has taken it over, 202 when it has not yet."""
-    return changed(body(PolicyChange))
+    change = body(PolicyChange)
+    return changed(lambda _: change)
 
 
 @rest.get("/openapi.json")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,9 +14,9 @@ from pydantic import ValidationError
 from controller.config.settings import RANGES
 from controller.policies import POLICIES
 from webui.http import commands
-from webui.http.commands import apply
+from webui.http.commands import apply, change_of
 from webui.http.errors import RequestRefused
-from webui.http.schema import PolicyChange, Weight
+from webui.http.schema import ControlRequest, PolicyChange, Weight
 
 
 class Site:
@@ -24,8 +25,8 @@ class Site:
     def __init__(self, *weights: list[Any]) -> None:
         self.policy: dict[str, Any] = {"weights": list(weights)}
 
-    def set_policy(self, policy: dict[str, Any]) -> None:
-        self.policy = policy
+    def change_policy(self, make: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        self.policy = make(self.policy)
 
     def read(self, fresh_ns: int) -> Any:  # noqa: ANN401 -- has what is read of a `Reading`
         assert fresh_ns == 0
@@ -39,7 +40,7 @@ class Site:
 
     def weigh(self, *weights: Weight) -> list[Any]:
         store: Any = self
-        apply(store, store, PolicyChange(weights=list(weights)))
+        apply(store, store, lambda _: PolicyChange(weights=list(weights)))
         weighed: list[Any] = self.policy["weights"]
         return weighed
 
@@ -59,6 +60,31 @@ def test_a_new_weight_needs_hosts_of_the_fabric(new: Weight) -> None:
     with pytest.raises(RequestRefused, match="no host is named 'h8'"):
         site.weigh(weight("h9", 2), new)
     assert site.policy == {"weights": [["h9", "", 2.0]]}
+
+
+def test_a_weight_that_another_operator_sets_at_the_same_moment_stays() -> None:
+    class Shared(Site):
+        def change_policy(self, make: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+            self.policy = {"weights": [["h2", "", 3.0]]}
+            super().change_policy(make)
+
+    site: Any = Shared()
+    apply(site, site, lambda weights: change_of(ControlRequest(action="weight", source="h1", weight=2), weights))
+    assert site.policy == {"weights": [["h2", "", 3.0], ["h1", "", 2.0]]}
+
+
+@pytest.mark.parametrize(
+    ("weights", "says"),
+    [
+        ([weight("h1", 2), weight("h1", 3)], "weights: h1 -> all stands there twice"),
+        ([weight("h1", 2, "h2"), weight("h2", 2, "h2")], "weights: h2 -> h2: a host sends nothing to itself"),
+    ],
+)
+def test_weights_that_contradict_or_mean_nothing_are_refused(weights: list[Weight], says: str) -> None:
+    site = Site()
+    with pytest.raises(RequestRefused, match=says):
+        site.weigh(*weights)
+    assert site.policy == {"weights": []}
 
 
 def test_a_slice_may_be_what_the_configuration_takes() -> None:
