@@ -38,8 +38,10 @@ def _override(word: str, run_dir: Path, url: str | None) -> None:
     except StoreUnavailable as error:
         raise click.ClickException(str(error)) from None
     done = "every gate is open" if word == "free" else "the policy decides"
-    if not leads:
-        done = f"set to {word}; no coordinator is running now, so every gate is open until one starts"
+    if not leads and word == "free":
+        done = "set to free; no coordinator is running now, so every gate is open, and stays so when one starts"
+    elif not leads:
+        done = "set to coordinate; no coordinator is running now, so every gate is open until one starts"
     elif not taken:
         raise click.ClickException(
             f"override set to {word}, but the coordinator did not apply it within {SEEN_S:g} s: see its log"

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.hosts import pfc_view
+from cli.operate.status import is_coordinated
 from webui.state import lists
 from webui.state.lists import Member, Page, Wanted
 
@@ -85,11 +86,7 @@ def _summary(found: Mapping[str, Any]) -> Iterable[Text]:
     yield _line("fabric", _fabric(found["fabric"]))
     coordinator = found["coordinator"]
     if coordinator is None:
-        why = (
-            "no coordinator answers: every gate is open"
-            if "coordinator" in found["processes"]
-            else "no coordinator is configured"
-        )
+        why = "no coordinator answers: every gate is open" if is_coordinated(found) else "no coordinator is configured"
         yield _line("coordinator", why, "red")
         return
     if found["override"] == "free":

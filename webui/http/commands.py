@@ -106,7 +106,8 @@ def apply(
     elif reading.alive:
         text = f"set, but the coordinator did not apply it within {SEEN_S:g} s: see its log"
     else:
-        text = "set; no coordinator is running now: every gate is open until one starts"
+        until = "also when one starts" if change.override == "free" else "until one starts"
+        text = f"set; no coordinator is running now: every gate is open, {until}"
     return change, {"taken": taken, "text": text, "policy": in_force(after)}
 
 

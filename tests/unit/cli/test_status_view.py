@@ -9,7 +9,8 @@ import pytest
 from cli.operate.status_view import show, show_members
 
 FOUND: dict[str, Any] = {
-    "processes": {}, "config_error": "", "fabric": None, "coordinator": None, "members": {}, "events": []
+    "processes": {}, "config_error": "", "fabric": None, "coordinator": None, "policy": None, "members": {},
+    "events": [],
 }  # fmt: skip
 
 
