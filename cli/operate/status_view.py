@@ -285,6 +285,11 @@ def _clock(member: Mapping[str, Any]) -> str:
 def _events(events: Iterable[Mapping[str, Any]]) -> Table:
     table = Table("when", "what", "", title="latest events", title_justify="left")
     for event in events:
-        when = time.strftime("%H:%M:%S", time.localtime(event["at_ms"] / 1000))
-        table.add_row(when, Text(event["kind"]), Text(event["text"], style=COLOURS[event["severity"]]))
+        table.add_row(_when(event["at_ms"] / 1000), Text(event["kind"]), Text(event["text"], style=COLOURS[event["severity"]]))
     return table
+
+
+def _when(at_s: float) -> str:
+    """The time of an event of today, the day and the time of an older one."""
+    at = time.localtime(at_s)
+    return time.strftime("%H:%M:%S" if at[:3] == time.localtime()[:3] else "%m-%d %H:%M", at)

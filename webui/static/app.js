@@ -53,9 +53,19 @@ function show(name) {
   location.hash = name;
 }
 
+/** A part of the address as it was meant; as it is if it is no encoded text. */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 let routed = false;
 function route() {
   const [wanted, argument] = location.hash.slice(1).split("=");
+  if (routed && wanted && !tabs.has(wanted)) return; // a link within the page, such as the one that skips the navigation
   const view = tabs.has(wanted) ? wanted : "overview";
   if (view !== "overview") complete();
   document.body.dataset.view = view;
@@ -68,7 +78,7 @@ function route() {
     scrollTo(0, 0);
   }
   routed = true;
-  if (argument) select(decodeURIComponent(argument));
+  if (argument) select(decoded(argument));
   for (const call of shown) call(view);
 }
 

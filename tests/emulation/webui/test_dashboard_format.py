@@ -14,7 +14,7 @@ from bench.dashboard.page import browser
 from tests import needs
 
 MODULE = Path(__file__).resolve().parents[3] / "webui" / "static" / "lib" / "format.js"
-EXPORTS = "count, clock, natural"
+EXPORTS = "count, clock, when, natural"
 
 pytestmark = needs.CHROMIUM
 
@@ -45,6 +45,11 @@ def test_times_are_of_the_browsers_zone_to_the_second(page: Page) -> None:
     dice = random.Random(2)
     values = [0, *(dice.randrange(2 * 10**12) for _ in range(200))]
     assert each(page, "format.clock", values) == each(page, "time => new Date(time).toLocaleTimeString('en-GB')", values)
+
+
+def test_a_time_of_another_day_has_its_day(page: Page) -> None:
+    assert page.evaluate("format.when(Date.now())") == page.evaluate("format.clock(Date.now())")
+    assert page.evaluate("format.when(new Date(2024, 1, 9, 3, 4, 5).getTime())") == "02-09 03:04"
 
 
 def test_names_are_in_the_order_that_people_expect(page: Page) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from typing import Any, ClassVar
 
 import pytest
@@ -45,6 +47,14 @@ def test_what_became_of_guests_marks_is_told_by_host(capsys: pytest.CaptureFixtu
     out = capsys.readouterr().out
     assert "h1: 2 marks held, 5 expired, 1 removed, 3 requests refused" in " ".join(out.split())
     assert out.count("guests") == 1
+
+
+def test_an_event_of_another_day_has_its_day(capsys: pytest.CaptureFixture[str]) -> None:
+    now = int(time.time() * 1000)
+    event = {"kind": "up", "severity": "info", "text": "is up"}
+    show(FOUND | {"events": [{**event, "at_ms": now - 3 * 86_400_000}, {**event, "at_ms": now}]})
+    old, new = [line for line in capsys.readouterr().out.splitlines() if "is up" in line]
+    assert re.search(r"│ \d\d-\d\d \d\d:\d\d +│", old) and re.search(r"│ \d\d:\d\d:\d\d +│", new)
 
 
 class TestWidth:

@@ -44,6 +44,13 @@ export function clock(timeMs) {
   return [time.getHours(), time.getMinutes(), time.getSeconds()].map((part) => String(part).padStart(2, "0")).join(":");
 }
 
+/** The time of an event of today, the day and the time of an older one. */
+export function when(timeMs) {
+  const time = new Date(timeMs);
+  if (time.toDateString() === new Date().toDateString()) return clock(timeMs);
+  return `${[time.getMonth() + 1, time.getDate()].map((part) => String(part).padStart(2, "0")).join("-")} ${clock(timeMs).slice(0, 5)}`;
+}
+
 /** Parses 10k, 2.5M or 1G; null if the word is not a number. */
 export function parseSize(word) {
   const match = /^(\d+(?:\.\d+)?)\s*([kmgt]?)/i.exec(word);

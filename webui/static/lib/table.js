@@ -97,9 +97,12 @@ export class VirtualTable {
 
   make() {
     const cells = this.columns.map((column) => h("span", { class: `td ${column.kind ?? "text"} ${column.narrow === false ? "wide-only" : ""}`, role: "cell" }));
-    const element = h("div", { class: "row", role: "row" }, ...cells);
+    const element = h("div", { class: "row", role: "row", tabindex: this.picked ? "0" : null }, ...cells);
     const made = { element, cells, row: null, y: "" };
-    if (this.picked) element.addEventListener("click", () => this.picked(made.row));
+    if (this.picked) {
+      element.addEventListener("click", () => this.picked(made.row));
+      element.addEventListener("keydown", ({ key }) => key === "Enter" && this.picked(made.row));
+    }
     this.body.append(element);
     return made;
   }

@@ -1,7 +1,7 @@
 // Events by severity, and the changes that users made.
 
 import { $, attribute, empty, h, text } from "../lib/dom.js";
-import { clock } from "../lib/format.js";
+import { when } from "../lib/format.js";
 import { mark } from "./health.js";
 
 const KEPT = 1000;
@@ -43,9 +43,10 @@ export class EventsView {
     for (const [path, into] of [["/api/events?count=1000", this.events], ["/api/audit", this.audit]]) {
       try {
         const answer = await fetch(path);
-        if (answer.ok) for (const event of await answer.json()) into.set(event.id, event);
+        if (answer.ok) older(await answer.json(), into);
+        else this.asked = false;
       } catch {
-        // new events still come by the stream; the banner says that the server does not answer
+        this.asked = false; // new events still come by the stream; the banner says that the server does not answer
       }
     }
     this.soon();
@@ -54,7 +55,7 @@ export class EventsView {
   take(into, event) {
     if (into.has(event.id)) return;
     into.set(event.id, event);
-    if (into.size > KEPT) into.delete(into.keys().next().value);
+    while (into.size > KEPT) into.delete(into.keys().next().value);
     if (into === this.events && event.severity in this.unseen && document.body.dataset.view !== "events") this.unseen[event.severity] += 1;
     this.soon();
   }
@@ -101,9 +102,17 @@ export class EventsView {
     const kind = h("span", { class: "kind" });
     text(kind, event.who ?? (event.kind ?? "").replaceAll("_", " "));
     const said = event.who && event.text.startsWith(`${event.who}: `) ? event.text.slice(event.who.length + 2) : event.text;
-    return h("li", { class: event.severity }, h("time", { datetime: new Date(event.time_ms).toISOString() }, clock(event.time_ms)), shape,
+    return h("li", { class: event.severity }, h("time", { datetime: new Date(event.time_ms).toISOString() }, when(event.time_ms)), shape,
       h("span", { class: "sr" }, event.severity), kind, h("span", { class: "said" }, said));
   }
 }
 
-const sorted = (events) => [...events.values()].sort((a, b) => b.time_ms - a.time_ms);
+/** Adds older events before those that are known: `take` drops the first ones. */
+function older(found, into) {
+  const later = [...into];
+  into.clear();
+  for (const event of found) into.set(event.id, event);
+  for (const [id, event] of later) into.set(id, event);
+}
+
+const sorted = (events) => [...events.values()].reverse().sort((a, b) => b.time_ms - a.time_ms);

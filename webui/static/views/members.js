@@ -33,7 +33,7 @@ export class MembersView {
     const spread = () => this.table.all.reduce((most, m) => Math.max(most, Math.abs(m.offset_us ?? 0) + (m.uncertainty_us ?? 0)), 0);
     this.table = new VirtualTable(element, {
       label: "Members", sort: "name", down: false, rowHeight: 36,
-      nothing: () => ["No host has registered", "Start an agent on a host: baton agent --interface eth1 --rate 10gbit --key /etc/baton/key. Until then every host sends freely."],
+      nothing: () => ["No host has registered", "Start an agent on a host: baton agent --interface eth1 --rate 10gbit --key /etc/baton/host. Until then every host sends freely."],
       columns: [
         { key: "name", title: "host", wide: "minmax(60px, .9fr)", value: (m) => m.name, write: (c, m) => text(c, m.enrolled && m.enrolled !== m.name ? `${m.enrolled} (${m.name})` : m.name) },
         { key: "node", title: "node", kind: "num", narrow: false, wide: "56px", value: (m) => m.node, write: (c, m) => text(c, m.node) },

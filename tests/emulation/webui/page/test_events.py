@@ -1,0 +1,27 @@
+"""The list of events."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import expect
+
+from controller.store.store import EVENTS_KEPT
+from tests import needs
+from tests.emulation.webui.dashboard import Dashboard
+
+pytestmark = [needs.CHROMIUM, needs.REDIS]
+
+
+def test_new_events_take_the_place_of_the_oldest_ones(small: Dashboard) -> None:
+    store = small.feeder.feed.store
+    for number in range(EVENTS_KEPT):
+        store.publish_event("n", "info", f"number {number}.")
+    with small.page("events") as page:
+        expect(page.locator("#events li").first).to_contain_text(f"number {EVENTS_KEPT - 1}.")
+        page.wait_for_function("document.querySelectorAll('#events li').length === 200")
+        for number in range(EVENTS_KEPT, EVENTS_KEPT + 20):
+            store.publish_event("n", "info", f"number {number}.")
+        expect(page.locator("#events li").first).to_contain_text(f"number {EVENTS_KEPT + 19}.")
+        listed = [int(number) for number in re.findall(r"number (\d+)\.", page.locator("#events").inner_text())]
+        assert listed == list(range(EVENTS_KEPT + 19, EVENTS_KEPT + 19 - 200, -1))
