@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +18,9 @@ from protocol.key import KeyFileError
 from protocol.key_files import new_beside
 from protocol.keys import host_file
 from protocol.keys.hosts import Master
+
+if TYPE_CHECKING:
+    from controller.store.store import Store
 
 KEY = Path("/etc/baton/key")
 KEY_OPTION = click.option(
@@ -62,9 +66,13 @@ def enroll(name: str, macs: tuple[str, ...], out: Path | None, key: Path, run_di
 
         _check_free(key, name, addresses)
         host_file.save(made, out)
-        if new_beside(key).exists():
-            save_next(key, {made.enrolment: name})
-        reached = change(key, add, f"{name} is enrolled", run_dir, store)
+        try:
+            if new_beside(key).exists():
+                save_next(key, {made.enrolment: name})
+            reached = change(key, add, f"{name} is enrolled", run_dir, store)
+        except BaseException:  # a key that is noted nowhere could not be revoked
+            out.unlink(missing_ok=True)
+            raise
     except (KeyFileError, ValueError) as error:
         raise click.ClickException(str(error)) from None
     click.echo(f"{out} written; move it to {name}, mode 0600, readable by root only")
@@ -121,11 +129,13 @@ def list_hosts(as_json: bool, key: Path, run_dir: Path, store: str | None) -> No
         found.merge(EnrolmentFile(key).read())
     except KeyFileError as error:
         raise click.ClickException(str(error)) from None
-    if not _with_store(run_dir, store, lambda known: _read(found, known)):
+    if not _with_store(run_dir, store, lambda shared: found.merge(shared.commands.hosts() or {})):
         _require_file(key)
     if as_json:
         click.echo(json.dumps(found.document(), indent=2))
         return
+    if not found.document():
+        click.echo("no host is enrolled yet: `baton host enroll NAME`")
     for _, fields in sorted(found.document().items(), key=lambda item: (item[1]["name"], item[1]["enrolled"])):
         state = f"revoked {_when(fields['revoked'])}" if fields["revoked"] else "valid"
         click.echo(f"{fields['name']:20} {_when(fields['enrolled'])}  {state:26} {' '.join(fields['macs']) or 'any address'}")
@@ -157,24 +167,23 @@ def change(key: Path, make: Callable[[Enrolments], None], said: str, run_dir: Pa
     Raises KeyFileError: the file cannot be read or written.
     """
     with EnrolmentFile(key).changing() as enrolments:
-        _with_store(run_dir, store, lambda known: _read(enrolments, known))
+        _with_store(run_dir, store, lambda shared: enrolments.merge(shared.commands.hosts() or {}))
         make(enrolments)
-    return _with_store(run_dir, store, lambda known: _merged(enrolments, known), said)
+
+    def merged(known: dict[str, Any] | None) -> dict[str, Any]:
+        enrolments.merge(known or {})
+        return dict(enrolments.document())
+
+    def tell(shared: Store) -> None:
+        shared.commands.change_hosts(merged)
+        who = getpass.getuser()
+        shared.publish_event("audit", "warning", f"{who}: {said}", by=who)
+
+    return _with_store(run_dir, store, tell)
 
 
-def _read(enrolments: Enrolments, known: dict[str, object] | None) -> None:
-    enrolments.merge(known or {})
-
-
-def _merged(enrolments: Enrolments, known: dict[str, object] | None) -> dict[str, object]:
-    enrolments.merge(known or {})
-    return dict(enrolments.document())
-
-
-def _with_store(
-    run_dir: Path, url: str | None, use: Callable[[dict[str, object] | None], dict[str, object] | None], said: str = ""
-) -> bool:
-    """Gives the store's enrolments to `use`, and writes what that returns; False if no store was reached."""
+def _with_store(run_dir: Path, url: str | None, use: Callable[[Store], object]) -> bool:
+    """Has `use` use the store; False if none was reached. Ends the command with an error where `--store` names it."""
     from controller.store.store import StoreUnavailable
 
     try:
@@ -184,11 +193,7 @@ def _with_store(
             raise
         return False
     try:
-        document = use(shared.commands.hosts())
-        if document is not None:
-            shared.commands.set_hosts(document)
-            who = getpass.getuser()
-            shared.publish_event("audit", "warning", f"{who}: {said}", by=who)
+        use(shared)
     except StoreUnavailable as error:
         if url is not None:
             raise click.ClickException(str(error)) from None

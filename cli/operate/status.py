@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,13 +49,9 @@ def status(
             show(found, wide=wide, search=search, page=page)
         elif not show_members(found["members"], wide=wide, search=search, page=page):
             click.echo("no host with an agent is known: start one with `baton agent`")
+    from cli.operate.status_view import is_coordinated
+
     sys.exit(found["coordinator"] is None and is_coordinated(found))
-
-
-def is_coordinated(found: Mapping[str, Any]) -> bool:
-    """Whether what `collect` found is to have a coordinator: this machine's configuration has one, or else its policy is in the
-    store, where the supervisor of a machine with a coordinator puts it."""
-    return "coordinator" in found["processes"] if found["processes"] else found["policy"] is not None
 
 
 def collect(store: Store, run_dir: Path | None) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.hosts import pfc_view
-from cli.operate.status import is_coordinated
 from webui.state import lists
 from webui.state.lists import Member, Page, Wanted
 
@@ -34,6 +33,12 @@ def show(found: Mapping[str, Any], *, wide: bool = False, search: str = "", page
     events = [event for event in found["events"] if event["severity"] != "debug"][-EVENTS:]
     if events:
         console.print(_events(events))
+
+
+def is_coordinated(found: Mapping[str, Any]) -> bool:
+    """Whether what `baton status` collected is to have a coordinator: this machine's configuration has one, or else its policy is in the
+    store, where the supervisor of a machine with a coordinator puts it."""
+    return "coordinator" in found["processes"] if found["processes"] else found["policy"] is not None
 
 
 def show_members(members: Mapping[str, Mapping[str, Any]], *, wide: bool = False, search: str = "", page: int = 1) -> bool:

@@ -66,6 +66,8 @@ def remove_user(name: str, file: Path) -> None:
 def list_users(file: Path) -> None:
     """List the users who may log in."""
     with _accounts(file) as accounts:
+        if not accounts.users():
+            click.echo(f"{file} has no user: `baton user add NAME` adds one")
         for name, set_s in accounts.users().items():
             click.echo(f"{name}\tpassword set {_day(set_s)}")
 
@@ -102,6 +104,8 @@ def revoke_token(name: str, file: Path) -> None:
 def list_tokens(file: Path) -> None:
     """List the tokens, without their secrets."""
     with _accounts(file) as accounts:
+        if not accounts.tokens():
+            click.echo(f"{file} has no token: `baton token create NAME` makes one")
         for known in accounts.tokens():
             expires = f"expires {_day(known.expires_s)}" if known.expires_s else "never expires"
             click.echo(f"{known.name}\t{known.identifier}\tmade {_day(known.created_s)}\t{expires}")

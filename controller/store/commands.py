@@ -55,6 +55,10 @@ class Commands:
         """Publishes the hosts' enrolments, in full: see controller/members/enrolments.py."""
         self._connection.publish("hosts", "", hosts)
 
+    def change_hosts(self, make: Callable[[dict[str, Any] | None], dict[str, Any]]) -> None:
+        """Replaces the hosts' enrolments by what `make` makes of them, as `Connection.change`."""
+        self._connection.change("hosts", make)
+
     def hosts(self) -> dict[str, Any] | None:
         """The hosts' enrolments, or None when no host was ever enrolled."""
         return self._connection.document("hosts")

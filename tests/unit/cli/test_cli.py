@@ -111,6 +111,12 @@ class TestKey:
         assert path.read_text() == before
 
 
+@pytest.mark.parametrize(("group", "says"), [("user", "has no user: `baton user add"), ("token", "has no token: `baton token")])
+def test_a_list_without_accounts_says_so_and_names_the_file(tmp_path: Path, group: str, says: str) -> None:
+    code, text = run(group, "list", "--file", str(tmp_path / "users.json"))
+    assert code == 0 and f"{tmp_path}/users.json {says}" in text
+
+
 class TestNothingUp:
     """Commands for what runs say what to do when nothing does."""
 

@@ -80,7 +80,7 @@ def test_enroll_again_says_how_the_older_key_ends_and_revoke_ends_it(key: Path, 
 def test_a_mistake_is_one_line_and_enrolls_nobody(key: Path, tmp_path: Path, words: tuple[str, ...], what: str) -> None:
     code, text = run(key, *words, "--out", str(tmp_path / "h1"))
     assert code == 1 and len(text.strip().splitlines()) == 1, (what, text)
-    assert not (tmp_path / "h1").exists() and not run(key, "list")[1]
+    assert not (tmp_path / "h1").exists() and "no host is enrolled" in run(key, "list")[1]
 
 
 @pytest.mark.parametrize("words", [("list",), ("list", "--json"), ("revoke", "h1")], ids=" ".join)
@@ -94,7 +94,7 @@ def test_a_file_is_never_overwritten_and_then_nobody_is_enrolled(key: Path, tmp_
     (tmp_path / "h1").write_text("mine")
     code, text = run(key, "enroll", "h1", "--out", str(tmp_path / "h1"))
     assert code == 1 and "exists" in text and (tmp_path / "h1").read_text() == "mine"
-    assert not run(key, "list")[1]
+    assert "no host is enrolled" in run(key, "list")[1]
 
 
 def test_while_the_master_key_changes_a_host_gets_both_files(key: Path, tmp_path: Path) -> None:
@@ -103,3 +103,16 @@ def test_while_the_master_key_changes_a_host_gets_both_files(key: Path, tmp_path
     now, later = host_file.load(tmp_path / "h1"), host_file.load(tmp_path / "key.new.d" / "h1")
     assert later.fingerprint == Key.load(new_beside(key)).fingerprint != now.fingerprint
     assert later.name == now.name and later.enrolment[:8] == now.enrolment[:8] and later.secret != now.secret
+
+
+def test_a_key_that_could_not_be_noted_is_not_given_out(key: Path, tmp_path: Path) -> None:
+    """Nobody could revoke it."""
+    code, text = run(key, "enroll", "h1", "--out", str(tmp_path / "h1"), "--store", f"unix://{tmp_path}/none.sock")
+    assert code == 1 and "can't be reached" in text and not (tmp_path / "h1").exists()
+    assert run(key, "enroll", "h1", "--out", str(tmp_path / "h1"))[0] == 0
+    assert "h1: 1 key revoked" in run(key, "revoke", "h1")[1]
+
+
+def test_a_list_without_hosts_says_so(key: Path) -> None:
+    assert run(key, "list") == (0, "no host is enrolled yet: `baton host enroll NAME`\n")
+    assert run(key, "list", "--json") == (0, "{}\n")
