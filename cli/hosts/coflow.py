@@ -11,10 +11,13 @@ import click
 
 from cli.reach import open_store, store_options
 from cli.values import named
+from protocol.bodies.text import printable
 from protocol.units import MILLISECOND_NS
+from topology.fabric import natural
 
 if TYPE_CHECKING:
     from controller.coflows.client import CoflowClient
+    from controller.store.store import Store
 
 
 @click.group()
@@ -43,16 +46,31 @@ def open_(
 
     deadline_ns, size_bytes = named("--deadline", deadline, parse_duration), named("--size", size, parse_size)
     deadline_ms = None if deadline_ns is None else -(-deadline_ns // MILLISECOND_NS)
-    with _client(run_dir, store) as client:
+    shared = open_store(run_dir, store)
+    with _client(shared) as client:
         try:
             opened = client.open(
-                name, deadline_ms=deadline_ms, size_bytes=size_bytes, flows=[_flow(text, parse_size) for text in flows]
+                name, deadline_ms=deadline_ms, size_bytes=size_bytes, flows=_flows(shared, flows, parse_size)
             )
         except ValueError as error:
             raise click.UsageError(str(error)) from None
     click.echo(opened.id)
     if opened.verdict is not None and opened.verdict.deadline != "admitted":
         click.echo(f"deadline {opened.verdict.deadline}: {opened.verdict.why}", err=True)
+
+
+def _flows(store: Store, texts: tuple[str, ...], parse_size: Callable[[str], int]) -> list[tuple[str, str, int]]:
+    """The flows of the command line. Raises ValueError: one can't be read, or names a host that there is not (as far as any are
+    known: a coflow may be opened before the coordinator starts)."""
+    flows = [_flow(text, parse_size) for text in texts]
+    members = {member["name"] for member in store.members().values()}
+    known = members.union(host["name"] for host in (store.fabric() or {}).get("fabric", {}).get("hosts", ()))
+    for text, flow in zip(texts, flows, strict=True):
+        for host in flow[:2]:
+            if known and host not in known:
+                there = ", ".join(sorted(known, key=natural))
+                raise ValueError(f"--flow {text}: no host is called {host}; hosts are {there}")
+    return flows
 
 
 def _flow(text: str, parse_size: Callable[[str], int]) -> tuple[str, str, int]:
@@ -73,13 +91,14 @@ def add(run_dir: Path, store: str | None, id_: int, flows: tuple[str, ...]) -> N
     """Tell of more flows of an open coflow, such as h1:h2:5MB."""
     from topology.units import parse_size
 
-    with _client(run_dir, store) as client:
+    shared = open_store(run_dir, store)
+    with _client(shared) as client:
         part = client.find(id_)
         try:
-            for flow in [_flow(text, parse_size) for text in flows]:
-                part.add(*flow)
+            found = part.add_all(_flows(shared, flows, parse_size))
         except ValueError as error:
             raise click.UsageError(str(error)) from None
+    click.echo(f"coflow {id_} has {sum(flow.size_bytes for flow in found)} bytes between {len(found)} pairs of hosts")
 
 
 @coflow.command()
@@ -87,8 +106,9 @@ def add(run_dir: Path, store: str | None, id_: int, flows: tuple[str, ...]) -> N
 @click.argument("id_", metavar="ID", type=int)
 def close(run_dir: Path, store: str | None, id_: int) -> None:
     """Close a coflow: the others go on without it."""
-    with _client(run_dir, store) as client:
+    with _client(open_store(run_dir, store)) as client:
         client.find(id_).close()
+    click.echo(f"coflow {id_} is closed")
 
 
 @coflow.command("list")
@@ -103,6 +123,9 @@ def list_(run_dir: Path, store: str | None) -> None:
         told = {entry["id"]: (at, entry) for at, entry in enumerate((shared.status() or {}).get("coflow_order", ()))}
     except StoreUnavailable as error:
         raise click.ClickException(str(error)) from None
+    if not found:
+        click.echo("no coflow is open")
+        return
     row = "{:>7}  {:>5}  {:>12}  {:>10}  {:>8}  {:>9}  {:>12}  {:>12}  {}"
     click.echo(row.format("id", "queue", "by", "open for", "due in", "deadline", "bytes", "sent", "name"))
     last = len(told)
@@ -114,7 +137,8 @@ def list_(run_dir: Path, store: str | None) -> None:
         due = "-" if due_ns is None else "late" if due_ns <= now_ns else _milliseconds(due_ns - now_ns)
         age = _milliseconds(now_ns - entry["opened_ns"])
         size_text = "-" if size is None else size
-        shown = (place["queue"], place["by"], age, due, verdict["deadline"], size_text, place["sent_bytes"], entry["name"])
+        said = printable(entry["name"])
+        shown = (place["queue"], place["by"], age, due, verdict["deadline"], size_text, place["sent_bytes"], said)
         click.echo(row.format(number, *shown))
         if verdict["deadline"] == "refused":
             click.echo(f"         refused: {verdict['why']}")
@@ -137,7 +161,7 @@ def run_(run_dir: Path, store: str | None, size: str | None, id_: int, command: 
     command = command[command[0] == "--" :]
     if not command:
         raise click.UsageError("nothing to run; write a command after --")
-    with _client(run_dir, store) as client:
+    with _client(open_store(run_dir, store)) as client:
         part = client.find(id_)
     own = CoflowMark(part.id)
     try:
@@ -150,12 +174,12 @@ def run_(run_dir: Path, store: str | None, size: str | None, id_: int, command: 
 
 
 @contextmanager
-def _client(run_dir: Path, url: str | None) -> Iterator[CoflowClient]:
+def _client(store: Store) -> Iterator[CoflowClient]:
     from controller.coflows.client import CoflowClient, NotOpen
     from controller.store.store import StoreUnavailable
 
     try:
-        yield CoflowClient(open_store(run_dir, url))
+        yield CoflowClient(store)
     except (StoreUnavailable, NotOpen) as error:
         raise click.ClickException(str(error)) from None
 

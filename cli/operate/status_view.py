@@ -36,8 +36,8 @@ def show(found: Mapping[str, Any], *, wide: bool = False, search: str = "", page
 
 
 def is_coordinated(found: Mapping[str, Any]) -> bool:
-    """Whether what `baton status` collected is to have a coordinator: this machine's configuration has one, or else its policy is in the
-    store, where the supervisor of a machine with a coordinator puts it."""
+    """Whether there is to be a coordinator: this machine's configuration has one, or else its policy is in the store, where the
+    supervisor of a machine with a coordinator puts it."""
     return "coordinator" in found["processes"] if found["processes"] else found["policy"] is not None
 
 

@@ -23,15 +23,17 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from controller.coflows.coflow import checked_flows
+from controller.coflows.coflow import Flow, checked_flows
 from controller.coflows.deadlines import REFUSED, UNCHECKED, Verdict
 from controller.store.layout import EXPIRY_S
 from controller.store.store import Store
+from protocol.bodies.text import packed_text
 from protocol.flowmark import COFLOW_MAX, DEADLINE_MAX_MS, CoflowMark, FlowMark
 from protocol.mark_socket import set_mark
 from protocol.units import MILLISECOND_NS
 
 LIFETIME_NS = EXPIRY_S["coflow"] * 10**9
+NAME_BYTES_MAX = 255
 WAIT_S, LOOK_S = 1.0, 0.002
 """How long `open` waits for the controller's verdict on a deadline, and how often it looks."""
 
@@ -73,20 +75,30 @@ class OpenCoflow:
         set_mark(sock, self.marking(size_bytes))
 
     def add(self, source: str, destination: str, size_bytes: int) -> None:
-        """Tells of a flow more (or of more bytes of one). Not for several programs at once: one would overwrite the other.
+        """Tells of a flow more (or of more bytes of one), as `add_all`."""
+        self.add_all([(source, destination, size_bytes)])
+
+    def add_all(self, more: Iterable[tuple[str, str, int]]) -> tuple[Flow, ...]:
+        """Tells of more flows (or of more bytes of some), of all or of none; returns all that there are now.
 
         Raises:
-            ValueError: a flow that there cannot be, naming its field; or the coflow has a deadline, decided without it.
+            ValueError: a flow that there cannot be, naming its field; or the coflow has a deadline, decided without them.
             NotOpen: it has been closed.
         """
-        document = self.store.coflows().get(self.id)
-        if document is None:
-            raise NotOpen(f"coflow {self.id} is not open; `baton coflow list` shows those that are")
-        if document["deadline_ns"] is not None:
-            raise ValueError(f"flows: coflow {self.id} has a deadline, decided without this flow; open another coflow")
-        document.pop("verdict", None)
-        flows = checked_flows([*document.get("flows", ()), (source, destination, size_bytes)])
-        self.store.publish_coflow(self.id, document | {"flows": [list(flow) for flow in flows]})
+        added = tuple(more)
+        flows: tuple[Flow, ...] = ()
+
+        def make(document: dict[str, Any] | None) -> dict[str, Any]:
+            nonlocal flows
+            if document is None:
+                raise NotOpen(f"coflow {self.id} is not open; `baton coflow list` shows those that are")
+            if document["deadline_ns"] is not None:
+                raise ValueError(f"flows: coflow {self.id} has a deadline, decided without this flow; open another coflow")
+            flows = checked_flows([*document.get("flows", ()), *added])
+            return document | {"flows": [list(flow) for flow in flows]}
+
+        self.store.change_coflow(self.id, make)
+        return flows
 
     def close(self) -> None:
         """Takes it out of the order; what its flows still send counts for no coflow. Raises StoreUnavailable."""
@@ -125,9 +137,10 @@ class CoflowClient:
             flows: (source, destination, bytes) of what it sends, hosts by their names in the fabric, if known.
 
         Raises:
-            ValueError: a deadline that no mark holds, a size that is not above 0, a flow that there cannot be, or both of the
-                last two; the text names the field, and nothing is opened.
+            ValueError: a name that is no line of text, a deadline that no mark holds, a size that is not above 0, a flow that
+                there cannot be, or both of the last two; the text names the field, and nothing is opened.
         """
+        packed_text("name", name, NAME_BYTES_MAX)
         FlowMark(deadline_ms=deadline_ms)
         if size_bytes is not None and (isinstance(size_bytes, bool) or not isinstance(size_bytes, int) or size_bytes <= 0):
             raise ValueError(f"size_bytes must be a whole number above 0, not {size_bytes!r}; leave it out if it is not known")

@@ -160,6 +160,10 @@ class Store:
         """Publishes an open coflow; it expires after 1 h."""
         self.connection.publish("coflow", str(coflow), document)
 
+    def change_coflow(self, coflow: int, make: Callable[[dict[str, Any] | None], dict[str, Any]]) -> None:
+        """Replaces an open coflow's document by what `make` makes of it, as `Connection.change`."""
+        self.connection.change("coflow", make, str(coflow))
+
     def forget_coflow(self, coflow: int) -> None:
         """Removes a coflow that was closed, and the verdict on its deadline."""
         with self.connection.together():

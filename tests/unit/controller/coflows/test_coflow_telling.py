@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -124,6 +125,9 @@ class FakeStore(Store):
 
     def publish_coflow(self, coflow: int, document: dict[str, Any]) -> None:
         self.documents[coflow] = document
+
+    def change_coflow(self, coflow: int, make: Callable[[dict[str, Any] | None], dict[str, Any]]) -> None:
+        self.documents[coflow] = make(self.documents.get(coflow))
 
     def forget_coflow(self, coflow: int) -> None:
         del self.documents[coflow]
