@@ -6,9 +6,13 @@
 
 #define NONE UINT32_MAX
 #define LINE 64 /* of the processor's caches: what one line holds comes at once */
+/* What the compiler does not see by itself: what is seldom, and what is worth its room where it is called. */
+#define LIKELY(what) __builtin_expect(!!(what), 1)
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+#define SELDOM static __attribute__((noinline, cold))
 
 /* More room, for `wanted` elements. Without memory there is no schedule: hosts then open their gates by themselves. */
-static __attribute__((noinline)) void *enlarged(void *array, uint32_t *room, uint32_t wanted, size_t size)
+SELDOM void *enlarged(void *array, uint32_t *room, uint32_t wanted, size_t size)
 {
 	uint64_t more = *room + (uint64_t)*room / 2 + 16;
 	if (more < wanted)
@@ -28,7 +32,7 @@ static __attribute__((noinline)) void *enlarged(void *array, uint32_t *room, uin
 
 static inline void *grown(void *array, uint32_t *room, uint32_t wanted, size_t size)
 {
-	return wanted <= *room ? array : enlarged(array, room, wanted, size);
+	return LIKELY(wanted <= *room) ? array : enlarged(array, room, wanted, size);
 }
 
 #define GROW(array, room, wanted) ((array) = grown((array), &(room), (wanted), sizeof(*(array))))
@@ -82,20 +86,24 @@ static inline void map_free(struct map *map)
 	memset(map, 0, sizeof(*map));
 }
 
+SELDOM void map_enlarge(struct map *map)
+{
+	struct map larger = {.room = map->room ? 2 * map->room : 64};
+	larger.items = malloc(larger.room * sizeof(*larger.items));
+	if (!larger.items)
+		abort();
+	memset(larger.items, 0xff, larger.room * sizeof(*larger.items));
+	for (uint32_t at = 0; at < map->room; at++)
+		if (map->items[at].value != NONE)
+			map_store(&larger, map->items[at].key, map->items[at].value);
+	map_free(map);
+	*map = larger;
+}
+
 static inline void map_set(struct map *map, uint64_t key, uint32_t value)
 {
-	if (2 * (map->count + 1) > map->room) {
-		struct map larger = {.room = map->room ? 2 * map->room : 64};
-		larger.items = malloc(larger.room * sizeof(*larger.items));
-		if (!larger.items)
-			abort();
-		memset(larger.items, 0xff, larger.room * sizeof(*larger.items));
-		for (uint32_t at = 0; at < map->room; at++)
-			if (map->items[at].value != NONE)
-				map_store(&larger, map->items[at].key, map->items[at].value);
-		map_free(map);
-		*map = larger;
-	}
+	if (!LIKELY(2 * (map->count + 1) <= map->room))
+		map_enlarge(map);
 	map_store(map, key, value);
 }
 

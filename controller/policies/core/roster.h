@@ -66,13 +66,10 @@ static inline uint32_t member_find(const struct roster *roster, uint32_t id)
 	return map_get(&roster->member_of, id);
 }
 
-static uint32_t member_at(struct roster *roster, uint32_t id)
+SELDOM uint32_t new_member(struct roster *roster, uint32_t id)
 {
-	uint32_t at = member_find(roster, id);
-	if (at != NONE)
-		return at;
 	GROW(roster->members, roster->member_room, roster->member_count + 1);
-	at = roster->member_count++;
+	uint32_t at = roster->member_count++;
 	roster->members[at] = (struct member){
 		.id = id, .from = NONE, .to = NONE, .before = NONE, .after = NONE, .rate = -1, .delay = -1,
 	};
@@ -82,6 +79,12 @@ static uint32_t member_at(struct roster *roster, uint32_t id)
 		roster->near[id] = at + 1;
 	}
 	return at;
+}
+
+static inline uint32_t member_at(struct roster *roster, uint32_t id)
+{
+	uint32_t at = member_find(roster, id);
+	return LIKELY(at != NONE) ? at : new_member(roster, id);
 }
 
 static inline void hear_of(struct roster *roster, uint32_t at)
@@ -107,7 +110,7 @@ static inline void unhear(struct roster *roster, uint32_t at)
 }
 
 /* Whether a pair is regulated. Where all are, but a node and itself, the destination is where its number says. */
-static bool regulates(const struct member *member, uint32_t destination)
+static inline bool regulates(const struct member *member, uint32_t destination)
 {
 	uint32_t low = 0, high = member->regulated_count;
 	if (!high || destination < member->regulated[0])
@@ -132,7 +135,7 @@ static uint32_t couple_find(const struct roster *roster, uint32_t node, uint32_t
 }
 
 /* A pair that is not known yet. */
-static uint32_t new_couple(struct roster *roster, uint32_t node, uint32_t destination)
+static inline uint32_t new_couple(struct roster *roster, uint32_t node, uint32_t destination)
 {
 	uint32_t to = member_at(roster, destination), at = roster->free_couples;
 	if (at != NONE) {
@@ -165,7 +168,7 @@ static inline uint32_t couple_at(struct roster *roster, uint32_t node, uint32_t 
 	return at != NONE ? at : new_couple(roster, node, destination);
 }
 
-static void forget_couple(struct roster *roster, uint32_t at)
+static inline void forget_couple(struct roster *roster, uint32_t at)
 {
 	struct couple *couples = roster->couples, *pair = &couples[at];
 	struct member *member = &roster->members[pair->node];
@@ -212,7 +215,7 @@ static void roster_regulate(struct roster *roster, uint32_t count, const uint32_
 /* -- places in the network ------------------------------------------------------------------------------------------------ */
 
 /* Notes that a pair needs a place, unless it has one. */
-static void want_place(struct roster *roster, uint32_t at)
+static inline void want_place(struct roster *roster, uint32_t at)
 {
 	struct couple *pair = &roster->couples[at];
 	if (pair->placed || pair->unplaced || !roster->network)

@@ -46,7 +46,7 @@ uint32_t steps_link(struct steps *core, int64_t capacity)
 	return link;
 }
 
-void steps_place(struct steps *core, uint32_t at, int64_t rate, uint32_t count, const uint32_t *links)
+ALWAYS_INLINE void place(struct steps *core, uint32_t at, int64_t rate, uint32_t count, const uint32_t *links)
 {
 	struct roster *roster = &core->roster;
 	struct flow *flow = &core->flows[at];
@@ -74,6 +74,11 @@ void steps_place(struct steps *core, uint32_t at, int64_t rate, uint32_t count, 
 	update_wanted(core, at);
 	if (!core->rewiring && is_wanted(core, at) && !flow->queued)
 		add(&core->fresh, at); /* a plan since it began to wait has passed it over, for want of a place */
+}
+
+void steps_place(struct steps *core, uint32_t at, int64_t rate, uint32_t count, const uint32_t *links)
+{
+	place(core, at, rate, count, links);
 }
 
 /* Tells where a node is. */
@@ -113,7 +118,7 @@ static bool place_by_spots(struct steps *core, uint32_t at)
 	core->path[0] = one->up;
 	memcpy(core->path + 1, core->routes + route + 1, count * sizeof(*core->path));
 	core->path[count + 1] = other->down;
-	steps_place(core, at, one->rate, count + 2, core->path);
+	place(core, at, one->rate, count + 2, core->path);
 	return true;
 }
 

@@ -289,7 +289,7 @@ static inline void clear(const struct steps *core, bits steps)
 }
 
 /* Needs differ: every link but a flow's first one needs an account of what is left. */
-static void set_uneven(struct steps *core)
+SELDOM void set_uneven(struct steps *core)
 {
 	core->uneven = true;
 	for (uint32_t link = 0; link < core->roster.link_count; link++)

@@ -28,13 +28,13 @@ static inline const struct credit *credit_of(struct steps *core, uint32_t at, in
 	const struct flow *flow = &core->flows[at];
 	const struct credit *credit = &core->credit;
 	int64_t sends = flow->slow ? core->sends[at] : flow->need;
-	if (credit->need != flow->need || credit->sends != sends || credit->length != length)
+	if (!LIKELY(credit->need == flow->need && credit->sends == sends && credit->length == length))
 		reckon(core, flow->need, sends, length);
 	return credit;
 }
 
 /* Gives a flow the first of some steps of the window that it has bytes for: `most` at most. Returns how many. */
-static inline uint32_t choose(struct steps *core, uint32_t at, bits free, uint32_t most)
+ALWAYS_INLINE uint32_t choose(struct steps *core, uint32_t at, bits free, uint32_t most)
 {
 	struct flow *flow = &core->flows[at];
 	uint32_t *row = row_of(core, flow->node), from = core->window_from, count = 0;
@@ -99,7 +99,7 @@ static inline void sift(const struct steps *core, uint32_t from, uint32_t to, st
 }
 
 /* Serves a flow if it may send; whether it leaves its place. */
-static inline bool serve(struct steps *core, const struct place *place)
+ALWAYS_INLINE bool serve(struct steps *core, const struct place *place)
 {
 	uint32_t at = place->flow;
 	const bits *open = core->open;

@@ -39,21 +39,25 @@ static inline struct amount amount_of(struct steps *core, uint32_t at, int64_t l
 }
 
 /* Grants a node what is chosen for it in some steps of the window. */
-static void grant(struct steps *core, uint32_t node, bits steps)
+ALWAYS_INLINE void grant(struct steps *core, uint32_t node, bits steps)
 {
-	const uint32_t *row = row_of(core, node), from = core->window_from;
-	struct slots *held = &core->held[node];
+	const uint32_t *row = row_of(core, node), *ids = core->ids, from = core->window_from, id = ids[node];
+	const struct flow *flows = core->flows;
+	struct held *held = core->held[node].of;
 	struct slot *slot = &core->grants[core->grant_count];
-	int64_t now = core->roster.now, number = (int64_t)core->last_number + 1;
+	int64_t now = core->roster.now, number = (int64_t)core->last_number + 1, step_ns = core->step_ns;
 	uint64_t carry = core->carries[node];
+	bool punctual = core->punctual;
 	number = number > now ? number : now;
 	for (uint32_t turned = in_turn(steps, from); turned; turned &= turned - 1, slot++, number++) {
 		uint32_t step = (uint32_t)__builtin_ctz(turned), bit = (from + step) % AHEAD, at = row[step];
-		const struct flow *flow = &core->flows[at];
-		int64_t end = (core->numbers[bit] + 1) * core->step_ns, start = start_of(core, bit, at);
+		const struct flow *flow = &flows[at];
+		int64_t start = core->numbers[bit] * step_ns, end = start + step_ns;
+		if (!LIKELY(punctual))
+			start = start_of(core, bit, at);
 		struct amount amount = amount_of(core, at, end - start, &carry);
-		held->of[bit] = (struct held){number, start, amount.bytes - amount.rate, at};
-		*slot = (struct slot){number, core->ids[node], core->ids[flow->to], start, end, amount.bytes, amount.rate, flow->need};
+		held[bit] = (struct held){number, start, amount.bytes - amount.rate, at};
+		*slot = (struct slot){number, id, ids[flow->to], start, end, amount.bytes, amount.rate, flow->need};
 	}
 	core->carries[node] = carry;
 	core->last_number = (uint64_t)number - 1;

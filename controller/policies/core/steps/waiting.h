@@ -3,7 +3,7 @@
 #pragma once
 #include "grid.h"
 
-static void update_wanted(struct steps *core, uint32_t at)
+static inline void update_wanted(struct steps *core, uint32_t at)
 {
 	const struct couple *pair = &core->roster.couples[at];
 	bool wanted = pair->known && pair->waiting && pair->regulated && core->flows[at].need > 0;
@@ -20,7 +20,7 @@ static inline struct waiter *waiter_of(const struct steps *core, uint32_t at)
 }
 
 /* Counts a flow among those that wait, or no longer. */
-static void count_waiting(struct steps *core, uint32_t at, bool waiting)
+static inline void count_waiting(struct steps *core, uint32_t at, bool waiting)
 {
 	struct couple *pair = &core->roster.couples[at];
 	if (pair->waiting == waiting)
