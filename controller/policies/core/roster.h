@@ -153,10 +153,9 @@ static inline uint32_t new_couple(struct roster *roster, uint32_t node, uint32_t
 		.node = node, .destination = destination, .known = true, .regulated = regulates(member, destination),
 		.from_before = NONE, .from_after = member->from, .to_before = NONE, .to_after = other->to,
 	};
-	if (member->from != NONE)
-		couples[member->from].from_before = at;
-	if (other->to != NONE)
-		couples[other->to].to_before = at;
+	uint32_t nowhere;
+	*(member->from != NONE ? &couples[member->from].from_before : &nowhere) = at;
+	*(other->to != NONE ? &couples[other->to].to_before : &nowhere) = at;
 	member->from = other->to = at;
 	map_set(&roster->couple_of, couple_key(member->id, destination), at);
 	return at;
@@ -175,10 +174,9 @@ static inline void forget_couple(struct roster *roster, uint32_t at)
 	struct member *other = &roster->members[member_find(roster, pair->destination)];
 	*(pair->from_before != NONE ? &couples[pair->from_before].from_after : &member->from) = pair->from_after;
 	*(pair->to_before != NONE ? &couples[pair->to_before].to_after : &other->to) = pair->to_after;
-	if (pair->from_after != NONE)
-		couples[pair->from_after].from_before = pair->from_before;
-	if (pair->to_after != NONE)
-		couples[pair->to_after].to_before = pair->to_before;
+	uint32_t nowhere;
+	*(pair->from_after != NONE ? &couples[pair->from_after].from_before : &nowhere) = pair->from_before;
+	*(pair->to_after != NONE ? &couples[pair->to_after].to_before : &nowhere) = pair->to_before;
 	map_remove(&roster->couple_of, couple_key(member->id, pair->destination));
 	pair->known = pair->waiting = pair->placed = pair->unplaced = false;
 	pair->from_after = roster->free_couples;
