@@ -78,9 +78,8 @@ struct spot { /* where a node is: the links from and to its switch */
 	int64_t rate;
 };
 
-struct waiter { /* a flow that waits */
-	uint32_t flow, destination;
-	bool told; /* while a backlog is taken: that it says so */
+struct waiter { /* a flow that waits; told: while a backlog is taken, that it says so */
+	uint32_t flow : 31, told : 1, destination;
 };
 
 struct waiting { /* of a node: the flows that wait there, and for it, in the order in which they began to */

@@ -30,7 +30,7 @@ static inline void count_waiting(struct steps *core, uint32_t at, bool waiting)
 	struct flows *in = &core->waiting[core->flows[at].to].in;
 	if (waiting) {
 		GROW(here->out, here->out_room, here->out_count + 1);
-		here->out[here->out_count++] = (struct waiter){at, pair->destination, false};
+		here->out[here->out_count++] = (struct waiter){.flow = at, .destination = pair->destination};
 		add(in, at);
 		return;
 	}
