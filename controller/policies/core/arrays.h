@@ -102,7 +102,7 @@ SELDOM void map_enlarge(struct map *map)
 
 static inline void map_set(struct map *map, uint64_t key, uint32_t value)
 {
-	if (!LIKELY(2 * (map->count + 1) <= map->room))
+	if (!LIKELY(4 * (map->count + 1) <= map->room)) /* where more is full, whether the next place is free is predicted wrong */
 		map_enlarge(map);
 	map_store(map, key, value);
 }
