@@ -113,12 +113,14 @@ static bool place_by_spots(struct steps *core, uint32_t at)
 	uint32_t route = map_get(&core->route_of, couple_key(one->switched, other->switched));
 	if (route == NONE)
 		return false;
-	uint32_t count = core->routes[route];
+	const uint32_t *middle = &core->routes[route + 1], count = middle[-1];
 	GROW(core->path, core->path_room, count + 2);
-	core->path[0] = one->up;
-	memcpy(core->path + 1, core->routes + route + 1, count * sizeof(*core->path));
-	core->path[count + 1] = other->down;
-	place(core, at, one->rate, count + 2, core->path);
+	uint32_t *path = core->path;
+	path[0] = one->up;
+	for (uint32_t link = 0; link < count; link++) /* mostly none or two: a call of memcpy takes longer */
+		path[link + 1] = middle[link];
+	path[count + 1] = other->down;
+	place(core, at, one->rate, count + 2, path);
 	return true;
 }
 

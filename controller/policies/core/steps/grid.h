@@ -27,7 +27,7 @@ struct flow {
 	double credit;
 	uint32_t node, to;		 /* the indexes of its node and its destination */
 	uint16_t count;			 /* of links */
-	bool queued, awake, loose, slow; /* slow: its node sends faster than its path carries */
+	bool queued : 1, awake : 1, loose, slow, wanted; /* slow: its node sends faster than its path carries */
 	bits steps;			 /* it has slots in no other steps than these, by bit */
 	uint32_t links[INSIDE];
 } __attribute__((aligned(LINE)));
@@ -107,8 +107,7 @@ struct steps {
 	struct flow *flows;
 	int64_t *sends, *needed; /* by flow: what its packets arrive with behind its node's first link; its need in the network before */
 	uint32_t sends_room, needed_room;
-	uint64_t *wanted; /* a bit a flow */
-	uint32_t flow_room, wanted_room;
+	uint32_t flow_room;
 	struct weights weights;
 	double least_weight;
 	struct spot *spots; /* by node; switched NONE: not known */
@@ -166,7 +165,7 @@ static inline void add(struct flows *flows, uint32_t flow)
 
 static inline bool is_wanted(const struct steps *core, uint32_t at)
 {
-	return core->wanted[at >> 6] >> (at & 63) & 1;
+	return core->flows[at].wanted;
 }
 
 static inline const uint32_t *path_of(const struct steps *core, uint32_t at)

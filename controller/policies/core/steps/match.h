@@ -54,7 +54,7 @@ ALWAYS_INLINE uint32_t choose(struct steps *core, uint32_t at, bits free, uint32
 	core->busy[flow->node] |= chosen;
 	flow->left = left;
 	if (left <= 0) {
-		core->wanted[at >> 6] &= ~((uint64_t)1 << (at & 63));
+		flow->wanted = false;
 		add(&core->spent, at);
 	}
 	return count;

@@ -82,7 +82,7 @@ void steps_free(struct steps *core)
 	for (uint32_t link = 0; link < core->park_room; link++)
 		free(core->parks[link].flows);
 	void *arrays[] = {
-		core->flows, core->sends, core->needed, core->wanted, core->spots, core->routes, core->path, core->open, core->touched, core->single,
+		core->flows, core->sends, core->needed, core->spots, core->routes, core->path, core->open, core->touched, core->single,
 		core->room, core->rows, core->held,
 		core->left, core->crowds, core->parks, core->carries, core->ids, core->busy, core->queue.items, core->crowded.items,
 		core->loose.items, core->fresh.items, core->idle.items, core->spent.items, core->picked.items, core->grants, core->revokes,

@@ -6,9 +6,7 @@
 static inline void update_wanted(struct steps *core, uint32_t at)
 {
 	const struct couple *pair = &core->roster.couples[at];
-	bool wanted = pair->known && pair->waiting && pair->regulated && core->flows[at].need > 0;
-	if (wanted != is_wanted(core, at))
-		core->wanted[at >> 6] ^= (uint64_t)1 << (at & 63);
+	core->flows[at].wanted = pair->known && pair->waiting && pair->regulated && core->flows[at].need > 0;
 }
 
 static inline struct waiter *waiter_of(const struct steps *core, uint32_t at)
@@ -84,7 +82,6 @@ static uint32_t new_flow(struct steps *core, uint32_t node, uint32_t destination
 {
 	uint32_t at = new_couple(&core->roster, node, destination);
 	GROW(core->flows, core->flow_room, at + 1);
-	GROW(core->wanted, core->wanted_room, (at >> 6) + 1);
 	GROW(core->sends, core->sends_room, at + 1);
 	provide_nodes(core);
 	uint32_t to = member_find(&core->roster, destination);
