@@ -18,7 +18,7 @@ typedef uint16_t bits; /* of steps */
 #define EVERY UINT16_MAX
 
 enum { AHEAD = 16, ROUNDS = AHEAD, SPARE = 10, TRIES = 16, LEAST_PART = 8, TURN = 8, INSIDE = 6, INLINE = 4, SOON = 12,
-       NOWHERE = 0 }; /* NOWHERE: a link that has no room, ever */
+       FAR = 24, NOWHERE = 0 }; /* SOON, FAR: so far ahead what will be asked for is fetched; NOWHERE: a link without room, ever */
 #define UNKNOWN ((int64_t)1 << 62) /* more bytes than a host may say */
 
 /* All that a step asks of a flow is in one line of the cache; its links, too, unless there are more than INSIDE. */

@@ -77,7 +77,7 @@ static void count_spent(struct steps *core)
 	core->spent.count = 0;
 }
 
-enum { BLOCK = 16, DUE = 32 }; /* BLOCK: places that are sifted at once; DUE: a power of two with room for these and SOON */
+enum { BLOCK = 16, DUE = 64 }; /* BLOCK: places that are sifted at once; DUE: a power of two with room for these and FAR */
 
 /* Places of the queue that are to be served, by their indexes: number `begin` up to `end` are at these modulo DUE. */
 struct due {
@@ -138,10 +138,10 @@ ALWAYS_INLINE bool serve(struct steps *core, const struct place *place)
 static inline void prefetch_due(const struct steps *core, const struct due *due, uint32_t one)
 {
 	const struct place *places = core->queue.items;
-	if (one + SOON < due->end)
-		__builtin_prefetch(&core->flows[places[due->at[(one + SOON) % DUE]].flow], 1);
-	if (one + SOON / 2 < due->end)
-		__builtin_prefetch(row_of(core, core->flows[places[due->at[(one + SOON / 2) % DUE]].flow].node), 1);
+	if (one + FAR < due->end)
+		__builtin_prefetch(&core->flows[places[due->at[(one + FAR) % DUE]].flow], 1);
+	if (one + FAR / 2 < due->end)
+		__builtin_prefetch(row_of(core, core->flows[places[due->at[(one + FAR / 2) % DUE]].flow].node), 1);
 }
 
 /* Goes through the queue, which grows meanwhile by the flows that were served. A flow is served some flows after it was found, so
@@ -152,7 +152,7 @@ static void go_through(struct steps *core)
 	for (uint32_t from = 0; from < core->queue.count || due.begin < due.end;) {
 		uint32_t to = from + BLOCK < core->queue.count ? from + BLOCK : core->queue.count;
 		sift(core, from, to, &due);
-		uint32_t later = to == core->queue.count ? 0 : SOON;
+		uint32_t later = to == core->queue.count ? 0 : FAR;
 		for (; due.begin + later < due.end; due.begin++) {
 			prefetch_due(core, &due, due.begin);
 			uint32_t at = due.at[due.begin % DUE];

@@ -80,10 +80,12 @@ static void grant_chosen(struct steps *core)
 	const uint32_t *picked = core->picked.items;
 	GROW(core->grants, core->grant_room, core->grant_count + core->chosen_count);
 	for (uint32_t one = 0; one < core->picked.count; one++) {
-		if (one + SOON < core->picked.count)
-			__builtin_prefetch(row_of(core, picked[one + SOON]));
-		if (one + SOON / 2 < core->picked.count)
-			prefetch_grants(core, picked[one + SOON / 2]);
+		if (one + FAR < core->picked.count) {
+			__builtin_prefetch(row_of(core, picked[one + FAR]));
+			__builtin_prefetch(&core->carries[picked[one + FAR]], 1);
+		}
+		if (one + FAR / 2 < core->picked.count)
+			prefetch_grants(core, picked[one + FAR / 2]);
 		grant(core, picked[one], core->busy[picked[one]] & core->window);
 	}
 }
