@@ -238,7 +238,7 @@ def who() -> ResponseReturnValue:
 @auth.app_errorhandler(AccountsError)
 def _no_accounts(error: AccountsError) -> ResponseReturnValue:
     log.error("%s", error)
-    return jsonify(error="the users file can't be read; see the web server's log for the cause"), 503
+    return jsonify(error="the users file can't be read", remedy="see the web server's log for the cause"), 503
 
 
 # -- inside -------------------------------------------------------------------------------------------------------------

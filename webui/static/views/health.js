@@ -77,12 +77,13 @@ export class Health {
 
   header(leader, old) {
     const parts = leader ? this.leading(leader) : [["warn", "waiting for the first data"]];
-    const written = JSON.stringify([parts, old]);
+    if (leader && old) parts[0] = ["bad", "no news"];
+    const written = JSON.stringify(parts);
     if (written === this.shown) return;
     this.shown = written;
     const [[kind, state], ...rest] = parts;
     $("facts").replaceChildren(
-      h("span", { class: `state ${kind}` }, mark(kind), old ? "no news" : state),
+      h("span", { class: `state ${kind}` }, mark(kind), state),
       ...rest.map(([name, value]) => h("span", {}, `${name} `, h("b", {}, value))),
     );
     text(document.querySelector("title"), `${kind === "good" ? "" : `${state} – `}Baton`);

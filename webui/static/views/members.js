@@ -1,7 +1,7 @@
 // The members (hosts with an agent): versions, clocks, time of the last message, and refused frames.
 
 import { $, attribute, h, s, text } from "../lib/dom.js";
-import { count, ms, offset } from "../lib/format.js";
+import { count, ms, offset, percent } from "../lib/format.js";
 import { TablePager } from "../lib/pager.js";
 import { VirtualTable } from "../lib/table.js";
 
@@ -41,7 +41,7 @@ export class MembersView {
         { key: "gate", title: "gate", wide: "minmax(48px, .5fr)", value: (m) => m.gate, write: (c, m) => text(c, m.gate) },
         { key: "offset", plotted: true, title: "clock offset", hint: "Offset from the coordinator's clock, with its uncertainty", narrow: false, kind: "num", wide: "minmax(190px, 1.6fr)", value: (m) => Math.abs(m.offset_us ?? 0), write: (c, m) => (attribute(c, "class", "td clock wide-only"), whisker(c, m, spread())) },
         { key: "heard", title: "heard ago", kind: "num", wide: "minmax(76px, .8fr)", value: (m) => m.last_heard_ms, write: (c, m) => (text(c, ms(m.last_heard_ms)), attribute(c, "class", `td num ${m.last_heard_ms > SILENT_MS ? "bad" : ""}`)) },
-        { key: "late", title: "late slots", kind: "num", narrow: false, wide: "minmax(76px, .7fr)", value: (m) => m.late_slots ?? 0, write: (c, m) => text(c, m.slots ? `${count(m.late_slots ?? 0)} of ${count(m.slots)}` : "–") },
+        { key: "late", title: "late slots", kind: "num", narrow: false, wide: "minmax(150px, .8fr)", value: (m) => m.late_slots ?? 0, write: (c, m) => this.late(c, m) },
         { key: "refused", title: "refused", hint: "Control frames that the agent refused, by cause", kind: "num", wide: "minmax(64px, 1fr)", value: refusals, write: (c, m) => this.refused(c, m) },
         { key: "odd", title: "problems", wide: "minmax(70px, 1.7fr)", value: (m) => (odd(m).length ? `0${odd(m).join()}` : "1"), write: (c, m) => this.odd(c, m) },
       ],
@@ -59,6 +59,11 @@ export class MembersView {
   test(terms) {
     const text = (m) => [m.name, m.enrolled, m.gate, m.version, ...Object.keys(m.refused ?? {}), refusals(m) ? "refused" : "", m.suspect?.length ? "suspect" : "", m.drift?.length ? "drift" : "", ...odd(m)].join(" ").toLowerCase();
     return (member) => terms.every((term) => text(member).includes(term));
+  }
+
+  late(cell, { slots, late_slots: late = 0 }) {
+    text(cell, slots ? `${count(late)} (${percent(late / slots)})` : "–");
+    attribute(cell, "title", slots ? `${count(late)} of ${count(slots)} slots` : null);
   }
 
   refused(cell, member) {

@@ -1,0 +1,42 @@
+"""What the page shows when its data are old, and figures that are large."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+
+from playwright.sync_api import expect
+
+from tests import needs
+from tests.emulation.webui.dashboard import Dashboard
+
+pytestmark = [needs.CHROMIUM, needs.REDIS]
+
+
+def test_a_page_without_news_does_not_look_well(small: Dashboard) -> None:
+    """Its tab, too, says so: an operator may look at another one."""
+    process = small.server.process
+    assert process is not None
+    with small.page() as page:
+        expect(page.locator("#facts .dot.good")).to_be_visible()
+        os.kill(process.pid, signal.SIGSTOP)
+        try:
+            expect(page.locator("#facts .state")).to_have_text("no news")
+            expect(page.locator("#facts .dot.good")).to_have_count(0)
+            expect(page).to_have_title(re.compile("^no news "))
+        finally:
+            os.kill(process.pid, signal.SIGCONT)
+        expect(page).to_have_title("Baton", timeout=15_000)
+
+
+def test_a_members_late_slots_are_readable_after_a_week(small: Dashboard) -> None:
+    with small.page("members") as page:
+        table = "window.baton.members.table"
+        page.evaluate(f"{table}.set = () => {{}}")  # the feed goes on
+        member = f"{{ ...{table}.all[0], slots: 123456789, late_slots: 1234567 }}"
+        page.evaluate(f"{table}.all = [{member}]; {table}.refresh()")
+        cell = page.locator("#members .rows .row:not([hidden]) .td").nth(6)
+        expect(cell).to_have_text("1\u202f234\u202f567 (1.0 %)")
+        expect(cell).to_have_attribute("title", "1\u202f234\u202f567 of 123\u202f456\u202f789 slots")
+        assert cell.evaluate("one => one.scrollWidth <= one.clientWidth")
