@@ -108,6 +108,12 @@ export class VirtualTable {
   }
 }
 
+/** Writes a name, which a narrow column cuts, so that pointing at it shows all of it. */
+export function named(cell, name) {
+  text(cell, name);
+  attribute(cell, "title", name);
+}
+
 /** Writes a number with a bar behind it, in proportion to the largest. */
 export function barred(cell, written, part) {
   if (!cell.firstElementChild) cell.append(h("i", { class: "behind" }), h("span", {}));

@@ -3,7 +3,7 @@
 import { $, attribute, text } from "../lib/dom.js";
 import { bytes, count, ms, parseSize, rate } from "../lib/format.js";
 import { TablePager } from "../lib/pager.js";
-import { barred, VirtualTable } from "../lib/table.js";
+import { barred, named, VirtualTable } from "../lib/table.js";
 
 const WORDS = { regulated: (flow) => flow.regulated, free: (flow) => !flow.regulated, waiting: (flow) => flow.backlog_bytes > 0 };
 
@@ -29,8 +29,8 @@ export class FlowsView {
       label: "V2V flows", sort: "rate",
       nothing: () => ["No V2V flow is large enough to be listed", "Flows below the mice allowance never wait and are not reported. Start traffic, or make sure that agents are members."],
       columns: [
-        { key: "source", title: "from", wide: "minmax(44px, 1fr)", value: (f) => f.source, write: (c, f) => text(c, f.source) },
-        { key: "destination", title: "to", wide: "minmax(44px, 1fr)", value: (f) => f.destination, write: (c, f) => text(c, f.destination) },
+        { key: "source", title: "from", wide: "minmax(44px, 1fr)", value: (f) => f.source, write: (c, f) => named(c, f.source) },
+        { key: "destination", title: "to", wide: "minmax(44px, 1fr)", value: (f) => f.destination, write: (c, f) => named(c, f.destination) },
         { key: "rate", title: "rate", kind: "num", wide: "minmax(84px, 1.3fr)", value: (f) => f.rate_bps, write: (c, f, most) => barred(c, rate(f.rate_bps), most && f.rate_bps / most) },
         { key: "backlog", title: "backlog", kind: "num", wide: "minmax(76px, 1.3fr)", value: (f) => f.backlog_bytes, write: (c, f, most) => barred(c, bytes(f.backlog_bytes), most && f.backlog_bytes / most) },
         { key: "waiting", title: "waits", hint: "How long the flow waits for a slot, smoothed", kind: "num", narrow: false, wide: "minmax(70px, .8fr)", value: (f) => f.waiting_ms ?? 0, write: (c, f) => text(c, f.waiting_ms ? ms(f.waiting_ms) : "–") },

@@ -3,7 +3,7 @@
 import { $, attribute, h, s, text } from "../lib/dom.js";
 import { count, ms, offset, percent } from "../lib/format.js";
 import { TablePager } from "../lib/pager.js";
-import { VirtualTable } from "../lib/table.js";
+import { named, VirtualTable } from "../lib/table.js";
 
 const SILENT_MS = 250;
 
@@ -35,7 +35,7 @@ export class MembersView {
       label: "Members", sort: "name", down: false, rowHeight: 36,
       nothing: () => ["No host has registered", "Start an agent on a host: baton agent --interface eth1 --rate 10gbit --key /etc/baton/host. Until then every host sends freely."],
       columns: [
-        { key: "name", title: "host", wide: "minmax(60px, .9fr)", value: (m) => m.name, write: (c, m) => text(c, m.enrolled && m.enrolled !== m.name ? `${m.enrolled} (${m.name})` : m.name) },
+        { key: "name", title: "host", wide: "minmax(60px, .9fr)", value: (m) => m.name, write: (c, m) => named(c, m.enrolled && m.enrolled !== m.name ? `${m.enrolled} (${m.name})` : m.name) },
         { key: "node", title: "node", kind: "num", narrow: false, wide: "56px", value: (m) => m.node, write: (c, m) => text(c, m.node) },
         { key: "version", title: "version", narrow: false, wide: "minmax(64px, .7fr)", value: (m) => m.version, write: (c, m) => (text(c, m.version), attribute(c, "class", `td text wide-only ${m.version === this.usual ? "" : "warn"}`)) },
         { key: "gate", title: "gate", wide: "minmax(48px, .5fr)", value: (m) => m.gate, write: (c, m) => text(c, m.gate) },

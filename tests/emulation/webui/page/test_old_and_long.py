@@ -1,4 +1,4 @@
-"""What the page shows when its data are old, and figures that are large."""
+"""What the page shows when its data are old, and figures and names that are long."""
 
 from __future__ import annotations
 
@@ -40,3 +40,18 @@ def test_a_members_late_slots_are_readable_after_a_week(small: Dashboard) -> Non
         expect(cell).to_have_text("1\u202f234\u202f567 (1.0 %)")
         expect(cell).to_have_attribute("title", "1\u202f234\u202f567 of 123\u202f456\u202f789 slots")
         assert cell.evaluate("one => one.scrollWidth <= one.clientWidth")
+
+
+def test_a_name_that_a_column_cuts_is_shown_by_pointing_at_it(small: Dashboard) -> None:
+    name = "rack-12-server-7.compute.dc1.frankfurt.example.org"
+    with small.page("members", width=360) as page:
+        table = "window.baton.members.table"
+        page.evaluate(f"{table}.set = () => {{}}")  # the feed goes on
+        page.evaluate(f"name => {{ {table}.all = [{{ ...{table}.all[0], name, enrolled: name }}]; {table}.refresh() }}", name)
+        cell = page.locator("#members .rows .row:not([hidden]) .td").first
+        expect(cell).to_have_text(name)
+        assert cell.evaluate("one => one.scrollWidth > one.clientWidth")
+        expect(cell).to_have_attribute("title", name)
+    with small.page("flows") as page:
+        for cell in page.locator("#flows .rows .row:not([hidden])").first.locator(".td").all()[:2]:
+            expect(cell).to_have_attribute("title", re.compile("^h[0-9]+$"))
