@@ -23,6 +23,7 @@ from agents.loop.throttle import Throttle
 from agents.loop.waiting import Waiting
 from agents.membership.clock_sync import ClockSync
 from agents.membership.membership import Membership
+from agents.membership.own_address import OwnAddress
 from agents.membership.reporting import Reporting
 from agents.membership.upkeep import Upkeep
 from agents.permission.gatekeeper import Gatekeeper
@@ -109,6 +110,7 @@ class Agent:
             Error: self._on_error,
         }
         self.add(ClockSync(self, self.link.arrived_ns))
+        self.add(OwnAddress(self.link, self._move))
         self._reporting = Reporting(self, host, self.keeper, self.guard, self.throttle)
         self.add(self._reporting)
         self._upkeep = Upkeep(self, host, self.keeper, self.parts, self.guard, self.throttle)
@@ -316,6 +318,12 @@ class Agent:
             self.guard.agree(self.membership.wire)
         else:
             self.guard.listen()
+
+    def _move(self, now_ns: int) -> None:
+        """Registers anew: the interface has another MAC address, at which the leader knows nobody."""
+        self.guard.move(self.link.address)
+        self.membership.unknown(now_ns)
+        self._keep_to_version()
 
     def _note_foreign(self, version: int, source: bytes, now_ns: int) -> None:
         self.guard.foreign = None

@@ -210,6 +210,12 @@ class Guard:
         self.accepted += 1
         return content
 
+    def move(self, address: bytes) -> None:
+        """A host has another MAC address by now: what it says and hears is under the keys of that one."""
+        self._address = address
+        here = [key.at(address) if isinstance(key, Credentials) else key for key in (self.ring.sending, self.ring.other)]
+        self.ring.sending, self.ring.other = here
+
     def _is_ours(self, destination: bytes) -> bool:
         return self._address is None or destination in (self._address, HEARTBEAT_MAC)
 

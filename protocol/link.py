@@ -96,10 +96,20 @@ class ControlSocket:
         self._deferred = _listen(sockets[1], interface, group, _filter(ethertype, kinds, WHOLE, NOTHING)) if kinds else None
         if self._deferred is not None:
             self._deferred.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-        self.address: bytes = self._socket.getsockname()[4][:6]
+        self.address = self._own_address()
         self.interface = interface
         self._making_ns: deque[int] = deque(maxlen=STAMPED)
         self._stamped_ns = 0
+
+    def _own_address(self) -> bytes:
+        address: bytes = self._socket.getsockname()[4][:6]
+        return address
+
+    def renew_address(self) -> bool:
+        """Reads the interface's MAC address anew; returns whether `address` is another one now."""
+        before, present = self.address, self._own_address()
+        self.address = present or before  # an interface that is gone has none
+        return self.address != before
 
     def fileno(self) -> int:
         """The descriptor for select."""

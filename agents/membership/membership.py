@@ -332,7 +332,12 @@ class Membership:
     def on_error(self, message: Error, now_ns: int) -> None:
         """Registers again if the leader does not know us (any more)."""
         log.warning("the coordinator says: %s (%s)", message.text, message.code.name)
-        if message.code is ErrorCode.UNKNOWN_SENDER and self._lifecycle.on(Event.UNKNOWN):
+        if message.code is ErrorCode.UNKNOWN_SENDER:
+            self.unknown(now_ns)
+
+    def unknown(self, now_ns: int) -> None:
+        """Opens every gate and registers again: the leader does not know who we are (any more)."""
+        if self._lifecycle.on(Event.UNKNOWN):
             self._release(now_ns)
             self._register(now_ns)
 

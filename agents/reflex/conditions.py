@@ -60,7 +60,6 @@ class LeaderConditions:
         """The index of each destination in the state."""
         self._plans: list[tuple[bool, bool, bytes, bytes]] = []
         """Of each destination: whether it is closed and opened, and the messages; the C structure points to these."""
-        state.own_address[:] = leader.link.address
         self.has_conditions = has_conditions
         """Whether the leader has said conditions: only then it is listened for them."""
 
@@ -81,7 +80,7 @@ class LeaderConditions:
         if key is not self._key:
             self._key = key
             library().reflex_key(ctypes.byref(state), key.secret, PERSON)
-        state.leader_address[:] = leader.leader_mac
+        state.own_address[:], state.leader_address[:] = leader.link.address, leader.leader_mac
         state.epoch, state.offset_ns, state.version = guard.epoch, leader.clock.offset_ns, guard.speaks
         newest = guard.newest(leader.leader_mac)
         if rebuilt or leader.nodes is not self._nodes:

@@ -45,7 +45,6 @@ class SlotReflex:
         self.state = State()
         terms = self.state.terms
         terms.link_fd, terms.netlink_fd, terms.events_fd = host.link.fileno(), self._netlink.fileno(), host.flows.fileno()
-        terms.address[:] = host.link.address
         terms.tag_bytes = len(host.link.tag)
         if host.link.tag:
             terms.tag[:] = host.link.tag
@@ -154,6 +153,7 @@ class SlotReflex:
             to_leader = keys.to_leader
             self._library.slots_keys(ctypes.byref(state), keys.from_leader.secret, to_leader.secret, PERSON)
             terms.enrolment[:] = to_leader.enrolment
+            terms.address[:] = self._host.link.address
         window = guard.leader_window(agent.leader_mac)
         assert window is not None
         terms.highest, terms.seen = window.highest, window.seen

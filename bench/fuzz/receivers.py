@@ -49,8 +49,14 @@ class FakeControlSocket:
     """A control socket that keeps what is sent."""
 
     def __init__(self, address: bytes) -> None:
-        self.address = address
+        self.address = self.present = address
+        self.interface = "eth1"
         self.sent: list[bytes] = []
+
+    def renew_address(self) -> bool:
+        """Takes `present` as the address; returns whether it is another one."""
+        before, self.address = self.address, self.present
+        return self.address != before
 
     def send(self, frame: bytes) -> None:
         """Keeps the last hundred."""

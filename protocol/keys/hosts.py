@@ -69,13 +69,22 @@ class Credentials:
     from_leader: Key
     group: PublicKey
     """Verifies what the leader sends to all."""
-    fingerprint: int
-    """Of the master key from which they are derived."""
+    host: HostSecret
+    """What they are derived from."""
+
+    @property
+    def fingerprint(self) -> int:
+        """Of the master key from which they are derived."""
+        return self.host.fingerprint
 
     @property
     def ident(self) -> bytes:
         """What tells them from all others of this address."""
         return self.enrolment
+
+    def at(self, mac: bytes) -> Credentials:
+        """The same host's keys at another MAC address."""
+        return self.host.at(mac, self.group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +105,7 @@ class HostSecret:
             NamedKey(self.enrolment, Key(derive(b"to the leader", mac))),
             Key(derive(b"from the leader", mac)),
             group or PublicKey(self.leader),
-            self.fingerprint,
+            self,
         )
 
 

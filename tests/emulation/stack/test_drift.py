@@ -69,6 +69,14 @@ def test_a_root_qdisc_that_somebody_replaced_is_put_back_and_is_shown_by_status_
     assert HOST in baton(fabric, "doctor", "--hosts").stdout
 
 
+def test_a_host_whose_interface_gets_another_mac_address_is_a_member_with_that_one(fabric: Star) -> None:
+    fabric.baton.wait(lambda: bool(of_member(fabric, "h3")), "it is a member")
+    other = "02:00:00:00:33:03"
+    fabric.emulated.run_in("h3", "ip", "link", "set", fabric.emulated.interface("h3"), "address", other)
+    fabric.baton.wait(lambda: of_member(fabric, "h3").get("mac") == other, "it is a member with the other address")
+    assert [member["mac"] for member in fabric.baton.store.members().values() if member["name"] == "h3"] == [other]
+
+
 def test_hosts_on_one_machine_have_one_clock_kernel_and_key(fabric: Star) -> None:
     fabric.baton.wait(lambda: all("offset_us" in m for m in fabric.baton.store.members().values()), "clocks are known")
     hosts = doctor(fabric)["hosts"]
