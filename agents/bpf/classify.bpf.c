@@ -163,7 +163,7 @@ static __always_inline int charge(struct flow_key *key, __u32 node, int own, __u
 	if (!key->icmp && !(*told & queue) && tell(BATON_NEW_FLOW, node, key, dscp))
 		*told |= queue;
 	__u64 idle = elapsed(now, flow->stamp);
-	__u64 tokens = flow->tokens + (idle > 60 * SECOND ? set->mice_bytes : idle * set->mice_rate / SECOND);
+	__u64 tokens = flow->tokens + (idle >= set->mice_whole ? set->mice_bytes : idle * set->mice_rate / SECOND);
 
 	if (tokens >= set->mice_bytes) {
 		tokens = set->mice_bytes;

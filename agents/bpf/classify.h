@@ -19,6 +19,7 @@ enum armed { BATON_FOR_ANY = 1, BATON_FOR_URGENT = 2 };
 struct settings {
 	__u64 mice_bytes; /* a V2V flow's allowance: so much it may send at once without being large */
 	__u64 mice_rate;  /* bytes per second at which that allowance comes back */
+	__u64 mice_whole; /* nanoseconds of silence after which it is whole: up to then their number times the rate fits 64 bits */
 	__u32 priorities; /* DSCPs are priorities: each has a queue of its own, and the highest is for flows with a deadline */
 	__u32 urgent_dscp;
 };

@@ -18,7 +18,7 @@ from agents.kernel.snapshot import CLASSIFIER_PREFERENCE, EGRESS
 from ebpf.libbpf import BpfObject
 
 Address = IPv4Address | IPv6Address
-_SETTINGS = struct.Struct("=QQII")
+_SETTINGS = struct.Struct("=QQQII")
 _NODE = struct.Struct("=QII")
 _WORD, _ARMED_AT = struct.Struct("=I"), 8
 _PIECE = 64 * _NODE.size
@@ -35,6 +35,8 @@ EVENTS_AT_ONCE, EVENTS_BYTES = 256, 1 << 18
 LOST_MAX = (1 << 32) - 1
 OUTSTANDING_MAX = (1 << 31) - 1
 """Beyond it, sequence numbers do not say how many bytes a connection has on their way (RFC 9293, section 3.4)."""
+WHOLE_NS = 60_000_000_000
+"""After so long a silence a flow's allowance is whole, however slowly it comes back."""
 _MAPPED = bytes(10) + b"\xff\xff"
 
 
@@ -127,8 +129,10 @@ class FlowTable:
 
     def set_mice(self, size: int, rate_bps: int) -> None:
         """What a V2V flow may send without being large: `size` bytes at once, `rate_bps` in the long run."""
+        rate = rate_bps // 8
+        whole_ns = min(WHOLE_NS, size * 10**9 // max(1, rate))
         priorities = self._urgent_dscp is not None
-        self._settings[bytes(4)] = _SETTINGS.pack(size, rate_bps // 8, priorities, self._urgent_dscp or 0)
+        self._settings[bytes(4)] = _SETTINGS.pack(size, rate, whole_ns, priorities, self._urgent_dscp or 0)
 
     def set_directory(self, entries: Mapping[int, Sequence[Address]]) -> None:
         """Replaces the whole table of addresses by node."""

@@ -238,6 +238,16 @@ def test_a_packet_that_another_processor_has_stamped_later_gives_no_allowance_ba
     assert _FLOW.unpack(wire.host.flows._flows.get(key) or b"")[1] == later_ns
 
 
+def test_an_allowance_that_comes_back_fast_is_whole_after_a_long_silence_too(wire: Wire) -> None:
+    wire.host.flows.set_mice(15 * 10**9, 3_200_000_000)  # whole after 37.5 s
+    key = _KEY.pack(packed(LEFT), packed(RIGHT), 0)
+    _, _, sent, packets, dscps, scheduled, _, node = _FLOW.unpack(wire.host.flows._flows.get(key) or b"")
+    silent_since_ns = time.monotonic_ns() - 50 * 10**9
+    wire.host.flows._flows[key] = _FLOW.pack(0, silent_since_ns, sent, packets, dscps, scheduled, 1, node)
+    wire.send(1)
+    assert _FLOW.unpack(wire.host.flows._flows.get(key) or b"")[6] == 0
+
+
 def test_an_armed_destination_tells_of_its_first_packet_only(either: Wire) -> None:
     either.host.close_gate(16)
     either.host.arm(16)
