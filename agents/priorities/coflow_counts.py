@@ -19,8 +19,9 @@ Target = TypeVar("Target")
 
 @dataclass(slots=True)
 class _Row:
-    node: int
     changed_ns: int
+    node: int | None = None
+    """As this leader numbers it; None: not looked up yet."""
     repeats: int = 0
     total: int = 0
     before: int = 0
@@ -40,14 +41,16 @@ class CoflowCounts(Generic[Target]):
         for key, value in counted.items():
             row = self._rows.get(key)
             if row is None:
-                row = self._rows[key] = _Row(node_of(key[1]), now_ns)
+                row = self._rows[key] = _Row(now_ns)
             if value + row.before != row.total:
                 if value + row.before < row.total:  # the kernel dropped the row to make room
                     row.before = row.total
                 row.total = value + row.before
                 row.changed_ns, row.repeats = now_ns, 1 + REPEATS
         wanted, sums = set(), dict[tuple[int, int], int]()
-        for (coflow, _), row in self._rows.items():
+        for (coflow, target), row in self._rows.items():
+            if row.node is None:
+                row.node = node_of(target)
             at = coflow, row.node
             sums[at] = sums.get(at, 0) + row.total
             if row.repeats:
@@ -56,9 +59,9 @@ class CoflowCounts(Generic[Target]):
         return [(coflow, node, sums[coflow, node]) for coflow, node in sorted(wanted)]
 
     def again(self) -> None:
-        """Has everything reported again: another leader listens."""
+        """Has everything reported again: another leader listens, which numbers the nodes anew."""
         for row in self._rows.values():
-            row.repeats = 1 + REPEATS
+            row.repeats, row.node = 1 + REPEATS, None
 
     def silent(self, now_ns: int) -> list[tuple[int, Target]]:
         """What to take out of the kernel's table now."""

@@ -249,7 +249,9 @@ class Priorities(Part):
                 self._agent.send(report)
 
     def coflow_reports(self, now_ns: int) -> list[CoflowReport]:
-        """What this host has sent for coflows, where it has changed."""
+        """What this host has sent for coflows, where it has changed; nothing before the leader has numbered the nodes."""
+        if self._directory.version < 0:
+            return []
         counted, nodes = self._tagger.coflow_bytes(), self._nodes
         found = coflow_reports(self._coflow_counts.take(counted, lambda target: nodes.get(target, UNREGISTERED), now_ns))
         for coflow, target in self._coflow_counts.silent(now_ns):

@@ -20,6 +20,7 @@ from agents.priorities.priorities import ASK_AGAIN_NS, MOST_ASK_NS, MOST_POSTPON
 from agents.priorities.tagger import SHORT_BYTES, TaggerSettings
 from agents.queues.classifier import Address
 from ebpf.libbpf import BpfError
+from protocol.bodies.flows.coflow_report import CoflowReport
 from protocol.bodies.flows.priorities import SIZE_ROW
 from protocol.bodies.groups import GroupsChange
 from protocol.messages import Coflows, Directory, Paths, Regulate, Thresholds, ThresholdsRequest
@@ -38,6 +39,7 @@ class FakeTagger:
     coflows: dict[int, int] = field(default_factory=dict)
     short_bytes: list[int] = field(default_factory=list)
     sweeps: int = 0
+    coflow_counts: dict[tuple[int, Address], int] = field(default_factory=dict)
 
     def set_settings(self, settings: TaggerSettings) -> None:
         self.short_bytes.append(settings.short_bytes)
@@ -47,6 +49,9 @@ class FakeTagger:
 
     def set_coflows(self, queues: dict[int, int]) -> None:
         self.coflows = queues
+
+    def coflow_bytes(self) -> dict[tuple[int, Address], int]:
+        return self.coflow_counts
 
     def version(self) -> int:
         return self.told[-1][0] if self.told else 0
@@ -77,6 +82,18 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Priorities]:
 
 def tagger(made: Priorities) -> FakeTagger:
     return made._tagger  # type: ignore[return-value]  # put there by the fixture
+
+
+def test_bytes_of_coflows_are_reported_by_the_numbers_of_nodes_that_this_leader_has_told(made: Priorities) -> None:
+    address = IPv4Address("10.0.0.2")
+    tagger(made).coflow_counts = {(5, address): 100}
+    assert made.coflow_reports(SECOND) == []
+    made.handlers[Directory](Directory(1, 0, 1, ((16, (address,)),)), SECOND)
+    assert made.coflow_reports(SECOND) == [CoflowReport(((5, 16, 100),))]
+    made.new_leader(2 * SECOND)
+    assert made.coflow_reports(2 * SECOND) == []
+    made.handlers[Directory](Directory(1, 0, 1, ((17, (address,)),)), 2 * SECOND)
+    assert made.coflow_reports(2 * SECOND) == [CoflowReport(((5, 17, 100),))]
 
 
 class TestAsking:

@@ -43,6 +43,13 @@ def test_another_leader_hears_everything_again_and_after_its_longest_life_a_cofl
     assert counts.take({}, node_of, FORGET_NS) == []
 
 
+def test_another_leader_hears_of_the_nodes_by_its_own_numbers() -> None:
+    counts: CoflowCounts[str] = CoflowCounts()
+    counts.take({(5, "a"): 100, (5, "b"): 30}, node_of, 0)
+    counts.again()
+    assert counts.take({(5, "a"): 110}, {"a": 17, "b": 16}.__getitem__, 1) == [(5, 16, 30), (5, 17, 110)]
+
+
 def test_entries_are_parted_into_frames() -> None:
     entries = tuple((number, 16, 5) for number in range(COFLOWS_SENT_MAX + 1))
     assert coflow_reports(entries) == [CoflowReport(entries[:-1]), CoflowReport(entries[-1:])]
