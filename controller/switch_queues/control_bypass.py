@@ -50,17 +50,18 @@ class ControlBypass:
 
     def follow(self, ports: Iterable[int], paths: Iterable[Bypass], coordinators: Iterable[bytes]) -> None:
         """From now on leads frames by these paths, and those to all by these interfaces; notes who speaks to a coordinator on
-        no path. Raises BpfError: an interface is gone."""
+        no path. Raises BpfError: an interface is gone, or there are more paths than the table holds."""
         paths, wanted = tuple(paths), frozenset(ports)
         _replace(self._ports, {_INDEX.pack(index): _INDEX.pack(index) for index in wanted})
         _replace(self._coordinators, {_STATION.pack(address, 0): _INDEX.pack(1) for address in coordinators})
         known = {_KEY.pack(path.port, path.target, path.source): path.out for path in paths}
         for key in self._written.keys() - known.keys():
             self._paths.remove(key)
+            del self._written[key]
         for key, out in known.items():
             if self._written.get(key) != out:
                 self._paths[key] = _PATH.pack(out, 0, 0)
-        self._written = known
+                self._written[key] = out
 
     def detach(self, ports: Iterable[int]) -> None:
         """Takes the program off every other interface."""
