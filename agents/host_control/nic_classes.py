@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping
 
 from agents.bpf.build import object_path
 from agents.kernel import qdiscs
-from agents.kernel.netlink import RTM_GETTFILTER, Netlink, NetlinkError
-from agents.kernel.snapshot import EGRESS, NIC_CLASS_PREFERENCE
+from agents.kernel.netlink import RTM_GETQDISC, RTM_GETTFILTER, Netlink, NetlinkError
+from agents.kernel.snapshot import EGRESS, NIC_CLASS_PREFERENCE, without_egress
 from agents.queues.queues import CONTROL, FIRST_NODE, LAST_NODE, OTHER, ROOT, SMALL
 from ebpf.libbpf import BpfObject
 from protocol.pfc import CLASSES
@@ -31,7 +31,7 @@ class NicClasses:
     """
 
     def __init__(self, interface: str, lossless: Collection[int]) -> None:
-        self._index = socket.if_nametoindex(interface)
+        self._interface, self._index = interface, socket.if_nametoindex(interface)
         self._netlink = Netlink()
         self._object = BpfObject(object_path("nic_class"))
         self._map = self._object.map("nic_classes", 4, 4)
@@ -70,7 +70,7 @@ class NicClasses:
         were missing."""
         found = []
         try:
-            if not self._has(EGRESS):
+            if not self._has(EGRESS) and not self._without_egress():
                 self._attach()
                 found.append("the filter that gives packets the interface's classes was missing")
             if not self._has(ROOT):
@@ -79,6 +79,10 @@ class NicClasses:
         except NetlinkError as error:
             found.append(f"classes of the interface: {error.strerror}")
         return found
+
+    def _without_egress(self) -> bool:
+        """Whether another's qdisc is in the way: the classifier, which has the same place, says so."""
+        return bool(without_egress(self._netlink.dump(RTM_GETQDISC, self._index), self._interface))
 
     def _has(self, parent: int) -> bool:
         filters = self._netlink.dump(RTM_GETTFILTER, self._index, parent=parent)

@@ -75,14 +75,11 @@ def take(netlink: Netlink, interface: str, index: int, *, take_over: bool) -> Sn
 
     Raises:
         ForeignQdisc: it is classful, or has a qdisc below it that an administrator made, and `take_over` was not given; or
-            there is an ingress qdisc: filters for its egress are run on what comes in (net/sched/sch_ingress.c).
+            there is an ingress qdisc.
     """
     found = netlink.dump(RTM_GETQDISC, index)
-    if any(entry.kind == "ingress" for entry in found):
-        raise ForeignQdisc(
-            f"interface {interface}: it has an ingress qdisc, where Baton needs clsact, whose ingress takes the same filters; "
-            f"put that in its place (tc qdisc del dev {interface} ingress; tc qdisc add dev {interface} clsact)"
-        )
+    if why := without_egress(found, interface):
+        raise ForeignQdisc(why)
     segments = read_segments(netlink, index)
     clsact = any(entry.parent == TC_H_CLSACT and entry.kind == "clsact" for entry in found)
     root = _root(found)
@@ -100,6 +97,17 @@ def take(netlink: Netlink, interface: str, index: int, *, take_over: bool) -> Sn
             )
         return Snapshot(interface, "", 0, "", clsact, segments)
     return Snapshot(interface, root.kind, root.handle, root.options.hex(), clsact, segments)
+
+
+def without_egress(found: list[Entry], interface: str) -> str:
+    """Why no program may be attached to the egress of an interface with these qdiscs; empty: one may. Where an ingress qdisc is
+    in clsact's place, the kernel takes programs for the egress and runs them on what comes in (net/sched/sch_ingress.c)."""
+    if not any(entry.kind == "ingress" for entry in found):
+        return ""
+    return (
+        f"interface {interface}: it has an ingress qdisc, where Baton needs clsact, whose ingress takes the same filters; "
+        f"put that in its place (tc qdisc del dev {interface} ingress; tc qdisc add dev {interface} clsact)"
+    )
 
 
 def _root(found: list[Entry]) -> Entry | None:

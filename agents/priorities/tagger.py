@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Self
 
 from agents.bpf.build import object_path
-from agents.kernel.netlink import RTM_DELTFILTER, RTM_GETTFILTER, Netlink, NetlinkError, message
-from agents.kernel.snapshot import EGRESS, ETH_P_ALL, TAGGER_PREFERENCE
+from agents.kernel.netlink import RTM_DELTFILTER, RTM_GETQDISC, RTM_GETTFILTER, Netlink, NetlinkError, message
+from agents.kernel.snapshot import EGRESS, ETH_P_ALL, TAGGER_PREFERENCE, without_egress
 from agents.queues.classifier import Address, packed, unpacked
 from ebpf.libbpf import BpfError, BpfMap, BpfObject
 from protocol.flowmark import COFLOW_FIELD, COFLOW_MAX, SIZE_BITS
@@ -218,7 +218,7 @@ class Tagger:
 
     def __init__(self, interface: str, settings: TaggerSettings | None = None) -> None:
         """Loads and attaches the tagger, and replaces one that an earlier process left. Raises BuildError, BpfError."""
-        self._ifindex = socket.if_nametoindex(interface)
+        self._interface, self._ifindex = interface, socket.if_nametoindex(interface)
         self._object = _Programs(object_path("tagger"))
         self._settings = self._object.map("settings", 4, _SETTINGS.size)
         self._thresholds = self._object.map("thresholds", 4, _THRESHOLDS.size)
@@ -336,10 +336,12 @@ class Tagger:
         return TaggerCounters(*(sum(column) for column in zip(*_COUNTERS.iter_unpack(value), strict=True)))
 
     def repair(self) -> bool:
-        """Attaches the tagger again if its filter is missing; returns whether it was. The state of flows stays."""
+        """Attaches the tagger again if its filter is missing; returns whether it did. The state of flows stays."""
         found = self._netlink.dump(RTM_GETTFILTER, self._ifindex, parent=EGRESS)
         if any(entry.info >> 16 == TAGGER_PREFERENCE for entry in found):
             return False
+        if without_egress(self._netlink.dump(RTM_GETQDISC, self._ifindex), self._interface):
+            return False  # the classifier, which has the same place, says so
         self._object.attach_egress("tag", self._ifindex, TAGGER_PREFERENCE)
         return True
 

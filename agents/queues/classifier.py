@@ -6,6 +6,7 @@ The layouts are those of agents/bpf/classify.h.
 from __future__ import annotations
 
 import ctypes
+import logging
 import socket
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,9 +14,11 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
 from agents.bpf.build import object_path
-from agents.kernel.netlink import RTM_GETTFILTER, Netlink
-from agents.kernel.snapshot import CLASSIFIER_PREFERENCE, EGRESS
+from agents.kernel.netlink import RTM_GETQDISC, RTM_GETTFILTER, Netlink
+from agents.kernel.snapshot import CLASSIFIER_PREFERENCE, EGRESS, without_egress
 from ebpf.libbpf import BpfObject
+
+log = logging.getLogger("baton.host")
 
 Address = IPv4Address | IPv6Address
 _SETTINGS = struct.Struct("=QQQII")
@@ -100,6 +103,8 @@ class FlowTable:
         self._busy: set[int] = set()
         """The nodes that were not told yet, or to which something was sent before the last look."""
         self._lost: dict[int, int] = {}
+        self._obstacle = ""
+        """Why the classifier cannot be attached again."""
         self.set_mice(0, 0)
         self._attach()
 
@@ -198,12 +203,18 @@ class FlowTable:
 
     def repair(self) -> list[str]:
         """Attaches the classifier again if its filter is missing, since without it no packet finds its gate; returns a line to
-        log if it was.
+        log if it was. While another's qdisc is in the way it says so once, and every flow is free.
 
         Raises NetlinkError, BpfError: the interface is gone.
         """
         found = self._netlink.dump(RTM_GETTFILTER, self._ifindex, parent=EGRESS)
         if any(entry.info >> 16 == CLASSIFIER_PREFERENCE for entry in found):
+            return []
+        known = self._obstacle
+        self._obstacle = without_egress(self._netlink.dump(RTM_GETQDISC, self._ifindex), self._interface)
+        if self._obstacle:
+            if not known:
+                log.error("no packet finds its gate: %s", self._obstacle)
             return []
         self._attach()
         return [f"{self._interface}: the classifier is missing"]

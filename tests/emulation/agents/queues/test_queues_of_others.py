@@ -16,6 +16,7 @@ from agents.kernel.netlink import Netlink, NetlinkError
 from agents.kernel.snapshot import ForeignQdisc, InterfaceInUse
 from agents.loop.throttle import Throttle
 from agents.membership.upkeep import CHECK_NS, Upkeep
+from agents.priorities.tagger import Tagger
 from agents.queues.host import Host
 from agents.queues.queues import finished
 from tests.emulation.agents.queues.gated_wire import LEFT, OTHER, QDISCS, RATE, Wire, needs
@@ -306,6 +307,24 @@ def test_an_ingress_qdisc_that_somebody_made_since_stays(tmp_path: Path) -> None
         run("tc", "qdisc", "add", "dev", "eth0", "ingress")
         host.close()
         assert "qdisc ingress" in ends.found()
+
+
+def test_no_filter_is_put_back_into_an_ingress_qdisc_and_that_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pair() as ends, inside(ends.left):
+        host = Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path)
+        tagger = Tagger("eth0")
+        run("tc", "qdisc", "del", "dev", "eth0", "clsact")
+        run("tc", "qdisc", "add", "dev", "eth0", "ingress")
+        for _ in range(2):
+            assert host.flows.repair() == [] and not tagger.repair()
+        assert run("tc", "filter", "show", "dev", "eth0", "ingress") == ""
+        assert caplog.text.count("ingress qdisc, where Baton needs clsact") == 1
+        run("tc", "qdisc", "del", "dev", "eth0", "ingress")
+        assert tagger.repair() and host.flows.repair() == ["eth0: the classifier is missing"]
+        tagger.close()
+        host.close()
 
 
 @pytest.mark.parametrize("kind", ["htb", "prio"])
