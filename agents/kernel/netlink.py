@@ -166,6 +166,14 @@ class Netlink:
             raise NetlinkError(error, os.strerror(error))
         return answer
 
+    def find(self, whole: bytes, ifindex: int) -> Entry | None:
+        """The qdisc or class that a message of `query` asks for; None: there is none."""
+        try:
+            answer = self.ask(whole)
+        except NetlinkError:
+            return None
+        return _entry(answer[: int.from_bytes(answer[:4], "little")], ifindex)
+
     def state(self, whole: bytes) -> tuple[int, int]:
         """(bytes passed, bytes waiting) of one qdisc or class, asked for by a message of `query`."""
         answer = self.ask(whole)

@@ -306,7 +306,7 @@ class HostQueues:
             for some in self._dumps.dump_steps(RTM_GETTCLASS, self._index):
                 classes.update((entry.handle, entry) for entry in some)
                 yield
-            filters = self._dumps.dump(RTM_GETTFILTER, self._index, parent=ROOT) if ROOT in found else []
+            filters = self._dumps.dump(RTM_GETTFILTER, self._index, parent=ROOT) if self._qdisc(found, ROOT, TC_H_ROOT) else []
             yield
             longest = longest_frame(self._dumps, self._index)
         except NetlinkError as error:
@@ -336,10 +336,20 @@ class HostQueues:
     def _fixed_limits(self) -> dict[int, tuple[int, int]]:
         return {classid: (self.rate_bps, priority) for classid, priority in ((LINK, 0), (CONTROL, 0), (SMALL, 1), (OTHER, 2))}
 
+    def _qdisc(self, found: Mapping[int, Entry], handle: int, parent: int) -> Entry | None:
+        """A qdisc of a dump, or the one under `parent` if the dump left it out.
+
+        The kernel goes on with a dump of qdiscs by the interface's place among all interfaces: when another one vanishes
+        meanwhile, it leaves some out, and does not mark the dump as interrupted (tc_dump_qdisc, net/sched/sch_api.c).
+        """
+        if (entry := found.get(handle)) is not None:
+            return entry
+        return self._dumps.find(query(RTM_GETQDISC, self._index, handle=handle, parent=parent), self._index)
+
     def _qdisc_lines(self, found: Mapping[int, Entry], wanted: Mapping[int, tuple[str, int]]) -> list[str]:
         lines = []
         for handle, (kind, parent) in wanted.items():
-            entry = found.get(handle)
+            entry = self._qdisc(found, handle, parent)
             if entry is None or (entry.kind, entry.parent) != (kind, parent):
                 there = "missing" if entry is None else f"{entry.kind} under {entry.parent:x}"
                 lines.append(f"{self.interface}: qdisc {kind} {handle >> 16:x}: is {there}")

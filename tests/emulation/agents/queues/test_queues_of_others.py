@@ -19,7 +19,7 @@ from agents.membership.upkeep import CHECK_NS, Upkeep
 from agents.priorities.tagger import Tagger
 from agents.queues.host import Host
 from agents.queues.queues import finished
-from tests.emulation.agents.queues.gated_wire import LEFT, OTHER, QDISCS, RATE, Wire, needs
+from tests.emulation.agents.queues.gated_wire import LEFT, OTHER, QDISCS, RATE, RIGHT, Wire, needs
 from tests.emulation.namespaces import Pair, inside, pair, run
 
 
@@ -324,6 +324,24 @@ def test_no_filter_is_put_back_into_an_ingress_qdisc_and_that_is_told_once(
         run("tc", "qdisc", "del", "dev", "eth0", "ingress")
         assert tagger.repair() and host.flows.repair() == ["eth0: the classifier is missing"]
         tagger.close()
+        host.close()
+
+
+def test_an_interface_that_vanishes_during_a_look_makes_no_queue_seem_missing(tmp_path: Path) -> None:
+    """The kernel goes on with its dump by the interface's place among all, and marks nothing."""
+    with pair() as ends, inside(ends.left):
+        for first in "a", "b":  # a before b
+            run("ip", "link", "add", f"{first}0", "type", "veth", "peer", "name", f"{first}1")
+        run("ip", "link", "set", "b0", "up")
+        host = Host("b0", RATE, gate_kind="tbf", run_dir=tmp_path)
+        for node in range(16, 216):
+            host.queues.ensure_flow(LEFT, RIGHT, node)
+        look = host.queues.drift_steps()
+        next(look)
+        run("ip", "link", "del", "a0")
+        assert finished(look) == []
+        run("tc", "qdisc", "del", "dev", "b0", "parent", "1:20")
+        assert any("qdisc tbf 20: is missing" in line for line in host.queues.drift())
         host.close()
 
 
