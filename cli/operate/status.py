@@ -31,6 +31,8 @@ def status(
     """Show processes, fabric, members, policy, slots and errors. Exits with 1 when no coordinator runs."""
     from controller.store.store import StoreUnavailable
 
+    if links and members:
+        raise click.UsageError("--links, --members: each shows one list; give one of them")
     shared = open_store(run_dir, store)
     try:
         found = collect(shared, run_dir if store is None else None)

@@ -27,3 +27,9 @@ def test_free_without_a_coordinator_says_that_it_lasts(run: Run, store: Store) -
     assert run("free") == (0, says)
     assert store.override() == "free"
     assert "until one starts" in run("coordinate")[1]
+
+
+def test_links_and_members_at_once_are_refused(run: Run) -> None:
+    """One of them would be left out silently."""
+    code, text = run("status", "--links", "--members")
+    assert code == 2 and "--members" in text and "--links" in text
