@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,9 @@ from topology.fabric import natural
 if TYPE_CHECKING:
     from controller.coflows.client import CoflowClient
     from controller.store.store import Store
+
+OPTIONS = {"name": "--name", "deadline_ms": "--deadline (ms)", "size_bytes": "--size (bytes)", "flows": "--flow"}
+"""By field of a coflow's: the option that gives it."""
 
 
 @click.group()
@@ -48,39 +52,52 @@ def open_(
     deadline_ms = None if deadline_ns is None else -(-deadline_ns // MILLISECOND_NS)
     shared = open_store(run_dir, store)
     with _client(shared) as client:
+        known = _flows(shared, flows, "--flow ")
         try:
-            opened = client.open(
-                name, deadline_ms=deadline_ms, size_bytes=size_bytes, flows=_flows(shared, flows, parse_size)
-            )
+            opened = client.open(name, deadline_ms=deadline_ms, size_bytes=size_bytes, flows=known)
         except ValueError as error:
-            raise click.UsageError(str(error)) from None
+            raise _refusal(error) from None
     click.echo(opened.id)
     if opened.verdict is not None and opened.verdict.deadline != "admitted":
         click.echo(f"deadline {opened.verdict.deadline}: {opened.verdict.why}", err=True)
 
 
-def _flows(store: Store, texts: tuple[str, ...], parse_size: Callable[[str], int]) -> list[tuple[str, str, int]]:
-    """The flows of the command line. Raises ValueError: one can't be read, or names a host that there is not (as far as any are
-    known: a coflow may be opened before the coordinator starts)."""
-    flows = [_flow(text, parse_size) for text in texts]
+def _refusal(error: ValueError) -> click.UsageError:
+    """An error about a field, as one about the option that gives it."""
+    field = re.split(r"\W", text := str(error), maxsplit=1)[0]
+    return click.UsageError(OPTIONS.get(field, field) + text[len(field) :])
+
+
+def _flows(store: Store, texts: tuple[str, ...], option: str) -> list[tuple[str, str, int]]:
+    """The flows of the command line. Ends the command with an error: one can't be read, or names a host that there is not (as
+    far as any are known: a coflow may be opened before the coordinator starts)."""
     members = {member["name"] for member in store.members().values()}
     known = members.union(host["name"] for host in (store.fabric() or {}).get("fabric", {}).get("hosts", ()))
-    for text, flow in zip(texts, flows, strict=True):
-        for host in flow[:2]:
-            if known and host not in known:
-                there = ", ".join(sorted(known, key=natural))
-                raise ValueError(f"--flow {text}: no host is called {host}; hosts are {there}")
+    flows = []
+    for text in texts:
+        try:
+            flows.append(_flow(text, known))
+        except ValueError as error:
+            raise click.UsageError(f"{option}{text}: {error}") from None
     return flows
 
 
-def _flow(text: str, parse_size: Callable[[str], int]) -> tuple[str, str, int]:
+def _flow(text: str, known: set[str]) -> tuple[str, str, int]:
+    from controller.coflows.coflow import checked_flows
+    from topology.units import parse_size
+
     parts = text.split(":")
     if len(parts) != 3:
-        raise ValueError(f"--flow: {text!r} is not SOURCE:DESTINATION:BYTES; write h1:h2:5MB")
+        raise ValueError("is not SOURCE:DESTINATION:BYTES; write h1:h2:5MB")
+    flow = parts[0], parts[1], parse_size(parts[2])
     try:
-        return parts[0], parts[1], parse_size(parts[2])
+        checked_flows([flow])
     except ValueError as error:
-        raise ValueError(f"--flow {text}: {error}") from None
+        raise ValueError(str(error).partition(": ")[2]) from None
+    for host in flow[:2]:
+        if known and host not in known:
+            raise ValueError(f"no host is called {host}; hosts are {', '.join(sorted(known, key=natural))}")
+    return flow
 
 
 @coflow.command()
@@ -89,15 +106,14 @@ def _flow(text: str, parse_size: Callable[[str], int]) -> tuple[str, str, int]:
 @click.argument("flows", metavar="SOURCE:DESTINATION:BYTES...", nargs=-1, required=True)
 def add(run_dir: Path, store: str | None, id_: int, flows: tuple[str, ...]) -> None:
     """Tell of more flows of an open coflow, such as h1:h2:5MB."""
-    from topology.units import parse_size
-
     shared = open_store(run_dir, store)
     with _client(shared) as client:
         part = client.find(id_)
+        more = _flows(shared, flows, "")
         try:
-            found = part.add_all(_flows(shared, flows, parse_size))
+            found = part.add_all(more)
         except ValueError as error:
-            raise click.UsageError(str(error)) from None
+            raise click.UsageError(str(error).removeprefix("flows: ")) from None
     click.echo(f"coflow {id_} has {sum(flow.size_bytes for flow in found)} bytes between {len(found)} pairs of hosts")
 
 
@@ -165,9 +181,9 @@ def run_(run_dir: Path, store: str | None, size: str | None, id_: int, command: 
         part = client.find(id_)
     own = CoflowMark(part.id)
     try:
-        flow = FlowMark(None if size is None else parse_size(size))
+        flow = FlowMark(named("--size", size, parse_size))
     except ValueError as error:
-        raise click.UsageError(str(error)) from None
+        raise _refusal(error) from None
     if part.deadline_ns is None:
         run_marked(command, own)
     run_marked(command, flow, deadline_ns=max(1, part.deadline_ns), late=own)

@@ -64,7 +64,7 @@ def checked_flows(flows: Iterable[tuple[str, str, int]]) -> tuple[Flow, ...]:
         _check_size(f"flows[{at}].size_bytes", size)
         found[source, destination] = found.get((source, destination), 0) + size
     if len(found) > MOST_FLOWS:
-        raise ValueError(f"flows: {len(found)} pairs of hosts, at most {MOST_FLOWS}; give size_bytes alone")
+        raise ValueError(f"flows: {len(found)} pairs of hosts, at most {MOST_FLOWS}; give the sum of their bytes alone")
     return tuple(Flow(*pair, size) for pair, size in found.items())
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from click.testing import CliRunner
 
+from cli.main import main
 from controller.coflows.client import CoflowClient
 from controller.store.store import Store
 from tests import needs
@@ -45,3 +47,32 @@ def test_of_flows_that_are_added_all_count_or_none(run: Run, store: Store) -> No
     assert run("coflow", "close", str(opened.id)) == (0, f"coflow {opened.id} is closed\n")
     code, text = run("coflow", "add", str(opened.id), "h2:h1:7")
     assert code == 1 and "is not open" in text and store.coflows() == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--size", "0B"), "--size (bytes) must be a whole number above 0"),
+        (("--size", "5MB", "--flow", "h1:h2:1MB"), "--size (bytes): the flows say it already"),
+        (("--deadline", "9s"), "--deadline (ms) is 9000"),
+        (("--name", "a\nb"), "--name: "),
+        (("--flow", "h1:h2:1MB", "--flow", "h1:h1:1MB"), "--flow h1:h1:1MB: 'h1' is the source, too"),
+        (("--flow", "h1:h2:0B"), "--flow h1:h2:0B: 0 must be a whole number"),
+        (("--flow", ":h2:1MB"), "--flow :h2:1MB: '' is no host"),
+    ],
+)
+def test_an_error_names_the_option(run: Run, store: Store, words: tuple[str, ...], says: str) -> None:
+    code, text = run("coflow", "open", *words)
+    assert code == 2 and says in text and store.coflows() == {}
+
+
+def test_an_error_of_add_and_of_run_names_the_argument(run: Run, store: Store) -> None:
+    client = CoflowClient(store, wait_s=0)
+    number = str(client.open(flows=[("h1", "h2", 5)]).id)
+    for flow in ("h1:h9:5MB", "h1:h1:1MB", "h1:h2"):
+        code, text = run("coflow", "add", number, flow)
+        assert code == 2 and f"Error: {flow}: " in text
+    late = str(client.open(deadline_ms=100, flows=[("h1", "h2", 5)]).id)
+    assert f"Error: coflow {late} has a deadline" in run("coflow", "add", late, "h1:h2:5MB")[1]
+    done = CliRunner().invoke(main, ["coflow", "run", "--size", "0B", "--store", store.url, number, "--", "true"])
+    assert done.exit_code == 2 and "--size (bytes) must be above 0" in done.output
