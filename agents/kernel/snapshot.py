@@ -34,6 +34,7 @@ from agents.kernel.netlink import (
     message,
 )
 from agents.kernel.offload import read_segments, set_segments
+from ebpf import egress
 
 CLASSIFIER_PREFERENCE = 47809
 """The preference of the classifier's filter, which identifies it among filters at the same hook."""
@@ -100,12 +101,11 @@ def take(netlink: Netlink, interface: str, index: int, *, take_over: bool) -> Sn
 
 
 def without_egress(found: list[Entry], interface: str) -> str:
-    """Why no program may be attached to the egress of an interface with these qdiscs; empty: one may. Where an ingress qdisc is
-    in clsact's place, the kernel takes programs for the egress and runs them on what comes in (net/sched/sch_ingress.c)."""
-    if not any(entry.kind == "ingress" for entry in found):
+    """Why no program may be attached to the egress of an interface with these qdiscs, and what to do; empty: one may."""
+    if not (why := egress.without_egress(entry.kind for entry in found)):
         return ""
     return (
-        f"interface {interface}: it has an ingress qdisc, where Baton needs clsact, whose ingress takes the same filters; "
+        f"interface {interface}: it {why}; "
         f"put that in its place (tc qdisc del dev {interface} ingress; tc qdisc add dev {interface} clsact)"
     )
 

@@ -26,6 +26,7 @@ from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
 from controller.switch_queues.model import BAND_PACKETS, DSCPS, MAX_RATE_BPS, QUEUES, PortQueues, QueueCounters
+from ebpf import egress
 from ebpf.build import object_path
 from ebpf.libbpf import BpfObject
 from protocol.units import FRAME_BYTES
@@ -58,11 +59,9 @@ class PortTaken(Exception):
 
 
 def without_egress(qdiscs: Iterable[Any]) -> str:
-    """Why programs cannot be attached to an interface's egress; empty: they can. Where an ingress qdisc is in clsact's place,
-    the kernel takes them and runs them on what comes in (net/sched/sch_ingress.c)."""
-    if any(qdisc.get_attr("TCA_KIND") == "ingress" for qdisc in qdiscs):
-        return "has an ingress qdisc, where Baton needs clsact, whose ingress takes the same filters; replace it first"
-    return ""
+    """Why programs cannot be attached to the egress of a port with these qdiscs, and what to do; empty: they can."""
+    why = egress.without_egress(qdisc.get_attr("TCA_KIND") for qdisc in qdiscs)
+    return f"{why}; replace it first" if why else ""
 
 
 class QueuedPort:

@@ -18,12 +18,6 @@ SCREENS = Path(__file__).resolve().parents[3] / "docs" / "screens"
 pytestmark = [needs.CHROMIUM, needs.REDIS]
 
 
-@pytest.fixture(scope="module")
-def shared(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
-    with dashboard(tmp_path_factory.mktemp("dashboard"), chromium) as made:
-        yield made
-
-
 @pytest.fixture
 def small(shared: Dashboard) -> Iterator[Dashboard]:
     """A coordinated fabric of 18 hosts with traffic; the test fails if a page logged an error."""

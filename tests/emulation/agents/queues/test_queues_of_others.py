@@ -137,10 +137,14 @@ def test_the_interface_is_as_it_was_found(before: str, gate: str, tmp_path: Path
         assert not list(tmp_path.glob("agent-*.json"))
 
 
+def _with_own_root(ends: Pair) -> None:
+    """Gives the interface a root qdisc of its own, as an administrator does."""
+    run("tc", "-n", ends.left, "qdisc", "add", "dev", "eth0", "root", "handle", "7:", "pfifo", "limit", "77")
+
+
 def test_after_a_crash_the_next_start_puts_back_what_the_first_found(tmp_path: Path) -> None:
     with pair() as ends:
-        tc = ("ip", "netns", "exec", ends.left, "tc")
-        run(*tc, "qdisc", "add", "dev", "eth0", "root", "handle", "7:", "pfifo", "limit", "77")
+        _with_own_root(ends)
         found = ends.found()
         with inside(ends.left):
             crashed = Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path)
@@ -169,7 +173,7 @@ def test_after_a_crash_a_qdisc_that_somebody_made_since_is_refused_and_untouched
     needs("htb")
     with pair() as ends:
         tc = ("ip", "netns", "exec", ends.left, "tc")
-        run(*tc, "qdisc", "add", "dev", "eth0", "root", "handle", "7:", "pfifo", "limit", "77")
+        _with_own_root(ends)
         with inside(ends.left):
             crashed = Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path)
             crashed.link.close()
@@ -201,7 +205,7 @@ def test_a_qdisc_with_one_below_it_is_refused_and_untouched(tmp_path: Path) -> N
 def test_an_interface_is_put_back_also_if_its_queues_are_gone_and_a_gate_was_moved_since(tmp_path: Path) -> None:
     with pair() as ends:
         tc = ("ip", "netns", "exec", ends.left, "tc")
-        run(*tc, "qdisc", "add", "dev", "eth0", "root", "handle", "7:", "pfifo", "limit", "77")
+        _with_own_root(ends)
         found = ends.found()
         with inside(ends.left):
             host = Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path)
@@ -218,8 +222,7 @@ def test_what_cannot_be_put_back_keeps_nothing_else_from_it(tmp_path: Path, monk
         raise NetlinkError(errno.EPERM, "not here")
 
     with pair() as ends:
-        tc = ("ip", "netns", "exec", ends.left, "tc")
-        run(*tc, "qdisc", "add", "dev", "eth0", "root", "handle", "7:", "pfifo", "limit", "77")
+        _with_own_root(ends)
         with inside(ends.left):
             host = Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path)
             monkeypatch.setattr(snapshot, "set_segments", refused)
@@ -230,8 +233,7 @@ def test_what_cannot_be_put_back_keeps_nothing_else_from_it(tmp_path: Path, monk
 
 def test_an_interface_that_got_another_name_meanwhile_is_put_back(tmp_path: Path) -> None:
     with pair() as ends:
-        tc = ("ip", "netns", "exec", ends.left, "tc")
-        run(*tc, "qdisc", "add", "dev", "eth0", "root", "handle", "7:", "pfifo", "limit", "77")
+        _with_own_root(ends)
         found = ends.found()
         with inside(ends.left):
             host = Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path)
@@ -244,8 +246,7 @@ def test_an_interface_that_got_another_name_meanwhile_is_put_back(tmp_path: Path
 
 def test_another_interface_that_has_the_name_by_now_is_left_alone(tmp_path: Path) -> None:
     with pair() as ends:
-        tc = ("ip", "netns", "exec", ends.left, "tc")
-        run(*tc, "qdisc", "add", "dev", "eth0", "root", "handle", "7:", "pfifo", "limit", "77")
+        _with_own_root(ends)
         with inside(ends.left):
             host = Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path)
             run("ip", "-n", ends.left, "link", "del", "eth0")
@@ -268,7 +269,7 @@ def test_who_interrupts_a_start_finds_the_interface_as_it_was(tmp_path: Path, mo
         raise KeyboardInterrupt
 
     with pair() as ends, inside(ends.left):
-        run("tc", "qdisc", "add", "dev", "eth0", "root", "handle", "7:", "pfifo", "limit", "77")
+        _with_own_root(ends)
         found = ends.found()
         monkeypatch.setattr(Netlink, "request", interrupted)
         with pytest.raises(KeyboardInterrupt):

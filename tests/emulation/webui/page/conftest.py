@@ -1,19 +1,12 @@
-"""A dashboard for the tests of one module."""
+"""The dashboard of a module, and no errors of its pages."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser
 
-from tests.emulation.webui.dashboard import Dashboard, dashboard
-
-
-@pytest.fixture(scope="module")
-def shared(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
-    with dashboard(tmp_path_factory.mktemp("dashboard"), chromium) as made:
-        yield made
+from tests.emulation.webui.dashboard import Dashboard
 
 
 @pytest.fixture
