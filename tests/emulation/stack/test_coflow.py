@@ -140,7 +140,7 @@ class TestCommands:
         assert baton("add", str(first), "h1:h2:3MB", "h3:h2:4MB").returncode == 0
         assert "7000000" in baton("list").stdout.splitlines()[1]
         wrong = baton("add", str(first), "h1:h1:3MB")
-        assert wrong.returncode == 2 and "flows[2].destination" in wrong.stderr
+        assert wrong.returncode == 2 and "Error: h1:h1:3MB: 'h1' is the source" in wrong.stderr
         assert baton("close", str(first)).returncode == 0
         store = Store(url)
         assert list(store.coflows()) == [second]
@@ -154,7 +154,7 @@ class TestCommands:
             (("--deadline", "5s"), "at most 4094"),
             (("--size", "0"), "above 0"),
             (("--flow", "h1:h2"), "SOURCE:DESTINATION:BYTES"),
-            (("--flow", "h1:h1:5MB"), "flows[0].destination"),
+            (("--flow", "h1:h1:5MB"), "--flow h1:h1:5MB: 'h1' is the source"),
             (("--flow", "h1:h2:5parsecs"), "--flow h1:h2:5parsecs"),
         ],
     )
