@@ -40,6 +40,11 @@ SLICE_NS = 5_000_000
 VERSION = "0.1.0"
 ROWS_FROM = 400
 """With more hosts the fabric has rows of racks, and members' and ports' documents are written once a second."""
+THRESHOLDS_VERSION = 3
+PAUSING = 12
+"""How many hosts' agents run with --pfc."""
+PFC_STATE = {"mode": "software", "paused": [], "storming": [], "bad": 0, "strangers": 0}
+PFC = {"action": "drop", "accept_from": [], "detection_ns": [200_000_000] * 8, "restoration_ns": [200_000_000] * 8}
 Row = tuple[str, int, int, int, int, int, int]
 
 
@@ -119,7 +124,7 @@ class Feed:
         shape = [sum(flows * math.exp(-(((at - middle) / wide) ** 2)) for flows, middle, wide in hills) for at in range(10, 29)]
         sizes = [(1 << at, max(1, int(flows))) for at, flows in enumerate(shape, 10)]
         return {
-            "version": 3,
+            "version": THRESHOLDS_VERSION,
             "thresholds": {
                 "beta": [24_000, 95_000, 420_000, 1_900_000, 7_400_000, 26_000_000],
                 "alpha": [18_000, 70_000, 310_000, 1_400_000, 6_100_000, 21_000_000],
@@ -222,6 +227,8 @@ class Feed:
             "contended": contended,
             "unplaced": [],
             "refused": {"stale_epoch": 2},
+            "thresholds_version": THRESHOLDS_VERSION,
+            "pfc": PFC,
             "time_ns": now_ns,
         }
 
@@ -244,6 +251,7 @@ class Feed:
                 continue
             yield self.node[host], {
                 "name": host,
+                "mac": self.fabric.mac(host) or f"02:00:00:00:{at >> 8:02x}:{at & 255:02x}",
                 "addresses": [str(address) for address in self.fabric.addresses(host)],
                 "rate_bps": 10**9,
                 "gate": "plug" if at % 9 == 7 else "tbf",
@@ -254,7 +262,10 @@ class Feed:
                 "uncertainty_us": round(self.dice.uniform(8, 24), 1),
                 "heard_ms_ago": self.dice.randrange(2, 48),
                 "slots": self.slots // max(1, len(self.hosts)),
+                "acknowledged": (self.slots - self.lost) // max(1, len(self.hosts)),
                 "late_slots": self.late // max(1, len(self.hosts)) + (at % 5 == 0),
+                "yields": self.yields // max(1, len(self.hosts)),
+                "lateness_us": self.dice.randrange(20, 90),
                 "sent_bps": sent[host],
                 "backlog_bytes": backlog[host],
                 "regulated": regulated[host],
@@ -262,7 +273,10 @@ class Feed:
                 "refused": {"1": 3} if at == 3 else {},
                 "drift": ["the root qdisc of eth1 was changed by another program; put back"] if at == 2 else [],
                 "suspect": ["1.2 MB crossed a contended link without permission"] if at == 4 else [],
-                "pfc": self._pfc(at) if at < 12 else [],
+                "warnings": [],
+                "thresholds_version": THRESHOLDS_VERSION,
+                "pfc": self._pfc(at) if at < PAUSING else [],
+                "pfc_state": {**PFC_STATE, "answers": {}} if at < PAUSING else {"answers": {}},
             }
 
     def _pfc(self, at: int) -> list[dict[str, Any]]:
@@ -272,6 +286,7 @@ class Feed:
                 "class": number,
                 "received": int(self.pauses * part * (1 + at % 4)),
                 "sent": int(self.pauses * part / 3),
+                "refused": 0,
                 "paused_ms": round(self.pauses * part * (1 + at % 4) * 0.03, 2),
                 "storms": 1 if (at, number) == (4, 3) else 0,
             }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cli.hosts.pfc_view import UNTOLD, is_told
 from cli.reach import open_store, store_options
 from protocol.bodies.pfc import class_mask, classes_of
 from protocol.pfc import CLASSES
@@ -89,7 +90,7 @@ def status(run_dir: Path, store: str | None, as_json: bool) -> None:
         raise click.ClickException(str(error)) from None
     hosts = {member["name"]: member for member in members.values() if member.get("pfc")}
     if as_json:
-        found = {name: {"classes": member["pfc"], **member["pfc_state"]} for name, member in hosts.items()}
+        found = {name: {"classes": member["pfc"], **member.get("pfc_state", {})} for name, member in hosts.items()}
         click.echo(json.dumps({"settings": (leader or {}).get("pfc"), "hosts": found}, indent=1))
     else:
         from cli.hosts.pfc_view import show
@@ -123,8 +124,10 @@ def _check(leader: dict[str, Any], members: dict[int, dict[str, Any]], host: str
         raise click.ClickException(f"--host: no member is called {host}; members: {names}")
     if not member.get("pfc"):
         raise click.ClickException(f"--host: the agent of {host} has no PFC; run it with `baton agent --pfc software` or `nic`")
-    settings = leader.get("pfc") or {}
-    for priority in classes_of(classes) if settings.get("action") != "alert" else ():
+    settings = leader.get("pfc")
+    if settings is None or not is_told(member):
+        raise click.ClickException(f"{host}: {UNTOLD}")
+    for priority in classes_of(classes) if settings["action"] != "alert" else ():
         limit_ns = settings["detection_ns"][priority]
         if duration_ns >= limit_ns:
             raise click.ClickException(
@@ -137,7 +140,7 @@ def _answer(store: Store, host: str, number: int) -> str:
     deadline = time.monotonic() + ANSWER_S
     while time.monotonic() < deadline:
         for member in store.members().values():
-            if member["name"] == host and (answer := member["pfc_state"]["answers"].get(str(number))):
+            if member["name"] == host and (answer := member.get("pfc_state", {}).get("answers", {}).get(str(number))):
                 return str(answer)
         time.sleep(0.05)
     return "unanswered"

@@ -9,7 +9,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+COUNTED = {"class", "received", "sent", "refused", "paused_ms", "storms"}
+STATE = {"mode", "paused", "storming", "bad", "strangers"}
+UNTOLD = "the leader tells too little of pauses, as one of another version does; upgrade it"
 COLUMNS = ("host", "who pauses", "class", "received", "sent", "refused", "paused", "storms", "now")
+
+
+def is_told(member: Mapping[str, Any]) -> bool:
+    """Whether a member's document has all that is shown of its pauses; one that another version wrote may lack some."""
+    return member.get("pfc_state", {}).keys() >= STATE and all(row.keys() >= COUNTED for row in member["pfc"])
 
 
 def show(settings: Mapping[str, Any] | None, hosts: Mapping[str, Mapping[str, Any]]) -> None:
@@ -24,6 +32,11 @@ def show(settings: Mapping[str, Any] | None, hosts: Mapping[str, Mapping[str, An
         console.print(f"storms         detected after {times[0]}, restored after {times[1]}, action {settings['action']}")
     if not hosts:
         console.print("no host's agent runs with --pfc")
+        return
+    if untold := sorted(name for name, member in hosts.items() if not is_told(member)):
+        console.print(f"{', '.join(untold)}: {UNTOLD}")
+    hosts = {name: member for name, member in hosts.items() if is_told(member)}
+    if not hosts:
         return
     table = Table()
     for name in COLUMNS:
@@ -44,11 +57,14 @@ def line(members: Mapping[str, Mapping[str, Any]]) -> str:
     known = [member for member in members.values() if member.get("pfc")]
     if not known:
         return ""
-    rows = [row for member in known for row in member["pfc"]]
+    told = [member for member in known if is_told(member)]
+    rows = [row for member in told for row in member["pfc"]]
     counts = {name: sum(row[name] for row in rows) for name in ("received", "sent", "refused", "storms")}
-    storming = [f"{member['name']} class {number}" for member in known for number in member["pfc_state"].get("storming", ())]
-    text = ", ".join(f"{count} {name}" for name, count in counts.items())
-    return f"{len(known)} hosts; {text}" + (f"; storm now: {', '.join(storming)}" if storming else "")
+    storming = [f"{member['name']} class {number}" for member in told for number in member["pfc_state"]["storming"]]
+    text = ", ".join(f"{count} {name}" for name, count in counts.items()) if told else ""
+    untold = f"of {len(known) - len(told)} {UNTOLD}" if len(told) < len(known) else ""
+    storms = f"storm now: {', '.join(storming)}" if storming else ""
+    return "; ".join(filter(None, (f"{len(known)} hosts", text, storms, untold)))
 
 
 def _cells(name: str, state: Mapping[str, Any], row: Mapping[str, Any] | None) -> tuple[object, ...]:

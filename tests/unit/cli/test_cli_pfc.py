@@ -69,3 +69,19 @@ def test_the_line_of_baton_status_adds_hosts_up_and_is_absent_without_any() -> N
     members = {str(node): member for node, member in MEMBERS.items()}
     assert pfc_view.line(members) == "1 hosts; 4 received, 2 sent, 1 refused, 1 storms; storm now: h1 class 3"
     assert pfc_view.line({"17": MEMBERS[17]}) == ""
+
+
+@pytest.mark.parametrize("lacks", ["pfc_state", "refused", "pfc"])
+def test_what_a_leader_of_another_version_leaves_out_is_said(lacks: str, capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"class": 3, **{name: count for name, count in ROW.items() if name != lacks}}
+    member = {"name": "h3", "pfc": [row], **({} if lacks == "pfc_state" else {"pfc_state": STATE})}
+    leader: dict[str, Any] = {} if lacks == "pfc" else LEADER
+    with pytest.raises(click.ClickException, match=r"h3: the leader tells too little of pauses.*upgrade it"):
+        pfc._check(leader, {18: member}, "h3", 0b1000, 2_000_000)
+    if lacks != "pfc":
+        pfc_view.show(LEADER["pfc"], {"h1": MEMBERS[16], "h3": member})
+        shown = " ".join(capsys.readouterr().out.split())
+        assert f"h3: {pfc_view.UNTOLD}" in shown and "1.5 ms" in shown
+        assert pfc_view.line({"16": MEMBERS[16], "18": member}) == (
+            f"2 hosts; 4 received, 2 sent, 1 refused, 1 storms; storm now: h1 class 3; of 1 {pfc_view.UNTOLD}"
+        )
