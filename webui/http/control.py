@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -24,15 +25,25 @@ control = Blueprint("control", __name__)
 
 
 def body(model: type[M]) -> M:
-    """The request's JSON body as a model. Raises RequestRefused, which names the wrong field."""
+    """The request's JSON body as a model. Raises RequestRefused, which names the wrong field or place."""
     try:
-        value = request.get_json()  # a BadRequest or UnsupportedMediaType of its own
+        value = json.loads(request.get_data()) if request.is_json else request.get_json()  # the latter: UnsupportedMediaType
     except RecursionError:
         raise RequestRefused("body: nested too deeply", "see /openapi.json for the fields") from None
+    except json.JSONDecodeError as error:
+        raise _no_json(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
+    except UnicodeDecodeError as error:
+        raise _no_json(f"byte {error.start}: no UTF-8") from None
+    except ValueError as error:  # a number with thousands of digits
+        raise _no_json(str(error)) from None
     try:
         return model.model_validate(value)
     except ValidationError as error:
         raise refusal(error) from None
+
+
+def _no_json(why: str) -> RequestRefused:
+    return RequestRefused(f"body: not JSON: {why}", 'send an object such as {"policy": "auto"}; see /openapi.json', 400)
 
 
 def refusal(error: ValidationError) -> RequestRefused:

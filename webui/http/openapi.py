@@ -57,6 +57,8 @@ GETS = (
     Operation("/v1.0/coflows", "The open coflows in their order.", schema.Coflows),
     Operation("/v1.0/policy", "The policy in force.", schema.Policy),
 )
+PARAMETERS = {operation.path.replace("{dpid}", "<dpid>"): tuple(operation.query or ()) for operation in GETS}
+"""By path, as Flask's rules have it: the names of its query parameters."""
 
 
 @cache
@@ -81,7 +83,7 @@ def document() -> dict[str, Any]:
             "202": {"description": "Set, but not yet taken over by a coordinator.", "content": _json(schema.Done)},
             **_problems(
                 {
-                    400: "Not JSON.",
+                    400: "Not JSON, or a query, which this path does not take.",
                     401: "Not logged in.",
                     403: "No CSRF token.",
                     409: "In conflict with the current state: unknown policy or host, or no published policy to change.",
@@ -112,7 +114,7 @@ def _validated(model: type[BaseModel]) -> tuple[type[BaseModel], Literal["valida
 
 
 def _get(operation: Operation) -> dict[str, Any]:
-    problems = {}
+    problems = {400: "A query parameter that there is not."}
     parameters = []
     if "{dpid}" in operation.path:
         parameters.append({"name": "dpid", "in": "path", "required": True, "schema": DPID})

@@ -17,7 +17,7 @@ from webui.http.api import number, poller, wanted
 from webui.http.commands import in_force
 from webui.http.control import body, changed
 from webui.http.errors import RequestRefused
-from webui.http.openapi import document
+from webui.http.openapi import PARAMETERS, document
 from webui.http.ryu_topology import Topology, topology
 from webui.http.schema import PolicyChange
 from webui.state import lists, model
@@ -26,6 +26,15 @@ MEMBERS_MAX, FLOWS_MAX = 5_000, 2_000
 """Entries of one page, which is also what a request without parameters gets."""
 
 rest = Blueprint("rest", __name__)
+
+
+@rest.before_request
+def _only_known_parameters() -> None:
+    """Refuses a query with a parameter that the path has not: what a misspelt one asks for would be left out silently."""
+    there = PARAMETERS.get(str(request.url_rule), ())
+    if unknown := [name for name in request.args if name not in there]:
+        takes = f"takes {', '.join(there)}" if there else "takes no parameters"
+        raise RequestRefused(f"{unknown[0][:40]!r} is no parameter: {request.path} {takes}", "correct it, or leave it out", 400)
 
 
 # -- as in Ryu ----------------------------------------------------------------------------------------------------------
@@ -145,6 +154,4 @@ def set_policy() -> ResponseReturnValue:
 @rest.get("/openapi.json")
 def openapi() -> ResponseReturnValue:
     """This interface's description, OpenAPI 3.1."""
-    if request.args:
-        raise RequestRefused("openapi.json takes no parameters", "leave out the query", 400)
     return jsonify(document())

@@ -101,6 +101,22 @@ class TestReading:
         answer = site.client.get(f"/v1.0/topology/switches/{dpid}")
         assert answer.status_code == 404 and answer.get_json()["remedy"]
 
+    @pytest.mark.parametrize(
+        ("path", "there"),
+        [
+            ("/v1.0/flows?serach=h1", "search, sort, order, page, count"),
+            ("/v1.0/schedule?second=2", "seconds"),
+            ("/v1.0/tree?serach=h1", "takes no parameters"),
+            ("/v1.0/topology/links/0000000000000002?serach=h1", "takes no parameters"),
+            ("/openapi.json?serach=h1", "takes no parameters"),
+        ],
+    )
+    def test_a_parameter_that_there_is_not_is_refused(self, site: Site, path: str, there: str) -> None:
+        answer = site.client.get(path)
+        told = answer.get_json()
+        assert answer.status_code == 400 and path.partition("?")[2].partition("=")[0] in told["error"]
+        assert there in told["error"] and told["remedy"]
+
     def test_the_tree_members_flows_and_thresholds(self, site: Site) -> None:
         tree = site.get("/v1.0/tree")
         assert [(link["a"], link["b"]) for link in tree["blocked"]] == [("s2", "s3")] and len(tree["forwarding"]) == 5
@@ -187,6 +203,23 @@ class TestChanging:
         found, told = site.put(**change)
         assert found == status and names in told["error"] and told["remedy"]
         assert site.store.policy() == before
+
+    @pytest.mark.parametrize(
+        ("body", "where"),
+        [
+            (b'{"policy": "free",\n "slice_ns": }', "line 2, column 14"),
+            (b"", "line 1, column 1"),
+            (b'{"policy": "\xff"}', "byte 12"),
+            (b"[" * 10_000, "nested too deeply"),
+            (b"1" * 5_000, "body"),
+        ],
+    )
+    def test_what_is_not_json_is_told_with_its_place(self, site: Site, body: bytes, where: str) -> None:
+        for path, send in (("/v1.0/policy", site.client.put), ("/api/control", site.client.post)):
+            answer = send(path, data=body, headers=site.token, content_type="application/json")
+            told = answer.get_json()
+            assert answer.status_code in (400, 422) and where in told["error"] and told["remedy"]
+        assert site.client.put("/v1.0/policy", data=b"{}", headers=site.token).status_code == 415
 
     @pytest.mark.parametrize(
         ("action", "field", "value"),
