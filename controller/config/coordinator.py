@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from controller.config.fields import Duration, File, Fraction, Section, or_none
-from controller.config.settings import MOST_WEIGHT, Weight
+from controller.config.settings import Weight
+from controller.store.layout import LEAST_WEIGHT, MOST_WEIGHT
 from protocol.units import MICROSECOND_NS as US
 from protocol.units import MILLISECOND_NS as MS
 
@@ -15,17 +16,21 @@ from protocol.units import MILLISECOND_NS as MS
 def _weights(value: object) -> tuple[Weight, ...]:
     if not isinstance(value, dict):
         raise ValueError(f"{value!r} is not a mapping")
-    weights = []
+    weights: dict[tuple[str, str], Weight] = {}
     for flow, text in value.items():
         source, _, destination = (part.strip() for part in flow.partition("->"))
         try:
             weight = float(text)
         except (TypeError, ValueError):
             weight = 0.0
-        if not source or not 0 < weight <= MOST_WEIGHT:
+        if not source or not LEAST_WEIGHT <= weight <= MOST_WEIGHT:
             raise ValueError(f"{flow}: {text!r} is not a weight")
-        weights.append(Weight(source, destination, weight))
-    return tuple(weights)
+        if source == destination:
+            raise ValueError(f"{flow}: a host sends nothing to itself")
+        if (source, destination) in weights:
+            raise ValueError(f"{flow}: is there twice")
+        weights[source, destination] = Weight(source, destination, weight)
+    return tuple(weights.values())
 
 
 class CoordinatorSection(Section):
@@ -100,7 +105,8 @@ class CoordinatorSection(Section):
     )
     weights: Annotated[tuple[Weight, ...], BeforeValidator(_weights)] = Field(
         (),
-        description="write `host: weight` or `host -> host: weight`, with weights up to 100",
+        description="write `host: weight` or `host -> host: weight`, each once, "
+        f"with weights from {LEAST_WEIGHT} to {MOST_WEIGHT}",
     )
     mode: Literal["on_demand", "always"] = Field("on_demand", description="write on_demand or always")
     contend_fraction: Fraction = Field(0.9, description="write a fraction of a link's capacity, such as 0.9")

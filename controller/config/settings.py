@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from controller.config.weekly_settings import WeeklySettings
+from controller.store.layout import LEAST_WEIGHT, MOST_WEIGHT
 from protocol.units import MICROSECOND_NS, MILLISECOND_NS
 
 NO_WEEKS = WeeklySettings()
@@ -157,8 +158,8 @@ class CoordinatorSettings:
         if self.mode not in MODES:
             yield f"mode {self.mode!r} is not one of {', '.join(MODES)}"
         for weight in self.weights:
-            if not 0 < weight.weight <= MOST_WEIGHT:
-                yield f"weights: {weight.weight!r} of {weight.source} is not above 0 and at most {MOST_WEIGHT}"
+            if not LEAST_WEIGHT <= weight.weight <= MOST_WEIGHT:
+                yield f"weights: {weight.weight!r} of {weight.source} is not from {LEAST_WEIGHT} to {MOST_WEIGHT}"
 
 
 CHANGEABLE = (
@@ -187,7 +188,6 @@ RANGES: dict[str, tuple[float, float]] = {
 }
 """The least and the most of those that are numbers."""
 MODES = ("on_demand", "always")
-MOST_WEIGHT = 100
 
 
 class TreeSource(NamedTuple):

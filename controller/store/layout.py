@@ -82,6 +82,8 @@ EXPIRY_S = {
 }  # fmt: skip
 FLUSH_NS = 24_000_000
 """How often the coordinator publishes a batch of slots; with it, `controller.store.feeds.SLOTS_KEPT` batches are 20 s."""
+LEAST_WEIGHT, MOST_WEIGHT = 0.01, 100
+"""Of weights in the policy's document. Policies divide weights by the least one: beside a tiny one, no other turn would end."""
 OPERATORS = ("policy", "override", "rotation", "queues", "hosts")
 """What operators wrote: the store bridges, which follow it, restore it when the store has lost it. None knows whether its own
 is the newest."""

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from flask import Blueprint, Response, abort, make_response, render_template, request, url_for
 from markupsafe import Markup
 
+from controller.store.layout import LEAST_WEIGHT, MOST_WEIGHT
 from webui.access.auth import csrf_token, current_user
 from webui.http.bundle import bundle
 
@@ -29,6 +30,7 @@ ENTRY, SCRIPT = "app.js", "baton.js"
 EARLY = "lib/early.js"
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 YEAR_S = 31_536_000
+WEIGHTS = {"least_weight": LEAST_WEIGHT, "most_weight": MOST_WEIGHT}
 pages = Blueprint("pages", __name__)
 
 
@@ -85,7 +87,7 @@ def index() -> Response:
 
     account = {"user": current_user() or "", "csrf": csrf_token()}  # `user` is empty for a visitor, who may only read
     page = make_response(
-        render_template("index.html", asset=asset, style=STYLE_TEXT, script=SCRIPT, early=EARLY_TEXT, **account)
+        render_template("index.html", asset=asset, style=STYLE_TEXT, script=SCRIPT, early=EARLY_TEXT, **WEIGHTS, **account)
     )
     page.headers["Content-Security-Policy"] = POLICY
     page.headers["X-Content-Type-Options"] = "nosniff"

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, RootModel, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
+from controller.store.layout import LEAST_WEIGHT, MOST_WEIGHT
 from protocol.units import MILLISECOND_NS
 
 
@@ -195,7 +196,7 @@ class Weight(BaseModel):
 
     source: Annotated[str, Field(min_length=1, max_length=64)]
     destination: Name = ""
-    weight: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)]
+    weight: Annotated[float, Field(ge=LEAST_WEIGHT, le=MOST_WEIGHT, allow_inf_nan=False)]
 
 
 class PolicyChange(BaseModel):

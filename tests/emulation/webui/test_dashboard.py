@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from controller.store.layout import LEAST_WEIGHT, MOST_WEIGHT
 from protocol.bodies.versions import NEWEST
 from tests import needs
 from tests.emulation.webui.dashboard import VIEWS, Dashboard, dashboard, wait_for
@@ -217,6 +218,8 @@ class TestControls:
             page.click("#card-slice button")
             expect(page.locator("#card-slice .now")).to_have_text("8 ms")
             page.fill("#weight-source", "h1")
+            bounds = page.locator("#weight").evaluate("one => [Number(one.min), Number(one.max)]")
+            assert bounds == [LEAST_WEIGHT, MOST_WEIGHT]
             page.click("#card-weight .set button")
             expect(page.locator("#card-weight .tag")).to_contain_text("h1 → all")
             page.click("#card-weight .tag button")

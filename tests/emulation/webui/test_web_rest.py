@@ -190,6 +190,7 @@ class TestChanging:
             ({"slice_ns": 1}, 422, "slice_ns"),
             ({"weights": [{"source": "nobody", "weight": 2}]}, 409, "nobody"),
             ({"weights": [{"source": "h1", "weight": 0}]}, 422, "weights.0.weight"),
+            ({"weights": [{"source": "h1", "weight": 1e-300}]}, 422, "0.01"),
             ({"override": "maybe"}, 422, "override"),
             ({"policies": "free"}, 422, "policies"),
             ({"policy": None}, 422, "nothing to change"),

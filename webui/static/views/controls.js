@@ -33,7 +33,7 @@ export class Controls {
     this.slice = h("input", { id: "slice", type: "number", min: 0.2, max: 1000, step: 0.1, disabled: off, oninput: () => this.touched.add("slice") });
     this.source = h("input", { id: "weight-source", list: "hosts", placeholder: "h1", "aria-label": "Source", disabled: off, autocomplete: "off" });
     this.destination = h("input", { id: "weight-destination", list: "hosts", placeholder: "all", "aria-label": "Destination", disabled: off, autocomplete: "off" });
-    this.weight = h("input", { id: "weight", type: "number", min: 0.1, max: 100, step: 0.1, value: 2, "aria-label": "Weight", disabled: off });
+    this.weight = h("input", { id: "weight", type: "number", min: element.dataset.leastWeight, max: element.dataset.mostWeight, step: "any", value: 2, "aria-label": "Weight", disabled: off });
     this.hosts = h("datalist", { id: "hosts" });
     this.weights = h("ul", { class: "weights" });
     this.override = h("button", { class: "danger", id: "override", disabled: off, onclick: () => this.ask() }, "Open every gate…");

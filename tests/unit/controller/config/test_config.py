@@ -158,6 +158,9 @@ class TestMistakes:
             (5, "coordinator.lease", "is under 50ms", LEAST.strip() + "\n  lease: 1ms\n"),
             (5, "coordinator.contend_fraction", "is over 1;", LEAST.strip() + "\n  contend_fraction: 3\n"),
             (5, "coordinator.weights", "is not a weight", LEAST.strip() + "\n  weights: {h1: heavy}\n"),
+            (5, "coordinator.weights", "from 0.01 to 100", LEAST.strip() + "\n  weights: {h1: 1e-300}\n"),
+            (5, "coordinator.weights", "h1 -> h1: a host sends", LEAST.strip() + '\n  weights: {"h1 -> h1": 2}\n'),
+            (5, "coordinator.weights", "h1->h2: is there", LEAST.strip() + '\n  weights: {"h1 -> h2": 2, "h1->h2": 3}\n'),
             (5, "coordinator.headroom", "0.98", LEAST.strip() + "\n  headroom: nan\n"),
             (5, "coordinator.fail_open", "write 36ms or more", LEAST.strip() + "\n  fail_open: 9ms\n"),
             (6, "coordinator.fail_open", "write 37500us or more", LEAST.strip() + "\n  heartbeat: 12.5ms\n  fail_open: 37ms\n"),
@@ -289,6 +292,7 @@ class TestChangesWhileRunning:
             {"grace_ns": 10**12}, {"quiet_ns": -1}, {"minimum_active_ns": 10**12}, {"minimum_active_ns": 3_000_000},
             {"release_fraction": 0.95}, {"release_fraction": 0.0}, {"mode": "sometimes"}, {"weights": [["h1", "", 0.0]]},
             {"weights": [["h1", "", float("nan")]]}, {"weights": [["h1", "", 10**400]]},
+            {"weights": [["h1", "", 1e-300]]}, {"weights": [["h1", "", 101]]},
         ],
     )  # fmt: skip
     def test_a_value_that_the_configuration_would_refuse_is_refused_by_name(self, changes: dict[str, object]) -> None:
