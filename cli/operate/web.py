@@ -40,6 +40,7 @@ def web(
 
     `baton up` serves them too, if the configuration has a section `web`; use this command on another machine or port.
     """
+    from webui.access.accounts import Accounts, AccountsError
     from webui.serve import CannotServe, check, run, url
 
     settings = WebSettings(
@@ -48,7 +49,8 @@ def web(
     try:
         where = open_store(run_dir, store).url
         check(where, settings)
+        Accounts(users).session_secret()  # the supervised server logs a bad file and serves on: reading needs no login
         click.echo(f"{url(settings)} (dashboard), /v1.0 and /openapi.json (REST), /metrics (Prometheus)")
         run(where, settings)
-    except CannotServe as error:
+    except (CannotServe, AccountsError) as error:
         raise click.ClickException(str(error)) from None
