@@ -37,22 +37,21 @@ export class Health {
     document.documentElement.classList.toggle("stale", old && feed.stateAt !== null);
   }
 
-  /** The banner's kind, title and remedy; empty if there is no trouble. */
+  /** The banner's kind, title and remedy, and for how many milliseconds it is so, if known; empty if there is no trouble. */
   trouble(leader, old, now) {
     const feed = this.feed;
     if (old && feed.stateAt === null) {
       return feed.silentMs() > OLD_MS ? ["bad", "The dashboard's server has not answered yet.", "The page keeps trying. Make sure that `baton web` runs."] : [];
     }
     if (old) {
-      return ["bad", `No news for ${Math.round(Math.max(feed.silentMs(), now - feed.stateAt) / 1000)} s: the page shows old data.`,
-        "The dashboard's server does not answer; the page keeps trying. Coordination does not depend on it."];
+      return ["bad", "No news: the page shows old data.",
+        "The dashboard's server does not answer; the page keeps trying. Coordination does not depend on it.", Math.max(feed.silentMs(), now - feed.stateAt)];
     }
     if (leader && !leader.alive) {
       const why = feed.last.state.problem;
       if (why?.error.startsWith("store")) return ["bad", `The store can't be read: ${why.error}.`, `${why.remedy}. Coordination continues from memory.`];
-      const since = this.aliveAt === null ? "" : ` since ${Math.max(1, Math.round((now - this.aliveAt) / 1000))} s`;
-      return ["bad", `No leader${since}: every gate is open, hosts send freely.`,
-        "The supervisor starts another coordinator; if none comes, see `baton status` and coordinator.log."];
+      return ["bad", "No leader: every gate is open, hosts send freely.",
+        "The supervisor starts another coordinator; if none comes, see `baton status` and coordinator.log.", this.aliveAt === null ? null : now - this.aliveAt];
     }
     const problem = feed.last.state?.problem;
     if (problem) return ["warn", `${problem.error[0].toUpperCase()}${problem.error.slice(1)}.`, `${problem.remedy}.`];
@@ -64,15 +63,17 @@ export class Health {
     return [];
   }
 
-  say(kind, title, remedy) {
+  say(kind, title, remedy, since = null) {
     const banner = $("banner");
+    const [alert, seconds] = banner.children; // the seconds are no part of the alert, which would be read out again each second
+    text(seconds, since === null ? "" : `for ${Math.max(1, Math.round(since / 1000))} s`);
     const written = kind ? `${kind}${title}` : "";
     if (written === this.banner) return;
     this.banner = written;
     banner.hidden = !kind;
     banner.className = kind ?? "";
     const code = (remedy ?? "").split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part));
-    if (kind) banner.replaceChildren(mark(kind), h("span", {}, h("strong", {}, title), " ", ...code));
+    if (kind) alert.replaceChildren(mark(kind), h("span", {}, h("strong", {}, title), " ", ...code));
   }
 
   header(leader, old) {
