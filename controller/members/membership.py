@@ -143,7 +143,7 @@ class Membership(Part):
             self._write({"event": ["member", "info", text]})
 
     def status(self) -> dict[str, Any]:
-        return {"members": len(self._members), "turned_away": self._turned_away}
+        return {"members": len(self._members), "turned_away": self._turned_away, "report_ns": self._settings.report_ns}
 
     def left(self, node: int, now_ns: int) -> None:
         self._refused.pop(node, None)

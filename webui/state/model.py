@@ -12,6 +12,7 @@ from typing import Any
 
 from protocol.bodies.flows.size_bins import EDGES, bin_of
 from protocol.messages import Cause
+from protocol.units import MILLISECOND_NS
 from topology.fabric import Fabric
 from topology.paths import NoPathError, Routes
 from topology.problems import FabricError
@@ -22,6 +23,8 @@ from webui.state.layout import places
 Document = Mapping[str, Any]
 FLOWS_MAX = 2_000
 CAUSES = {int(cause): cause.name.lower() for cause in Cause}
+REPORT_NS = 50 * MILLISECOND_NS
+"""How often hosts report to a leader of the version before, which does not say it, unless it is configured otherwise."""
 NO_LEADER = {
     "error": "no coordinator is alive: every gate is open, no host is coordinated",
     "remedy": "see `baton status` and coordinator.log on the controller; `baton up` starts it",
@@ -151,6 +154,7 @@ def coordinator(documents: Mapping[str, Document | None], override: str | None, 
         "epoch": status.get("epoch", 0),
         "policy": status.get("policy", policy.get("policy", "")),
         "slice_ns": status.get("slice_ns", policy.get("slice_ns", 0)),
+        "report_ms": status.get("report_ns", REPORT_NS) // MILLISECOND_NS,
         "override": (status.get("override") if alive else None) or override or "coordinate",
         **{name: status.get(name, 0) for name in ("late_slots", "slots", "acknowledged", "lost", "yields")},
         "refused": {cause: count for cause, count in status.get("refused", {}).items() if count},

@@ -173,7 +173,7 @@ export class Details {
         member && ["gate", member.gate],
         member && ["version", member.wire ? `${member.version}, wire ${member.wire}` : member.version],
         member && ["clock", `${offset(member.offset_us)} ± ${member.uncertainty_us ?? "?"} µs`],
-        member && ["last heard", `${ms(member.last_heard_ms)} ago`],
+        member && ["last heard", this.feed.last.state.coordinator.alive ? `${ms(member.last_heard_ms)} ago` : "not since the leader is gone"],
         member && ["refused", refused.length ? refused.map(([cause, n]) => `${count(n)} ${cause}`).join(", ") : "none", refused.length ? "warn" : ""],
         guests && ["guests' marks", `${count(guests.held)} held, ${count(guests.refused)} refused`],
       ]),

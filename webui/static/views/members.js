@@ -6,6 +6,7 @@ import { TablePager } from "../lib/pager.js";
 import { named, VirtualTable } from "../lib/table.js";
 
 const SILENT_MS = 250;
+const SILENT_REPORTS = 2;
 
 const refusals = (member) => Object.values(member.refused ?? {}).reduce((sum, n) => sum + n, 0);
 const odd = (member) => [...(member.suspect ?? []), ...(member.warnings ?? []), ...(member.drift ?? [])];
@@ -40,7 +41,7 @@ export class MembersView {
         { key: "version", title: "version", narrow: false, wide: "minmax(64px, .7fr)", value: (m) => m.version, write: (c, m) => (text(c, m.version), attribute(c, "class", `td text wide-only ${m.version === this.usual ? "" : "warn"}`)) },
         { key: "gate", title: "gate", wide: "minmax(48px, .5fr)", value: (m) => m.gate, write: (c, m) => text(c, m.gate) },
         { key: "offset", plotted: true, title: "clock offset", hint: "Offset from the coordinator's clock, with its uncertainty", narrow: false, kind: "num", wide: "minmax(190px, 1.6fr)", value: (m) => Math.abs(m.offset_us ?? 0), write: (c, m) => (attribute(c, "class", "td clock wide-only"), whisker(c, m, spread())) },
-        { key: "heard", title: "heard ago", kind: "num", wide: "minmax(76px, .8fr)", value: (m) => m.last_heard_ms, write: (c, m) => (text(c, ms(m.last_heard_ms)), attribute(c, "class", `td num ${m.last_heard_ms > SILENT_MS ? "bad" : ""}`)) },
+        { key: "heard", title: "heard ago", kind: "num", wide: "minmax(76px, .8fr)", value: (m) => m.last_heard_ms, write: (c, m) => this.heard(c, m) },
         { key: "late", title: "late slots", kind: "num", narrow: false, wide: "minmax(150px, .8fr)", value: (m) => m.late_slots ?? 0, write: (c, m) => this.late(c, m) },
         { key: "refused", title: "refused", hint: "Control frames that the agent refused, by cause", kind: "num", wide: "minmax(64px, 1fr)", value: refusals, write: (c, m) => this.refused(c, m) },
         { key: "odd", title: "problems", wide: "minmax(70px, 1.7fr)", value: (m) => (odd(m).length ? `0${odd(m).join()}` : "1"), write: (c, m) => this.odd(c, m) },
@@ -59,6 +60,14 @@ export class MembersView {
   test(terms) {
     const text = (m) => [m.name, m.enrolled, m.gate, m.version, ...Object.keys(m.refused ?? {}), refusals(m) ? "refused" : "", m.suspect?.length ? "suspect" : "", m.drift?.length ? "drift" : "", ...odd(m)].join(" ").toLowerCase();
     return (member) => terms.every((term) => text(member).includes(term));
+  }
+
+  /** How long ago the leader heard it, which is bad if reports are missing; without a leader nobody hears it. */
+  heard(cell, { last_heard_ms: heard }) {
+    const { alive, report_ms: report } = this.feed.last.state.coordinator;
+    text(cell, alive ? ms(heard) : "old");
+    attribute(cell, "title", alive ? null : `${ms(heard)} when the last leader told it`);
+    attribute(cell, "class", `td num ${!alive ? "dim" : heard > Math.max(SILENT_MS, SILENT_REPORTS * report) ? "bad" : ""}`);
   }
 
   late(cell, { slots, late_slots: late = 0 }) {

@@ -55,3 +55,49 @@ def test_a_name_that_a_column_cuts_is_shown_by_pointing_at_it(small: Dashboard) 
     with small.page("flows") as page:
         for cell in page.locator("#flows .rows .row:not([hidden])").first.locator(".td").all()[:2]:
             expect(cell).to_have_attribute("title", re.compile("^h[0-9]+$"))
+
+
+def test_a_member_is_heard_as_seldom_as_the_leader_asks_for_reports(small: Dashboard) -> None:
+    with small.page("members") as page:
+        cell = page.locator("#members .rows .row:not([hidden]) .td").nth(5)
+        for report_ms, late in ((50, True), (10_000, False)):
+            page.evaluate(
+                """report_ms => {
+                    const { feed } = window.baton, state = feed.last.state;
+                    feed.take = () => {};  // the feed goes on
+                    const members = state.members.map((one) => ({ ...one, last_heard_ms: 9000 }));
+                    feed.last.state = { ...state, members, coordinator: { ...state.coordinator, report_ms } };
+                    feed.dispatchEvent(new CustomEvent("state", { detail: feed.last.state }));
+                }""",
+                report_ms,
+            )
+            expect(cell).to_have_text("9 s")
+            assert ("bad" in (cell.get_attribute("class") or "")) is late
+
+
+def test_without_a_leader_when_members_were_heard_is_old_and_the_alert_keeps_its_text(small: Dashboard) -> None:
+    with small.page("members") as page:
+        cell = page.locator("#members .rows .row:not([hidden]) .td").nth(5)
+        expect(cell).to_have_text(re.compile("ms$"))
+        small.feeder.silent.set()
+        try:
+            expect(cell).to_have_text("old")
+            alert = page.get_by_role("alert")
+            expect(alert).to_contain_text("No leader: every gate is open")
+            since = page.locator("#banner .since")
+            expect(since).to_have_text(re.compile("^for [0-9]+ s$"))
+            page.evaluate(
+                """() => {
+                    window.changes = 0;
+                    const count = (found) => { window.changes += found.length; };
+                    const watched = { childList: true, characterData: true, subtree: true };
+                    new MutationObserver(count).observe(document.querySelector("[role=alert]"), watched);
+                }"""
+            )
+            before = since.inner_text()
+            expect(since).not_to_have_text(before)
+            assert page.evaluate("window.changes") == 0
+        finally:
+            small.feeder.silent.clear()
+        expect(cell).to_have_text(re.compile("ms$"))
+        expect(page.locator("#banner")).to_be_hidden()

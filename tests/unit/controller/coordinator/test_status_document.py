@@ -181,6 +181,7 @@ def test_the_status_and_the_members_documents_have_these_fields_and_values() -> 
             "lost": 0,
             "dropped_pages": 0,
             "turned_away": 0,
+            "report_ns": 50 * MS,
             "yields": 2,
             "choices": [],
             "members": 3,
