@@ -1,12 +1,14 @@
 // Draws the fabric (SVG): two lines for each link, one for each direction, whose colour and width show the load.
 
 import { $, attribute, empty, h, s, text, visible } from "../lib/dom.js";
-import { rate } from "../lib/format.js";
+import { rate, shortener } from "../lib/format.js";
 import { layOut } from "./layout.js";
 import { loadColour, loadGradient } from "../lib/scale.js";
 import { onTheme } from "../lib/appearance.js";
 import { PanZoom } from "../lib/panzoom.js";
 
+const LETTER_PX = 8.5;
+const NAME_PX = 120;
 const SPLIT = 2.6;
 const ARROW = "M-8-7 9 0-8 7-4.2 0z";
 const SMALL = "M-4.2-3.4H4.2L0 4.6z";
@@ -63,6 +65,7 @@ export class FabricView {
     this.lanes = new Map();
     this.marks = new Map();
     this.shapes = new Map();
+    this.label = this.labels([...plan.places.values()].filter((place) => place.node.kind === "host" && !place.cell));
     const root = s("g", {});
     for (const block of plan.blocks) root.append(this.block(block));
     for (const one of plan.links) root.append(this.link(one));
@@ -103,11 +106,21 @@ export class FabricView {
     return `translate(${from.x + (to.x - from.x) * 0.6 + ox} ${from.y + (to.y - from.y) * 0.6 + oy}) rotate(${angle})`;
   }
 
+  /** A function that gives the label of a host: its name, so short that it does not touch the next one's. */
+  labels(hosts) {
+    const short = shortener(hosts.map(({ node }) => node.id));
+    return (node) => {
+      const at = this.places.get(node.id);
+      const room = hosts.reduce((least, { x, y }) => (x !== at.x && Math.abs(y - at.y) < 16 ? Math.min(least, Math.abs(x - at.x)) : least), 2 * NAME_PX);
+      return short(node.id, Math.floor((room - 4) / LETTER_PX));
+    };
+  }
+
   node({ node, x, y, w, h: tall }) {
     const isHost = node.kind === "host";
     const shape = isHost ? s("circle", { r: 8 }) : s("rect", { x: -w / 2, y: -tall / 2, width: w, height: tall, rx: 5 });
     const group = s("g", { class: `node ${node.kind}`, transform: `translate(${x} ${y})`, "data-id": node.id, tabindex: "-1", role: "button", "aria-label": `${node.kind} ${node.id}` },
-      shape, s("text", { "text-anchor": "middle", y: isHost ? 23 : 4.5 }, node.id));
+      shape, s("text", { "text-anchor": "middle", y: isHost ? 23 : 4.5 }, isHost ? this.label(node) : node.id), s("title", {}, node.id));
     this.shapes.set(node.id, group);
     return group;
   }

@@ -77,3 +77,19 @@ export function natural(a, b) {
   const right = key(b);
   return left < right ? -1 : left > right ? 1 : 0;
 }
+
+/** A function (name, most) that cuts a name to so many characters, first what all `names` begin and end with: …h1 */
+export function shortener(names) {
+  const same = (list) => {
+    let at = 0;
+    while (list.length && list.every((one) => at < one.length && one[at] === list[0][at])) at += 1;
+    return list[0]?.slice(0, at).match(/^(.*[^a-z0-9])?/i)[0].length ?? 0; // whole words
+  };
+  const start = same(names);
+  const end = same(names.map((name) => [...name].reverse().join("")));
+  return (name, most) => {
+    if (name.length <= most) return name;
+    const middle = `${start ? "…" : ""}${name.slice(start, name.length - end)}${end && !start ? "…" : ""}`;
+    return middle.length <= most ? middle : `${middle.slice(0, Math.max(1, most - 1))}…`;
+  };
+}

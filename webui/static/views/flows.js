@@ -29,14 +29,14 @@ export class FlowsView {
       label: "V2V flows", sort: "rate",
       nothing: () => ["No V2V flow is large enough to be listed", "Flows below the mice allowance never wait and are not reported. Start traffic, or make sure that agents are members."],
       columns: [
-        { key: "source", title: "from", wide: "minmax(44px, 1fr)", value: (f) => f.source, write: (c, f) => named(c, f.source) },
-        { key: "destination", title: "to", wide: "minmax(44px, 1fr)", value: (f) => f.destination, write: (c, f) => named(c, f.destination) },
-        { key: "rate", title: "rate", kind: "num", wide: "minmax(84px, 1.3fr)", value: (f) => f.rate_bps, write: (c, f, most) => barred(c, rate(f.rate_bps), most && f.rate_bps / most) },
-        { key: "backlog", title: "backlog", kind: "num", wide: "minmax(76px, 1.3fr)", value: (f) => f.backlog_bytes, write: (c, f, most) => barred(c, bytes(f.backlog_bytes), most && f.backlog_bytes / most) },
+        { key: "source", title: "from", wide: "minmax(42px, 1fr)", value: (f) => f.source, write: (c, f) => named(c, f.source) },
+        { key: "destination", title: "to", wide: "minmax(42px, 1fr)", value: (f) => f.destination, write: (c, f) => named(c, f.destination) },
+        { key: "rate", title: "rate", kind: "num", wide: "minmax(78px, 1.3fr)", value: (f) => f.rate_bps, write: (c, f, most) => barred(c, rate(f.rate_bps), most && f.rate_bps / most) },
+        { key: "backlog", title: "backlog", kind: "num", wide: "minmax(70px, 1.3fr)", value: (f) => f.backlog_bytes, write: (c, f, most) => barred(c, bytes(f.backlog_bytes), most && f.backlog_bytes / most) },
         { key: "waiting", title: "waits", hint: "How long the flow waits for a slot, smoothed", kind: "num", narrow: false, wide: "minmax(70px, .8fr)", value: (f) => f.waiting_ms ?? 0, write: (c, f) => text(c, f.waiting_ms ? ms(f.waiting_ms) : "–") },
         { key: "weight", title: "weight", hint: "Slices are so many times as long", kind: "num", narrow: false, wide: "minmax(58px, .6fr)", value: (f) => f.weight ?? 1, write: (c, f) => text(c, f.weight ?? 1) },
         {
-          key: "gate", title: "gate", hint: "Free flows never wait; regulated ones need permission", wide: "minmax(92px, .9fr)", value: (f) => (f.regulated ? "regulated" : "free"),
+          key: "gate", title: "gate", hint: "Free flows never wait; regulated ones need permission", wide: "minmax(80px, .9fr)", value: (f) => (f.regulated ? "regulated" : "free"),
           write: (c, f) => {
             text(c, f.regulated ? "◆ regulated" : "○ free");
             attribute(c, "class", `td text gate ${f.regulated ? "warn" : "dim"}`);

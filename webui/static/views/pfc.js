@@ -1,7 +1,7 @@
 // Priority flow control: pauses and storms by host and class, in a grid whose cells show how long a class was paused.
 
 import { $, attribute, empty, h, text, visible } from "../lib/dom.js";
-import { count, ms, natural } from "../lib/format.js";
+import { count, ms, natural, shortener } from "../lib/format.js";
 import { loadColour } from "../lib/scale.js";
 
 const CLASSES = [0, 1, 2, 3, 4, 5, 6, 7];
@@ -39,7 +39,9 @@ export class PfcView {
   build(names) {
     this.names = names.join();
     this.cells.clear();
-    const rows = names.map((name) => h("tr", {}, h("th", { scope: "row" }, name), ...CLASSES.map((number) => {
+    const short = shortener(names);
+    const most = matchMedia("(max-width: 640px)").matches ? 12 : 48;
+    const rows = names.map((name) => h("tr", {}, h("th", { scope: "row", title: name }, short(name, most)), ...CLASSES.map((number) => {
       const cell = h("td", {}, h("i", {}), h("b", {}), h("span", {}), h("em", {}));
       this.cells.set(`${name}.${number}`, cell);
       return cell;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
@@ -101,3 +102,57 @@ def test_without_a_leader_when_members_were_heard_is_old_and_the_alert_keeps_its
             small.feeder.silent.clear()
         expect(cell).to_have_text(re.compile("ms$"))
         expect(page.locator("#banner")).to_be_hidden()
+
+
+def test_long_names_are_cut_so_that_they_are_told_apart_and_shown_by_pointing(small: Dashboard) -> None:
+    domain = ".compute.dc1.frankfurt.example"
+    with small.page("fabric") as page:
+        whole = page.evaluate(
+            """domain => {
+                const { feed, fabric } = window.baton;
+                const rename = (id) => (/^h[0-9]+$/.test(id) ? `rack-12-server-${id}${domain}` : id);
+                feed.take = () => {};  // the feed goes on
+                const { nodes, links, ...rest } = feed.last.fabric;
+                fabric.show({
+                    ...rest, nodes: nodes.map((one) => ({ ...one, id: rename(one.id) })),
+                    links: links.map((one) => ({ ...one, a: rename(one.a), b: rename(one.b) })),
+                });
+                return nodes.filter((one) => one.kind === "host").map((one) => rename(one.id));
+            }""",
+            domain,
+        )
+        boxes = []
+        for name in whole:
+            host = page.locator(f'#fabric .node[data-id="{name}"]')
+            expect(host.locator("title")).to_have_text(name)
+            boxes.append((host.locator("text").bounding_box() or {}, host.locator("text").text_content() or ""))
+        assert len({text for _, text in boxes}) == len(whole) and all("…" in text for _, text in boxes)
+        boxes.sort(key=lambda one: one[0]["x"])
+        for (one, _), (other, _) in itertools.pairwise(boxes):
+            assert one["x"] + one["width"] <= other["x"]
+
+
+def test_in_a_narrow_window_a_flow_shows_that_it_is_regulated(small: Dashboard) -> None:
+    with small.page("flows", width=360) as page:
+        gate = page.locator("#flows .rows .row:not([hidden]) .td.gate", has_text="regulated").first
+        expect(gate).to_be_visible()
+        assert gate.evaluate("one => one.scrollWidth <= one.clientWidth")
+        assert page.locator("#flows .table-scroll").evaluate("one => one.scrollWidth <= one.clientWidth")
+
+
+def test_in_a_narrow_window_the_pauses_have_more_room_than_the_names(small: Dashboard) -> None:
+    with small.page("pfc", width=360) as page:
+        page.wait_for_selector("#pfc th[scope=row]")
+        state = "window.baton.feed.last.state"
+        page.evaluate(
+            f"""() => {{
+                window.baton.feed.take = () => {{}};  // the feed goes on
+                const named = ([name, rows]) => [`rack-12-server-${{name}}.compute.dc1.frankfurt.example`, rows];
+                const pfc = Object.fromEntries(Object.entries({state}.pfc).map(named));
+                window.baton.feed.dispatchEvent(new CustomEvent("state", {{ detail: {{ ...{state}, pfc }} }}));
+            }}"""
+        )
+        name = page.locator("#pfc th[scope=row]").first
+        expect(name).to_have_text(re.compile("^…h[0-9]+$"))
+        expect(name).to_have_attribute("title", re.compile("^rack-12-server-h[0-9]+[.]compute"))
+        assert (name.bounding_box() or {})["width"] < 120
