@@ -359,6 +359,9 @@ class Agent:
 
     def _on_directive(self, message: Directive, now_ns: int) -> None:
         self.poll_until_ns = 0
+        if not self.clock.synchronised:  # it names times of a clock that we do not know yet
+            self.refuse(Cause.CLOCK)
+            return
         self.keeper.directive(message, now_ns)
 
     # -- flows ----------------------------------------------------------------------------------------------------------

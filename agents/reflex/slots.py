@@ -90,6 +90,7 @@ class SlotReflex:
             and guard.agreed == WIRE
             and guard.newest(agent.leader_mac) >= 0
             and isinstance(guard.ring.sending, Credentials)
+            and clock.synchronised
             and -FAR_NS < clock.offset_ns < FAR_NS
             and (self._reflex is None or not self._reflex.busy())
             and self._all_plain()

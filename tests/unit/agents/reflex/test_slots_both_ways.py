@@ -158,6 +158,7 @@ class Way:
         host: Any = self.host
         self.agent = Agent(AgentConfig("eth1", 10**8, Path("/nonexistent"), name="h1"), KEYS, cast(Host, host))
         self.agent._receive(sealed(Pong(0, 1, 1), 1), clock[0])
+        self.agent.clock.sample(0, 0, 0, 0)
         welcome = Welcome(self.agent.membership._nonce, 20, 12 * MS, 50 * MS, 300_000, 0, 0, 50 * MS)
         self.agent._receive(sealed(welcome, 2), clock[0])
         assert self.agent.member and self.agent.enforcing
