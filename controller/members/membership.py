@@ -121,8 +121,8 @@ class Membership(Part):
         )
         if again:
             return True
-        self._registered[member.node] = message
         self._parts.joined(member.node)
+        self._registered[member.node] = message  # if a part failed, the next REGISTER is not the same again
         if self._members.version != directory:
             self._joined += known is None
             if known is not None or self._joined <= EACH:

@@ -6,7 +6,9 @@ A part sends only through what it is given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import ExitStack
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -79,7 +81,8 @@ class Part:
 
 
 class Parts:
-    """All parts of a coordinator: each event goes to every part, in the order in which they were added."""
+    """All parts of a coordinator: each event goes to every part, in the order in which they were added, whatever one of them
+    raises; its error is raised afterwards (of several the last)."""
 
     def __init__(self) -> None:
         self.handlers: dict[type, Callable[[Member, Any, int], None]] = {}
@@ -107,29 +110,24 @@ class Parts:
 
     def take(self, line: Mapping[str, Any], now_ns: int) -> None:
         """Gives a line of the store bridge, {name: document}, to all parts that know a document of that name."""
-        for part in self._parts:
-            for name in part.documents.keys() & line.keys():
-                part.documents[name](line[name], now_ns)
+        told = ((part.documents[name], line[name]) for part in self._parts for name in part.documents.keys() & line.keys())
+        _make(partial(take, document, now_ns) for take, document in told)
 
     def joined(self, node: int) -> None:
-        for part in self._parts:
-            part.joined(node)
+        _make(partial(part.joined, node) for part in self._parts)
 
     def left(self, node: int, now_ns: int) -> None:
-        for part in self._parts:
-            part.left(node, now_ns)
+        _make(partial(part.left, node, now_ns) for part in self._parts)
 
     def reported(self, node: int, sent: Mapping[int, int], regulated: Set[int]) -> None:
         for reported in self._hear["reported"]:
             reported(node, sent, regulated)
 
     def contended(self, links: frozenset[Any], now_ns: int) -> None:
-        for part in self._parts:
-            part.contended(links, now_ns)
+        _make(partial(part.contended, links, now_ns) for part in self._parts)
 
     def tell(self, member: Member) -> None:
-        for part in self._parts:
-            part.tell(member)
+        _make(partial(part.tell, member) for part in self._parts)
 
     def status(self) -> dict[str, Any]:
         """The fields of all parts, and their `warnings`."""
@@ -144,3 +142,10 @@ class Parts:
         for of_member in self._hear["of_member"]:
             found |= of_member(node)
         return found
+
+
+def _make(calls: Iterable[Callable[[], object]]) -> None:
+    """Makes all calls, whatever one of them raises. Raises the last error."""
+    with ExitStack() as made:
+        for call in reversed(list(calls)):  # the stack makes the newest first
+            made.callback(call)
