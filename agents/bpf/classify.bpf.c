@@ -201,7 +201,7 @@ int classify(struct __sk_buff *skb)
 		skb->tc_index = 0;
 		return TC_ACT_UNSPEC;
 	}
-	if (protocol == ETH_P_8021Q || protocol == ETH_P_8021AD) {
+	for (int tags = 0; tags < 2 && (protocol == ETH_P_8021Q || protocol == ETH_P_8021AD); tags++) {
 		__be16 inner;
 
 		if (bpf_skb_load_bytes(skb, offset + 2, &inner, 2))

@@ -9,6 +9,8 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Dot1AD, Dot1Q, Ether
 
 from agents.kernel.netlink import Netlink
 from agents.queues.classifier import _FLOW, _KEY, Backlogged, FlowTable, NewFlow, packed
@@ -64,6 +66,22 @@ def test_super_packets_are_limited_by_the_frames_of_the_interface_also_once_they
         with inside(ends.left):
             host.close()
         assert limit(ends) == found
+
+
+@pytest.mark.parametrize("tags", [(), (Dot1Q,), (Dot1AD,), (Dot1AD, Dot1Q), (Dot1Q, Dot1Q)])
+def test_a_closed_gate_holds_packets_with_up_to_two_vlan_tags(wire: Wire, tags: tuple[type[Dot1Q], ...]) -> None:
+    frame = Ether(dst="02:00:00:00:00:09")
+    for tag in tags:
+        frame /= tag(vlan=7)
+    raw = bytes(frame / IP(src=str(LEFT), dst=str(RIGHT)) / UDP(sport=7, dport=7) / bytes(1000))
+    wire.host.close_gate(16)
+    with inside(wire.pair.left):
+        sender = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+    with sender:
+        sender.bind(("eth0", 0))
+        for _ in range(20):
+            sender.send(raw)
+    assert wire.host.state(16)[1] >= 19 * len(raw)
 
 
 @pytest.mark.parametrize("packets", [1, 2, 7, 16, 40])
