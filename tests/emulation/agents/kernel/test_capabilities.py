@@ -39,6 +39,8 @@ from protocol.messages import (
     Heartbeat,
     Message,
     Override,
+    Ping,
+    Pong,
     Register,
     Regulate,
     Thresholds,
@@ -84,7 +86,7 @@ class Leader:
         )
 
     def until(self, condition: Callable[[], bool], what: str, patience_s: float = 8.0) -> None:
-        """Leads until the condition holds: heartbeats, and an answer to who registers."""
+        """Leads until the condition holds: heartbeats, and an answer to who registers or asks for the time."""
         deadline = time.monotonic() + patience_s
         while not condition():
             assert time.monotonic() < deadline, f"not within {patience_s} s: {what}; heard {self.heard[-5:]}"
@@ -96,6 +98,9 @@ class Leader:
                     if isinstance(frame.message, Register):
                         self.member = frame.source
                         self.say(Welcome(frame.message.nonce, NODE, 10 * MS, 2000 * MS, MS, 0, 0, 50 * MS))
+                    if isinstance(frame.message, Ping):
+                        now = time.monotonic_ns()
+                        self.say(Pong(frame.message.sent_ns, now, now), frame.source)
 
     def got(self, kind: type) -> bool:
         return any(isinstance(message, kind) for message in self.heard)
