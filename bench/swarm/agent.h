@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "hosts.h"
+#include "stops.h"
 
 #define REGISTER_RETRY (50 * MS)
 #define REGISTER_RETRY_MOST (1600 * MS)
@@ -29,7 +30,7 @@ struct counts {
     uint64_t received, sent, refused, unknown, dropped_in, dropped_out;
     uint64_t registers, welcomes, backlogs, directives, grants, late, acks, yields, reports, pings, pongs, questions, errors;
     uint64_t silent, unanswered, not_taken, granted_bytes, rate_grants;
-    int64_t members, served, last_member_ns, last_served_ns, latest_ns, gap_ns, answer_ns, clock_error_ns;
+    int64_t members, served, last_member_ns, last_served_ns, latest_ns, answer_ns, clock_error_ns;
     int64_t turn_ns, behind_ns, awaiting, stepped_ns;
     int64_t epoch, current; /* the highest epoch heard, and the members under it */
 };
@@ -49,6 +50,7 @@ struct swarm {
     struct links *links;
     struct heap heap;
     struct counts counts;
+    struct stops gaps;                      /* of the leader: a PING waited, and no host heard anything */
     uint64_t unknown[KINDS], most_late_ns;
     uint32_t out_count, out_bytes[OUT], group_bytes;
     int64_t group_ns;

@@ -14,6 +14,7 @@ import numpy as np
 
 from bench.swarm.groups import SharedGroups
 from bench.swarm.library import NOBODY, Counts, LinkModel, library
+from bench.swarm.stops import Span, Stops
 from bench.swarm.traffic import World
 from protocol.auth import Guard
 from protocol.bodies.groups import GroupsChange, unpack_groups
@@ -122,6 +123,10 @@ class Swarm:
         found = Counts()
         self._library.swarm_counts(self._pointer, ctypes.byref(found))
         return found
+
+    def gaps(self) -> list[Span]:
+        """The longest times, since the start or `forget`, in which a PING waited and no host heard anything."""
+        return ctypes.cast(self._library.swarm_gaps(self._pointer), ctypes.POINTER(Stops)).contents.spans()
 
     def unknown(self) -> dict[int, int]:
         """How many frames came of each kind that the swarm does not know."""

@@ -30,7 +30,7 @@ class Counts(ctypes.Structure):
             "unanswered", "not_taken", "granted_bytes", "rate_grants",
         )),
         *((name, I64) for name in (
-            "members", "served", "last_member_ns", "last_served_ns", "latest_ns", "gap_ns", "answer_ns", "clock_error_ns",
+            "members", "served", "last_member_ns", "last_served_ns", "latest_ns", "answer_ns", "clock_error_ns",
             "turn_ns", "behind_ns", "awaiting", "stepped_ns", "epoch", "current",
         )),
     )  # fmt: skip
@@ -60,10 +60,13 @@ FUNCTIONS = (
     ("swarm_host", None, (POINTER, U32, BYTES, BYTES, BYTES, BYTES, U64, I64)),
     ("swarm_set", None, (POINTER, U64, F64, F64, U64)),
     ("swarm_counts", None, (POINTER, POINTER)),
+    ("swarm_gaps", POINTER, (POINTER,)),
     ("swarm_unknown", POINTER, (POINTER,)),
     ("swarm_forget", None, (POINTER,)),
     ("swarm_group", POINTER, (POINTER, POINTER, POINTER)),
     ("swarm_free", None, (POINTER,)),
+    ("witness_make", POINTER, (U32,)),
+    ("witness_end", None, (POINTER, POINTER)),
     ("model_make", POINTER, (U32, U32, U32, U32, POINTER, POINTER, POINTER)),
     ("model_step", None, (POINTER, POINTER)),
     ("model_sums", None, (POINTER, POINTER)),

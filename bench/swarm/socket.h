@@ -72,7 +72,7 @@ static void take(struct swarm *s, const uint8_t *frame, uint32_t length, int64_t
         return;
     }
     if (s->asked_ns > s->served_ns)
-        s->counts.gap_ns = later(s->counts.gap_ns, came_ns - s->asked_ns);
+        note_stop(&s->gaps, s->asked_ns, came_ns);
     s->served_ns = later(s->served_ns, came_ns);
     h->heard_ns = h->answered_ns = came_ns;
     uint32_t bytes = (uint32_t)get(frame + AT_LENGTH, 2);

@@ -8,6 +8,7 @@
 #include "step.h"
 #include "timers.h"
 #include "to_all.h"
+#include "witness.h"
 
 #define LAG (20 * MS) /* the links' model is so far behind: by then it is known what hosts did, even if the swarm was late */
 #define TURN_BATCHES 8
@@ -112,12 +113,15 @@ void swarm_counts(const struct swarm *s, struct counts *into) {
         into->current += s->host[number].state == MEMBER && s->host[number].epoch == into->epoch;
 }
 
+const struct stops *swarm_gaps(const struct swarm *s) { return &s->gaps; }
+
 const uint64_t *swarm_unknown(const struct swarm *s) { return s->unknown; }
 
 /* Longest times, and the counts of each link, begin anew. */
 void swarm_forget(struct swarm *s) {
-    s->counts.latest_ns = s->counts.gap_ns = s->counts.answer_ns = s->counts.clock_error_ns = 0;
+    s->counts.latest_ns = s->counts.answer_ns = s->counts.clock_error_ns = 0;
     s->counts.turn_ns = s->counts.behind_ns = 0;
+    s->gaps.count = 0;
     for (uint32_t link = 0; link < s->links->links; link++)
         s->links->counts[link] = (struct link_counts){0};
 }

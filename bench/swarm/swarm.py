@@ -13,6 +13,8 @@ a second: after the start of thousands it may be seconds behind, and what it doe
 * coordinator_cpu, helpers_cpu: shares of a processor: of the coordinator's loop; of its store bridge, elector and tuner
 * rss_mb: the coordinator's memory at the end
 * loop_stop_max_us: the longest time in which the coordinator answered nobody while a PING waited
+* loop_stop_own_max_us: the same without the times in which a processor of the machine stood; machine_stop_max_us: the longest
+  of these, 0 if none was above 0.3 ms (bench/swarm/stops.py); both are null where the system lets nobody watch it
 * loop_longest_us: what the coordinator says of its own loop: the longest turn, wait for the lock, and delay of a plan
 * loss_fraction: of the bytes sent, what the links lost; link_use: what they delivered, of what a linear programme could
 * swarm_cpu, swarm_behind_max_us: the swarm's own share of a processor, and how late it was at most: a check of the measurement
@@ -36,6 +38,7 @@ from bench.record import Tell
 from bench.swarm.agents import Conditions, Swarm, listen, names_of
 from bench.swarm.leader import SWARM, Leader, Used, interfaces
 from bench.swarm.library import Counts
+from bench.swarm.stops import Span, longest_ns, watched
 from bench.swarm.traffic import World, make
 from emulation.measuring.fidelity import environment
 from protocol.key import Key
@@ -174,7 +177,10 @@ class _Measured:
             found["reached"].append("served")
         except NotReady as missing:
             found["missing"] = str(missing)
-        found |= self._measure()
+        with watched() as stood:
+            found |= self._measure()
+            gaps = self._swarm.gaps()
+        found |= _stops(gaps, stood)
         if self._options.kill_coordinator and "missing" not in found:
             found["killed"] = self._kill()
         return found
@@ -250,7 +256,6 @@ def _frames(before: Counts, after: Counts, seconds: float) -> dict[str, Any]:
         "grants_per_s": round(grants / seconds, 1),
         "grants_per_directive": round(grants / max(1, more("directives")), 2),
         "frames_per_s": round((more("received") + more("sent")) / seconds, 1),
-        "loop_stop_max_us": round(after.gap_ns / 1e3, 1),
         "answer_max_us": round(after.answer_ns / 1e3, 1),
         "clock_error_max_us": round(after.clock_error_ns / 1e3, 1),
         "swarm_behind_max_us": round(after.behind_ns / 1e3, 1),
@@ -264,6 +269,14 @@ def _frames(before: Counts, after: Counts, seconds: float) -> dict[str, Any]:
             )
         },
     }  # fmt: skip
+
+
+def _stops(gaps: list[Span], stood: list[Span] | None) -> dict[str, Any]:
+    return {
+        "loop_stop_max_us": round(longest_ns(gaps) / 1e3, 1),
+        "loop_stop_own_max_us": None if stood is None else round(longest_ns(gaps, stood) / 1e3, 1),
+        "machine_stop_max_us": None if stood is None else round(longest_ns(stood) / 1e3, 1),
+    }
 
 
 def _used(before: Used, after: Used) -> dict[str, Any]:
