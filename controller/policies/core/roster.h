@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 struct member {
-	uint32_t id, from, to, before, after, regulated_count;
+	uint32_t id, from, to, before, after, regulated_count; /* from, to: the pairs that are listed (`list_couple`), the latest first */
 	uint32_t *regulated; /* sorted; a part of `roster.regulated` */
 	int64_t rate, delay; /* -1: not known */
 	uint64_t heard;      /* a number that grows with the order; 0: not heard of */
@@ -17,7 +17,7 @@ struct member {
 
 struct couple {
 	uint32_t node, destination, links; /* node: the index of a member, destination: an id */
-	uint32_t from_before, from_after, to_before, to_after;
+	uint32_t from_before, from_after, to_before, to_after; /* while it is listed: its neighbours; `from_after` of a free one: the next */
 	bool known, waiting, regulated, placed, unplaced;
 	uint64_t mark;
 } __attribute__((aligned(LINE)));
@@ -134,10 +134,34 @@ static uint32_t couple_find(const struct roster *roster, uint32_t node, uint32_t
 	return map_get(&roster->couple_of, couple_key(node, destination));
 }
 
-/* A pair that is not known yet. */
-static inline uint32_t new_couple(struct roster *roster, uint32_t node, uint32_t destination)
+/* Lists a pair among those of its node, and among those to its destination, which is member `to`. */
+static inline void list_couple(struct roster *roster, uint32_t at, uint32_t to)
 {
-	uint32_t to = member_at(roster, destination), at = roster->free_couples;
+	struct couple *couples = roster->couples, *pair = &couples[at];
+	struct member *member = &roster->members[pair->node], *other = &roster->members[to];
+	uint32_t nowhere;
+	pair->from_before = pair->to_before = NONE;
+	pair->from_after = member->from;
+	pair->to_after = other->to;
+	*(member->from != NONE ? &couples[member->from].from_before : &nowhere) = at;
+	*(other->to != NONE ? &couples[other->to].to_before : &nowhere) = at;
+	member->from = other->to = at;
+}
+
+static inline void unlist_couple(struct roster *roster, uint32_t at, uint32_t to)
+{
+	struct couple *couples = roster->couples, *pair = &couples[at];
+	uint32_t nowhere;
+	*(pair->from_before != NONE ? &couples[pair->from_before].from_after : &roster->members[pair->node].from) = pair->from_after;
+	*(pair->to_before != NONE ? &couples[pair->to_before].to_after : &roster->members[to].to) = pair->to_after;
+	*(pair->from_after != NONE ? &couples[pair->from_after].from_before : &nowhere) = pair->from_before;
+	*(pair->to_after != NONE ? &couples[pair->to_after].to_before : &nowhere) = pair->to_before;
+}
+
+/* A pair that is not known yet, nor listed. `to`: the member that is its destination. */
+static inline uint32_t new_couple(struct roster *roster, uint32_t node, uint32_t to)
+{
+	uint32_t at = roster->free_couples, destination = roster->members[to].id;
 	if (at != NONE) {
 		roster->free_couples = roster->couples[at].from_after;
 		if (roster->free_couples != NONE)
@@ -147,40 +171,40 @@ static inline uint32_t new_couple(struct roster *roster, uint32_t node, uint32_t
 		GROW(roster->couples, roster->couple_room, roster->couple_count);
 		GROW(roster->links, roster->links_room, roster->couple_room * roster->links_most);
 	}
-	struct member *member = &roster->members[node], *other = &roster->members[to];
-	struct couple *couples = roster->couples;
-	couples[at] = (struct couple){
+	const struct member *member = &roster->members[node];
+	roster->couples[at] = (struct couple){
 		.node = node, .destination = destination, .known = true, .regulated = regulates(member, destination),
-		.from_before = NONE, .from_after = member->from, .to_before = NONE, .to_after = other->to,
 	};
-	uint32_t nowhere;
-	*(member->from != NONE ? &couples[member->from].from_before : &nowhere) = at;
-	*(other->to != NONE ? &couples[other->to].to_before : &nowhere) = at;
-	member->from = other->to = at;
 	map_set(&roster->couple_of, couple_key(member->id, destination), at);
 	return at;
 }
 
+/* A pair, which is listed as long as it is known. */
 static inline uint32_t couple_at(struct roster *roster, uint32_t node, uint32_t destination)
 {
 	uint32_t at = couple_find(roster, roster->members[node].id, destination);
-	return at != NONE ? at : new_couple(roster, node, destination);
+	if (at == NONE) {
+		uint32_t to = member_at(roster, destination);
+		at = new_couple(roster, node, to);
+		list_couple(roster, at, to);
+	}
+	return at;
+}
+
+/* A pair that is not listed is not known any more. */
+static inline void free_couple(struct roster *roster, uint32_t at)
+{
+	struct couple *pair = &roster->couples[at];
+	map_remove(&roster->couple_of, couple_key(roster->members[pair->node].id, pair->destination));
+	pair->known = pair->waiting = pair->placed = pair->unplaced = false;
+	pair->from_after = roster->free_couples;
+	roster->free_couples = at;
 }
 
 static inline void forget_couple(struct roster *roster, uint32_t at)
 {
-	struct couple *couples = roster->couples, *pair = &couples[at];
-	struct member *member = &roster->members[pair->node];
-	struct member *other = &roster->members[member_find(roster, pair->destination)];
-	*(pair->from_before != NONE ? &couples[pair->from_before].from_after : &member->from) = pair->from_after;
-	*(pair->to_before != NONE ? &couples[pair->to_before].to_after : &other->to) = pair->to_after;
-	uint32_t nowhere;
-	*(pair->from_after != NONE ? &couples[pair->from_after].from_before : &nowhere) = pair->from_before;
-	*(pair->to_after != NONE ? &couples[pair->to_after].to_before : &nowhere) = pair->to_before;
-	map_remove(&roster->couple_of, couple_key(member->id, pair->destination));
-	pair->known = pair->waiting = pair->placed = pair->unplaced = false;
-	pair->from_after = roster->free_couples;
-	roster->free_couples = at;
+	unlist_couple(roster, at, member_find(roster, roster->couples[at].destination));
+	free_couple(roster, at);
 }
 
 /* -- what is regulated ---------------------------------------------------------------------------------------------------- */

@@ -61,18 +61,12 @@ static bool holds_slot(const struct steps *core, uint32_t at)
 /* Has what is to be known of an idle flow fetched: first its own, later what is found by that. */
 static inline void prefetch_idle(const struct steps *core, uint32_t at, bool later)
 {
-	const struct couple *couples = core->roster.couples, *pair = &couples[at];
+	const struct couple *pair = &core->roster.couples[at];
 	if (!later) {
 		__builtin_prefetch(pair, 1);
 		__builtin_prefetch(&core->flows[at], 1);
 		return;
 	}
-	if (!pair->known)
-		return;
-	const uint32_t beside[] = {pair->from_before, pair->from_after, pair->to_before, pair->to_after};
-	for (uint32_t one = 0; one < sizeof(beside) / sizeof(*beside); one++)
-		if (beside[one] != NONE)
-			__builtin_prefetch(&couples[beside[one]], 1);
 	map_prefetch(&core->roster.couple_of, couple_key(core->ids[pair->node], pair->destination));
 }
 
@@ -94,7 +88,7 @@ static void forget_idle(struct steps *core)
 		if (flow->loose || holds_slot(core, at))
 			core->idle.items[kept++] = at;
 		else if (has_spot(core, pair->node) && has_spot(core, flow->to))
-			forget_couple(&core->roster, at);
+			free_couple(&core->roster, at);
 	}
 	core->idle.count = kept;
 }
@@ -102,28 +96,18 @@ static void forget_idle(struct steps *core)
 /* The backlog of a node, in full. Without sizes (NULL) nothing changes for a flow that waited already. */
 static void take_backlog(struct steps *core, uint32_t node, uint32_t count, const uint32_t *destinations, const int64_t *sizes)
 {
+	const struct roster *roster = &core->roster;
 	uint64_t mark = ++core->roster.marks;
-	uint32_t next = 0;
 	for (uint32_t to = 0; to < count; to++) {
-		uint32_t one = next_waiter(core, node, next, destinations[to]);
-		if (one != NONE && !core->counted) {
-			core->waiting[node].out[one].told = true;
-			next = one + 1;
-			continue;
-		}
-		uint32_t at = one != NONE ? core->waiting[node].out[one].flow : flow_at(core, node, destinations[to]);
-		core->roster.couples[at].mark = mark;
-		wait_for(core, at, sizes ? sizes[to] : UNKNOWN);
-		next = one != NONE ? one + core->roster.couples[at].waiting : next;
+		uint32_t at = flow_at(core, node, destinations[to]);
+		roster->couples[at].mark = mark;
+		if (core->counted || !roster->couples[at].waiting)
+			wait_for(core, at, sizes ? sizes[to] : UNKNOWN);
 	}
-	if (node >= core->waiting_room)
-		return;
-	for (uint32_t one = core->waiting[node].out_count; one--;) {
-		struct waiter *waiter = &core->waiting[node].out[one];
-		bool told = waiter->told || core->roster.couples[waiter->flow].mark == mark;
-		waiter->told = false;
-		if (!told)
-			wait_no_more(core, waiter->flow);
+	for (uint32_t at = roster->members[node].from, after; at != NONE; at = after) {
+		after = roster->couples[at].from_after;
+		if (roster->couples[at].mark != mark)
+			wait_no_more(core, at);
 	}
 	EACH_STEP(core, bit) {
 		const struct held *held = held_of(core, node, bit);
@@ -157,12 +141,10 @@ static inline void prefetch_event(const struct steps *core, const struct returne
 	const struct roster *roster = &core->roster;
 	uint32_t node = member_find(roster, (uint32_t)event->node), to = member_find(roster, (uint32_t)event->destination);
 	map_prefetch(&roster->couple_of, couple_key((uint32_t)event->node, (uint32_t)event->destination));
-	if (node >= core->waiting_room || to >= core->waiting_room)
+	if (node == NONE || to == NONE)
 		return;
 	__builtin_prefetch(&roster->members[node], 1);
 	__builtin_prefetch(&roster->members[to], 1);
-	__builtin_prefetch(&core->waiting[node], 1);
-	__builtin_prefetch(&core->waiting[to], 1);
 }
 
 /* The flow of an event; NONE: it is not known. Has what the event will ask for fetched. */
@@ -176,10 +158,9 @@ static inline uint32_t find_event(const struct steps *core, const struct returne
 		return at;
 	}
 	uint32_t node = member_find(roster, id), to = member_find(roster, destination);
-	if (node >= core->waiting_room || to >= core->waiting_room)
+	if (node == NONE || to == NONE)
 		return NONE;
 	const struct member *member = &roster->members[node], *other = &roster->members[to];
-	const struct waiting *here = &core->waiting[node], *there = &core->waiting[to];
 	if (destination < member->regulated_count) {
 		__builtin_prefetch(member->regulated);
 		__builtin_prefetch(&member->regulated[destination]);
@@ -188,8 +169,6 @@ static inline uint32_t find_event(const struct steps *core, const struct returne
 		__builtin_prefetch(&roster->couples[member->from], 1);
 	if (other->to != NONE)
 		__builtin_prefetch(&roster->couples[other->to], 1);
-	__builtin_prefetch(here->out + here->out_count, 1);
-	__builtin_prefetch(there->in.items + there->in.count, 1);
 	return NONE;
 }
 
@@ -311,7 +290,7 @@ static void forget(struct steps *core, uint32_t at)
 	count_waiting(core, at, false);
 	if (core->flows[at].awake)
 		leave(core, at);
-	forget_couple(&core->roster, at);
+	free_couple(&core->roster, at);
 	update_wanted(core, at);
 }
 
@@ -323,10 +302,11 @@ void steps_left(struct steps *core, int64_t now, uint32_t id)
 	if (node == NONE)
 		return;
 	revoke(core, id);
-	while (roster->members[node].from != NONE)
-		forget(core, roster->members[node].from);
-	while (roster->members[node].to != NONE)
-		forget(core, roster->members[node].to);
+	for (uint32_t at = 0; at < roster->couple_count; at++) {
+		const struct couple *pair = &roster->couples[at];
+		if (pair->known && (pair->node == node || pair->destination == id))
+			forget(core, at);
+	}
 	purge_queue(core);
 	purge(core, &core->loose);
 	roster->members[node].delay = -1;

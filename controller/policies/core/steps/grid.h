@@ -78,16 +78,6 @@ struct spot { /* where a node is: the links from and to its switch */
 	int64_t rate;
 };
 
-struct waiter { /* a flow that waits; told: while a backlog is taken, that it says so */
-	uint32_t flow : 31, told : 1, destination;
-};
-
-struct waiting { /* of a node: the flows that wait there, and for it, in the order in which they began to */
-	struct waiter *out;
-	uint32_t out_count, out_room;
-	struct flows in;
-} __attribute__((aligned(LINE)));
-
 struct amount { /* what a slot permits: bytes, or a rate */
 	int64_t bytes, rate;
 };
@@ -124,12 +114,11 @@ struct steps {
 	bool uneven;   /* flows of one link need different parts of it */
 	bool rewiring; /* flows have no places yet */
 	/* by node */
-	struct waiting *waiting;
 	uint64_t *carries;
 	uint32_t *ids;
 	bits *busy; /* a bit a step: that the node has a slot */
 	struct slots *held;
-	uint32_t waiting_room, carry_room, id_room, busy_room, held_room;
+	uint32_t carry_room, id_room, busy_room, held_room;
 	int64_t longest_delay;
 	/* the queue */
 	struct places queue;

@@ -67,11 +67,8 @@ static void count_spent(struct steps *core)
 	for (uint32_t one = 0; one < core->spent.count; one++) {
 		if (one + 2 * SOON < core->spent.count)
 			__builtin_prefetch(&core->roster.couples[spent[one + 2 * SOON]]);
-		if (one + SOON < core->spent.count) {
-			const struct flow *flow = &core->flows[spent[one + SOON]];
-			__builtin_prefetch(core->waiting[flow->node].out);
-			__builtin_prefetch(core->waiting[flow->to].in.items);
-		}
+		if (one + SOON < core->spent.count)
+			prefetch_beside(core, spent[one + SOON]);
 		count_waiting(core, spent[one], false);
 	}
 	core->spent.count = 0;

@@ -119,13 +119,12 @@ static void drop(struct steps *core, uint32_t node, uint32_t bit)
 	take(core, at, (bits)(1 << bit), -1);
 	if (start + core->step_ns - (start > now ? start : now) < core->step_ns / LEAST_PART)
 		return;
-	const struct waiting *here = &core->waiting[node];
-	for (uint32_t one = here->out_count; one-- && tries--;)
-		loosen(core, here->out[one].flow);
+	const struct roster *roster = &core->roster;
+	for (uint32_t one = roster->members[node].from; one != NONE && tries--; one = roster->couples[one].from_after)
+		loosen(core, one);
 	tries = TRIES;
-	const struct flows *in = &core->waiting[core->flows[at].to].in;
-	for (uint32_t one = in->count; one-- && tries--;)
-		loosen(core, in->items[one]);
+	for (uint32_t one = roster->members[core->flows[at].to].to; one != NONE && tries--; one = roster->couples[one].to_after)
+		loosen(core, one);
 }
 
 static void note_revoked(struct steps *core, uint32_t bit, const struct held *held)

@@ -78,7 +78,6 @@ void steps_free(struct steps *core)
 	roster_end(&core->roster);
 	weights_free(&core->weights);
 	map_free(&core->route_of);
-	free_waiting(core);
 	for (uint32_t link = 0; link < core->park_room; link++)
 		free(core->parks[link].flows);
 	void *arrays[] = {
