@@ -10,7 +10,8 @@
 
 struct member {
 	uint32_t id, from, to, before, after, regulated_count; /* from, to: the pairs that are listed (`list_couple`), the latest first */
-	uint32_t *regulated; /* sorted; a part of `roster.regulated` */
+	uint32_t *regulated;	 /* sorted; a part of `roster.regulated` */
+	uint32_t first, skipped; /* the first of these, and the only one missing behind it; NONE: none is; skipped = first: more are */
 	int64_t rate, delay; /* -1: not known */
 	uint64_t heard;      /* a number that grows with the order; 0: not heard of */
 } __attribute__((aligned(LINE)));
@@ -71,7 +72,7 @@ SELDOM uint32_t new_member(struct roster *roster, uint32_t id)
 	GROW(roster->members, roster->member_room, roster->member_count + 1);
 	uint32_t at = roster->member_count++;
 	roster->members[at] = (struct member){
-		.id = id, .from = NONE, .to = NONE, .before = NONE, .after = NONE, .rate = -1, .delay = -1,
+		.id = id, .from = NONE, .to = NONE, .before = NONE, .after = NONE, .skipped = NONE, .rate = -1, .delay = -1,
 	};
 	map_set(&roster->member_of, id, at);
 	if (id < NEAR) {
@@ -109,16 +110,26 @@ static inline void unhear(struct roster *roster, uint32_t at)
 	*(member->after != NONE ? &roster->members[member->after].before : &roster->last_heard) = member->before;
 }
 
-/* Whether a pair is regulated. Where all are, but a node and itself, the destination is where its number says. */
+/* Takes the regulated pairs of a node, and sees whether these are all, as they are where a node is paired with all but itself. */
+static void member_regulate(struct member *member, uint32_t count, uint32_t *destinations)
+{
+	member->regulated = destinations;
+	member->regulated_count = count;
+	member->first = count ? destinations[0] : 0;
+	member->skipped = NONE;
+	uint32_t at = 0;
+	while (at < count && destinations[at] == member->first + at)
+		at++;
+	if (at < count)
+		member->skipped = destinations[count - 1] == member->first + count ? member->first + at : member->first;
+}
+
+/* Whether a pair is regulated. */
 static inline bool regulates(const struct member *member, uint32_t destination)
 {
 	uint32_t low = 0, high = member->regulated_count;
-	if (!high || destination < member->regulated[0])
-		return false;
-	uint32_t guess = destination - member->regulated[0];
-	const uint32_t *there = &member->regulated[guess < high ? guess : high - 1], *before = there - (there > member->regulated);
-	if ((*there == destination) | (*before == destination))
-		return true;
+	if (member->skipped != member->first)
+		return destination - member->first < high + (member->skipped != NONE) && destination != member->skipped;
 	while (low < high) {
 		uint32_t middle = low + (high - low) / 2;
 		if (member->regulated[middle] < destination)
@@ -221,11 +232,10 @@ static void roster_regulate(struct roster *roster, uint32_t count, const uint32_
 	if (all)
 		memcpy(roster->regulated, destinations, all * sizeof(*destinations));
 	for (uint32_t at = 0; at < roster->member_count; at++)
-		roster->members[at].regulated_count = 0;
+		member_regulate(&roster->members[at], 0, NULL);
 	for (uint32_t one = 0; one < count; one++) {
 		uint32_t at = member_at(roster, nodes[one]); /* which may move all members */
-		roster->members[at].regulated = roster->regulated + offsets[one];
-		roster->members[at].regulated_count = offsets[one + 1] - offsets[one];
+		member_regulate(&roster->members[at], offsets[one + 1] - offsets[one], roster->regulated + offsets[one]);
 	}
 	for (uint32_t at = 0; at < roster->couple_count; at++) {
 		struct couple *pair = &roster->couples[at];

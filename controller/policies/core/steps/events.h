@@ -161,10 +161,6 @@ static inline uint32_t find_event(const struct steps *core, const struct returne
 	if (node == NONE || to == NONE)
 		return NONE;
 	const struct member *member = &roster->members[node], *other = &roster->members[to];
-	if (destination < member->regulated_count) {
-		__builtin_prefetch(member->regulated);
-		__builtin_prefetch(&member->regulated[destination]);
-	}
 	if (member->from != NONE)
 		__builtin_prefetch(&roster->couples[member->from], 1);
 	if (other->to != NONE)

@@ -163,9 +163,10 @@ static inline void served(struct steps *core, const struct place *place)
 		tidy_crowded(core);
 }
 
+/* Has a flow tried in the steps that are planned. No step is before the next plan that is not now. */
 static inline void loosen(struct steps *core, uint32_t at)
 {
-	if (core->flows[at].loose)
+	if (!core->planned || core->flows[at].loose)
 		return;
 	core->flows[at].loose = true;
 	add(&core->loose, at);
@@ -176,6 +177,8 @@ static void settle(struct steps *core)
 {
 	for (uint32_t one = 0; one < core->fresh.count; one++) {
 		uint32_t at = core->fresh.items[one];
+		if (one + SOON < core->fresh.count)
+			__builtin_prefetch(&core->flows[core->fresh.items[one + SOON]], 1);
 		if (is_wanted(core, at) && !core->flows[at].queued) {
 			enter(core, at);
 			loosen(core, at);
