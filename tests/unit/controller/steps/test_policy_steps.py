@@ -147,6 +147,20 @@ def test_memory_grows_with_what_waits_and_not_with_all_that_ever_waited() -> Non
 
 
 @KINDS
+@pytest.mark.parametrize("missing", [(), (1,), (3,), (5,), (3, 4), (2, 4), (1, 3), (1, 2, 3, 4, 5)])
+def test_destinations_that_are_not_regulated_get_no_slot(kind: Kind, missing: tuple[int, ...]) -> None:
+    """Whichever of a range of node ids they are."""
+    network, policy = star(7), kind()
+    begin(policy, network)
+    others = {FIRST + number for number in range(1, 6)}
+    regulated = others - {FIRST + number for number in missing}
+    policy.set_regulated({FIRST: frozenset(regulated)}, now_ns=0)
+    for node in (FIRST, FIRST + 6):
+        policy.backlog(node, dict.fromkeys(others, 5000), now_ns=0)
+    assert {(slot.node, slot.destination) for slot in run(policy, 12)} == {(FIRST, other) for other in regulated}
+
+
+@KINDS
 def test_no_link_carries_more_than_it_can_and_one_that_is_asked_for_carries_all(kind: Kind) -> None:
     network, policy = racks(2, 6, uplink_bps=2 * GBIT), kind()
     begin(policy, network)
