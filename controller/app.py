@@ -24,6 +24,7 @@ from controller.openflow.environment import Environment, SupervisorFailed, ensur
 from controller.openflow.forwarding import LEARN, Forwarding
 from controller.openflow.intake import frames, server
 from controller.openflow.intake.hosts import PortRef
+from controller.openflow.intake.refusals import Refusals
 from controller.openflow.learned import FabricLearner, inherited_hosts
 from controller.openflow.local_switches import LocalSwitches, wanted
 from controller.openflow.metering import PortMeter, RefusalMeter
@@ -86,6 +87,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         self.discovery = self._new_discovery()
         self.ports = PortMeter()
         self.refusals = RefusalMeter()
+        self.complaints = Refusals()
         self._wake = hub.Event()
         store, name = Store(ENVIRONMENT.store) if ENVIRONMENT.store else None, ENVIRONMENT.controller
         self.roles = Roles(name if store else None, standby=ENVIRONMENT.standby)
@@ -122,7 +124,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
                 self.roles.forget(datapath.id)
             self._take_up(datapath.id)
         elif self.switches.disconnected(datapath):
-            for part in (self.ports, self.refusals, self.roles):
+            for part in (self.ports, self.refusals, self.complaints, self.roles):
                 part.forget(datapath.id)
             self.discovery.switch_down(datapath.id)
         else:
@@ -193,9 +195,11 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         if self.switches.told(event.msg):
             self._join()
             return
-        if self.switches.flows_counted(dpid, event.msg.body.flow_count):
+        lacks = self.switches.lacks(dpid)
+        if self.switches.flows_counted(dpid, event.msg.body.flow_count, time.monotonic_ns()):
             name = self.discovery.switch_name(dpid)
-            text = f"the flows of switch {name} were changed by another: put again"
+            why = "it had refused some" if lacks else "another has changed them"
+            text = f"switch {name} has other flows than it should, {why}: put again"
             self.publisher.event("flows_restored", "warning", text, {"switch": name})
             self._wake.set()
 
@@ -227,8 +231,11 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             if refusal is codec.Refusal.NO_METERS:
                 self.logger.info("switch %s has no meters", self.discovery.switch_name(event.msg.datapath.id))
             return
-        if text := codec.error(event.msg):
-            name = self.discovery.switch_name(event.msg.datapath.id)
+        dpid, now_ns = event.msg.datapath.id, time.monotonic_ns()
+        if codec.refuses_table(event.msg):
+            self.switches.refused(dpid, now_ns)
+        if (said := codec.error(event.msg)) and (text := self.complaints.heard(dpid, said, now_ns)):
+            name = self.discovery.switch_name(dpid)
             self.logger.error("switch %s refused: %s", name, text)
             self.publisher.event(
                 "openflow_error", "error", f"switch {name} refused: {text}", {"switch": name}

@@ -352,6 +352,12 @@ def refusals(message: Message) -> dict[Cause, int]:
     return counts
 
 
+def refuses_table(message: Message) -> bool:
+    """Whether an error says that a switch has not taken a flow, so that it lacks a part of its table."""
+    ofproto = message.datapath.ofproto
+    return bytes(message.data)[1:2] == bytes([ofproto.OFPT_FLOW_MOD])
+
+
 def error(message: Message) -> str | None:
     """An error of a switch in words. None for two that are expected: the refusal to add a group that exists (see `_group`), and
     the refusal of packet-outs of a slave, for those that were on their way when its role changed."""

@@ -30,6 +30,9 @@ PIECE = 64
 FOREIGN_NS = 3_000 * MILLISECOND_NS
 """How long the flows towards hosts that another controller put stay: without them the switches flood every frame until we have
 learned the hosts. Its other flows would keep us from learning, and go at once."""
+REFUSED_NS = 60_000 * MILLISECOND_NS
+"""How long a switch that has refused flows, as one whose table is full, keeps what it has taken before all are put again: each
+attempt costs it its whole table."""
 
 
 class Switches:
@@ -48,6 +51,7 @@ class Switches:
         self._without_queues: set[int] = set()
         self._suspect: set[int] = set()
         self._miscounted: set[int] = set()
+        self._lacking: dict[int, int] = {}  # switches that have refused flows, and until when these are not put again
         self._changed: set[int] = set()
         """The switches that were sent flows since they were last asked how many they hold."""
         self._foreign_until_ns: dict[int, int] = {}
@@ -83,6 +87,7 @@ class Switches:
     def _forget_answers(self, dpid: int) -> None:
         """What a switch told by a connection that has ended, or still owed us there."""
         self._fences.pop(dpid, None)
+        self._lacking.pop(dpid, None)
         self._queued.pop(dpid, None)
         self._without_queues.discard(dpid)
 
@@ -211,13 +216,25 @@ class Switches:
         """The switches of this view that connect from this machine."""
         return [dpid for dpid in view.switches if dpid in self._datapaths and codec.is_here(self._datapaths[dpid])]
 
-    def flows_counted(self, dpid: int, count: int) -> bool:
+    def refused(self, dpid: int, now_ns: int) -> None:
+        """A switch has refused a flow."""
+        self._lacking[dpid] = now_ns + REFUSED_NS
+
+    def lacks(self, dpid: int) -> bool:
+        """Whether a switch has refused flows, and has not held all of them since."""
+        return dpid in self._lacking
+
+    def flows_counted(self, dpid: int, count: int, now_ns: int) -> bool:
         """How many flows a switch says that it holds. True when the number is wrong for the second time in succession: another
-        program has changed them, and the switch is suspect now."""
+        program has changed them, or the switch refused some REFUSED_NS ago (`lacks`). The switch is suspect now."""
         if dpid in self._changed:  # the answer may be older than the change
             return False
         table = self._installed.get(dpid)
         wrong = table is not None and dpid not in self._foreign_until_ns and len(table.flows) != count
+        if wrong and now_ns < self._lacking.get(dpid, now_ns):
+            return False
+        if table is not None and len(table.flows) == count:
+            self._lacking.pop(dpid, None)
         if wrong and dpid not in self._miscounted:
             self._miscounted.add(dpid)
             return False

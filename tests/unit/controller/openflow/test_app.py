@@ -22,7 +22,7 @@ roles.due(1)
 roles.replied(1, roles.claim)
 part = Made(forget=forgotten.append)
 ours = Made(
-    roles=roles, ports=part, refusals=part, _take_up=lambda dpid: claims.append(roles.due(dpid)),
+    roles=roles, ports=part, refusals=part, complaints=part, _take_up=lambda dpid: claims.append(roles.due(dpid)),
     discovery=Made(switch_down=forgotten.append), _wake=Made(set=list), _stirred=Made(set=list),
     switches=Made(connected=lambda _: event == "again", disconnected=lambda _: event == "dead"),
 )
@@ -37,7 +37,7 @@ print(claims == [roles.claim], 1 in roles.confirmed, forgotten)
     [
         ("again", "True False []"),  # by a new connection, for which it has no role
         ("first", "False True []"),
-        ("dead", "False False [1, 1, 1]"),
+        ("dead", "False False [1, 1, 1, 1]"),
         ("dead_before", "False True []"),  # the end of a connection that another has replaced
     ],
 )

@@ -21,7 +21,7 @@ from controller.openflow.intake.entries import keep_raw
 from controller.openflow.intake.hosts import PortRef
 from controller.openflow.intake.messages import admits
 from controller.openflow.intake.takeover import FAR_MORE, READ_NS, TAKEOVER_NS, UNHEARD_NS
-from controller.openflow.switches import FOREIGN_NS, Switches
+from controller.openflow.switches import FOREIGN_NS, REFUSED_NS, Switches
 from controller.openflow.view import View
 from tests.unit.controller.openflow.fake_of_table import tables
 from tests.unit.controller.openflow.test_forwarding import RING, TREE, VIEW, mac
@@ -278,7 +278,37 @@ class TestAgeing:
         self.expire(fabric, PortRef(DPID, 1))
         fabric.switches.poll()
         count = len(fabric.held[DPID].flows.entries)
-        assert [fabric.switches.flows_counted(DPID, count) for _ in range(2)] == [False, False]
+        assert [fabric.switches.flows_counted(DPID, count, 0) for _ in range(2)] == [False, False]
+
+
+class TestFullTable:
+    """A switch that refuses some of its flows."""
+
+    def test_what_it_lacks_is_put_again_but_not_at_once(self, fabric: Fabric) -> None:
+        switches, count = fabric.switches, len(fabric.held[DPID].flows.entries) - 1
+        switches.poll()
+        switches.refused(DPID, 5)
+        assert not any(switches.flows_counted(DPID, count, now_ns) for now_ns in (6, 7, 4 + REFUSED_NS))
+        assert [switches.flows_counted(DPID, count, 5 + REFUSED_NS) for _ in range(2)] == [False, True]
+
+    def test_one_that_has_refused_nothing_gets_them_at_once(self, fabric: Fabric) -> None:
+        fabric.switches.poll()
+        fabric.switches.refused(DPID + 1, 5)
+        count = len(fabric.held[DPID].flows.entries) - 1
+        assert [fabric.switches.flows_counted(DPID, count, 6) for _ in range(2)] == [False, True]
+
+    def test_it_is_known_to_refuse_until_it_holds_all_or_leaves(self, fabric: Fabric) -> None:
+        switches, count = fabric.switches, len(fabric.held[DPID].flows.entries)
+        switches.poll()
+        switches.refused(DPID, 5)
+        assert switches.lacks(DPID)
+        switches.flows_counted(DPID, count - 1, 5 + REFUSED_NS)
+        assert switches.lacks(DPID)
+        switches.flows_counted(DPID, count, 6 + REFUSED_NS)
+        assert not switches.lacks(DPID)
+        switches.refused(DPID, 5)
+        switches.disconnected(switches._datapaths[DPID])
+        assert not switches.lacks(DPID)
 
 
 class TestReconnection:
@@ -298,7 +328,7 @@ class TestReconnection:
         fabric.converge(less)
         assert fabric.holds(less)
         assert fabric.held[DPID].flows.sent - sent == needed_by(tables(VIEW, TREE)[DPID], tables(less, TREE)[DPID]) < 15
-        assert not fabric.switches.flows_counted(DPID, len(fabric.held[DPID].flows.entries))
+        assert not fabric.switches.flows_counted(DPID, len(fabric.held[DPID].flows.entries), 0)
 
     def test_where_the_old_connection_is_still_there_it_gets_its_whole_table(self, fabric: Fabric) -> None:
         sent = fabric.held[DPID].flows.sent

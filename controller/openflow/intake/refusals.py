@@ -1,0 +1,44 @@
+"""What switches refuse, told so that a switch whose table is full fills no log. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.units import MILLISECOND_NS
+
+TELL_AGAIN_NS = 60_000 * MILLISECOND_NS
+"""After which the same refusal of the same switch is told again, with the number of times."""
+KINDS_MAX = 64
+"""Different refusals of one switch that are told; further ones are not."""
+
+
+@dataclass(slots=True)
+class _Told:
+    at_ns: int
+    since: int = 0
+    """How often it was refused since it was told."""
+
+
+class Refusals:
+    """The refusals of each switch (by datapath id) that were told, by their texts. Times are monotonic nanoseconds."""
+
+    def __init__(self) -> None:
+        self._told: dict[int, dict[str, _Told]] = {}
+
+    def heard(self, dpid: int, text: str, now_ns: int) -> str | None:
+        """A switch has refused something; what to tell of it: nothing, if the same was told lately."""
+        told = self._told.setdefault(dpid, {})
+        if (before := told.get(text)) is None:
+            if len(told) >= KINDS_MAX:
+                return None
+            told[text] = _Told(now_ns)
+            return text
+        before.since += 1
+        if now_ns - before.at_ns < TELL_AGAIN_NS:
+            return None
+        times, before.at_ns, before.since = before.since, now_ns, 0
+        return text if times == 1 else f"{text} ({times} times)"
+
+    def forget(self, dpid: int) -> None:
+        """A switch has left."""
+        self._told.pop(dpid, None)
