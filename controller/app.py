@@ -63,6 +63,7 @@ try:
 except (SupervisorFailed, FabricError, ValueError, OSError) as failure:
     raise SystemExit(f"controller/app.py: {failure}") from None
 framework.listen_by_default(fw, SETTINGS.address, SETTINGS.port if listen_as_configured else None)
+framework.expect_answers(fw)
 REFUSED: deque[tuple[str, str]] = deque(maxlen=64)
 """Kind and text of what was refused to connections, until they are published."""
 INTAKE = server.Intake(lambda kind, text: REFUSED.append((kind, text)))
@@ -140,7 +141,9 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         if described.port_no > codec.EVERY_PORT_MAX:
             return
         if message.reason == datapath.ofproto.OFPPR_DELETE:
-            self.discovery.port_removed(PortRef(datapath.id, described.port_no))
+            at = PortRef(datapath.id, described.port_no)
+            self.discovery.port_removed(at)
+            self.ports.forget_port(at)
         else:
             port = codec.port(datapath, described)
             self.discovery.port_changed(datapath.id, port, time.monotonic_ns())
@@ -166,7 +169,8 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
     def ports_counted(self, event: Event) -> None:
         """A switch answers with the counters of all its ports."""
         dpid, now_ns = event.msg.datapath.id, time.monotonic_ns()
-        readings = list(codec.counters(event.msg))
+        described = event.msg.datapath.ports
+        readings = [reading for reading in codec.counters(event.msg) if reading.number in described]
         self.ports.read(dpid, readings)
         for reading in readings:
             self.discovery.frames_received(PortRef(dpid, reading.number), reading.rx_packets, now_ns)

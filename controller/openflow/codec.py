@@ -30,6 +30,7 @@ WORTH_AN_EVENT = (Cause.FORGED_COORDINATOR, Cause.CONTROL_OFF_PATH)
 METERED_PER_S, METERED_PER_PORT, METERED_MAX = 400, 4, 2_000
 """How many frames a second a switch with meters passes on to the controller: for the switch, and more for each port."""
 ROOM = 8  # of the framework's 16 buffers
+NOT_COUNTED = 0xFFFFFFFFFFFFFFFF
 EVERY_PORT_MAX = 0xFFFFFF00 - ALL_BUT_GROUPS
 """The greatest number of a port that takes part: those above OFPP_MAX are reserved; for the last below there is no group."""
 
@@ -325,19 +326,14 @@ def _name(described: Description) -> str:
 
 
 def counters(message: Message) -> Iterator[Counters]:
-    """Reads a reply with the counters of ports; leaves out reserved ports."""
+    """Reads a reply with the counters of ports; leaves out reserved ports. A counter that a switch does not have is all ones
+    (5.8), and 0 here."""
     for each in message.body:
         if each.port_no <= EVERY_PORT_MAX:
             at_ns = each.duration_sec * 1_000_000_000 + each.duration_nsec
-            yield Counters(
-                each.port_no,
-                each.rx_packets,
-                each.rx_bytes,
-                each.tx_packets,
-                each.tx_bytes,
-                each.tx_dropped,
-                at_ns,
-            )
+            told = (each.rx_packets, each.rx_bytes, each.tx_packets, each.tx_bytes, each.tx_dropped)
+            received, rx_bytes, sent, tx_bytes, dropped = (0 if count == NOT_COUNTED else count for count in told)
+            yield Counters(each.port_no, received, rx_bytes, sent, tx_bytes, dropped, at_ns)
 
 
 def refusals(message: Message) -> dict[Cause, int]:

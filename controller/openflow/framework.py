@@ -25,6 +25,9 @@ from controller.openflow.intake import entries
 
 RYU, OS_KEN = "ryu", "os_ken"
 APP = "controller.app"
+ECHO_S, ECHOES = 15.0, 5
+"""How often a switch is asked for a sign of life, and how many of these may go unanswered: some need a minute to put
+thousands of flows into hardware, and answer then."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,13 @@ def listen_by_default(framework: Framework, host: str, port: int | None = None) 
     framework.conf.set_default("ofp_listen_host", host)
     if port is not None:
         framework.conf.set_default("ofp_tcp_listen_port", port)
+
+
+def expect_answers(framework: Framework) -> None:
+    """Has the framework end the connection of a switch that owes more than ECHOES answers, unless the command line says
+    otherwise. By itself it would ask for none, and wait for TCP: a quarter of an hour."""
+    framework.conf.set_default("echo_request_interval", ECHO_S)
+    framework.conf.set_default("maximum_unreplied_echo_requests", ECHOES)
 
 
 def aside(work: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401 -- whatever `work` returns

@@ -7,6 +7,7 @@ more load.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -38,29 +39,40 @@ class Load(NamedTuple):
     interval_ns: int
 
 
+UNREAD_MAX = 4
+"""How often the load of a port is told that was not read anew: a switch that hangs, or is cut off, must not seem to carry for
+minutes what it carried last."""
+
+
 class PortMeter:
     """Computes loads from each port's last two readings."""
 
     def __init__(self) -> None:
         self._last: dict[PortRef, Counters] = {}
         self._load: dict[PortRef, Load] = {}
+        self._unread: Counter[PortRef] = Counter()  # how often a load was told since its port was read
 
     def read(self, dpid: int, readings: Iterable[Counters]) -> None:
-        """Takes new counters of some of a switch's ports."""
+        """Takes new counters of some of a switch's ports. A reading of the same time as the last one changes nothing: some
+        switches count whole seconds only (table 5: nanoseconds are optional)."""
         for now in readings:
             ref = PortRef(dpid, now.number)
             before = self._last.get(ref)
+            self._unread.pop(ref, None)
+            began_anew = before is None or now.tx_bytes < before.tx_bytes or now.rx_bytes < before.rx_bytes
+            if before is not None and now.at_ns == before.at_ns and not began_anew:
+                continue
             self._last[ref] = now
-            if before is None or now.at_ns <= before.at_ns or now.tx_bytes < before.tx_bytes:
+            if before is None or began_anew or now.at_ns <= before.at_ns:
                 self._load.pop(ref, None)  # the first reading, or the counters started again
                 continue
             interval_ns = now.at_ns - before.at_ns
             self._load[ref] = Load(
                 rx_bps=(now.rx_bytes - before.rx_bytes) * 8_000_000_000 // interval_ns,
                 tx_bps=(now.tx_bytes - before.tx_bytes) * 8_000_000_000 // interval_ns,
-                rx_packets=now.rx_packets - before.rx_packets,
-                tx_packets=now.tx_packets - before.tx_packets,
-                tx_dropped=now.tx_dropped - before.tx_dropped,
+                rx_packets=_grown(before.rx_packets, now.rx_packets),
+                tx_packets=_grown(before.tx_packets, now.tx_packets),
+                tx_dropped=_grown(before.tx_dropped, now.tx_dropped),
                 tx_dropped_total=now.tx_dropped,
                 interval_ns=interval_ns,
             )
@@ -68,12 +80,25 @@ class PortMeter:
     def forget(self, dpid: int) -> None:
         """Forgets a switch that has disconnected."""
         for ref in [ref for ref in self._last if ref.dpid == dpid]:
-            del self._last[ref]
-            self._load.pop(ref, None)
+            self.forget_port(ref)
+
+    def forget_port(self, ref: PortRef) -> None:
+        """Forgets a port that was deleted."""
+        self._last.pop(ref, None)
+        self._load.pop(ref, None)
+        self._unread.pop(ref, None)
 
     def loads(self) -> dict[PortRef, Load]:
-        """The load of every port that has been read twice."""
+        """The load of every port that has been read twice, and again in the last UNREAD_MAX calls."""
+        self._unread.update(self._load.keys())
+        for ref in [ref for ref, times in self._unread.items() if times > UNREAD_MAX]:
+            del self._load[ref], self._unread[ref]
         return dict(self._load)
+
+
+def _grown(before: int, now: int) -> int:
+    """What was counted since the last reading; all, if the counter started again."""
+    return now - before if now >= before else now
 
 
 STEADY_BPS = 50_000
@@ -118,8 +143,7 @@ class RefusalMeter:
         self._last[dpid] = counts
         new: dict[Cause, int] = {}
         for cause, count in counts.items():
-            last = before.get(cause, 0)
-            if grown := count - last if count >= last else count:
+            if grown := _grown(before.get(cause, 0), count):
                 new[cause] = grown
                 self.totals[cause] += grown
         return new

@@ -127,6 +127,8 @@ class Congestion:
         self._links: dict[Hashable, _Link] = {}
         self._taken: set[Hashable] = set()
         """The links of which hosts without an agent take something."""
+        self._read: set[Hashable] = set()
+        """The links of the last reading of the switches' ports."""
         self._dirty: set[Hashable] = set()
         """Links to judge anew."""
         self._calm: dict[Hashable, None] = {}
@@ -211,11 +213,14 @@ class Congestion:
 
     def ports(self, document: Mapping[str, Any], *, now_ns: int) -> None:
         """Takes counters of the switches' ports: {"links": [{"source", "target", "load_bps", "dropped"}, ...]}, `dropped` since
-        the reading before. Unknown links are ignored."""
+        the reading before. Unknown links are ignored; one that is missing was not read: its last reading counts no longer."""
+        unread, self._read = self._read, set()
         for reading in document.get("links", ()):
-            self.counters(
-                (reading["source"], reading["target"]), int(reading["load_bps"]), int(reading["dropped"]), now_ns=now_ns
-            )
+            name = reading["source"], reading["target"]
+            self.counters(name, int(reading["load_bps"]), int(reading["dropped"]), now_ns=now_ns)
+            self._read.add(name)
+        for gone in unread - self._read:
+            self.counters(gone, 0, 0, now_ns=now_ns)
 
     def counters(self, name: Hashable, load_bps: int, dropped: int, *, now_ns: int) -> None:
         """Takes what one link carried, and how many packets it dropped, since the reading before."""

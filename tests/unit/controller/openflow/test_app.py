@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).parents[4]
 
 SCRIPT = """
 import sys
@@ -46,3 +49,44 @@ def test_a_switch_gets_its_role_claimed_anew_by_every_connection(event: str, say
     command = [sys.executable, "-W", "ignore", "-c", SCRIPT, event]
     found = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     assert found.stdout.strip() == says
+
+
+SILENCE = """
+import socket, sys
+from controller import app
+from controller.openflow.intake.server import Guarded
+from eventlet.greenio import GreenSocket
+from importlib import import_module
+from bench.openflow.switch import Switch, ECHO_REQUEST
+
+fw, answers = app.fw, sys.argv[1] == "answers"
+fw.conf.set_override("echo_request_interval", 0.05)
+manager = import_module(f"{fw.root}.base.app_manager")
+manager.register_app(import_module(f"{fw.root}.controller.ofp_handler").OFPHandler())
+ours, theirs = map(GreenSocket, socket.socketpair())
+ours.setsockopt = lambda *_: None  # a pair of Unix sockets has no options of TCP
+datapath = import_module(f"{fw.root}.controller.controller").Datapath(
+    Guarded(ours, "peer", app.INTAKE, lambda: fw.hub.sleep(0)), ("peer", 1))
+fw.hub.spawn(datapath.serve)
+switch = Switch(1, "s1", {1: 10**9}, lambda at, frame: None)
+theirs.sendall(switch.connected())
+theirs.settimeout(1)
+end, heard = "it stays", b""
+while len(heard) < 4096 and heard.count(bytes([4, ECHO_REQUEST, 0, 8])) < 12:
+    got = theirs.recv(4096)
+    if not got:
+        end = "it ends"
+        break
+    heard += got
+    if answers or not switch.ready:  # the handshake
+        theirs.sendall(switch.feed(got))
+print(end, switch.ready, datapath.state == app.DEAD)
+"""
+
+
+@pytest.mark.parametrize(("switch", "says"), [("answers", "it stays True False"), ("is silent", "it ends True True")])
+def test_the_connection_of_a_switch_that_answers_nothing_any_more_ends(switch: str, says: str) -> None:
+    environment = {**os.environ, "BATON_REDIS": "unix:///nowhere", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-W", "ignore", "-c", SILENCE, switch]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert found.stdout.strip() == says, found.stderr

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+import struct
 from collections.abc import Mapping
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ryu.ofproto.ofproto_v1_3_parser import OFPPortStats
 
+from controller.openflow import codec
 from controller.openflow.flowtable import Cause
 from controller.openflow.intake.hosts import Host, PortRef
 from controller.openflow.learned import DEFAULT_RATE_BPS, FabricLearner
-from controller.openflow.metering import Counters, Load, PortMeter, RefusalMeter
+from controller.openflow.metering import UNREAD_MAX, Counters, Load, PortMeter, RefusalMeter
 from controller.openflow.publication.publisher import Publisher
 from controller.openflow.view import Link, Port, Switch, View
 from controller.store.parts import difference
@@ -193,6 +198,53 @@ class TestMeters:
             meter.read(1, [Counters(1, 0, 0, 0, 0, 0, at_ns)])
         meter.forget(1)
         assert not meter.loads()
+
+    def test_the_load_of_a_switch_that_answers_no_more_is_told_for_a_while_only(self) -> None:
+        meter = PortMeter()
+        later = itertools.count(1)
+        for at_ns in (1, 2):
+            for dpid in (1, 2):
+                meter.read(dpid, [Counters(1, 0, 0, 0, 0, 0, at_ns)])
+        for _ in range(UNREAD_MAX):
+            assert meter.loads().keys() == {PortRef(1, 1), PortRef(2, 1)}
+            meter.read(2, [Counters(1, 0, 0, 0, 0, 0, 2 + next(later))])
+        assert meter.loads().keys() == {PortRef(2, 1)}
+        meter.read(1, [Counters(1, 0, 0, 0, 0, 0, 9)])
+        assert meter.loads().keys() == {PortRef(1, 1), PortRef(2, 1)}
+
+    @pytest.mark.parametrize("lost", ["rx_bytes", "tx_bytes"])
+    def test_no_load_is_negative(self, lost: str) -> None:
+        meter = PortMeter()
+        meter.read(1, [Counters(1, 9, 9, 9, 9, 9, 1)])
+        meter.read(1, [Counters(1, 9, 9, 9, 9, 9, 2)._replace(**{lost: 0})])
+        assert not meter.loads()
+
+    def test_a_drop_counter_that_starts_again_counts_from_there(self) -> None:
+        meter = PortMeter()
+        meter.read(1, [Counters(1, 0, 0, 0, 0, 7, 1)])
+        meter.read(1, [Counters(1, 0, 0, 0, 0, 2, 2)])
+        assert meter.loads()[PortRef(1, 1)].tx_dropped == 2
+
+    def test_what_a_switch_does_not_count_is_no_drop(self) -> None:
+        reply = struct.pack("!I4x12QII", 3, 1, 2, 100, 200, *[2**64 - 1] * 8, 5, 6)
+        (read,) = codec.counters(SimpleNamespace(body=[OFPPortStats.parser(reply, 0)]))
+        assert read == Counters(3, 1, 100, 2, 200, 0, 5 * SECOND + 6)
+
+    def test_a_switch_that_counts_whole_seconds_has_the_load_of_a_second(self) -> None:
+        meter, read = PortMeter(), []
+        for quarter in range(13):
+            carried = quarter * 250_000
+            meter.read(1, [Counters(1, 0, 0, 0, carried, 0, quarter // 4 * SECOND)])
+            read.append(load.tx_bps if (load := meter.loads().get(PortRef(1, 1))) else 0)
+        assert read == [0] * 4 + [8_000_000] * 9
+
+    def test_a_port_that_is_gone_is_forgotten(self) -> None:
+        meter = PortMeter()
+        for at_ns in (1, 2):
+            meter.read(1, [Counters(number, 0, 0, 0, 0, 0, at_ns) for number in (1, 2)])
+        meter.read(1, [Counters(2, 0, 0, 0, 0, 0, 3)])
+        meter.forget_port(PortRef(1, 1))
+        assert meter.loads().keys() == meter._last.keys() == {PortRef(1, 2)}
 
     def test_refusals_add_up_over_switches_and_over_counters_that_started_again(self) -> None:
         meter = RefusalMeter()

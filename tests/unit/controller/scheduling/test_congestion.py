@@ -84,6 +84,18 @@ class TestContending:
         congestion.report(C, {A: (5 * MBIT, 0)}, now_ns=0)
         assert congestion.update(now_ns=0).contended == {("s", A)}
 
+    @pytest.mark.parametrize("reading", [{"load_bps": 95 * MBIT, "dropped": 0}, {"load_bps": 0, "dropped": 3}])
+    def test_a_port_that_is_not_read_any_more_counts_no_longer(self, reading: dict[str, int]) -> None:
+        congestion = on(star(4))
+        congestion.ports({"links": [{"source": "s", "target": A, **reading}]}, now_ns=0)
+        for node in (B, C):
+            congestion.report(node, {A: (5 * MBIT, 0)}, now_ns=0)
+        assert congestion.update(now_ns=0).contended == {("s", A)}
+        congestion.ports({"links": [{"source": "s", "target": B, **reading}]}, now_ns=1)
+        congestion.update(now_ns=1)
+        congestion.update(now_ns=1 + congestion.quiet_ns)
+        assert not congestion.contended()
+
     def test_an_uplink_is_contended_by_pairs_that_share_nothing_else(self) -> None:
         congestion = on(racks(2, 2, GBIT, GBIT))
         congestion.report(A, {C: (600 * MBIT, 0)}, now_ns=0)
