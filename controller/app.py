@@ -121,8 +121,16 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         """A switch has finished its handshake, or its connection has ended."""
         datapath = event.datapath
         if event.state == MAIN:
+            dpid, ends = datapath.id, f"{self.switches.connection(datapath.id)} and {codec.connection(datapath)}"
+            if self.switches.has_rival(datapath):
+                text = f"{ends} both have datapath id {dpid:016x}: the second is turned away; give it an id of its own"
+                self._warn(dpid, "datapath_id_twice", text)
+                datapath.close()
+                return
             if self.switches.connected(datapath):
-                self.roles.forget(datapath.id)
+                self.roles.forget(dpid)
+                text = f"switch {dpid:016x} was connected already ({ends}): it did not end its connection, or two have this id"
+                self._warn(dpid, "connected_anew", text)
             self._take_up(datapath.id)
         elif self.switches.disconnected(datapath):
             for part in (self.ports, self.refusals, self.complaints, self.roles):
@@ -132,6 +140,13 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             return
         self._wake.set()
         self._stirred.set()
+
+    def get_handlers(self, event: Event, state: str | None = None) -> Any:  # noqa: ANN401 -- the framework's
+        """The framework asks it for each event: nothing takes what still comes by a connection that was replaced."""
+        message = getattr(event, "msg", None)
+        if message is not None and not self.switches.serves(message.datapath):
+            return []
+        return super().get_handlers(event, state)
 
     @on(of.EventOFPPortStatus, MAIN)  # type: ignore[untyped-decorator]  # as above
     def port_changed(self, event: Event) -> None:
@@ -235,15 +250,12 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             if refusal is codec.Refusal.NO_METERS:
                 self.logger.info("switch %s has no meters", self.discovery.switch_name(event.msg.datapath.id))
             return
-        dpid, now_ns = event.msg.datapath.id, time.monotonic_ns()
+        dpid = event.msg.datapath.id
         if codec.refuses_table(event.msg):
-            self.switches.refused(dpid, now_ns)
-        if (said := codec.error(event.msg)) and (text := self.complaints.heard(dpid, said, now_ns)):
+            self.switches.refused(dpid, time.monotonic_ns())
+        if said := codec.error(event.msg):
             name = self.discovery.switch_name(dpid)
-            self.logger.error("switch %s refused: %s", name, text)
-            self.publisher.event(
-                "openflow_error", "error", f"switch {name} refused: {text}", {"switch": name}
-            )
+            self._warn(dpid, "openflow_error", f"switch {name} refused: {said}", switch=name)
 
     @on(of.EventOFPRoleReply, MAIN)  # type: ignore[untyped-decorator]  # as above
     def role_confirmed(self, event: Event) -> None:
@@ -394,6 +406,12 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             name, ports = self.switches.describe(dpid)
             self.discovery.switch_up(dpid, name, ports, now_ns)
         self._wake_if_changed()
+
+    def _warn(self, dpid: int, kind: str, text: str, **fields: str) -> None:
+        """Tells operators what is wrong with a switch; the same once a minute."""
+        if told := self.complaints.heard(dpid, text, time.monotonic_ns()):
+            self.logger.error("%s", told)
+            self.publisher.event(kind, "error", told, fields)
 
     def _wake_if_changed(self) -> None:
         if self.discovery.revision != self._revision:

@@ -224,6 +224,21 @@ def is_here(datapath: Datapath) -> bool:
         return False
 
 
+def is_silent(datapath: Datapath) -> bool:
+    """Whether a switch has owed an answer for some time: to more than the latest of the framework's echo requests."""
+    return len(datapath.unreplied_echo_requests) > 1
+
+
+def connection(datapath: Datapath) -> str:
+    """A connection in words: the switch's name, and its address."""
+    return f"{bridge_name(datapath) or 'a nameless one'} at {datapath.address[0]}"
+
+
+def addresses(datapath: Datapath) -> frozenset[str]:
+    """The MAC addresses of a switch's ports, its local one among them."""
+    return frozenset(each.hw_addr for each in datapath.ports.values())
+
+
 def barrier(datapath: Datapath) -> Message:
     """A request that the switch answers when it has carried out all messages before."""
     return datapath.ofproto_parser.OFPBarrierRequest(datapath)

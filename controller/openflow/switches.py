@@ -62,6 +62,24 @@ class Switches:
     def __iter__(self) -> Iterator[int]:
         return iter(list(self._datapaths))
 
+    def serves(self, datapath: codec.Datapath) -> bool:
+        """Whether this is a switch's connection; False: another has replaced it, or it was turned away."""
+        return self._datapaths.get(datapath.id) is datapath
+
+    def has_rival(self, datapath: codec.Datapath) -> bool:
+        """Whether a switch that has connected has the datapath id of another one, which answers: they have no port in common.
+        Each would end the other's connection, again and again."""
+        other = self._datapaths.get(datapath.id)
+        if other is None or other is datapath or codec.is_silent(other):
+            return False
+        theirs, its = codec.addresses(other), codec.addresses(datapath)
+        return bool(theirs and its) and theirs.isdisjoint(its)
+
+    def connection(self, dpid: int) -> str:
+        """The connection of a switch in words; "": it has none."""
+        datapath = self._datapaths.get(dpid)
+        return "" if datapath is None else codec.connection(datapath)
+
     def connected(self, datapath: codec.Datapath) -> bool:
         """A switch has finished its handshake; True if it seemed to be connected already: its old connection ends now."""
         dpid = datapath.id

@@ -18,6 +18,7 @@ from controller import app
 from controller.openflow.roles import Roles
 
 event = sys.argv[1]
+told, ended = [], []
 claims, forgotten = [], []
 roles = Roles("us")
 roles.leader("us", 7)
@@ -25,20 +26,28 @@ roles.due(1)
 roles.replied(1, roles.claim)
 part = Made(forget=forgotten.append)
 ours = Made(
-    roles=roles, ports=part, refusals=part, complaints=part, _take_up=lambda dpid: claims.append(roles.due(dpid)),
+    roles=roles, ports=part, refusals=part, complaints=Made(forget=forgotten.append, heard=lambda dpid, text, now_ns: text),
+    _take_up=lambda dpid: claims.append(roles.due(dpid)),
     discovery=Made(switch_down=forgotten.append), _wake=Made(set=list), _stirred=Made(set=list),
-    switches=Made(connected=lambda _: event == "again", disconnected=lambda _: event == "dead"),
+    switches=Made(
+        connected=lambda _: event == "again", disconnected=lambda _: event == "dead",
+        has_rival=lambda _: event == "rival", connection=lambda _: "10.0.0.9",
+    ),
+    logger=Made(error=lambda *_: None), publisher=Made(event=lambda kind, *_: told.append(kind)),
 )
+ours._warn = lambda *words: app.Baton._warn(ours, *words)
 state = app.DEAD if event in ("dead", "dead_before") else app.MAIN
-app.Baton.switch_changed(ours, Made(datapath=Made(id=1), state=state))
-print(claims == [roles.claim], 1 in roles.confirmed, forgotten)
+datapath = Made(id=1, address=("10.0.0.8", 7), ports={}, ofproto=Made(OFPP_LOCAL=0), close=lambda: ended.append(1))
+app.Baton.switch_changed(ours, Made(datapath=datapath, state=state))
+print(claims == [roles.claim], 1 in roles.confirmed, forgotten, *told, *ended)
 """
 
 
 @pytest.mark.parametrize(
     ("event", "says"),
     [
-        ("again", "True False []"),  # by a new connection, for which it has no role
+        ("again", "True False [] connected_anew"),  # by a new connection, for which it has no role
+        ("rival", "False True [] datapath_id_twice 1"),
         ("first", "False True []"),
         ("dead", "False False [1, 1, 1, 1]"),
         ("dead_before", "False True []"),  # the end of a connection that another has replaced

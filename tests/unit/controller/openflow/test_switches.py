@@ -256,6 +256,46 @@ class TestFailures:
         assert fabric.holds(lost)
 
 
+class TestOneDatapathId:
+    """Two switches that have it."""
+
+    def ports(self, *numbers: int) -> dict[int, Any]:
+        return {number: SimpleNamespace(hw_addr=f"02:00:00:00:00:{number:02x}") for number in numbers}
+
+    @pytest.mark.parametrize(
+        ("first", "second", "owes", "says"),
+        [
+            ((1, 2), (3, 4), 1, True),
+            ((1, 2), (2, 3), 1, False),  # one that lost a card and got another
+            ((1, 2), (3, 4), 2, False),  # the first does not answer any more
+            ((), (3, 4), 0, False),
+        ],
+    )
+    def test_the_second_is_a_rival_as_long_as_the_first_answers(
+        self, fabric: Fabric, first: tuple[int, ...], second: tuple[int, ...], owes: int, says: bool
+    ) -> None:
+        switches = fabric.switches
+        old, new = switches._datapaths[DPID], Connection(fabric.held[DPID], switches)
+        old.ports, new.ports = self.ports(*first), self.ports(*second)
+        old.unreplied_echo_requests = list(range(owes))
+        assert switches.has_rival(new) is says and not old.is_closed
+
+    def test_the_first_has_none(self, fabric: Fabric) -> None:
+        old = fabric.switches._datapaths[DPID]
+        old.ports = self.ports(1)
+        assert not fabric.switches.has_rival(old)
+        fabric.switches.disconnected(old)
+        assert not fabric.switches.has_rival(old)
+
+    def test_nothing_is_heard_by_a_connection_that_is_not_the_switchs(self, fabric: Fabric) -> None:
+        old, new = fabric.switches._datapaths[DPID], Connection(fabric.held[DPID], fabric.switches)
+        assert fabric.switches.serves(old) and not fabric.switches.serves(new)
+        fabric.switches.connected(new)
+        assert fabric.switches.serves(new) and not fabric.switches.serves(old)
+        fabric.switches.disconnected(new)
+        assert not fabric.switches.serves(new)
+
+
 class TestAgeing:
     """A switch removes the entry of a host that is idle."""
 
