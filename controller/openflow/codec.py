@@ -30,6 +30,8 @@ WORTH_AN_EVENT = (Cause.FORGED_COORDINATOR, Cause.CONTROL_OFF_PATH)
 METERED_PER_S, METERED_PER_PORT, METERED_MAX = 400, 4, 2_000
 """How many frames a second a switch with meters passes on to the controller: for the switch, and more for each port."""
 ROOM = 8  # of the framework's 16 buffers
+TAGS = (0x8100, 0x88A8, 0x9100)
+"""EtherTypes of VLAN tags: IEEE 802.1Q, table 9-1, and the outer one of switches before it."""
 NOT_COUNTED = 0xFFFFFFFFFFFFFFFF
 EVERY_PORT_MAX = 0xFFFFFF00 - ALL_BUT_GROUPS
 """The greatest number of a port that takes part: those above OFPP_MAX are reserved; for the last below there is no group."""
@@ -124,7 +126,11 @@ class Codec:
             kind = ethernet.ethertype
             if kind == ETH_LLDP:
                 return LldpReceived(number, self._lldp.read(bytes(message.data), now_ns))
-            address = None
+            address, is_tagged = None, kind in TAGS
+            while kind in TAGS:
+                kind, rest = int.from_bytes(rest[2:4]), rest[4:]
+            if kind == ETH_LLDP:  # of a VLAN: no switch of ours sends it
+                return None
             if kind == ETH_ARP:
                 address = self._packet.arp.arp.parser(rest)[0].src_ip
             elif kind == self._packet.ether_types.ETH_TYPE_IP:
@@ -132,7 +138,7 @@ class Codec:
         # The framework's parsers raise any exception on a frame that a host made up.
         except Exception:
             return None
-        return FrameReceived(number, ethernet.src, address, kind == ETH_CONTROL)
+        return FrameReceived(number, ethernet.src, address, kind == ETH_CONTROL, claims=kind == ETH_ARP and not is_tagged)
 
 
 def is_lldp(message: Message) -> bool:
@@ -148,12 +154,14 @@ class Refusal(Enum):
 
 
 class FrameReceived(NamedTuple):
-    """A frame from `mac` came in by port `number`; `address` is its source in ARP or IPv4."""
+    """A frame from `mac` came in by port `number`; `address` is its source in ARP or IPv4. `claims`: it says itself that the
+    address is its own; a router passes on IPv4 of others, and two VLANs may use the same addresses."""
 
     number: int
     mac: str
     address: str | None
-    control: bool
+    control: bool = False
+    claims: bool = False
 
 
 class LldpReceived(NamedTuple):

@@ -236,14 +236,17 @@ class Discovery:
 
     # -- hosts -----------------------------------------------------------------------------------------------
 
-    def frame_seen(self, at: PortRef, mac: str, now_ns: int, address: str | None = None, control: bool = False) -> None:
-        """A frame with this source MAC entered at `at`; `address`: its source by ARP or IPv4."""
+    def frame_seen(
+        self, at: PortRef, mac: str, now_ns: int, address: str | None = None, control: bool = False, *, claims: bool = True
+    ) -> None:
+        """A frame with this source MAC entered at `at`; `address`: its source by ARP or IPv4. Only a frame that `claims` it
+        takes it from another host."""
         state = self._switches.state(at)
         if state is None or not self._is_edge(state, now_ns) or int(mac[:2], 16) & 1:
             return
         self._now_ns = now_ns
         is_new = mac not in self._hosts.by_mac
-        if self._hosts.seen(at, mac, now_ns, address, control):
+        if self._hosts.seen(at, mac, now_ns, address, control, claims=claims):
             self.revision += 1
         if is_new and mac in self._hosts.by_mac:
             self._note("host_learned", "info", f"host {mac} at {self._switches.port_name(at)}", mac=mac)

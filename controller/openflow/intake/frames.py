@@ -19,4 +19,4 @@ def take(discovery: Discovery, codec: Codec, dpid: int, message: Message, now_ns
         case LldpReceived(_, PortRef() as source):
             discovery.lldp_heard(source, at, now_ns)
         case FrameReceived() as frame:
-            discovery.frame_seen(at, frame.mac, now_ns, frame.address, frame.control)
+            discovery.frame_seen(at, frame.mac, now_ns, frame.address, frame.control, claims=frame.claims)

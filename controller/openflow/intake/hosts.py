@@ -96,8 +96,12 @@ class Hosts:
         self._held: dict[tuple[str, PortRef], int] = {}
         self._counts, self._tell, self._moved, self._per_port = counts, tell, moved, per_port
 
-    def seen(self, at: PortRef, mac: str, now_ns: int, address: str | None = None, control: bool = False) -> bool:
-        """A frame of this MAC address entered by an edge port."""
+    def seen(
+        self, at: PortRef, mac: str, now_ns: int, address: str | None = None, control: bool = False, *, claims: bool = True
+    ) -> bool:
+        """A frame of this MAC address entered by an edge port. An IP address that it does not claim stays with who has it."""
+        if not claims and self._owners.get(address or "", mac) != mac:
+            address = None
         host = self.by_mac.get(mac)
         if host is None:
             if not self._has_room(at, now_ns, control):

@@ -334,6 +334,14 @@ class TestDiscovery:
         discovery.frame_seen(there, HOST, PROBE_NS + MILLISECOND_NS)
         assert discovery.view(PROBE_NS).hosts[HOST].at == there
 
+    def test_an_address_that_a_router_passes_on_stays_its_hosts(self) -> None:
+        discovery = self.joined()
+        discovery.frame_seen(PortRef(1, 1), HOST, PROBE_NS, "10.0.0.1")
+        discovery.frame_seen(PortRef(2, 1), OTHER, PROBE_NS, "10.0.0.1", claims=False)
+        discovery.frame_seen(PortRef(2, 1), OTHER, PROBE_NS, "10.0.0.2", claims=False)
+        hosts = discovery.view(PROBE_NS).hosts
+        assert hosts[HOST].addresses == ("10.0.0.1",) and hosts[OTHER].addresses == ("10.0.0.2",)
+
     def test_a_group_address_is_never_a_host(self) -> None:
         discovery = self.joined()
         discovery.frame_seen(PortRef(1, 1), HEARTBEAT_MAC, PROBE_NS)
