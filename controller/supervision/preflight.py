@@ -185,5 +185,7 @@ def check_coordinator(config: Config) -> str:
             f"coordinator.interface: no interface {coordinator.interface}{where} ({answer.stderr.strip()}); "
             "name one that `ip link` shows"
         )
-    address: str = json.loads(answer.stdout)[0]["address"]
+    address: str | None = json.loads(answer.stdout)[0].get("address")  # a tunnel (tun, WireGuard) has none
+    if address is None:
+        raise CannotStart(f"coordinator.interface: {coordinator.interface} has no MAC address; name an Ethernet interface")
     return address

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -316,6 +317,14 @@ class TestReload:
         assert shown.returncode == 0 and "did you mean openflow?" in shown.stdout.replace("\n", " ")
         coordinated.config.write_text(good)
         wait_for(lambda: not coordinated.state.config_error)
+
+    def test_an_interface_without_a_mac_address_is_refused_and_nothing_ends(self, coordinated: Site) -> None:
+        good = coordinated.config.read_text()
+        (netns,) = re.findall("netns: ([a-z0-9-]+)", good)
+        subprocess.run(["ip", "-n", netns, "tuntap", "add", "dev", "tun7", "mode", "tun"], check=True)
+        coordinated.config.write_text(good.replace("interface: c0", "interface: tun7"))
+        wait_for(lambda: coordinated.heard("config", "coordinator.interface: tun7 has no MAC address"))
+        assert coordinated.state.alive() and all(coordinated.pid(name) for name in ("redis", "openflow", "coordinator"))
 
     def test_a_changed_slice_reaches_the_coordinator_without_a_restart(self, coordinated: Site) -> None:
         before = coordinated.state.services
