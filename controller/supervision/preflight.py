@@ -156,6 +156,8 @@ def cannot_listen(host: str, port: int) -> str:
             tried.bind(address)
     except OSError as error:
         return f"{host}:{port}: {error.strerror}"
+    except UnicodeError:  # of the codec for names of hosts
+        return f"{host}:{port}: is no name of a host"
     return ""
 
 
