@@ -175,7 +175,10 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         """A switch has removed the entry of a source that was idle for the ageing time."""
         message = event.msg
         if message.reason == message.datapath.ofproto.OFPRR_IDLE_TIMEOUT and message.table_id == LEARN:
-            at, mac = PortRef(message.datapath.id, message.match["in_port"]), message.match["eth_src"]
+            number, mac = message.match.get("in_port"), message.match.get("eth_src")
+            if number is None or not isinstance(mac, str):  # of another program, or masked: none of a host
+                return
+            at = PortRef(message.datapath.id, number)
             self.switches.expired(at, mac)
             self.discovery.host_idle(at, mac)
             self._wake_if_changed()

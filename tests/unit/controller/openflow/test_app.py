@@ -99,3 +99,36 @@ def test_the_connection_of_a_switch_that_answers_nothing_any_more_ends(switch: s
     command = [sys.executable, "-W", "ignore", "-c", SILENCE, switch]
     found = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert found.stdout.strip() == says, found.stderr
+
+
+REMOVED = """
+from types import SimpleNamespace as Made
+from controller import app
+from controller.openflow.forwarding import LEARN
+from ryu.ofproto.ofproto_protocol import ProtocolDesc
+from ryu.ofproto.ofproto_v1_3_parser import OFPFlowRemoved, OFPMatch
+
+heard = []
+ours = Made(
+    switches=Made(expired=lambda at, mac: heard.append((at.number, mac))), discovery=Made(host_idle=lambda at, mac: None),
+    _wake_if_changed=lambda: None,
+)
+datapath = ProtocolDesc(version=4)
+datapath.id = 1
+mac = "02:00:00:00:00:01"
+for match in (
+    OFPMatch(), OFPMatch(in_port=1), OFPMatch(eth_src=mac), OFPMatch(in_port=1, eth_src=(mac, "ff:ff:ff:00:00:00")),
+    OFPMatch(in_port=1, eth_src=mac),
+):
+    reason = datapath.ofproto.OFPRR_IDLE_TIMEOUT
+    message = OFPFlowRemoved(datapath, reason=reason, table_id=LEARN, match=match)
+    app.Baton.flow_removed(ours, Made(msg=message))
+print(heard)
+"""
+
+
+def test_a_flow_of_another_program_that_ended_is_no_hosts() -> None:
+    environment = {**os.environ, "BATON_REDIS": "unix:///nowhere"}
+    command = [sys.executable, "-W", "ignore", "-c", REMOVED]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert found.stdout.strip() == "[(1, '02:00:00:00:00:01')]", found.stderr
