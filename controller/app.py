@@ -338,7 +338,8 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
                 self._wake.set()
             self.switches.remove_foreign(now_ns)
             if ticks % PROBE_TICKS == 0:
-                self.switches.send_lldp([*self.discovery.probing(now_ns), *self.discovery.announcing(now_ns)], now_ns)
+                due = [*self.discovery.probing(now_ns), *self.discovery.announcing(now_ns)]
+                self.switches.send_lldp(due, now_ns, self.discovery.seeking_loops(due, now_ns))
             self.switches.ask(self.discovery.requests(now_ns))
             self.switches.fence(self.discovery.in_question(), now_ns)
             for note in self.discovery.drain_notes():

@@ -82,11 +82,12 @@ class Codec:
             for bit in range(16, 64)
         ]
 
-    def lldp(self, datapath: Datapath, number: int, now_ns: int) -> Message:
-        """The message that sends LLDP out by a port now."""
+    def lldp(self, datapath: Datapath, number: int, now_ns: int, *, seeks_loop: bool = False) -> Message:
+        """The message that sends LLDP out by a port now, or a frame that seeks loops."""
         described = datapath.ports.get(number)
         address = described.hw_addr if described is not None else "02:00:00:00:00:00"
-        return _out(datapath, number, self._lldp.frame(PortRef(datapath.id, number), address, now_ns))
+        source = PortRef(datapath.id, number)
+        return _out(datapath, number, self._lldp.frame(source, address, now_ns, seeks_loop=seeks_loop))
 
     def _put(self, datapath: Datapath, flow: Flow) -> Message:
         ofproto, parser = datapath.ofproto, datapath.ofproto_parser
@@ -125,7 +126,8 @@ class Codec:
             ethernet, _, rest = self._packet.ethernet.ethernet.parser(message.data)
             kind = ethernet.ethertype
             if kind == ETH_LLDP:
-                return LldpReceived(number, self._lldp.read(bytes(message.data), now_ns))
+                frame = bytes(message.data)
+                return LldpReceived(number, self._lldp.read(frame, now_ns), self._lldp.seeks_loop(frame))
             address, is_tagged = None, kind in TAGS
             while kind in TAGS:
                 kind, rest = int.from_bytes(rest[2:4]), rest[4:]
@@ -165,10 +167,11 @@ class FrameReceived(NamedTuple):
 
 
 class LldpReceived(NamedTuple):
-    """LLDP came in by port `number`; `source` sent it, or it is not believed."""
+    """LLDP came in by port `number`; `source` sent it, or it is not believed. One that `seeks_loop` may have passed bridges."""
 
     number: int
     source: PortRef | Doubt
+    seeks_loop: bool = False
 
 
 def batch(datapath: Datapath, messages: Iterable[Message]) -> bytes:

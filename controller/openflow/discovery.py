@@ -16,6 +16,8 @@ And these keep hosts from doing harm beyond their own port:
 
 * LLDP is read by `controller.openflow.intake.lldp`: only what we sent lately counts. It closes the port by which it came in,
   never the port that it names: one closed end is enough against a loop. Any other LLDP at an edge is told and counted;
+* a port that is open to hosts and receives what another such port has sent, by an address that bridges forward, is closed as
+  long as it does, if it is the higher of the two: a host, or another's switch, bridges them, and broadcasts would go round;
 * between ports that the fabric file gives to hosts there is no link, whatever LLDP says: they are closed;
 * a port that passes on more than its budget is *muted* for a while (`controller.openflow.intake.frame_budgets`);
 * hosts are learned by `controller.openflow.intake.hosts`.
@@ -41,6 +43,8 @@ LLDP_MISSED = 6  # in succession: the link is silent
 ABSENCE_NS = 500 * MILLISECOND_NS  # between two ticks: this process was stopped, and has not read yet what came meanwhile
 LLDP_NS = 500 * MILLISECOND_NS  # between two LLDP frames by the same port
 ANNOUNCED_AT_ONCE = 256
+LOOP_NS = 2_000 * MILLISECOND_NS  # between two frames that seek loops, by the same port
+LOOP_HOLD_NS = 5 * LOOP_NS  # how long a port stays closed after such a frame: some get lost where there is a loop
 TELL_AGAIN_NS = 60_000 * MILLISECOND_NS  # after which the same is told again of the same port
 
 
@@ -71,6 +75,7 @@ class Discovery:
         self._budgets = FrameBudgets()
         self._hosts = Hosts(self.counts, self._told_of_hosts, self._host_moved, hosts_per_port)
         self._notes: list[Note] = []
+        self._loops: set[PortRef] = set()  # the ports that are closed because of one
         self._settling: deque[int] = deque()  # when each port or switch that came up will have been probed, in order
         self._tick_ns: int | None = None
         self._read_ns: dict[int, int] = {}  # until when all is read that a switch has sent, where hosts are in question
@@ -158,6 +163,34 @@ class Discovery:
             if self._neighbours.linked(source, at):
                 self._note_link("link_up", "info", source, at)
 
+    def loop_heard(self, source: PortRef, at: PortRef, now_ns: int) -> None:
+        """What we sent from `source` to seek loops came in by `at`: a bridge of somebody's joins the two."""
+        sender, hearer = self._switches.state(source), self._switches.state(at)
+        if sender is None or hearer is None or sender.trunk or hearer.trunk or not (sender.port.up and hearer.port.up):
+            return
+        if source >= at or not self._neighbours.joined(source.dpid, at.dpid):
+            return
+        hearer.loop_until_ns = now_ns + max(LOOP_HOLD_NS, self._silence_ns())
+        if at not in self._loops:
+            self._loops.add(at)
+            self._hosts.gone(at)
+            self.revision += 1
+            other = self._switches.port_name(source)
+            text = f"is joined with {other} by a bridge that is none of ours: closed meanwhile"
+            self._tell(at, "loop", "warning", text, now_ns)
+
+    def seeking_loops(self, ports: Iterable[PortRef], now_ns: int) -> set[PortRef]:
+        """Those of the ports by which LLDP is sent now by which a loop is to be sought, too."""
+        found = set()
+        for ref in ports:
+            state = self._switches.state(ref)
+            if state is None or state.trunk:
+                continue
+            if now_ns - state.up_ns < PROBE_NS or state.sought_ns is None or now_ns - state.sought_ns >= LOOP_NS:
+                state.sought_ns = now_ns
+                found.add(ref)
+        return found
+
     def lldp_doubted(self, at: PortRef, why: Doubt, now_ns: int) -> None:
         """LLDP that is not ours, or is old, came in by a port. It changes nothing; at a port open to hosts it is told."""
         state = self._switches.state(at)
@@ -172,7 +205,7 @@ class Discovery:
         switch, state = self._switches.get(at.dpid), self._switches.state(at)
         if not self._budgets.switch_has_room(at.dpid, len(switch.ports) if switch else 0, now_ns):
             self._hosts.crowded(at.dpid, now_ns)
-        if state is None or at in self._budgets.muted:
+        if state is None or self._budgets.is_muted(at, lldp):
             return False
         if self._budgets.port_has_room(at, lldp, now_ns):
             return True
@@ -180,7 +213,7 @@ class Discovery:
             self.revision += 1
             return False
         if not state.trunk:
-            self._budgets.mute(at, now_ns)
+            self._budgets.mute(at, lldp, now_ns)
             self.counts["ports_muted"] += 1
             text = f"floods the controller: not listened to for {MUTE_NS // 10**9} s"
             self._tell(at, "port_muted", "warning", text, now_ns)
@@ -205,6 +238,11 @@ class Discovery:
             self._note_link("link_silent", "warning", heard.source, heard.at)
             self.revision += 1
         self.revision += self._budgets.unmute_due(now_ns)
+        for ref in list(self._loops):
+            state = self._switches.state(ref)
+            if state is None or now_ns >= state.loop_until_ns:
+                self._loops.discard(ref)
+                self.revision += 1
         self._now_ns = now_ns
         self.revision += self._hosts.tick(now_ns, self._present_ns, self._read_ns)
 
@@ -223,7 +261,10 @@ class Discovery:
     def calm(self) -> bool:
         """Whether time alone changes nothing until LLDP is due: every port was probed, no link could fall silent, for there
         is none, no host is in question, and no port is muted."""
-        return not (self._settling or self._neighbours or self._hosts.in_question or self._budgets.muted)
+        budgets = self._budgets
+        return not (
+            self._settling or self._neighbours or self._hosts.in_question or budgets.muted or budgets.deaf or self._loops
+        )
 
     def probing(self, now_ns: int) -> list[PortRef]:
         """The ports by which to send LLDP now: ports that have come up without a known neighbour, and silent links."""
@@ -296,7 +337,10 @@ class Discovery:
         links = sorted(link for link in self._neighbours.links() if {link.a.dpid, link.b.dpid} <= switches.keys())
         edges = frozenset(ref for ref, state in self._switches.ports() if ref.dpid in switches and self._is_edge(state, now_ns))
         hosts = {mac: host for mac, host in self._hosts.by_mac.items() if host.at in edges}
-        return View(switches, tuple(links), edges, hosts, frozenset(ref for ref in self._budgets.muted if ref.dpid in switches))
+        muted, deaf = (
+            frozenset(ref for ref in table if ref.dpid in switches) for table in (self._budgets.muted, self._budgets.deaf)
+        )
+        return View(switches, tuple(links), edges, hosts, muted, deaf)
 
     def settling(self, now_ns: int) -> bool:
         """Whether a switch is connected that does not take part yet."""
@@ -327,7 +371,7 @@ class Discovery:
 
     @staticmethod
     def _is_edge(state: PortState, now_ns: int) -> bool:
-        return state.port.up and not state.trunk and now_ns - state.up_ns >= PROBE_NS
+        return state.port.up and not state.trunk and now_ns - state.up_ns >= PROBE_NS and now_ns >= state.loop_until_ns
 
     def _alive_ns(self, ref: PortRef) -> int:
         """When a port received something that was counted, or we began to listen, if that is later."""

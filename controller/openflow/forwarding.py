@@ -58,8 +58,9 @@ LLDP_MAC = "01:80:c2:00:00:0e"
 LINK_LOCAL = "01:80:c2:00:00:00/ff:ff:ff:ff:ff:f0"  # never forwarded by a bridge, IEEE 802.1Q table 8-1
 GROUP_BIT = "01:00:00:00:00:00/01:00:00:00:00:00"
 
-LLDP_FLOW = Flow(CLASSIFY, 65000, Match(eth_type=ETH_LLDP, eth_dst=LLDP_MAC), copy_bytes=NO_LIMIT)
-"""The one entry that a switch needs before it takes part: without it, discovery finds none of its links."""
+LLDP_FLOW = Flow(CLASSIFY, 65000, Match(eth_type=ETH_LLDP), copy_bytes=NO_LIMIT)
+"""The one entry that a switch needs before it takes part: without it, discovery finds none of its links. No LLDP is forwarded,
+whatever its destination: not even what we send to seek loops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +172,7 @@ class _Part:
     edges: Ports
     trunks: Ports
     muted: Ports
+    deaf: Ports
     up: int | None
     coordinators: tuple[tuple[str, int | None], ...]
     queue: int | None
@@ -186,7 +188,9 @@ class _Part:
             _admit(made, self.edges, self.trunks, mac, trusted, self.queue)
         _learn(made)
         for port in self.muted:
-            _mute(made, port)
+            made.add(Flow(LEARN, 10, Match(in_port=port), goto=DELIVER))
+        for port in self.deaf:
+            made.add(Flow(CLASSIFY, 65001, Match(in_port=port, eth_type=ETH_LLDP)))
         for host in self.hosts:
             _source(made, host, host.at.number in self.muted)
         made.add(
@@ -251,7 +255,8 @@ def _parts(
     coordinators = {each.mac: each for each in found if each is not None}
     places = {mac: host.at for mac, host in view.hosts.items()}
     places.update((mac, coordinator.at) for mac, coordinator in coordinators.items())
-    edges, muted, hosts = _by_switch(view.edges), _by_switch(view.muted), dict[int, list[Host]]()
+    edges, muted, deaf = _by_switch(view.edges), _by_switch(view.muted), _by_switch(view.deaf)
+    hosts: dict[int, list[Host]] = {}
     for host in view.hosts.values():
         if places[host.mac] == host.at:
             hosts.setdefault(host.at.dpid, []).append(host)
@@ -268,6 +273,7 @@ def _parts(
             edges.get(dpid, frozenset()),
             frozenset(number for number in routes.trunks.get(dpid, ()) if view.is_up(PortRef(dpid, number))),
             muted.get(dpid, frozenset()),
+            deaf.get(dpid, frozenset()),
             None if (way := up[dpid]) is None else way.port,
             tuple((mac, routes.port_towards(dpid, each.at)) for mac, each in coordinators.items()),
             CONTROL_QUEUE if dpid in queued else None,
@@ -323,13 +329,6 @@ def _learn(table: Table) -> None:
     table.add(
         Flow(LEARN, 130, Match(eth_src=GROUP_BIT)),  # a group address is no source
         Flow(LEARN, 0, Match(), copy_bytes=LEARN_COPY_BYTES, goto=DELIVER),
-    )
-
-
-def _mute(table: Table, port: int) -> None:
-    table.add(
-        Flow(CLASSIFY, 65001, Match(in_port=port, eth_type=ETH_LLDP, eth_dst=LLDP_MAC)),
-        Flow(LEARN, 10, Match(in_port=port), goto=DELIVER),
     )
 
 

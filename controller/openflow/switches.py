@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 from controller.openflow import codec
@@ -176,16 +176,19 @@ class Switches:
         self.send(dpid, messages)
         return codec.bridge_name(datapath), codec.ports(datapath)
 
-    def send_lldp(self, ports: Iterable[PortRef], now_ns: int) -> None:
-        """Sends LLDP out by these ports now, in one write for each switch. A switch that does not read gets none: it must not
-        delay the others."""
+    def send_lldp(self, ports: Iterable[PortRef], now_ns: int, seeking: Container[PortRef] = ()) -> None:
+        """Sends LLDP out by these ports now, in one write for each switch, and what seeks loops by those that are `seeking`. A
+        switch that does not read gets none: it must not delay the others."""
         by_switch: dict[int, set[int]] = {}
         for dpid, number in ports:
             by_switch.setdefault(dpid, set()).add(number)
         for dpid, numbers in by_switch.items():
             datapath = self._datapaths.get(dpid)
             if datapath is not None and codec.has_room(datapath):
-                self.send(dpid, [self.codec.lldp(datapath, number, now_ns) for number in sorted(numbers)])
+                sent = [self.codec.lldp(datapath, number, now_ns) for number in sorted(numbers)]
+                sought = sorted(number for number in numbers if PortRef(dpid, number) in seeking)
+                sent += [self.codec.lldp(datapath, number, now_ns, seeks_loop=True) for number in sought]
+                self.send(dpid, sent)
                 self._framework.hub.sleep(0)  # hundreds of switches take long
 
     def ask(self, requests: Iterable[Request]) -> None:

@@ -46,13 +46,14 @@ class Link(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class View:
     """The network as forwarding may use it: only switches that take part, links between them, edges open to hosts. The switches
-    pass on no frames of `muted` ports."""
+    pass on no frames of `muted` ports, and no LLDP of `deaf` ones."""
 
     switches: Mapping[int, Switch]
     links: tuple[Link, ...]
     edges: frozenset[PortRef]
     hosts: Mapping[str, Host]
     muted: frozenset[PortRef] = frozenset()
+    deaf: frozenset[PortRef] = frozenset()
 
     def is_up(self, ref: PortRef) -> bool:
         """Whether this port exists and its link is up."""

@@ -18,10 +18,12 @@ CROWDED_PER_S, CROWDED_PER_PORT, CROWDED_AT_ONCE = 300, 3, 75
 
 
 class FrameBudgets:
-    """Counts the frames of switches and ports; `muted`: the ports of which switches pass on none, and until when (ns)."""
+    """Counts the frames of switches and ports; `muted`: the ports of which switches pass on none, and until when (ns); `deaf`:
+    those of which they pass on no LLDP. It counts for itself: a loop floods a port, and LLDP shows where it is."""
 
     def __init__(self) -> None:
         self.muted: dict[PortRef, int] = {}
+        self.deaf: dict[PortRef, int] = {}
         self._switches: dict[int, Budget] = {}
         self._frames: dict[PortRef, Budget] = {}
         self._lldp: dict[PortRef, Budget] = {}
@@ -39,24 +41,32 @@ class FrameBudgets:
             budgets[at] = Budget(LLDP_PER_S, LLDP_AT_ONCE) if lldp else Budget(FRAMES_PER_S, FRAMES_AT_ONCE)
         return budgets[at].take(now_ns)
 
-    def mute(self, at: PortRef, now_ns: int) -> None:
-        """Mutes a port for MUTE_NS."""
-        self.muted[at] = now_ns + MUTE_NS
+    def is_muted(self, at: PortRef, lldp: bool) -> bool:
+        """Whether nothing of a port is read, or none of its LLDP."""
+        return at in (self.deaf if lldp else self.muted)
+
+    def mute(self, at: PortRef, lldp: bool, now_ns: int) -> None:
+        """Mutes a port for MUTE_NS, for its LLDP or for all else."""
+        (self.deaf if lldp else self.muted)[at] = now_ns + MUTE_NS
 
     def unmute_due(self, now_ns: int) -> int:
         """Ends what is muted long enough; returns how many ports that is."""
-        due = [at for at, until_ns in self.muted.items() if now_ns >= until_ns]
-        for at in due:
-            del self.muted[at]
-        return len(due)
+        count = 0
+        for table in (self.muted, self.deaf):
+            due = [at for at, until_ns in table.items() if now_ns >= until_ns]
+            for at in due:
+                del table[at]
+            count += len(due)
+        return count
 
     def port_down(self, at: PortRef) -> None:
         """Listens to a port again once it is up; its budget stays what it is."""
         self.muted.pop(at, None)
+        self.deaf.pop(at, None)
 
     def forget_port(self, at: PortRef) -> None:
         """Forgets a port that is not there any more."""
-        for table in (self.muted, self._frames, self._lldp):
+        for table in (self.muted, self.deaf, self._frames, self._lldp):
             table.pop(at, None)
 
     def forget_switch(self, dpid: int) -> None:

@@ -16,6 +16,8 @@ def take(discovery: Discovery, codec: Codec, dpid: int, message: Message, now_ns
     match codec.frame(message, now_ns):
         case LldpReceived(_, Doubt() as why):
             discovery.lldp_doubted(at, why, now_ns)
+        case LldpReceived(_, PortRef() as source, True):
+            discovery.loop_heard(source, at, now_ns)
         case LldpReceived(_, PortRef() as source):
             discovery.lldp_heard(source, at, now_ns)
         case FrameReceived() as frame:

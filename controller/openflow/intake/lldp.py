@@ -20,6 +20,8 @@ FRESH_NS = 3_000_000_000
 KEY_BYTES, TAG_BYTES = 32, 16
 
 _DESTINATION = bytes.fromhex("0180c200000e")
+_PASSED_ON = bytes.fromhex("034241544f4c")
+"""A group address that bridges forward, as they do not the one of LLDP: so a loop through somebody's bridge is seen."""
 _ETHERTYPE = b"\x88\xcc"
 _CHASSIS = struct.Struct("!HB21s")  # type 1, subtype 7
 _PORT = struct.Struct("!HBI")  # type 2, subtype 7
@@ -52,11 +54,12 @@ class Lldp:
             raise ValueError(f"a key of LLDP has {KEY_BYTES} bytes, not {len(key)}")
         self._key = key
 
-    def frame(self, source: PortRef, mac: str, now_ns: int) -> bytes:
-        """The frame that a switch sends by this port, whose address is `mac`. `now_ns`: monotonic."""
+    def frame(self, source: PortRef, mac: str, now_ns: int, *, seeks_loop: bool = False) -> bytes:
+        """The frame that a switch sends by this port, whose address is `mac`. `now_ns`: monotonic. One that `seeks_loop` passes
+        bridges."""
         return b"".join(
             (
-                _DESTINATION + bytes.fromhex(mac.replace(":", "")) + _ETHERTYPE,
+                (_PASSED_ON if seeks_loop else _DESTINATION) + bytes.fromhex(mac.replace(":", "")) + _ETHERTYPE,
                 _CHASSIS.pack(1 << 9 | _CHASSIS.size - 2, _LOCALLY, b"dpid:%016x" % source.dpid),
                 _PORT.pack(2 << 9 | _PORT.size - 2, _LOCALLY, source.number),
                 _TTL.pack(3 << 9 | _TTL.size - 2, _TTL_S),
@@ -84,6 +87,11 @@ class Lldp:
         if not hmac.compare_digest(tag, self._tag(source, sent_ns)):
             return Doubt.FORGED
         return source if 0 <= now_ns - sent_ns <= FRESH_NS else Doubt.OLD
+
+    @staticmethod
+    def seeks_loop(frame: bytes) -> bool:
+        """Whether this frame was made to pass bridges: then it says nothing of neighbours."""
+        return frame.startswith(_PASSED_ON)
 
     def _tag(self, source: PortRef, sent_ns: int) -> bytes:
         signed = _SIGNED.pack(source.dpid, source.number, sent_ns)

@@ -56,6 +56,16 @@ class Neighbours:
             if heard.source < at and heard.source.dpid != at.dpid and self.linked(heard.source, at):
                 yield Link(heard.source, at)
 
+    def joined(self, one: int, other: int) -> bool:
+        """Whether links lead from one switch to another, or both are the same."""
+        reached, left = {one}, list(self.links())
+        while other not in reached:
+            near = [link for link in left if (link.a.dpid in reached) != (link.b.dpid in reached)]
+            if not near:
+                return False
+            reached.update(end.dpid for link in near for end in link)
+        return True
+
     def unheard(self, since_ns: int) -> set[PortRef]:
         """The ports that their neighbours have not heard after `since_ns`."""
         return {heard.source for heard in self._heard.values() if heard.last_ns <= since_ns}

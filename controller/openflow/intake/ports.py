@@ -14,7 +14,8 @@ class PortState:
     """A port; `up_ns`: since when it is up.
 
     `trunk`: it has received LLDP since then. `rx_packets` and `received_ns`: its counter of received frames, and when that
-    changed. `announced_ns`: when LLDP was sent by it. `told_ns`: when operators were told of it, by kind.
+    changed. `announced_ns`: when LLDP was sent by it. `sought_ns`: when a loop was sought there;
+    `loop_until_ns`: until when it is closed for one. `told_ns`: when operators were told of it, by kind.
     """
 
     port: Port
@@ -23,6 +24,8 @@ class PortState:
     rx_packets: int = 0
     received_ns: int = 0
     announced_ns: int | None = None
+    sought_ns: int | None = None
+    loop_until_ns: int = 0
     told_ns: dict[str, int] = field(default_factory=dict)
 
 

@@ -162,3 +162,39 @@ def test_a_thousand_addresses_make_few_flows_and_are_told(site: Site) -> None:
     assert grown < 150 * 6
     until(lambda: "hosts_not_learnt" in site.events() and site.counted("hosts_not_learnt") > 0, 5, "it is told and counted")
     assert site.ping("h2", "h1")
+
+
+def test_a_bridge_between_two_ports_makes_no_storm(site: Site) -> None:
+    """A Linux bridge that runs no spanning tree, as a host's or an unmanaged switch, joins two switches a second time."""
+    network = site.network
+    network.ip("link", "add", "loop", "type", "bridge", "stp_state", "0")
+    network.ip("link", "set", "loop", "up")
+    for switch in ("s1", "s2"):
+        port = f"{switch}-loop"
+        network.ip("link", "add", port, "type", "veth", "peer", "name", f"{port}-b")
+        for name in (port, f"{port}-b"):
+            network.ip("link", "set", name, "up")
+        network.ovs.vsctl("add-port", switch, port)
+    try:
+        time.sleep(1)  # both are open to hosts by now, and no carrier changes
+        for switch in ("s1", "s2"):
+            network.ip("link", "set", f"{switch}-loop-b", "master", "loop")
+        site.ping("h1", "h2", 0.3)
+        until(lambda: "loop" in site.events(), 30, "it is told")
+        until(lambda: site.ping("h1", "h2", 0.3), 10, "traffic passes")
+
+        def received() -> int:
+            told = network.ovs.ofctl("dump-ports", "s1", "s1-loop")
+            return int(told.partition("rx pkts=")[2].partition(",")[0])
+
+        time.sleep(1)
+        before = received()
+        network.raw_socket("h1", ETH_TEST).send(BROADCAST + octets(MACS["h1"]) + ETH_TEST.to_bytes(2) + bytes(46))
+        time.sleep(1)
+        assert received() - before < 20
+        assert site.links() == {("s1", "s2")}
+    finally:
+        network.ip("link", "del", "loop")
+        for switch in ("s1", "s2"):
+            network.ovs.vsctl("del-port", switch, f"{switch}-loop")
+            network.ip("link", "del", f"{switch}-loop")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from controller.openflow.discovery import ANNOUNCED_AT_ONCE, LINK_SILENCE_NS, PROBE_NS, Discovery
+from controller.openflow.discovery import ANNOUNCED_AT_ONCE, LINK_SILENCE_NS, LOOP_HOLD_NS, LOOP_NS, PROBE_NS, Discovery
 from controller.openflow.forwarding import HEARTBEAT_MAC
 from controller.openflow.intake.frame_budgets import FRAMES_AT_ONCE, LLDP_AT_ONCE, MUTE_NS
 from controller.openflow.intake.hosts import MOVE_NS, PortRef
@@ -54,6 +54,57 @@ class TestDiscovery:
         discovery.port_changed(1, Port(2, "s1-eth2", True), PROBE_NS)
         assert not discovery.calm()
         assert not self.joined().calm()
+
+    def test_of_two_ports_that_a_bridge_joins_the_higher_one_is_closed_as_long_as_it_does(self) -> None:
+        discovery, low, high = self.joined(), PortRef(1, 1), PortRef(2, 1)
+        assert discovery.view(PROBE_NS).edges == {low, high}
+        discovery.frame_seen(high, HOST, PROBE_NS)
+        for source, at in ((low, high), (high, low)):
+            discovery.loop_heard(source, at, PROBE_NS)
+        view = discovery.view(PROBE_NS)
+        assert view.edges == {low} and not view.hosts and not discovery.calm()
+        assert [note.kind for note in discovery.drain_notes()][-1] == "loop"
+        discovery.loop_heard(low, high, 2 * LOOP_NS)
+        end_ns = 2 * LOOP_NS + LOOP_HOLD_NS
+        assert discovery.view(end_ns - 1).edges == {low}
+        revision = discovery.revision
+        discovery.tick(end_ns)
+        assert discovery.revision > revision and discovery.view(end_ns).edges == {low, high}
+
+    def test_a_bridge_that_joins_what_nothing_else_joins_is_no_loop_and_nor_is_a_cable(self) -> None:
+        apart, joined = self.pair(), self.joined()
+        apart.loop_heard(PortRef(1, 1), PortRef(2, 1), PROBE_NS)
+        assert PortRef(2, 1) in apart.view(PROBE_NS).edges
+        joined.loop_heard(self.A, self.B, PROBE_NS)  # the ends of their link
+        joined.loop_heard(self.A, PortRef(2, 1), PROBE_NS)
+        joined.loop_heard(PortRef(2, 1), PortRef(2, 1), PROBE_NS)  # sent back by a host
+        assert joined.view(PROBE_NS).edges == {PortRef(1, 1), PortRef(2, 1)} and joined.view(PROBE_NS).links
+
+    def test_two_ports_of_one_switch_are_joined_already(self) -> None:
+        discovery = Discovery()
+        discovery.switch_up(1, "s1", [Port(1, "a", True), Port(2, "b", True)], 0)
+        discovery.loop_heard(PortRef(1, 1), PortRef(1, 2), 5)  # before either is open
+        discovery.tick(PROBE_NS)
+        assert discovery.view(PROBE_NS).edges == {PortRef(1, 1)}
+
+    def test_loops_are_looked_for_at_ports_without_a_neighbour_and_not_with_each_lldp(self) -> None:
+        discovery = self.joined()
+        ports = [PortRef(1, 1), self.A, PortRef(9, 9)]
+        assert discovery.seeking_loops(ports, PROBE_NS - 1) == discovery.seeking_loops(ports, PROBE_NS - 1) == {PortRef(1, 1)}
+        assert not discovery.seeking_loops(ports, PROBE_NS + 1)
+        assert discovery.seeking_loops(ports, PROBE_NS + LOOP_NS) == {PortRef(1, 1)}
+
+    def test_a_port_that_is_muted_for_its_frames_is_still_heard_when_it_tells_of_a_loop(self) -> None:
+        discovery, at = self.pair(), PortRef(1, 1)
+        discovery.tick(PROBE_NS)
+        while discovery.admits(at, False, PROBE_NS):
+            pass
+        assert discovery.admits(at, True, PROBE_NS) and not discovery.admits(at, False, PROBE_NS)
+        view = discovery.view(PROBE_NS)
+        assert view.muted == {at} and not view.deaf
+        while discovery.admits(at, True, PROBE_NS):
+            pass
+        assert discovery.view(PROBE_NS).deaf == {at}
 
     def test_a_muted_port_and_a_host_in_question_are_in_times_hands(self) -> None:
         discovery, at = self.pair(), PortRef(1, 1)
@@ -204,9 +255,9 @@ class TestDiscovery:
     def test_lldp_has_a_budget_of_its_own_and_a_link_is_never_muted(self) -> None:
         discovery, at = self.joined(), PortRef(1, 1)
         assert sum(discovery.admits(at, True, PROBE_NS) for _ in range(5_000)) == LLDP_AT_ONCE
-        assert discovery.view(PROBE_NS).muted == {at}
+        assert discovery.view(PROBE_NS).deaf == {at}
         assert sum(discovery.admits(self.A, True, PROBE_NS) for _ in range(5_000)) == LLDP_AT_ONCE
-        assert self.A not in discovery.view(PROBE_NS).muted
+        assert self.A not in discovery.view(PROBE_NS).deaf
 
     def test_no_host_leaves_a_switch_that_passes_on_as_much_as_its_meter_lets_through(self) -> None:
         discovery, old, new, noisy = self.joined(), PortRef(1, 1), PortRef(2, 1), PortRef(1, 7)

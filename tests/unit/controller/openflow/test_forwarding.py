@@ -132,7 +132,7 @@ class TestForwarding:
 
     def test_of_a_muted_port_nothing_is_told_and_everything_is_forwarded(self) -> None:
         at = PortRef(1, 1)
-        told, muted = tables(VIEW, TREE)[1], tables(replace(VIEW, muted=frozenset({at})), TREE)[1]
+        told, muted = tables(VIEW, TREE)[1], tables(replace(VIEW, muted=frozenset({at}), deaf=frozenset({at})), TREE)[1]
         frames = [
             Frame(STRANGER, BROADCAST),
             Frame(mac(at), BROADCAST, ETH_ARP, "10.9.9.9"),
@@ -145,6 +145,13 @@ class TestForwarding:
             assert not after.copied
         assert [push(told, at.number, frame).copied for frame in frames] == [True, True, True, False]
         assert push(muted, 2, Frame(STRANGER, BROADCAST)).copied, "another port is heard"
+        loud = tables(replace(VIEW, muted=frozenset({at})), TREE)[1]
+        assert [push(loud, at.number, frame).copied for frame in frames] == [False, False, True, False]
+
+    @pytest.mark.parametrize("to", [LLDP_MAC, BROADCAST, "03:42:41:54:4f:4c"])
+    def test_no_lldp_is_forwarded_whatever_its_destination(self, to: str) -> None:
+        verdict = push(tables(VIEW, TREE)[1], 1, Frame(STRANGER, to, ETH_LLDP))
+        assert verdict.copied and not verdict.ports
 
     def test_of_a_host_whose_place_is_in_question_everything_is_told_even_from_a_muted_port(self) -> None:
         at = PortRef(1, 1)

@@ -83,3 +83,11 @@ def test_no_bytes_are_believed(body: bytes) -> None:
 def test_a_key_is_of_its_length() -> None:
     with pytest.raises(ValueError, match="32 bytes, not 3"):
         Lldp(b"key")
+
+
+def test_what_seeks_loops_is_read_as_lldp_and_told_from_it() -> None:
+    lldp = Lldp(bytes(KEY_BYTES))
+    seeking, plain = (lldp.frame(PortRef(1, 2), "02:00:00:00:00:01", 5, seeks_loop=seeks) for seeks in (True, False))
+    assert seeking[0] & 1 and seeking[:5] != plain[:5], "a group address, but none of those that bridges keep"
+    assert (lldp.seeks_loop(seeking), lldp.seeks_loop(plain)) == (True, False)
+    assert lldp.read(seeking, 6) == lldp.read(plain, 6) == PortRef(1, 2)
