@@ -1,7 +1,7 @@
 """When the coordinator under a swarm stood still, and when a processor of the machine did. An edge: threads in C (witness.h).
 
 A virtual machine stands now and then for milliseconds, while its host has other work to do. So a stop of a program says little,
-unless it is known what the machine did meanwhile. A thread on each processor, of real-time priority, sleeps for 0.2 ms, again
+unless it is known what the machine did meanwhile. A thread on each processor, of real-time priority, sleeps for 0.25 ms, again
 and again. Where it wakes up later than `MACHINE_NS` its processor stood: the kernel's own work for frames, which alone runs
 before it, is shorter.
 """

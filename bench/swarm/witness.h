@@ -8,7 +8,7 @@
 
 #include "agent.h"
 
-#define WITNESS_EVERY (200 * MS / 1000)
+#define WITNESS_EVERY (MS / 4)
 #define WITNESS_PRIORITY 90
 
 struct witness {

@@ -241,13 +241,11 @@ static void book_revoked(struct book *book, uint64_t number, int64_t now_ns) {
     book_settle(book, slot);
 }
 
-/* Looks at the next `least` records, or a 64th of all: forgets what was over long before `then_ns`, and finds at most `room`
- * slots that began before that and are not acknowledged yet. Returns how many. */
-static uint32_t book_sweep(struct book *book, int64_t then_ns, uint32_t least, uint64_t *found, uint32_t room) {
-    uint32_t count = 0, most = least > book->slots_top >> 6 ? least : book->slots_top >> 6;
-    if (most > book->slots_top)
-        most = book->slots_top;
-    for (; most && count < room; most--) {
+/* Looks at the next `most` records: forgets what was over long before `then_ns`, and finds the slots that began before that and are
+ * not acknowledged yet. Returns how many. */
+static uint32_t book_sweep(struct book *book, int64_t then_ns, uint32_t most, uint64_t *found) {
+    uint32_t count = 0;
+    for (; most && book->slots_top; most--) {
         if (book->cursor >= book->slots_top)
             book->cursor = 0;
         struct slot *slot = slot_at(book, book->cursor++);

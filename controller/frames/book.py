@@ -20,9 +20,10 @@ from controller.slots.permitted import Bytes
 from controller.slots.slot_events import Pair, SlotListener
 
 PERMISSION = np.dtype([(name, np.int64) for name in ("node", "destination", "credits", "rates")])
-SWEPT = 2_048
-"""How many records one call of `overdue` looks at, at least, and `MOST_LOST`, how many slots it finds: some 50 us."""
+SWEPT, PIECE = 2_048, 64
+"""How many records one call of `overdue` looks at, at least, and how many while it holds the lock: some 10 to 60 us."""
 MOST_LOST = 1_024
+"""One call of `overdue` ends with the piece in which it has found so many."""
 _SLOT = struct.Struct("8q")
 
 
@@ -46,7 +47,7 @@ class Book(SlotListener):
         self._tally = Tally.from_address(library.frames_tally(state))
         self._row = (ctypes.c_int64 * 8)()
         self._sent_ns = ctypes.c_int64()
-        self._found = (ctypes.c_uint64 * MOST_LOST)()
+        self._found = (ctypes.c_uint64 * PIECE)()
 
     # -- counts -------------------------------------------------------------------------------------------------------
 
@@ -113,11 +114,17 @@ class Book(SlotListener):
 
     def overdue(self, then_ns: int) -> list[int]:
         """Slots begun before `then_ns` that are not acknowledged yet: those among the next `SWEPT` records, or a 64th of
-        all; the calls go through them in turn. Forgets what was over long before."""
-        found = self._found
-        with self._lock:
-            count = self._c.frames_sweep(self._state, then_ns, SWEPT, found, MOST_LOST)
-        return list(found[:count])
+        all; the calls go through them in turn. Forgets what was over long before. The loop may go on between pieces."""
+        found: list[int] = []
+        records = self._c.frames_records(self._state)
+        left = min(records, max(SWEPT, records >> 6))
+        while left and len(found) < MOST_LOST:
+            piece = min(PIECE, left)
+            with self._lock:
+                count = self._c.frames_sweep(self._state, then_ns, piece, self._found)
+            found += self._found[:count]
+            left -= piece
+        return found
 
     # -- what was permitted -------------------------------------------------------------------------------------------
 

@@ -112,8 +112,11 @@ int frames_awaited(struct frames *f, uint64_t number, struct row *row, int64_t *
     return 1;
 }
 
-uint32_t frames_sweep(struct frames *f, int64_t then_ns, uint32_t least, uint64_t *found, uint32_t room) {
-    return book_sweep(&f->book, then_ns, least, found, room);
+/* How many records of slots there are, in use or not. */
+uint32_t frames_records(const struct frames *f) { return f->book.slots_top; }
+
+uint32_t frames_sweep(struct frames *f, int64_t then_ns, uint32_t most, uint64_t *found) {
+    return book_sweep(&f->book, then_ns, most, found);
 }
 
 void frames_lost(struct frames *f, uint64_t number) { book_lost(&f->book, number); }
