@@ -348,6 +348,28 @@ class TestConclusions:
         assert conclude("demo", self.demo(955.0)).verdict.startswith("As published: with timeslices 955 to 955 of 1000 Mb/s")
         assert "but not: with timeslices 500" in conclude("demo", self.demo(500.0)).verdict
 
+    @staticmethod
+    def delays(agent: str, off: dict[str, Any], leaked: dict[str, Any], size: int = 64) -> dict[str, Any]:
+        at = {"kind": "delays", "size_bytes": size, "flows": 2, "gate": "tbf", "agent": agent}
+        at["transport"] = "none" if agent == "none" else "pfc"
+        return {**at, "off_us": off, "on_us": {"samples": 0}, "packets_after_close": leaked}
+
+    def test_what_host_control_does_at_worst_is_of_all_sizes(self) -> None:
+        runs = [
+            self.delays("none", {"samples": 1, "p50": worst}, {"samples": 1, "max": worst}, size)
+            for size, worst in ((64, 0), (1000, 3))
+        ]
+        verdict = conclude("host-control", {"runs": runs}).verdict
+        assert "stops 3 us after a command to its gate" in verdict and "at most 3 packets leak" in verdict
+
+    def test_host_control_without_a_sample_claims_no_delay_and_no_leak(self) -> None:
+        run, nothing = self.delays, {"samples": 0}
+        verdict = conclude("host-control", {"runs": [run("none", nothing, nothing), run("blocking", nothing, nothing)]}).verdict
+        assert "0 us" not in verdict and "0 packets" not in verdict and verdict.count("not measured") == 3
+        some = [run("none", {"samples": 1, "p50": 5.0}, {"samples": 1, "max": 1}), run("blocking", nothing, nothing)]
+        verdict = conclude("host-control", {"runs": some}).verdict
+        assert "5 us after a command to its gate" in verdict and "at most 1 packets leak" in verdict
+
     def test_every_figure_without_a_verdict_of_its_own_has_a_comparison(self) -> None:
         own = {f"xco-{name}" for name in (*XCO, "machines")}
         own |= {entry.name for entry in ENTRIES if entry.name.startswith("fabrics")}

@@ -332,3 +332,28 @@ def test_flows_that_never_ended_are_told_beside_the_times_of_the_others() -> Non
 
     assert verdict(0).startswith("As published") and "but not" not in verdict(0)
     assert verdict(300).endswith("but not: web search, load 0.8, Karuna: all flows end (300 of 1000 do not).")
+
+
+@pytest.mark.parametrize(
+    ("karuna", "dctcp", "holds"), [(0.0, 0.03, True), (0.03, 0.0, False), (0.0, 0.0, True), (0.07, 0.2, False)]
+)
+def test_karuna_that_misses_more_deadlines_than_dctcp_is_told(karuna: float, dctcp: float, holds: bool) -> None:
+    times = {"flows": 10, "incomplete": 0}
+    runs = [
+        {
+            "workload": "web_search", "load": 0.8, "scheme": {"name": name}, "deadlines": {"missed": missed},
+            "completion": {group: {**times, "mean_ms": ms, "p95_ms": ms} for group in ("all", "0 to 100 KB")},
+        }
+        for name, missed, ms in (("karuna", karuna, 1.0), ("dctcp", dctcp, 2.0))
+    ]  # fmt: skip
+    assert ("but not: web search, load 0.8: Karuna" in conclude("karuna-fct", {"runs": runs}).verdict) is not holds
+
+
+def test_a_flow_of_figure_6_that_never_ended_has_no_time_in_the_verdict() -> None:
+    def run(name: str, first_ms: float | None) -> dict[str, Any]:
+        times = ((0, first_ms), (1, 90.0))
+        return {"scheme": {"name": name}, "each": [{"flow": at, "deadline_ms": 100, "fct_ms": ms} for at, ms in times]}
+
+    verdict = conclude("karuna-throughput", {"runs": [run("karuna", None), run("dctcp", None)]}).verdict
+    assert "9.00" not in verdict
+    assert "DCTCP's at never and 0.90" in verdict and "but not: Karuna's flows end at never and 0.90" in verdict
