@@ -15,7 +15,7 @@ The same list runs once for each of these, each time over a fabric of its own wi
 
 The controller computes the thresholds for the list's sizes and loads. The benchmark puts them into the store before the
 measured coordinator starts, which distributes them as those of its predecessor. A flow's time runs from its connect to its last
-byte at the receiver; goodput is what applications received of all flows after the warm-up.
+byte at the receiver; goodput is what applications received of all flows after the warm-up, from which on drops count, too.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def flows(seconds: float, seed: int) -> Schedule:
         )
         for flow in coming.flows
     ]
-    return Schedule((*long, *others), length_ns)
+    return Schedule((*long, *others), length_ns, WARMUP_NS)
 
 
 def _thresholds() -> Thresholds:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from agents.priorities.tagger import Tagger, TaggerCounters
 from bench.record import Experiment as Experiment  # with what a figure's module returns
 from bench.record import Tell as Tell
 from bench.record import record_of
@@ -140,6 +141,11 @@ def measure(
                 if tuning is not None:
                     tuning.advance(time.monotonic_ns())
 
+            before = list[TaggerCounters]()
+
+            def warmed_up(before: list[TaggerCounters] = before, taggers: Sequence[Tagger] = taggers) -> None:
+                before += (tagger.counters() for tagger in taggers)
+
             found = flow_run.run(
                 emulated,
                 case.schedule,
@@ -147,13 +153,14 @@ def measure(
                 drain_s=DRAIN_S,
                 given_up=given_up,
                 bucket_ns=bucket_ns,
+                warmed_up=warmed_up,
                 progress=progress,
                 **scheme.choices(case.schedule.flows),
             )
             tuned = {} if tuning is None else tuning_of(tuning.told)
             way = None if control is None else control.way.value
             environment = environment or {**emulated.environment(), "mcp_by": way}
-            counters = [tagger.counters() for tagger in taggers]
+            counters = list(zip([tagger.counters() for tagger in taggers], before, strict=True))
         measured = [result for result in found.results if result.flow.start_ns >= case.schedule.warm_up_ns]
         runs.append(
             {
@@ -164,8 +171,8 @@ def measure(
                 **summary(measured, edges),
                 **more(measured),
                 **tuned,
-                "timeouts": sum(counter.timeouts for counter in counters),
-                "promotions": sum(counter.promotions for counter in counters),
+                "timeouts": sum(after.timeouts - warm.timeouts for after, warm in counters),
+                "promotions": sum(after.promotions - warm.promotions for after, warm in counters),
                 "port": [
                     {"sent_packets": queue.sent_packets, "drops": queue.drops, "marks": queue.marks} for queue in found.queues
                 ],

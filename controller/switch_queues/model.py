@@ -155,6 +155,16 @@ class QueueCounters(NamedTuple):
     marks: int
     backlog_packets: int
 
+    def since(self, before: QueueCounters) -> QueueCounters:
+        """What was counted since an earlier reading; the packets that wait are those of now."""
+        return QueueCounters(
+            self.sent_packets - before.sent_packets,
+            self.sent_bytes - before.sent_bytes,
+            self.drops - before.drops,
+            self.marks - before.marks,
+            self.backlog_packets,
+        )
+
 
 class NamedPort(NamedTuple):
     """An interface, or a pattern such as s1-eth*, and its rate."""

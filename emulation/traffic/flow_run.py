@@ -81,12 +81,17 @@ class FlowResult:
 
 @dataclass(frozen=True, slots=True)
 class FlowRun:
-    """One run: every flow's result, by number; counters of the observed port and its queues; whether the machine kept up."""
+    """One run: every flow's result, by number; counters of the observed port and its queues since the warm-up; whether the
+    machine kept up in all.
+
+    `frames`: how many reached the port in all, with the warm-up.
+    """
 
     results: tuple[FlowResult, ...]
     length_ns: int
     sent_packets: int
     drops: int
+    frames: int
     late_p99_ns: int
     overruns: int
     switch_wait_ns: int
@@ -109,7 +114,7 @@ class FlowRun:
             duration_ns=self.length_ns,
             switch_wait_ns=self.switch_wait_ns,
             overruns=self.overruns,
-            frames=self.sent_packets + self.drops,
+            frames=self.frames,
             late_start_ns=self.late_p99_ns,
             waits=self.waits,
             more=(stall,) if longest_ns > MAX_STALL_NS else (),
@@ -140,6 +145,7 @@ def run(
     given_up: Callable[[], Collection[tuple[str, int]]] | None = None,
     bucket_ns: int = 0,
     host_queues: bool = True,
+    warmed_up: Callable[[], None] = lambda: None,
     progress: Callable[[float], None] | None = None,
 ) -> FlowRun:
     """Runs the list, and waits up to `drain_s` after its last arrival for flows still under way.
@@ -151,6 +157,7 @@ def run(
         given_up: gives the sender's address and port of each connection that MCP gave up; called now and then, and at the end.
         bucket_ns: if not 0, each flow's received bytes are counted in buckets of this length too.
         host_queues: False while agents have queues of their own at the hosts' interfaces.
+        warmed_up: called once, when the schedule's warm-up is over.
         progress: called about ten times a second with the seconds since the beginning.
 
     Raises:
@@ -208,6 +215,9 @@ def run(
             if progress is not None:
                 progress(seconds)
 
+        sleep_until(begin_ns + schedule.warm_up_ns, begin_ns, tell)
+        warm, warm_queues = emulated.counters(port), emulated.queue_counters(port)
+        warmed_up()
         sleep_until(end_ns, begin_ns, tell)
         fidelity_until, waited_ns = CpuTimes.now(), emulated.ovs.waited_ns() - waited_ns
         waited = Waits.now().since(waits)
@@ -217,7 +227,8 @@ def run(
         late_ns = timer.result(until_ns)["late_ns"]
         after = emulated.counters(port)
         overruns = emulated.ovs.overruns()
-        queues = emulated.queue_counters(port)
+        pairs = zip(emulated.queue_counters(port), warm_queues, strict=True)
+        queues = tuple(now.since(before) for now, before in pairs)
     gone = frozenset() if given_up is None else frozenset(given_up())
     for flow in schedule.flows:
         row = sent.get(flow.number)
@@ -226,8 +237,9 @@ def run(
     return FlowRun(
         results=tuple(_result(flow, sent.get(flow.number), received.get(flow.number), begin_ns) for flow in schedule.flows),
         length_ns=schedule.length_ns,
-        sent_packets=after.sent_packets - counters.sent_packets,
-        drops=after.drops - counters.drops,
+        sent_packets=after.sent_packets - warm.sent_packets,
+        drops=after.drops - warm.drops,
+        frames=after.sent_packets + after.drops - counters.sent_packets - counters.drops,
         late_p99_ns=int(percentile((row["late_ns"] for row in sent.values()), 99) or 0),
         overruns=overruns,
         switch_wait_ns=waited_ns,

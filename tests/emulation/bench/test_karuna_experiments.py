@@ -14,12 +14,13 @@ from bench.karuna import deadlines, microbench, record, throughput
 from bench.karuna.combined import empty_cgroup
 from bench.karuna.record import Options, arrivals
 from bench.record import write
+from controller.priorities.completion_model import Thresholds
 from controller.priorities.flow_sizes import FlowSizes
 from emulation.fabric.ports import BURST_BYTES
 from emulation.stack import schemes
 from emulation.stack.star import BOTTLENECK, RATE_BPS
 from emulation.traffic import flow_run
-from emulation.traffic.flow_schedule import Mixture
+from emulation.traffic.flow_schedule import Mixture, Schedule, ScheduledFlow
 from protocol.bodies.flows.size_bins import EDGES
 from tests.emulation.patience import timed
 
@@ -62,11 +63,26 @@ def test_every_flow_of_a_list_arrives_whole_with_its_type_told_to_the_switch() -
     assert chosen == {DCTCP}
     # The chooser's choice, by the mark; a flow that is late goes on with DCTCP.
     assert {result.congestion_control for result in found.results if result.met} == {MCP}
-    by_type = {kind: sum(one.flow.size_bytes for one in found.results if one.flow.flow_type == kind) for kind in (1, 2, 3)}
+    measured = [one.flow for one in found.results if one.flow.start_ns >= flows.warm_up_ns]
+    by_type = {kind: sum(flow.size_bytes for flow in measured if flow.flow_type == kind) for kind in (1, 2, 3)}
     sent = [queue.sent_bytes for queue in found.queues]
     assert by_type[1] < sent[0] < 1.3 * by_type[1], "type 1 is not what the first queue has sent"
     rest = by_type[2] + by_type[3]
     assert rest < sum(sent[1:]) < 1.3 * rest
+
+
+def test_what_the_port_and_the_taggers_did_in_the_warm_up_is_not_measured() -> None:
+    long = [ScheduledFlow(at, 0, f"h{1 + at}", "h6", 6_000_000, 2) for at in range(2)]
+    starved = [ScheduledFlow(2 + at, 100_000_000, f"h{3 + at % 3}", "h6", 300_000, 3) for at in range(4)]
+    small = ScheduledFlow(6, 4_100_000_000, "h2", "h6", 14_000, 3)
+    schedule = Schedule((*long, *starved, small), 4_200_000_000, 4_000_000_000)
+    scheme = schemes.karuna(Thresholds((500_000_000,), (50_000,)), marking_packets=None)
+    case = record.Case({}, scheme, schedule)
+    (run,) = record.measure("", {}, [case], Options(), quietly, edges=(100_000,)).record["runs"]
+    assert run["flows"] == 1 and run["completion"]["all"]["incomplete"] == 0
+    assert run["trust"]["sent_packets"] < 30 and sum(queue["sent_packets"] for queue in run["port"]) < 30
+    assert run["trust"]["drops"] == sum(queue["drops"] for queue in run["port"]) == 0
+    assert (run["retransmits"], run["timeouts"], run["promotions"]) == (0, 0, 0)
 
 
 @timed
