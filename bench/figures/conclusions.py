@@ -349,7 +349,8 @@ def _host_control(record: Record) -> Found:
         "agent (medians, of the slowest cases); published hardware and DPDK take 1 to 12 us. After a gate has closed "
         f"{most} (published: 1 to 2, from a ring)."
     )
-    return rows, said
+    kept, shut = (sum(run.get(name, 0) for run in every) for name in ("never_closed", "never_opened"))
+    return rows, f"{said} {kept} commands to close and {shut} to open had no effect." if kept or shut else said
 
 
 PUBLISHED_64 = {

@@ -98,11 +98,14 @@ def _pause(
 ) -> Delays:
     """One pause of a flow whose packets arrived at `times`, and those of all flows at `everyone`, in order."""
     begin, end = (int(np.searchsorted(times, at)) for at in (close.at_ns, open_.at_ns))
-    if not begin or end >= times.size:
-        return Delays()  # before the first packet, or after the last
+    if not begin:
+        return Delays()  # before the first packet
     if close.at_ns - int(times[begin - 1]) > STALL_TURNS * turn_ns + INTERRUPTED_NS:
         return Delays(stalled=1)
-    last, first = int(times[end - 1]), int(times[end])
+    opened = end < times.size
+    last, first = int(times[end - 1]), int(times[end] if opened else everyone[-1])
+    if not opened and first - open_.at_ns <= STALL_TURNS * turn_ns + LONGEST_ON_NS:
+        return Delays()  # the measurement ended before it was known
     if last > (close.at_ns + open_.at_ns) // 2 and end - begin > 2:
         return Delays(never_closed=1)
     on_ns: tuple[int, ...] = (first - open_.at_ns,)

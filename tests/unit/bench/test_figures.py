@@ -362,6 +362,12 @@ class TestConclusions:
         verdict = conclude("host-control", {"runs": runs}).verdict
         assert "stops 3 us after a command to its gate" in verdict and "at most 3 packets leak" in verdict
 
+    def test_commands_without_effect_are_told_beside_the_delays_of_the_others(self) -> None:
+        some = {**self.delays("none", {"samples": 90, "p50": 5}, {"samples": 90, "max": 0}), "never_opened": 3}
+        verdict = conclude("host-control", {"runs": [{**some, "never_closed": 7}]}).verdict
+        assert "7 commands to close and 3 to open had no effect" in verdict
+        assert "no effect" not in conclude("host-control", {"runs": [{**some, "never_opened": 0, "never_closed": 0}]}).verdict
+
     def test_host_control_without_a_sample_claims_no_delay_and_no_leak(self) -> None:
         run, nothing = self.delays, {"samples": 0}
         verdict = conclude("host-control", {"runs": [run("none", nothing, nothing), run("blocking", nothing, nothing)]}).verdict

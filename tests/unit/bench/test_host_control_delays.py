@@ -65,6 +65,18 @@ class TestDelays:
         found = measure(commands, arrivals(*paused(20_000, 1000, 12_000)))
         assert (found.never_opened, found.stalled, found.on_ns) == (1, 0, ())
 
+    def test_a_flow_that_no_packet_follows_was_never_opened_if_others_go_on_for_long(self) -> None:
+        commands = [Command(1000 * US, 0, False), Command(2000 * US, 0, True)]
+        found = measure(commands, arrivals(*paused(20_000, 1000, 20_000)))
+        assert (found.never_opened, found.off_ns, found.on_ns, found.after_command) == (1, (0,), (), (1,))
+        ended = measure(commands, arrivals(*paused(4000, 1000, 4000)))
+        assert (ended.never_opened, ended.off_ns) == (0, ()), "the measurement ended before that was known"
+
+    def test_no_command_to_a_flow_that_is_shut_for_good_is_left_out(self) -> None:
+        commands = [Command(at * 1000 * US, 0, at % 2 == 0) for at in range(1, 7)]
+        found = measure(commands, arrivals(*paused(30_000, 1000, 30_000)))
+        assert (found.never_opened, found.stalled, len(found.off_ns)) == (1, 2, 1)
+
     def test_a_sender_that_stood_still_shows_nothing(self) -> None:
         silent = [(at, flow) for at, flow in steady(9000, 2) if not 500 < at < 3000]
         commands = [Command(1000 * US, 0, False), Command(2000 * US, 0, True)]
