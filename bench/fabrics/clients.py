@@ -63,9 +63,9 @@ def _measure(running: Running, fabric: Fabric, traffic: Traffic, policy: str, op
         found = run_under(
             running, policy, [flood], duration_s=options.seconds, warmup_s=options.warmup_s, bottlenecks=observed
         )
-        pings = ping.result()
-    outcome = found.outcome
-    from_ns, until_ns = outcome.started_ns, outcome.started_ns + outcome.duration_ns
+        outcome = found.outcome
+        from_ns, until_ns = outcome.started_ns, outcome.started_ns + outcome.duration_ns
+        pings = ping.result(from_ns, until_ns)
     rates = [outcome.goodput_mbps]
     stalls = [0.0]
     for client in clients:
@@ -112,11 +112,14 @@ def _measure(running: Running, fabric: Fabric, traffic: Traffic, policy: str, op
 
 def verdict(runs: list[dict[str, Any]]) -> str:
     """Which program stalled, under which policy of Baton's, in a sentence."""
+    judged = [run for run in runs if run["policy"] not in ("uncoordinated", "free")]
+    if not judged:
+        return "Measured; stalls are judged under policies of Baton, of which none ran."
     stalled = [
         f"{flow['kind']} from {flow['source']} {flow['longest_stall_ms']:g} ms under {run['policy']}"
-        for run in runs
+        for run in judged
         for flow in run["flows"]
-        if run["policy"] not in ("uncoordinated", "free") and flow["longest_stall_ms"] > run["two_rounds_ms"]
+        if flow["longest_stall_ms"] > run["two_rounds_ms"]
     ]
     limit = f"two rounds of slots ({runs[0]['two_rounds_ms']:g} ms)"
     return f"Stalled longer than {limit}: {', '.join(stalled)}." if stalled else f"No program stalled longer than {limit}."

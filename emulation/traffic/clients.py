@@ -34,8 +34,9 @@ ENDLESS_BYTES = 1 << 40
 """The length of the file that is transferred: it has holes, so it takes no room."""
 FIRST_PORT = 7001
 SBIN = ("/usr/sbin", "/usr/local/sbin")
-_TIME = re.compile(r"time=([0-9.]+) ms")
-_COUNTS = re.compile(r"(\d+) packets transmitted, (\d+) received")
+_REPLY = re.compile(r"^\[([0-9.]+)\] .* icmp_seq=(\d+) .*time=([0-9.]+) ms", re.MULTILINE)
+_UNANSWERED = re.compile(r"^\[([0-9.]+)\] no answer yet for icmp_seq=(\d+)", re.MULTILINE)
+_SUMMARY = "packets transmitted"
 
 
 Kind = Literal["iperf3", "wget", "scp"]
@@ -212,22 +213,36 @@ class Ping:
 
     def __init__(self, emulated: EmulatedFabric, source: str, destination: str, interval_s: float, stack: ExitStack) -> None:
         to = str(emulated.endpoints()[destination])
-        argv = ["ping", "-n", "-i", f"{interval_s:g}", to]
+        self._interval_s = interval_s
+        argv = ["ping", "-n", "-D", "-O", "-i", f"{interval_s:g}", to]
         options: dict[str, Any] = {"stdin": -3, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         self._process = emulated.popen(source, argv, **options)
         stack.callback(end_process, self._process)
 
-    def result(self) -> Mapping[str, Any]:
-        """Ends it: {"sent", "lost", "times_ms"}. A request that is under way counts as lost."""
+    def result(self, from_ns: int, until_ns: int) -> Mapping[str, Any]:
+        """Ends it; as `read_ping`, of the requests sent in [from, until), instants of CLOCK_MONOTONIC."""
         self._process.send_signal(2)
         out, _ = self._process.communicate(timeout=START_S)
-        return read_ping(out)
+        behind_ns = time.time_ns() - time.monotonic_ns()
+        return read_ping(out, self._interval_s, (from_ns + behind_ns) / 1e9, (until_ns + behind_ns) / 1e9)
 
 
-def read_ping(text: str) -> dict[str, Any]:
-    """What ping (iputils) has printed. Raises EmulationError: it is no such text."""
-    counts = _COUNTS.search(text)
-    if counts is None:
+def read_ping(text: str, interval_s: float, from_s: float, until_s: float) -> dict[str, Any]:
+    """What `ping -D -O` (iputils) says of the requests that it sent in [from, until), seconds of CLOCK_REALTIME.
+
+    Returns:
+        "sent", "lost", and "times_ms" of the others. A request that was under way when ping ended is none of these.
+
+    Raises:
+        EmulationError: it is no such text.
+    """
+    if _SUMMARY not in text:
         raise EmulationError(f"ping: no summary in {text.strip()[-80:]!r}")
-    sent, received = map(int, counts.groups())
-    return {"sent": sent, "lost": sent - received, "times_ms": [float(time) for time in _TIME.findall(text)]}
+    # ping says that an answer is missing when it sends the next request.
+    found: dict[int, tuple[float, float | None]] = {
+        int(number): (float(at_s) - interval_s, None) for at_s, number in _UNANSWERED.findall(text)
+    }
+    replies = {int(number): (float(at_s) - float(ms) / 1e3, float(ms)) for at_s, number, ms in _REPLY.findall(text)}
+    times_ms = [ms for _, (sent_s, ms) in sorted((found | replies).items()) if from_s <= sent_s < until_s]
+    answered = [ms for ms in times_ms if ms is not None]
+    return {"sent": len(times_ms), "lost": len(times_ms) - len(answered), "times_ms": answered}

@@ -163,17 +163,32 @@ class TestClients:
         assert growth.got(41, 80) == Got(0, 39)
         assert Growth().got(0, 10) == Got(0, 10)
 
-    def test_what_ping_prints(self) -> None:
+    def test_of_what_ping_prints_the_requests_of_the_measured_time_count(self) -> None:
         text = (
-            "64 bytes from 10.0.0.6: icmp_seq=1 ttl=64 time=0.123 ms\n64 bytes from 10.0.0.6: icmp_seq=3 ttl=64 time=12 ms\n"
-            "\n--- 10.0.0.6 ping statistics ---\n3 packets transmitted, 2 received, 33.3333% packet loss, time 2003ms\n"
+            "PING 10.0.0.6 (10.0.0.6) 56(84) bytes of data.\n"
+            "[99.950000] no answer yet for icmp_seq=1\n"
+            "[99.990000] 64 bytes from 10.0.0.6: icmp_seq=2 ttl=64 time=40 ms\n"
+            "[100.000123] 64 bytes from 10.0.0.6: icmp_seq=3 ttl=64 time=0.123 ms\n"
+            "[100.100000] no answer yet for icmp_seq=4\n"
+            "[100.150000] no answer yet for icmp_seq=5\n"
+            "[100.160000] 64 bytes from 10.0.0.6: icmp_seq=5 ttl=64 time=60 ms\n"
+            "[100.160000] 64 bytes from 10.0.0.6: icmp_seq=5 ttl=64 time=60 ms (DUP!)\n"
+            "[100.210000] 64 bytes from 10.0.0.6: icmp_seq=6 ttl=64 time=60 ms\n"
+            "[100.200050] 64 bytes from 10.0.0.6: icmp_seq=7 ttl=64 time=0.05 ms\n"
+            "\n--- 10.0.0.6 ping statistics ---\n7 packets transmitted, 5 received, 28% packet loss, time 303ms\n"
         )
-        assert read_ping(text) == {"sent": 3, "lost": 1, "times_ms": [0.123, 12.0]}
+        assert read_ping(text, 0.05, 100.0, 100.2) == {"sent": 4, "lost": 1, "times_ms": [0.123, 60.0, 60.0]}
+        assert read_ping(text, 0.05, 0.0, 200.0) == {"sent": 7, "lost": 2, "times_ms": [40.0, 0.123, 60.0, 60.0, 0.05]}
         with pytest.raises(EmulationError, match="no summary"):
-            read_ping("ping: connect: Network is unreachable")
+            read_ping("ping: connect: Network is unreachable", 0.05, 0.0, 1.0)
 
     def test_a_stall_beyond_two_rounds_is_named(self) -> None:
         flow = {"kind": "wget", "source": "h2", "longest_stall_ms": 17.0}
         runs = [{"policy": policy, "two_rounds_ms": 16.0, "flows": [flow]} for policy in ("uncoordinated", "timeslice")]
         assert clients.verdict(runs).endswith("(16 ms): wget from h2 17 ms under timeslice.")
-        assert clients.verdict(runs[:1]).startswith("No program stalled")
+        assert clients.verdict([{**runs[1], "two_rounds_ms": 18.0}]).startswith("No program stalled")
+
+    def test_without_a_policy_that_gives_turns_nothing_is_said_of_stalls(self) -> None:
+        flow = {"kind": "wget", "source": "h2", "longest_stall_ms": 1700.0}
+        runs = [{"policy": policy, "two_rounds_ms": 16.0, "flows": [flow]} for policy in ("uncoordinated", "free")]
+        assert clients.verdict(runs) == "Measured; stalls are judged under policies of Baton, of which none ran."
