@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from emulation.files import write_whole
+
 Tell = Callable[[str, float], None]
 """A progress callback: gets the name of the current step, and the share of the experiment that is done."""
 
@@ -44,9 +46,10 @@ def record_of(
 
 
 def write(found: Experiment, path: Path) -> list[Path]:
-    """Writes the record, and its raw rows beside it; the paths."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Writes the record, and its raw rows beside it, both whole or not at all; the paths."""
     rows = path.with_name(f"{path.name.removesuffix('.json')}.raw.jsonl")
-    rows.write_text("".join(f"{json.dumps(row)}\n" for row in found.raw))
-    path.write_text(json.dumps({**found.record, "raw": rows.name}, indent=1) + "\n")
+    lines = "".join(f"{json.dumps(row)}\n" for row in found.raw)
+    text = json.dumps({**found.record, "raw": rows.name}, indent=1)
+    write_whole(rows, lines)
+    write_whole(path, f"{text}\n")
     return [path, rows]

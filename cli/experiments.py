@@ -135,7 +135,9 @@ def print_json(result: object, json_file: Path | None) -> None:
 
 
 def write_text(text: str, file: Path | None) -> None:
-    """Writes a text to a file, whose directory is made if it is missing; writes nothing if there is no file."""
+    """Writes a text to a file, whole or not at all; its directory is made if it is missing. Writes nothing if there is no
+    file."""
     if file is not None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text + "\n")
+        from emulation.files import write_whole
+
+        write_whole(file, text + "\n")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from emulation.fabric.fabric import EmulatedFabric
+from emulation.files import write_whole
 from emulation.measuring.confidence import together
 from emulation.measuring.fidelity import environment
 from emulation.measuring.figures import POLICIES, gain
@@ -118,8 +119,5 @@ def _environment(emulated: EmulatedFabric, options: DemoOptions) -> dict[str, An
 
 
 def write_json(record: dict[str, Any], path: Path) -> None:
-    """Writes a record by renaming a complete file, so that no reader sees half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_suffix(path.suffix + ".new")
-    fresh.write_text(json.dumps(record, indent=1) + "\n")
-    fresh.replace(path)
+    """Writes a record, so that no reader sees half of it."""
+    write_whole(path, json.dumps(record, indent=1) + "\n")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,6 +20,7 @@ from bench.karuna import FIGURES, fct, queues, sjf_edf, termination, thresholds
 from bench.karuna.record import WARM_UP_S, Options, arrivals, sizes_of
 from bench.record import Experiment, write
 from cli.main import main
+from emulation.files import write_whole
 from emulation.stack import schemes
 from emulation.traffic.flow_run import FlowResult
 from emulation.traffic.flow_schedule import Mixture, Schedule, ScheduledFlow
@@ -357,3 +360,20 @@ def test_a_flow_of_figure_6_that_never_ended_has_no_time_in_the_verdict() -> Non
     verdict = conclude("karuna-throughput", {"runs": [run("karuna", None), run("dctcp", None)]}).verdict
     assert "9.00" not in verdict
     assert "DCTCP's at never and 0.90" in verdict and "but not: Karuna's flows end at never and 0.90" in verdict
+
+
+def test_a_record_that_cannot_be_written_leaves_the_earlier_one_whole(tmp_path: Path) -> None:
+    write(Experiment({"of": 1}, [{"row": 1}]), tmp_path / "a.json")
+    before = {file.name: file.read_text() for file in tmp_path.iterdir()}
+    with pytest.raises(TypeError):
+        write(Experiment({"of": object()}, [{"row": 2}]), tmp_path / "a.json")
+    assert {file.name: file.read_text() for file in tmp_path.iterdir()} == before
+
+
+def test_a_record_may_go_to_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as readers:
+        read = readers.submit(pipe.read_text)
+        write_whole(pipe, "1\n")
+        assert read.result(5) == "1\n" and pipe.is_fifo()

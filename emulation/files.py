@@ -1,0 +1,18 @@
+"""Files that are written whole or not at all. An edge: files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Writes a file by renaming a complete one, so that an interrupt leaves no half of it; the directory is made if it is
+    missing. A device or a pipe is written to directly."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and not path.is_file():
+        path.write_text(text)
+        return
+    target = path.resolve()
+    fresh = target.with_name(f"{target.name}.new")
+    fresh.write_text(text)
+    fresh.replace(target)
