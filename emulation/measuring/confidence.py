@@ -140,7 +140,8 @@ def judge(
         unwatched = Disturbance("the run ended before its machine was looked at", 1.0)
         return _concluded((unwatched, *more))
     if fidelity.virtual:
-        return Confidence(Level.EXACT)
+        lost = (*_switch(0, duration_ns, overruns, frames, frames_each), *more)
+        return _concluded(lost) if lost else Confidence(Level.EXACT)
     found = [
         *_processors(fidelity, busy),
         *_switch(switch_wait_ns, duration_ns, overruns, frames, frames_each),

@@ -73,6 +73,15 @@ class TestLevels:
         assert found.level is Level.GOOD and "s1-h6" in found.to_dict()["disturbed"][0]
         assert not judge(QUIET, links={"s1-h6": 0.05}).to_dict()["disturbed"]
 
+    def test_virtual_time_makes_no_run_exact_whose_switch_lost_frames(self) -> None:
+        virtual = Fidelity(0, 0, (), 1, True)
+        few, many = (judge(virtual, duration_ns=SECOND_NS, overruns=lost, frames=100_000) for lost in (3, 30_000))
+        assert few.level is Level.GOOD and many.level is Level.INDICATIVE
+        assert "the switch lost 30000 frames" in many.to_dict()["disturbed"][0] and many.share == 0.3
+        told = judge(virtual, more=(Disturbance("the capture lost 3 packets", 0.1),))
+        assert told.level is Level.INDICATIVE
+        assert judge(virtual, duration_ns=SECOND_NS, slots=10, late_slots=9, frames=1).level is Level.EXACT
+
     def test_a_polling_agent_is_no_disturbance(self) -> None:
         assert judge(Fidelity(0.0, 0.0, (50_000,) * 9), duration_ns=SECOND_NS, busy=True).level is Level.GOOD
 
