@@ -44,7 +44,8 @@ class ScheduledCoflow:
 
 @dataclass(frozen=True, slots=True)
 class CoflowResult:
-    """`cct_ns`: from its opening to its last byte at its last receiver; None if that did not arrive."""
+    """`late_ns`: how much later than scheduled it was opened, or its flows began after that, whichever is more; `cct_ns`: from
+    its opening to its last byte at its last receiver; None if that did not arrive."""
 
     coflow: ScheduledCoflow
     late_ns: int
@@ -101,6 +102,7 @@ class _Open:
     coflow: ScheduledCoflow
     mark: int
     opened_ns: int
+    late_ns: int
     left: int
     sending: list[Sending] = field(default_factory=list)
 
@@ -145,12 +147,12 @@ class _Run:
                 if coflow.number in self._open:
                     self._start(self._open[coflow.number], wanted_ns)
                 else:
-                    self._opened(coflow, now_ns)
+                    self._opened(coflow, now_ns, now_ns - wanted_ns)
                     heapq.heappush(due, (now_ns + self._control.delay_ns, coflow.number, coflow))
             wake_ns = min(due[0][0] if due else until_ns, self._control.serve(now_ns))
             for descriptor, events in self._poll.poll(max(0, wake_ns - time.monotonic_ns()) / 1e9):
                 self._event(descriptor, events)
-        lost = {number: CoflowResult(one.coflow, 0, None) for number, one in self._open.items()}
+        lost = {number: CoflowResult(one.coflow, one.late_ns, None) for number, one in self._open.items()}
         return tuple(result for _, result in sorted({**lost, **self._results}.items()))
 
     def _listen(self, name: str) -> None:
@@ -164,9 +166,9 @@ class _Run:
         self._listeners[listener.fileno()] = listener
         self._poll.register(listener, select.EPOLLIN)
 
-    def _opened(self, coflow: ScheduledCoflow, now_ns: int) -> None:
+    def _opened(self, coflow: ScheduledCoflow, now_ns: int, late_ns: int) -> None:
         mark = self._control.open(coflow.number, coflow.flows, now_ns)
-        self._open[coflow.number] = _Open(coflow, mark, now_ns, len(coflow.flows))
+        self._open[coflow.number] = _Open(coflow, mark, now_ns, late_ns, len(coflow.flows))
 
     def _start(self, opened: _Open, wanted_ns: int) -> None:
         coflow = opened.coflow
@@ -207,6 +209,6 @@ class _Run:
         del self._open[number]
         for flow in opened.sending:
             flow.sock.close()
-        late_ns = max(flow.row["late_ns"] for flow in opened.sending)
+        late_ns = max(opened.late_ns, *(flow.row["late_ns"] for flow in opened.sending))
         self._results[number] = CoflowResult(opened.coflow, late_ns, last_ns - opened.opened_ns)
         self._control.close(number, time.monotonic_ns())

@@ -29,7 +29,7 @@ from emulation.netns import network_of
 from emulation.stack import schemes
 from emulation.stack.star import RATE_BPS, RECEIVER, SENDERS, star
 from emulation.traffic import coflow_load
-from emulation.traffic.coflow_control import InProcess, ThroughStore, Told
+from emulation.traffic.coflow_control import Control, InProcess, ThroughStore, Told
 from emulation.traffic.coflow_load import CoflowResult, ScheduledCoflow
 from protocol.flowmark import COFLOW_MAX, CoflowMark, FlowMark
 from tests.emulation.agents.priorities.tagged_wire import DSCP, Flow, ProgramTimer, Wire, tagged_pair
@@ -293,6 +293,25 @@ def means(found: tuple[CoflowResult, ...]) -> list[float]:
     times = [one.cct_ns / 1e6 for one in found if one.cct_ns is not None]
     assert len(times) == len(found)
     return [sum(times[place::5]) / len(times[place::5]) for place in range(5)]
+
+
+class Stopped(Control):
+    """Stands still for a while at the beginning, as does a process without a processor."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def serve(self, now_ns: int) -> int:
+        time.sleep(self._seconds)
+        self._seconds = 0.0
+        return super().serve(now_ns)
+
+
+def test_a_coflow_that_is_opened_late_is_told_to_be_late() -> None:
+    coflow = ScheduledCoflow(1, 0, (HostFlow(SENDERS[0], RECEIVER, 1_500),))
+    with schemes.on_star(DeepPort("dctcp", DCTCP)) as laid:
+        (found,) = coflow_load.run(laid.emulated, [coflow], control=Stopped(0.2))
+    assert found.cct_ns is not None and found.late_ns > 150_000_000
 
 
 def test_first_in_first_out_the_first_is_through_first_and_the_mean_is_less_than_when_all_share() -> None:
