@@ -109,7 +109,7 @@ def verdicts(found: Mapping[str, Any]) -> list[dict[str, Any]]:
     }  # fmt: skip
     silent = [
         kind for kind, causes in ARRIVED.items()
-        if found["sent"].get(kind) and not any(found["refused"].get(cause) for cause in causes)
+        if kind in found["sent"] and not any(found["refused"].get(cause) for cause in causes)
     ]  # fmt: skip
     page = siege["page_ms"]["p99"]
     lost = share(siege["pings"]["lost"], siege["pings"]["sent"])

@@ -142,13 +142,14 @@ def missed(found: dict[str, Any]) -> list[str]:
         ({"siege": {"page_ms": times_ms([20.0, 900.0])}}, ["page, p99"]),
         ({"siege": {"page_ms": times_ms([])}}, ["page, p99"]),
         ({"refused": {}}, ["floods that arrived and were counted"]),
+        ({"sent": {"lldp": 100, "macs": 0}}, ["floods that arrived and were counted"]),
         (
             {"processes": {"web": {"memory": {"begin_mb": 40.0, "end_mb": 45.0, "slope_mb_min": 9.0},
                                    "descriptors": {"begin": 7, "most": 90, "after": 60}}}},
             ["memory", "descriptors after the siege"],
         ),
     ],
-    ids=["all", "goodput", "late", "none", "restarts", "pings", "page", "no page", "not arrived", "leaks"],
+    ids=["all", "goodput", "late", "none", "restarts", "pings", "page", "no page", "not arrived", "not sent", "leaks"],
 )  # fmt: skip
 def test_a_target_that_is_missed_is_named(changes: dict[str, Any], targets: list[str]) -> None:
     assert missed(record(**changes)) == targets
