@@ -78,7 +78,7 @@ def enter(time: ExperimentTime, *files: Path | None, seed: int = 1) -> None:
     from protocol import virtual_time
 
     if not virtual_time.inside():
-        _make_room(file for file in files if file is not None)
+        make_room(*files)
     if time.virtual and not virtual_time.inside():
         enter_virtual_time(time, files, seed)
     require_root()
@@ -108,8 +108,15 @@ def enter_virtual_time(time: ExperimentTime, files: Iterable[Path | None], seed:
     sys.exit(status)
 
 
-def _make_room(files: Iterable[Path]) -> None:
+def make_room(*files: Path | None) -> None:
+    """Makes the directories of the files that a command will write, before it measures anything.
+
+    Raises:
+        click.BadParameter: a file cannot be written.
+    """
     for file in files:
+        if file is None:
+            continue
         directory = file.absolute().parent
         problem = "" if not directory.is_dir() or os.access(directory, os.W_OK) else "permission denied"
         try:

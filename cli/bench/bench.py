@@ -19,7 +19,7 @@ from cli.bench.siege import siege
 from cli.bench.swarm import agent, swarm
 from cli.bench.switches import switches
 from cli.bench.xco import xco
-from cli.experiment_time import ExperimentTime, enter, virtual_options
+from cli.experiment_time import ExperimentTime, enter, make_room, virtual_options
 from cli.experiments import in_a_line, print_json
 from cli.values import PICTURE
 
@@ -89,6 +89,7 @@ def bench() -> None:
 
 def _command(name: str, chosen: Benchmark) -> click.Command:
     def measure(json_file: Path | None, plot: Path | None = None) -> None:
+        make_room(json_file, plot)
         module = importlib.import_module(chosen.module)
         found = module.run()
         print_json(found, json_file)

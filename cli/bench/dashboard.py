@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from cli.experiment_time import make_room
 from cli.experiments import print_json
 
 
@@ -15,6 +16,7 @@ from cli.experiments import print_json
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the result here, too.")
 def dashboard(hosts: int, flows: int, json_file: Path | None) -> None:
     """Measure the dashboard on a large fabric: page load, processor time, frames."""
+    make_room(json_file)
     from bench.dashboard.dashboard import run
 
     print_json(run(hosts, flows), json_file)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from cli.experiment_time import make_room
 from cli.experiments import print_json
 from cli.values import Number
 
@@ -17,6 +18,7 @@ from cli.values import Number
 def fuzz(seconds: float, seed: int, json_file: Path | None) -> None:
     """Send what must be refused: control frames, REST requests, OpenFlow, LLDP, frames and documents at the election. Exits
     with 1 at a crash, or if one was accepted."""
+    make_room(json_file)
     from bench.fuzz.fuzz import run
 
     result = run(seconds, seed)

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from cli.experiment_time import make_room
 from cli.experiments import enter_box, make_console, print_outcome, progress_bar, require_root, write_text
 
 PARTS = ("delays", "days", "throughput")
@@ -28,6 +29,7 @@ def host_control(
     A is the sender's interface. During the run each interface is in a network namespace of its own; afterwards both are
     back in place, with their former settings.
     """
+    make_room(json_file, None if plot is None else plot / "off.png")
     require_root("network namespaces need root: run the command with sudo")
     pair: tuple[str, str] | None = None
     if interfaces is not None:

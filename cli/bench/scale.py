@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from cli.experiment_time import make_room
 from cli.experiments import print_json
 from cli.values import Number, refuse
 
@@ -70,4 +71,5 @@ def scale(
         case.check()
     except ValueError as error:
         raise click.ClickException(str(error)) from None
+    make_room(json_file)
     print_json(run(case), json_file)

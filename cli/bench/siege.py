@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from bench.siege.rates import HTTP_CONNECTIONS, KINDS
+from cli.experiment_time import make_room
 from cli.experiments import enter_box, in_a_line, make_console, print_outcome, progress_bar, require_root, write_text
 from cli.values import Number
 
@@ -31,6 +32,7 @@ def siege(
 
     Rates are for two processors: bench/siege/rates.py lists them. Exits with 1 if a target was missed.
     """
+    make_room(json_file)
     require_root()
     enter_box()
     from bench.siege.siege import Options, run

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cli.experiment_time import make_room
 from cli.experiments import enter_box, make_console, print_json, print_outcome, progress_bar, require_root
 from cli.values import PICTURE, Number, named, refuse
 
@@ -49,6 +50,7 @@ def swarm(
     else:
         refuse({"most", "out"}, "has no meaning without --figure27")
     slice_ns = _slice_ns(slice_text)
+    make_room(json_file, out)
     if not uncoordinated:
         require_root()
         enter_box()
@@ -101,6 +103,7 @@ def agent(hosts: int, shape: str, slice_text: str, rate: str, seconds: float, js
 
     slice_ns = _slice_ns(slice_text)
     rate_bps = named("--rate", rate, parse_link_rate) or 0
+    make_room(json_file)
     require_root()
     enter_box()
     from bench.swarm.real_agent import Options, run

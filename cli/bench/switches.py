@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from cli.experiment_time import make_room
 from cli.experiments import enter_box, in_a_line, make_console, print_json, progress_bar, require_root
 
 
@@ -16,6 +17,7 @@ from cli.experiments import enter_box, in_a_line, make_console, print_json, prog
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the result here, too.")
 def switches(count: int, hosts: int, seed: int, json_file: Path | None) -> None:
     """Measure the OpenFlow application before a swarm of switches: start, a link cut, one host more, and a restart."""
+    make_room(json_file)
     require_root()
     enter_box()
     from bench.openflow.switches import run

@@ -206,6 +206,14 @@ class TestTheTimeOfAnExperiment:
             (("demo", "--cpu-shares", "0.2", "--virtual"), "--cpu-shares needs real time"),
             (("demo", "--json", "/proc/none/record.json"), "/proc/none/record.json cannot be written"),
             (("bench", "xco", "mix", "--virtual", "--plot", "/proc/none/mix.png"), "/proc/none/mix.png cannot be written"),
+            *(
+                (("bench", *words, "/proc/none/record"), "/proc/none/record cannot be written")
+                for words in (
+                    *((name, "--json") for name in ("siege", "swarm", "agent", "switches", "scale", "fuzz", "dashboard")),
+                    *((name, "--json") for name in ("host-control", "protocol", "hostile")),
+                )
+            ),
+            (("bench", "host-control", "--plot", "/proc/none"), "/proc/none/off.png cannot be written"),
             (("bench", "karuna", "fct", "--virtual", "--rate", "10gbit"), "fct cannot have 10gbit; write 100mbit or 1gbit"),
             (("bench", "karuna", "none"), "'none' is not one of"),
             (("bench", "xco", "none"), "'none' is not one of"),
