@@ -7,6 +7,7 @@ when they opened the first slot after that.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -42,15 +43,17 @@ def run(rounds: int = 4) -> dict[str, Any]:
 
     return {
         "rounds": rounds,
-        "all_gates_open_after_ms": _summary(found("free", "released_ns")),
-        "all_obey_after_ms": _summary(found("coordinate", "obeyed_ns")),
-        "all_had_a_slot_after_ms": _summary(found("coordinate", "first_slot_ns")),
+        "all_gates_open_after_ms": summary(found("free", "released_ns")),
+        "all_obey_after_ms": summary(found("coordinate", "obeyed_ns")),
+        "all_had_a_slot_after_ms": summary(found("coordinate", "first_slot_ns")),
         "goodput_mbps": round(outcome.goodput_mbps, 2),
         "confidence": outcome.confidence().to_dict(),
         "environment": environment(),
     }
 
 
-def _summary(times_ms: list[float | None]) -> dict[str, Any]:
-    known = sorted(time_ms for time_ms in times_ms if time_ms is not None)
-    return {"all": times_ms, "p50": known[len(known) // 2] if known else None, "worst": max(known, default=None)}
+def summary(times_ms: list[float | None]) -> dict[str, Any]:
+    """All times, their median and the worst, which are None if not every host came so far in that round, or in one of all."""
+    ordered = sorted(math.inf if time_ms is None else time_ms for time_ms in times_ms)
+    shown = {"p50": ordered[len(ordered) // 2], "worst": ordered[-1]} if ordered else {"p50": None, "worst": None}
+    return {"all": times_ms, **{name: None if value == math.inf else value for name, value in shown.items()}}

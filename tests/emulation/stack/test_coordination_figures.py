@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.coordination import conservation, failure, latency, loss
+from bench.coordination import conservation, failure, latency, loss, override
 from emulation.fabric.fabric import EmulatedFabric
 from emulation.stack.running import reach
 from emulation.stack.stack import OPENFLOW, Stack
@@ -11,6 +11,13 @@ from emulation.traffic.experiment import Flow
 from topology.fabric import FabricBuilder
 
 LINK_MBPS = 97.7
+
+
+def test_a_round_in_which_a_host_never_came_so_far_is_the_worst_of_all() -> None:
+    assert override.summary([8.0, 9.0, 7.0, 8.5]) == {"all": [8.0, 9.0, 7.0, 8.5], "p50": 8.5, "worst": 9.0}
+    assert override.summary([8.0, None, 7.0, 8.5]) == {"all": [8.0, None, 7.0, 8.5], "p50": 8.5, "worst": None}
+    assert override.summary([None, None, 7.0]) == {"all": [None, None, 7.0], "p50": None, "worst": None}
+    assert override.summary([]) == {"all": [], "p50": None, "worst": None}
 
 
 def test_permission_comes_within_milliseconds() -> None:
