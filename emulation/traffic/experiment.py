@@ -17,7 +17,7 @@ from typing import Any, Literal
 from emulation.fabric.cpu_shares import Throttling
 from emulation.fabric.fabric import EmulatedFabric, EmulationError
 from emulation.fabric.ports import Occupancy, OccupancySampler, PortCounters
-from emulation.measuring.confidence import Confidence, Level, judge
+from emulation.measuring.confidence import Confidence, Disturbance, Level, judge
 from emulation.measuring.fidelity import CpuTimes, Fidelity, Waits
 from emulation.measuring.measure import Pings, jain, rate_mbps
 from emulation.measuring.spacing import LinkSpacing, record
@@ -95,6 +95,7 @@ class Outcome:
     spacing: Mapping[DirectedLink, LinkSpacing] = field(default_factory=dict)  # how exactly packets left, of every link
     throttled: Mapping[str, Throttling] = field(default_factory=dict)  # of each host with a share of a processor
     rounds_ns: tuple[int, ...] = ()  # how long each round of blocks took that ended in the measured time
+    begun_late_ns: int = 0  # of the measured time: how much was over when the last program was started
 
     @property
     def valid(self) -> bool:
@@ -106,6 +107,10 @@ class Outcome:
         sent = sum(port.sent for port in self.ports.values())
         frames = sent + sum(port.drops for port in self.ports.values())
         # A lost frame costs its whole datagram, if the port would have passed it.
+        late = Disturbance(
+            f"programs were still being started for {self.begun_late_ns / 1e6:.0f} ms of the measurement",
+            self.begun_late_ns / self.duration_ns,
+        )
         datagram = max((-(-flow.flow.size // FRAGMENT_BYTES) for flow in self.flows if flow.flow.kind == "udp"), default=1)
         return judge(
             self.fidelity,
@@ -118,6 +123,7 @@ class Outcome:
             late_slots=late_slots,
             waits=self.waits,
             links={"-".join(link): error for link, found in self.spacing.items() if (error := found.error(99.9)) is not None},
+            more=(late,) if self.begun_late_ns else (),
         )
 
     @property
@@ -232,6 +238,7 @@ def run(
         if ping is not None:
             echo = (*workloads.COMMAND, "echo", "--to", str(addresses[ping[1]]), "--interval-ns", str(ping_interval_ns), *times)
             prober = Program(emulated, ping[0], echo, stack)
+        begun_late_ns = max(0, time.monotonic_ns() - from_ns)
         sleep_until(from_ns, begin_ns, progress)
         before = {link: emulated.counters(link) for link in links}
         throttled = emulated.shares.throttling() if emulated.shares is not None else {}
@@ -275,6 +282,7 @@ def run(
         spacing=spacing,
         throttled={host: now.since(throttled[host]) for host, now in used_up.items()},
         rounds_ns=tuple(round_ns for found in blocks.values() for round_ns in found["rounds_ns"]),
+        begun_late_ns=begun_late_ns,
     )
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bench.coordination import conservation, failure, latency, loss, override
 from emulation.fabric.fabric import EmulatedFabric
 from emulation.stack.running import reach
 from emulation.stack.stack import OPENFLOW, Stack
 from emulation.traffic import experiment
 from emulation.traffic.experiment import Flow
+from topology import shapes
 from topology.fabric import FabricBuilder
 
 LINK_MBPS = 97.7
@@ -18,6 +21,16 @@ def test_a_round_in_which_a_host_never_came_so_far_is_the_worst_of_all() -> None
     assert override.summary([8.0, None, 7.0, 8.5]) == {"all": [8.0, None, 7.0, 8.5], "p50": 8.5, "worst": None}
     assert override.summary([None, None, 7.0]) == {"all": [None, None, 7.0], "p50": None, "worst": None}
     assert override.summary([]) == {"all": [], "p50": None, "worst": None}
+
+
+def test_a_measurement_that_began_before_its_programs_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experiment, "START_NS", 0)
+    with EmulatedFabric(shapes.build("star", hosts=2, rate_bps=10_000_000)) as emulated:
+        flows = [Flow("udp", "h1", "h2", size=1400, rate_bps=1_000_000 + at) for at in range(4)]
+        found = experiment.run(emulated, flows, duration_s=0.5, warmup_s=0.0)
+    told = found.confidence().to_dict()
+    assert told["level"] in ("indicative", "poor")
+    assert any("programs were still being started" in text for text in told["disturbed"]), told
 
 
 def test_permission_comes_within_milliseconds() -> None:
