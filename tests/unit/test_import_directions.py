@@ -70,7 +70,7 @@ ORDER: Mapping[str, str] = {
         traffic
         fabric
         measuring
-        box cdfs netns processes resource virtual
+        box cdfs files netns processes resource virtual
     """,
 }
 LESS: Mapping[str, frozenset[str]] = {
