@@ -14,7 +14,8 @@ a second: after the start of thousands it may be seconds behind, and what it doe
 * rss_mb: the coordinator's memory at the end
 * loop_stop_max_us: the longest time in which the coordinator answered nobody while a PING waited
 * loop_stop_own_max_us: the same without the times in which a processor of the machine stood; machine_stop_max_us: the longest
-  of these, 0 if none was above 0.3 ms (bench/swarm/stops.py); both are null where the system lets nobody watch it
+  of these, 0 if none was above 0.3 ms (bench/swarm/stops.py). Both are null without `watch_machine`, which makes stops longer
+  by some 0.2 ms, and where the system lets nobody watch
 * loop_longest_us: what the coordinator says of its own loop: the longest turn, wait for the lock, and delay of a plan
 * loss_fraction: of the bytes sent, what the links lost; link_use: what they delivered, of what a linear programme could
 * swarm_cpu, swarm_behind_max_us: the swarm's own share of a processor, and how late it was at most: a check of the measurement
@@ -28,7 +29,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,7 @@ class Options:
     uncoordinated: bool = False
     start_at_once: bool = False
     kill_coordinator: bool = False
+    watch_machine: bool = False
     seed: int = 1
 
 
@@ -177,7 +179,7 @@ class _Measured:
             found["reached"].append("served")
         except NotReady as missing:
             found["missing"] = str(missing)
-        with watched() as stood:
+        with watched() if self._options.watch_machine else nullcontext() as stood:
             found |= self._measure()
             gaps = self._swarm.gaps()
         found |= _stops(gaps, stood)

@@ -4,7 +4,7 @@
 #include "outgoing.h"
 #include "steering.h"
 
-#define CHUNK_ROWS 16      /* slots of a plan that are sent before frames are taken again: 100 us, 400 if each wakes a processor */
+#define CHUNK_ROWS 32      /* slots of a plan that are sent before frames are taken again: 300 us, 800 if each wakes a processor */
 #define FORESIGHT_NS 100000000
 #define LONGEST_FORESIGHT_NS 40000000
 #define FORESIGHT_SLICES 2
