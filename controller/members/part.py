@@ -7,8 +7,6 @@ A part sends only through what it is given.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import ExitStack
-from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -80,6 +78,10 @@ class Part:
         return []
 
 
+HEARD = ("joined", "left", "reported", "contended", "tell", "of_member", "warnings_of")
+"""What comes for each member, or again and again: parts that do nothing then are not called."""
+
+
 class Parts:
     """All parts of a coordinator: each event goes to every part, in the order in which they were added, whatever one of them
     raises; its error is raised afterwards (of several the last)."""
@@ -87,8 +89,8 @@ class Parts:
     def __init__(self) -> None:
         self.handlers: dict[type, Callable[[Member, Any, int], None]] = {}
         self._parts: list[Part] = []
-        self._hear: dict[str, list[Callable[..., Any]]] = {name: [] for name in ("reported", "of_member", "warnings_of")}
-        """By what is asked of all parts for each member, again and again: those parts' own answers that have one."""
+        self._hear: dict[str, list[Callable[..., Any]]] = {name: [] for name in HEARD}
+        """By event or question: of those parts that hear it, what they have for it."""
 
     def add(self, *parts: Part) -> None:
         """Appends parts; of two handlers of one type of message the later one counts."""
@@ -110,24 +112,24 @@ class Parts:
 
     def take(self, line: Mapping[str, Any], now_ns: int) -> None:
         """Gives a line of the store bridge, {name: document}, to all parts that know a document of that name."""
-        told = ((part.documents[name], line[name]) for part in self._parts for name in part.documents.keys() & line.keys())
-        _make(partial(take, document, now_ns) for take, document in told)
+        for name in line:
+            _call_all((part.documents[name] for part in self._parts if name in part.documents), line[name], now_ns)
 
     def joined(self, node: int) -> None:
-        _make(partial(part.joined, node) for part in self._parts)
+        _call_all(self._hear["joined"], node)
 
     def left(self, node: int, now_ns: int) -> None:
-        _make(partial(part.left, node, now_ns) for part in self._parts)
+        _call_all(self._hear["left"], node, now_ns)
 
     def reported(self, node: int, sent: Mapping[int, int], regulated: Set[int]) -> None:
         for reported in self._hear["reported"]:
             reported(node, sent, regulated)
 
     def contended(self, links: frozenset[Any], now_ns: int) -> None:
-        _make(partial(part.contended, links, now_ns) for part in self._parts)
+        _call_all(self._hear["contended"], links, now_ns)
 
     def tell(self, member: Member) -> None:
-        _make(partial(part.tell, member) for part in self._parts)
+        _call_all(self._hear["tell"], member)
 
     def status(self) -> dict[str, Any]:
         """The fields of all parts, and their `warnings`."""
@@ -144,8 +146,13 @@ class Parts:
         return found
 
 
-def _make(calls: Iterable[Callable[[], object]]) -> None:
-    """Makes all calls, whatever one of them raises. Raises the last error."""
-    with ExitStack() as made:
-        for call in reversed(list(calls)):  # the stack makes the newest first
-            made.callback(call)
+def _call_all(calls: Iterable[Callable[..., object]], *what: object) -> None:
+    """Calls all of them, whatever one raises. Raises the last error."""
+    failed: Exception | None = None
+    for call in calls:
+        try:
+            call(*what)
+        except Exception as error:  # noqa: BLE001 -- of any part; raised when all have heard it
+            failed = error
+    if failed is not None:
+        raise failed
