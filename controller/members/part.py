@@ -152,7 +152,7 @@ def _call_all(calls: Iterable[Callable[..., object]], *what: object) -> None:
     for call in calls:
         try:
             call(*what)
-        except Exception as error:  # noqa: BLE001 -- of any part; raised when all have heard it
+        except Exception as error:
             failed = error
     if failed is not None:
         raise failed
