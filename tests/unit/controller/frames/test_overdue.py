@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 from bench.fuzz.receivers import EPOCH, LEADER_MAC
-from controller.frames.book import MOST_LOST, PIECE, SWEPT, Book
+from controller.frames.book import PIECE, SWEPT, Book
 from controller.frames.frames import Frames
 from controller.policies.base import Slot
 
