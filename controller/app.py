@@ -23,8 +23,8 @@ from controller.openflow.discovery import Discovery
 from controller.openflow.environment import Environment, SupervisorFailed, ensure_supervisor
 from controller.openflow.forwarding import LEARN, Forwarding
 from controller.openflow.intake import frames, server
+from controller.openflow.intake.complaints import Complaints
 from controller.openflow.intake.hosts import PortRef
-from controller.openflow.intake.refusals import Refusals
 from controller.openflow.learned import FabricLearner, inherited_hosts
 from controller.openflow.local_switches import LocalSwitches, wanted
 from controller.openflow.metering import PortMeter, RefusalMeter
@@ -88,7 +88,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         self.discovery = self._new_discovery()
         self.ports = PortMeter()
         self.refusals = RefusalMeter()
-        self.complaints = Refusals()
+        self.complaints = Complaints()
         self._wake = hub.Event()
         store, name = Store(ENVIRONMENT.store) if ENVIRONMENT.store else None, ENVIRONMENT.controller
         self.roles = Roles(name if store else None, standby=ENVIRONMENT.standby)

@@ -1,4 +1,4 @@
-"""What switches refuse is told, but not again and again."""
+"""What is wrong with switches is told, but not again and again."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from ryu.ofproto.ofproto_protocol import ProtocolDesc
 from ryu.ofproto.ofproto_v1_3_parser import OFPErrorMsg
 
 from controller.openflow.codec import refuses_table
-from controller.openflow.intake.refusals import KINDS_MAX, Refusals
-from controller.openflow.intake.refusals import TELL_AGAIN_NS as AGAIN
+from controller.openflow.intake.complaints import KINDS_MAX, Complaints
+from controller.openflow.intake.complaints import TELL_AGAIN_NS as AGAIN
 
 FULL = "OFPET_FLOW_MOD_FAILED(5), OFPFMFC_TABLE_FULL(1)"
 
 
 def test_the_same_is_told_once_a_minute_with_its_number() -> None:
-    refusals = Refusals()
-    assert refusals.heard(1, FULL, 0) == FULL
-    assert [refusals.heard(1, FULL, at) for at in (1, 2, AGAIN - 1)] == [None] * 3
-    assert refusals.heard(1, FULL, AGAIN) == f"{FULL} (4 times)"
-    assert refusals.heard(1, FULL, AGAIN + 1) is None
-    assert refusals.heard(1, FULL, 2 * AGAIN) == f"{FULL} (2 times)"
+    complaints = Complaints()
+    assert complaints.heard(1, FULL, 0) == FULL
+    assert [complaints.heard(1, FULL, at) for at in (1, 2, AGAIN - 1)] == [None] * 3
+    assert complaints.heard(1, FULL, AGAIN) == f"{FULL} (4 times)"
+    assert complaints.heard(1, FULL, AGAIN + 1) is None
+    assert complaints.heard(1, FULL, 2 * AGAIN) == f"{FULL} (2 times)"
 
 
 def test_another_reason_another_switch_and_a_switch_that_connects_anew_are_told_at_once() -> None:
-    refusals = Refusals()
-    assert refusals.heard(1, FULL, 0)
-    assert refusals.heard(1, "another", 1) and refusals.heard(2, FULL, 1)
-    refusals.forget(1)
-    assert refusals.heard(1, FULL, 2) == FULL and refusals.heard(2, FULL, 2) is None
+    complaints = Complaints()
+    assert complaints.heard(1, FULL, 0)
+    assert complaints.heard(1, "another", 1) and complaints.heard(2, FULL, 1)
+    complaints.forget(1)
+    assert complaints.heard(1, FULL, 2) == FULL and complaints.heard(2, FULL, 2) is None
 
 
 def test_a_switch_that_makes_up_reasons_fills_no_memory_and_no_log() -> None:
-    refusals = Refusals()
-    told = [refusals.heard(1, str(kind), 0) for kind in range(10 * KINDS_MAX)]
+    complaints = Complaints()
+    told = [complaints.heard(1, str(kind), 0) for kind in range(10 * KINDS_MAX)]
     assert sum(text is not None for text in told) == KINDS_MAX
-    assert refusals.heard(2, FULL, 0) == FULL
+    assert complaints.heard(2, FULL, 0) == FULL
 
 
 @pytest.mark.parametrize(

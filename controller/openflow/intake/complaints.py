@@ -1,4 +1,4 @@
-"""What switches refuse, told so that a switch whose table is full fills no log. Pure."""
+"""What is wrong with switches, told so that one whose table is full fills no log. Pure."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from dataclasses import dataclass
 from protocol.units import MILLISECOND_NS
 
 TELL_AGAIN_NS = 60_000 * MILLISECOND_NS
-"""After which the same refusal of the same switch is told again, with the number of times."""
+"""After which the same of the same switch is told again, with the number of times."""
 KINDS_MAX = 64
-"""Different refusals of one switch that are told; further ones are not."""
+"""Different complaints of one switch that are told; further ones are not."""
 
 
 @dataclass(slots=True)
 class _Told:
     at_ns: int
     since: int = 0
-    """How often it was refused since it was told."""
+    """How often it was heard since it was told."""
 
 
-class Refusals:
-    """The refusals of each switch (by datapath id) that were told, by their texts. Times are monotonic nanoseconds."""
+class Complaints:
+    """What was told of each switch (by datapath id), by their texts. Times are monotonic nanoseconds."""
 
     def __init__(self) -> None:
         self._told: dict[int, dict[str, _Told]] = {}
 
     def heard(self, dpid: int, text: str, now_ns: int) -> str | None:
-        """A switch has refused something; what to tell of it: nothing, if the same was told lately."""
+        """Something is wrong with a switch, in words; what to tell of it: nothing, if the same was told lately."""
         told = self._told.setdefault(dpid, {})
         if (before := told.get(text)) is None:
             if len(told) >= KINDS_MAX:
