@@ -46,36 +46,6 @@ uint32_t steps_link(struct steps *core, int64_t capacity)
 	return link;
 }
 
-ALWAYS_INLINE void place(struct steps *core, uint32_t at, int64_t rate, uint32_t count, const uint32_t *links)
-{
-	struct roster *roster = &core->roster;
-	struct flow *flow = &core->flows[at];
-	if (count > INSIDE)
-		roster_place(roster, at, rate, count, links);
-	roster->couples[at].placed = true;
-	flow->count = (uint16_t)count;
-	for (uint32_t one = 0; one < count && one < INSIDE; one++)
-		flow->links[one] = links[one];
-	flow->need = 0;
-	if (count) {
-		int64_t need, sends = need = rate < roster->capacities[links[0]] ? rate : roster->capacities[links[0]];
-		for (uint32_t one = 1; one < count; one++)
-			if (roster->capacities[links[one]] < need)
-				need = roster->capacities[links[one]];
-		flow->slow = need < sends;
-		if (flow->slow)
-			core->sends[at] = sends;
-		core->room[links[0]] = (struct room){1, 1};
-		core->single[links[0]] = true;
-		flow->need = need;
-		for (uint32_t one = 1; one < count && need > 0; one++)
-			note_need(core, links[one], need);
-	}
-	update_wanted(core, at);
-	if (!core->rewiring && is_wanted(core, at) && !flow->queued)
-		add(&core->fresh, at); /* a plan since it began to wait has passed it over, for want of a place */
-}
-
 void steps_place(struct steps *core, uint32_t at, int64_t rate, uint32_t count, const uint32_t *links)
 {
 	place(core, at, rate, count, links);
@@ -100,28 +70,6 @@ void steps_route(struct steps *core, uint32_t from, uint32_t to, uint32_t count,
 	if (count)
 		memcpy(core->routes + core->route_count, links, count * sizeof(*links));
 	core->route_count += count;
-}
-
-/* Places a flow by what is known of its nodes, if enough is. */
-static bool place_by_spots(struct steps *core, uint32_t at)
-{
-	const struct couple *pair = &core->roster.couples[at];
-	uint32_t to = core->flows[at].to;
-	if (!has_spot(core, pair->node) || !has_spot(core, to))
-		return false;
-	const struct spot *one = &core->spots[pair->node], *other = &core->spots[to];
-	uint32_t route = map_get(&core->route_of, couple_key(one->switched, other->switched));
-	if (route == NONE)
-		return false;
-	const uint32_t *middle = &core->routes[route + 1], count = middle[-1];
-	GROW(core->path, core->path_room, count + 2);
-	uint32_t *path = core->path;
-	path[0] = one->up;
-	for (uint32_t link = 0; link < count; link++) /* mostly none or two: a call of memcpy takes longer */
-		path[link + 1] = middle[link];
-	path[count + 1] = other->down;
-	place(core, at, one->rate, count + 2, path);
-	return true;
 }
 
 uint32_t steps_take_unplaced(struct steps *core, uint32_t *node, uint32_t *destination)

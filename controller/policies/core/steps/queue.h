@@ -1,6 +1,6 @@
 /* The order in which flows are granted steps; see controller/policies/steps/queue.py. A part of steps.c. */
 #pragma once
-#include "waiting.h"
+#include "place.h"
 
 static inline bool crowded(const struct steps *core, uint32_t link, int64_t need)
 {
