@@ -8,7 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.record import Experiment, Tell
-from bench.style import panels, save
 from bench.xco import plots
 from bench.xco.record import Case, Check, Layout, Options, Row, by_policy, concluded, measure, published_for
 from emulation.stack.star import BOTTLENECK, RECEIVER, SENDERS, mixed_flows
@@ -69,11 +68,4 @@ def run(options: Options, tell: Tell) -> Experiment:
 
 def draw(found: Experiment, path: Path) -> None:
     """Draws both goodputs over K."""
-    runs = found.record["runs"]
-    figure, axes = panels(1, 2)
-    plots.lines(axes[0][0], runs, "udp", lambda run: run["goodput_mbps"])
-    plots.lines(axes[0][1], runs, "udp", lambda run: run["tcp_mean_mbps"])
-    axes[0][0].set(xlabel="K: UDP senders of five", ylabel="goodput, Mb/s")
-    axes[0][1].set(xlabel="K: UDP senders of five", ylabel="mean goodput of a TCP flow, Mb/s")
-    plots.legend(axes[0][0])
-    save(figure, found.record, path)
+    plots.goodputs(found, path, "five")

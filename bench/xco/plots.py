@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
+from pathlib import Path
 from typing import Any
 
-from bench.style import Series, bars
+from bench.record import Experiment
+from bench.style import Series, bars, panels, save
 from emulation.measuring.confidence import sure
 from emulation.measuring.figures import LABELS, POLICIES, STYLES
 
@@ -29,6 +32,18 @@ def lines(axis: Any, runs: Sequence[Mapping[str, Any]], x: str, y: Value, *, log
         axis.set_yscale("log")
     else:
         axis.set_ylim(0, 1.1 * max((height for run in runs if (height := y(run)) is not None), default=1.0))
+
+
+def goodputs(found: Experiment, path: Path, senders: str) -> None:
+    """Draws the goodput of all flows and that of a TCP flow over K, how many of so many senders send UDP."""
+    runs = found.record["runs"]
+    figure, (axes,) = panels(1, 2)
+    drawn = ("goodput_mbps", "goodput"), ("tcp_mean_mbps", "mean goodput of a TCP flow")
+    for axis, (value, what) in zip(axes, drawn, strict=True):
+        lines(axis, runs, "udp", itemgetter(value))
+        axis.set(xlabel=f"K: UDP senders of {senders}", ylabel=f"{what}, Mb/s")
+    legend(axes[0])
+    save(figure, found.record, path)
 
 
 def grouped(

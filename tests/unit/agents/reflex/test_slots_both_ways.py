@@ -36,6 +36,7 @@ from protocol.messages import Coflows, Directive, Grant, Message, Pong, Welcome,
 from protocol.wire import BODY
 from tests.sanitized import run_sanitized
 from tests.unit.agents.fake_gates import FakeGates
+from tests.unit.spoilt_frames import SpoilingNetwork
 
 MS, NODES = 10**6, (16, 17, 18)
 HEADER, DISCARDED = 8, 1 << 30
@@ -274,7 +275,7 @@ class World:
         self.clock = [1000 * MS]
         self.ways = [Way(self.clock, by_reflex=by_reflex) for by_reflex in (False, True)]
         self._sequence, self._slot = 10, 100
-        self._said: list[bytes] = []
+        self._network = SpoilingNetwork(self.dice, share=0.07)
         self._granted: list[Grant] = []
 
     def directive(self) -> bytes:
@@ -302,7 +303,7 @@ class World:
             if self.ways[0].agent.unwanted >> data[17] & 1:
                 data[17] = Kind.DIRECTIVE  # of what nobody wants the reflex reads no body
             return bytes(data) + KEYS.from_leader.tag(bytes(data))
-        return self._spoilt(raw)
+        return self._network.passed(raw)
 
     def _grant(self) -> Grant:
         dice, now_ns = self.dice, self.clock[0]
@@ -325,24 +326,6 @@ class World:
             size, rate_bps = dice.choice(((0, 10**7), (0, 0), ((1 << 32) - 1, 0)))
         node = UNKNOWN if dice.random() < 0.02 else dice.choice(NODES)
         return Grant(node, self._slot, start_ns, end_ns, size, rate_bps)
-
-    def _spoilt(self, raw: bytes) -> bytes:
-        """Most frames as they are; some again, damaged, cut or longer."""
-        dice = self.dice
-        chance = dice.random()
-        if self._said and chance < 0.05:
-            return dice.choice(self._said)
-        self._said = [*self._said[-30:], raw]
-        if chance > 0.12:
-            return raw
-        spoilt = bytearray(raw)
-        if chance < 0.08:
-            spoilt[dice.randrange(len(raw))] ^= 1 << dice.randrange(8)
-        elif chance < 0.1:
-            del spoilt[dice.randrange(1, len(raw)) :]
-        else:
-            spoilt += bytes(dice.randrange(1, 40))
-        return bytes(spoilt)
 
     def step(self) -> None:
         """One thing happens to both."""

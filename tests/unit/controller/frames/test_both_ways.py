@@ -20,6 +20,7 @@ from protocol.auth import JUMP
 from protocol.messages import Ack, Backlog, Cause, FlowReport, Grant, Kind, Leave, Message, Ping, Register, Report, Yield
 from protocol.wire import BODY, TYPE
 from tests.unit.controller.frames.sanitized import run_with_frames, take_other_build
+from tests.unit.spoilt_frames import SpoilingNetwork
 
 MS, HOSTS = 10**6, 6
 PROVEN = {
@@ -41,14 +42,14 @@ class Hosts:
         self._enrolments = dict.fromkeys(range(1, HOSTS + 1), 0)
         self._report = 0
         self._grants: dict[int, list[Grant]] = {}
-        self._said: list[bytes] = []
+        self._network = SpoilingNetwork(self.dice, share=0.1)
 
     def granted(self, answers: dict[int, list[Any]]) -> None:
         for number, parts in answers.items():
             self._grants[number] = (self._grants.get(number, []) + [p for p in parts if isinstance(p, Grant)])[-20:]
 
     def frames(self, most: int) -> list[bytes]:
-        return [self._spoilt(self._one()) for _ in range(self.dice.randint(1, most))]
+        return [self._network.passed(self._one()) for _ in range(self.dice.randint(1, most))]
 
     def _one(self) -> bytes:
         dice, number = self.dice, self.dice.randint(1, HOSTS)
@@ -117,24 +118,6 @@ class Hosts:
             entries.append((dice.choice(EXTREMES) & 0xFFFFFFFF, 5, 0))
         page, pages = (0, 1) if dice.random() < 0.95 else dice.choice(((0, 2), (1, 2)))
         return Backlog(self._report, page, pages, tuple(entries))
-
-    def _spoilt(self, raw: bytes) -> bytes:
-        """Most frames as they are; some again, damaged, cut or longer."""
-        dice = self.dice
-        chance = dice.random()
-        if self._said and chance < 0.05:
-            return dice.choice(self._said)
-        self._said = [*self._said[-30:], raw]
-        if chance > 0.15:
-            return raw
-        spoilt = bytearray(raw)
-        if chance < 0.1:
-            spoilt[dice.randrange(len(raw))] ^= 1 << dice.randrange(8)
-        elif chance < 0.125:
-            del spoilt[dice.randrange(1, len(raw)) :]
-        else:
-            spoilt += bytes(dice.randrange(1, 40))
-        return bytes(spoilt)
 
 
 def same(seed: int, policy: str, turns: int = 60) -> None:
