@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from controller.policies.base import Network, Regulated, Slot, Weights
+from controller.policies.groups import Varied
 from controller.policies.ledger import Booking, Entry, Resource
 from protocol.units import FRAME_BYTES, SECOND_NS
 
@@ -53,6 +54,8 @@ class Pair:
     links: tuple[Resource[Pair], ...] = ()
     placed: bool = False
     """Its node is known to the network."""
+    rate_bps: int = 0
+    """Its node's."""
     full_bps: int = 0
     """What it can use: its node's rate, or the least capacity of its path."""
     need_bps: int = 0
@@ -207,6 +210,30 @@ class Roster:
             pair.entry = None
             self._place(pair)
 
+    def recharged(self, network: Network) -> Set[Hashable] | None:
+        """The links that carry more or less in a network that is to begin, where it differs in nothing else; None: rates or
+        paths may be others as well."""
+        return None if self._network is None or not isinstance(network, Varied) else network.differs(self._network)
+
+    def recharge(self, network: Network, names: Set[Hashable]) -> tuple[list[Resource[Pair]], list[Resource[Pair]], list[Pair]]:
+        """Takes a network in which these links alone carry more or less: (the links that pairs cross, those of them that carry
+        less, the pairs that need more or less now). Those pairs lose their places in lines."""
+        self._network = network
+        changed = {self._links[name]: network.capacity_bps(name) for name in names if name in self._links}
+        fewer = [link for link, capacity in changed.items() if capacity < link.capacity]
+        for link, capacity in changed.items():
+            link.capacity = capacity
+        others = []
+        for pair in self.pairs():
+            if changed.keys().isdisjoint(pair.links):
+                continue
+            before = pair.need_bps, pair.placed
+            self._find_need(pair)
+            if (pair.need_bps, pair.placed) != before:
+                pair.entry = None
+                others.append(pair)
+        return list(changed), fewer, others
+
     def weigh(self) -> None:
         """Takes changed weights into the lengths of slots."""
         for pair in self.pairs():
@@ -256,7 +283,7 @@ class Roster:
         if self._network is None:
             return
         try:
-            rate_bps = self._network.node_rate_bps(pair.node)
+            pair.rate_bps = self._network.node_rate_bps(pair.node)
         except KeyError:
             return
         links = []
@@ -266,10 +293,14 @@ class Roster:
                 link = self._links[name] = Resource(self._network.capacity_bps(name))
             links.append(link)
         pair.links = tuple(links)
-        pair.full_bps = min([rate_bps, *(link.capacity for link in links)])
+        self._find_need(pair)
+
+    def _find_need(self, pair: Pair) -> None:
+        """Finds what follows of the pair's links and its node's rate."""
+        pair.full_bps = min([pair.rate_bps, *(link.capacity for link in pair.links)])
         pair.placed = pair.full_bps > 0
         pair.need_bps = self.terms.need_bps(pair.full_bps)
-        pair.burst_bps = min(rate_bps, links[0].capacity) if links else rate_bps
+        pair.burst_bps = min(pair.rate_bps, pair.links[0].capacity) if pair.links else pair.rate_bps
         self._measure(pair)
 
     def _measure(self, pair: Pair) -> None:

@@ -48,10 +48,10 @@ length, with an earlier start. Then the rest of the room goes to waiting pairs.
 unless the room is held by a slot booked ahead for a pair that was passed over (next paragraph).
 
 *No starvation.* Greedy packing can starve a pair that needs two links which are never free together, or more than a link has
-ever free at once. When something booked on a resource ends and the oldest pair that is parked there does not get a slot, it
-was *passed over*; at the `patience`-th time it is booked ahead, at the earliest time at which it fits beside all that is
-booked. Others are granted only what fits beside that. The bound: let a pair X wait while N other pairs, all in all, are
-wanted (one whose node left and came back counts again), and the fabric stays as it is.
+ever free at once. When something booked on a resource ends, or a link carries more or less, and the oldest pair that is parked
+there does not get a slot, it was *passed over*; at the `patience`-th time it is booked ahead, at the earliest time at which it
+fits beside all that is booked. Others are granted only what fits beside that. The bound: let a pair X wait while N other pairs,
+all in all, are wanted (one whose node left and came back counts again), and the fabric stays as it is.
 1. A *turn* is here the end of a booking of the resource at which X is parked (it is full for X, so there is one). The pairs
    that are parked there are tried in their order while there is room, so if a pair gets a slot before X is tried it is the
    oldest, or older and on its way back, or the oldest is passed over (for a pair with a deadline, too). Say Z is the oldest:
@@ -71,7 +71,7 @@ the bytes last reported would be short. A pair stays wanted until a report or a 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Set
 from dataclasses import replace
 
 from controller.policies.base import NOTHING, Network, Plan, Policy, Regulated, Slot, SlotNumbers
@@ -132,15 +132,35 @@ class Timeslice(Policy):
 
     def set_network(self, network: Network, *, now_ns: int) -> None:
         """Takes the new paths at once. Keeps a slot, as it is, where its new path has room for it; where there is no room for
-        all, revokes the slots that start last."""
+        all, revokes the slots that start last. Where links carry more or less and nothing else is different, only what crosses
+        these is looked at: a pair that waits keeps its place in line, unless it needs more or less now."""
         self._advance(now_ns)
+        if (names := self._roster.recharged(network)) is not None:
+            self._recharge(network, names)
+            return
         self._freed.clear()
         self._roster.set_network(network)
         self._loose.clear()
         for pair in self._roster.pairs():
             self._loosen(pair)
-        for booking, slot in sorted(self._slots.values(), key=lambda held: (held[1].start_ns, held[1].slot)):
+        for booking, slot in self._slots.values():
             booking.takes = booking.owner.takes(slot.reserved_bps)
+        self._book_again(booking for booking, _ in self._slots.values())
+
+    def _recharge(self, network: Network, names: Set[Hashable]) -> None:
+        changed, fewer, others = self._roster.recharge(network, names)
+        for pair in others:
+            self._loose.pop(pair, None)
+            self._loosen(pair)
+        held = {booking: None for link in fewer for booking in link.bookings}
+        for booking in held:
+            booking.remove()
+        self._book_again(held)
+        self._freed.update(dict.fromkeys(changed))
+
+    def _book_again(self, bookings: Iterable[Booking[Pair]]) -> None:
+        """Books bookings again that hold nothing now, the earliest first, where there is room, and revokes the others."""
+        for booking in sorted(bookings, key=lambda booking: (booking.start_ns, booking.number)):
             if booking.owner.placed and booking.fits(booking.start_ns):
                 booking.book()
             else:

@@ -26,7 +26,8 @@ class Slotted(Compiled):
         self._delays: dict[int, int] = {}
 
     def set_network(self, network: Network, *, now_ns: int) -> None:
-        """Keeps a slot, as it is, where its new path has room for it; revokes the others."""
+        """Keeps a slot, as it is, where its new path has room for it; revokes the others. Where links carry more or less and
+        nothing else is different, only what crosses these is looked at, in the cores that can."""
         recharged = None if self._c_recharge is None else self._places.recharged(network)
         if recharged is None or self._c_recharge is None:
             found = self._places.find(network)
@@ -39,7 +40,6 @@ class Slotted(Compiled):
         links, capacities = recharged
         with self.lock:
             self._c_recharge(self._core, self._latest_ns(now_ns), len(links), at(links), at(capacities))
-            self._c_settle(self._core)
         self._places.begin(network)
 
     def set_delay(self, node: int, delay_ns: int) -> None:

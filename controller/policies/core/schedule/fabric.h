@@ -63,7 +63,7 @@ uint32_t core_take_unplaced(struct core *core, uint32_t *node, uint32_t *destina
 }
 
 /* Finds what follows of a pair's place: the rate of its node and the links of its path. */
-static void take_place(struct core *core, uint32_t at)
+static void find_need(struct core *core, uint32_t at)
 {
 	struct pair *pair = &core->pairs[at];
 	const uint32_t *links = core->links + (size_t)at * core->links_most;
@@ -75,7 +75,6 @@ static void take_place(struct core *core, uint32_t at)
 	pair->burst = pair->links ? least(pair->rate, core->resources[links[0]].capacity) : pair->rate;
 	pair->amount_length = 0;
 	measure(core, pair);
-	loosen(core, at);
 }
 
 /* Gives a pair its place: the rate of its node and the links of its path. */
@@ -87,7 +86,8 @@ void core_place(struct core *core, uint32_t at, int64_t rate, uint32_t count, co
 	pair->rate = rate;
 	for (uint32_t one = 0; one < count; one++)
 		core->links[(size_t)at * core->links_most + one] = links[one];
-	take_place(core, at);
+	find_need(core, at);
+	loosen(core, at);
 }
 
 /* Lists the pairs that were ever wanted, `room` at most; returns how many there are. */
@@ -139,40 +139,15 @@ uint32_t core_put(struct core *core, struct found *found)
 	return first;
 }
 
-/* Other capacities of links, where rates and paths are as before. `core_settle` follows. */
-void core_recharge(struct core *core, int64_t now, uint32_t count, const uint32_t *links, const int64_t *capacities)
-{
-	advance(core, now);
-	for (uint32_t one = 0; one < count; one++)
-		core->resources[links[one]].capacity = capacities[one];
-	for (uint32_t at = 0; at < core->resource_count; at++) {
-		struct resource *resource = &core->resources[at];
-		*resource = (struct resource){.capacity = resource->capacity, .lines = NONE, .ordered = resource->ordered,
-			.spans = resource->spans, .room = resource->room};
-	}
-	displace(core);
-	uint32_t kept = 0; /* those whose place Python has not said yet */
-	for (uint32_t one = core->unplaced_count; one > 0; one--)
-		if (core->pairs[core->unplaced[one - 1]].rate > 0)
-			take_place(core, core->unplaced[one - 1]);
-	for (uint32_t one = 0; one < core->unplaced_count; one++)
-		if (core->pairs[core->unplaced[one]].rate <= 0)
-			core->unplaced[kept++] = core->unplaced[one];
-	core->unplaced_count = kept;
-}
-
 static int by_start(const void *a, const void *b)
 {
 	const struct due *one = a, *other = b;
 	return DUE_BEFORE(*other, *one) - DUE_BEFORE(*one, *other);
 }
 
-/* All pairs have their places: slots stay where there is room, and those that start last are revoked. */
-void core_settle(struct core *core)
+/* Books bookings again that hold nothing now, the earliest first, where there is room, and revokes the others. */
+static void book_again(struct core *core, struct dues *held)
 {
-	struct dues *held = &core->ahead;
-	for (uint32_t at = core->first_slot; at != NONE; at = core->bookings[at].after)
-		dues_push(held, (struct due){core->bookings[at].start, core->bookings[at].number, at});
 	if (held->count)
 		qsort(held->items, held->count, sizeof(*held->items), by_start);
 	for (uint32_t one = 0; one < held->count; one++) {
@@ -185,4 +160,70 @@ void core_settle(struct core *core)
 			revoke(core, at);
 	}
 	held->count = 0;
+}
+
+/* All pairs have their places: slots stay where there is room, and those that start last are revoked. */
+void core_settle(struct core *core)
+{
+	for (uint32_t at = core->first_slot; at != NONE; at = core->bookings[at].after)
+		dues_push(&core->ahead, (struct due){core->bookings[at].start, core->bookings[at].number, at});
+	book_again(core, &core->ahead);
+}
+
+/* Notes the bookings of a link, each once among those of one `forwarding`. */
+static void hold_bookings(struct core *core, const struct resource *link)
+{
+	for (uint32_t one = 0; one < link->count; one++) {
+		struct booking *booking = &core->bookings[link->spans[one].booking];
+		if (booking->seen != core->forwarding)
+			dues_push(&core->ahead, (struct due){booking->start, booking->number, link->spans[one].booking});
+		booking->seen = core->forwarding;
+	}
+}
+
+static bool crosses_recharged(const struct core *core, uint32_t at)
+{
+	const uint32_t *links = core->links + (size_t)at * core->links_most;
+	for (uint32_t one = 0; one < core->pairs[at].links; one++)
+		if (core->resources[links[one]].recharged)
+			return true;
+	return false;
+}
+
+/* Some links carry more or less, where rates and paths are as before. Whoever waits goes on waiting where it does, unless it
+ * needs more or less now. */
+void core_recharge(struct core *core, int64_t now, uint32_t count, const uint32_t *links, const int64_t *capacities)
+{
+	struct dues *held = &core->ahead;
+	advance(core, now);
+	core->forwarding++;
+	for (uint32_t one = 0; one < count; one++) {
+		struct resource *link = &core->resources[links[one]];
+		link->recharged = true;
+		if (capacities[one] < link->capacity)
+			hold_bookings(core, link);
+		link->capacity = capacities[one];
+	}
+	for (uint32_t at = 0; at < core->pair_count; at++) {
+		struct pair *pair = &core->pairs[at];
+		if (!pair->number || pair->rate <= 0 || !crosses_recharged(core, at))
+			continue;
+		int64_t need = pair->need;
+		bool placed = pair->placed;
+		find_need(core, at);
+		if (pair->need == need && pair->placed == placed)
+			continue;
+		pair->entered = false;
+		if (pair->placed)
+			loosen(core, at);
+		else
+			unloose(core, pair);
+	}
+	for (uint32_t one = 0; one < held->count; one++)
+		unbook(core, held->items[one].booking);
+	book_again(core, held);
+	for (uint32_t one = 0; one < count; one++) {
+		core->resources[links[one]].recharged = false;
+		note_freed(core, links[one]);
+	}
 }

@@ -43,6 +43,7 @@ struct resource {
 	struct span *spans;
 	uint32_t count, room, lines;
 	bool freed, ordered; /* ordered: a host, whose spans stay in the order in which they were booked */
+	bool recharged;      /* its capacity is another than a moment ago */
 } __attribute__((aligned(LINE)));
 
 struct node {

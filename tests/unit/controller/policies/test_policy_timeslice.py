@@ -6,10 +6,12 @@ from collections.abc import Callable
 from itertools import pairwise
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.policies.hybrid import Hybrid
+from controller.policies.pairs import Pair
 from controller.policies.timeslice import Timeslice
 from tests.unit.controller.policies import oracle_timeslice as oracle
 from tests.unit.controller.policies.policy_kinds import each_kind  # noqa: F401 -- a fixture of all tests here
@@ -53,7 +55,7 @@ def assert_maximal(world: World, fraction: float) -> None:
 def act(world: World, draw: st.DrawFn, networks: list[TreeNetwork]) -> None:
     """One event of any kind."""
     nodes = world.network.nodes
-    kinds = [*["backlog"] * 3, *["yield"] * 2, *["wait"] * 2, "leave", "rewire", "regulate"]
+    kinds = [*["backlog"] * 3, *["yield"] * 2, *["wait"] * 2, "leave", "rewire", "recharge", "regulate"]
     kind = draw(st.sampled_from(kinds))
     if kind == "backlog":
         node = draw(st.sampled_from(nodes))
@@ -69,6 +71,9 @@ def act(world: World, draw: st.DrawFn, networks: list[TreeNetwork]) -> None:
         world.leave(draw(st.sampled_from(nodes)))
     elif kind == "rewire":
         world.rewire(draw(st.sampled_from(networks)))
+    elif kind == "recharge":
+        factors = st.dictionaries(st.sampled_from(world.network.links), st.sampled_from([0.2, 0.75, 1.5, 5]), max_size=4)
+        world.rewire(world.network.times(draw(factors)))
     elif kind == "regulate":
         pairs = {n: frozenset(draw(st.sets(st.sampled_from(nodes)))) - {n} for n in nodes}
         world.regulate(pairs if draw(st.booleans()) else {n: frozenset(nodes) - {n} for n in nodes})
@@ -181,6 +186,46 @@ class TestStarvation:
         world.backlog(B, A)
         world.run_until(world.now_ns + 30 * SLICE)
         assert sum(slot.node == B for slot in world.history) >= 5
+
+    def test_a_link_that_carries_more_is_used_at_once_and_one_that_carries_less_keeps_the_earliest_slots(self) -> None:
+        network = star(6)
+        world = World(timeslice(), network)
+        for x in (B, C, D, E):
+            world.backlog(x, A)
+        half = network.times({("s", A): 0.5})
+        (running,) = world.running()
+        plan = world.rewire(half)
+        assert plan.revokes == [running] and len(plan.grants) == 1, "it would send twice what the link carries"
+        world.run_until(world.now_ns + 3 * SLICE)
+        assert {slot.reserved_bps for slot in world.running()} == {half.capacity_bps(("s", A))}
+        plan = world.rewire(network.times({("s", A): 2}))
+        assert len(plan.grants) == 1, "beside the slot that runs there is room for one of the whole rate"
+        world.run_until(world.now_ns + 4 * SLICE)
+        assert len(world.running()) == 2
+        later = max(world.running(), key=lambda slot: (slot.start_ns, slot.slot))
+        assert world.rewire(network).revokes == [later]
+
+    def test_only_who_needs_more_or_less_of_a_link_is_tried_anew_when_it_carries_more_or_less(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        if not hasattr(Timeslice, "_try"):
+            pytest.skip("which pairs are tried is seen in the reference alone")
+        tried: list[tuple[int, int]] = []
+        true_try = Timeslice._try
+
+        def count(self: Timeslice, pair: Pair, instant_ns: int) -> None:
+            tried.append((pair.node, pair.destination))
+            true_try(self, pair, instant_ns)
+
+        network = star(6)
+        world = World(Timeslice(slice_ns=SLICE), network)
+        for x in (B, C, D):
+            world.backlog(x, A)
+        for x in (B, C):
+            world.backlog(x, A, E)
+        monkeypatch.setattr(Timeslice, "_try", count)
+        world.rewire(network.times({("s", E): 0.5}))
+        assert tried and {destination for _, destination in tried} == {E}
 
     def test_senders_that_come_back_at_once_after_every_yield_keep_nobody_out(self) -> None:
         world = World(timeslice(), star(4))
