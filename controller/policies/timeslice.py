@@ -71,13 +71,13 @@ the bytes last reported would be short. A pair stays wanted until a report or a 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Iterable, Mapping, Set
-from dataclasses import replace
+from collections.abc import Hashable, Mapping, Set
 
 from controller.policies.base import NOTHING, Network, Plan, Policy, Regulated, Slot, SlotNumbers
 from controller.policies.ledger import Booking, Entry, Resource, opportunities
 from controller.policies.order import ORDINARY, entry_of, hasten, head, lines, park, rank
 from controller.policies.pairs import FORGOTTEN_TURNS, NOWHERE, VISITS, Pair, Roster, Terms, turn_bound
+from controller.policies.slots import Slots
 from protocol.units import FRAME_BYTES, SECOND_NS
 
 
@@ -107,21 +107,9 @@ class Timeslice(Policy):
         )
         self._roster = Roster(self.terms)
         self.numbers = SlotNumbers()
-        self._now_ns = 0
+        self._slots = Slots()
         self._turn = 0
         """How many slots were granted; `last` of nodes and pairs are values of it."""
-        self._slots: dict[int, tuple[Booking[Pair], Slot]] = {}
-        """The slots that are not over, by number."""
-        self._ends: list[tuple[int, int, Booking[Pair]]] = []
-        """(end, number, booking) of slots whose end is not foreseen. Outdated entries are skipped, here and below."""
-        self._running: list[tuple[int, int, Booking[Pair]]] = []
-        """The same for slots whose end is foreseen and not reached."""
-        self._freed: dict[Resource[Pair], None] = {}
-        """The resources of which a booking ended since the last selection."""
-        self._loose: dict[Pair, None] = {}
-        """Wanted pairs that have neither a slot nor a place in a line."""
-        self._granted: dict[int, Slot] = {}
-        self._revoked: list[Slot] = []
 
     def turn_bound(self, others: int) -> int:
         """How many longest slots a wanted pair waits at most, when `others` are wanted beside it; proof in the module's
@@ -134,45 +122,37 @@ class Timeslice(Policy):
         """Takes the new paths at once. Keeps a slot, as it is, where its new path has room for it; where there is no room for
         all, revokes the slots that start last. Where links carry more or less and nothing else is different, only what crosses
         these is looked at: a pair that waits keeps its place in line, unless it needs more or less now."""
-        self._advance(now_ns)
+        self._slots.advance(now_ns)
         if (names := self._roster.recharged(network)) is not None:
             self._recharge(network, names)
             return
-        self._freed.clear()
+        self._slots.freed.clear()
         self._roster.set_network(network)
-        self._loose.clear()
+        self._slots.loose.clear()
         for pair in self._roster.pairs():
-            self._loosen(pair)
-        for booking, slot in self._slots.values():
+            self._slots.loosen(pair)
+        for booking, slot in self._slots.all():
             booking.takes = booking.owner.takes(slot.reserved_bps)
-        self._book_again(booking for booking, _ in self._slots.values())
+        self._slots.book_again(booking for booking, _ in self._slots.all())
 
     def _recharge(self, network: Network, names: Set[Hashable]) -> None:
         changed, fewer, others = self._roster.recharge(network, names)
         for pair in others:
-            self._loose.pop(pair, None)
-            self._loosen(pair)
+            self._slots.loose.pop(pair, None)
+            self._slots.loosen(pair)
         held = {booking: None for link in fewer for booking in link.bookings}
         for booking in held:
             booking.remove()
-        self._book_again(held)
-        self._freed.update(dict.fromkeys(changed))
-
-    def _book_again(self, bookings: Iterable[Booking[Pair]]) -> None:
-        """Books bookings again that hold nothing now, the earliest first, where there is room, and revokes the others."""
-        for booking in sorted(bookings, key=lambda booking: (booking.start_ns, booking.number)):
-            if booking.owner.placed and booking.fits(booking.start_ns):
-                booking.book()
-            else:
-                self._revoke(booking)
+        self._slots.book_again(held)
+        self._slots.freed.update(dict.fromkeys(changed))
 
     def set_regulated(self, pairs: Regulated, *, now_ns: int) -> None:
         """Revokes slots of pairs that are no longer regulated."""
-        self._advance(now_ns)
+        self._slots.advance(now_ns)
         self._roster.regulated = pairs
-        for booking, slot in list(self._slots.values()):
+        for booking, slot in self._slots.all():
             if slot.destination not in pairs.get(slot.node, NOWHERE):
-                self._revoke(booking)
+                self._slots.revoke(booking)
         for node in self._roster.backlogs:
             self._want(node)
 
@@ -185,7 +165,7 @@ class Timeslice(Policy):
         self, node: int, backlog: Mapping[int, int], *, now_ns: int, deadline: Mapping[int, int] = NOTHING
     ) -> None:
         """Slots of a destination that waits no more are revoked if they have not begun; one that runs may be used up."""
-        self._advance(now_ns)
+        self._slots.advance(now_ns)
         self._set_backlog(node, frozenset(destination for destination, size in backlog.items() if size > 0))
         for pair in self._roster.pairs_of(node):
             pair.deadline_bytes = deadline.get(pair.destination, 0) if pair.wanted else 0
@@ -195,10 +175,10 @@ class Timeslice(Policy):
         self, node: int, destination: int, slot: int, *, now_ns: int, backlog_bytes: int = 0, unspent_bytes: int = 0
     ) -> None:
         """The rest of the slot is free from now on, and belongs to the pair's turn."""
-        self._advance(now_ns)
-        held = self._slots.get(slot)
+        self._slots.advance(now_ns)
+        held = self._slots.of(slot)
         if held is not None and (held[1].node, held[1].destination) == (node, destination):
-            self._drop(held[0])
+            self._slots.drop(held[0])
         self._learn_use(node, destination, slot, unspent_bytes)
         waiting = self._roster.backlogs.get(node, NOWHERE)
         self._set_backlog(node, waiting | {destination} if backlog_bytes > 0 else waiting - {destination})
@@ -215,12 +195,12 @@ class Timeslice(Policy):
 
     def left(self, node: int, *, now_ns: int) -> None:
         """Slots towards the node are revoked, and its own: their links are free from now on."""
-        self._advance(now_ns)
-        for booking, slot in list(self._slots.values()):
+        self._slots.advance(now_ns)
+        for booking, slot in self._slots.all():
             if node in (slot.node, slot.destination):
-                self._revoke(booking)
+                self._slots.revoke(booking)
         for pair in self._roster.forget(node):
-            self._loose.pop(pair, None)
+            self._slots.loose.pop(pair, None)
 
     def _set_backlog(self, node: int, waiting: frozenset[int]) -> None:
         before = self._roster.backlogs.get(node, NOWHERE)
@@ -230,19 +210,20 @@ class Timeslice(Policy):
         host = self._roster.hosts.get(node)
         if host is not None and not before <= waiting:
             for booking in list(host.resource.bookings):
-                if booking.start_ns > self._now_ns and booking.owner.destination not in waiting:
-                    self._revoke(booking)
+                if booking.start_ns > self._slots.now_ns and booking.owner.destination not in waiting:
+                    self._slots.revoke(booking)
         self._want(node)
 
     def _want(self, node: int) -> None:
         new, gone = self._roster.want(node)
         for pair in gone:
-            self._loose.pop(pair, None)
-            pair.gone_ns = self._now_ns
+            self._slots.loose.pop(pair, None)
+            pair.gone_ns = self._slots.now_ns
         for pair in new:
-            if pair.turn_ns and pair.gone_ns is not None and self._now_ns - pair.gone_ns > FORGOTTEN_TURNS * pair.turn_ns:
+            away_ns = 0 if pair.gone_ns is None else self._slots.now_ns - pair.gone_ns
+            if pair.turn_ns and away_ns > FORGOTTEN_TURNS * pair.turn_ns:
                 self._begin(pair)
-            self._loosen(pair)
+            self._slots.loosen(pair)
 
     def _begin(self, pair: Pair) -> None:
         """Half a slot is the first turn of a pair that comes back: what others have left is sent the sooner."""
@@ -253,41 +234,27 @@ class Timeslice(Policy):
 
     def plan(self, *, now_ns: int, horizon_ns: int) -> Plan:
         """Grants from now on, and what follows every end until the horizon."""
-        self._advance(now_ns)
-        self._bring_forward(now_ns)
+        self._slots.advance(now_ns)
+        self._slots.bring_forward(now_ns)
         instant_ns = now_ns
         while True:
-            self._foresee(instant_ns)
+            self._slots.foresee(instant_ns)
             self._select(instant_ns)
-            end_ns = self.next_event_ns()
+            end_ns = self._slots.next_end_ns()
             if end_ns is None or end_ns > horizon_ns:
                 break
             instant_ns = end_ns
-        plan = Plan(sorted(self._granted.values(), key=lambda slot: (slot.start_ns, slot.slot)), self._revoked)
-        self._granted, self._revoked = {}, []
-        return plan
+        return self._slots.take_plan()
 
     def next_event_ns(self) -> int | None:
         """The first end of a slot that is not foreseen yet."""
-        ends = self._ends
-        while ends and (ends[0][2].released or ends[0][2].end_ns != ends[0][0] or ends[0][1] not in self._slots):
-            heapq.heappop(ends)
-        return ends[0][0] if ends else None
-
-    def _foresee(self, instant_ns: int) -> None:
-        """Releases all slots that end until an instant together, so that their room can be given away in any way."""
-        while (end_ns := self.next_event_ns()) is not None and end_ns <= instant_ns:
-            _, number, booking = heapq.heappop(self._ends)
-            booking.release()
-            booking.owner.booking = None
-            heapq.heappush(self._running, (end_ns, number, booking))
-            self._free(booking)
+        return self._slots.next_end_ns()
 
     def _select(self, instant_ns: int) -> None:
         """Tries the pairs that wait for what was freed, and the new ones, in their order."""
         turn: list[tuple[int, Entry[Pair], Resource[Pair] | None, int, list[Entry[Pair]]]] = []
         oldest: dict[Pair, None] = {}
-        for resource in self._freed:
+        for resource in self._slots.freed:
             heads = []
             for of, need, line in lines(resource):
                 if (first := head(line, of)) is not None:
@@ -297,10 +264,10 @@ class Timeslice(Policy):
                         turn.append((of, first, resource, need, line))
             if heads:
                 oldest[min(heads)[3]] = None
-        self._freed.clear()
-        for pair in self._loose:
+        self._slots.freed.clear()
+        for pair in self._slots.loose:
             turn.append((rank(pair), entry_of(pair), None, 0, []))
-        self._loose.clear()
+        self._slots.loose.clear()
         heapq.heapify(turn)
         tried: set[Pair] = set()
         served: Entry[Pair] | None = None
@@ -327,7 +294,7 @@ class Timeslice(Policy):
     def _try(self, pair: Pair, instant_ns: int) -> None:
         """Grants a slot from the instant on, or from the end of a slot that was granted before; or parks the pair."""
         pair.entry = None
-        instant_ns = max(instant_ns, self._now_ns + pair.host.delay_ns)
+        instant_ns = max(instant_ns, self._slots.now_ns + pair.host.delay_ns)
         blocker = self._blocker(pair, instant_ns)
         if blocker is None:
             self._grant(pair, instant_ns)
@@ -352,7 +319,7 @@ class Timeslice(Policy):
 
     def _book_ahead(self, pair: Pair, instant_ns: int) -> None:
         takes = pair.takes(pair.need_bps)
-        instant_ns = max(instant_ns, self._now_ns + pair.host.delay_ns)
+        instant_ns = max(instant_ns, self._slots.now_ns + pair.host.delay_ns)
         wish = Booking(0, pair, instant_ns, instant_ns + pair.length_ns, takes)
         starts = opportunities((resource for resource, _ in takes), instant_ns)
         self._grant(pair, next(start_ns for start_ns in starts if wish.fits(start_ns)))
@@ -367,7 +334,7 @@ class Timeslice(Policy):
         pair.granted = self._turn
         pair.passed_over = 0
         pair.entry = None
-        number = self.numbers.take(self._now_ns)
+        number = self.numbers.take(self._slots.now_ns)
         size, rate_bps = self.terms.amount(pair, reserved_bps)
         passing = size or rate_bps * pair.length_ns // (8 * SECOND_NS)
         pair.deadline_bytes = max(0, pair.deadline_bytes - passing)
@@ -376,76 +343,9 @@ class Timeslice(Policy):
             pair.used_ns = 0
         pair.newest = slot
         pair.length_ns = min(pair.turn_ns, pair.length_ns * 3 // 2)
-        booking = Booking(number, pair, start_ns, end_ns, pair.takes(reserved_bps))
-        booking.book()
-        pair.booking = booking
-        self._slots[number] = booking, slot
-        heapq.heappush(self._ends, (end_ns, number, booking))
-        self._granted[slot.slot] = slot
-
-    def _bring_forward(self, now_ns: int) -> None:
-        """Lets slots that have not begun begin earlier where room was freed, the earliest slot first."""
-        ahead: list[tuple[int, int, Booking[Pair]]] = []
-        seen: set[int] = set()
-
-        def collect(resources: Iterable[Resource[Pair]]) -> None:
-            for resource in resources:
-                for booking in resource.bookings:
-                    if booking.start_ns > now_ns and booking.number not in seen:
-                        seen.add(booking.number)
-                        heapq.heappush(ahead, (booking.start_ns, booking.number, booking))
-
-        collect(self._freed)
-        while ahead:
-            start_ns, number, booking = heapq.heappop(ahead)
-            booking.remove()
-            soonest_ns = now_ns + booking.owner.host.delay_ns
-            times = (at for at in booking.opportunities(soonest_ns) if at < start_ns and booking.fits(at))
-            earlier_ns = next(times, start_ns)
-            booking.end_ns += earlier_ns - start_ns
-            booking.start_ns = earlier_ns
-            booking.book()
-            if earlier_ns < start_ns:
-                slot = replace(self._slots[number][1], start_ns=earlier_ns, end_ns=booking.end_ns)
-                self._slots[number] = booking, slot
-                self._granted[slot.slot] = slot
-                heap = self._running if booking.released else self._ends
-                heapq.heappush(heap, (booking.end_ns, number, booking))
-                collect(resource for resource, _ in booking.takes)
+        self._slots.grant(Booking(number, pair, start_ns, end_ns, pair.takes(reserved_bps)), slot)
 
     # -- giving back --------------------------------------------------------------------------------------------------
-
-    def _advance(self, now_ns: int) -> None:
-        """Releases and clears away the slots that have ended by now."""
-        self._now_ns = now_ns
-        self._foresee(now_ns)
-        while self._running and self._running[0][0] <= now_ns:
-            _, number, booking = heapq.heappop(self._running)
-            if self._slots.pop(number, None) is not None:
-                booking.remove()
-
-    def _drop(self, booking: Booking[Pair]) -> None:
-        """Ends a booking now, whether it runs or has not begun."""
-        booking.remove()
-        pair = booking.owner
-        if pair.booking is booking:
-            pair.booking = None
-        del self._slots[booking.number]
-        self._free(booking)
-
-    def _revoke(self, booking: Booking[Pair]) -> None:
-        """Drops a booking, and has its slot revoked at the host."""
-        self._revoked.append(self._slots[booking.number][1])
-        self._drop(booking)
-
-    def _free(self, booking: Booking[Pair]) -> None:
-        for resource, _ in booking.takes:
-            self._freed[resource] = None
-        pair = booking.owner
-        if pair.last != pair.granted:
-            pair.before = pair.last, pair.host.last
-            pair.last = pair.host.last = pair.granted
-        self._loosen(pair)
 
     def _learn_use(self, node: int, destination: int, number: int, unspent_bytes: int) -> None:
         """Hears how much of a pair's newest slot was used; that slot may be over. The next one is that long, and an eighth
@@ -468,8 +368,3 @@ class Timeslice(Policy):
             pair.last = pair.before[0]
         else:
             pair.used_ns = 0
-
-    def _loosen(self, pair: Pair) -> None:
-        """Has the pair tried at the next selection, unless it has a slot or a place in a line."""
-        if pair.wanted and pair.placed and pair.booking is None and pair.entry is None:
-            self._loose[pair] = None
