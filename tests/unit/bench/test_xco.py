@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,15 @@ from hypothesis import strategies as st
 
 from bench.record import Experiment
 from bench.xco import FIGURES, migration, ping
-from bench.xco.record import GIGABIT, Case, Check, Layout, Measured, Options, by_policy, select, verdict
+from bench.xco.record import GIGABIT, Case, Check, Layout, Measured, More, Options, by_policy, select, verdict
 from bench.xco.responsiveness import transition
 from cli.bench.xco import host_rate
 from cli.experiment_time import ExperimentTime
+from emulation.measuring.fidelity import Fidelity
 from emulation.measuring.figures import POLICIES
+from emulation.measuring.measure import Pings, rate_mbps
 from emulation.stack.running import UnderPolicy
+from emulation.traffic.experiment import FlowOutcome, Outcome
 
 ROOT = Path(__file__).resolve().parents[3]
 REAL, VIRTUAL = ExperimentTime(False, (), ()), ExperimentTime(True, (), ())
@@ -156,6 +160,31 @@ class TestEveryFigure:
 
 
 CONFIDENCE = {"level": "exact", "disturbed": [], "affected": [], "holds": "", "bounds": {"goodput_share": 0, "wait_ms": 0}}
+
+
+def test_a_transfers_link_use_is_of_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here the link carries half of its rate until the transfer ends, and then, without it, all."""
+
+    def measured(layout: Layout, cases: Sequence[Case], options: Options, *_: object, more: More, **__: object) -> Measured:
+        runs = []
+        for case, policy in itertools.product(cases, POLICIES):
+            duration_ns = round(case.seconds * 1e9)
+            took_ns, bucket_ns = duration_ns // 3, case.bucket_ns or 10_000_000
+            full = options.rate_bps // 8 * bucket_ns // 10**9
+            bulk = [full // 4 if (at + 1) * bucket_ns <= took_ns else 0 for at in range(duration_ns // bucket_ns)]
+            beside = [full // 4 if size else full for size in bulk]
+            flows = tuple(
+                FlowOutcome(flow, sum(sizes), rate_mbps(sum(sizes), duration_ns), tuple(sizes), {"completed_ns": took_ns})
+                for flow, sizes in zip(case.flows, (bulk, beside), strict=False)
+            )
+            found = UnderPolicy(Outcome(duration_ns, 0, flows, {}, Pings(), Fidelity(0, 0, ()), {}), 0, 0)
+            runs.append({**case.at, "policy": policy, "slice_ms": None, **found.to_dict(), **more(case, found)})
+        return Measured(runs, [], {})
+
+    monkeypatch.setattr(migration, "measure", measured)
+    record = migration.run(Options(quick=True), lambda *_: None).record
+    row = next(row for row in record["compared"] if "link use" in row["what"])
+    assert all(value == pytest.approx(500, rel=0.02) for value in row["ours"].values()), row
 
 
 def test_a_lost_fabric_still_draws(tmp_path: Path) -> None:
