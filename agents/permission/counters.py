@@ -20,8 +20,13 @@ class Counters:
     voided_bytes: int = 0
     directive_to_gate_ns: list[int] = field(default_factory=list)
     """(gate changed - directive received), for slots that had started when the directive arrived."""
+    gate_changed_ns: list[int] = field(default_factory=list)
+    """When, of each sample of `directive_to_gate_ns`, by the local clock."""
     backlog_to_directive_ns: list[int] = field(default_factory=list)
     """(directive received - BACKLOG sent), for destinations that became backlogged."""
+    answered_ns: list[int] = field(default_factory=list)
+    """Not later than when, of each sample of `backlog_to_directive_ns`, the directive came, by the local clock: the C code does
+    not keep each directive's time, so of its samples it is when it began to wait."""
     lateness_ns: list[int] = field(default_factory=list)
     """(gate changed - start of the slot)."""
     obeyed_ns: list[int] = field(default_factory=list)
@@ -41,10 +46,12 @@ class Counters:
         keep_sample(self.ahead_ns, start_ns - received_ns)
         if start_ns <= received_ns:
             keep_sample(self.directive_to_gate_ns, opened_ns - received_ns)
+            keep_sample(self.gate_changed_ns, opened_ns)
 
-    def answered(self, after_ns: int) -> None:
-        """Counts a directive that came so long after the BACKLOG of its destination."""
+    def answered(self, after_ns: int, at_ns: int) -> None:
+        """Counts a directive that came so long after the BACKLOG of its destination, not before `at_ns`."""
         keep_sample(self.backlog_to_directive_ns, after_ns)
+        keep_sample(self.answered_ns, at_ns)
 
     def answered_within(self, limit_ns: int) -> bool:
         """Whether half of the last `ANSWERS` directives came so soon after their BACKLOG; true before the first."""

@@ -257,7 +257,7 @@ class Gatekeeper:
                 self._open(slot)
             reported_ns = self.reported_ns.pop(grant.destination, None)
             if reported_ns is not None:
-                self.counters.answered(received_ns - reported_ns)
+                self.counters.answered(received_ns - reported_ns, received_ns)
         self.advance(received_ns)
 
     def rehearse(self) -> None:

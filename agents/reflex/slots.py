@@ -13,6 +13,7 @@ import ctypes
 import mmap
 import os
 import select
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -55,6 +56,7 @@ class SlotReflex:
         """The place of each destination in the state."""
         self._nodes: list[int] = []
         self._lent: set[int] = set()
+        self._lent_at_ns = 0
         """The destinations of which the state says more than that nothing is known."""
         self._outstanding: dict[int, int] | None = None
         """What the state says of it; None: it is to be written anew."""
@@ -173,6 +175,7 @@ class SlotReflex:
         terms.report = agent.keeper.report_version
         state.accepted = state.reported = state.yields = state.opened_count = state.answer_count = 0
         state.raw_bytes = state.directive_bytes = state.refused_errno = state.voided_bytes = 0
+        self._lent_at_ns = time.monotonic_ns()
         self._lend_slots()
 
     def _lend_slots(self) -> None:
@@ -221,7 +224,7 @@ class SlotReflex:
         for opened in state.opened[: state.opened_count]:
             agent.keeper.note_opened(opened.opened_ns, opened.start_ns, opened.received_ns)
         for answer_ns in state.answer_ns[: state.answer_count]:
-            counters.answered(answer_ns)
+            counters.answered(answer_ns, self._lent_at_ns)
         counters.yields += state.yields
         counters.voided_bytes += state.voided_bytes
 
