@@ -172,9 +172,11 @@ def _figures(fabric: Fabric, pattern: Pattern, found: UnderPolicy) -> dict[str, 
 
 
 def drop_share(fabric: Fabric, outcome: Outcome) -> float:
-    """Of the packets that observed ports dropped or handed to a host, the part that was dropped."""
+    """Of the data packets that observed ports dropped or handed to a host, the part that was dropped. Control frames are in
+    neither."""
     arrived = sum(port.sent for link, port in outcome.ports.items() if fabric.is_host(link.target))
-    return round(outcome.drops / max(1, arrived + outcome.drops), 6)
+    dropped = sum(port.drops for port in outcome.ports.values())
+    return round(dropped / max(1, arrived + dropped), 6)
 
 
 def _trace(running: Running, found: UnderPolicy, warmup_s: float) -> dict[str, Any]:

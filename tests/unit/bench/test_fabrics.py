@@ -13,9 +13,11 @@ from cli.bench import fabrics as command
 from cli.main import main
 from controller.policies import POLICIES
 from emulation.fabric.naming import EmulationError
+from emulation.measuring.fidelity import Fidelity
+from emulation.measuring.measure import Pings
 from emulation.traffic.clients import Got, Growth, read_ping
-from emulation.traffic.experiment import Flow
-from topology.fabric import Fabric
+from emulation.traffic.experiment import Flow, Outcome, PortOutcome
+from topology.fabric import DirectedLink, Fabric
 from topology.spanning_tree import compute
 
 GIGABIT = 10**9
@@ -30,6 +32,14 @@ def run_of(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 -- any field of a 
         "rtt_ms": {"p50": 0.1, "p99": 1.0, "max": 2.0},
     }  # fmt: skip
     return {**good, **changes}
+
+
+def test_the_share_of_drops_is_of_data_alone() -> None:
+    """A port that dropped ten of 1,000 data packets, and all of its control frames."""
+    fabric = SHAPES["three-tier"](GIGABIT, None)
+    (switch,) = fabric.neighbours("h6")
+    ports = {DirectedLink(switch, "h6"): PortOutcome(sent=990, drops=10, control_sent=0, control_drops=500)}
+    assert experiment.drop_share(fabric, Outcome(10**9, 0, (), ports, Pings(), Fidelity(1, 0), {})) == 0.01
 
 
 class TestShapes:
