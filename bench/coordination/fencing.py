@@ -6,7 +6,7 @@ continued more than a second after the standby was elected. The benchmark then c
 
 The hosts' own fence protects against a leader that notices nothing. To test it, the benchmark forges that leader's grants as it
 would have sent them: with the right key, from its own port and address, under its epoch. The agents' counts of refusals say
-what became of the grants.
+what became of the grants; null if they cannot be read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from typing import Any
 from bench.coordination.grants import by_epoch, directives
 from bench.coordination.two_controllers import TwoControllers, two_controllers
 from bench.coordination.under_load import run_under_load
-from controller.store.store import StoreUnavailable
+from controller.store.store import Store, StoreUnavailable
 from emulation.measuring.fidelity import environment
 from emulation.stack.standby import signal_all
 from protocol.messages import Cause
@@ -38,6 +37,7 @@ def run(duration_s: float = 7.0) -> dict[str, Any]:
     """What a leader that was replaced could still do."""
     with two_controllers() as two:
         times: dict[str, int] = {}
+        counts: list[dict[int, int] | None] = []
         old_leader = ""
 
         def stop() -> None:
@@ -53,11 +53,11 @@ def run(duration_s: float = 7.0) -> dict[str, Any]:
             signal_all(two.directory(old_leader), signal.SIGCONT)
 
         def forge() -> None:
-            times["refused"] = _refused(two)
+            counts.append(refused(two.baton.store))
             times["forged"] = time.monotonic_ns()
             _forge(two, old_leader, times["epoch"])
             time.sleep(SETTLE_S)
-            times["refused_after"] = _refused(two)
+            counts.append(refused(two.baton.store))
 
         with two.capture() as capture:
             events = [(STOP_AFTER_S, stop), (STOP_AFTER_S + 1.5, wake), (STOP_AFTER_S + 3.0, forge)]
@@ -78,7 +78,7 @@ def run(duration_s: float = 7.0) -> dict[str, Any]:
         "sent_by_the_woken_leader": len(own),
         "forged_grants": len(forged),
         "forged_grants_refused": sum(each.refused is Cause.OLD_EPOCH for each in forged),
-        "refusals_counted_by_agents": times["refused_after"] - times["refused"],
+        "refusals_counted_by_agents": newly_refused(*counts),
         **by_epoch(frames),
         "slots_of_hosts": {host: found.get("slots") for host, found in agents.items()},
         "goodput_mbps": round(outcome.goodput_mbps, 2),
@@ -96,12 +96,20 @@ def _stood_down(run_dir: Path) -> tuple[int, str] | None:
     return None
 
 
-def _refused(two: TwoControllers) -> int:
-    """How many frames of old epochs the agents say that they have refused."""
-    with suppress(StoreUnavailable):
-        members = two.baton.store.members().values()
-        return sum(member["refused"].get(str(int(Cause.OLD_EPOCH)), 0) for member in members)
-    return 0
+def refused(store: Store) -> dict[int, int] | None:
+    """How many frames of old epochs each agent (by its node id) says that it has refused; None: the store is away."""
+    try:
+        members = store.members()
+    except StoreUnavailable:
+        return None
+    return {node: member["refused"].get(str(int(Cause.OLD_EPOCH)), 0) for node, member in members.items()}
+
+
+def newly_refused(before: dict[int, int] | None, after: dict[int, int] | None) -> int | None:
+    """How many frames all agents refused in between; None: it is not known, since not every agent's count is in both."""
+    if not before or not after or before.keys() != after.keys():
+        return None
+    return sum(after.values()) - sum(before.values())
 
 
 def _forge(two: TwoControllers, old_leader: str, epoch: int) -> None:
