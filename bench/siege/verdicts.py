@@ -112,7 +112,7 @@ def verdicts(found: Mapping[str, Any]) -> list[dict[str, Any]]:
         if kind in found["sent"] and not any(found["refused"].get(cause) for cause in causes)
     ]  # fmt: skip
     page = siege["page_ms"]["p99"]
-    lost = share(siege["pings"]["lost"], siege["pings"]["sent"])
+    lost = round(share(siege["pings"]["lost"], sent), 4) if (sent := siege["pings"]["sent"]) else None
     return [
         _verdict("goodput, of undisturbed", f">= {GOODPUT}", round(goodput, 3), goodput >= GOODPUT),
         _verdict("goodput, of as many harmless frames", f">= {GOODPUT}", round(control, 3), control >= GOODPUT),
@@ -120,7 +120,7 @@ def verdicts(found: Mapping[str, Any]) -> list[dict[str, Any]]:
         _verdict("processes that restarted", "none", found["restarted"] or "none", not found["restarted"]),
         _verdict("memory", f"<= {GROWTH_MB:g} MB more, {SLOPE_MB_MIN:g} MB/min at the end", _of(growing), not growing),
         _verdict("descriptors after the siege", f"<= {DESCRIPTORS} more", leaking or "all", not leaking),
-        _verdict("pings lost", f"<= {PINGS:.0%}", round(lost, 4), lost <= PINGS),
+        _verdict("pings lost", f"<= {PINGS:.0%}", lost, lost is not None and lost <= PINGS),
         _verdict("page, p99", f"<= {PAGE_MS:g} ms", page, page is not None and page <= PAGE_MS),
         _verdict("floods that arrived and were counted", "all", f"not: {', '.join(silent)}" if silent else "all", not silent),
     ]

@@ -139,6 +139,7 @@ def missed(found: dict[str, Any]) -> list[str]:
         ({"siege": {"slots": 0, "late_slots": 0}}, ["late slots"]),
         ({"restarted": {"web": 1}}, ["processes that restarted"]),
         ({"siege": {"pings": {"sent": 100, "lost": 3}}}, ["pings lost"]),
+        ({"siege": {"pings": {"sent": 0, "lost": 0}}}, ["pings lost"]),
         ({"siege": {"page_ms": times_ms([20.0, 900.0])}}, ["page, p99"]),
         ({"siege": {"page_ms": times_ms([])}}, ["page, p99"]),
         ({"refused": {}}, ["floods that arrived and were counted"]),
@@ -149,7 +150,8 @@ def missed(found: dict[str, Any]) -> list[str]:
             ["memory", "descriptors after the siege"],
         ),
     ],
-    ids=["all", "goodput", "late", "none", "restarts", "pings", "page", "no page", "not arrived", "not sent", "leaks"],
+    ids=["all", "goodput", "late", "none", "restarts", "pings", "no ping", "page", "no page", "not arrived", "not sent",
+         "leaks"],
 )  # fmt: skip
 def test_a_target_that_is_missed_is_named(changes: dict[str, Any], targets: list[str]) -> None:
     assert missed(record(**changes)) == targets
