@@ -73,7 +73,7 @@ def port_number(interface: str) -> int:
 
 def mac_address(vm: int, host: int) -> str:
     """The MAC address of a host's interface (`vm` 0), or of one of its VMs', by their numbers."""
-    return f"02:00:{vm:02x}:00:{host >> 8:02x}:{host & 0xFF:02x}"
+    return f"02:00:{vm & 0xFF:02x}:{vm >> 8:02x}:{host >> 8:02x}:{host & 0xFF:02x}"
 
 
 def with_prefix(address: IPAddress | None) -> str | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from emulation.fabric.naming import EmulationError, check, interfaces
+from emulation.fabric.naming import EmulationError, check, interfaces, mac_address
 from topology import shapes
 from topology.fabric import Fabric, FabricBuilder
 
@@ -49,3 +51,9 @@ def test_a_fabric_needs_a_host_and_each_host_a_link() -> None:
         check(FabricBuilder().add_switch("s1").build(), exact_links=False)
     with pytest.raises(EmulationError, match="h1 has no link"):
         check(FabricBuilder().add_switch("s1").add_host("h1", ["10.0.0.1"]).build(), exact_links=False)
+
+
+def test_each_of_many_vms_has_a_mac_address_of_its_own() -> None:
+    made = [mac_address(vm, host) for vm in (0, 1, 255, 256, 300, 1023) for host in (1, 255, 256, 65_535)]
+    assert all(re.fullmatch("02(:[0-9a-f]{2}){5}", mac) for mac in made) and len(set(made)) == len(made), made
+    assert mac_address(1, 2) == "02:00:01:00:00:02"
