@@ -22,12 +22,11 @@ from agents.addresses.tables import (
     RTM_GETNEIGH,
     Tables,
 )
-from agents.kernel.netlink import NLM_F_DUMP, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, attribute
+from agents.kernel.netlink import NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, attribute
 
 GROUPS = 0x1 | 0x4 | 0x10 | 0x100
 """RTMGRP_LINK, RTMGRP_NEIGH, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR (linux/rtnetlink.h)."""
 DUMPS = ((RTM_GETLINK, AF_UNSPEC), (RTM_GETADDR, AF_UNSPEC), (RTM_GETNEIGH, AF_UNSPEC), (RTM_GETNEIGH, AF_BRIDGE))
-NLM_F_DUMP_INTR = 0x10
 IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS = 29, 1 << 3
 MESSAGES = 4
 """So many messages are taken in one step: some dozens of microseconds."""

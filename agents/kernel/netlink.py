@@ -6,6 +6,7 @@ linux/rtnetlink.h, linux/pkt_sched.h, linux/pkt_cls.h. Handles and class ids are
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import struct
@@ -17,6 +18,7 @@ RTM_NEWQDISC, RTM_DELQDISC, RTM_GETQDISC = 36, 37, 38
 RTM_NEWTCLASS, RTM_DELTCLASS, RTM_GETTCLASS = 40, 41, 42
 RTM_NEWTFILTER, RTM_DELTFILTER, RTM_GETTFILTER = 44, 45, 46
 NLM_F_REQUEST, NLM_F_ACK, NLM_F_ECHO, NLM_F_DUMP = 0x1, 0x4, 0x8, 0x300
+NLM_F_DUMP_INTR = 0x10
 NLM_F_REPLACE, NLM_F_EXCL, NLM_F_CREATE = 0x100, 0x200, 0x400
 NLMSG_ERROR, NLMSG_DONE = 2, 3
 TCA_KIND, TCA_OPTIONS, TCA_STATS2 = 1, 2, 7
@@ -25,6 +27,8 @@ TC_H_ROOT = 0xFFFFFFFF
 TC_H_CLSACT = 0xFFFFFFF1
 
 ENTRIES = 8
+DUMPS = 10
+"""So often a dump that the kernel interrupted is made again."""
 MOST_POSTED = 64
 """How many answers may stay unread; the socket holds about a thousand."""
 _HEADER = struct.Struct("IHHII")
@@ -105,6 +109,7 @@ class Netlink:
         self._socket.bind((0, 0))
         self._posted = 0
         self._dumping = False
+        self._interrupted = False
 
     def close(self) -> None:
         """Closes the socket."""
@@ -174,6 +179,26 @@ class Netlink:
             return None
         return _entry(answer[: int.from_bytes(answer[:4], "little")], ifindex)
 
+    def under(self, ifindex: int, parent: int) -> Entry | None:
+        """The qdisc that stands in one place: TC_H_ROOT or TC_H_CLSACT. None: there is none, or one that the kernel shows to
+        nobody (noop). Unlike a dump, the answer has no hole.
+
+        Raises NetlinkError: the interface is gone.
+        """
+        self._read_posted()
+        self._socket.send(message(RTM_GETQDISC, NLM_F_ECHO, ifindex, parent=parent))
+        found: Entry | None = None
+        while True:
+            answer = self._socket.recv(1 << 16)
+            length, kind = struct.unpack_from("IH", answer)
+            if kind != NLMSG_ERROR:
+                found = _entry(answer[:length], ifindex)
+                continue
+            error = -int.from_bytes(answer[16:20], "little", signed=True)
+            if error and error != errno.ENOENT:
+                raise NetlinkError(error, os.strerror(error))
+            return found
+
     def state(self, whole: bytes) -> tuple[int, int]:
         """(bytes passed, bytes waiting) of one qdisc or class, asked for by a message of `query`."""
         answer = self.ask(whole)
@@ -182,8 +207,13 @@ class Netlink:
         return passed, backlog
 
     def dump(self, kind: int, ifindex: int, parent: int = 0) -> list[Entry]:
-        """All qdiscs, classes or filters (RTM_GET*) of an interface."""
-        return [entry for some in self.dump_steps(kind, ifindex, parent) for entry in some]
+        """All qdiscs, classes or filters (RTM_GET*) of an interface, but for those of qdiscs that the kernel leaves out without
+        a word (see `Queues._qdisc`). Raises NetlinkError: a refusal, or each of `DUMPS` dumps was interrupted."""
+        for _ in range(DUMPS):
+            found = [entry for some in self.dump_steps(kind, ifindex, parent) for entry in some]
+            if not self._interrupted:
+                return found
+        raise NetlinkError(errno.EINTR, os.strerror(errno.EINTR))
 
     def dump_steps(self, kind: int, ifindex: int, parent: int = 0) -> Iterator[list[Entry]]:
         """As `dump`, `ENTRIES` or fewer at a time. Until the end this socket can do nothing else but begin another dump."""
@@ -192,12 +222,13 @@ class Netlink:
         while self._dumping:  # an earlier dump whose caller stopped reading
             self._dumping = not _ends(self._socket.recv(1 << 17))
         self._socket.send(whole)
-        self._dumping = True
+        self._dumping, self._interrupted = True, False
         found: list[Entry] = []
         while True:
             data = memoryview(self._socket.recv(1 << 17))
             while data:
-                length, answer = struct.unpack_from("IH", data)
+                length, answer, flags = struct.unpack_from("IHH", data)
+                self._interrupted |= bool(flags & NLM_F_DUMP_INTR)
                 self._dumping = answer not in (NLMSG_DONE, NLMSG_ERROR)
                 error = int.from_bytes(data[16:20], "little", signed=True) if answer == NLMSG_ERROR else 0
                 if error:

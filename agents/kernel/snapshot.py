@@ -78,7 +78,7 @@ def take(netlink: Netlink, interface: str, index: int, *, take_over: bool) -> Sn
         ForeignQdisc: it is classful, or has a qdisc below it that an administrator made, and `take_over` was not given; or
             there is an ingress qdisc.
     """
-    found = netlink.dump(RTM_GETQDISC, index)
+    found = _qdiscs(netlink, index)
     if why := without_egress(found, interface):
         raise ForeignQdisc(why)
     segments = read_segments(netlink, index)
@@ -108,6 +108,18 @@ def without_egress(found: list[Entry], interface: str) -> str:
         f"interface {interface}: it {why}; "
         f"put that in its place (tc qdisc del dev {interface} ingress; tc qdisc add dev {interface} clsact)"
     )
+
+
+def _qdiscs(netlink: Netlink, index: int) -> list[Entry]:
+    """All qdiscs of an interface.
+
+    The kernel leaves some out of a dump when another interface vanishes meanwhile (see `Queues._qdisc`). So root and hook are
+    asked for by themselves, and what stands below them is that of two dumps.
+    """
+    asked = [netlink.under(index, parent) for parent in (TC_H_ROOT, TC_H_CLSACT)]
+    dumped = [*netlink.dump(RTM_GETQDISC, index), *netlink.dump(RTM_GETQDISC, index)]
+    below = {(entry.parent, entry.handle): entry for entry in dumped if entry.parent not in (TC_H_ROOT, TC_H_CLSACT)}
+    return [*(entry for entry in asked if entry is not None), *below.values()]
 
 
 def _root(found: list[Entry]) -> Entry | None:
@@ -147,7 +159,7 @@ def _put_back_segments(netlink: Netlink, index: int, snapshot: Snapshot) -> None
 
 
 def _put_back_root(netlink: Netlink, index: int, snapshot: Snapshot) -> None:
-    root = _root(netlink.dump(RTM_GETQDISC, index))
+    root = netlink.under(index, TC_H_ROOT)
     if root is not None and root.handle and not _is_ours(netlink, index, root):
         return
     with suppress(NetlinkError):  # none of ours left: the default is there already

@@ -6,11 +6,22 @@ import errno
 import socket
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 
 from agents.kernel import qdiscs
-from agents.kernel.netlink import ENTRIES, RTM_GETQDISC, RTM_GETTCLASS, TC_H_ROOT, Netlink, NetlinkError, query
+from agents.kernel.netlink import (
+    ENTRIES,
+    NLM_F_DUMP_INTR,
+    NLMSG_DONE,
+    RTM_GETQDISC,
+    RTM_GETTCLASS,
+    TC_H_ROOT,
+    Netlink,
+    NetlinkError,
+    query,
+)
 from tests.emulation.namespaces import inside, pair
 
 ROOT, MISSING = 1 << 16, 9 << 16
@@ -78,3 +89,37 @@ def test_a_dump_that_nobody_took_to_its_end_does_not_mix_with_the_next() -> None
             for _ in range(2):
                 assert len(netlink.dump(RTM_GETTCLASS, index)) == len(classes)
             assert [entry.kind for entry in netlink.dump(RTM_GETQDISC, index)] == ["htb"]
+
+
+class Interrupting:
+    """A netlink socket on whose first dumps the kernel says that they were interrupted, with nothing in them."""
+
+    def __init__(self, inner: socket.socket, dumps: int) -> None:
+        self._inner, self._dumps = inner, dumps
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 -- of the socket
+        return getattr(self._inner, name)
+
+    def recv(self, size: int) -> bytes:
+        data = self._inner.recv(size)
+        if int.from_bytes(data[4:6], "little") == NLMSG_DONE and self._dumps:
+            self._dumps -= 1
+            return data[:6] + (int.from_bytes(data[6:8], "little") | NLM_F_DUMP_INTR).to_bytes(2, "little") + data[8:]
+        return b"" if self._dumps else data
+
+
+@pytest.mark.parametrize("dumps", [1, 3])
+def test_an_interrupted_dump_is_made_again(wire: tuple[Netlink, int], dumps: int) -> None:
+    netlink, index = wire
+    interrupted: Any = Interrupting(netlink._socket, dumps)
+    netlink._socket = interrupted
+    assert [entry.kind for entry in netlink.dump(RTM_GETQDISC, index)] == ["tbf"]
+
+
+def test_a_dump_that_is_interrupted_each_time_is_refused(wire: tuple[Netlink, int]) -> None:
+    netlink, index = wire
+    interrupted: Any = Interrupting(netlink._socket, 1_000)
+    netlink._socket = interrupted
+    with pytest.raises(NetlinkError) as refusal:
+        netlink.dump(RTM_GETQDISC, index)
+    assert refusal.value.errno == errno.EINTR
