@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -34,6 +35,8 @@ CATCH_UP_NS = 20_000_000  # so late wake-ups do not lower the rate, and a longer
 RECEIVE_BUFFER_BYTES = 8 << 20  # so large that the receiving program loses no datagram
 SEND_TIMEOUT = struct.pack("ll", 0, 250_000)  # struct timeval: how late a blocked sender notices its end
 CONNECT_TIMEOUT_S = 1.0
+LOST_IN_THE_NETWORK = (errno.EHOSTUNREACH, errno.ETIMEDOUT)
+"""What a connection fails with whose packets, or questions for the receiver's address, nobody answers."""
 PENDING_CONNECTIONS = 1024
 TCP_INFO_TOTAL_RETRANS = 100  # offset in struct tcp_info
 TCP_INFO_TRACED = {80: "I", 68: "I", TCP_INFO_TOTAL_RETRANS: "I", 24: "I", 104: "Q", 120: "Q"}
@@ -114,14 +117,20 @@ def tcp_send(arguments: argparse.Namespace) -> dict[str, Any]:
     With `--count` connections each is a thread that sends its part of the rate.
 
     Returns:
+        "connected": False if the network let no connection through before the end, and so nothing was sent;
         among others "completed_ns", from the first byte to the receiver's close after `total` bytes; None: not complete;
         "trace", if a `trace_ns` is given: for each connection rows [ns since the beginning, cwnd in segments, srtt in us,
         retransmissions so far, segments unacknowledged, pacing rate in bytes/s, acknowledged bytes, bytes in the socket].
     """
     with contextlib.ExitStack() as stack:
-        senders = [
-            stack.enter_context(_connected(arguments.to, arguments.port, arguments.end_ns)) for _ in range(arguments.count)
-        ]
+        senders = []
+        try:
+            for _ in range(arguments.count):
+                senders.append(stack.enter_context(_connected(arguments.to, arguments.port, arguments.end_ns)))
+        except OSError as error:
+            if error.errno not in LOST_IN_THE_NETWORK and not isinstance(error, TimeoutError):
+                raise
+            return _unconnected(arguments)
         found: list[dict[str, Any]] = [{} for _ in senders]
         threads = [
             threading.Thread(target=_send_all, args=(sender, arguments, into))
@@ -140,7 +149,15 @@ def tcp_send(arguments: argparse.Namespace) -> dict[str, Any]:
     completed = {"completed_ns": found[0]["completed_ns"]} if arguments.total else {}
     traces = {"trace": traced} if arguments.trace_ns else {}
     sent = sum(one["sent"] for one in found)
-    return {"sent_bytes": sent, "retransmits": retransmits, "congestion_control": control, **completed, **traces}
+    sending = {"sent_bytes": sent, "retransmits": retransmits, "congestion_control": control}
+    return {"connected": True, **sending, **completed, **traces}
+
+
+def _unconnected(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What `tcp_send` returns if it got no connection."""
+    completed = {"completed_ns": None} if arguments.total else {}
+    traces: dict[str, list[list[list[int]]]] = {"trace": [[] for _ in range(arguments.count)]} if arguments.trace_ns else {}
+    return {"connected": False, "sent_bytes": 0, "retransmits": 0, "congestion_control": None, **completed, **traces}
 
 
 def _send_all(sender: socket.socket, arguments: argparse.Namespace, found: dict[str, Any]) -> None:
