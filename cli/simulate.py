@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.experiments import make_console, print_json, progress_bar
-from cli.values import PICTURE, Number, refuse
+from cli.values import PICTURE, SEED, Number, refuse
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 SCHEMES = ("dctcp", "pias", "pfabric", "pfabric_edf", "karuna")
 LOAD, SHARE, SLACK = Number(0.01, 0.99), Number(0, 1), Number(0.001, 1_000_000)
-SEED = click.IntRange(0, 2**32 - 1)
 READ_BY = {"validate": ("flows", "json_file"), "xco": ("control_delay", "json_file")}
 """The options that count with each of these."""
 WORKLOAD = "web_search_ns2"

@@ -30,6 +30,8 @@ class Picture(click.Path):
 
 
 PICTURE = Picture()
+SEED = click.IntRange(0, 2**32 - 1)
+"""What Python's hashes (in virtual time), numpy and ns-3 all take."""
 
 
 class Number(click.FloatRange):

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from cli.experiment_time import NoVirtualTime
+from cli.values import SEED
 
 
 @click.group()
@@ -17,7 +18,7 @@ def virtual() -> None:
 
 
 @virtual.command(context_settings={"ignore_unknown_options": True})
-@click.option("--seed", type=int, default=1, show_default=True, help="Of every random number: the same seed, the same run.")
+@click.option("--seed", type=SEED, default=1, show_default=True, help="Of every random number: the same seed, the same run.")
 @click.option("--memory", default=3072, show_default=True, type=click.IntRange(256), help="MB of the guest.")
 @click.option(
     "--writable",

@@ -9,7 +9,7 @@ import click
 
 from cli.experiment_time import ExperimentTime, enter, parse_link_rate, virtual_options
 from cli.experiments import in_a_line, make_console, print_outcome, progress_bar
-from cli.values import PICTURE, Number, refuse
+from cli.values import PICTURE, SEED, Number, refuse
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -44,7 +44,7 @@ TRACE_NS = 5_000_000
 @click.option("--json", "json_file", type=FILE, help="Write the record here.")
 @click.option("--plot", type=PICTURE, help="Draw the figure here (PNG or SVG).")
 @click.option("--quick", is_flag=True, help="Shorter runs.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Of all random numbers, in virtual time.")
+@click.option("--seed", type=SEED, default=1, show_default=True, help="Of all random numbers, in virtual time.")
 @virtual_options
 def fabrics(
     shape: str,

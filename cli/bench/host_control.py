@@ -10,6 +10,7 @@ import click
 
 from cli.experiment_time import make_room
 from cli.experiments import enter_box, make_console, print_outcome, progress_bar, require_root, write_text
+from cli.values import SEED
 
 PARTS = ("delays", "days", "throughput")
 
@@ -20,7 +21,7 @@ PARTS = ("delays", "days", "throughput")
 @click.option("--interfaces", metavar="A,B", help="Use these two interfaces, joined by a wire, instead of a veth pair.")
 @click.option("--quick", is_flag=True, help="Fewer sizes and flows, fewer and shorter runs: about a minute.")
 @click.option("--part", type=click.Choice(PARTS), multiple=True, help="Only this part; may be repeated.  [default: all]")
-@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the times at which flows are closed and opened.")
+@click.option("--seed", type=SEED, default=1, show_default=True, help="Seed of the times at which flows are closed and opened.")
 def host_control(
     json_file: Path | None, plot: Path | None, interfaces: str | None, quick: bool, part: tuple[str, ...], seed: int
 ) -> None:

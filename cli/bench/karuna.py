@@ -11,7 +11,7 @@ import click
 from bench.karuna import FIGURES
 from cli.experiment_time import ExperimentTime, enter, parse_link_rate, virtual_options
 from cli.experiments import make_console, print_outcome, progress_bar
-from cli.values import PICTURE
+from cli.values import PICTURE, SEED
 
 FILE: click.Path = click.Path(path_type=Path, dir_okay=False)
 
@@ -19,7 +19,7 @@ FILE: click.Path = click.Path(path_type=Path, dir_okay=False)
 def _recorded(command: Callable[..., None]) -> Callable[..., None]:
     """Adds the options that all these experiments take."""
     for option in (
-        click.option("--seed", type=int, default=1, show_default=True, help="Seed of the flows' sizes, starts and deadlines."),
+        click.option("--seed", type=SEED, default=1, show_default=True, help="Seed of the flows' sizes, starts and deadlines."),
         click.option("--quick", is_flag=True, help="Fewer and shorter runs: about a minute."),
         click.option("--plot", type=PICTURE, help="Draw the figure here (PNG)."),
         click.option("--json", "json_file", type=FILE, help="Write the record here, and its raw data beside it."),

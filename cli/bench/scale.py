@@ -8,7 +8,7 @@ import click
 
 from cli.experiment_time import make_room
 from cli.experiments import print_json
-from cli.values import Number, refuse
+from cli.values import SEED, Number, refuse
 
 SHAPES = ("racks", "rows", "leaf-spine")
 POLICIES = ("timeslice", "steps")
@@ -34,7 +34,7 @@ SLICES, MATCHING_SLOTS = 50, 2_000
 )
 @click.option("--policy", type=click.Choice(POLICIES), default="timeslice", show_default=True, help="Which plans.")
 @click.option("--core-only", is_flag=True, help="Leave out the reference in Python: with thousands of hosts it takes minutes.")
-@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--seed", type=SEED, default=1, show_default=True)
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the result here, too.")
 def scale(
     hosts: int,

@@ -9,7 +9,7 @@ import click
 
 from cli.experiment_time import make_room
 from cli.experiments import enter_box, make_console, print_json, print_outcome, progress_bar, require_root
-from cli.values import PICTURE, Number, named, refuse
+from cli.values import PICTURE, SEED, Number, named, refuse
 
 if TYPE_CHECKING:
     from bench.swarm.swarm import Options
@@ -38,7 +38,7 @@ FIGURE_SECONDS = 20.0
 @click.option("--figure27", is_flag=True, help="XCo's Figure 27: loss with and without, 800 to 4,800 machines, and a picture.")
 @click.option("--most", type=click.IntRange(800), default=4_800, show_default=True, help="Machines of --figure27.")
 @click.option("--out", type=PICTURE, help="The picture of --figure27 (.svg or .png).")
-@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--seed", type=SEED, default=1, show_default=True)
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the result here, too.")
 def swarm(
     hosts: int, destinations: int, shape: str, slice_text: str, seconds: float | None, policy: str, mode: str, lose: float,

@@ -20,7 +20,7 @@ from cli.experiment_time import (
     virtual_options,
 )
 from cli.experiments import make_console, print_outcome, progress_bar
-from cli.values import PICTURE, refuse
+from cli.values import PICTURE, SEED, refuse
 
 FILE: click.Path = click.Path(path_type=Path, dir_okay=False)
 VIRTUAL_BPS = 1_000_000_000
@@ -32,7 +32,7 @@ VIRTUAL_BPS = 1_000_000_000
 @click.option("--json", "json_file", type=FILE, help="Write the record here, and its raw data beside it.")
 @click.option("--plot", type=PICTURE, help="Draw the figure here (PNG or SVG).")
 @click.option("--quick", is_flag=True, help="Fewer and shorter runs: some minutes.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Of all random numbers, in virtual time.")
+@click.option("--seed", type=SEED, default=1, show_default=True, help="Of all random numbers, in virtual time.")
 @click.option("--rate", "rate_text", help="Of a host's link.  [default: 1gbit, or 100mbit for the fastest link in real time]")
 @click.option("--prompt", is_flag=True, help="In place of measuring, give Mininet's prompt on the figure's fabric, with Baton.")
 @virtual_options
