@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cli.experiment_time import make_room
 from cli.experiments import make_console, print_json, progress_bar
 from cli.values import PICTURE, SEED, Number, refuse
 
@@ -75,6 +76,7 @@ def simulate(json_file: Path | None, validate: bool, xco: str | None, **options:
     from simulation.toolchain import ToolchainError, why_missing
 
     _refuse_unread("validate" if validate else "xco" if xco is not None else "")
+    make_room(json_file, options["plot_file"])
     missing = "" if options["scheduler"] else why_missing()
     if missing:
         raise click.ClickException(missing)

@@ -214,6 +214,8 @@ class TestTheTimeOfAnExperiment:
                 )
             ),
             (("bench", "host-control", "--plot", "/proc/none"), "/proc/none/off.png cannot be written"),
+            (("simulate", "--xco", "23", "--json", "/proc/none/record"), "/proc/none/record cannot be written"),
+            (("simulate", "--flows", "1", "--plot", "/proc/none/all.png"), "/proc/none/all.png cannot be written"),
             (("bench", "karuna", "fct", "--virtual", "--rate", "10gbit"), "fct cannot have 10gbit; write 100mbit or 1gbit"),
             (("bench", "karuna", "none"), "'none' is not one of"),
             (("bench", "xco", "none"), "'none' is not one of"),
