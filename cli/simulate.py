@@ -210,19 +210,22 @@ def _xco(console: Console, number: int, control_delay: str, json_file: Path | No
     titles = (figure.of, "coordinated", "lost", "Gb/s", "whole messages", "a TCP flow", "a UDP sender", "took s")
     shown = Table(*titles, title=f"XCo, Figure {number}")
     found: list[dict[str, Any]] = []
-    with progress_bar(console, float(2 * len(figure.counts))) as (tell, _):
-        for count in figure.counts:
-            for coordinated in (False, True):
-                tell(f"{count}, {'coordinated' if coordinated else 'uncoordinated'}", float(len(found)))
-                one = simulate(number, count, coordinated=coordinated, control_ns=control_ns)
-                found.append({"count": count, "coordinated": coordinated, **one})
-                rates = ("goodput_bps", "whole_bps", "tcp_bps", "udp_bps")
-                values = ("-" if one[name] is None else f"{one[name] / 1e9:.3g}" for name in rates)
-                shown.add_row(str(count), "yes" if coordinated else "no", f"{one['loss']:.1%}", *values, str(one["wall_s"]))
+    try:
+        with progress_bar(console, float(2 * len(figure.counts))) as (tell, _):
+            for count in figure.counts:
+                for coordinated in (False, True):
+                    tell(f"{count}, {'coordinated' if coordinated else 'uncoordinated'}", float(len(found)))
+                    one = simulate(number, count, coordinated=coordinated, control_ns=control_ns)
+                    found.append({"count": count, "coordinated": coordinated, **one})
+                    rates = ("goodput_bps", "whole_bps", "tcp_bps", "udp_bps")
+                    values = ("-" if one[name] is None else f"{one[name] / 1e9:.3g}" for name in rates)
+                    shown.add_row(str(count), "yes" if coordinated else "no", f"{one['loss']:.1%}", *values, str(one["wall_s"]))
+    finally:  # an interrupt costs no run that has ended
+        if json_file is not None and found:
+            counted = {"from_ns": figure.from_ns, "until_ns": figure.until_ns, "control_ns": control_ns}
+            complete = len(found) == 2 * len(figure.counts)
+            _write(console, {"figure": number, **counted, "complete": complete, "runs": found}, json_file)
     console.print(shown)
-    if json_file is not None:
-        counted = {"from_ns": figure.from_ns, "until_ns": figure.until_ns, "control_ns": control_ns}
-        _write(console, {"figure": number, **counted, "runs": found}, json_file)
 
 
 def _write(console: Console, found: dict[str, Any], path: Path) -> None:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+import json
+from pathlib import Path
+from typing import Any
 
-from simulation import xco
+import pytest
+from click.testing import CliRunner
+
+from cli.main import main
+from simulation import toolchain, xco
 from simulation.coordination import SETTINGS, Coordination, Network
 from simulation.toolchain import why_missing
 from simulation.xco import BUFFER_BYTES, FIGURES, MS, case_text, rows, simulate, star, uplink
@@ -101,3 +107,19 @@ class TestMixes:
     def test_a_longer_way_to_the_coordinator_costs_nothing_while_all_have_data(self) -> None:
         near, far = (simulate(25, 2, coordinated=True, control_ns=delay)["goodput_bps"] for delay in (0, 500_000))
         assert far == pytest.approx(near, rel=0.02)
+
+
+def test_an_interrupted_figure_leaves_the_runs_that_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = iter(range(3))
+
+    def run(number: int, count: int, *, coordinated: bool, control_ns: int) -> dict[str, Any]:
+        if next(ended) == 2:
+            raise KeyboardInterrupt
+        return {"loss": 0.0, "goodput_bps": 1, "whole_bps": 1, "tcp_bps": None, "udp_bps": 1, "wall_s": 0.1}
+
+    monkeypatch.setattr(xco, "simulate", run)
+    monkeypatch.setattr(toolchain, "why_missing", lambda: "")
+    file = tmp_path / "record.json"
+    done = CliRunner().invoke(main, ["simulate", "--xco", "23", "--json", str(file)])
+    record = json.loads(file.read_text())
+    assert done.exit_code and [one["count"] for one in record["runs"]] == [1, 1] and not record["complete"]
