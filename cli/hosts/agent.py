@@ -107,6 +107,8 @@ def agent(
 
     if guests is not None and not priorities:
         raise click.UsageError("--guests: needs --priorities, by which flows are tagged")
+    if cgroup is not None:
+        _check_cgroup(cgroup, priorities)
     rate_bps = named("--rate", rate, parse_link_rate) or _told_rate_bps(interface)
     try:
         addresses = tuple(ip_address(text) for text in address)
@@ -138,6 +140,13 @@ def agent(
     except ValueError as error:
         raise click.ClickException(str(error)) from None
     sys.exit(run(config))
+
+
+def _check_cgroup(cgroup: Path, priorities: bool) -> None:
+    if not priorities:
+        raise click.UsageError("--cgroup: needs --priorities, by which the agent chooses a congestion control")
+    if not (cgroup / "cgroup.procs").exists():
+        raise click.BadParameter(f"{cgroup} is no cgroup; name a directory of cgroup version 2", param_hint="--cgroup")
 
 
 def _told_rate_bps(interface: str) -> int:

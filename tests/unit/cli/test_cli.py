@@ -158,6 +158,8 @@ class TestAgent:
             (["--rate", "10"], "not from 1Mbit to 1Tbit"),
             (["--rate", "100mbit", "--address", "10.0.0"], "--address"),
             (["--rate", "100mbit", "--statistics", "/nonexistent/counters.json"], "--statistics"),
+            (["--rate", "100mbit", "--cgroup", "/tmp"], "--cgroup: needs --priorities"),
+            (["--rate", "100mbit", "--priorities", "--cgroup", "/tmp"], "--cgroup: /tmp is no cgroup"),
         ],
     )
     def test_a_bad_value_names_its_option(self, tmp_path: Path, words: list[str], says: str) -> None:
