@@ -26,6 +26,9 @@ _PRINT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_
 class BpfError(OSError):
     """libbpf or the kernel refused an operation; the text says which."""
 
+    def __str__(self) -> str:
+        return str(self.strerror)  # the number in front of it, often 0, tells an operator nothing
+
 
 class _LinkOptions(ctypes.Structure):
     _fields_ = (("sz", ctypes.c_size_t), ("flags", ctypes.c_uint32), ("rest", ctypes.c_uint8 * 52))

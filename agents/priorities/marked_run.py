@@ -25,6 +25,9 @@ TRIES, AGAIN_S = 50, 0.01
 class NoCgroup(OSError):
     """No cgroup version 2 is available; the text says what to do."""
 
+    def __str__(self) -> str:
+        return str(self.strerror)  # the number in front of it, often 0, tells an operator nothing
+
 
 def cgroup_root(mounts: str | None = None) -> Path:
     """The directory of the root cgroup, version 2. `mounts`: what /proc/self/mounts says.

@@ -33,7 +33,7 @@ def test_the_root_is_one_that_can_be_reached(tmp_path: Path, mounted: Path) -> N
 
 
 def test_without_one_the_error_says_what_to_mount() -> None:
-    with pytest.raises(NoCgroup, match="no cgroup version 2 is mounted; mount -t cgroup2 none "):
+    with pytest.raises(NoCgroup, match=r"^no cgroup version 2 is mounted; mount -t cgroup2 none "):
         cgroup_root(mounts())
 
 
