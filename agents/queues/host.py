@@ -5,6 +5,7 @@ Making a `Host` records what is there, then changes it; `close` puts it back. It
 
 from __future__ import annotations
 
+import errno
 import logging
 import socket
 from contextlib import suppress
@@ -46,12 +47,15 @@ class Host:
             priority_tag: the 802.1p priority in the tag of control frames; None: no tag.
 
         Raises:
-            OSError: no such interface, or no right to change it.
+            OSError: no such interface, one without a MAC address (loopback, a tunnel), or no right to change it.
             ForeignQdisc: it has a classful root qdisc of another program's, or one with others below it.
             InterfaceInUse: another agent has it.
             BuildError, BpfError: the classifier cannot be built or loaded. Nothing is changed then.
         """
         self.link = ControlSocket(interface, deferred=HEARTBEATS, priority_tag=priority_tag)
+        if not any(self.link.address):
+            self.link.close()
+            raise OSError(errno.EADDRNOTAVAIL, "has no MAC address; name an Ethernet interface")
         self._netlink = Netlink()
         self._index = socket.if_nametoindex(interface)
         self._state = snapshot.StateFile(run_dir, interface)

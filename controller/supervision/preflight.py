@@ -22,6 +22,8 @@ from protocol.auth import Key
 from protocol.key import KeyFileError
 
 LISTEN = "0A"  # enum tcp_state in include/net/tcp_states.h, as /proc/net/tcp shows it
+NO_ADDRESS = "00:00:00:00:00:00"
+"""What the kernel tells of the loopback interface, whose frames reach no switch."""
 
 
 class CannotStart(Exception):
@@ -187,7 +189,7 @@ def check_coordinator(config: Config) -> str:
             f"coordinator.interface: no interface {coordinator.interface}{where} ({answer.stderr.strip()}); "
             "name one that `ip link` shows"
         )
-    address: str | None = json.loads(answer.stdout)[0].get("address")  # a tunnel (tun, WireGuard) has none
-    if address is None:
+    address: str = json.loads(answer.stdout)[0].get("address", NO_ADDRESS)  # a tunnel (tun, WireGuard) has none
+    if address == NO_ADDRESS:
         raise CannotStart(f"coordinator.interface: {coordinator.interface} has no MAC address; name an Ethernet interface")
     return address

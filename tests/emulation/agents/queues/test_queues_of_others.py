@@ -356,3 +356,11 @@ def test_a_foreign_classful_qdisc_is_refused_and_untouched(kind: str, tmp_path: 
         with inside(ends.left), pytest.raises(ForeignQdisc, match=f"root qdisc is {kind} 9:"):
             Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path)
         assert ends.found() == found
+
+
+def test_an_interface_without_a_mac_address_is_refused_and_left_alone(tmp_path: Path) -> None:
+    with pair() as ends, inside(ends.left):
+        before = run("tc", "qdisc", "show", "dev", "lo")
+        with pytest.raises(OSError, match="has no MAC address; name an Ethernet interface"):
+            Host("lo", RATE, gate_kind="tbf", run_dir=tmp_path)
+        assert run("tc", "qdisc", "show", "dev", "lo") == before and not list(tmp_path.iterdir())
