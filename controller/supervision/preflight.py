@@ -78,6 +78,8 @@ def _guard(run_dir: Path, group: int | None) -> None:
 def _claimed(run_dir: Path) -> bool:
     try:
         before = runstate.load(run_dir)
+    except runstate.Damaged as error:
+        raise CannotStart(str(error)) from None
     except runstate.NothingUp:
         before = None
     if before is not None:

@@ -39,6 +39,10 @@ class NothingUp(Exception):
     """Nothing is recorded in this run directory; the text says what to do."""
 
 
+class Damaged(NothingUp):
+    """The record can't be read, so something may be up."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
     """The supervisor, its children, and where the store is."""
@@ -89,7 +93,8 @@ def load(run_dir: Path) -> RunState:
     """Reads up.json.
 
     Raises:
-        NothingUp: there is none, or it is not readable as one.
+        NothingUp: there is none.
+        Damaged: it is not readable as one.
     """
     path = run_dir / STATE
     try:
@@ -104,7 +109,8 @@ def load(run_dir: Path) -> RunState:
     except PermissionError:
         raise NothingUp(f"{path} can't be read: run this as root") from None
     except (ValueError, TypeError, KeyError) as error:
-        raise NothingUp(f"{path} is damaged ({error}): remove it after stopping what runs") from None
+        remedy = f"send the supervisor SIGTERM if it still runs, then remove {run_dir}"
+        raise Damaged(f"{path} is damaged ({error}): {remedy}") from None
 
 
 def take_down(run_dir: Path, *, keep_logs: bool = False) -> list[str]:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from controller.config.reading import load
-from controller.supervision.preflight import CannotStart, cannot_listen, check_coordinator
+from controller.supervision import runstate
+from controller.supervision.preflight import CannotStart, cannot_listen, check_coordinator, claim_run_dir
 from protocol.auth import Key
 
 
@@ -20,5 +21,12 @@ def test_the_loopback_interface_is_none_of_a_coordinator(tmp_path: Path) -> None
     Key.generate(tmp_path / "key")
     file = tmp_path / "baton.yaml"
     file.write_text('coordinator: {interface: lo, attachment: "s1:s1-eth9", key_file: key}\n')
-    with pytest.raises(CannotStart, match="coordinator.interface: lo has no MAC address; name an Ethernet interface"):
+    with pytest.raises(CannotStart, match=r"coordinator\.interface: lo has no MAC address; name an Ethernet interface"):
         check_coordinator(load(file))
+
+
+def test_a_damaged_record_of_what_runs_is_named_as_such(tmp_path: Path) -> None:
+    for name in (runstate.STATE, "config.json"):
+        (tmp_path / name).write_text("{")
+    with pytest.raises(CannotStart, match=r"up.json is damaged .*send the supervisor SIGTERM .*then remove "):
+        claim_run_dir(tmp_path, None)
