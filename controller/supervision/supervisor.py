@@ -300,7 +300,7 @@ class Supervisor:
             fabric = self._children.write_settings(config)
         except OSError as error:
             why = f"{error.filename or self.run_dir}: {error.strerror}"
-            raise CannotStart(f"settings can't be written: {why}; free the place, then send this process a SIGHUP") from None
+            raise CannotStart(f"settings can't be written: {why}; free the place, then send the supervisor a SIGHUP") from None
         changed, self._fabric = fabric != self._fabric, fabric
         coordinator, _ = self._children.settings(config)
         if coordinator is not None:

@@ -374,7 +374,7 @@ class TestReload:
         obstacle.mkdir()  # the last of the files can't be made, as if the run directory were full
         site.write("fabric: {switches: [{name: s1}], hosts: [{name: h1}], links: [{a: h1, b: s1, rate: 1G}]}\n")
         wait_for(lambda: site.heard("config", "settings can't be written"))
-        assert "free the place" in site.state.config_error
+        assert "free the place, then send the supervisor a SIGHUP" in site.state.config_error
         time.sleep(1)
         assert (site.state.supervisor, site.state.services) == (before.supervisor, before.services)
         assert settings.read_text() == was and list(site.run_dir.glob(".*.new")) == [obstacle]
