@@ -103,10 +103,10 @@ def remove(
         def make(known: list[Any] | None) -> tuple[list[Any] | None, str]:
             known = known or []
             if number is not None and all(condition["number"] != number for condition in known):
-                says = f"queue {name} of {host} has no condition {number}; see `baton queue list --host {host}`"
+                says = f"{_named(name)} of {host} has no condition {number}; see `baton queue list --host {host}`"
                 raise click.BadParameter(says, param_hint="--number")
             left = [condition for condition in known if number is not None and condition["number"] != number]
-            return left, f"has {len(left)} conditions" if left else "is paused"
+            return left, f"has {len(left)} condition{'s' * (len(left) > 1)} left" if left else "is paused"
 
         done = _change(opened, host, name, make)
     except StoreUnavailable as error:
@@ -133,7 +133,8 @@ def list_(host: str | None, run_dir: Path, store: str | None) -> None:
         click.echo(f"every queue{'' if host is None else f' of {host}'} is free")
     for name, queues in shown.items():
         for queue_name, conditions in sorted(queues.items()):
-            click.echo(f"{name} -> {queue_name}: {'paused' if not conditions else ''}".rstrip())
+            which = f"{name}, class {queue_name}" if queue_name in CLASS_NAMES else f"{name} -> {queue_name}"
+            click.echo(f"{which}: {'paused' if not conditions else ''}".rstrip())
             for condition in conditions:
                 click.echo(f"  {condition['number']}: {_shown(condition, now_ns)}")
 
@@ -157,7 +158,7 @@ def _change(store: Store, host: str, queue: str, make: Callable[[list[Any] | Non
         nonlocal done
         queues = dict(hosts.get(host, {}))
         conditions, did = make(queues.pop(queue, None))
-        done = f"{host}: queue {queue} {did}"
+        done = f"{host}: {_named(queue)} {did}"
         if conditions is not None:
             queues[queue] = conditions
         return {name: its for name, its in (hosts | {host: queues}).items() if its}
@@ -165,6 +166,10 @@ def _change(store: Store, host: str, queue: str, make: Callable[[list[Any] | Non
     store.commands.change_queues(changed)
     store.publish_event("queue", "warning", done, by=getpass.getuser())
     return done
+
+
+def _named(queue: str) -> str:
+    return f"the queue of class {queue}" if queue in CLASS_NAMES else f"queue {queue}"
 
 
 def _checked(store: Store, host: str, destination: str | None, priority: int | None, rate_bps: int) -> str:

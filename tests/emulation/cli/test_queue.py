@@ -59,10 +59,10 @@ def test_a_host_with_the_name_of_a_class_is_refused(run: Run, store: Store) -> N
 
 def test_conditions_are_numbered_listed_and_removed(run: Run) -> None:
     queue = ("--host", "h1", "--class", "3")
-    assert run("queue", "add", *queue, "--rate", "1mbit") == (0, "h1: queue 3 has condition 1\n")
-    assert run("queue", "add", *queue, "--rate", "2mbit") == (0, "h1: queue 3 has condition 2\n")
-    assert run("queue", "list") == (0, "h1 -> 3:\n  1: at 1 Mbit/s\n  2: at 2 Mbit/s\n")
-    assert run("queue", "remove", *queue, "--number", "1") == (0, "h1: queue 3 has 1 conditions\n")
+    assert run("queue", "add", *queue, "--rate", "1mbit") == (0, "h1: the queue of class 3 has condition 1\n")
+    assert run("queue", "add", *queue, "--rate", "2mbit") == (0, "h1: the queue of class 3 has condition 2\n")
+    assert run("queue", "list") == (0, "h1, class 3:\n  1: at 1 Mbit/s\n  2: at 2 Mbit/s\n")
+    assert run("queue", "remove", *queue, "--number", "1") == (0, "h1: the queue of class 3 has 1 condition left\n")
     code, text = run("queue", "remove", *queue, "--number", "1")
     assert code == 2 and "has no condition 1" in text
-    assert run("queue", "remove", *queue) == (0, "h1: queue 3 is paused\n")
+    assert run("queue", "remove", *queue) == (0, "h1: the queue of class 3 is paused\n")
