@@ -118,6 +118,8 @@ def _command(store: Store, host: str, classes: int, duration_ns: int) -> None:
 
 
 def _check(leader: dict[str, Any], members: dict[int, dict[str, Any]], host: str, classes: int, duration_ns: int) -> None:
+    from topology.units import format_duration
+
     member = next((member for member in members.values() if member["name"] == host), None)
     if member is None:
         names = ", ".join(sorted(member["name"] for member in members.values())) or "there are none now"
@@ -131,8 +133,8 @@ def _check(leader: dict[str, Any], members: dict[int, dict[str, Any]], host: str
         limit_ns = settings["detection_ns"][priority]
         if duration_ns >= limit_ns:
             raise click.ClickException(
-                f"--for: class {priority} paused for {duration_ns / 1e6:g} ms would be a storm, which is one from "
-                f"{limit_ns / 1e6:g} ms on; write less, or raise pfc.detection in the configuration"
+                f"--for: class {priority} paused for {format_duration(duration_ns)} would be a storm, which is one from "
+                f"{format_duration(limit_ns)} on; write less, or raise pfc.detection in the configuration"
             )
 
 

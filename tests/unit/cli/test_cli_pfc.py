@@ -42,6 +42,7 @@ def test_bad_input_is_one_line_with_the_remedy(words: tuple[str, ...], problem: 
         ("h9", 2_000_000, "no member is called h9; members: h1, h2"),
         ("h2", 2_000_000, "the agent of h2 has no PFC"),
         ("h1", 200_000_000, "would be a storm.*raise pfc.detection"),
+        ("h1", 3600 * 10**9, "class 3 paused for 1h would be a storm, which is one from 200ms on"),
     ],
 )
 def test_what_a_host_cannot_do_is_said_before_it_is_asked(host: str, duration_ns: int, problem: str) -> None:
