@@ -82,7 +82,8 @@ def install_units(
         _write(path, text)
         click.echo(f"wrote {path}")
     if not dry_run:
-        named = " ".join(f"'{unit.name}'" for unit in units)
+        # systemd looks for a name in its own directories only
+        named = " ".join(f"'{unit.name if directory == UNITS else directory.absolute() / unit.name}'" for unit in units)
         click.echo(f"now: {makes}systemctl daemon-reload && systemctl enable --now {named}")
 
 

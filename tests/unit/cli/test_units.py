@@ -142,6 +142,7 @@ class TestTheCommand:
             done = CliRunner().invoke(main, words)
             assert done.exit_code == 0, done.output
         assert f"systemd-sysusers {tmp_path / 'baton.conf'} && systemctl daemon-reload" in done.output
+        assert f"systemctl enable --now '{tmp_path / 'baton-controller.service'}'" in done.output  # by its name it is not found
         path = tmp_path / "baton-controller.service"
         assert path.stat().st_mode & 0o777 == 0o644
         path.write_text("[Service]\n")
