@@ -86,7 +86,7 @@ class MarkClient:
                 continue
             except (OSError, ValueError) as error:
                 why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "what came is no answer"
-                raise NoAnswer(0, f"{self._where}: {why}") from None
+                raise NoAnswer(0, f"{self._where}: {why}; does an agent with --guests run there?") from None
             if isinstance(answer, dict):
                 return answer
         raise NoAnswer(0, f"{self._where}: no answer; does an agent with --guests run there?")

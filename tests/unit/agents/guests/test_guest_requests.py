@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.guests.client import MarkClient, NoAnswer
 from agents.guests.flows import KEY, Flows, format_end, parse_end, unmapped
 from agents.guests.requests import (
     FIELDS,
@@ -123,3 +124,9 @@ def test_a_size_that_the_link_cannot_carry_before_the_deadline_is_refused() -> N
     with pytest.raises(RequestRefused, match="deadline_ms: 125001 bytes in 10 ms") as caught:
         check_link(FlowMark(125_001, 10), 100_000_000)
     assert caught.value.cause is Cause.LINK
+
+
+def test_a_host_where_no_agent_hears_guests_is_named_with_what_to_look_for() -> None:
+    says = r"127\.0\.0\.1 port 9: Connection refused; does an agent with --guests run there\?"
+    with MarkClient.of_guest(ip_address("127.0.0.1"), 9) as client, pytest.raises(NoAnswer, match=says):
+        client.ask(GOOD)  # nobody hears at the port of RFC 863
