@@ -57,6 +57,8 @@ left out at random: else all hosts of a fabric would ask a leader that can't kee
 ASK_NS, MOST_ASK_NS = 100_000_000, 3_200_000_000
 """How long, and up to twice as long, to wait for a change of the directory before asking for the whole; then doubled, up to the
 second."""
+COMPLAINT_NS = 60 * SECOND_NS
+"""For how long what the coordinator says is not logged again."""
 OPENING_NS = 5_000_000
 """What waking up and opening every gate may take: begun so long before `fail_open` is over."""
 
@@ -122,6 +124,8 @@ class Membership:
         self._groups_tries = 0
         self._told_groups_ns = 0
         """When we said last that we know groups, though the leader told us our destinations."""
+        self._complaint: tuple[Error, int] | None = None
+        """What the coordinator said last, and when we logged it; None: nothing since we became a member."""
         self._regulate: Reassembler[Regulate] = Reassembler()
         self.handlers: Mapping[type, Handler] = {
             Heartbeat: self._on_heartbeat,
@@ -271,6 +275,7 @@ class Membership:
         if self.wire >= FIRST_VERSION:
             self._send(GroupsRequest(max(0, self._groups.version)))
         if first:
+            self._complaint = None
             log.info("member %d of epoch %d", self.node, self._epoch)
             self._send(DirectoryRequest(0))
             self._apply_override(now_ns)
@@ -331,7 +336,10 @@ class Membership:
 
     def on_error(self, message: Error, now_ns: int) -> None:
         """Registers again if the leader does not know us (any more)."""
-        log.warning("the coordinator says: %s (%s)", message.text, message.code.name)
+        said = Error(message.code, 0, message.text)
+        if self._complaint is None or self._complaint[0] != said or now_ns - self._complaint[1] >= COMPLAINT_NS:
+            log.warning("the coordinator says: %s (%s)", message.text, message.code.name)
+            self._complaint = said, now_ns
         if message.code is ErrorCode.UNKNOWN_SENDER:
             self.unknown(now_ns)
 

@@ -122,3 +122,12 @@ def test_an_agent_whose_numbers_are_refused_goes_on_where_the_leader_says(away: 
     error = Error(ErrorCode.SEQUENCE, before + away, "")
     world.agent._receive(world.frame(error, mac(1)), MS)
     assert world.agent.sequence == (before + away if goes_on else before) and world.agent.member
+
+
+def test_a_refusal_that_comes_again_and_again_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    for second, text in ((0, "no"), (1, "no"), (2, "no"), (3, "never"), (4, "never"), (63, "never"), (64, "never")):
+        error = Error(ErrorCode.REFUSED, second, text)
+        world.agent._receive(world.frame(error, mac(1)), MS + second * 1000 * MS)
+    said = [record.getMessage() for record in caplog.records if "the coordinator says" in record.getMessage()]
+    assert said == [f"the coordinator says: {text} (REFUSED)" for text in ("no", "never", "never")]
