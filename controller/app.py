@@ -200,10 +200,9 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             return
         dpid = event.msg.datapath.id
         for cause, count in self.refusals.read(dpid, codec.refusals(event.msg)).items():
-            if cause in codec.WORTH_AN_EVENT:
-                name = cause.name.lower()
-                text = f"switch {self.discovery.switch_name(dpid)} dropped {count} frames: {name}"
-                self.publisher.event(name, "warning", text, {"count": str(count)})
+            if (what := codec.WORTH_AN_EVENT.get(cause)) is not None:
+                text = f"switch {self.discovery.switch_name(dpid)} dropped {count} {what}"
+                self.publisher.event(cause.name.lower(), "warning", text, {"count": str(count)})
 
     @on(of.EventOFPGroupDescStatsReply, MAIN)  # type: ignore[untyped-decorator]  # as above
     def groups_told(self, event: Event) -> None:

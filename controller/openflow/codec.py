@@ -26,7 +26,11 @@ from controller.openflow.view import Port, told_name
 
 MAGIC = 0xBA70
 COUNTED = 0x8000  # the bit in the cookie of every Cause whose counters are polled
-WORTH_AN_EVENT = (Cause.FORGED_COORDINATOR, Cause.CONTROL_OFF_PATH)
+WORTH_AN_EVENT = {
+    Cause.FORGED_COORDINATOR: "frames with the coordinator's address that came in by another port than its own",
+    Cause.CONTROL_OFF_PATH: "control frames that go neither from the coordinator to hosts nor from a host to it",
+}
+"""The causes whose counts are events, and what was dropped, in words."""
 METERED_PER_S, METERED_PER_PORT, METERED_MAX = 400, 4, 2_000
 """How many frames a second a switch with meters passes on to the controller: for the switch, and more for each port."""
 ROOM = 8  # of the framework's 16 buffers
