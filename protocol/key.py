@@ -35,8 +35,9 @@ class KeyFileError(ValueError):
     """A key file that cannot be used; the text is one line with the remedy."""
 
 
-def read_secret(path: str | os.PathLike[str], what: str) -> str:
-    """The text of a file that only its owner may read, without space around it.
+def read_secret(path: str | os.PathLike[str], what: str, made: str = "") -> str:
+    """The text of a file that only its owner may read, without space around it. `made` says how one is made, such as by which
+    command.
 
     Raises KeyFileError, which calls the file `what`: missing, unreadable, no regular file, or open to others.
     """
@@ -44,7 +45,7 @@ def read_secret(path: str | os.PathLike[str], what: str) -> str:
         # O_NONBLOCK: a FIFO in the file's place must not block the start.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
-        raise KeyFileError(f"{what} {path}: {error.strerror}; name the {what}, or make one") from None
+        raise KeyFileError(f"{what} {path}: {error.strerror}; name the {what}, or make one{made and f' {made}'}") from None
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
@@ -140,7 +141,7 @@ class Key:
 
         Raises KeyFileError: missing, unreadable, open to others (`open_to_others`), or not 64 hexadecimal digits.
         """
-        text = read_secret(path, "key file")
+        text = read_secret(path, "key file", "by `baton key generate`")
         try:
             return cls(bytes.fromhex(text))
         except ValueError:

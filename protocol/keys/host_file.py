@@ -16,11 +16,12 @@ from protocol.keys.signing import PUBLIC_BYTES
 
 NAME_BYTES_MAX = 255
 _SIZES = {"enrolment": ENROLMENT_BYTES, "key": SECRET_BYTES, "leader": PUBLIC_BYTES, "master": 8}
+MADE = "by `baton host enroll NAME` on a controller"
 
 
 def load(path: str | os.PathLike[str]) -> HostSecret:
     """Reads a host's file. Raises KeyFileError: missing, open to others, the controllers' master key, or damaged."""
-    text = read_secret(path, "host file")
+    text = read_secret(path, "host file", MADE)
     if len(text) == 2 * SECRET_BYTES and all(digit in "0123456789abcdefABCDEF" for digit in text):
         remedy = "enroll this host there by `baton host enroll NAME`, and name the file which that writes"
         raise KeyFileError(f"host file {path}: holds a key of the whole fabric, which only controllers may have; {remedy}")
@@ -38,7 +39,7 @@ def load(path: str | os.PathLike[str]) -> HostSecret:
         )
         found.at(bytes(6))
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise KeyFileError(f"host file {path}: is none; make it by `baton host enroll NAME` on a controller") from None
+        raise KeyFileError(f"host file {path}: is no host's file; make one {MADE}") from None
     return found
 
 

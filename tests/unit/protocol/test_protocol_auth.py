@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.auth import EPOCHS_AHEAD, LAST_EPOCH, WINDOW, Guard, Key, KeyFileError, ReplayWindow
+from protocol.keys import host_file
 from protocol.messages import COORDINATOR, HEARTBEAT_MAC, UNREGISTERED, Cause, Heartbeat, Override, Ping
 from tests.unit.protocol.protocol_strategies import HOST, KEY, LEADER, OTHER_KEY, PROPERTY, frame_of, messages
 
@@ -89,8 +90,10 @@ class TestKey:
                 Key.load(path)
 
     def test_a_missing_file_is_named(self, tmp_path: Path) -> None:
-        with pytest.raises(KeyFileError, match="nokey: No such file"):
+        with pytest.raises(KeyFileError, match=r"nokey: No such file.*or make one by `baton key generate`"):
             Key.load(tmp_path / "nokey")
+        with pytest.raises(KeyFileError, match=r"nohost: No such file.*or make one by `baton host enroll NAME`"):
+            host_file.load(tmp_path / "nohost")
 
     @pytest.mark.parametrize("size", [0, 16, 31, 33])
     def test_a_secret_of_another_length_is_refused(self, size: int) -> None:
