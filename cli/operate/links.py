@@ -82,7 +82,8 @@ def _notes(found: Mapping[str, Any], links: list[LinkRow]) -> Iterator[str]:
     if any(link.unmanaged_bps for link in links):
         yield "others: hosts without an agent; members are granted what they leave"
     for a, b in (found["fabric"] or {}).get("not_found", ()):
-        yield f"the fabric file gives a rate of {a} - {b}, and there is no such link; correct its names, or wait until both ends have connected"
+        remedy = "correct its names, or wait until both ends have connected"
+        yield f"the fabric file gives a rate of {a} - {b}, and there is no such link; {remedy}"
 
 
 def _rate(bps: int) -> str:
