@@ -89,7 +89,12 @@ class Mishaps:
         self._failed = 0
 
     def note(self, what: str, error: Exception, now_ns: int) -> None:
-        """Counts an error, and tells it unless one like it was told lately. Raises it if it is an expected one."""
+        """Counts an error, and tells it unless one like it was told lately; of a group, each error. Raises it if it is an
+        expected one."""
+        if isinstance(error, ExceptionGroup):
+            for each in error.exceptions:
+                self.note(what, each, now_ns)
+            return
         if isinstance(error, self._expected):
             raise error
         self._count()

@@ -7,6 +7,7 @@ A part sends only through what it is given.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -84,7 +85,7 @@ HEARD = ("joined", "left", "reported", "contended", "tell", "of_member", "warnin
 
 class Parts:
     """All parts of a coordinator: each event goes to every part, in the order in which they were added, whatever one of them
-    raises; its error is raised afterwards (of several the last)."""
+    raises; its error is raised afterwards, those of several parts as one `ExceptionGroup`."""
 
     def __init__(self) -> None:
         self.handlers: dict[type, Callable[[Member, Any, int], None]] = {}
@@ -112,8 +113,8 @@ class Parts:
 
     def take(self, line: Mapping[str, Any], now_ns: int) -> None:
         """Gives a line of the store bridge, {name: document}, to all parts that know a document of that name."""
-        for name in line:
-            _call_all((part.documents[name] for part in self._parts if name in part.documents), line[name], now_ns)
+        told = ((part.documents[name], line[name]) for name in line for part in self._parts if name in part.documents)
+        _call_all((partial(take, document) for take, document in told), now_ns)
 
     def joined(self, node: int) -> None:
         _call_all(self._hear["joined"], node)
@@ -122,8 +123,7 @@ class Parts:
         _call_all(self._hear["left"], node, now_ns)
 
     def reported(self, node: int, sent: Mapping[int, int], regulated: Set[int]) -> None:
-        for reported in self._hear["reported"]:
-            reported(node, sent, regulated)
+        _call_all(self._hear["reported"], node, sent, regulated)
 
     def contended(self, links: frozenset[Any], now_ns: int) -> None:
         _call_all(self._hear["contended"], links, now_ns)
@@ -147,12 +147,14 @@ class Parts:
 
 
 def _call_all(calls: Iterable[Callable[..., object]], *what: object) -> None:
-    """Calls all of them, whatever one raises. Raises the last error."""
-    failed: Exception | None = None
+    """Calls all of them, whatever one raises. Raises the error, or all errors in a group."""
+    failed: list[Exception] = []
     for call in calls:
         try:
             call(*what)
         except Exception as error:
-            failed = error
-    if failed is not None:
-        raise failed
+            failed.append(error)
+    if len(failed) == 1:
+        raise failed[0]
+    if failed:
+        raise ExceptionGroup("several parts failed", failed)
