@@ -115,10 +115,11 @@ class Watcher:
             time.sleep(SETTLE_S)
 
     def _read(self, source: TreeSource) -> None:
-        read = reader(source)
+        read: Callable[[], frozenset[PortState]] | None = None
         while True:
             began_s = time.monotonic()
             try:
+                read = read or reader(source)
                 self._notices.put(Reading(source, read()))
             except TreeSourceError as error:
                 self._notices.put(Reading(source, None, str(error)))

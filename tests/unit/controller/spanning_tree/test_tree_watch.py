@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import given
 from controller.config.settings import TreeSource
 from controller.spanning_tree.sources import PortState
 from controller.spanning_tree.tracker import LOOP_PATIENCE_NS, OpenFlowPart, Tracker
+from controller.spanning_tree.watch import Reading, Watcher
 from tests.unit.topology.topology_strategies import PROPERTY, fabrics
 from topology.fabric import Fabric, FabricBuilder, Link
 from topology.spanning_tree import Tree, compute
@@ -209,3 +212,26 @@ class TestJoinedWithOpenFlow:
         part = OpenFlowPart(frozenset("ab"), frozenset({Link("a", "b")}))
         assert OpenFlowPart.of({"sources": [], "openflow": part.to_dict()}) == part
         assert OpenFlowPart.of({"sources": []}) is None
+
+
+class Enough(BaseException):
+    """Ends a thread's loop."""
+
+
+def test_a_source_whose_reader_cannot_be_made_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package that speaks SNMP may be missing, or broken."""
+    told: list[Reading] = []
+
+    def put(reading: Reading) -> None:
+        told.append(reading)
+        if len(told) == 2:
+            raise Enough
+
+    source = TreeSource("snmp", "127.0.0.1")
+    watcher = Watcher(Tracker(ring("a", "b", "c"), [source]), SimpleNamespace())  # type: ignore[arg-type]  # it is not used
+    monkeypatch.setattr(watcher, "_notices", SimpleNamespace(put=put))
+    monkeypatch.setattr("controller.spanning_tree.watch.PERIOD_S", 0.0)
+    monkeypatch.setitem(sys.modules, "controller.spanning_tree.snmp_switch", None)
+    with pytest.raises(Enough):
+        watcher._read(source)
+    assert [reading.states for reading in told] == [None, None] and "ModuleNotFoundError" in told[0].problem
