@@ -34,6 +34,7 @@ from controller.openflow.roles import Role, Roles
 from controller.openflow.switches import Switches
 from controller.store.store import Store
 from controller.switch_queues.control_room import CONTROL_QUEUE
+from protocol.timers import Mishaps
 from topology.problems import FabricError
 
 fw = framework.load()
@@ -89,6 +90,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         self.ports = PortMeter()
         self.refusals = RefusalMeter()
         self.complaints = Complaints()
+        self.mishaps = Mishaps(self.logger.error, lambda: None)
         self._wake = hub.Event()
         store, name = Store(ENVIRONMENT.store) if ENVIRONMENT.store else None, ENVIRONMENT.controller
         self.roles = Roles(name if store else None, standby=ENVIRONMENT.standby)
@@ -322,29 +324,32 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         ticks = 0
         while self.is_active:
             hub.sleep(TICK_S)
-            if self.local is None and self.discovery.calm() and not self.switches.awaiting:
-                self._stirred.clear()
-                self._stirred.wait(timeout=SETTINGS.lldp_ns / 1e9)
-                ticks = -1
-            ticks += 1
-            now_ns = time.monotonic_ns()
-            self._join()
-            if (due_ns := self.switches.takeover.next_ns()) is not None and now_ns >= due_ns:
-                self._wake.set()
-            self.discovery.tick(now_ns)
-            self._learn_strangers(now_ns)
-            if self.local is not None and self.local.lost and ticks % LOST_TICKS == 0:
-                self._wake.set()
-            self.switches.remove_foreign(now_ns)
-            if ticks % PROBE_TICKS == 0:
-                due = [*self.discovery.probing(now_ns), *self.discovery.announcing(now_ns)]
-                self.switches.send_lldp(due, now_ns, self.discovery.seeking_loops(due, now_ns))
-            self.switches.ask(self.discovery.requests(now_ns))
-            self.switches.fence(self.discovery.in_question(), now_ns)
-            for note in self.discovery.drain_notes():
-                self.logger.info("%s", note.text)
-                self.publisher.event(note.kind, note.severity, note.text, note.fields)
-            self._wake_if_changed()
+            with self.mishaps.surviving("the clock's turn", time.monotonic_ns()):
+                if self.local is None and self.discovery.calm() and not self.switches.awaiting:
+                    self._stirred.clear()
+                    self._stirred.wait(timeout=SETTINGS.lldp_ns / 1e9)
+                    ticks = -1
+                ticks += 1
+                self._tick(ticks, time.monotonic_ns())
+
+    def _tick(self, ticks: int, now_ns: int) -> None:
+        self._join()
+        if (due_ns := self.switches.takeover.next_ns()) is not None and now_ns >= due_ns:
+            self._wake.set()
+        self.discovery.tick(now_ns)
+        self._learn_strangers(now_ns)
+        if self.local is not None and self.local.lost and ticks % LOST_TICKS == 0:
+            self._wake.set()
+        self.switches.remove_foreign(now_ns)
+        if ticks % PROBE_TICKS == 0:
+            due = [*self.discovery.probing(now_ns), *self.discovery.announcing(now_ns)]
+            self.switches.send_lldp(due, now_ns, self.discovery.seeking_loops(due, now_ns))
+        self.switches.ask(self.discovery.requests(now_ns))
+        self.switches.fence(self.discovery.in_question(), now_ns)
+        for note in self.discovery.drain_notes():
+            self.logger.info("%s", note.text)
+            self.publisher.event(note.kind, note.severity, note.text, note.fields)
+        self._wake_if_changed()
 
     def _learn_strangers(self, now_ns: int) -> None:
         """Learns the hosts that this machine's switches could not tell us about."""
@@ -361,11 +366,12 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             hub.sleep(every_s * (1 - ANSWER_SHARE))
             if not self.roles.acts:
                 continue
-            self.switches.poll()
-            hub.sleep(every_s * ANSWER_SHARE)
-            view = self.discovery.view(time.monotonic_ns())
-            refused = {**self.refusals.named(), **INTAKE.counts(), **self.discovery.counts}
-            self.publisher.ports(framework.aside(self.fabrics.port_parts, view, self.ports.loads(), refused))
+            with self.mishaps.surviving("reading counters", time.monotonic_ns()):
+                self.switches.poll()
+                hub.sleep(every_s * ANSWER_SHARE)
+                view = self.discovery.view(time.monotonic_ns())
+                refused = {**self.refusals.named(), **INTAKE.counts(), **self.discovery.counts}
+                self.publisher.ports(framework.aside(self.fabrics.port_parts, view, self.ports.loads(), refused))
 
     # -- roles -----------------------------------------------------------------------------------------------
 
@@ -385,7 +391,8 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
                 self.discovery, self._revision = self._new_discovery(), -1
                 self.switches.forget_tables(time.monotonic_ns())
             for dpid in self.switches:
-                self._take_up(dpid, known=acted)
+                with self.mishaps.surviving("claiming a role", time.monotonic_ns()):  # the others must have theirs
+                    self._take_up(dpid, known=acted)
             self._wake.set()
             self._stirred.set()
 

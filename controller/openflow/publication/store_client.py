@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from controller.openflow.forwarding import ControlAttachment
 from controller.openflow.publication.publisher import Publisher
 from controller.store.store import Store, StoreUnavailable
+from protocol.timers import Mishaps
 
 LOOK_S, LOOK_AT_MOST_S = 1.0, 10.0
 """How often the store is looked at for other controllers; where counters are read less often than that, as often as those."""
@@ -74,6 +75,7 @@ class StoreClient:
         self._on_leader = on_leader
         self._on_change = on_change
         self._leader_changed = True
+        self._mishaps = Mishaps(log.error, lambda: None)
         self._looked_s = 0.0
         self._every_s = LOOK_S if self._asks_address else max(LOOK_S, min(LOOK_AT_MOST_S, poll_ns / 1e9))
 
@@ -95,13 +97,14 @@ class StoreClient:
         while active():
             self._news.wait(timeout=AGAIN_S if self.publisher.unpublished else self._every_s)
             self._news.clear()
-            self.turn(time.monotonic())
+            with self._mishaps.surviving("what is told to the store and learned there", time.monotonic_ns()):
+                self.turn(time.monotonic())
             self._hub.sleep(PAUSE_S)
 
     def listen(self, active: Callable[[], bool]) -> None:
         """Waits until the store says that another controller leads, again and again."""
         while self._store is not None and active():
-            with contextlib.suppress(StoreUnavailable):
+            with self._mishaps.surviving("listening to the store", time.monotonic_ns()), contextlib.suppress(StoreUnavailable):
                 for _ in self._store.connection.subscribe(("leader",)):
                     self._leader_changed = True
                     self._news.set()

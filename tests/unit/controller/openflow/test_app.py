@@ -132,3 +132,41 @@ def test_a_flow_of_another_program_that_ended_is_no_hosts() -> None:
     command = [sys.executable, "-W", "ignore", "-c", REMOVED]
     found = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert found.stdout.strip() == "[(1, '02:00:00:00:00:01')]", found.stderr
+
+
+LOOPS = """
+import logging, sys
+from types import SimpleNamespace as Made
+from controller import app
+from protocol.timers import Mishaps
+
+app.TICK_S = 0.001
+app.POLL_PER_PORT_S = 0
+app.SETTINGS = Made(poll_ns=10**6, lldp_ns=10**6)
+told, rounds = [], []
+
+class Ours:
+    local = None
+    mishaps = Mishaps(told.append, lambda: None)
+    roles = Made(acts=True)
+    discovery = Made(calm=lambda: False, tick=lambda now_ns: fail())
+    switches = Made(ports=0, awaiting=True, poll=lambda: fail(), takeover=Made(next_ns=lambda: None))
+    is_active = property(lambda self: len(rounds) < 3)
+    _join = staticmethod(lambda: None)
+    _tick = app.Baton._tick
+
+def fail():
+    rounds.append(1)
+    raise LookupError("made to fail")
+
+getattr(app.Baton, sys.argv[1])(Ours())
+print(len(rounds), len(told))
+"""
+
+
+@pytest.mark.parametrize("loop", ["_keep_time", "_poll"])
+def test_an_error_in_one_round_of_a_loop_does_not_end_it_and_is_told_once(loop: str) -> None:
+    environment = {**os.environ, "BATON_REDIS": "unix:///nowhere"}
+    command = [sys.executable, "-W", "ignore", "-c", LOOPS, loop]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert found.stdout.strip() == "3 1", found.stderr

@@ -7,6 +7,8 @@ from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from controller.election.controllers import Controllers
 from controller.openflow.environment import Environment
 from controller.openflow.forwarding import ControlAttachment
@@ -110,3 +112,27 @@ def test_the_environment_says_where_coordinator_and_store_are() -> None:
     found = Environment.read({**said, "BATON_CONTROL_MAC": MAC, "BATON_STANDBY": "1"})
     assert (found.attachment, found.asks_address, found.standby) == (ControlAttachment("s1", "p1", MAC), False, True)
     assert Environment.read({}).attachment is None
+
+
+def test_an_error_ends_neither_the_talk_with_the_store_nor_the_wait_for_another_leader(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = FakeStore()
+    world = World(store)
+    store.others = {"b": {"attachment": "no place", "mac": MAC}}
+    turns, subscribed = iter([True] * 3 + [False]), list[object]()
+
+    def subscribe(names: object) -> None:
+        subscribed.append(names)
+        raise LookupError
+
+    store.connection.subscribe = subscribe
+    monkeypatch.setattr("controller.openflow.publication.store_client.AGAIN_S", 0)
+    world.client._every_s = 0
+    world.client.publisher.event("x", "info", "an event", {})
+    world.client.run(lambda: next(turns))
+    assert world.leaders == 3
+    assert len(caplog.messages) == 1 and "no place" in caplog.text
+    turns = iter([True] * 3 + [False])
+    world.client.listen(lambda: next(turns))
+    assert len(subscribed) == 3
