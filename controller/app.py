@@ -255,8 +255,9 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
                 self.logger.info("switch %s has no meters", self.discovery.switch_name(event.msg.datapath.id))
             return
         dpid = event.msg.datapath.id
-        if codec.refuses_table(event.msg):
-            self.switches.refused(dpid, time.monotonic_ns())
+        of_group = codec.refuses_group(event.msg)
+        if of_group or codec.refuses_table(event.msg):
+            self.switches.refused(dpid, time.monotonic_ns(), of_group=of_group)
         if said := codec.error(event.msg):
             name = self.discovery.switch_name(dpid)
             self._warn(dpid, "openflow_error", f"switch {name} refused: {said}", switch=name)

@@ -384,6 +384,14 @@ def refuses_table(message: Message) -> bool:
     return bytes(message.data)[1:2] == bytes([ofproto.OFPT_FLOW_MOD])
 
 
+def refuses_group(message: Message) -> bool:
+    """Whether an error says that a switch has not taken a group. The refusal to add one that exists says nothing (`_group`)."""
+    ofproto = message.datapath.ofproto
+    exists = (message.type, message.code) == (ofproto.OFPET_GROUP_MOD_FAILED, ofproto.OFPGMFC_GROUP_EXISTS)
+    of_group = bytes(message.data)[1:2] == bytes([ofproto.OFPT_GROUP_MOD]) or message.type == ofproto.OFPET_GROUP_MOD_FAILED
+    return bool(of_group and not exists)
+
+
 def error(message: Message) -> str | None:
     """An error of a switch in words. None for two that are expected: the refusal to add a group that exists (see `_group`), and
     the refusal of packet-outs of a slave, for those that were on their way when its role changed."""

@@ -31,8 +31,8 @@ FOREIGN_NS = 3_000 * MILLISECOND_NS
 """How long the flows towards hosts that another controller put stay: without them the switches flood every frame until we have
 learned the hosts. Its other flows would keep us from learning, and go at once."""
 REFUSED_NS = 60_000 * MILLISECOND_NS
-"""How long a switch that has refused flows, as one whose table is full, keeps what it has taken before all are put again: each
-attempt costs it its whole table."""
+"""How long a switch that has refused flows or groups, as one whose table is full, keeps what it has taken before all are put
+again: each attempt costs it its whole table."""
 
 
 class Switches:
@@ -51,7 +51,8 @@ class Switches:
         self._without_queues: set[int] = set()
         self._suspect: set[int] = set()
         self._miscounted: set[int] = set()
-        self._lacking: dict[int, int] = {}  # switches that have refused flows, and until when these are not put again
+        self._lacking: dict[int, int] = {}  # switches that have refused a part of their table, until when it is not put again
+        self._groups_refused: set[int] = set()  # of these, the ones that have refused groups since they got their whole table
         self._changed: set[int] = set()
         """The switches that were sent flows since they were last asked how many they hold."""
         self._foreign_until_ns: dict[int, int] = {}
@@ -106,6 +107,7 @@ class Switches:
         """What a switch told by a connection that has ended, or still owed us there."""
         self._fences.pop(dpid, None)
         self._lacking.pop(dpid, None)
+        self._groups_refused.discard(dpid)
         self._queued.pop(dpid, None)
         self._without_queues.discard(dpid)
 
@@ -237,24 +239,28 @@ class Switches:
         """The switches of this view that connect from this machine."""
         return [dpid for dpid in view.switches if dpid in self._datapaths and codec.is_here(self._datapaths[dpid])]
 
-    def refused(self, dpid: int, now_ns: int) -> None:
-        """A switch has refused a flow."""
+    def refused(self, dpid: int, now_ns: int, *, of_group: bool = False) -> None:
+        """A switch has refused a flow, or a group."""
         self._lacking[dpid] = now_ns + REFUSED_NS
+        if of_group:
+            self._groups_refused.add(dpid)
 
     def lacks(self, dpid: int) -> bool:
-        """Whether a switch has refused flows, and has not held all of them since."""
+        """Whether a switch has refused flows or groups, and has not held all of them since."""
         return dpid in self._lacking
 
     def flows_counted(self, dpid: int, count: int, now_ns: int) -> bool:
         """How many flows a switch says that it holds. True when the number is wrong for the second time in succession: another
-        program has changed them, or the switch refused some REFUSED_NS ago (`lacks`). The switch is suspect now."""
+        program has changed them, or the switch refused some REFUSED_NS ago (`lacks`). The switch is suspect now. The number
+        says nothing of groups: that of a switch that refused some counts as wrong."""
         if dpid in self._changed:  # the answer may be older than the change
             return False
         table = self._installed.get(dpid)
-        wrong = table is not None and dpid not in self._foreign_until_ns and len(table.flows) != count
+        right = table is not None and len(table.flows) == count and dpid not in self._groups_refused
+        wrong = table is not None and dpid not in self._foreign_until_ns and not right
         if wrong and now_ns < self._lacking.get(dpid, now_ns):
             return False
-        if table is not None and len(table.flows) == count:
+        if right:
             self._lacking.pop(dpid, None)
         if wrong and dpid not in self._miscounted:
             self._miscounted.add(dpid)
@@ -285,6 +291,7 @@ class Switches:
         for dpid in self._suspect:
             self._installed.pop(dpid, None)
             self._codecs[dpid] = self._new_codec()
+            self._groups_refused.discard(dpid)
         self._suspect.clear()
         step = transition(self._installed, wanted, view)
         self._close(step)

@@ -13,8 +13,8 @@ import pytest
 from ryu.ofproto import ofproto_parser, ofproto_v1_3, ofproto_v1_3_parser
 from ryu.ofproto.ofproto_protocol import ProtocolDesc
 
-from bench.openflow.switch import FLOW_MOD, Switch, message
-from controller.openflow.codec import MAGIC, batch
+from bench.openflow.switch import ERROR, FLOW_MOD, GROUP_MOD, Switch, message
+from controller.openflow.codec import MAGIC, batch, refuses_group, refuses_table
 from controller.openflow.flowtable import Change, Flow, Match, Table, diff
 from controller.openflow.forwarding import DELIVER, LEARN
 from controller.openflow.intake.entries import keep_raw
@@ -349,6 +349,63 @@ class TestFullTable:
         switches.refused(DPID, 5)
         switches.disconnected(switches._datapaths[DPID])
         assert not switches.lacks(DPID)
+
+
+class Stubborn(Switch):
+    """A switch that refuses to modify its groups as long as it is `full`; `told` keeps its errors."""
+
+    full: bool
+    told: list[bytes]
+
+    def _one(self, kind: int, told: bytes) -> bytes:
+        if kind == GROUP_MOD and self.full:
+            exists = told[8:10] == bytes(2)
+            code = ofproto_v1_3.OFPGMFC_GROUP_EXISTS if exists else ofproto_v1_3.OFPGMFC_OUT_OF_BUCKETS
+            body = struct.pack("!HH", ofproto_v1_3.OFPET_GROUP_MOD_FAILED, code) + told[:64]
+            self.told.append(message(ERROR, body, int.from_bytes(told[4:8])))
+            return b""
+        return super()._one(kind, told)
+
+
+class TestGroups:
+    """A switch that refuses to change a group, though it takes all flows."""
+
+    def refusals(self, fabric: Fabric, switch: Stubborn) -> list[bool]:
+        """Of each error of the switch, whether it says that a group was not taken; the application hears that."""
+        datapath, said = fabric.switches._datapaths[switch.dpid], []
+        for one in switch.told:
+            version, kind, length, xid = ofproto_parser.header(one)
+            error = ofproto_v1_3_parser.msg_parser(datapath, version, kind, length, xid, one)
+            assert not refuses_table(error)
+            said.append(refuses_group(error))
+            if said[-1]:
+                fabric.switches.refused(switch.dpid, fabric.now_ns, of_group=True)
+        return said
+
+    def test_one_that_refused_a_group_once_gets_it_again_and_converges(self, fabric: Fabric) -> None:
+        switch = fabric.held[DPID]
+        switch.__class__ = Stubborn
+        assert isinstance(switch, Stubborn)
+        switch.full, switch.told = True, []
+        before = dict(switch.flows.groups)
+        less = {dpid: Table(table.flows, {n: ports - {1} for n, ports in table.groups.items()})
+                for dpid, table in tables(VIEW, TREE).items()}  # fmt: skip
+        fabric.converge(wanted=less)
+        said = self.refusals(fabric, switch)
+        assert said.count(True) == said.count(False) > 0 and switch.flows.groups == before
+        switch.full = False
+
+        def counted() -> bool:
+            fabric.switches.poll()
+            return fabric.switches.flows_counted(DPID, len(switch.flows.entries), fabric.now_ns)
+
+        assert [counted() for _ in range(3)] == [False] * 3 and fabric.switches.lacks(DPID), "not at once"
+        fabric.now_ns += REFUSED_NS
+        assert [counted() for _ in range(2)] == [False, True]
+        fabric.converge(wanted=less)
+        assert {n: frozenset(ports) for n, ports in switch.flows.groups.items()} == less[DPID].groups
+        fabric.after(FOREIGN_NS)
+        assert [counted() for _ in range(2)] == [False, False] and not fabric.switches.lacks(DPID)
 
 
 class TestReconnection:
