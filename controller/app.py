@@ -238,6 +238,8 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         dpid = event.msg.datapath.id
         if (sent_ns := self.switches.barrier_passed(dpid, event.msg.xid)) is not None:
             self.discovery.read_until(dpid, sent_ns)
+        elif self.switches.held_back:
+            self._wake.set()
 
     @on(of.EventOFPErrorMsg, MAIN)  # type: ignore[untyped-decorator]  # as above
     def refused(self, event: Event) -> None:
@@ -335,7 +337,8 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
 
     def _tick(self, ticks: int, now_ns: int) -> None:
         self._join()
-        if (due_ns := self.switches.takeover.next_ns()) is not None and now_ns >= due_ns:
+        due_ns = self.switches.takeover.next_ns()
+        if (due_ns is not None and now_ns >= due_ns) or self.switches.overdue(now_ns):
             self._wake.set()
         self.discovery.tick(now_ns)
         self._learn_strangers(now_ns)

@@ -357,6 +357,8 @@ class Transition:
 
     close: Mapping[int, Change]
     open: Mapping[int, Change]
+    leaving: Mapping[int, Ports]
+    """By switch, the ports that `close` closes; IN_PORT: it sends frames back no more."""
 
 
 def transition(installed: Mapping[int, Table], wanted: Mapping[int, Table], view: View) -> Transition:
@@ -366,6 +368,7 @@ def transition(installed: Mapping[int, Table], wanted: Mapping[int, Table], view
     is the same object as before is not compared."""
     close: dict[int, Change] = {}
     then: dict[int, Change] = {}
+    left: dict[int, Ports] = {}
     for dpid, new in wanted.items():
         old = installed.get(dpid, Table())
         if old is new:
@@ -377,13 +380,34 @@ def transition(installed: Mapping[int, Table], wanted: Mapping[int, Table], view
         }
         closed = without_ports(old, leaving) if leaving else old
         if _sends_back(closed) and not _sends_back(new):
-            closed = Table({key: flow for key, flow in closed.flows.items() if flow.output != IN_PORT}, closed.groups)
+            closed = _not_sending_back(closed)
+            leaving.add(IN_PORT)
         if closed is not old and (change := diff(old, closed)):
-            close[dpid] = change
+            close[dpid], left[dpid] = change, frozenset(leaving)
             old = closed
         if change := diff(old, new):
             then[dpid] = change
-    return Transition(close, then)
+    return Transition(close, then, left)
+
+
+def withheld(
+    installed: Mapping[int, Table], wanted: Mapping[int, Table], view: View, *, links: bool, root: bool
+) -> dict[int, Table]:
+    """The wanted tables without the `links` that join the tree, and without a new `root`: what is safe while a switch has not
+    closed what leaves it."""
+    held = {}
+    for dpid, new in wanted.items():
+        old = installed.get(dpid, Table())
+        new_ports = new.groups[FLOOD_GROUP] - old.groups.get(FLOOD_GROUP, frozenset()) if links else frozenset()
+        joining = {number for number in new_ports if PortRef(dpid, number) not in view.edges}
+        held[dpid] = without_ports(new, joining) if joining else new
+        if root and not _sends_back(old) and _sends_back(new):
+            held[dpid] = _not_sending_back(held[dpid])
+    return held
+
+
+def _not_sending_back(table: Table) -> Table:
+    return Table({key: flow for key, flow in table.flows.items() if flow.output != IN_PORT}, table.groups)
 
 
 def _sends_back(table: Table) -> bool:

@@ -10,12 +10,21 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Container, Iterable, Iterator
-from typing import Any
+from collections.abc import Container, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from controller.openflow import codec
-from controller.openflow.flowtable import Change, Table, pieces
-from controller.openflow.forwarding import CLASSIFY, LEARN, LLDP_FLOW, ORIGIN, Transition, transition
+from controller.openflow.flowtable import IN_PORT, Change, Ports, Table, pieces
+from controller.openflow.forwarding import (
+    CLASSIFY,
+    FLOOD_GROUP,
+    LEARN,
+    LLDP_FLOW,
+    ORIGIN,
+    Transition,
+    transition,
+    withheld,
+)
 from controller.openflow.framework import Framework
 from controller.openflow.intake.hosts import PortRef, Request
 from controller.openflow.intake.lldp import KEY_BYTES, Lldp
@@ -25,6 +34,10 @@ from controller.openflow.view import Port, View
 from protocol.units import MILLISECOND_NS
 
 BARRIER_S = 0.1
+"""How long a change of the tree waits for the switches that close ports."""
+CLOSING_NS = 75_000 * MILLISECOND_NS
+"""How long links that might make a loop with the ports of a switch stay closed while it does not say that it has closed these:
+as long as it may owe signs of life (controller/openflow/framework.py)."""
 PIECE = 64
 """How many flows are made into messages before the other green threads have a turn."""
 FOREIGN_NS = 3_000 * MILLISECOND_NS
@@ -33,6 +46,15 @@ learned the hosts. Its other flows would keep us from learning, and go at once."
 REFUSED_NS = 60_000 * MILLISECOND_NS
 """How long a switch that has refused flows or groups, as one whose table is full, keeps what it has taken before all are put
 again: each attempt costs it its whole table."""
+
+
+class _Closing(NamedTuple):
+    """What a switch has been told to close; IN_PORT: to send frames back no more. It answers `barrier` when it has done so, and
+    is waited for until `until_ns`."""
+
+    barrier: int
+    ports: Ports
+    until_ns: int
 
 
 class Switches:
@@ -56,9 +78,12 @@ class Switches:
         self._changed: set[int] = set()
         """The switches that were sent flows since they were last asked how many they hold."""
         self._foreign_until_ns: dict[int, int] = {}
-        self._barriers: set[tuple[int, int]] = set()
+        self._closing: dict[int, _Closing] = {}  # by switch
+        self._far: dict[PortRef, PortRef] = {}  # where the link of a port ends, or did the last time that it had one
+        self.held_back = False
+        """Whether the last `converge` left links closed because of a switch that has not closed its ports yet."""
         self._fences: dict[int, tuple[int, int]] = {}  # by switch: the number of a barrier, and when it was sent
-        self._barriers_done = framework.hub.Event()
+        self._all_closed = framework.hub.Event()
 
     def __iter__(self) -> Iterator[int]:
         return iter(list(self._datapaths))
@@ -106,6 +131,7 @@ class Switches:
     def _forget_answers(self, dpid: int) -> None:
         """What a switch told by a connection that has ended, or still owed us there."""
         self._fences.pop(dpid, None)
+        self._closing.pop(dpid, None)
         self._lacking.pop(dpid, None)
         self._groups_refused.discard(dpid)
         self._queued.pop(dpid, None)
@@ -123,6 +149,7 @@ class Switches:
     def forget_tables(self, now_ns: int) -> None:
         """After a change of leader: what the switches hold is not known. They go on forwarding with it."""
         self._installed, self._foreign_until_ns, self.takeover = {}, {}, Takeover(now_ns)
+        self._closing, self.held_back = {}, False
 
     def new_generation(self) -> None:
         """Counts all flows put so far as foreign, as after a start of the controller."""
@@ -274,15 +301,17 @@ class Switches:
         """A switch has carried out all that was sent before this barrier; when it was sent, if it was a fence."""
         if dpid in self._fences and self._fences[dpid][0] == xid:
             return self._fences.pop(dpid)[1]
-        self._barriers.discard((dpid, xid))
-        if not self._barriers:
-            self._barriers_done.set()
+        if (closing := self._closing.get(dpid)) is not None and closing.barrier == xid:
+            del self._closing[dpid]
+        if not self._closing:
+            self._all_closed.set()
         return None
 
     def converge(self, wanted: dict[int, Table], view: View, now_ns: int) -> int:
         """Sends every switch what changes between the table that it holds and the wanted one, in the order of `transition`.
-        Returns how many flows that are, and how many were taken over. A switch to which its table could not be sent is suspect;
-        the error is raised when the others have theirs."""
+        Returns how many flows that are, and how many were taken over. While a switch has not closed what leaves the tree, no
+        link joins it that might make a loop with that (`held_back`): the caller calls again when the switch has answered, or is
+        `overdue`. A switch to which its table could not be sent is suspect; the error is raised when the others have theirs."""
         told = self.takeover.held.keys() & wanted.keys()
         taken = self.takeover.take(wanted, now_ns)
         self._suspect = (self._suspect - taken.keys()) | (told - taken.keys())
@@ -293,8 +322,15 @@ class Switches:
             self._codecs[dpid] = self._new_codec()
             self._groups_refused.discard(dpid)
         self._suspect.clear()
+        for link in view.links:
+            self._far[link.a], self._far[link.b] = link.b, link.a
         step = transition(self._installed, wanted, view)
-        self._close(step)
+        self._close(step, now_ns)
+        links, root = self._unclosed(wanted, now_ns)
+        self.held_back = links or root
+        if self.held_back:
+            wanted = withheld(self._installed, wanted, view, links=links, root=root)
+            step = transition(self._installed, wanted, view)
         for dpid in [dpid for dpid in self._installed if dpid not in wanted]:
             del self._installed[dpid]
         failed: Exception | None = None
@@ -333,7 +369,12 @@ class Switches:
     @property
     def awaiting(self) -> bool:
         """Whether `remove_foreign` or `joining` has anything to do sooner or later, or time alone changes tables."""
-        return bool(self._foreign_until_ns) or self.takeover.is_reading or self.takeover.next_ns() is not None
+        waits = self._foreign_until_ns or self._closing or self.takeover.is_reading
+        return bool(waits) or self.takeover.next_ns() is not None
+
+    def overdue(self, now_ns: int) -> bool:
+        """Whether a switch has not closed its ports for so long that it is waited for no longer."""
+        return any(now_ns >= closing.until_ns for closing in self._closing.values())
 
     def remove_foreign(self, now_ns: int) -> None:
         """Removes the foreign flows that have stayed for FOREIGN_NS."""
@@ -342,33 +383,43 @@ class Switches:
             if dpid in self._datapaths:
                 self.send(dpid, self._codec(dpid).remove_foreign(self._datapaths[dpid]))
 
-    def send(self, dpid: int, messages: list[codec.Message], barrier: bool = False) -> None:
+    def send(self, dpid: int, messages: list[codec.Message]) -> None:
         """Sends messages to a switch in one write, if it is connected."""
         datapath = self._datapaths.get(dpid)
-        if datapath is None or not messages:
-            return
-        if barrier:
-            messages = [*messages, codec.barrier(datapath)]
-        buffer = codec.batch(datapath, messages)
-        if barrier:
-            self._barriers.add((dpid, messages[-1].xid))
-        datapath.send(buffer)
+        if datapath is not None and messages:
+            datapath.send(codec.batch(datapath, messages))
 
-    def _close(self, step: Transition) -> None:
+    def _close(self, step: Transition, now_ns: int) -> None:
         """Waits until every switch has closed its ports, or BARRIER_S: a switch that hangs must not delay the others."""
         if not step.close:
             return
         for dpid, change in step.close.items():
             self._changed.add(dpid)
-            self.send(dpid, self._changes(dpid, change), barrier=True)
-        self._barriers_done.clear()
-        if self._barriers:
-            self._barriers_done.wait(timeout=BARRIER_S)
-        self._barriers.clear()
+            if (datapath := self._datapaths.get(dpid)) is not None:
+                barrier = codec.barrier(datapath)
+                buffer = codec.batch(datapath, [*self._codec(dpid).change(datapath, change), barrier])
+                before = self._closing[dpid].ports if dpid in self._closing else frozenset()
+                self._closing[dpid] = _Closing(barrier.xid, before | step.leaving[dpid], now_ns + CLOSING_NS)
+                datapath.send(buffer)
+        self._all_closed.clear()
+        if self._closing:
+            self._all_closed.wait(timeout=BARRIER_S)
 
-    def _changes(self, dpid: int, change: Change) -> list[Any]:
-        datapath = self._datapaths.get(dpid)
-        return self._codec(dpid).change(datapath, change) if datapath is not None else []
+    def _unclosed(self, wanted: Mapping[int, Table], now_ns: int) -> tuple[bool, bool]:
+        """Whether a link that leaves the tree may be open yet at both ends, and whether a former root may send back yet."""
+        for dpid in [dpid for dpid, closing in self._closing.items() if now_ns >= closing.until_ns]:
+            del self._closing[dpid]
+        unclosed = {PortRef(dpid, number) for dpid, closing in self._closing.items() for number in closing.ports}
+
+        def in_tree(ref: PortRef) -> bool:
+            return ref.dpid in wanted and ref.number in wanted[ref.dpid].groups[FLOOD_GROUP]
+
+        def is_closed(ref: PortRef | None) -> bool:
+            known = ref is not None and ref.dpid in self._installed and ref.dpid in self._datapaths and ref.dpid in wanted
+            return ref is not None and known and ref not in unclosed and not in_tree(ref)
+
+        ports = [ref for ref in unclosed if ref.number != IN_PORT and not in_tree(ref)]
+        return any(not is_closed(self._far.get(ref)) for ref in ports), any(ref.number == IN_PORT for ref in unclosed)
 
     def _codec(self, dpid: int) -> codec.Codec:
         return self._codecs.get(dpid, self.codec)

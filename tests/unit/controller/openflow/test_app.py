@@ -150,7 +150,9 @@ class Ours:
     mishaps = Mishaps(told.append, lambda: None)
     roles = Made(acts=True)
     discovery = Made(calm=lambda: False, tick=lambda now_ns: fail())
-    switches = Made(ports=0, awaiting=True, poll=lambda: fail(), takeover=Made(next_ns=lambda: None))
+    switches = Made(
+        ports=0, awaiting=True, poll=lambda: fail(), overdue=lambda now_ns: False, takeover=Made(next_ns=lambda: None)
+    )
     is_active = property(lambda self: len(rounds) < 3)
     _join = staticmethod(lambda: None)
     _tick = app.Baton._tick

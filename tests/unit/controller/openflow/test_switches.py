@@ -13,15 +13,16 @@ import pytest
 from ryu.ofproto import ofproto_parser, ofproto_v1_3, ofproto_v1_3_parser
 from ryu.ofproto.ofproto_protocol import ProtocolDesc
 
+from bench.openflow.flows import Frame, walk
 from bench.openflow.switch import ERROR, FLOW_MOD, GROUP_MOD, Switch, message
 from controller.openflow.codec import MAGIC, batch, refuses_group, refuses_table
 from controller.openflow.flowtable import Change, Flow, Match, Table, diff
-from controller.openflow.forwarding import DELIVER, LEARN
+from controller.openflow.forwarding import DELIVER, FLOOD_GROUP, LEARN
 from controller.openflow.intake.entries import keep_raw
 from controller.openflow.intake.hosts import PortRef
 from controller.openflow.intake.messages import admits
 from controller.openflow.intake.takeover import FAR_MORE, READ_NS, TAKEOVER_NS, UNHEARD_NS
-from controller.openflow.switches import FOREIGN_NS, REFUSED_NS, Switches
+from controller.openflow.switches import CLOSING_NS, FOREIGN_NS, REFUSED_NS, Switches
 from controller.openflow.view import View
 from tests.unit.controller.openflow.fake_of_table import tables
 from tests.unit.controller.openflow.test_forwarding import RING, TREE, VIEW, mac
@@ -43,6 +44,8 @@ class Connection(ProtocolDesc):  # type: ignore[misc]  # Ryu has no types
         self._switch, self._switches, self._mute = switch, switches, mute
         self._numbers = count(1)
         self.answers: list[Any] = []
+        self.is_slow = False
+        self._unread = b""
         self.send_q = SimpleNamespace(qsize=lambda: 0)
         self.is_closed = False
 
@@ -50,12 +53,20 @@ class Connection(ProtocolDesc):  # type: ignore[misc]  # Ryu has no types
         message.set_xid(next(self._numbers))
 
     def send(self, data: bytes) -> None:
-        told = self._switch.feed(data)
+        self._unread += data
+        if not self.is_slow:
+            self.carry_out()
+
+    def carry_out(self) -> None:
+        """The switch carries out what it was sent."""
+        told, self._unread = self._switch.feed(self._unread), b""
         while told and not self._mute:
             version, kind, length, xid = ofproto_parser.header(told)
             one, told = told[:length], told[length:]
             assert admits(one)
-            if kind == ofproto_v1_3.OFPT_MULTIPART_REPLY:
+            if kind == ofproto_v1_3.OFPT_BARRIER_REPLY:
+                self._switches.barrier_passed(self.id, xid)
+            elif kind == ofproto_v1_3.OFPT_MULTIPART_REPLY:
                 self.answers.append(ofproto_v1_3_parser.msg_parser(self, version, kind, length, xid, one))
 
     def close(self) -> None:
@@ -349,6 +360,64 @@ class TestFullTable:
         switches.refused(DPID, 5)
         switches.disconnected(switches._datapaths[DPID])
         assert not switches.lacks(DPID)
+
+
+class TestSlowSwitches:
+    """Another tree, while switches take their time to close what leaves the one before."""
+
+    LEAVES, JOINS = RING[1], RING[3]
+    NEXT = frozenset((RING[0], RING[2], RING[3]))
+
+    def change(self, fabric: Fabric, *slow: int) -> None:
+        for dpid in slow:
+            fabric.switches._datapaths[dpid].is_slow = True
+        self.converge(fabric)
+
+    def converge(self, fabric: Fabric) -> None:
+        fabric.converge(wanted=tables(VIEW, self.NEXT))
+        assert not self.loops(fabric)
+
+    def loops(self, fabric: Fabric) -> bool:
+        flows = {dpid: switch.flows for dpid, switch in fabric.held.items()}
+        far = {end: other for link in RING for end, other in (link, link[::-1])}
+        frames = [(ref, Frame(bytes.fromhex(mac(ref).replace(":", "")), b"\xff" * 6)) for ref in VIEW.edges]
+        return any(walk(flows, far, ref, frame).loops for ref, frame in frames)
+
+    def is_open(self, fabric: Fabric) -> bool:
+        return all(end.number in fabric.held[end.dpid].flows.groups[FLOOD_GROUP] for end in self.JOINS)
+
+    def test_no_link_joins_the_tree_before_one_end_of_what_leaves_it_is_closed(self, fabric: Fabric) -> None:
+        first, second = (fabric.switches._datapaths[end.dpid] for end in self.LEAVES)
+        self.change(fabric, first.id, second.id)
+        assert fabric.switches.held_back and not self.is_open(fabric)
+        self.converge(fabric)
+        assert fabric.switches.held_back, "looking again does not help"
+        first.is_slow = second.is_slow = False
+        first.carry_out()
+        assert fabric.switches.awaiting
+        self.converge(fabric)
+        assert not fabric.switches.held_back and self.is_open(fabric)
+        second.carry_out()
+        self.converge(fabric)
+        assert not fabric.switches.awaiting
+
+    def test_one_closed_end_is_enough(self, fabric: Fabric) -> None:
+        self.change(fabric, self.LEAVES.b.dpid)
+        assert not fabric.switches.held_back and self.is_open(fabric)
+
+    @pytest.mark.parametrize("end", ["it leaves", "it never answers"])
+    def test_one_that_leaves_or_never_answers_is_not_waited_for_without_end(self, fabric: Fabric, end: str) -> None:
+        ends = [each.dpid for each in self.LEAVES]
+        self.change(fabric, *ends)
+        if end == "it leaves":
+            for dpid in ends:
+                fabric.switches.disconnected(fabric.switches._datapaths[dpid])
+        else:
+            assert not fabric.switches.overdue(fabric.now_ns)
+            fabric.now_ns += CLOSING_NS
+            assert fabric.switches.overdue(fabric.now_ns)
+        fabric.converge(wanted=tables(VIEW, self.NEXT))
+        assert not fabric.switches.held_back and not fabric.switches.overdue(fabric.now_ns)
 
 
 class Stubborn(Switch):
