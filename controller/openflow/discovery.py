@@ -17,7 +17,8 @@ And these keep hosts from doing harm beyond their own port:
 * LLDP is read by `controller.openflow.intake.lldp`: only what we sent lately counts. It closes the port by which it came in,
   never the port that it names: one closed end is enough against a loop. Any other LLDP at an edge is told and counted;
 * a port that is open to hosts and receives what another such port has sent, by an address that bridges forward, is closed as
-  long as it does, if it is the higher of the two: a host, or another's switch, bridges them, and broadcasts would go round;
+  long as it does, if it is the higher of the two: a host, or another's switch, bridges them, and broadcasts would go round. It
+  stays open where nothing else joins the two switches: neither links, nor other such bridges;
 * between ports that the fabric file gives to hosts there is no link, whatever LLDP says: they are closed;
 * a port that passes on more than its budget is *muted* for a while (`controller.openflow.intake.frame_budgets`);
 * hosts are learned by `controller.openflow.intake.hosts`.
@@ -33,7 +34,7 @@ from controller.openflow.intake.hosts import Host, Hosts, PortRef, Request
 from controller.openflow.intake.lldp import FRESH_NS, Doubt
 from controller.openflow.intake.neighbours import Neighbours
 from controller.openflow.intake.ports import ConnectedSwitches, PortState
-from controller.openflow.view import Note, Port, Switch, View
+from controller.openflow.view import Link, Note, Port, Switch, View
 from protocol.units import MILLISECOND_NS
 
 PROBE_NS = 300 * MILLISECOND_NS
@@ -76,6 +77,7 @@ class Discovery:
         self._hosts = Hosts(self.counts, self._told_of_hosts, self._host_moved, hosts_per_port)
         self._notes: list[Note] = []
         self._loops: set[PortRef] = set()  # the ports that are closed because of one
+        self._bridged: dict[Link, int] = {}  # pairs of ports that bridges of others join, and until when that is believed
         self._settling: deque[int] = deque()  # when each port or switch that came up will have been probed, in order
         self._tick_ns: int | None = None
         self._read_ns: dict[int, int] = {}  # until when all is read that a switch has sent, where hosts are in question
@@ -168,9 +170,15 @@ class Discovery:
         sender, hearer = self._switches.state(source), self._switches.state(at)
         if sender is None or hearer is None or sender.trunk or hearer.trunk or not (sender.port.up and hearer.port.up):
             return
-        if source >= at or not self._neighbours.joined(source.dpid, at.dpid):
+        if source >= at:
             return
-        hearer.loop_until_ns = now_ns + max(LOOP_HOLD_NS, self._silence_ns())
+        until_ns = now_ns + max(LOOP_HOLD_NS, self._silence_ns())
+        self._bridged[Link(source, at)] = until_ns
+        self._bridged = {pair: end_ns for pair, end_ns in self._bridged.items() if end_ns > now_ns}
+        others = [pair for pair in self._bridged if at not in pair and self._loops.isdisjoint(pair)]
+        if not self._neighbours.joined(source.dpid, at.dpid, others):
+            return
+        hearer.loop_until_ns = until_ns
         if at not in self._loops:
             self._loops.add(at)
             self._hosts.gone(at)
@@ -383,6 +391,7 @@ class Discovery:
             if heard.linked:
                 self._note_link("link_down", "warning", heard.source, heard.at)
             self.revision += 1
+        self._bridged = {pair: until_ns for pair, until_ns in self._bridged.items() if ref not in pair}
         self._hosts.gone(ref)
         self._budgets.port_down(ref)
 

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from controller.openflow.intake.hosts import PortRef
@@ -56,9 +56,9 @@ class Neighbours:
             if heard.source < at and heard.source.dpid != at.dpid and self.linked(heard.source, at):
                 yield Link(heard.source, at)
 
-    def joined(self, one: int, other: int) -> bool:
-        """Whether links lead from one switch to another, or both are the same."""
-        reached, left = {one}, list(self.links())
+    def joined(self, one: int, other: int, bridged: Iterable[Link] = ()) -> bool:
+        """Whether links lead from one switch to another, or both are the same. `bridged`: ports that count as linked."""
+        reached, left = {one}, [*self.links(), *bridged]
         while other not in reached:
             near = [link for link in left if (link.a.dpid in reached) != (link.b.dpid in reached)]
             if not near:

@@ -198,3 +198,42 @@ def test_a_bridge_between_two_ports_makes_no_storm(site: Site) -> None:
         for switch in ("s1", "s2"):
             network.ovs.vsctl("del-port", switch, f"{switch}-loop")
             network.ip("link", "del", f"{switch}-loop")
+
+
+def test_two_bridges_that_alone_join_two_switches_make_no_storm(site: Site) -> None:
+    """Linux bridges pass on no LLDP, so neither is a link; the switches have none of their own meanwhile."""
+    network = site.network
+    told = site.events().count("loop")
+    network.ip("link", "set", "s1-s2", "down")
+    until(lambda: not site.links(), 20, "their link is gone")
+    names = [(bridge, switch) for bridge in ("one", "two") for switch in ("s1", "s2")]
+
+    def received() -> int:
+        counts = [network.ovs.ofctl("dump-ports", switch, f"{switch}-{bridge}") for bridge, switch in names]
+        return sum(int(each.partition("rx pkts=")[2].partition(",")[0]) for each in counts)
+
+    try:
+        for bridge in ("one", "two"):
+            network.ip("link", "add", bridge, "type", "bridge", "stp_state", "0")
+            network.ip("link", "set", bridge, "up")
+        for bridge, switch in names:
+            port = f"{switch}-{bridge}"
+            network.ip("link", "add", port, "type", "veth", "peer", "name", f"{port}-b")
+            for name in (port, f"{port}-b"):
+                network.ip("link", "set", name, "up")
+            network.ovs.vsctl("add-port", switch, port)
+            network.ip("link", "set", f"{port}-b", "master", bridge)
+        until(lambda: site.events().count("loop") > told, 30, "it is told")
+        until(lambda: site.ping("h1", "h2", 0.3), 20, "traffic passes by the other bridge")
+        time.sleep(1)
+        before = received()
+        network.raw_socket("h1", ETH_TEST).send(BROADCAST + octets(MACS["h1"]) + ETH_TEST.to_bytes(2) + bytes(46))
+        time.sleep(1)
+        assert received() - before < 40
+    finally:
+        for bridge in ("one", "two"):
+            network.ip("link", "del", bridge)
+        for bridge, switch in names:
+            network.ovs.vsctl("del-port", switch, f"{switch}-{bridge}")
+            network.ip("link", "del", f"{switch}-{bridge}")
+        network.ip("link", "set", "s1-s2", "up")

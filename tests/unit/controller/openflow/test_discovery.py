@@ -80,6 +80,52 @@ class TestDiscovery:
         joined.loop_heard(PortRef(2, 1), PortRef(2, 1), PROBE_NS)  # sent back by a host
         assert joined.view(PROBE_NS).edges == {PortRef(1, 1), PortRef(2, 1)} and joined.view(PROBE_NS).links
 
+    def apart(self, *ports: PortRef) -> Discovery:
+        """Switches that no LLDP joins, whose ports are all probed."""
+        discovery = Discovery()
+        for dpid in sorted({ref.dpid for ref in ports}):
+            numbers = [ref.number for ref in ports if ref.dpid == dpid]
+            discovery.switch_up(dpid, f"s{dpid}", [Port(number, f"eth{number}", True) for number in numbers], 0)
+        discovery.tick(PROBE_NS)
+        return discovery
+
+    def hear(self, discovery: Discovery, now_ns: int, *segments: tuple[PortRef, ...]) -> set[PortRef]:
+        """Each port's probe comes in by all others of its segment; the ports that are closed then."""
+        discovery.tick(now_ns)
+        everyone = {ref for segment in segments for ref in segment}
+        for segment in segments:
+            for source in segment:
+                for at in segment:
+                    discovery.loop_heard(source, at, now_ns)
+        return everyone - discovery.view(now_ns).edges
+
+    def test_of_two_bridges_that_alone_join_two_switches_one_is_closed_and_opened_again_without_the_other(self) -> None:
+        first, second = (PortRef(1, 1), PortRef(2, 1)), (PortRef(1, 2), PortRef(2, 2))
+        discovery = self.apart(*first, *second)
+        times = range(PROBE_NS, 10 * LOOP_NS, LOOP_NS)
+        assert [self.hear(discovery, now_ns, first, second) for now_ns in times] == [{PortRef(2, 2)}] * len(times)
+        times = range(10 * LOOP_NS, 30 * LOOP_NS, LOOP_NS)
+        closed = [self.hear(discovery, now_ns, second) for now_ns in times]
+        assert closed[0] and not closed[-1]
+
+    def test_a_bridge_that_joins_three_switches_by_a_port_each_is_no_loop(self) -> None:
+        star = PortRef(1, 1), PortRef(2, 1), PortRef(3, 1)
+        discovery = self.apart(*star)
+        assert not any(self.hear(discovery, now_ns, star) for now_ns in range(PROBE_NS, 10 * LOOP_NS, LOOP_NS))
+
+    def test_bridges_that_join_three_switches_in_a_ring_are_cut_once(self) -> None:
+        ring = (PortRef(1, 1), PortRef(2, 2)), (PortRef(2, 1), PortRef(3, 2)), (PortRef(1, 2), PortRef(3, 1))
+        discovery = self.apart(*(ref for pair in ring for ref in pair))
+        closed = [self.hear(discovery, now_ns, *ring) for now_ns in range(PROBE_NS, 10 * LOOP_NS, LOOP_NS)]
+        assert all(ports == closed[0] for ports in closed) and len(closed[0]) == 1
+
+    def test_a_bridged_port_that_goes_down_joins_nothing_any_more(self) -> None:
+        first, second = (PortRef(1, 1), PortRef(2, 1)), (PortRef(1, 2), PortRef(2, 2))
+        discovery = self.apart(*first, *second)
+        self.hear(discovery, PROBE_NS, first)
+        discovery.port_changed(1, Port(1, "eth1", False), PROBE_NS + 1)
+        assert not self.hear(discovery, PROBE_NS + 2, second)
+
     def test_two_ports_of_one_switch_are_joined_already(self) -> None:
         discovery = Discovery()
         discovery.switch_up(1, "s1", [Port(1, "a", True), Port(2, "b", True)], 0)
