@@ -221,9 +221,26 @@ class TestTheMessage:
         assert (bench.credit(16), bench.credit(17)) == (OPEN, 0)
 
 
+def test_times_wait_for_the_leaders_clock_and_what_names_none_does_not() -> None:
+    """Our clock shows 1,000 s when the leader's shows 10 ms: without it a queue that is to be open would be blocked."""
+    bench, ours = RulesBench(), 1_000_000 * MS
+    bench.clock.reset()
+    part = QueueConditions(bench, LINK)  # type: ignore[arg-type]  # what it uses of an agent
+    say, window = part.handlers[Conditions], QueueCondition(16, 1, 5 * MS, 60_000 * MS)
+    say(Conditions(1, 0, 1, (QueueCondition(17, 0, 0, 0),)), ours)
+    assert (bench.credit(16), bench.credit(17)) == (OPEN, 0) and not part.has_conditions()
+    say(Conditions(2, 0, 1, (window, QueueCondition(17, 0, 0, 0))), ours)
+    part.advance(ours)
+    assert bench.credit(16) == OPEN, "it is not blocked by a clock that is not the leader's"
+    bench.clock.sample(ours, 10 * MS, 10 * MS, ours)
+    part.advance(ours)
+    assert (bench.credit(16), bench.credit(17)) == (OPEN, 0) and part.has_conditions()
+    assert part.next_due_ns() == ours + 59_990 * MS
+
+
 def test_times_are_the_leaders_clock() -> None:
     bench = RulesBench()
-    bench.clock = SimpleNamespace(local=lambda t: t - 100 * MS)  # type: ignore[assignment]  # the leader is ahead of us
+    bench.clock = SimpleNamespace(local=lambda t: t - 100 * MS, synchronised=True)  # type: ignore[assignment]  # the leader is ahead of us
     part = QueueConditions(bench, LINK)  # type: ignore[arg-type]  # what it uses of an agent
     part.handlers[Conditions](Conditions(1, 0, 1, (QueueCondition(16, 1, 103 * MS, 105 * MS),)), 0)
     assert part.next_due_ns() == 3 * MS
