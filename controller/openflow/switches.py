@@ -237,8 +237,11 @@ class Switches:
                 self._fences[dpid] = barrier.xid, now_ns
 
     def poll(self) -> None:
-        """Asks every switch for its counters, and for its queues if it has any."""
+        """Asks every switch for its counters, and for its queues if it has any. One that does not read gets no question: it
+        must not delay the others."""
         for dpid, datapath in list(self._datapaths.items()):
+            if not codec.has_room(datapath):
+                continue
             queues = [] if dpid in self._without_queues else [codec.ask_queues(datapath)]
             self._changed.discard(dpid)
             self.send(dpid, [*codec.polls(datapath), *queues])

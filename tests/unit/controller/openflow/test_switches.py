@@ -362,6 +362,17 @@ class TestFullTable:
         assert not switches.lacks(DPID)
 
 
+def test_a_switch_that_does_not_read_is_not_asked_for_its_counters_and_the_others_are(fabric: Fabric) -> None:
+    """The framework would wait until it reads, and so would the others."""
+    asked: list[int] = []
+    for dpid in fabric.switches:
+        datapath = fabric.switches._datapaths[dpid]
+        datapath.send = lambda _, dpid=dpid: asked.append(dpid)
+    fabric.switches._datapaths[DPID].send_q = SimpleNamespace(qsize=lambda: 16)
+    fabric.switches.poll()
+    assert asked == [dpid for dpid in fabric.switches if dpid != DPID]
+
+
 class TestSlowSwitches:
     """Another tree, while switches take their time to close what leaves the one before."""
 
