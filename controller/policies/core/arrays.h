@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define NONE UINT32_MAX
 #define LINE 64 /* of the processor's caches: what one line holds comes at once */
@@ -10,6 +11,52 @@
 #define LIKELY(what) __builtin_expect(!!(what), 1)
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 #define SELDOM static __attribute__((noinline, cold))
+
+/* The line before a growing array says how much address space is kept for it; 0: its memory is of the heap. A large array is
+ * mapped. It grows where it is, and gets its new pages one by one when they are used: to move megabytes, or to clear them all at
+ * once, takes milliseconds. */
+struct origin {
+	size_t kept;
+};
+
+#ifdef __SANITIZE_ADDRESS__
+#define MAPPED_FROM SIZE_MAX /* only the heap is watched */
+#else
+#define MAPPED_FROM (64 << 10)
+#endif
+#define KEPT (64 << 20)
+
+static inline struct origin *origin_of(void *array)
+{
+	return (struct origin *)((char *)array - LINE);
+}
+
+static inline void array_free(void *array)
+{
+	if (!array)
+		return;
+	if (origin_of(array)->kept)
+		munmap(origin_of(array), origin_of(array)->kept);
+	else
+		free(origin_of(array));
+}
+
+/* Zeroed memory, with a line for its origin. */
+SELDOM struct origin *new_memory(size_t all)
+{
+	size_t kept = all < KEPT ? KEPT : 2 * all;
+	struct origin *memory = MAP_FAILED;
+	if (all >= MAPPED_FROM)
+		memory = mmap(NULL, kept, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (memory != MAP_FAILED && !mprotect(memory, all, PROT_READ | PROT_WRITE)) {
+		memory->kept = kept;
+		return memory;
+	}
+	memory = aligned_alloc(LINE, (all + LINE - 1) / LINE * LINE);
+	if (!memory)
+		abort();
+	return memset(memory, 0, all);
+}
 
 /* More room, for `wanted` elements. Without memory there is no schedule: hosts then open their gates by themselves. */
 SELDOM void *enlarged(void *array, uint32_t *room, uint32_t wanted, size_t size)
@@ -19,14 +66,17 @@ SELDOM void *enlarged(void *array, uint32_t *room, uint32_t wanted, size_t size)
 		more = wanted;
 	if (more > UINT32_MAX / 2)
 		abort();
-	char *larger = aligned_alloc(LINE, (more * size + LINE - 1) / LINE * LINE);
-	if (!larger)
-		abort();
-	if (array)
-		memcpy(larger, array, *room * size);
-	memset(larger + *room * size, 0, (more - *room) * size);
-	free(array);
+	size_t before = *room * size, all = LINE + more * size;
 	*room = (uint32_t)more;
+	if (array && origin_of(array)->kept >= all) {
+		if (mprotect(origin_of(array), all, PROT_READ | PROT_WRITE))
+			abort();
+		return array;
+	}
+	char *larger = (char *)new_memory(all) + LINE;
+	if (array)
+		memcpy(larger, array, before);
+	array_free(array);
 	return larger;
 }
 
@@ -41,11 +91,11 @@ static inline void *grown(void *array, uint32_t *room, uint32_t wanted, size_t s
 
 struct mapped {
 	uint64_t key;
-	uint32_t value; /* NONE: free */
+	uint32_t value, taken;
 };
 
 struct map {
-	struct mapped *items;
+	struct mapped *items; /* pages of its own, which come all at once: entries are strewn over them */
 	uint32_t room, count;
 };
 
@@ -65,7 +115,7 @@ static inline uint32_t map_get(const struct map *map, uint64_t key)
 {
 	if (!map->count)
 		return NONE;
-	for (uint32_t at = map_place(map, key); map->items[at].value != NONE; at = (at + 1) & (map->room - 1))
+	for (uint32_t at = map_place(map, key); map->items[at].taken; at = (at + 1) & (map->room - 1))
 		if (map->items[at].key == key)
 			return map->items[at].value;
 	return NONE;
@@ -74,27 +124,28 @@ static inline uint32_t map_get(const struct map *map, uint64_t key)
 static inline void map_store(struct map *map, uint64_t key, uint32_t value)
 {
 	uint32_t at = map_place(map, key);
-	while (map->items[at].value != NONE && map->items[at].key != key)
+	while (map->items[at].taken && map->items[at].key != key)
 		at = (at + 1) & (map->room - 1);
-	map->count += map->items[at].value == NONE;
-	map->items[at] = (struct mapped){key, value};
+	map->count += !map->items[at].taken;
+	map->items[at] = (struct mapped){key, value, 1};
 }
 
 static inline void map_free(struct map *map)
 {
-	free(map->items);
+	if (map->room)
+		munmap(map->items, map->room * sizeof(*map->items));
 	memset(map, 0, sizeof(*map));
 }
 
-SELDOM void map_enlarge(struct map *map)
+SELDOM void map_enlarge(struct map *map, uint32_t room)
 {
-	struct map larger = {.room = map->room ? 2 * map->room : 64};
-	larger.items = malloc(larger.room * sizeof(*larger.items));
-	if (!larger.items)
+	struct map larger = {.room = room};
+	larger.items = mmap(NULL, larger.room * sizeof(*larger.items), PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	if (larger.items == MAP_FAILED)
 		abort();
-	memset(larger.items, 0xff, larger.room * sizeof(*larger.items));
 	for (uint32_t at = 0; at < map->room; at++)
-		if (map->items[at].value != NONE)
+		if (map->items[at].taken)
 			map_store(&larger, map->items[at].key, map->items[at].value);
 	map_free(map);
 	*map = larger;
@@ -103,8 +154,15 @@ SELDOM void map_enlarge(struct map *map)
 static inline void map_set(struct map *map, uint64_t key, uint32_t value)
 {
 	if (!LIKELY(4 * (map->count + 1) <= map->room)) /* where more is full, whether the next place is free is predicted wrong */
-		map_enlarge(map);
+		map_enlarge(map, map->room ? 2 * map->room : 256);
 	map_store(map, key, value);
+}
+
+/* Room for MANY entries from the beginning, so that a map that is in use is seldom made anew. */
+#define MANY (1 << 13)
+static inline void map_begin(struct map *map)
+{
+	map_enlarge(map, 4 * MANY);
 }
 
 static inline void map_remove(struct map *map, uint64_t key)
@@ -112,18 +170,18 @@ static inline void map_remove(struct map *map, uint64_t key)
 	if (!map->count)
 		return;
 	uint32_t mask = map->room - 1, hole = map_place(map, key);
-	while (map->items[hole].key != key && map->items[hole].value != NONE)
+	while (map->items[hole].key != key && map->items[hole].taken)
 		hole = (hole + 1) & mask;
-	if (map->items[hole].value == NONE)
+	if (!map->items[hole].taken)
 		return;
-	for (uint32_t at = (hole + 1) & mask; map->items[at].value != NONE; at = (at + 1) & mask) {
+	for (uint32_t at = (hole + 1) & mask; map->items[at].taken; at = (at + 1) & mask) {
 		uint32_t home = map_place(map, map->items[at].key);
 		if (((at - home) & mask) >= ((at - hole) & mask)) {
 			map->items[hole] = map->items[at];
 			hole = at;
 		}
 	}
-	map->items[hole].value = NONE;
+	map->items[hole].taken = 0;
 	map->count--;
 }
 

@@ -30,7 +30,7 @@ struct roster {
 	uint32_t *links, links_most, links_room; /* links_most of every pair */
 	uint32_t member_count, member_room, couple_count, couple_room, link_count, capacity_room, free_couples;
 	struct map member_of, couple_of;
-	uint32_t *near, near_room; /* by ids below NEAR: a member and one, which is found without a look into the map */
+	uint32_t *near, near_room; /* by ids below NEAR: a member and one; `member_of` has the others */
 	uint32_t *regulated, first_heard, last_heard, *unplaced, unplaced_count, unplaced_room;
 	uint64_t marks, heard;
 	int64_t now;
@@ -46,15 +46,17 @@ static void roster_begin(struct roster *roster)
 {
 	roster->free_couples = roster->first_heard = roster->last_heard = NONE;
 	roster->links_most = 1;
+	map_begin(&roster->couple_of);
 }
 
 static void roster_end(struct roster *roster)
 {
 	map_free(&roster->member_of);
 	map_free(&roster->couple_of);
-	void *arrays[] = {roster->members, roster->couples, roster->capacities, roster->links, roster->regulated, roster->unplaced, roster->near};
+	void *arrays[] = {roster->members, roster->couples, roster->capacities, roster->links, roster->unplaced, roster->near};
 	for (size_t at = 0; at < sizeof(arrays) / sizeof(*arrays); at++)
-		free(arrays[at]);
+		array_free(arrays[at]);
+	free(roster->regulated);
 }
 
 enum { NEAR = 1 << 17 };
@@ -74,10 +76,11 @@ SELDOM uint32_t new_member(struct roster *roster, uint32_t id)
 	roster->members[at] = (struct member){
 		.id = id, .from = NONE, .to = NONE, .before = NONE, .after = NONE, .skipped = NONE, .rate = -1, .delay = -1,
 	};
-	map_set(&roster->member_of, id, at);
 	if (id < NEAR) {
 		GROW(roster->near, roster->near_room, id + 1);
 		roster->near[id] = at + 1;
+	} else {
+		map_set(&roster->member_of, id, at);
 	}
 	return at;
 }
@@ -307,7 +310,7 @@ static void roster_place(struct roster *roster, uint32_t at, int64_t rate, uint3
 		GROW(wider, room, roster->couple_room * count);
 		for (uint32_t pair = 0; pair < roster->couple_count; pair++)
 			memcpy(&wider[(size_t)pair * count], links_of(roster, pair), roster->links_most * sizeof(*wider));
-		free(roster->links);
+		array_free(roster->links);
 		roster->links = wider;
 		roster->links_room = room;
 		roster->links_most = count;

@@ -49,5 +49,5 @@ static inline double least_weight(const struct weights *weights)
 static void weights_free(struct weights *weights)
 {
 	map_free(&weights->of);
-	free(weights->values);
+	array_free(weights->values);
 }

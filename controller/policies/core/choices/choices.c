@@ -4,6 +4,7 @@
  * It follows every backlog, slot and yield, finds the groups of links that share senders, and deals the pairs out to turns and
  * rates. What each group chooses Python decides (choice.py). Times are ns.
  */
+#define _GNU_SOURCE
 #include "groups.h"
 
 /* -- choices in force, and who takes turns by them ------------------------------------------------------------------------ */
@@ -141,6 +142,6 @@ void choices_free(struct choices *choices)
 		choices->crossed,
 	};
 	for (size_t at = 0; at < sizeof(arrays) / sizeof(*arrays); at++)
-		free(arrays[at]);
+		array_free(arrays[at]);
 	free(choices);
 }

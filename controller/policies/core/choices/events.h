@@ -111,7 +111,7 @@ void choices_regulate(struct choices *choices, int64_t now, uint32_t count, cons
 void choices_left(struct choices *choices, int64_t now, uint32_t id)
 {
 	struct roster *roster = &choices->roster;
-	uint32_t node = map_get(&roster->member_of, id);
+	uint32_t node = member_find(roster, id);
 	roster->now = now;
 	if (node == NONE)
 		return;

@@ -91,7 +91,7 @@ void rates_sent(struct rates *rates, int64_t now, uint32_t id, uint32_t count, c
 		const int64_t *sent)
 {
 	struct roster *roster = &rates->roster;
-	uint32_t node = map_get(&roster->member_of, id);
+	uint32_t node = member_find(roster, id);
 	roster->now = now;
 	if (node == NONE || node >= rates->row_room)
 		return;
@@ -165,7 +165,7 @@ static int by_order(const void *a, const void *b)
 void rates_left(struct rates *rates, int64_t now, uint32_t id)
 {
 	struct roster *roster = &rates->roster;
-	uint32_t node = map_get(&roster->member_of, id), count = 0, room = 0;
+	uint32_t node = member_find(roster, id), count = 0, room = 0;
 	roster->now = now;
 	if (node == NONE)
 		return;
@@ -188,7 +188,7 @@ void rates_left(struct rates *rates, int64_t now, uint32_t id)
 	for (uint32_t one = 0; one < count; one++)
 		if (roster->couples[leaving[one].pair].known)
 			forget_couple(roster, leaving[one].pair);
-	free(leaving);
+	array_free(leaving);
 	unhear(roster, node);
 }
 

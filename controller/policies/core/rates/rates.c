@@ -2,6 +2,7 @@
  *
  * Both give the same plans for the same events. Senders, leases and rises are elements of arrays by pair; times are ns.
  */
+#define _GNU_SOURCE
 #include "events.h"
 #include "shares.h"
 
@@ -125,6 +126,6 @@ void rates_free(struct rates *rates)
 		rates->grants, rates->revokes,
 	};
 	for (size_t at = 0; at < sizeof(arrays) / sizeof(*arrays); at++)
-		free(arrays[at]);
+		array_free(arrays[at]);
 	free(rates);
 }

@@ -71,8 +71,8 @@ static void provide_links(struct core *core, uint32_t wanted)
 	for (uint32_t booking = 0; booking < core->booking_count; booking++)
 		for (uint32_t at = 0; at <= before; at++)
 			positions[booking * (wanted + 1) + at] = core->positions[booking * (before + 1) + at];
-	free(core->links);
-	free(core->positions);
+	array_free(core->links);
+	array_free(core->positions);
 	core->links = links;
 	core->positions = positions;
 }

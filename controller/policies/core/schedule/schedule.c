@@ -3,6 +3,7 @@
  * Both give the same plans for the same events. Nodes, pairs, resources and bookings are elements of arrays that only grow;
  * lists go through their indexes. Once the arrays are as large as a fabric needs, nothing is allocated. Times are ns.
  */
+#define _GNU_SOURCE
 #include "events.h"
 #include "fabric.h"
 #include "planning.h"
@@ -48,6 +49,8 @@ struct core *core_new(const struct terms *terms)
 	struct core *core = calloc(1, sizeof(*core));
 	if (!core)
 		abort();
+	map_begin(&core->node_of);
+	map_begin(&core->pair_of);
 	core->slice = terms->slice;
 	core->minimum_active = terms->minimum_active;
 	core->headroom_ppm = terms->headroom_ppm;
@@ -63,19 +66,20 @@ struct core *core_new(const struct terms *terms)
 void core_free(struct core *core)
 {
 	for (uint32_t at = 0; at < core->resource_room; at++)
-		free(core->resources[at].spans);
+		array_free(core->resources[at].spans);
 	for (uint32_t at = 0; at < core->line_room; at++)
-		free(core->lines[at].heap.items);
+		array_free(core->lines[at].heap.items);
 	map_free(&core->node_of);
 	map_free(&core->pair_of);
 	weights_free(&core->weights);
 	void *arrays[] = {
-		core->nodes, core->pairs, core->resources, core->lines, core->links, core->regulated, core->unplaced,
+		core->nodes, core->pairs, core->resources, core->lines, core->links, core->unplaced,
 		core->bookings, core->positions, core->ends.items, core->running.items, core->freed, core->loose, core->oldest,
 		core->attempts.items, core->ahead.items, core->changes, core->granted, core->grants, core->revokes,
 		core->sorted, core->fresh, core->gone,
 	};
 	for (size_t at = 0; at < sizeof(arrays) / sizeof(*arrays); at++)
-		free(arrays[at]);
+		array_free(arrays[at]);
+	free(core->regulated);
 	free(core);
 }

@@ -1,4 +1,5 @@
 /* The steps policy as a library: the plans of controller/policies/steps/, which is the reference and says why. */
+#define _GNU_SOURCE
 #include "events.h"
 
 void steps_plan(struct steps *core, int64_t now, int64_t horizon, struct counts *counts)
@@ -79,7 +80,7 @@ void steps_free(struct steps *core)
 	weights_free(&core->weights);
 	map_free(&core->route_of);
 	for (uint32_t link = 0; link < core->park_room; link++)
-		free(core->parks[link].flows);
+		array_free(core->parks[link].flows);
 	void *arrays[] = {
 		core->flows, core->sends, core->needed, core->spots, core->routes, core->path, core->open, core->touched, core->single,
 		core->room, core->rows, core->held,
@@ -87,6 +88,6 @@ void steps_free(struct steps *core)
 		core->loose.items, core->fresh.items, core->idle.items, core->spent.items, core->picked.items, core->grants, core->revokes,
 	};
 	for (size_t at = 0; at < sizeof(arrays) / sizeof(*arrays); at++)
-		free(arrays[at]);
+		array_free(arrays[at]);
 	free(core);
 }

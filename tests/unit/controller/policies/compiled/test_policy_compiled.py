@@ -214,6 +214,18 @@ def test_the_compiled_schedule_touches_no_foreign_memory_and_overflows_nowhere(t
     assert "same plans" in run_with_policies(__name__, tmp_path)
 
 
+def test_arrays_that_have_grown_large_hold_what_they_held() -> None:
+    """Some megabytes, and for the pairs more than the address space that is kept for an array at first."""
+    policy, hosts, others = CompiledTimeslice(), 700, 400
+    nodes = np.arange(FIRST, FIRST + hosts, dtype=np.uint32)
+    for count in (1, 20, others):
+        destinations = np.tile(np.arange(FIRST + hosts, FIRST + hosts + count, dtype=np.uint32), hosts)
+        policy.backlogs(nodes, np.arange(0, hosts * count + 1, count), destinations, now_ns=MS)
+        policy.set_regulated({node: frozenset(destinations[:count].tolist()) for node in nodes.tolist()}, now_ns=MS)
+    known = set(zip(*policy._places.pairs(), strict=True))
+    assert known == {(node, FIRST + hosts + other) for node in nodes.tolist() for other in range(others)}
+
+
 def test_batches_and_arrays_say_what_single_events_and_slots_say() -> None:
     dice, nodes = Random(1), list(NODES)
     single, batched = CompiledTimeslice(), CompiledTimeslice()
