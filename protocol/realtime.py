@@ -61,8 +61,8 @@ def hold_garbage() -> None:
 
 
 def become_realtime(priority: int | None) -> str | None:
-    """Calls `begin_realtime`, locks the memory and keeps the garbage collector from long pauses; call it after the set-up. Memory
-    is locked page by page when it is used first: pages that come all at once, as an array grows, hold the process up.
+    """Calls `begin_realtime`, locks the memory and keeps the garbage collector from long pauses; call it after the set-up.
+    Memory is locked page by page when it is used first: pages that come all at once, as an array grows, hold the process up.
 
     Returns why the kernel refused a part of it, or None.
     """
