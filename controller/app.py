@@ -21,7 +21,6 @@ from controller.election.controllers import Controllers
 from controller.openflow import codec, framework, tls
 from controller.openflow.discovery import Discovery
 from controller.openflow.environment import Environment, SupervisorFailed, ensure_supervisor
-from controller.openflow.forwarding import LEARN, Forwarding
 from controller.openflow.intake import frames, server
 from controller.openflow.intake.complaints import Complaints
 from controller.openflow.intake.hosts import PortRef
@@ -32,6 +31,7 @@ from controller.openflow.publication.description import FabricDescription
 from controller.openflow.publication.store_client import StoreClient
 from controller.openflow.roles import Role, Roles
 from controller.openflow.switches import Switches
+from controller.openflow.tables.forwarding import LEARN, Forwarding
 from controller.store.store import Store
 from controller.switch_queues.control_room import CONTROL_QUEUE
 from protocol.timers import Mishaps

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from bench.openflow.flows import Flows, Frame, walk
 from bench.openflow.switch import ECHO_REQUEST, Switch, message
 from bench.openflow.wiring import SwarmHost, Wiring
-from controller.openflow.forwarding import CLASSIFY, DELIVER, LEARN
 from controller.openflow.intake.hosts import PortRef
+from controller.openflow.tables.forwarding import CLASSIFY, DELIVER, LEARN
 
 AGAIN_S = 0.2
 READ_BYTES = 1 << 13

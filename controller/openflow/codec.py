@@ -13,8 +13,6 @@ from enum import Enum, auto
 from ipaddress import ip_address
 from typing import Any, NamedTuple
 
-from controller.openflow.flowtable import Cause, Change, Flow, FlowKey, Match, Ports
-from controller.openflow.forwarding import ALL_BUT_GROUPS, ASKING_MAC, ETH_ARP, ETH_CONTROL, ETH_LLDP
 from controller.openflow.framework import Framework
 from controller.openflow.intake import entries
 from controller.openflow.intake.hosts import PortRef, Request
@@ -22,6 +20,8 @@ from controller.openflow.intake.lldp import Doubt, Lldp
 from controller.openflow.intake.takeover import Reading
 from controller.openflow.metering import Counters
 from controller.openflow.roles import Claim, Role
+from controller.openflow.tables.flowtable import Cause, Change, Flow, FlowKey, Match, Ports
+from controller.openflow.tables.forwarding import ALL_BUT_GROUPS, ASKING_MAC, ETH_ARP, ETH_CONTROL, ETH_LLDP
 from controller.openflow.view import Port, told_name
 
 MAGIC = 0xBA70

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from controller.config.settings import OpenFlowSettings
-from controller.openflow.forwarding import ControlAttachment
+from controller.openflow.tables.forwarding import ControlAttachment
 from controller.processes.identity import with_owner
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from controller.openflow.control_paths import control_paths, flooded
-from controller.openflow.forwarding import ControlAttachment, coordinator_port
+from controller.openflow.tables.control_paths import control_paths, flooded
+from controller.openflow.tables.forwarding import ControlAttachment, coordinator_port
 from controller.openflow.view import Link, View
 from controller.switch_queues.control_keeper import MOST_BYTES, Stranger, Wanted, WantedSwitch
 

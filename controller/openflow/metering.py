@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from controller.openflow.flowtable import Cause
 from controller.openflow.intake.hosts import PortRef
+from controller.openflow.tables.flowtable import Cause
 
 
 class Counters(NamedTuple):

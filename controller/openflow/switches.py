@@ -11,11 +11,16 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Container, Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 from controller.openflow import codec
-from controller.openflow.flowtable import IN_PORT, Change, Ports, Table, pieces
-from controller.openflow.forwarding import (
+from controller.openflow.framework import Framework
+from controller.openflow.intake.hosts import PortRef, Request
+from controller.openflow.intake.lldp import KEY_BYTES, Lldp
+from controller.openflow.intake.takeover import Takeover, source_key
+from controller.openflow.roles import Claim
+from controller.openflow.tables.closing import Closing
+from controller.openflow.tables.flowtable import Change, Table, pieces
+from controller.openflow.tables.forwarding import (
     CLASSIFY,
     FLOOD_GROUP,
     LEARN,
@@ -25,19 +30,11 @@ from controller.openflow.forwarding import (
     transition,
     withheld,
 )
-from controller.openflow.framework import Framework
-from controller.openflow.intake.hosts import PortRef, Request
-from controller.openflow.intake.lldp import KEY_BYTES, Lldp
-from controller.openflow.intake.takeover import Takeover, source_key
-from controller.openflow.roles import Claim
 from controller.openflow.view import Port, View
 from protocol.units import MILLISECOND_NS
 
 BARRIER_S = 0.1
 """How long a change of the tree waits for the switches that close ports."""
-CLOSING_NS = 75_000 * MILLISECOND_NS
-"""How long links that might make a loop with the ports of a switch stay closed while it does not say that it has closed these:
-as long as it may owe signs of life (controller/openflow/framework.py)."""
 PIECE = 64
 """How many flows are made into messages before the other green threads have a turn."""
 FOREIGN_NS = 3_000 * MILLISECOND_NS
@@ -46,15 +43,6 @@ learned the hosts. Its other flows would keep us from learning, and go at once."
 REFUSED_NS = 60_000 * MILLISECOND_NS
 """How long a switch that has refused flows or groups, as one whose table is full, keeps what it has taken before all are put
 again: each attempt costs it its whole table."""
-
-
-class _Closing(NamedTuple):
-    """What a switch has been told to close; IN_PORT: to send frames back no more. It answers `barrier` when it has done so, and
-    is waited for until `until_ns`."""
-
-    barrier: int
-    ports: Ports
-    until_ns: int
 
 
 class Switches:
@@ -78,8 +66,7 @@ class Switches:
         self._changed: set[int] = set()
         """The switches that were sent flows since they were last asked how many they hold."""
         self._foreign_until_ns: dict[int, int] = {}
-        self._closing: dict[int, _Closing] = {}  # by switch
-        self._far: dict[PortRef, PortRef] = {}  # where the link of a port ends, or did the last time that it had one
+        self._closing = Closing()
         self.held_back = False
         """Whether the last `converge` left links closed because of a switch that has not closed its ports yet."""
         self._fences: dict[int, tuple[int, int]] = {}  # by switch: the number of a barrier, and when it was sent
@@ -131,7 +118,7 @@ class Switches:
     def _forget_answers(self, dpid: int) -> None:
         """What a switch told by a connection that has ended, or still owed us there."""
         self._fences.pop(dpid, None)
-        self._closing.pop(dpid, None)
+        self._closing.forget(dpid)
         self._lacking.pop(dpid, None)
         self._groups_refused.discard(dpid)
         self._queued.pop(dpid, None)
@@ -149,7 +136,8 @@ class Switches:
     def forget_tables(self, now_ns: int) -> None:
         """After a change of leader: what the switches hold is not known. They go on forwarding with it."""
         self._installed, self._foreign_until_ns, self.takeover = {}, {}, Takeover(now_ns)
-        self._closing, self.held_back = {}, False
+        self._closing.forget_all()
+        self.held_back = False
 
     def new_generation(self) -> None:
         """Counts all flows put so far as foreign, as after a start of the controller."""
@@ -304,8 +292,7 @@ class Switches:
         """A switch has carried out all that was sent before this barrier; when it was sent, if it was a fence."""
         if dpid in self._fences and self._fences[dpid][0] == xid:
             return self._fences.pop(dpid)[1]
-        if (closing := self._closing.get(dpid)) is not None and closing.barrier == xid:
-            del self._closing[dpid]
+        self._closing.passed(dpid, xid)
         if not self._closing:
             self._all_closed.set()
         return None
@@ -325,8 +312,7 @@ class Switches:
             self._codecs[dpid] = self._new_codec()
             self._groups_refused.discard(dpid)
         self._suspect.clear()
-        for link in view.links:
-            self._far[link.a], self._far[link.b] = link.b, link.a
+        self._closing.linked(view.links)
         step = transition(self._installed, wanted, view)
         self._close(step, now_ns)
         links, root = self._unclosed(wanted, now_ns)
@@ -377,7 +363,7 @@ class Switches:
 
     def overdue(self, now_ns: int) -> bool:
         """Whether a switch has not closed its ports for so long that it is waited for no longer."""
-        return any(now_ns >= closing.until_ns for closing in self._closing.values())
+        return self._closing.overdue(now_ns)
 
     def remove_foreign(self, now_ns: int) -> None:
         """Removes the foreign flows that have stayed for FOREIGN_NS."""
@@ -401,28 +387,20 @@ class Switches:
             if (datapath := self._datapaths.get(dpid)) is not None:
                 barrier = codec.barrier(datapath)
                 buffer = codec.batch(datapath, [*self._codec(dpid).change(datapath, change), barrier])
-                before = self._closing[dpid].ports if dpid in self._closing else frozenset()
-                self._closing[dpid] = _Closing(barrier.xid, before | step.leaving[dpid], now_ns + CLOSING_NS)
+                self._closing.told(dpid, barrier.xid, step.leaving[dpid], now_ns)
                 datapath.send(buffer)
         self._all_closed.clear()
         if self._closing:
             self._all_closed.wait(timeout=BARRIER_S)
 
     def _unclosed(self, wanted: Mapping[int, Table], now_ns: int) -> tuple[bool, bool]:
-        """Whether a link that leaves the tree may be open yet at both ends, and whether a former root may send back yet."""
-        for dpid in [dpid for dpid, closing in self._closing.items() if now_ns >= closing.until_ns]:
-            del self._closing[dpid]
-        unclosed = {PortRef(dpid, number) for dpid, closing in self._closing.items() for number in closing.ports}
+        """As `Closing.unclosed` says, where these tables are wanted."""
 
         def in_tree(ref: PortRef) -> bool:
             return ref.dpid in wanted and ref.number in wanted[ref.dpid].groups[FLOOD_GROUP]
 
-        def is_closed(ref: PortRef | None) -> bool:
-            known = ref is not None and ref.dpid in self._installed and ref.dpid in self._datapaths and ref.dpid in wanted
-            return ref is not None and known and ref not in unclosed and not in_tree(ref)
-
-        ports = [ref for ref in unclosed if ref.number != IN_PORT and not in_tree(ref)]
-        return any(not is_closed(self._far.get(ref)) for ref in ports), any(ref.number == IN_PORT for ref in unclosed)
+        known = self._installed.keys() & self._datapaths.keys() & wanted.keys()
+        return self._closing.unclosed(now_ns, in_tree, known.__contains__)
 
     def _codec(self, dpid: int) -> codec.Codec:
         return self._codecs.get(dpid, self.codec)

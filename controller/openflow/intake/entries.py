@@ -11,7 +11,7 @@ import struct
 from ipaddress import IPv4Address
 from typing import Any, Self
 
-from controller.openflow.flowtable import Cause, Flow, Match, Ports
+from controller.openflow.tables.flowtable import Cause, Flow, Match, Ports
 
 _ENTRY = struct.Struct("!HBxIIHHHH4xQQQ")  # 7.3.5.2, up to the match
 _GROUP = struct.Struct("!HBxI")  # 7.3.5.10

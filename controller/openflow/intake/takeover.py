@@ -20,9 +20,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from controller.openflow.flowtable import Flow, FlowKey, Match, Ports, Table
-from controller.openflow.forwarding import CLASSIFY, DELIVER, ETH_ARP, ETH_CONTROL, FLOOD_GROUP, LEARN
 from controller.openflow.intake.hosts import Host, PortRef
+from controller.openflow.tables.flowtable import Flow, FlowKey, Match, Ports, Table
+from controller.openflow.tables.forwarding import CLASSIFY, DELIVER, ETH_ARP, ETH_CONTROL, FLOOD_GROUP, LEARN
 from controller.openflow.view import View
 from protocol.units import MILLISECOND_NS
 

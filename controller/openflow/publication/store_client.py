@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from controller.openflow.forwarding import ControlAttachment
 from controller.openflow.publication.publisher import Publisher
+from controller.openflow.tables.forwarding import ControlAttachment
 from controller.store.store import Store, StoreUnavailable
 from protocol.timers import Mishaps
 

@@ -10,7 +10,7 @@
 #include <bpf/bpf_endian.h>
 #include "control_first.h"
 
-#define PASS_EVERY_NS 60000000000ULL /* a fifth of the ageing time, controller/openflow/forwarding.py */
+#define PASS_EVERY_NS 60000000000ULL /* a fifth of the ageing time, controller/openflow/tables/forwarding.py */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -16,12 +16,12 @@ from bench.openflow.swarm import NOBODY, Swarm, address, needed, pairs
 from bench.openflow.switch import FEATURES, MULTIPART, PACKET_OUT, Switch, message
 from bench.openflow.wiring import Wiring, wire
 from controller.openflow.codec import Codec
-from controller.openflow.flowtable import Change, Flow, Match
-from controller.openflow.forwarding import LLDP_FLOW, Forwarding, transition
 from controller.openflow.intake.hosts import Host, PortRef
 from controller.openflow.intake.lldp import KEY_BYTES, Lldp
 from controller.openflow.intake.messages import admits
 from controller.openflow.learned import FabricLearner
+from controller.openflow.tables.flowtable import Change, Flow, Match
+from controller.openflow.tables.forwarding import LLDP_FLOW, Forwarding, transition
 from controller.openflow.view import Link, Port, View
 from controller.openflow.view import Switch as SwitchSeen
 

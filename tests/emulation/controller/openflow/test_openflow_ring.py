@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from controller.openflow.discovery import LINK_SILENCE_NS
-from controller.openflow.forwarding import HEARTBEAT_MAC
 from controller.openflow.intake.takeover import TAKEOVER_NS
 from controller.openflow.switches import FOREIGN_NS
+from controller.openflow.tables.forwarding import HEARTBEAT_MAC
 from controller.store.store import Store
 from controller.switch_queues.control_room import CONTROL_QUEUE
 from tests.emulation.controller.openflow.openflow_ring import (

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from controller.openflow.flowtable import IN_PORT, Cause, Flow, Match, Table
-from controller.openflow.forwarding import Forwarding
 from controller.openflow.intake.hosts import PortRef
+from controller.openflow.tables.flowtable import IN_PORT, Cause, Flow, Match, Table
+from controller.openflow.tables.forwarding import Forwarding
 from controller.openflow.view import Link
 
 LIMIT = 10_000  # copies of one frame: more is a storm

@@ -104,7 +104,7 @@ def test_the_connection_of_a_switch_that_answers_nothing_any_more_ends(switch: s
 REMOVED = """
 from types import SimpleNamespace as Made
 from controller import app
-from controller.openflow.forwarding import LEARN
+from controller.openflow.tables.forwarding import LEARN
 from ryu.ofproto.ofproto_protocol import ProtocolDesc
 from ryu.ofproto.ofproto_v1_3_parser import OFPFlowRemoved, OFPMatch
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from ryu.ofproto.ofproto_v1_3_parser import OFPPortStats
 
 from controller.openflow import codec
-from controller.openflow.flowtable import Cause
 from controller.openflow.intake.hosts import Host, PortRef
 from controller.openflow.learned import DEFAULT_RATE_BPS, FabricLearner
 from controller.openflow.metering import UNREAD_MAX, Counters, Load, PortMeter, RefusalMeter
 from controller.openflow.publication.publisher import Publisher
+from controller.openflow.tables.flowtable import Cause
 from controller.openflow.view import Link, Port, Switch, View
 from controller.store.parts import difference
 from controller.store.store import StoreUnavailable

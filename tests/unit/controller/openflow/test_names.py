@@ -13,9 +13,9 @@ from ryu.ofproto import ofproto_v1_3_parser as parser
 
 from controller.openflow import codec
 from controller.openflow.discovery import PROBE_NS, Discovery
-from controller.openflow.forwarding import ALL_BUT_GROUPS, ControlAttachment
 from controller.openflow.intake.hosts import PortRef
 from controller.openflow.learned import FabricLearner
+from controller.openflow.tables.forwarding import ALL_BUT_GROUPS, ControlAttachment
 from controller.openflow.view import Port, Switch, View
 from controller.spanning_tree.snmp_tables import port_states
 from controller.spanning_tree.sources import parse_bridges, parse_ovsdb

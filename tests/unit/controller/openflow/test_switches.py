@@ -16,16 +16,17 @@ from ryu.ofproto.ofproto_protocol import ProtocolDesc
 from bench.openflow.flows import Frame, walk
 from bench.openflow.switch import ERROR, FLOW_MOD, GROUP_MOD, Switch, message
 from controller.openflow.codec import MAGIC, batch, refuses_group, refuses_table
-from controller.openflow.flowtable import Change, Flow, Match, Table, diff
-from controller.openflow.forwarding import DELIVER, FLOOD_GROUP, LEARN
 from controller.openflow.intake.entries import keep_raw
 from controller.openflow.intake.hosts import PortRef
 from controller.openflow.intake.messages import admits
 from controller.openflow.intake.takeover import FAR_MORE, READ_NS, TAKEOVER_NS, UNHEARD_NS
-from controller.openflow.switches import CLOSING_NS, FOREIGN_NS, REFUSED_NS, Switches
+from controller.openflow.switches import FOREIGN_NS, REFUSED_NS, Switches
+from controller.openflow.tables.closing import CLOSING_NS
+from controller.openflow.tables.flowtable import Change, Flow, Match, Table, diff
+from controller.openflow.tables.forwarding import DELIVER, FLOOD_GROUP, LEARN
 from controller.openflow.view import View
 from tests.unit.controller.openflow.fake_of_table import tables
-from tests.unit.controller.openflow.test_forwarding import RING, TREE, VIEW, mac
+from tests.unit.controller.openflow.tables.test_forwarding import RING, TREE, VIEW, mac
 
 keep_raw(ofproto_v1_3_parser)
 HUB = SimpleNamespace(

@@ -13,15 +13,15 @@ from ryu.ofproto.ofproto_protocol import ProtocolDesc
 from bench.fuzz.openflow import FRAMEWORKS, SEEDS, Parser
 from bench.openflow.switch import MULTIPART, Switch, message
 from controller.openflow.codec import MAGIC, Codec, batch
-from controller.openflow.flowtable import IN_PORT, Cause, Change, Flow, Match
-from controller.openflow.forwarding import GROUP_BIT, LINK_LOCAL, ControlAttachment
 from controller.openflow.intake import entries
 from controller.openflow.intake.entries import Raw
 from controller.openflow.intake.lldp import KEY_BYTES, Lldp
 from controller.openflow.intake.messages import HEADER, Malformed, admits
 from controller.openflow.intake.takeover import hosts
+from controller.openflow.tables.flowtable import IN_PORT, Cause, Change, Flow, Match
+from controller.openflow.tables.forwarding import GROUP_BIT, LINK_LOCAL, ControlAttachment
 from tests.unit.controller.openflow.fake_of_table import tables
-from tests.unit.controller.openflow.test_forwarding import ATTACHED, TREE, VIEW
+from tests.unit.controller.openflow.tables.test_forwarding import ATTACHED, TREE, VIEW
 
 OURS = MAGIC << 48, 0xFFFF << 48
 NO_PACKETS: Any = type("NoPackets", (), {"packet": None})

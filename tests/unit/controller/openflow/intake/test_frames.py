@@ -10,8 +10,8 @@ from ryu.lib import packet
 from ryu.lib.packet import arp, ethernet, ipv4  # noqa: F401 -- as the application has them loaded
 
 from controller.openflow.codec import Codec, FrameReceived
-from controller.openflow.forwarding import LEARN_COPY_BYTES
 from controller.openflow.intake.lldp import KEY_BYTES, Lldp
+from controller.openflow.tables.forwarding import LEARN_COPY_BYTES
 
 SOURCE = "02:00:00:00:00:01"
 ENDS = bytes.fromhex("ffffffffffff" + SOURCE.replace(":", ""))

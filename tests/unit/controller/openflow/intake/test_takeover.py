@@ -8,8 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.openflow.flowtable import Flow, Match, Table
-from controller.openflow.forwarding import LEARN
 from controller.openflow.intake.hosts import PortRef
 from controller.openflow.intake.takeover import (
     FLOWS_MAX,
@@ -23,8 +21,10 @@ from controller.openflow.intake.takeover import (
     Takeover,
     source_key,
 )
+from controller.openflow.tables.flowtable import Flow, Match, Table
+from controller.openflow.tables.forwarding import LEARN
 from tests.unit.controller.openflow.fake_of_table import tables
-from tests.unit.controller.openflow.test_forwarding import TREE, VIEW, mac
+from tests.unit.controller.openflow.tables.test_forwarding import TREE, VIEW, mac
 
 FLOW = Flow(0, 1, Match(in_port=1), output=2)
 

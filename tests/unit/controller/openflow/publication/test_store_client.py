@@ -11,8 +11,8 @@ import pytest
 
 from controller.election.controllers import Controllers
 from controller.openflow.environment import Environment
-from controller.openflow.forwarding import ControlAttachment
 from controller.openflow.publication.store_client import LOOK_S, StoreClient
+from controller.openflow.tables.forwarding import ControlAttachment
 
 HUB = SimpleNamespace(Event=threading.Event, sleep=lambda _: None)
 PLACE = ControlAttachment("s1", "p1")

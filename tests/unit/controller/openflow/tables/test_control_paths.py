@@ -7,14 +7,14 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.openflow.control_paths import ControlPath, control_paths, flooded
-from controller.openflow.forwarding import ETH_CONTROL, HEARTBEAT_MAC
 from controller.openflow.intake.hosts import PortRef
 from controller.openflow.local_switches import wanted
+from controller.openflow.tables.control_paths import ControlPath, control_paths, flooded
+from controller.openflow.tables.forwarding import ETH_CONTROL, HEARTBEAT_MAC
 from controller.openflow.view import View
 from controller.switch_queues.control_keeper import Wanted
 from tests.unit.controller.openflow.fake_of_table import Frame, push, tables
-from tests.unit.controller.openflow.test_forwarding import ATTACHED, COORDINATOR, COORDINATOR_PORT, TREE, VIEW, mac
+from tests.unit.controller.openflow.tables.test_forwarding import ATTACHED, COORDINATOR, COORDINATOR_PORT, TREE, VIEW, mac
 
 SPEAKING = replace(VIEW, hosts={name: replace(host, speaks_control=True) for name, host in VIEW.hosts.items()})
 

@@ -25,7 +25,8 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from controller.openflow.flowtable import (
+from controller.openflow.intake.hosts import Host, PortRef
+from controller.openflow.tables.flowtable import (
     IN_PORT,
     NO_LIMIT,
     Cause,
@@ -37,7 +38,6 @@ from controller.openflow.flowtable import (
     diff,
     without_ports,
 )
-from controller.openflow.intake.hosts import Host, PortRef
 from controller.openflow.view import Link, View, told_name
 from controller.switch_queues.control_room import CONTROL_QUEUE
 

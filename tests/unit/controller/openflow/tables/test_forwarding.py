@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.openflow.flowtable import Cause, Table, diff
-from controller.openflow.forwarding import (
+from controller.openflow.intake.hosts import Host, PortRef
+from controller.openflow.tables.flowtable import Cause, Table, diff
+from controller.openflow.tables.forwarding import (
     ASKING_MAC,
     ETH_ARP,
     ETH_CONTROL,
@@ -21,7 +22,6 @@ from controller.openflow.forwarding import (
     Forwarding,
     transition,
 )
-from controller.openflow.intake.hosts import Host, PortRef
 from controller.openflow.view import Link, Port, Switch, View
 from controller.switch_queues.control_room import CONTROL_QUEUE
 from tests.unit.controller.openflow.fake_of_table import FakeNetwork, Frame, push, tables

@@ -1,9 +1,9 @@
 """The paths of control frames through each switch, exact in port, source and destination. Pure.
 
-They say for known hosts what the tables of `controller.openflow.forwarding` say, in a form that a program in the kernel can
-follow (controller/switch_queues/control_keeper.py): where a switch runs in userspace, its control frames need not pass its
-sockets and queues. A frame that is on none of these paths is the switch's own business: its table admits it, or drops and
-counts it.
+They say for known hosts what the tables of `controller.openflow.tables.forwarding` say, in a form that a program in the
+kernel can follow (controller/switch_queues/control_keeper.py): where a switch runs in userspace, its control frames need not
+pass its sockets and queues. A frame that is on none of these paths is the switch's own business: its table admits it, or
+drops and counts it.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from controller.openflow.forwarding import (
+from controller.openflow.intake.hosts import Host, PortRef
+from controller.openflow.tables.forwarding import (
     HEARTBEAT_MAC,
     ControlAttachment,
     CoordinatorPort,
     Routes,
     coordinator_port,
 )
-from controller.openflow.intake.hosts import Host, PortRef
 from controller.openflow.view import Link, View
 
 

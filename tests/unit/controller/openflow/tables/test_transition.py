@@ -8,12 +8,12 @@ import networkx as nx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.openflow.flowtable import Change, Table, pieces
-from controller.openflow.forwarding import Forwarding, transition
 from controller.openflow.intake.hosts import PortRef
+from controller.openflow.tables.flowtable import Change, Table, pieces
+from controller.openflow.tables.forwarding import Forwarding, transition
 from controller.openflow.view import Link, Switch, View
 from tests.unit.controller.openflow.fake_of_table import FakeNetwork, Frame, tables
-from tests.unit.controller.openflow.test_forwarding import BROADCAST, STRANGER, applied, fabric, mac
+from tests.unit.controller.openflow.tables.test_forwarding import BROADCAST, STRANGER, applied, fabric, mac
 
 NOBODY = "02:00:00:00:77:77"
 

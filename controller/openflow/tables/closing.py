@@ -1,0 +1,84 @@
+"""Which switches have been told to close ports and have not said yet that they did. Pure.
+
+A link that leaves the spanning tree is closed before another one joins it: with both open, broadcasts go round. One end that is
+closed is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from controller.openflow.intake.hosts import PortRef
+from controller.openflow.tables.flowtable import IN_PORT, Ports
+from controller.openflow.view import Link
+from protocol.units import MILLISECOND_NS
+
+CLOSING_NS = 75_000 * MILLISECOND_NS
+"""How long links that might make a loop with the ports of a switch stay closed while it does not say that it has closed these:
+as long as it may owe signs of life (controller/openflow/framework.py)."""
+
+
+class _Told(NamedTuple):
+    """A switch answers `barrier` when it has closed these ports (IN_PORT: when it sends frames back no more), and is waited for
+    until `until_ns`."""
+
+    barrier: int
+    ports: Ports
+    until_ns: int
+
+
+class Closing:
+    """What switches still have to close, by datapath id."""
+
+    def __init__(self) -> None:
+        self._told: dict[int, _Told] = {}
+        self._far: dict[PortRef, PortRef] = {}
+        """Where the link of a port ends, or did the last time that it had one."""
+
+    def __bool__(self) -> bool:
+        return bool(self._told)
+
+    def linked(self, links: Iterable[Link]) -> None:
+        """Notes where links end."""
+        for link in links:
+            self._far[link.a], self._far[link.b] = link.b, link.a
+
+    def told(self, dpid: int, barrier: int, ports: Ports, now_ns: int) -> None:
+        """A switch has been told to close ports."""
+        before = self._told[dpid].ports if dpid in self._told else frozenset()
+        self._told[dpid] = _Told(barrier, before | ports, now_ns + CLOSING_NS)
+
+    def passed(self, dpid: int, barrier: int) -> None:
+        """A switch has answered a barrier."""
+        if dpid in self._told and self._told[dpid].barrier == barrier:
+            del self._told[dpid]
+
+    def forget(self, dpid: int) -> None:
+        """A switch's connection has ended."""
+        self._told.pop(dpid, None)
+
+    def forget_all(self) -> None:
+        """After a change of leader."""
+        self._told.clear()
+
+    def overdue(self, now_ns: int) -> bool:
+        """Whether a switch has not closed its ports for so long that it is waited for no longer."""
+        return any(now_ns >= told.until_ns for told in self._told.values())
+
+    def unclosed(
+        self, now_ns: int, in_tree: Callable[[PortRef], bool], is_known: Callable[[int], bool]
+    ) -> tuple[bool, bool]:
+        """Whether a link that leaves the tree may be open yet at both ends, and whether a former root may send back yet.
+
+        `in_tree`: whether a port is to be in the tree; `is_known`: whether a switch is connected and what it holds is known.
+        """
+        for dpid in [dpid for dpid, told in self._told.items() if now_ns >= told.until_ns]:
+            del self._told[dpid]
+        unclosed = {PortRef(dpid, number) for dpid, told in self._told.items() for number in told.ports}
+
+        def is_closed(ref: PortRef | None) -> bool:
+            return ref is not None and is_known(ref.dpid) and ref not in unclosed and not in_tree(ref)
+
+        ports = [ref for ref in unclosed if ref.number != IN_PORT and not in_tree(ref)]
+        return any(not is_closed(self._far.get(ref)) for ref in ports), any(ref.number == IN_PORT for ref in unclosed)
