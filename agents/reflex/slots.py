@@ -56,8 +56,9 @@ class SlotReflex:
         """The place of each destination in the state."""
         self._nodes: list[int] = []
         self._lent: set[int] = set()
-        self._lent_at_ns = 0
         """The destinations of which the state says more than that nothing is known."""
+        self._lent_at_ns = 0
+        """When the state was lent to the C code last, by the local clock."""
         self._outstanding: dict[int, int] | None = None
         """What the state says of it; None: it is to be written anew."""
         self._kept: list[Any] = []
