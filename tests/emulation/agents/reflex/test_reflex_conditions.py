@@ -37,6 +37,8 @@ class Led:
         self.part = QueueConditions(wire.agent, RATE)
         self.reflex.conditions.has_conditions = self.part.has_conditions
         wire.agent.leader_mac = leader.address
+        now_ns = time.monotonic_ns()
+        wire.agent.clock.sample(now_ns, now_ns, now_ns, now_ns)
         self.sequence, self.version = 100, 1
         self.say()
         self.take()
