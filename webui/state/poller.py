@@ -31,7 +31,7 @@ STATE_PART = 0.01
 """The part of a processor that the state may take."""
 FRESH_NS = 250_000_000
 """How long a reading may be used again."""
-HEAVY_PART = 0.05
+HEAVY_PART = 0.04
 """The part of a processor that reading the members and ports of a large fabric may take: they are read that seldom."""
 HEAVY_MAX_NS = 5_000_000_000
 """But at least so often."""
