@@ -52,6 +52,8 @@ SELDOM struct origin *new_memory(size_t all)
 		memory->kept = kept;
 		return memory;
 	}
+	if (memory != MAP_FAILED)
+		munmap(memory, kept);
 	memory = aligned_alloc(LINE, (all + LINE - 1) / LINE * LINE);
 	if (!memory)
 		abort();
