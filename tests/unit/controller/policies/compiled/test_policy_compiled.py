@@ -4,6 +4,7 @@ not its own while it does."""
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -224,6 +225,29 @@ def test_arrays_that_have_grown_large_hold_what_they_held() -> None:
         policy.set_regulated({node: frozenset(destinations[:count].tolist()) for node in nodes.tolist()}, now_ns=MS)
     known = set(zip(*policy._places.pairs(), strict=True))
     assert known == {(node, FIRST + hosts + other) for node in nodes.tolist() for other in range(others)}
+
+
+def test_who_waits_is_not_tried_anew_when_another_link_carries_less() -> None:
+    """2,000 pairs wait for one link. A plan after that takes at most half of one after a new network, which tries them all."""
+    network, policy = racks(25, 80), CompiledTimeslice()
+    policy.set_network(network, now_ns=MS)
+    policy.set_regulated({node: frozenset({FIRST}) for node in range(FIRST + 1, FIRST + 2000)}, now_ns=MS)
+    for node in range(FIRST + 1, FIRST + 2000):
+        policy.backlog(node, {FIRST: 5000}, now_ns=MS)
+    policy.plan(now_ns=MS, horizon_ns=MS)
+
+    def took_ns(changed: TreeNetwork) -> int:
+        policy.set_network(changed, now_ns=MS)
+        began_ns = time.thread_time_ns()
+        policy.plan(now_ns=MS, horizon_ns=MS)
+        return time.thread_time_ns() - began_ns
+
+    after_new = min(took_ns(racks(25, 80)) for _ in range(5))
+    network = racks(25, 80)
+    policy.set_network(network, now_ns=MS)
+    policy.plan(now_ns=MS, horizon_ns=MS)
+    factors = [{("r1", FIRST + 80): factor} for factor in (0.9, 0.8, 0.7, 0.6, 0.5)]
+    assert min(took_ns(network.times(one)) for one in factors) < after_new / 2
 
 
 def test_batches_and_arrays_say_what_single_events_and_slots_say() -> None:
