@@ -74,7 +74,7 @@ static uint32_t find_shares(struct rates *rates)
 		}
 	for (uint32_t one = 0; one < all; one++)
 		levels_push(&rates->levels, (struct level){rates->shares[one].left, rates->shares[one].weight, one});
-	while (rates->levels.count) {
+	while (rates->levels.count && found < count) {
 		struct level level = levels_pop(&rates->levels);
 		struct share *share = &rates->shares[level.share];
 		if (!share->weight)
@@ -98,6 +98,7 @@ static uint32_t find_shares(struct rates *rates)
 			}
 		}
 	}
+	rates->levels.count = 0;
 	return found;
 }
 
