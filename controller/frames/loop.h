@@ -15,6 +15,7 @@
 #define LOOK_NS 5000000     /* so often frames are read that wake nobody, and Python is told of what may wait */
 #define FULL_NS 200000      /* so often it looks whether Python has made room */
 #define STACK_BYTES (512 << 10)
+#define USUAL_ROWS 2048     /* of a plan: room from the beginning */
 
 static int wants_python(const struct loop *loop, int64_t now_ns) {
     const struct steering *steering = &loop->steering;
@@ -102,10 +103,15 @@ struct loop *loop_new(struct frames *f, int main_box, int deferred_box, int tell
     loop->tell = tell;
     loop->due_ns = loop->steering.review_ns = NEVER;
     loop->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (loop->wake < 0 || !told_make(&loop->told)) {
+    loop->rows_room = USUAL_ROWS;
+    loop->rows = malloc(USUAL_ROWS * sizeof *loop->rows);
+    if (loop->rows)
+        memset(loop->rows, 0, USUAL_ROWS * sizeof *loop->rows); /* so that these pages are there */
+    if (loop->wake < 0 || !loop->rows || !told_make(&loop->told)) {
         if (loop->wake >= 0)
             close(loop->wake);
         told_free(&loop->told);
+        free(loop->rows);
         free(loop);
         return NULL;
     }

@@ -27,6 +27,7 @@ static int map_make(struct map *map, uint32_t size) {
         free(map->places);
         return 0;
     }
+    memset(map->keys, 0, size * sizeof *map->keys); /* so that all pages are there: keys are strewn over them */
     memset(map->places, 0xff, size * sizeof *map->places);
     return 1;
 }

@@ -8,7 +8,7 @@
 
 /* Frames for Python take a part of a buffer, some tenths of a second of its work; when that is full, more are lost, as they
  * would be where a socket is full. So what Python has no time for does not keep what the loop takes by itself waiting. */
-enum { TOLD_ROOM = 4 << 20, TOLD_SPARE = 1 << 20, TOLD_FRAMES = 1 << 20 };
+enum { TOLD_ROOM = 4 << 20, TOLD_SPARE = 1 << 20, TOLD_FRAMES = 1 << 20, TOLD_USUAL = 256 << 10 };
 enum told_kind { TOLD_BATCH = 1, TOLD_FRAME, TOLD_PLAN, TOLD_PROVEN };
 
 /* Each record begins with its kind and its size, a multiple of 8, and goes on with its arrays, those of 8 bytes first. */
@@ -36,9 +36,11 @@ struct told {
 
 static int told_make(struct told *told) {
     memset(told, 0, sizeof *told);
-    for (int at = 0; at < 2; at++)
+    for (int at = 0; at < 2; at++) {
         if (!(told->buffers[at] = malloc(TOLD_ROOM)))
             return 0;
+        memset(told->buffers[at], 0, TOLD_USUAL); /* so that these pages are there */
+    }
     return 1;
 }
 

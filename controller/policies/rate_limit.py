@@ -5,7 +5,7 @@ bottleneck. Shares are of capacity x headroom, and a node's own rate is a link t
 
 A rate is a lease, renewed when half of it is over. A new rate is for `lease_ns`, so a host that missed it hears of it again
 soon; each renewal is for twice as long, up to `LONGEST` times that, so rates that stay cost little. A plan renews
-`RENEWED_AT_ONCE` at most, for thousands may be due at once, and half of each is left. A pair is a *sender* from its first
+few at once, for thousands may be due together, and half of each is left. A pair is a *sender* from its first
 backlog until it had none, and sent nothing, for `lease_ns`. Then its lease is revoked, and the others share what it had.
 
 *Demand.* A sender wants all that it can get, until its queue stayed empty and it sent less than `USED` of its rate in
@@ -37,7 +37,9 @@ PATIENCE = 3
 """Reports in which a sender leaves a part of its rate unused until that part is given to others."""
 LONGEST = 8
 """How many times `lease_ns` the longest lease has."""
-RENEWED_AT_ONCE = 64
+RENEWED_AT_ONCE, RISEN_AT_ONCE, LOOKS_AT_ONCE = 64, 256, 256
+"""In one plan: leases that are renewed, rates that rise, and leases of which it is looked whether they are due. The next plan,
+which is due at once, goes on."""
 LEAST_DEMAND_PART = 100
 """A sender is left this part of its node's rate at least: with less it could not begin to grow."""
 
@@ -185,7 +187,7 @@ class RateLimit(Policy):
         if self._network is not None and self._stale:
             self._stale = False
             grants = self._share_out(self._network, now_ns, horizon_ns)
-        for key in [key for key, (due_ns, _) in self._rises.items() if due_ns <= now_ns]:
+        for key in [key for key, (due_ns, _) in self._rises.items() if due_ns <= now_ns][:RISEN_AT_ONCE]:
             grants[key] = self._grant(key, self._rises.pop(key)[1], now_ns)
         for key in renewed:
             if key not in grants and (lease := self._leases.get(key)) is not None:
@@ -197,7 +199,9 @@ class RateLimit(Policy):
 
     def next_event_ns(self) -> int | None:
         """When a lease is half over or a rate rises, plus the time that the caller plans ahead: nothing is foreseen here."""
-        while self._due and not self._is_due(self._due[0]):
+        for _ in range(LOOKS_AT_ONCE):
+            if not self._due or self._is_due(self._due[0]):
+                break
             heapq.heappop(self._due)
         events = [due_ns for due_ns, _ in self._rises.values()]
         if self._due:
@@ -207,7 +211,9 @@ class RateLimit(Policy):
     def _take_due(self, now_ns: int) -> list[Key]:
         """The senders to renew; forgets pairs that are senders no more."""
         renew: list[Key] = []
-        while self._due and self._due[0][0] <= now_ns and len(renew) < RENEWED_AT_ONCE:
+        for _ in range(LOOKS_AT_ONCE):
+            if not self._due or self._due[0][0] > now_ns or len(renew) == RENEWED_AT_ONCE:
+                break
             due = heapq.heappop(self._due)
             if not self._is_due(due):
                 continue

@@ -89,6 +89,27 @@ static inline void *grown(void *array, uint32_t *room, uint32_t wanted, size_t s
 
 #define GROW(array, room, wanted) ((array) = grown((array), &(room), (wanted), sizeof(*(array))))
 
+/* As many nodes, or pairs that wait, as most fabrics have at most: there is room for them from the beginning. */
+#define MANY (1 << 13)
+
+/* Has all pages there: a new one costs who uses it first 1.5 us. MAP_POPULATE brings none where memory is locked when it is used
+ * (MCL_ONFAULT). A kernel before 5.14 brings them one by one. */
+static inline void bring_pages(void *memory, size_t size)
+{
+	madvise(memory, size, MADV_POPULATE_WRITE);
+}
+
+static inline void *provided(void *array, uint32_t *room, uint32_t wanted, size_t size)
+{
+	array = grown(array, room, wanted, size);
+	if (origin_of(array)->kept)
+		bring_pages(origin_of(array), LINE + *room * size);
+	return array;
+}
+
+/* Makes room from the beginning, with all its pages. */
+#define PROVIDE(array, room, wanted) ((array) = provided((array), &(room), (wanted), sizeof(*(array))))
+
 /* -- a map by open addressing: a key that is gone leaves no trace, for what lies behind it moves up ---------------------- */
 
 struct mapped {
@@ -142,10 +163,10 @@ static inline void map_free(struct map *map)
 SELDOM void map_enlarge(struct map *map, uint32_t room)
 {
 	struct map larger = {.room = room};
-	larger.items = mmap(NULL, larger.room * sizeof(*larger.items), PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	larger.items = mmap(NULL, room * sizeof(*larger.items), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (larger.items == MAP_FAILED)
 		abort();
+	bring_pages(larger.items, room * sizeof(*larger.items));
 	for (uint32_t at = 0; at < map->room; at++)
 		if (map->items[at].taken)
 			map_store(&larger, map->items[at].key, map->items[at].value);
@@ -161,7 +182,6 @@ static inline void map_set(struct map *map, uint64_t key, uint32_t value)
 }
 
 /* Room for MANY entries from the beginning, so that a map that is in use is seldom made anew. */
-#define MANY (1 << 13)
 static inline void map_begin(struct map *map)
 {
 	map_enlarge(map, 4 * MANY);

@@ -47,6 +47,9 @@ static void roster_begin(struct roster *roster)
 	roster->free_couples = roster->first_heard = roster->last_heard = NONE;
 	roster->links_most = 1;
 	map_begin(&roster->couple_of);
+	PROVIDE(roster->couples, roster->couple_room, MANY);
+	PROVIDE(roster->members, roster->member_room, MANY);
+	PROVIDE(roster->near, roster->near_room, MANY);
 }
 
 static void roster_end(struct roster *roster)

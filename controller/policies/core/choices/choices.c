@@ -128,6 +128,7 @@ struct choices *choices_new(void)
 		abort();
 	roster_begin(&choices->roster);
 	choices->dirty = true;
+	PROVIDE(choices->activities, choices->activity_room, MANY);
 	return choices;
 }
 

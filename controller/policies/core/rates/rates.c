@@ -19,7 +19,9 @@ static uint32_t take_due(struct rates *rates)
 	int64_t now = rates->roster.now;
 	uint32_t count = 0;
 	GROW(rates->renewed, rates->renewed_room, RENEWED_AT_ONCE);
-	while (rates->due.count && rates->due.items[0].at <= now && count < RENEWED_AT_ONCE) {
+	for (int looks = 0; looks < LOOKS_AT_ONCE && count < RENEWED_AT_ONCE; looks++) {
+		if (!rates->due.count || rates->due.items[0].at > now)
+			break;
 		struct due due = dues_pop(&rates->due);
 		if (!is_due(rates, &due))
 			continue;
@@ -54,7 +56,7 @@ void rates_plan(struct rates *rates, int64_t now, int64_t horizon, struct counts
 	rates->lead = horizon - now;
 	rates->grant_count = 0;
 	rates->planned++;
-	uint32_t renewed = take_due(rates), left = 0;
+	uint32_t renewed = take_due(rates), left = 0, risen = 0;
 	if (rates->roster.network && rates->stale) {
 		rates->stale = false;
 		share_out(rates, horizon);
@@ -64,11 +66,12 @@ void rates_plan(struct rates *rates, int64_t now, int64_t horizon, struct counts
 		struct sender *sender = &rates->senders[at];
 		if (!sender->rises || sender->shared != rates->shared)
 			continue;
-		if (sender->rise_at > now) {
+		if (sender->rise_at > now || risen == RISEN_AT_ONCE) {
 			rates->rises[left++] = at;
 			continue;
 		}
 		sender->rises = false;
+		risen++;
 		grant(rates, at, sender->rise_to, rates->lease);
 	}
 	rates->rise_count = left;
@@ -80,7 +83,7 @@ void rates_plan(struct rates *rates, int64_t now, int64_t horizon, struct counts
 
 int64_t rates_next_event(struct rates *rates)
 {
-	while (rates->due.count && !is_due(rates, &rates->due.items[0]))
+	for (int looks = 0; looks < LOOKS_AT_ONCE && rates->due.count && !is_due(rates, &rates->due.items[0]); looks++)
 		dues_pop(&rates->due);
 	int64_t first = rates->due.count ? rates->due.items[0].at : INT64_MAX;
 	for (uint32_t one = 0; one < rates->rise_count; one++) {
@@ -113,6 +116,19 @@ struct rates *rates_new(int64_t lease, int64_t headroom_ppm)
 	rates->headroom_ppm = headroom_ppm;
 	rates->first_lease = rates->last_lease = NONE;
 	rates->stale = true;
+	PROVIDE(rates->senders, rates->sender_room, MANY);
+	PROVIDE(rates->flows, rates->flow_room, MANY);
+	PROVIDE(rates->shares, rates->share_room, MANY);
+	PROVIDE(rates->crossed, rates->crossed_room, 8 * MANY);
+	PROVIDE(rates->crossing, rates->crossing_room, 8 * MANY);
+	PROVIDE(rates->fixed, rates->fixed_room, MANY);
+	PROVIDE(rates->rises, rates->rise_room, MANY);
+	PROVIDE(rates->scratch, rates->scratch_room, MANY);
+	PROVIDE(rates->links, rates->link_room, MANY);
+	PROVIDE(rates->members, rates->member_room, MANY);
+	PROVIDE(rates->levels.items, rates->levels.room, MANY);
+	PROVIDE(rates->due.items, rates->due.room, MANY);
+	PROVIDE(rates->grants, rates->grant_room, MANY);
 	return rates;
 }
 

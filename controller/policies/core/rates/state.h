@@ -8,7 +8,7 @@
 typedef __int128 wide;
 
 #define PPM 1000000
-enum { PRESSED = 2, PATIENCE = 3, LEAST_DEMAND_PART = 100, LONGEST = 8, RENEWED_AT_ONCE = 64 };
+enum { PRESSED = 2, PATIENCE = 3, LEAST_DEMAND_PART = 100, LONGEST = 8, RENEWED_AT_ONCE = 64, RISEN_AT_ONCE = 256, LOOKS_AT_ONCE = 256 };
 static const double USED = 0.97, MARGIN = 1.06;
 static const int64_t MOST_PARTS = (int64_t)1 << 40, WEIGHT_UNIT = 1000000;
 

@@ -60,6 +60,9 @@ struct core *core_new(const struct terms *terms)
 	core->patience = terms->patience;
 	core->free_pairs = core->free_bookings = core->first_slot = core->last_slot = NONE;
 	core->first_heard = core->last_heard = NONE;
+	PROVIDE(core->nodes, core->node_room, MANY);
+	PROVIDE(core->pairs, core->pair_room, MANY);
+	PROVIDE(core->grants, core->grant_room, MANY);
 	return core;
 }
 

@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from controller.policies.base import Plan, Slot
 from controller.policies.fair_share import max_min_fair
-from controller.policies.rate_limit import LEAST_DEMAND_PART, LONGEST, RENEWED_AT_ONCE, RateLimit
+from controller.policies.rate_limit import (
+    LEAST_DEMAND_PART,
+    LONGEST,
+    LOOKS_AT_ONCE,
+    RENEWED_AT_ONCE,
+    RISEN_AT_ONCE,
+    RateLimit,
+)
 from tests.unit.controller.policies.policy_kinds import each_kind  # noqa: F401 -- a fixture of all tests here
 from tests.unit.controller.policies.policy_networks import FIRST, GBIT, MBIT, Link, TreeNetwork, racks, star, trees
 
@@ -326,6 +333,28 @@ class TestLeases:
         plans.append(world.plan())
         assert [len(plan.grants) for plan in plans] == [RENEWED_AT_ONCE, first - RENEWED_AT_ONCE]
         assert not world.plan().grants
+
+    def test_many_rates_rise_by_several_plans(self) -> None:
+        world = Senders(star(RISEN_AT_ONCE + 41))
+        for x in range(B, FIRST + RISEN_AT_ONCE + 41):
+            world.policy.backlog(x, {A: 1000}, now_ns=world.now_ns)
+        plans = [world.plan()]
+        assert world.policy.next_event_ns() == world.now_ns + LEAD, "the others may rise"
+        plans.append(world.plan())
+        assert [len(plan.grants) for plan in plans] == [RISEN_AT_ONCE, 40]
+        assert len(world.rates()) == RISEN_AT_ONCE + 40
+
+    def test_a_lease_is_renewed_behind_many_that_have_ended(self) -> None:
+        last = FIRST + 2 * LOOKS_AT_ONCE + 2
+        world = Senders(star(2 * LOOKS_AT_ONCE + 3))
+        for x in range(B, last + 1):
+            world.policy.backlog(x, {A: 1000}, now_ns=world.now_ns)
+        world.plan()
+        world.run_until(world.now_ns + LEASE // 4)
+        for x in range(B, last):
+            world.policy.left(x, now_ns=world.now_ns)
+        world.run_until(world.now_ns + 3 * LEASE)
+        assert (last, A) in world.rates()
 
     def test_a_rate_given_back_is_free_at_once(self) -> None:
         world = Senders(star(3))
