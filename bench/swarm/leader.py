@@ -24,6 +24,8 @@ from emulation.processes import end_process
 from protocol.key import Key
 from protocol.keys.hosts import Master
 from protocol.units import MILLISECOND_NS
+from topology.fabric import DirectedLink, Fabric
+from topology.spanning_tree import compute
 
 LEADER, SWARM, AGENT = "leader0", "swarm0", "eth0"
 """The interfaces of the coordinator, of the swarm, and of a real agent in a namespace of its own."""
@@ -113,13 +115,13 @@ class Leader:
             len(world.names), slice_ns=slice_ns, policy=policy, mode=mode, key_file=self._key_file, store=self._redis.url
         )
         self.store: Store | None = None
+        self._version = 0
 
     def __enter__(self) -> Leader:
         self._stack.enter_context(self._redis)
         self.store = Store(self._redis.url)
         self._stack.callback(self.store.close)
-        blocked = sorted(list(link) for link in self._world.routes.tree.blocked)
-        self.store.publish_fabric({"fabric": self._world.fabric.to_dict(), "blocked": blocked, "version": 1})
+        self.publish(self._world.fabric)
         (self._directory / "coordinator.json").write_text(self.settings.to_json())
         self._stack.callback(self.end)
         return self
@@ -179,6 +181,18 @@ class Leader:
         """The coordinator's status in the store; empty while there is none."""
         assert self.store is not None
         return self.store.status() or {}
+
+    def links(self) -> set[DirectedLink]:
+        """The links of the fabric in force, as the coordinator publishes them."""
+        assert self.store is not None
+        return {DirectedLink(row["source"], row["target"]) for row in self.store.capacities()}
+
+    def publish(self, fabric: Fabric) -> None:
+        """Publishes a fabric with its tree, as the OpenFlow application would."""
+        assert self.store is not None
+        self._version += 1
+        blocked = sorted(list(link) for link in compute(fabric).blocked)
+        self.store.publish_fabric({"fabric": fabric.to_dict(), "blocked": blocked, "version": self._version})
 
     def said(self) -> list[str]:
         """The last lines of its log."""

@@ -17,6 +17,8 @@ a second: after the start of thousands it may be seconds behind, and what it doe
   of these, 0 if none was above 0.3 ms (bench/swarm/stops.py). Both are null without `watch_machine`, which makes stops longer
   by some 0.2 ms, and where the system lets nobody watch
 * loop_longest_us: what the coordinator says of its own loop: the longest turn, wait for the lock, and delay of a plan
+* changed: with `change_tree`, stops, turns and late slots of `CHANGED_S` in which the tree changes, and of as many in which it
+  changes back. The links' model keeps the first tree's paths
 * loss_fraction: of the bytes sent, what the links lost; link_use: what they delivered, of what a linear programme could
 * swarm_cpu, swarm_behind_max_us: the swarm's own share of a processor, and how late it was at most: a check of the measurement
 """
@@ -39,6 +41,7 @@ from bench.record import Tell
 from bench.swarm.agents import Conditions, Swarm, listen, names_of
 from bench.swarm.leader import SWARM, Leader, Used, interfaces
 from bench.swarm.library import Counts
+from bench.swarm.rehanging import rehung
 from bench.swarm.stops import Span, longest_ns, watched
 from bench.swarm.traffic import World, make
 from emulation.measuring.fidelity import environment
@@ -49,7 +52,7 @@ from protocol.units import SECOND_NS
 WARM_S, PATIENCE_S, SPREAD_HOSTS_S, DRAIN_S = 3.0, 60.0, 500.0, 0.5
 KEPT_UP_S, KEPT_UP_NS = 1.0, 100_000_000
 SWARM_NICE = -5
-STATUS_S = 2.0
+STATUS_S, CHANGED_S = 2.0, 4.0
 """The coordinator's status is younger than this: what it says after so long is of the time measured."""
 ALONE_WARM_NS = SECOND_NS // 2
 FULLEST = 8
@@ -72,6 +75,7 @@ class Options:
     uncoordinated: bool = False
     start_at_once: bool = False
     kill_coordinator: bool = False
+    change_tree: bool = False
     watch_machine: bool = False
     seed: int = 1
 
@@ -179,10 +183,9 @@ class _Measured:
             found["reached"].append("served")
         except NotReady as missing:
             found["missing"] = str(missing)
-        with watched() if self._options.watch_machine else nullcontext() as stood:
-            found |= self._measure()
-            gaps = self._swarm.gaps()
-        found |= _stops(gaps, stood)
+        found |= self._measure(self._options.seconds)
+        if self._options.change_tree and "missing" not in found:
+            found["changed"] = self._change_tree()
         if self._options.kill_coordinator and "missing" not in found:
             found["killed"] = self._kill()
         return found
@@ -200,17 +203,23 @@ class _Measured:
         """All are members of the newest leader that any of them has heard."""
         return bool(self._swarm.counts().current >= self._options.hosts)
 
-    def _measure(self) -> dict[str, Any]:
+    def _measure(self, seconds: float, status_s: float = STATUS_S) -> dict[str, Any]:
+        with watched() if self._options.watch_machine else nullcontext() as stood:
+            found = self._count(seconds, status_s)
+            gaps = self._swarm.gaps()
+        return found | _stops(gaps, stood)
+
+    def _count(self, planned_s: float, status_s: float) -> dict[str, Any]:
         swarm, leader = self._swarm, self._leader
         swarm.forget()
         sums, counts, used = swarm.model.sums(), swarm.counts(), leader.used()
         own_s, began_s, least = time.process_time(), time.monotonic(), counts.members
         longest: dict[str, float] = {}
-        while (passed_s := time.monotonic() - began_s) < self._options.seconds:
-            self._tell("measuring", 0.2 + 0.7 * passed_s / self._options.seconds)
-            time.sleep(min(0.25, self._options.seconds - passed_s))
+        while (passed_s := time.monotonic() - began_s) < planned_s:
+            self._tell("measuring", 0.2 + 0.7 * passed_s / planned_s)
+            time.sleep(min(0.25, planned_s - passed_s))
             least = min(least, swarm.counts().members)
-            told = leader.status().get("loop_longest_us", {}) if passed_s > STATUS_S else {}
+            told = leader.status().get("loop_longest_us", {}) if passed_s > status_s else {}
             longest = {name: max(us, longest.get(name, 0)) for name, us in told.items()} or longest
         seconds = time.monotonic() - began_s
         own_s = time.process_time() - own_s
@@ -226,6 +235,21 @@ class _Measured:
             "refused": {cause.name.lower(): count for cause, count in swarm.guard.refused.items()},
             "status": {name: leader.status().get(name) for name in ("members", "refused", "slots")},
         }
+
+    def _change_tree(self) -> dict[str, Any]:
+        """A switch hangs below its neighbour, and then where it was."""
+        fabric, uplink = rehung(self._world.fabric)
+        kept = "late_fraction", "members_least", "loop_stop_max_us", "loop_stop_own_max_us", "loop_longest_us"
+        found: dict[str, Any] = {}
+        for name, published, is_there in (("away", fabric, True), ("back", self._world.fabric, False)):
+            self._leader.publish(published)
+            record = self._measure(CHANGED_S, 0.0)
+            found[name] = {key: record[key] for key in kept}
+            try:
+                wait(lambda there=is_there: (uplink in self._leader.links()) == there, self._leader, "the new tree is in force")
+            except NotReady as missing:
+                return found | {"missing": str(missing)}
+        return found
 
     def _kill(self) -> dict[str, Any]:
         """Kills the coordinator under load, and starts it again at once, as its supervisor would."""

@@ -34,6 +34,7 @@ FIGURE_SECONDS = 20.0
 @click.option("--uncoordinated", is_flag=True, help="No coordinator: all send at their links' rate.")
 @click.option("--start-at-once", is_flag=True, help="All hosts register at the same moment.")
 @click.option("--kill-coordinator", is_flag=True, help="It is killed after the measurement and started again.")
+@click.option("--change-tree", is_flag=True, help="After the measurement a switch hangs below its neighbour, and then back.")
 @click.option("--watch-machine", is_flag=True, help="When processors stood, too; stops are then longer by some 0.2 ms.")
 @click.option("--figure27", is_flag=True, help="XCo's Figure 27: loss with and without, 800 to 4,800 machines, and a picture.")
 @click.option("--most", type=click.IntRange(800), default=4_800, show_default=True, help="Machines of --figure27.")
@@ -42,8 +43,8 @@ FIGURE_SECONDS = 20.0
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the result here, too.")
 def swarm(
     hosts: int, destinations: int, shape: str, slice_text: str, seconds: float | None, policy: str, mode: str, lose: float,
-    load: float, buffer_kb: int, uncoordinated: bool, start_at_once: bool, kill_coordinator: bool, watch_machine: bool,
-    figure27: bool, most: int, out: Path | None, seed: int, json_file: Path | None,
+    load: float, buffer_kb: int, uncoordinated: bool, start_at_once: bool, kill_coordinator: bool, change_tree: bool,
+    watch_machine: bool, figure27: bool, most: int, out: Path | None, seed: int, json_file: Path | None,
 ) -> None:  # fmt: skip
     """Measure the real coordinator under a swarm of agents with a model of all links' bytes (docs/scale.md)."""
     if figure27:
@@ -61,7 +62,7 @@ def swarm(
         options = Options(
             hosts, destinations, shape, slice_ns, seconds or (FIGURE_SECONDS if figure27 else 60.0), policy,
             mode, lose, load, 1000 * buffer_kb, uncoordinated, start_at_once, kill_coordinator,
-            watch_machine, seed,
+            change_tree, watch_machine, seed,
         )  # fmt: skip
         if figure27:
             _figure27(options, most, out, json_file)

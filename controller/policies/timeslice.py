@@ -45,7 +45,8 @@ ends early, those which wait to begin are brought forward where they fit: grante
 length, with an earlier start. Then the rest of the room goes to waiting pairs.
 
 *Maximality.* When `plan` returns, no wanted pair of an idle node would fit on all of its links from now on for one slice,
-unless the room is held by a slot booked ahead for a pair that was passed over (next paragraph).
+unless the room is held by a slot booked ahead for a pair that was passed over (next paragraph). Of pairs that have just begun
+to wait, or have a new path, one plan tries `LOOSE_AT_ONCE` at most, the first in their order; the next plan is due at once.
 
 *No starvation.* Greedy packing can starve a pair that needs two links which are never free together, or more than a link has
 ever free at once. When something booked on a resource ends, or a link carries more or less, and the oldest pair that is parked
@@ -80,6 +81,8 @@ from controller.policies.pairs import FORGOTTEN_TURNS, NOWHERE, VISITS, Pair, Ro
 from controller.policies.slots import Slots
 from protocol.units import FRAME_BYTES, SECOND_NS
 
+LOOSE_AT_ONCE = 256
+
 
 class Timeslice(Policy):
     """Grants each node one destination at a time, for one slice, and as many nodes at once as the links carry."""
@@ -108,6 +111,8 @@ class Timeslice(Policy):
         self._roster = Roster(self.terms)
         self.numbers = SlotNumbers()
         self._slots = Slots()
+        self._tries = 0
+        """Of new pairs that are left in this plan."""
         self._turn = 0
         """How many slots were granted; `last` of nodes and pairs are values of it."""
 
@@ -234,6 +239,7 @@ class Timeslice(Policy):
 
     def plan(self, *, now_ns: int, horizon_ns: int) -> Plan:
         """Grants from now on, and what follows every end until the horizon."""
+        self._tries = LOOSE_AT_ONCE
         self._slots.advance(now_ns)
         self._slots.bring_forward(now_ns)
         instant_ns = now_ns
@@ -247,11 +253,11 @@ class Timeslice(Policy):
         return self._slots.take_plan()
 
     def next_event_ns(self) -> int | None:
-        """The first end of a slot that is not foreseen yet."""
-        return self._slots.next_end_ns()
+        """The first end of a slot that is not foreseen yet. Pairs that were not tried yet are due at once."""
+        return self._slots.now_ns if self._slots.loose else self._slots.next_end_ns()
 
     def _select(self, instant_ns: int) -> None:
-        """Tries the pairs that wait for what was freed, and the new ones, in their order."""
+        """Tries the pairs that wait for what was freed, and the new ones (`LOOSE_AT_ONCE` of a plan at most), in their order."""
         turn: list[tuple[int, Entry[Pair], Resource[Pair] | None, int, list[Entry[Pair]]]] = []
         oldest: dict[Pair, None] = {}
         for resource in self._slots.freed:
@@ -265,15 +271,18 @@ class Timeslice(Policy):
             if heads:
                 oldest[min(heads)[3]] = None
         self._slots.freed.clear()
-        for pair in self._slots.loose:
-            turn.append((rank(pair), entry_of(pair), None, 0, []))
-        self._slots.loose.clear()
+        if self._tries:
+            turn.extend((rank(pair), entry_of(pair), None, 0, []) for pair in self._slots.loose)
+            self._slots.loose.clear()
         heapq.heapify(turn)
         tried: set[Pair] = set()
         served: Entry[Pair] | None = None
         while turn:
             of, entry, at, need, line = heapq.heappop(turn)
-            if at is None:
+            if at is None and not self._tries:
+                self._slots.loosen(entry[3])
+            elif at is None:
+                self._tries -= 1
                 self._try(entry[3], instant_ns)
                 if of == ORDINARY and entry[3].booking is not None:
                     served = min(served or entry, entry)

@@ -59,7 +59,7 @@ class FoundPlaces(ctypes.Structure):
 
     _fields_ = (
         ("nodes", POINTER), ("destinations", POINTER), ("offsets", POINTER), ("links", POINTER), ("rates", POINTER),
-        ("capacities", POINTER), ("count", U32), ("link_count", U32),
+        ("capacities", POINTER), ("count", U32), ("link_count", U32), ("first", U32),
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from controller.policies.groups import Varied
 
 MOST_BPS = 1 << 45
 """A rate that is larger counts as this much."""
+PUT_AT_ONCE = 256
 
 
 class Found(NamedTuple):
@@ -109,10 +110,22 @@ class Places:
     def put(self, found: Found) -> int:
         """Gives the core, which has a new network, its links and the places of pairs; returns the number of the first link. The
         caller holds the lock, and calls `begin` without it when the core has settled."""
-        told = FoundPlaces(
-            *map(at, (found.nodes, found.destinations, found.offsets, found.crossed, found.rates, found.capacities)),
-            len(found.nodes), len(found.capacities),
-        )  # fmt: skip
+        return self._put_some(found, 0, len(found.nodes), found.capacities, 0)
+
+    def put_in_pieces(self, found: Found) -> int:
+        """The same for a core that takes pairs some at a time; the lock is held for one piece after the other."""
+        first = 0
+        for begin in range(0, max(1, len(found.nodes)), PUT_AT_ONCE):
+            with self.lock:
+                end = min(len(found.nodes), begin + PUT_AT_ONCE)
+                first = self._put_some(found, begin, end, array("q") if begin else found.capacities, first)
+        return first
+
+    def _put_some(self, found: Found, begin: int, end: int, capacities: array[int], first: int) -> int:
+        nodes, destinations, rates = (column[begin:end] for column in (found.nodes, found.destinations, found.rates))
+        offsets = found.offsets[begin : end + 1]
+        columns = nodes, destinations, offsets, found.crossed, rates, capacities
+        told = FoundPlaces(*map(at, columns), len(nodes), len(capacities), first)
         return int(self._put(self._core, ctypes.byref(told)))
 
     def begin(self, network: Network, found: Found | None = None, first: int = 0) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from contextlib import nullcontext
 
 from controller.policies.base import Network
 from controller.policies.compiled.batches import Compiled
@@ -15,6 +16,9 @@ class Slotted(Compiled):
     Args:
         library: has PREFIX_rewire, PREFIX_settle, PREFIX_delay and PREFIX_left, beside what `Compiled` needs.
     """
+
+    IN_PIECES = False
+    """Whether others may have the lock while the core gets a new network."""
 
     def __init__(self, library: ctypes.CDLL, prefix: str, core: int) -> None:
         super().__init__(library, prefix, core)
@@ -30,17 +34,22 @@ class Slotted(Compiled):
         nothing else is different, only what crosses these is looked at, in the cores that can."""
         recharged = None if self._c_recharge is None else self._places.recharged(network)
         if recharged is None or self._c_recharge is None:
-            found = self._places.find(network)
-            with self.lock:
-                self._c_rewire(self._core, self._latest_ns(now_ns))
-                first = self._places.put(found)
-                self._c_settle(self._core)
-            self._places.begin(network, found, first)
+            self._rewire(network, now_ns)
             return
         links, capacities = recharged
         with self.lock:
             self._c_recharge(self._core, self._latest_ns(now_ns), len(links), at(links), at(capacities))
         self._places.begin(network)
+
+    def _rewire(self, network: Network, now_ns: int) -> None:
+        found = self._places.find(network)
+        with nullcontext() if self.IN_PIECES else self.lock:
+            with self.lock:
+                self._c_rewire(self._core, self._latest_ns(now_ns))
+            first = self._places.put_in_pieces(found)
+            with self.lock:
+                self._c_settle(self._core)
+        self._places.begin(network, found, first)
 
     def set_delay(self, node: int, delay_ns: int) -> None:
         """Slots of the node begin no sooner than a directive reaches it."""

@@ -364,7 +364,7 @@ static uint32_t roster_pairs(const struct roster *roster, uint32_t room, uint32_
 	uint32_t NAME##_put(struct NAME *core, struct found *found)                                                     \
 	{                                                                                                               \
 		struct roster *roster = &core->roster;                                                                  \
-		uint32_t *rows = found_of(roster, found), first = 0;                                                    \
+		uint32_t *rows = found_of(roster, found), first = found->first;                                         \
 		for (uint32_t one = 0; one < found->link_count; one++) {                                                \
 			uint32_t link = NAME##_link(core, found->capacities[one]);                                      \
 			first = one ? first : link;                                                                     \

@@ -9,13 +9,16 @@ HOSTS, SECONDS = 48, 4.0
 
 
 def test_a_coordinated_swarm_loses_less_than_an_uncoordinated_one_and_all_become_members() -> None:
-    plain = Options(hosts=HOSTS, shape="racks", seconds=SECONDS)
+    plain = Options(hosts=HOSTS, shape="racks", seconds=SECONDS, change_tree=True)
     alone = run(Options(hosts=HOSTS, shape="racks", seconds=SECONDS, uncoordinated=True))
     found = run(plain)
     print({name: found.get(name) for name in ("loss_fraction", "link_use", "late_fraction", "missing", "grants_per_s")})
     assert found["reached"] == ["members", "served"], found.get("missing")
     assert found["members"] == HOSTS and found["grants_per_s"] > 0
     assert found["loss_fraction"] < alone["loss_fraction"] / 4
+    print(found["changed"])
+    assert "missing" not in found["changed"], "both trees came into force"
+    assert all(found["changed"][name]["members_least"] == HOSTS for name in ("away", "back"))
     assert found["frames"]["refused"] == 0 and found["unknown"] == {}, "a frame that the swarm does not understand"
 
 

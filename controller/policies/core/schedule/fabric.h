@@ -25,11 +25,12 @@ static void displace(struct core *core)
 		}
 }
 
-/* A new network begins: all pairs are without place, and all resources are new. Links and places follow, then `core_settle`. */
+/* A new network begins: all pairs are without place, and all resources are new. Links and places follow, then `core_settle`; until
+ * then plans grant nothing, so that who holds the lock may let others have it in between. */
 void core_rewire(struct core *core, int64_t now)
 {
 	advance(core, now);
-	core->network = true;
+	core->network = core->rewiring = true;
 	core->resource_count = 0;
 	for (uint32_t node = 0; node < core->node_count; node++) {
 		core->nodes[node].resource = new_resource(core, 1, true);
@@ -107,35 +108,22 @@ uint32_t core_pairs(const struct core *core, uint32_t room, uint32_t *nodes, uin
 	return count;
 }
 
-/* Takes the links that were found, and gives the pairs without place those that were found, in the order in which they are
- * taken; the others go on waiting. Returns the number of the first link. */
+/* Takes the links that were found, and gives the pairs without place those that were found; the others go on waiting. Returns the
+ * number of the first link. Pairs may be put some at a time. */
 uint32_t core_put(struct core *core, struct found *found)
 {
-	uint32_t *rows = malloc((size_t)core->pair_count * sizeof(*rows) + 1), kept = 0, first = 0;
-	if (!rows)
-		abort();
+	uint32_t first = found->first;
 	for (uint32_t one = 0; one < found->link_count; one++) {
 		uint32_t link = core_link(core, found->capacities[one]);
 		first = one ? first : link;
 	}
 	number_links(found, first);
-	memset(rows, 0xff, (size_t)core->pair_count * sizeof(*rows));
 	for (uint32_t row = 0; row < found->count; row++) {
 		uint32_t at = map_get(&core->pair_of, key_of(found->nodes[row], found->destinations[row]));
-		if (at != NONE)
-			rows[at] = row;
-	}
-	for (uint32_t one = core->unplaced_count; one > 0; one--) {
-		uint32_t at = core->unplaced[one - 1], row = rows[at];
-		if (row != NONE)
+		if (at != NONE && core->pairs[at].number && !core->pairs[at].rate)
 			core_place(core, at, found->rates[row], found->offsets[row + 1] - found->offsets[row],
 				   found->links + found->offsets[row]);
 	}
-	for (uint32_t one = 0; one < core->unplaced_count; one++)
-		if (rows[core->unplaced[one]] == NONE)
-			core->unplaced[kept++] = core->unplaced[one];
-	core->unplaced_count = kept;
-	free(rows);
 	return first;
 }
 
@@ -165,6 +153,12 @@ static void book_again(struct core *core, struct dues *held)
 /* All pairs have their places: slots stay where there is room, and those that start last are revoked. */
 void core_settle(struct core *core)
 {
+	uint32_t kept = 0;
+	core->rewiring = false;
+	for (uint32_t one = 0; one < core->unplaced_count; one++)
+		if (!core->pairs[core->unplaced[one]].rate)
+			core->unplaced[kept++] = core->unplaced[one];
+	core->unplaced_count = kept;
 	for (uint32_t at = core->first_slot; at != NONE; at = core->bookings[at].after)
 		dues_push(&core->ahead, (struct due){core->bookings[at].start, core->bookings[at].number, at});
 	book_again(core, &core->ahead);

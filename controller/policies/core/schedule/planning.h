@@ -98,7 +98,21 @@ static bool line_has_room(const struct core *core, const struct line *line)
 	return resource->reserved + line->need <= resource->capacity;
 }
 
-/* Tries the pairs that wait for what was freed, and the new ones, in their order. */
+/* Leaves the loose pairs that were not tried yet to the next plan. */
+static void put_off(struct core *core)
+{
+	uint32_t count = core->attempts.count;
+	core->attempts.count = 0;
+	for (uint32_t one = 0; one < count; one++) {
+		struct attempt attempt = core->attempts.items[one];
+		if (attempt.line == NONE)
+			loosen(core, attempt.entry.pair);
+		else
+			attempts_push(&core->attempts, attempt);
+	}
+}
+
+/* Tries the pairs that wait for what was freed, and the new ones, in their order; in one plan LOOSE_AT_ONCE new ones at most. */
 static void select_pairs(struct core *core, int64_t instant)
 {
 	uint32_t oldest = 0;
@@ -124,18 +138,20 @@ static void select_pairs(struct core *core, int64_t instant)
 		}
 	}
 	core->freed_count = 0;
-	for (uint32_t one = 0; one < core->loose_count; one++) {
+	for (uint32_t one = 0; core->tries && one < core->loose_count; one++) {
 		struct pair *pair = &core->pairs[core->loose[one]];
 		pair->loose = false;
 		struct attempt attempt = {entry_of(core, core->loose[one]), pair->deadline ? URGENT : ORDINARY, NONE};
 		attempts_push(&core->attempts, attempt);
 	}
-	core->loose_count = 0;
+	core->loose_count = core->tries ? 0 : core->loose_count;
 	struct entry served = {.pair = NONE};
 	while (core->attempts.count) {
 		struct attempt next = attempts_pop(&core->attempts);
 		struct pair *pair = &core->pairs[next.entry.pair];
 		if (next.line == NONE) {
+			if (!--core->tries)
+				put_off(core);
 			attempt(core, next.entry.pair, instant);
 			if (next.of == ORDINARY && pair->booking != NONE && (served.pair == NONE || entry_before(&next.entry, &served)))
 				served = next.entry;

@@ -13,18 +13,24 @@ void core_plan(struct core *core, int64_t now, int64_t horizon, struct counts *c
 {
 	core->last_number = counts->last_number;
 	core->granted_count = 0;
+	core->tries = LOOSE_AT_ONCE;
 	advance(core, now);
-	bring_forward(core);
-	for (int64_t instant = now;;) {
-		foresee(core, instant);
-		select_pairs(core, instant);
-		instant = core_next_event(core);
-		if (instant < 0 || instant > horizon)
-			break;
+	if (!core->rewiring) {
+		bring_forward(core);
+		for (int64_t instant = now; instant >= 0 && (instant == now || instant <= horizon); instant = next_end(core)) {
+			foresee(core, instant);
+			select_pairs(core, instant);
+		}
 	}
 	write_grants(core);
 	*counts = (struct counts){core->last_number, core->granted_count, core->revoke_count};
 	core->revoke_count = 0;
+}
+
+/* Pairs that were not tried yet are due at once. */
+int64_t core_next_event(struct core *core)
+{
+	return core->loose_count && !core->rewiring ? core->now : next_end(core);
 }
 
 const struct slot *core_grants(const struct core *core)

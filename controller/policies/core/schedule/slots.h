@@ -95,7 +95,8 @@ static void revoke(struct core *core, uint32_t at)
 	drop(core, at);
 }
 
-int64_t core_next_event(struct core *core)
+/* The first end of a slot that is not foreseen yet; -1: none. */
+static int64_t next_end(struct core *core)
 {
 	struct dues *ends = &core->ends;
 	while (ends->count) {
@@ -110,7 +111,7 @@ int64_t core_next_event(struct core *core)
 
 static void foresee(struct core *core, int64_t instant)
 {
-	for (int64_t end; (end = core_next_event(core)) >= 0 && end <= instant;) {
+	for (int64_t end; (end = next_end(core)) >= 0 && end <= instant;) {
 		struct due due = dues_pop(&core->ends);
 		struct booking *booking = &core->bookings[due.booking];
 		release(core, due.booking);
@@ -123,6 +124,8 @@ static void foresee(struct core *core, int64_t instant)
 static void advance(struct core *core, int64_t now)
 {
 	core->now = now;
+	if (core->rewiring) /* bookings hold nothing that could be released */
+		return;
 	foresee(core, now);
 	while (core->running.count && core->running.items[0].at <= now) {
 		struct due due = dues_pop(&core->running);

@@ -124,7 +124,7 @@ struct core {
 	struct weights weights;
 	uint32_t *regulated, first_heard, last_heard;
 	uint64_t numbers;
-	bool network;
+	bool network, rewiring;
 	uint32_t *unplaced, unplaced_count, unplaced_room;
 	/* slots */
 	struct booking *bookings;
@@ -133,6 +133,7 @@ struct core {
 	uint64_t last_number, turns;
 	int64_t now;
 	/* what is to be tried, and what came of it */
+	uint32_t tries; /* of loose pairs that are left in this plan */
 	uint32_t *freed, freed_count, freed_room, *loose, loose_count, loose_room, *oldest, oldest_room;
 	struct attempts attempts;
 	struct dues ahead;

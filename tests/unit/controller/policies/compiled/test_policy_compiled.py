@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from controller.policies.base import Policy, Slot
+from controller.policies.base import Plan, Policy, Slot
 from controller.policies.compiled.auto import CompiledAuto
 from controller.policies.compiled.batches import RETURNED
 from controller.policies.compiled.rate_limit import CompiledRateLimit
@@ -227,6 +227,71 @@ def test_arrays_that_have_grown_large_hold_what_they_held() -> None:
     assert known == {(node, FIRST + hosts + other) for node in nodes.tolist() for other in range(others)}
 
 
+def plan_all(policy: Policy) -> list[Plan]:
+    """Plans until nothing more is due now."""
+    plans = [policy.plan(now_ns=MS, horizon_ns=MS)]
+    while (due_ns := policy.next_event_ns()) is not None and due_ns <= MS:
+        plans.append(policy.plan(now_ns=MS, horizon_ns=MS))
+    return plans
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_of_many_pairs_that_begin_at_once_some_are_tried_by_each_plan_in_their_order(seed: int) -> None:
+    dice, both = Random(seed), (Timeslice(), CompiledTimeslice())
+    nodes = range(FIRST, FIRST + 800)
+    for network in (racks(10, 80), racks(10, 80), racks(20, 40)):
+        backlogs = {node: dict.fromkeys(dice.sample(nodes, 2), 5000) for node in dice.sample(nodes, 500)}
+        deadlines = {node: {min(backlogs[node]): 3000} for node in dice.sample(sorted(backlogs), 50)}
+        said = []
+        for policy in both:
+            policy.set_network(network, now_ns=MS)
+            policy.set_regulated({node: frozenset(nodes) - {node} for node in nodes}, now_ns=MS)
+            for node, backlog in backlogs.items():
+                policy.backlog(node, backlog, now_ns=MS, deadline=deadlines.get(node, {}))
+            said.append(plan_all(policy))
+        assert said[0] == said[1]
+        assert len(said[0]) > 2, "one plan does not try all"
+
+
+class Meddlers:
+    """A lock after each release of which others have the policy plan."""
+
+    def __init__(self, policy: CompiledTimeslice) -> None:
+        self.policy, self.held, self.plans = policy, 0, [Plan()]
+
+    def __enter__(self) -> None:
+        self.held += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.held -= 1
+        if not self.held:
+            self.held += 1
+            self.plans.append(self.policy.plan(now_ns=MS, horizon_ns=MS))
+            self.held -= 1
+
+
+def test_a_new_network_is_put_in_pieces_between_which_nothing_is_granted_or_revoked() -> None:
+    policies = alone, shared = CompiledTimeslice(), CompiledTimeslice()
+    nodes = range(FIRST, FIRST + 800)
+    for policy in policies:
+        policy.set_network(racks(10, 80), now_ns=MS)
+        policy.set_regulated({node: frozenset({node + 400}) for node in nodes[:400]}, now_ns=MS)
+        for node in nodes[:400]:
+            policy.backlog(node, {node + 400: 5000}, now_ns=MS)
+        plan_all(policy)
+    lock = Meddlers(shared)
+    shared.share(lock, lambda now_ns: now_ns)
+    for policy in policies:
+        policy.set_network(racks(20, 40), now_ns=MS)
+    assert len(lock.plans) > 4, "others had the lock meanwhile"
+    assert not any(plan.grants or plan.revokes for plan in lock.plans[:4])
+    expected = plan_all(alone)
+    found = [*lock.plans[4:], *plan_all(shared)]
+    assert sorted(slot.slot for plan in found for slot in plan.revokes) == sorted(
+        slot.slot for plan in expected for slot in plan.revokes
+    )
+
+
 def test_who_waits_is_not_tried_anew_when_another_link_carries_less() -> None:
     """2,000 pairs wait for one link. A plan after that takes at most half of one after a new network, which tries them all."""
     network, policy = racks(25, 80), CompiledTimeslice()
@@ -234,18 +299,18 @@ def test_who_waits_is_not_tried_anew_when_another_link_carries_less() -> None:
     policy.set_regulated({node: frozenset({FIRST}) for node in range(FIRST + 1, FIRST + 2000)}, now_ns=MS)
     for node in range(FIRST + 1, FIRST + 2000):
         policy.backlog(node, {FIRST: 5000}, now_ns=MS)
-    policy.plan(now_ns=MS, horizon_ns=MS)
+    plan_all(policy)
 
     def took_ns(changed: TreeNetwork) -> int:
         policy.set_network(changed, now_ns=MS)
         began_ns = time.thread_time_ns()
-        policy.plan(now_ns=MS, horizon_ns=MS)
+        plan_all(policy)
         return time.thread_time_ns() - began_ns
 
     after_new = min(took_ns(racks(25, 80)) for _ in range(5))
     network = racks(25, 80)
     policy.set_network(network, now_ns=MS)
-    policy.plan(now_ns=MS, horizon_ns=MS)
+    plan_all(policy)
     factors = [{("r1", FIRST + 80): factor} for factor in (0.9, 0.8, 0.7, 0.6, 0.5)]
     assert min(took_ns(network.times(one)) for one in factors) < after_new / 2
 
