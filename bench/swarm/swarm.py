@@ -33,6 +33,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,7 @@ from emulation.measuring.fidelity import environment
 from protocol.key import Key
 from protocol.keys.hosts import Master
 from protocol.units import SECOND_NS
+from topology.fabric import DirectedLink
 
 WARM_S, PATIENCE_S, SPREAD_HOSTS_S, DRAIN_S = 3.0, 60.0, 500.0, 0.5
 KEPT_UP_S, KEPT_UP_NS = 1.0, 100_000_000
@@ -246,10 +248,13 @@ class _Measured:
             record = self._measure(CHANGED_S, 0.0)
             found[name] = {key: record[key] for key in kept}
             try:
-                wait(lambda there=is_there: (uplink in self._leader.links()) == there, self._leader, "the new tree is in force")
+                wait(partial(self._has, uplink, is_there), self._leader, "the new tree is in force")
             except NotReady as missing:
                 return found | {"missing": str(missing)}
         return found
+
+    def _has(self, link: DirectedLink, wanted: bool) -> bool:
+        return (link in self._leader.links()) == wanted
 
     def _kill(self) -> dict[str, Any]:
         """Kills the coordinator under load, and starts it again at once, as its supervisor would."""

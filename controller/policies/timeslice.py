@@ -257,7 +257,7 @@ class Timeslice(Policy):
         return self._slots.now_ns if self._slots.loose else self._slots.next_end_ns()
 
     def _select(self, instant_ns: int) -> None:
-        """Tries the pairs that wait for what was freed, and the new ones (`LOOSE_AT_ONCE` of a plan at most), in their order."""
+        """Tries those that wait for what was freed, and new pairs (`LOOSE_AT_ONCE` of a plan at most), in their order."""
         turn: list[tuple[int, Entry[Pair], Resource[Pair] | None, int, list[Entry[Pair]]]] = []
         oldest: dict[Pair, None] = {}
         for resource in self._slots.freed:
