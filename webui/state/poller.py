@@ -143,7 +143,8 @@ class Poller:
         since_us = window.now_us - batches * FLUSH_NS // 1000
         rows = [row for host in page.rows for row in host.pop("slots") if row[5] >= since_us]
         telemetry = reading.snapshot.documents["telemetry"] or {}
-        told = {node: names[node] for row in rows for node in row[2:4] if node in names}
+        nodes = {row[2] for row in rows} | {row[3] for row in rows}
+        told = {node: names[node] for node in nodes if node in names}
         return page.document(now_us=window.now_us, slots=rows, names=told, dropped=telemetry.get("dropped_events", 0))
 
     def schedule(self, batches: int = FIRST_BATCHES) -> dict[str, Any]:
