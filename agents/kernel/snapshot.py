@@ -55,7 +55,8 @@ WAKEUP_FILTER = "drop_wakeup"
 
 
 class ForeignQdisc(Exception):
-    """The interface carries a classful qdisc that Baton did not make, or one with others below it, or one in clsact's place."""
+    """The interface carries a classful qdisc that this agent did not make, or one with others below it, or one in clsact's
+    place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +76,8 @@ def take(netlink: Netlink, interface: str, index: int, *, take_over: bool) -> Sn
     """Reads the root qdisc of an interface, by its index.
 
     Raises:
-        ForeignQdisc: it is classful, or has a qdisc below it that an administrator made, and `take_over` was not given; or
-            there is an ingress qdisc.
+        ForeignQdisc: it is classful, or has a qdisc below it that an administrator made, or is another agent's, and
+            `take_over` was not given; or there is an ingress qdisc.
     """
     found = _qdiscs(netlink, index)
     if why := without_egress(found, interface):
@@ -90,6 +91,12 @@ def take(netlink: Netlink, interface: str, index: int, *, take_over: bool) -> Sn
         return Snapshot(interface, "", 0, "", clsact, segments)
     if root.kind in NOT_RESTORABLE or below is not None:
         if not take_over:
+            if root.handle and _is_ours(netlink, index, root):
+                raise ForeignQdisc(
+                    f"interface {interface}: another agent of Baton, started with another --run-dir, runs there, or was killed "
+                    f"there; stop that agent first (`pgrep -af 'baton agent'`), or, if none runs, remove the queues that it "
+                    f"left (tc qdisc del dev {interface} root)"
+                )
             within = "" if below is None else f" with {_named(below)} below it"
             at = "root" if root.handle or below is None else f"parent :{below.parent & 0xFFFF:x}"
             raise ForeignQdisc(

@@ -169,6 +169,18 @@ def test_what_a_killed_agent_left_whose_record_is_gone_keeps_no_other_out(tmp_pa
         assert "classify" not in ends.found()
 
 
+def test_a_second_agent_with_another_run_dir_is_told_of_the_first_one(tmp_path: Path) -> None:
+    with pair() as ends, inside(ends.left):
+        first = Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path / "first")
+        found = ends.found()
+        with pytest.raises(ForeignQdisc, match=r"eth0: another agent of Baton, .* another --run-dir") as refused:
+            Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path / "second")
+        assert "Baton did not make" not in str(refused.value) and "stop that agent first" in str(refused.value)
+        assert ends.found() == found
+        first.close()
+        Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path / "second").close()
+
+
 def test_after_a_crash_a_qdisc_that_somebody_made_since_is_refused_and_untouched(tmp_path: Path) -> None:
     needs("htb")
     with pair() as ends:
