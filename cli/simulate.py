@@ -72,7 +72,7 @@ def simulate(json_file: Path | None, validate: bool, xco: str | None, **options:
     simulation`.
     """
     from simulation.run import RunError
-    from simulation.sweep import ClusterError
+    from simulation.sweep import ClusterError, FolderError
     from simulation.toolchain import ToolchainError, why_missing
 
     _refuse_unread("validate" if validate else "xco" if xco is not None else "")
@@ -88,6 +88,8 @@ def simulate(json_file: Path | None, validate: bool, xco: str | None, **options:
             _xco(console, int(xco), options["control_delay"], json_file)
         else:
             _sweep(console, _cases(**options), json_file, **options)
+    except FolderError as error:
+        raise click.BadParameter(f"{error}; name another folder", param_hint="--folder") from None
     except (RunError, ClusterError, ToolchainError, ValueError, OSError) as error:
         raise click.ClickException(str(error)) from None
 

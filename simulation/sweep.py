@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
@@ -21,6 +22,10 @@ Tell = Callable[[Case, float], None]
 
 class ClusterError(Exception):
     """Dask is missing, or its scheduler cannot be reached; the text says what to do."""
+
+
+class FolderError(Exception):
+    """Results cannot be kept in the folder; the text says which, and why."""
 
 
 def kept(case: Case, folder: Path) -> Result | None:
@@ -41,6 +46,16 @@ def keep(result: Result, folder: Path) -> None:
     fresh.replace(path)
 
 
+def _prepare(folder: Path) -> None:
+    """Makes the folder, and tries to write there: a simulation may take hours. Raises FolderError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as trial:
+            trial.write(bytes(4096))
+    except OSError as error:
+        raise FolderError(f"{folder} cannot be written: {error.strerror or error}") from None
+
+
 def _file(folder: Path, key: str, code: str) -> Path:
     return folder / f"{key}-{code}.json"
 
@@ -56,12 +71,15 @@ def sweep(
     Raises:
         ToolchainError, RunError: nothing can be simulated here, or a run failed.
         ClusterError: the cluster cannot be used.
+        FolderError: something is to be simulated, and the folder cannot be written.
     """
     found = {} if again else {case.key: result for case in cases if (result := kept(case, folder)) is not None}
     for case in cases:
         if case.key in found:
             tell(case, 1.0)
     missing = [case for case in cases if case.key not in found]
+    if missing:
+        _prepare(folder)
     runs = _on_cluster(missing, scheduler) if scheduler else _here(missing, tell, jobs)
     for case, result in runs:
         keep(result, folder)

@@ -385,6 +385,19 @@ def test_simulate_takes_the_options_of_its_mode(words: tuple[str, ...], monkeypa
     assert found.exit_code == 1 and "nothing is simulated here" in found.output
 
 
+def test_simulate_says_that_its_folder_cannot_be_written_before_it_simulates(monkeypatch: pytest.MonkeyPatch) -> None:
+    def simulated(*_: object) -> None:
+        raise AssertionError("it begins to simulate")
+
+    monkeypatch.setattr("simulation.toolchain.why_missing", lambda: "")
+    monkeypatch.setattr("simulation.sweep._here", simulated)
+    monkeypatch.setattr("simulation.sweep._on_cluster", simulated)
+    for more in ((), ("--scheduler", "tcp://127.0.0.1:1")):
+        found = CliRunner().invoke(main, ["simulate", "--flows", "1", "--folder", "/proc/none", *more])
+        assert found.exit_code == 2 and "--folder: /proc/none cannot be written: " in found.output, found.output
+        assert "name another folder" in found.output
+
+
 @pytest.mark.parametrize(
     "words",
     [
