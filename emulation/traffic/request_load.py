@@ -28,7 +28,9 @@ READY = "ready"
 REQUEST = struct.Struct("!Q")  # the size of the block that is wanted, bytes
 BLOCK = memoryview(bytes(1 << 16))
 WAKE_BYTES = 1 << 14  # fewer wake-ups than one a packet
-RETRY_S = 0.05
+RETRY_S, CONNECT_TIMEOUT_S = 0.05, 1.0
+LOST_IN_THE_NETWORK = (errno.EHOSTUNREACH, errno.ETIMEDOUT)
+"""What a connection fails with whose packets, or questions for the server's address, nobody answers."""
 ABORT = struct.pack("ii", 1, 0)  # SO_LINGER: closing drops what is unsent
 
 
@@ -62,17 +64,22 @@ def request(arguments: argparse.Namespace) -> dict[str, Any]:
 
     Returns:
         "bytes": received in [from, until), by the servers' ports; "buckets": by port, as `workloads.receive` has them;
-        "rounds_ns": how long each round took that ended in that time.
+        "rounds_ns": how long each round took that ended in that time; "unconnected": to how many servers the network let no
+        connection through before the end, so that nothing was asked of any.
     """
     from_ns, until_ns, bucket_ns = arguments.from_ns, arguments.until_ns, arguments.bucket_ns
     selector = selectors.DefaultSelector()
-    counts: dict[int, int] = {}
-    for text in arguments.servers:
-        address, _, port = text.rpartition(",")
-        server = _connected(address, int(port), until_ns)
-        selector.register(server, selectors.EVENT_READ, int(port))
-        counts[int(port)] = 0
+    servers = [(address, int(port)) for address, _, port in (text.rpartition(",") for text in arguments.servers)]
+    counts = {port: 0 for _, port in servers}
     buckets = {port: [0] * (-((from_ns - until_ns) // bucket_ns) if bucket_ns else 0) for port in counts}
+    for address, port in servers:
+        try:
+            selector.register(_connected(address, port, until_ns), selectors.EVENT_READ, port)
+        except OSError as error:
+            if error.errno not in LOST_IN_THE_NETWORK and not isinstance(error, TimeoutError):
+                raise
+            missing_servers = len(servers) - len(selector.get_map())
+            return {"bytes": counts, "buckets": buckets if bucket_ns else {}, "rounds_ns": [], "unconnected": missing_servers}
     rounds: list[int] = []
     buffer = bytearray(1 << 18)
     _sleep_until(arguments.begin_ns)
@@ -105,7 +112,7 @@ def request(arguments: argparse.Namespace) -> dict[str, Any]:
                 counts[port] += size
                 if bucket_ns:
                     buckets[port][(now_ns - from_ns) // bucket_ns] += size
-    return {"bytes": counts, "buckets": buckets if bucket_ns else {}, "rounds_ns": rounds}
+    return {"bytes": counts, "buckets": buckets if bucket_ns else {}, "rounds_ns": rounds, "unconnected": 0}
 
 
 def sequences(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -228,7 +235,7 @@ def _ask(server: Any, size: int) -> None:  # noqa: ANN401 -- a selector's file o
 def _connected(address: str, port: int, until_ns: int) -> socket.socket:
     while True:
         server = socket.socket(_family(address), socket.SOCK_STREAM)
-        server.settimeout(1)
+        server.settimeout(CONNECT_TIMEOUT_S)
         try:
             server.connect((address, port))
         except OSError:
