@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cli.operate.status_view import title
+from cli.operate.status_view import no_such, title
 from topology.units import format_rate
-from webui.state.lists import Wanted, paged
+from webui.state.lists import Page, Wanted, paged
 
 WIDTH = 80
 PAGE = 200
@@ -49,6 +49,13 @@ def rows(found: Mapping[str, Any]) -> list[LinkRow]:
     return made
 
 
+def page_of(links: list[LinkRow], *, search: str, page: int, most: int = PAGE) -> Page:
+    """A page of those links whose ends and state have all words of `search`."""
+    terms = search.lower().split()
+    matching = [link for link in links if all(term in f"{link.source} {link.target} {link.state}".lower() for term in terms)]
+    return paged(matching, len(links), Wanted(page=page, most=most))
+
+
 def show(found: Mapping[str, Any], console: Console | None = None, *, search: str = "", page: int = 1) -> None:
     """Prints a page of a table of at most 80 columns, and the links of the fabric file that the fabric lacks."""
     console = console or Console(highlight=False, width=WIDTH)
@@ -56,9 +63,7 @@ def show(found: Mapping[str, Any], console: Console | None = None, *, search: st
     if not links:
         console.print("no link is known yet: the switches have not been learned")
         return
-    terms = search.lower().split()
-    matching = [link for link in links if all(term in f"{link.source} {link.target} {link.state}".lower() for term in terms)]
-    part = paged(matching, len(links), Wanted(page=page, most=PAGE))
+    part = page_of(links, search=search, page=page)
     table = Table(title=title(part, "links", ", each in one direction"), title_justify="left")
     table.add_column("link", overflow="fold")
     for name in ("carries", "load", "others"):
@@ -71,6 +76,8 @@ def show(found: Mapping[str, Any], console: Console | None = None, *, search: st
         cells = (f"{link.source} > {link.target}", format_rate(link.capacity_bps), load, others, link.known_from, link.state)
         table.add_row(*(Text(cell) for cell in cells), style=STATES.get(link.state))
     console.print(table)
+    if line := no_such(page, part):
+        console.print(Text(line, "yellow"))
     if part.page < part.pages:
         words = f" --search {shlex.quote(search)}" if search else ""
         console.print(f"page {part.page} of {part.pages}; the next: baton status --links{words} --page {part.page + 1}")

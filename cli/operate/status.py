@@ -15,18 +15,21 @@ from controller.supervision.runstate import NothingUp
 
 if TYPE_CHECKING:
     from controller.store.store import Store
+    from webui.state.lists import Page
 
 
 @click.command()
 @store_options
-@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print everything as JSON, with the members or links that --search and --page show."
+)
 @click.option("--links", is_flag=True, help="Show what each link carries, and how that is known.")
 @click.option("--members", is_flag=True, help="Show the members only.")
 @click.option("--search", default="", metavar="WORDS", help="Show the members or links that match all words: names, addresses.")
-@click.option("--page", type=click.IntRange(min=1), default=1, help="Show this page of a long list of members or links.")
+@click.option("--page", type=click.IntRange(min=1), help="Show this page of a long list of members or links.")
 @click.option("--wide", is_flag=True, help="Show all columns, in lines of more than 80 characters.")
 def status(
-    run_dir: Path, store: str | None, as_json: bool, links: bool, members: bool, search: str, page: int, wide: bool
+    run_dir: Path, store: str | None, as_json: bool, links: bool, members: bool, search: str, page: int | None, wide: bool
 ) -> None:
     """Show processes, fabric, members, policy, slots and errors. Exits with 1 when no coordinator runs."""
     from controller.store.store import StoreUnavailable
@@ -39,21 +42,45 @@ def status(
     except StoreUnavailable as error:
         raise click.ClickException(str(error)) from None
     if as_json:
+        if links or search or page is not None:
+            found = narrowed(found, "links" if links else "members", search, page)
         click.echo(json.dumps(found, indent=1))
     elif links:
         from cli.operate.links import show as show_links
 
-        show_links(found, search=search, page=page)
+        show_links(found, search=search, page=page or 1)
     else:
         from cli.operate.status_view import show, show_members
 
         if not members:
-            show(found, wide=wide, search=search, page=page)
-        elif not show_members(found["members"], wide=wide, search=search, page=page):
+            show(found, wide=wide, search=search, page=page or 1)
+        elif not show_members(found["members"], wide=wide, search=search, page=page or 1):
             click.echo("no host with an agent is known: start one with `baton agent`")
     from cli.operate.status_view import is_coordinated
 
     sys.exit(found["coordinator"] is None and is_coordinated(found))
+
+
+def narrowed(found: dict[str, Any], name: str, search: str, page: int | None) -> dict[str, Any]:
+    """What was collected, of the "members" or "links" those that match `search`, and of these a page if one is given.
+
+    "links" are those of the table. "listed" says how many there are and match, and which of them these are. All else is as it
+    was, for scripts that read it.
+    """
+    from cli.operate import links, status_view
+
+    def page_of(**most: int) -> Page:
+        if name == "links":
+            return links.page_of(links.rows(found), search=search, page=page or 1, **most)
+        return status_view.page_of(found["members"], search=search, page=page or 1, **most)
+
+    part = page_of() if page is not None else page_of(most=sys.maxsize)
+    if line := status_view.no_such(page or 1, part):
+        click.echo(line, err=True)
+    listed = {"list": name, **part.document()}
+    rows = listed.pop("rows")
+    shown = [row._asdict() for row in rows] if name == "links" else {str(row.node): row.told for row in rows}
+    return {**found, name: shown, "listed": listed}
 
 
 def collect(store: Store, run_dir: Path | None) -> dict[str, Any]:

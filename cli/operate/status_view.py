@@ -46,8 +46,7 @@ def show_members(members: Mapping[str, Mapping[str, Any]], *, wide: bool = False
     if not members:
         return False
     console = Console(highlight=False)
-    listed = [Member(int(node), str(told.get("name", "")), told) for node, told in members.items()]
-    part = lists.members(listed, Wanted(search, "node", False, page, PAGE))
+    part = page_of(members, search=search, page=page)
     shown = {str(one.node): one.told for one in part.rows}
     says = title(part, "members", "" if wide else "; more with --wide")
     table = _all_of_members(shown, says) if wide else _members(shown, says)
@@ -55,10 +54,26 @@ def show_members(members: Mapping[str, Mapping[str, Any]], *, wide: bool = False
         unbounded = console.options.update(max_width=LONGEST_LINE)
         console.width = max(console.width, console.measure(table, options=unbounded).maximum)
     console.print(table)
+    if line := no_such(page, part):
+        console.print(Text(line, "yellow"))
     if part.page < part.pages:
         words = f" --search {shlex.quote(search)}" if search else ""
         console.print(f"page {part.page} of {part.pages}; the next: baton status --members{words} --page {part.page + 1}")
     return True
+
+
+def page_of(members: Mapping[str, Mapping[str, Any]], *, search: str, page: int, most: int = PAGE) -> Page:
+    """A page of `Member`s that match `search`, by node."""
+    listed = [Member(int(node), str(told.get("name", "")), told) for node, told in members.items()]
+    return lists.members(listed, Wanted(search, "node", False, page, most))
+
+
+def no_such(page: int, part: Page) -> str:
+    """That a list has no such page, and which one is shown; empty if it has."""
+    if page <= part.pages:
+        return ""
+    there = "there is 1 page" if part.pages == 1 else f"there are {part.pages} pages"
+    return f"--page {page}: {there}, so this is page {part.page}"
 
 
 def title(page: Page, what: str, more: str = "") -> str:
