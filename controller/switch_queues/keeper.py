@@ -3,8 +3,8 @@ edge: processes, netlink.
 
 `baton up` runs it when the configuration has a section `switch_queues`, `baton switch-queues` on machines that are only
 switches. Once a second it checks every interface that the section names. It makes the queues of a new interface, and makes them
-again where another program has changed them; each of these is one event for the operator. At SIGTERM it removes its queues; the
-queues of a killed keeper stay, and the next one takes them over.
+again where another program has changed them; each of these is one event for the operator, and so is a name that no interface
+has. At SIGTERM it removes its queues; the queues of a killed keeper stay, and the next one takes them over.
 
 A check costs about 10 ms of processor time a port (docs/operating.md).
 """
@@ -36,6 +36,8 @@ from ebpf.build import BuildError
 log = logging.getLogger("baton.queues")
 
 PERIOD_S = 1.0
+PATIENT_CHECKS = 15
+"""After so many checks a name that no port has is told: a switch may make its ports later than this machine starts."""
 
 
 class Keeper:
@@ -49,10 +51,14 @@ class Keeper:
         self._netlink = IPRoute()
         self._kept: dict[str, QueuedPort] = {}
         self._troubles: dict[str, str] = {}
+        self._idle: dict[str, int] = {}
+        """By name in the settings: for how many checks it has meant no port."""
 
     def check(self) -> None:
         """Checks every port once, and repairs it."""
-        wanted = dict(self._wanted())
+        names = socket.if_nameindex()
+        wanted = dict(self._wanted(names))
+        self._look_for_idle([name for _, name in names])
         ports = {index for index, _ in wanted.values()}
         for name, port in list(self._kept.items()):
             if port.index not in ports:  # gone, or with a name that is no port's
@@ -76,9 +82,26 @@ class Keeper:
             self._give_back(name)
         self._netlink.close()
 
-    def _wanted(self) -> Iterator[tuple[str, tuple[int, PortQueues]]]:
+    def _look_for_idle(self, names: list[str]) -> None:
+        """Tells of each line of the settings that means no port, and later that it does."""
+        left = set(names)
+        for pattern, _ in self._settings.ports:
+            matching = set(fnmatch.filter(names, pattern))
+            if matching & left:
+                if self._idle.pop(pattern, 0) >= PATIENT_CHECKS:
+                    self._tell("info", f"switch_queues.ports: {pattern}: has an interface now")
+                left -= matching
+                continue
+            self._idle[pattern] = self._idle.get(pattern, 0) + 1
+            if self._idle[pattern] == PATIENT_CHECKS:
+                why, remedy = "no interface of this machine has such a name", "make the interface"
+                if matching:
+                    why, remedy = "earlier lines name all its interfaces, and the first counts", "leave it out"
+                self._tell("warning", f"switch_queues.ports: {pattern}: {why}; correct it, or {remedy}")
+
+    def _wanted(self, names: list[tuple[int, str]]) -> Iterator[tuple[str, tuple[int, PortQueues]]]:
         """The existing interfaces that the settings name, with index; the first pattern that matches an interface counts."""
-        for index, name in socket.if_nameindex():
+        for index, name in names:
             for pattern, rate_bps in self._settings.ports:
                 if fnmatch.fnmatchcase(name, pattern):
                     yield name, (index, PortQueues(rate_bps, self._settings.queues))

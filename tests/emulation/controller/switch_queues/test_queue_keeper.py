@@ -16,6 +16,7 @@ import pytest
 
 from controller.store.private_redis import PrivateRedis
 from controller.store.store import Store
+from controller.switch_queues import keeper as keeping
 from controller.switch_queues.model import KeeperSettings, NamedPort, SwitchQueues
 from emulation.fabric.ovs import OpenVSwitch
 
@@ -125,6 +126,30 @@ def test_a_port_that_appears_later_or_again_gets_its_queues(keeper: Callable[...
     until(lambda: kept(PORT))
     assert process.end() == 0
     assert "ba70" not in shown(PORT) + shown(OTHER)
+
+
+def test_a_name_that_no_port_has_is_told_once_and_that_one_has_it_now(ports: None, caplog: pytest.LogCaptureFixture) -> None:
+    names = (NamedPort("kp9", 100_000_000), NamedPort(PORT, 100_000_000), NamedPort("kp[1]", 200_000_000))
+    kept = keeping.Keeper(KeeperSettings(ports=names, queues=SwitchQueues()))
+    caplog.set_level("INFO")
+    try:
+        for _ in range(keeping.PATIENT_CHECKS - 1):
+            kept.check()
+        assert "kp9" not in caplog.text, "a switch may make its ports later than this machine starts"
+        for _ in range(3):
+            kept.check()
+        told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        assert told == [
+            "switch_queues.ports: kp9: no interface of this machine has such a name; correct it, or make the interface",
+            "switch_queues.ports: kp[1]: earlier lines name all its interfaces, and the first counts; "
+            "correct it, or leave it out",
+        ]
+        add("kp9")
+        kept.check()
+        assert "switch_queues.ports: kp9: has an interface now" in caplog.text
+    finally:
+        kept.close()
+        subprocess.run(["ip", "link", "del", "kp9"], check=False, capture_output=True)
 
 
 def test_what_a_killed_one_left_the_next_takes_over_and_removes(keeper: Callable[..., Keeper]) -> None:
