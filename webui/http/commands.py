@@ -43,16 +43,27 @@ def _weights(settings: Mapping[str, Any]) -> list[Weight]:
 
 
 def change_of(control: ControlRequest, weights: list[Weight]) -> PolicyChange:
-    """The change that an action asks for; `weights` are the ones in force. Raises ValueError: a field is missing."""
+    """The change that an action asks for; `weights` are the ones in force.
+
+    Raises:
+        RequestRefused: a field of the action is missing, or one of another action is given.
+        ValidationError: `Weight` or `PolicyChange` does not take a field's value.
+    """
+    needed = (OPERATIONS[control.action],) if control.action in OPERATIONS else ("source", "weight")
+    for name in needed:
+        if getattr(control, name) in (None, ""):
+            raise RequestRefused(f"{name}: is missing", str(ControlRequest.model_fields[name].description))
+    known = {"action", *needed, *(() if control.action in OPERATIONS else ("destination",))}
+    for name in ControlRequest.model_fields:
+        if name not in known and getattr(control, name) is not None:
+            raise RequestRefused(f"{name}: has no meaning for the action {control.action}", "leave it out")
     if control.action == "weight":
-        if not control.source or control.weight is None:
-            raise ValueError("weight: needs source (a host), weight, and destination (a host, or empty for all)")
+        assert control.source is not None and control.weight is not None
         pair = control.source, control.destination or ""
         kept = [weight for weight in weights if (weight.source, weight.destination) != pair]
         new = [] if control.weight == 1 else [Weight(source=pair[0], destination=pair[1], weight=control.weight)]
         return PolicyChange(weights=kept + new)
-    field = OPERATIONS[control.action]
-    return PolicyChange.model_validate({field: getattr(control, field)})
+    return PolicyChange.model_validate({needed[0]: getattr(control, needed[0])})
 
 
 def describe(change: PolicyChange) -> str:

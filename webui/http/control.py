@@ -14,11 +14,10 @@ from webui.access.auth import audit, login_required
 from webui.http.api import poller
 from webui.http.commands import apply, change_of, describe
 from webui.http.errors import RequestRefused
+from webui.http.problems import BODIES, refusal
 from webui.http.schema import ControlRequest, PolicyChange, Weight
 from webui.settings import STORE
 
-FIELDS = frozenset(name for model in (ControlRequest, PolicyChange, Weight) for name in model.model_fields)
-"""The field names to show from pydantic's location of an error, which also holds the types that it tried."""
 M = TypeVar("M", bound=BaseModel)
 
 control = Blueprint("control", __name__)
@@ -26,32 +25,26 @@ control = Blueprint("control", __name__)
 
 def body(model: type[M]) -> M:
     """The request's JSON body as a model. Raises RequestRefused, which names the wrong field or place."""
+    if not request.is_json:
+        raise RequestRefused("Content-Type: is not application/json", "send the body as application/json", 415)
     try:
-        value = json.loads(request.get_data()) if request.is_json else request.get_json()  # the latter: UnsupportedMediaType
+        value = json.loads(request.get_data())
     except RecursionError:
-        raise RequestRefused("body: nested too deeply", "see /openapi.json for the fields") from None
+        raise RequestRefused("body: nested too deeply", BODIES[model]) from None
     except json.JSONDecodeError as error:
-        raise _no_json(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
+        raise _no_json(f"line {error.lineno}, column {error.colno}: {error.msg}", model) from None
     except UnicodeDecodeError as error:
-        raise _no_json(f"byte {error.start}: no UTF-8") from None
-    except ValueError as error:  # a number with thousands of digits
-        raise _no_json(str(error)) from None
+        raise _no_json(f"byte {error.start}: no UTF-8", model) from None
+    except ValueError:
+        raise _no_json("a number has thousands of digits", model) from None
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        raise refusal(error) from None
+        raise refusal(error, model) from None
 
 
-def _no_json(why: str) -> RequestRefused:
-    return RequestRefused(f"body: not JSON: {why}", 'send an object such as {"policy": "auto"}; see /openapi.json', 400)
-
-
-def refusal(error: ValidationError) -> RequestRefused:
-    """The refusal for the first error that a model found."""
-    details = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    extra = details["type"] == "extra_forbidden"
-    field = ".".join(str(part)[:40] for part in details["loc"] if extra or isinstance(part, int) or part in FIELDS) or "body"
-    return RequestRefused(f"{field}: {details['msg'].removeprefix('Value error, ')}", "see /openapi.json for the fields")
+def _no_json(why: str, model: type[BaseModel]) -> RequestRefused:
+    return RequestRefused(f"body: not JSON: {why}", BODIES[model], 400)
 
 
 def changed(asked: Callable[[list[Weight]], PolicyChange]) -> ResponseReturnValue:
@@ -70,6 +63,4 @@ def act() -> ResponseReturnValue:
     try:
         return changed(lambda weights: change_of(action, weights))
     except ValidationError as error:
-        raise refusal(error) from None
-    except ValueError as error:
-        raise RequestRefused(str(error), "see /openapi.json") from None
+        raise refusal(error, Weight if action.action == "weight" else PolicyChange) from None

@@ -23,6 +23,14 @@ WHOLE = BeforeValidator(_whole)
 """Accepts a JSON number without a fraction as an integer, also when it is written as 1.0."""
 Dpid = Annotated[str, Field(pattern="^[0-9a-f]{16}$", description="a datapath id, 16 hexadecimal digits")]
 Name = Annotated[str, Field(max_length=64)]
+LEAST_SLICE_NS, MOST_SLICE_NS = MILLISECOND_NS // 5, 1_000 * MILLISECOND_NS
+# The descriptions of the fields of a body are also the remedies of an error there.
+POLICY = "write the name of a policy, such as auto; GET /v1.0/policy lists them"
+SLICE = f"write a whole number of nanoseconds from {LEAST_SLICE_NS} to {MOST_SLICE_NS}, such as 2000000 for 2 ms"
+OVERRIDE = "write coordinate or free"
+WEIGHTS = 'write a list such as [{"source": "h1", "destination": "h2", "weight": 2}], of at most 1000 entries'
+NAMED = "write a host's name, as /v1.0/tree has it"
+WEIGHED = f"write a number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}, such as 2"
 
 
 class ResponseModel(BaseModel):
@@ -194,9 +202,9 @@ class Weight(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    source: Annotated[str, Field(min_length=1, max_length=64)]
-    destination: Name = ""
-    weight: Annotated[float, Field(ge=LEAST_WEIGHT, le=MOST_WEIGHT, allow_inf_nan=False)]
+    source: Annotated[str, Field(min_length=1, max_length=64)] = Field(description=NAMED)
+    destination: Name = Field(default="", description=f"{NAMED}, or leave it out for all hosts")
+    weight: Annotated[float, Field(ge=LEAST_WEIGHT, le=MOST_WEIGHT, allow_inf_nan=False)] = Field(description=WEIGHED)
 
 
 class PolicyChange(BaseModel):
@@ -204,16 +212,20 @@ class PolicyChange(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"minProperties": 1})
 
-    policy: Annotated[str, Field(min_length=1, max_length=32)] | SkipJsonSchema[None] = None
-    slice_ns: Annotated[int, Field(ge=MILLISECOND_NS // 5, le=1_000 * MILLISECOND_NS), WHOLE] | SkipJsonSchema[None] = None
-    override: Literal["coordinate", "free"] | SkipJsonSchema[None] = None
-    weights: Annotated[list[Weight], Field(max_length=1_000)] | SkipJsonSchema[None] = None
+    policy: Annotated[str, Field(min_length=1, max_length=32)] | SkipJsonSchema[None] = Field(default=None, description=POLICY)
+    slice_ns: Annotated[int, Field(ge=LEAST_SLICE_NS, le=MOST_SLICE_NS), WHOLE] | SkipJsonSchema[None] = Field(
+        default=None, description=SLICE
+    )
+    override: Literal["coordinate", "free"] | SkipJsonSchema[None] = Field(default=None, description=OVERRIDE)
+    weights: Annotated[list[Weight], Field(max_length=1_000)] | SkipJsonSchema[None] = Field(default=None, description=WEIGHTS)
 
     @model_validator(mode="after")
     def _something(self) -> PolicyChange:
-        given = [getattr(self, name) for name in self.model_fields_set]
-        if not given or None in given:
-            raise ValueError("nothing to change; give policy, slice_ns, override or weights, and leave out what stays")
+        for name in type(self).model_fields:
+            if name in self.model_fields_set and getattr(self, name) is None:
+                raise ValueError(f"{name}: is null; leave out what stays")
+        if not self.model_fields_set:
+            raise ValueError("body: nothing to change; give policy, slice_ns, override or weights, and leave out what stays")
         return self
 
 
@@ -242,10 +254,10 @@ class ControlRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    action: Literal["policy", "slice", "override", "weight"]
-    policy: str | None = None
-    slice_ns: Annotated[int, WHOLE] | None = None
-    override: str | None = None
-    source: Name | None = None
-    destination: Name | None = None
-    weight: float | None = None
+    action: Literal["policy", "slice", "override", "weight"] = Field(description="write policy, slice, override or weight")
+    policy: str | None = Field(default=None, description=POLICY)
+    slice_ns: Annotated[int, WHOLE] | None = Field(default=None, description=SLICE)
+    override: str | None = Field(default=None, description=OVERRIDE)
+    source: Name | None = Field(default=None, description=NAMED)
+    destination: Name | None = Field(default=None, description=f"{NAMED}, or leave it out for all hosts")
+    weight: float | None = Field(default=None, description=WEIGHED)

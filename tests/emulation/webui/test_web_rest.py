@@ -193,7 +193,7 @@ class TestChanging:
             ({"weights": [{"source": "h1", "weight": 1e-300}]}, 422, "0.01"),
             ({"override": "maybe"}, 422, "override"),
             ({"policies": "free"}, 422, "policies"),
-            ({"policy": None}, 422, "nothing to change"),
+            ({"policy": None}, 422, "policy: is null"),
             ({}, 422, "nothing to change"),
         ],
     )
