@@ -12,6 +12,9 @@ from enum import Enum, auto
 
 QUESTIONS = 3
 """A question is due when no answer has come for one of so many parts of `fail_open`."""
+REGISTERS_NS, MEMBER_NS = 10_000_000_000, 30_000_000_000
+"""After how long without an answer the operator is told, of a host that registers and of a member, which asks for the time
+every 10 s at least."""
 LOOK_NS = 5_000_000
 """At most so often an agent looks, unless a question is due."""
 
@@ -23,6 +26,35 @@ class Need(Enum):
     ASK = auto()
     OPEN = auto()
     """No answer came: the gates must open."""
+
+
+class Unanswered:
+    """When the operator is to be told that a leader is heard and does not answer, and that it does again. Times are ns.
+
+    A leader does not answer a host whose key was revoked, so that is how such a host sees it.
+    """
+
+    def __init__(self) -> None:
+        self._since_ns: int | None = None
+        """Since when it could have answered; None: it is not heard."""
+        self._told = False
+
+    def look(self, now_ns: int, *, heard: bool, member: bool, answered_ns: int) -> bool | None:
+        """True: tell that no answer came; False: tell that one came after all; None: nothing is to be told."""
+        if not heard:
+            self._since_ns, self._told = None, False
+            return None
+        if self._since_ns is None:
+            self._since_ns = now_ns
+        if answered_ns > self._since_ns:
+            self._since_ns = answered_ns
+            if self._told:
+                self._told = False
+                return False
+        if not self._told and now_ns - self._since_ns >= (MEMBER_NS if member else REGISTERS_NS):
+            self._told = True
+            return True
+        return None
 
 
 class Answers:

@@ -16,7 +16,7 @@ from agents.config import AgentConfig
 from agents.kernel.netlink import NetlinkError
 from agents.loop.part import Handler
 from agents.loop.parts import Parts
-from agents.membership.answers import LOOK_NS, QUESTIONS, Answers, Need
+from agents.membership.answers import LOOK_NS, MEMBER_NS, QUESTIONS, REGISTERS_NS, Answers, Need, Unanswered
 from agents.membership.heartbeat_monitor import HeartbeatMonitor
 from agents.membership.lifecycle import Event, Lifecycle, State
 from agents.permission.gatekeeper import Gatekeeper
@@ -113,6 +113,7 @@ class Membership:
         self._retry_ns = REGISTER_RETRY_NS
         self._chance = chance
         self.answers = Answers()
+        self._no_answer = Unanswered()
         self._look_ns = 0
         self._directory = DirectoryCopy()
         self._ask_ns: int | None = None
@@ -180,10 +181,26 @@ class Membership:
             if member:
                 self._release(now_ns)
                 log.warning("nothing heard from the leader: every gate is open")
+        self._tell_of_answers(now_ns)
         if now_ns >= self._look_ns:
             self._look_for_answers(now_ns)
         if now_ns >= self._register_ns:
             self._register(now_ns)
+
+    def _tell_of_answers(self, now_ns: int) -> None:
+        """Logs what a host sees whose key was revoked: the leader tells it nothing, not even that."""
+        heard, answered_ns = self._watching and not self.silent(now_ns), self.heartbeats.last_answer_ns
+        found = self._no_answer.look(now_ns, heard=heard, member=self.member, answered_ns=answered_ns)
+        name = self._config.name
+        if found is False:
+            log.info("the leader answers %s again", name)
+        elif found:
+            log.warning(
+                "the leader is heard, and has not answered %s for %d s: the key of this host was revoked, or its frames do not "
+                "reach the leader; see `baton host list` at the controller, and if the key is revoked, enroll the host anew "
+                "(`baton host enroll %s`)",
+                name, (MEMBER_NS if self.member else REGISTERS_NS) // SECOND_NS, name,
+            )  # fmt: skip
 
     def _look_for_answers(self, now_ns: int) -> None:
         holds = self.member and (self._keeper.holds() or self._rules.holds())
@@ -290,6 +307,7 @@ class Membership:
         self._nonce += 1
         self._retry_ns = REGISTER_RETRY_NS
         self.heartbeats.new_leader()
+        self._no_answer = Unanswered()
         self._directory.new_leader()
         self._regulate.clear()
         self._groups.new_leader()

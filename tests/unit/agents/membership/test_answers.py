@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.membership.answers import Answers, Need
+from agents.membership.answers import Answers, Need, Unanswered
 from agents.membership.lifecycle import State
 from protocol.key import Key
 from protocol.messages import Backlog, Directive, Directory, Grant, Message, Ping, Pong, Register, Regulate, Welcome, decode
@@ -106,3 +106,48 @@ class TestTheQuestions:
         answers = Answers()
         assert answers.look(10**12, holds=False, answered_ns=0, fail_open_ns=fail_open_ns) is Need.NOTHING
         assert answers.due_ns is None
+
+
+class TestTheLog:
+    """The agent's log names the likely cause where the leader is heard and does not answer: the key was revoked."""
+
+    @staticmethod
+    def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+        found = [record.getMessage() for record in caplog.records if "answer" in record.getMessage()]
+        caplog.clear()
+        return found
+
+    def test_a_member_that_gets_no_answer_any_more(self, caplog: pytest.LogCaptureFixture) -> None:
+        world = OneWay()
+        caplog.set_level("INFO")
+        world.run(2 * MS, 31_000 * MS)
+        (line,) = self.lines(caplog)
+        assert line == (
+            "the leader is heard, and has not answered h1 for 30 s: the key of this host was revoked, or its frames do not "
+            "reach the leader; see `baton host list` at the controller, and if the key is revoked, enroll the host anew "
+            "(`baton host enroll h1`)"
+        )
+        world.run(31_000 * MS, 70_000 * MS)
+        assert not self.lines(caplog), "once is enough"
+        world.agent._receive(world.frame(Pong(0, 5, 5), mac(1)), 70_000 * MS)
+        world.run(70_001 * MS, 70_100 * MS)
+        assert self.lines(caplog) == ["the leader answers h1 again"]
+
+    def test_a_host_that_is_answered_is_told_nothing(self, caplog: pytest.LogCaptureFixture) -> None:
+        world = OneWay()
+        for now_ns in range(2 * MS, 60_000 * MS, 9_000 * MS):
+            world.agent._receive(world.frame(Pong(0, 5, 5), mac(1)), now_ns)
+            world.run(now_ns, now_ns + 9_000 * MS)
+        assert not self.lines(caplog)
+
+    def test_a_host_whose_registration_is_not_answered(self) -> None:
+        found = Unanswered()
+        times = (5, 9_000, 10_004, 10_005, 60_000)
+        told = [found.look(now * MS, heard=True, member=False, answered_ns=0) for now in times]
+        assert told == [None, None, None, True, None]
+
+    def test_while_no_leader_is_heard_that_is_not_what_is_wrong(self) -> None:
+        found = Unanswered()
+        assert found.look(MS, heard=True, member=False, answered_ns=0) is None
+        assert found.look(60_000 * MS, heard=False, member=False, answered_ns=0) is None
+        assert found.look(60_001 * MS, heard=True, member=False, answered_ns=0) is None
