@@ -10,7 +10,7 @@ import click
 
 from cli.experiment_time import make_room
 from cli.experiments import make_console, print_json, progress_bar
-from cli.values import PICTURE, SEED, Number, refuse
+from cli.values import PICTURE, SEED, Number, named, refuse
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,6 +21,8 @@ SCHEMES = ("dctcp", "pias", "pfabric", "pfabric_edf", "karuna")
 LOAD, SHARE, SLACK = Number(0.01, 0.99), Number(0, 1), Number(0.001, 1_000_000)
 READ_BY = {"validate": ("flows", "json_file"), "xco": ("control_delay", "json_file")}
 """The options that count with each of these."""
+MOST_FLOWS, MOST_NODES = 10_000_000, 1_000
+"""Flows of a run; leaves, spines, hosts of a leaf. A mistyped larger number would fill the memory before anything is told."""
 WORKLOAD = "web_search_ns2"
 FABRICS = ("small", "medium", "paper")
 FILE, FOLDER = click.Path(path_type=Path, dir_okay=False), click.Path(path_type=Path, file_okay=False)
@@ -36,11 +38,11 @@ COLUMNS = (
 @click.option("--workload", "workloads", multiple=True, default=(WORKLOAD,), show_default=True, help="In emulation/cdfs.")
 @click.option("--load", "loads", type=LOAD, multiple=True, default=(0.8,), show_default=True, help="Of hosts' links.")
 @click.option("--seed", "seeds", type=SEED, multiple=True, default=(1,), show_default=True)
-@click.option("--flows", type=click.IntRange(1), default=1_000, show_default=True, help="Of each run.")
+@click.option("--flows", type=click.IntRange(1, MOST_FLOWS), default=1_000, show_default=True, help="Of each run.")
 @click.option("--fabric", "fabric_name", type=click.Choice(FABRICS), default="small", show_default=True, help="8 to 144 hosts.")
-@click.option("--leaves", type=int, help="Instead of the fabric's.")
-@click.option("--spines", type=int, help="Instead of the fabric's.")
-@click.option("--hosts-per-leaf", type=int, help="Instead of the fabric's.")
+@click.option("--leaves", type=click.IntRange(1, MOST_NODES), help="Instead of the fabric's.")
+@click.option("--spines", type=click.IntRange(0, MOST_NODES), help="Instead of the fabric's.")
+@click.option("--hosts-per-leaf", type=click.IntRange(1, MOST_NODES), help="Instead of the fabric's.")
 @click.option("--host-rate", help="Instead of the fabric's 10 Gb/s.")
 @click.option("--uplink-rate", help="Instead of the fabric's.")
 @click.option("--host-delay", help="One way, on a host's link with its processing.  [default: 20us]")
@@ -117,19 +119,19 @@ def _cases(**options: Any) -> list[Case]:  # noqa: ANN401 -- click's
         "leaves": options["leaves"],
         "spines": options["spines"],
         "hosts_per_leaf": options["hosts_per_leaf"],
-        "host_bps": options["host_rate"] and parse_rate(options["host_rate"]),
-        "uplink_bps": options["uplink_rate"] and parse_rate(options["uplink_rate"]),
-        "host_delay_ns": options["host_delay"] and parse_duration(options["host_delay"]),
+        "host_bps": named("--host-rate", options["host_rate"], parse_rate),
+        "uplink_bps": named("--uplink-rate", options["uplink_rate"], parse_rate),
+        "host_delay_ns": named("--host-delay", options["host_delay"], parse_duration),
     }
     fabric = replace(SIZES[options["fabric_name"]], **{name: value for name, value in given.items() if value is not None})
     with_deadline = options["deadline_share"]
     mixture = Mixture(
         shares=(with_deadline, (1 - with_deadline) / 2, (1 - with_deadline) / 2),
-        mean_ns=parse_duration(options["deadline_mean"]),
-        least_ns=parse_duration(options["deadline_least"]),
+        mean_ns=named("--deadline-mean", options["deadline_mean"], parse_duration) or 0,
+        least_ns=named("--deadline-least", options["deadline_least"], parse_duration) or 0,
         reserved=options["deadline_reserved"] or 0.0,
         slack=options["slack"],
-        most_deadline_bytes=parse_size(options["deadline_most"]),
+        most_deadline_bytes=named("--deadline-most", options["deadline_most"], parse_size) or 0,
     )
     for workload in options["workloads"]:
         cdfs.load(workload)
@@ -208,7 +210,7 @@ def _xco(console: Console, number: int, control_delay: str, json_file: Path | No
     from simulation.xco import FIGURES, simulate
     from topology.units import parse_duration
 
-    figure, control_ns = FIGURES[number], parse_duration(control_delay)
+    figure, control_ns = FIGURES[number], named("--control-delay", control_delay, parse_duration) or 0
     titles = (figure.of, "coordinated", "lost", "Gb/s", "whole messages", "a TCP flow", "a UDP sender", "took s")
     shown = Table(*titles, title=f"XCo, Figure {number}")
     found: list[dict[str, Any]] = []

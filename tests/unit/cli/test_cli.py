@@ -323,6 +323,10 @@ def test_a_value_that_makes_no_sense_names_its_option(words: tuple[str, ...], sa
         (("--slack", "nan"), "--slack"),
         (("--slack", "inf"), "--slack"),
         (("--seed", "-1"), "--seed"),
+        (("--leaves", "0"), "--leaves"),
+        (("--spines", "99999999"), "--spines"),
+        (("--hosts-per-leaf", "100000000"), "--hosts-per-leaf"),
+        (("--flows", "99999999999999999999"), "--flows"),
     ],
 )
 def test_simulate_refuses_what_it_would_ignore_or_cannot_count_with(
@@ -383,6 +387,21 @@ def test_simulate_takes_the_options_of_its_mode(words: tuple[str, ...], monkeypa
     monkeypatch.setattr("simulation.toolchain.why_missing", lambda: "nothing is simulated here")
     found = CliRunner().invoke(main, ["simulate", *words])
     assert found.exit_code == 1 and "nothing is simulated here" in found.output
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--host-rate", "fast"), ("--uplink-rate", "0"), ("--host-delay", "-1us"), ("--deadline-mean", "long"),
+        ("--deadline-least", "short"), ("--deadline-most", "much"),
+    ],
+)  # fmt: skip
+def test_simulate_names_the_option_whose_value_it_cannot_read(option: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simulation.toolchain.why_missing", lambda: "")
+    found = CliRunner().invoke(main, ["simulate", option, value])
+    assert found.exit_code == 2 and f"{option}: " in found.output and "write" in found.output
+    found = CliRunner().invoke(main, ["simulate", "--xco", "23", "--control-delay", "now"])
+    assert found.exit_code == 2 and "--control-delay: " in found.output
 
 
 def test_simulate_says_that_its_folder_cannot_be_written_before_it_simulates(monkeypatch: pytest.MonkeyPatch) -> None:
