@@ -311,6 +311,12 @@ def test_a_value_that_makes_no_sense_names_its_option(words: tuple[str, ...], sa
     assert code and says in text and "Traceback" not in text
 
 
+def test_a_file_without_an_end_is_no_configuration() -> None:
+    for words in (("check", "/dev/zero"), ("up", "--config", "/dev/zero")):
+        code, text = run(*words)
+        assert code == 1 and "is longer than 64 MiB" in " ".join(text.split()), text
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
