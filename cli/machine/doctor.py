@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from cli.reach import open_store, store_options
+from cli.values import refuse
 
 if TYPE_CHECKING:
     from agents.kernel.probe import Feature
@@ -70,6 +71,7 @@ def doctor(run_dir: Path, store: str | None, hosts: bool, as_json: bool) -> None
     if hosts:
         _compare_hosts(run_dir, store, as_json)
         return
+    refuse({"store", "run_dir"}, "has no meaning without --hosts")
     from agents.kernel.probe import ProbeRefused, probe
 
     try:

@@ -317,6 +317,12 @@ def test_a_file_without_an_end_is_no_configuration() -> None:
         assert code == 1 and "is longer than 64 MiB" in " ".join(text.split()), text
 
 
+def test_doctor_refuses_options_that_only_a_comparison_of_hosts_reads() -> None:
+    for words in (("--store", "redis://127.0.0.1:1"), ("--run-dir", "/run/other")):
+        code, text = run("doctor", *words)
+        assert code == 2 and words[0] in text and "without --hosts" in text
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
