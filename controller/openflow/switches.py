@@ -40,6 +40,8 @@ PIECE = 64
 FOREIGN_NS = 3_000 * MILLISECOND_NS
 """How long the flows towards hosts that another controller put stay: without them the switches flood every frame until we have
 learned the hosts. Its other flows would keep us from learning, and go at once."""
+DEAF_NS = 3_000 * MILLISECOND_NS
+"""How long a switch may not read what it is to be sent before operators are told."""
 REFUSED_NS = 60_000 * MILLISECOND_NS
 """How long a switch that has refused flows or groups, as one whose table is full, keeps what it has taken before all are put
 again: each attempt costs it its whole table."""
@@ -69,6 +71,8 @@ class Switches:
         self._closing = Closing()
         self.held_back = False
         """Whether the last `converge` left links closed because of a switch that has not closed its ports yet."""
+        self._behind: dict[int, int] = {}  # switches that did not read when they were to be sent a change, and since when
+        self._deaf: set[int] = set()
         self._fences: dict[int, tuple[int, int]] = {}  # by switch: the number of a barrier, and when it was sent
         self._all_closed = framework.hub.Event()
 
@@ -119,6 +123,7 @@ class Switches:
         """What a switch told by a connection that has ended, or still owed us there."""
         self._fences.pop(dpid, None)
         self._closing.forget(dpid)
+        self._behind.pop(dpid, None)
         self._lacking.pop(dpid, None)
         self._groups_refused.discard(dpid)
         self._queued.pop(dpid, None)
@@ -137,6 +142,7 @@ class Switches:
         """After a change of leader: what the switches hold is not known. They go on forwarding with it."""
         self._installed, self._foreign_until_ns, self.takeover = {}, {}, Takeover(now_ns)
         self._closing.forget_all()
+        self._behind.clear()
         self.held_back = False
 
     def new_generation(self) -> None:
@@ -146,7 +152,7 @@ class Switches:
 
     def claim_role(self, dpid: int, claim: Claim) -> None:
         """Claims our role at a switch."""
-        self.send(dpid, [codec.claim_role(self._datapaths[dpid], claim)])
+        self._send_or_end(dpid, [codec.claim_role(self._datapaths[dpid], claim)])
 
     def take_over(self, dpid: int) -> None:
         """Has a switch join the network (`joining`) when it has told what it holds."""
@@ -190,7 +196,7 @@ class Switches:
         messages = codec.meter(datapath)
         if held is None or held.flows.get(LLDP_FLOW.key) != LLDP_FLOW:
             messages += self.codec.change(datapath, Change({}, (), (LLDP_FLOW,)))
-        self.send(dpid, messages)
+        self._send_or_end(dpid, messages)
         return codec.bridge_name(datapath), codec.ports(datapath)
 
     def send_lldp(self, ports: Iterable[PortRef], now_ns: int, seeking: Container[PortRef] = ()) -> None:
@@ -212,17 +218,17 @@ class Switches:
         """Sends ARP requests to hosts."""
         for request in requests:
             datapath = self._datapaths.get(request.at.dpid)
-            if datapath is not None and codec.has_room(datapath):
+            if datapath is not None:
                 self.send(request.at.dpid, [codec.request(datapath, request)])
 
     def fence(self, dpids: Iterable[int], now_ns: int) -> None:
         """Sends each of these switches a barrier, unless it owes us one; `barrier_passed` hears of the answer."""
         for dpid in dpids:
             datapath = self._datapaths.get(dpid)
-            if datapath is not None and dpid not in self._fences and codec.has_room(datapath):
+            if datapath is not None and dpid not in self._fences:
                 barrier = codec.barrier(datapath)
-                self.send(dpid, [barrier])
-                self._fences[dpid] = barrier.xid, now_ns
+                if self.send(dpid, [barrier]):
+                    self._fences[dpid] = barrier.xid, now_ns
 
     def poll(self) -> None:
         """Asks every switch for its counters, and for its queues if it has any. One that does not read gets no question: it
@@ -293,15 +299,16 @@ class Switches:
         if dpid in self._fences and self._fences[dpid][0] == xid:
             return self._fences.pop(dpid)[1]
         self._closing.passed(dpid, xid)
-        if not self._closing:
+        if not self._closing.awaits_answer:
             self._all_closed.set()
         return None
 
     def converge(self, wanted: dict[int, Table], view: View, now_ns: int) -> int:
         """Sends every switch what changes between the table that it holds and the wanted one, in the order of `transition`.
         Returns how many flows that are, and how many were taken over. While a switch has not closed what leaves the tree, no
-        link joins it that might make a loop with that (`held_back`): the caller calls again when the switch has answered, or is
-        `overdue`. A switch to which its table could not be sent is suspect; the error is raised when the others have theirs."""
+        link joins it that might make a loop with that (`held_back`): the caller calls again when the switch has answered. One
+        that does not read keeps what it holds: the caller calls again when it is `due`. A switch to which its table could not
+        be sent is suspect; the error is raised when the others have theirs."""
         told = self.takeover.held.keys() & wanted.keys()
         taken = self.takeover.take(wanted, now_ns)
         self._suspect = (self._suspect - taken.keys()) | (told - taken.keys())
@@ -314,6 +321,7 @@ class Switches:
         self._suspect.clear()
         self._closing.linked(view.links)
         step = transition(self._installed, wanted, view)
+        closing = step.close.values()
         self._close(step, now_ns)
         links, root = self._unclosed(wanted, now_ns)
         self.held_back = links or root
@@ -324,22 +332,26 @@ class Switches:
             del self._installed[dpid]
         failed: Exception | None = None
         for dpid, table in wanted.items():
-            is_new = dpid not in self._installed
+            is_new, change = dpid not in self._installed, step.open.get(dpid)
+            if not self._has_room(dpid) and (is_new or change or dpid in step.close):
+                self._behind.setdefault(dpid, now_ns)
+                continue
+            self._behind.pop(dpid, None)
             self._installed[dpid] = table
             try:
-                if change := step.open.get(dpid):
-                    self._open(dpid, change, now_ns if is_new else None)
+                if change:
+                    self._open(dpid, change, now_ns, is_new=is_new)
             except Exception as error:  # whatever it is, it concerns this switch alone
                 self.suspect(dpid)
                 failed = error
         if failed is not None:
             raise failed
-        changed = sum(len(change.put) + len(change.remove) for change in (*step.close.values(), *step.open.values()))
+        changed = sum(len(change.put) + len(change.remove) for change in (*closing, *step.open.values()))
         return changed + sum(len(table.flows) for table in taken.values())
 
-    def _open(self, dpid: int, change: Change, new_ns: int | None) -> None:
+    def _open(self, dpid: int, change: Change, now_ns: int, *, is_new: bool) -> None:
         """Sends a switch a change in one write; made in pieces, between which the other green threads have their turns.
-        `new_ns`: the time now, if what the switch holds was not known."""
+        `is_new`: what the switch holds was not known."""
         datapath = self._datapaths.get(dpid)
         if datapath is None:
             return
@@ -347,50 +359,80 @@ class Switches:
         for piece in pieces(change, PIECE):
             buffers.append(codec.batch(datapath, self._codec(dpid).change(datapath, piece)))
             self._framework.hub.sleep(0)
-        if new_ns is not None:
+        if is_new:
             for number in (CLASSIFY, LEARN, ORIGIN):
                 buffers.append(codec.batch(datapath, self._codec(dpid).remove_foreign(datapath, number)))
-            self._foreign_until_ns[dpid] = new_ns + FOREIGN_NS
-        if self._datapaths.get(dpid) == datapath:  # else it has connected again, and is suspect
-            self._changed.add(dpid)
-            datapath.send(b"".join(buffers))
+            self._foreign_until_ns[dpid] = now_ns + FOREIGN_NS
+        if self._datapaths.get(dpid) != datapath:  # it has connected again, and is suspect
+            return
+        if not codec.has_room(datapath):  # it has ceased to read meanwhile
+            self.suspect(dpid)
+            self._behind[dpid] = now_ns
+            return
+        self._changed.add(dpid)
+        datapath.send(b"".join(buffers))
 
     @property
     def awaiting(self) -> bool:
         """Whether `remove_foreign` or `joining` has anything to do sooner or later, or time alone changes tables."""
-        waits = self._foreign_until_ns or self._closing or self.takeover.is_reading
+        waits = self._foreign_until_ns or self._closing or self._behind or self.takeover.is_reading
         return bool(waits) or self.takeover.next_ns() is not None
 
-    def overdue(self, now_ns: int) -> bool:
-        """Whether a switch has not closed its ports for so long that it is waited for no longer."""
-        return self._closing.overdue(now_ns)
+    def due(self, now_ns: int) -> bool:
+        """Whether `converge` has something to do for a switch that reads again, or that has not closed its ports for so long
+        that it is waited for no longer."""
+        return self._closing.overdue(now_ns) or any(self._has_room(dpid) for dpid in self._behind)
+
+    def deaf(self, now_ns: int) -> list[int]:
+        """The switches that have not read for DEAF_NS, and so have not got a change; each once, as long as that lasts."""
+        deaf = {dpid for dpid, since_ns in self._behind.items() if now_ns - since_ns >= DEAF_NS}
+        new, self._deaf = sorted(deaf - self._deaf), deaf
+        return new
 
     def remove_foreign(self, now_ns: int) -> None:
         """Removes the foreign flows that have stayed for FOREIGN_NS."""
         for dpid in [dpid for dpid, until_ns in self._foreign_until_ns.items() if now_ns >= until_ns]:
-            del self._foreign_until_ns[dpid]
-            if dpid in self._datapaths:
-                self.send(dpid, self._codec(dpid).remove_foreign(self._datapaths[dpid]))
+            datapath = self._datapaths.get(dpid)
+            if datapath is None or self.send(dpid, self._codec(dpid).remove_foreign(datapath)):
+                del self._foreign_until_ns[dpid]
 
-    def send(self, dpid: int, messages: list[codec.Message]) -> None:
-        """Sends messages to a switch in one write, if it is connected."""
+    def send(self, dpid: int, messages: list[codec.Message]) -> bool:
+        """Sends messages to a switch in one write; False if it is not connected, or does not read: nothing waits for it."""
         datapath = self._datapaths.get(dpid)
-        if datapath is not None and messages:
+        if datapath is None or not codec.has_room(datapath):
+            return False
+        if messages:
             datapath.send(codec.batch(datapath, messages))
+        return True
+
+    def _send_or_end(self, dpid: int, messages: list[codec.Message]) -> None:
+        """Sends what a switch can't do without. The connection of one that does not read ends: it gets it by the next one."""
+        if not self.send(dpid, messages):
+            self._datapaths[dpid].close()
+
+    def _has_room(self, dpid: int) -> bool:
+        """Whether nothing has to wait for a switch. One that is not connected is sent nothing."""
+        datapath = self._datapaths.get(dpid)
+        return datapath is None or codec.has_room(datapath)
 
     def _close(self, step: Transition, now_ns: int) -> None:
         """Waits until every switch has closed its ports, or BARRIER_S: a switch that hangs must not delay the others."""
-        if not step.close:
-            return
-        for dpid, change in step.close.items():
-            self._changed.add(dpid)
+        for dpid in step.close.keys() | self._closing.untold:
+            change, leaving = step.close.get(dpid), step.leaving.get(dpid, frozenset())
+            if not self._has_room(dpid):
+                self._closing.cannot_tell(dpid, leaving, now_ns)
+                continue
+            if change is not None:
+                self._changed.add(dpid)
+                self._installed[dpid] = step.closed[dpid]
             if (datapath := self._datapaths.get(dpid)) is not None:
                 barrier = codec.barrier(datapath)
-                buffer = codec.batch(datapath, [*self._codec(dpid).change(datapath, change), barrier])
-                self._closing.told(dpid, barrier.xid, step.leaving[dpid], now_ns)
+                messages = [] if change is None else self._codec(dpid).change(datapath, change)
+                buffer = codec.batch(datapath, [*messages, barrier])  # which numbers the barrier
+                self._closing.told(dpid, barrier.xid, leaving, now_ns)
                 datapath.send(buffer)
         self._all_closed.clear()
-        if self._closing:
+        if step.close and self._closing.awaits_answer:
             self._all_closed.wait(timeout=BARRIER_S)
 
     def _unclosed(self, wanted: Mapping[int, Table], now_ns: int) -> tuple[bool, bool]:

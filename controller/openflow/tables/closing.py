@@ -21,9 +21,9 @@ as long as it may owe signs of life (controller/openflow/framework.py)."""
 
 class _Told(NamedTuple):
     """A switch answers `barrier` when it has closed these ports (IN_PORT: when it sends frames back no more), and is waited for
-    until `until_ns`."""
+    until `until_ns`. None: it could not be told, for it does not read."""
 
-    barrier: int
+    barrier: int | None
     ports: Ports
     until_ns: int
 
@@ -44,10 +44,27 @@ class Closing:
         for link in links:
             self._far[link.a], self._far[link.b] = link.b, link.a
 
+    @property
+    def awaits_answer(self) -> bool:
+        """Whether a switch owes the answer to a barrier."""
+        return any(told.barrier is not None for told in self._told.values())
+
     def told(self, dpid: int, barrier: int, ports: Ports, now_ns: int) -> None:
         """A switch has been told to close ports."""
         before = self._told[dpid].ports if dpid in self._told else frozenset()
         self._told[dpid] = _Told(barrier, before | ports, now_ns + CLOSING_NS)
+
+    def cannot_tell(self, dpid: int, ports: Ports, now_ns: int) -> None:
+        """A switch is to close ports, but does not read."""
+        before = self._told.get(dpid)
+        if before is None or not ports <= before.ports:
+            owed = before.ports if before is not None else frozenset()
+            self._told[dpid] = _Told(None, owed | ports, now_ns + CLOSING_NS)
+
+    @property
+    def untold(self) -> set[int]:
+        """The switches that could not be told."""
+        return {dpid for dpid, told in self._told.items() if told.barrier is None}
 
     def passed(self, dpid: int, barrier: int) -> None:
         """A switch has answered a barrier."""

@@ -359,6 +359,8 @@ class Transition:
     open: Mapping[int, Change]
     leaving: Mapping[int, Ports]
     """By switch, the ports that `close` closes; IN_PORT: it sends frames back no more."""
+    closed: Mapping[int, Table]
+    """By switch, what it holds after `close`."""
 
 
 def transition(installed: Mapping[int, Table], wanted: Mapping[int, Table], view: View) -> Transition:
@@ -369,6 +371,7 @@ def transition(installed: Mapping[int, Table], wanted: Mapping[int, Table], view
     close: dict[int, Change] = {}
     then: dict[int, Change] = {}
     left: dict[int, Ports] = {}
+    between: dict[int, Table] = {}
     for dpid, new in wanted.items():
         old = installed.get(dpid, Table())
         if old is new:
@@ -383,11 +386,11 @@ def transition(installed: Mapping[int, Table], wanted: Mapping[int, Table], view
             closed = _not_sending_back(closed)
             leaving.add(IN_PORT)
         if closed is not old and (change := diff(old, closed)):
-            close[dpid], left[dpid] = change, frozenset(leaving)
+            close[dpid], left[dpid], between[dpid] = change, frozenset(leaving), closed
             old = closed
         if change := diff(old, new):
             then[dpid] = change
-    return Transition(close, then, left)
+    return Transition(close, then, left, between)
 
 
 def withheld(

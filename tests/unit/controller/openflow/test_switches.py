@@ -20,7 +20,8 @@ from controller.openflow.intake.entries import keep_raw
 from controller.openflow.intake.hosts import PortRef
 from controller.openflow.intake.messages import admits
 from controller.openflow.intake.takeover import FAR_MORE, READ_NS, TAKEOVER_NS, UNHEARD_NS
-from controller.openflow.switches import FOREIGN_NS, REFUSED_NS, Switches
+from controller.openflow.roles import Claim, Role
+from controller.openflow.switches import DEAF_NS, FOREIGN_NS, REFUSED_NS, Switches
 from controller.openflow.tables.closing import CLOSING_NS
 from controller.openflow.tables.flowtable import Change, Flow, Match, Table, diff
 from controller.openflow.tables.forwarding import DELIVER, FLOOD_GROUP, LEARN
@@ -46,14 +47,16 @@ class Connection(ProtocolDesc):  # type: ignore[misc]  # Ryu has no types
         self._numbers = count(1)
         self.answers: list[Any] = []
         self.is_slow = False
+        self.reads = True
         self._unread = b""
-        self.send_q = SimpleNamespace(qsize=lambda: 0)
+        self.send_q = SimpleNamespace(qsize=lambda: 0 if self.reads else 16)
         self.is_closed = False
 
     def set_xid(self, message: Any) -> None:  # noqa: ANN401 -- Ryu's message
         message.set_xid(next(self._numbers))
 
     def send(self, data: bytes) -> None:
+        assert self.reads, "the framework would wait"
         self._unread += data
         if not self.is_slow:
             self.carry_out()
@@ -395,6 +398,9 @@ class TestSlowSwitches:
         frames = [(ref, Frame(bytes.fromhex(mac(ref).replace(":", "")), b"\xff" * 6)) for ref in VIEW.edges]
         return any(walk(flows, far, ref, frame).loops for ref, frame in frames)
 
+    def open_ports(self, fabric: Fabric) -> dict[int, frozenset[int]]:
+        return {dpid: frozenset(switch.flows.groups[FLOOD_GROUP]) for dpid, switch in fabric.held.items()}
+
     def is_open(self, fabric: Fabric) -> bool:
         return all(end.number in fabric.held[end.dpid].flows.groups[FLOOD_GROUP] for end in self.JOINS)
 
@@ -413,6 +419,57 @@ class TestSlowSwitches:
         self.converge(fabric)
         assert not fabric.switches.awaiting
 
+    def test_one_that_does_not_read_is_not_waited_for_and_has_its_change_when_it_reads(self, fabric: Fabric) -> None:
+        deaf = fabric.switches._datapaths[self.LEAVES.b.dpid]
+        deaf.reads = False
+        self.converge(fabric)
+        assert self.is_open(fabric) and fabric.holds() is False
+        assert fabric.switches.awaiting and not fabric.switches.due(fabric.now_ns)
+        assert fabric.switches.deaf(fabric.now_ns) == []
+        assert fabric.switches.deaf(fabric.now_ns + DEAF_NS) == [deaf.id]
+        assert fabric.switches.deaf(fabric.now_ns + DEAF_NS) == [], "told once"
+        deaf.reads = True
+        assert fabric.switches.due(fabric.now_ns)
+        self.converge(fabric)
+        assert self.open_ports(fabric) == {dpid: table.groups[FLOOD_GROUP] for dpid, table in tables(VIEW, self.NEXT).items()}
+        assert not fabric.switches.awaiting and not fabric.switches.due(fabric.now_ns)
+        assert fabric.converge(wanted=tables(VIEW, self.NEXT)) == 0
+
+    def test_two_that_do_not_read_keep_out_what_would_make_a_loop_with_the_link_between_them(self, fabric: Fabric) -> None:
+        deaf = [fabric.switches._datapaths[end.dpid] for end in self.LEAVES]
+        for datapath in deaf:
+            datapath.reads = False
+        self.converge(fabric)
+        self.converge(fabric)
+        assert fabric.switches.held_back and not self.is_open(fabric)
+        deaf[0].reads = True
+        self.converge(fabric)
+        deaf[1].reads = True
+        self.converge(fabric)
+        assert not fabric.switches.held_back and self.is_open(fabric)
+
+    def test_one_that_does_not_read_and_is_suspect_gets_its_whole_table_when_it_reads(self, fabric: Fabric) -> None:
+        deaf = fabric.switches._datapaths[DPID]
+        deaf.reads = False
+        fabric.switches.suspect(DPID)
+        self.converge(fabric)
+        deaf.reads = True
+        assert fabric.converge(wanted=tables(VIEW, self.NEXT)) > len(tables(VIEW, self.NEXT)[DPID].flows)
+        self.converge(fabric)
+
+    def test_nothing_else_waits_for_one_that_does_not_read(self, fabric: Fabric) -> None:
+        fabric.start(mute=(DPID,))
+        fabric.after(READ_NS)
+        fabric.converge()
+        deaf = fabric.switches._datapaths[DPID]
+        deaf.reads = False
+        fabric.after(FOREIGN_NS)
+        fabric.switches.take_over(DPID)
+        fabric.switches.joining(fabric.now_ns)
+        assert not deaf.is_closed
+        fabric.switches.claim_role(DPID, Claim(Role.MASTER, 1))
+        assert deaf.is_closed, "it claims anew by the next connection"
+
     def test_one_closed_end_is_enough(self, fabric: Fabric) -> None:
         self.change(fabric, self.LEAVES.b.dpid)
         assert not fabric.switches.held_back and self.is_open(fabric)
@@ -425,11 +482,11 @@ class TestSlowSwitches:
             for dpid in ends:
                 fabric.switches.disconnected(fabric.switches._datapaths[dpid])
         else:
-            assert not fabric.switches.overdue(fabric.now_ns)
+            assert not fabric.switches.due(fabric.now_ns)
             fabric.now_ns += CLOSING_NS
-            assert fabric.switches.overdue(fabric.now_ns)
+            assert fabric.switches.due(fabric.now_ns)
         fabric.converge(wanted=tables(VIEW, self.NEXT))
-        assert not fabric.switches.held_back and not fabric.switches.overdue(fabric.now_ns)
+        assert not fabric.switches.held_back and not fabric.switches.due(fabric.now_ns)
 
 
 class Stubborn(Switch):
