@@ -27,6 +27,7 @@ from controller.openflow.tables.forwarding import (
     LLDP_FLOW,
     ORIGIN,
     Transition,
+    perhaps_open,
     transition,
     withheld,
 )
@@ -62,6 +63,7 @@ class Switches:
         self._queued: dict[int, frozenset[int]] = {}
         self._without_queues: set[int] = set()
         self._suspect: set[int] = set()
+        self._doubted: dict[int, Table] = {}  # what suspect switches were sent before, until they have their whole table
         self._miscounted: set[int] = set()
         self._lacking: dict[int, int] = {}  # switches that have refused a part of their table, until when it is not put again
         self._groups_refused: set[int] = set()  # of these, the ones that have refused groups since they got their whole table
@@ -143,6 +145,7 @@ class Switches:
         self._installed, self._foreign_until_ns, self.takeover = {}, {}, Takeover(now_ns)
         self._closing.forget_all()
         self._behind.clear()
+        self._doubted.clear()
         self.held_back = False
 
     def new_generation(self) -> None:
@@ -315,7 +318,8 @@ class Switches:
         self._installed.update(taken)
         wanted = self.takeover.keeping(wanted, now_ns)
         for dpid in self._suspect:
-            self._installed.pop(dpid, None)
+            if (before := self._installed.pop(dpid, None)) is not None:
+                self._doubted[dpid] = before
             self._codecs[dpid] = self._new_codec()
             self._groups_refused.discard(dpid)
         self._suspect.clear()
@@ -323,10 +327,13 @@ class Switches:
         step = transition(self._installed, wanted, view)
         closing = step.close.values()
         self._close(step, now_ns)
+        for dpid in wanted.keys() - self._installed.keys():
+            self._closing.cannot_tell(dpid, perhaps_open(dpid, wanted[dpid], view), now_ns)
         links, root = self._unclosed(wanted, now_ns)
-        self.held_back = links or root
+        safe = withheld(self._doubted | self._installed, wanted, view, links=links, root=root) if links or root else wanted
+        self.held_back = any(safe[dpid] is not table for dpid, table in wanted.items())
         if self.held_back:
-            wanted = withheld(self._installed, wanted, view, links=links, root=root)
+            wanted = safe
             step = transition(self._installed, wanted, view)
         for dpid in [dpid for dpid in self._installed if dpid not in wanted]:
             del self._installed[dpid]
@@ -338,6 +345,7 @@ class Switches:
                 continue
             self._behind.pop(dpid, None)
             self._installed[dpid] = table
+            self._doubted.pop(dpid, None)
             try:
                 if change:
                     self._open(dpid, change, now_ns, is_new=is_new)
@@ -363,6 +371,8 @@ class Switches:
             for number in (CLASSIFY, LEARN, ORIGIN):
                 buffers.append(codec.batch(datapath, self._codec(dpid).remove_foreign(datapath, number)))
             self._foreign_until_ns[dpid] = now_ns + FOREIGN_NS
+            barrier = codec.barrier(datapath)
+            buffers.append(codec.batch(datapath, [barrier]))
         if self._datapaths.get(dpid) != datapath:  # it has connected again, and is suspect
             return
         if not codec.has_room(datapath):  # it has ceased to read meanwhile
@@ -370,6 +380,8 @@ class Switches:
             self._behind[dpid] = now_ns
             return
         self._changed.add(dpid)
+        if is_new:
+            self._closing.told(dpid, barrier.xid, frozenset(), now_ns)
         datapath.send(b"".join(buffers))
 
     @property
@@ -417,7 +429,7 @@ class Switches:
 
     def _close(self, step: Transition, now_ns: int) -> None:
         """Waits until every switch has closed its ports, or BARRIER_S: a switch that hangs must not delay the others."""
-        for dpid in step.close.keys() | self._closing.untold:
+        for dpid in step.close.keys() | (self._closing.untold & self._installed.keys()):
             change, leaving = step.close.get(dpid), step.leaving.get(dpid, frozenset())
             if not self._has_room(dpid):
                 self._closing.cannot_tell(dpid, leaving, now_ns)

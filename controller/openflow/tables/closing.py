@@ -21,7 +21,7 @@ as long as it may owe signs of life (controller/openflow/framework.py)."""
 
 class _Told(NamedTuple):
     """A switch answers `barrier` when it has closed these ports (IN_PORT: when it sends frames back no more), and is waited for
-    until `until_ns`. None: it could not be told, for it does not read."""
+    until `until_ns`. None: it could not be told yet."""
 
     barrier: int | None
     ports: Ports
@@ -55,11 +55,13 @@ class Closing:
         self._told[dpid] = _Told(barrier, before | ports, now_ns + CLOSING_NS)
 
     def cannot_tell(self, dpid: int, ports: Ports, now_ns: int) -> None:
-        """A switch is to close ports, but does not read."""
+        """A switch is to close ports, but does not read; or it may have them open, and has not been sent its table yet."""
         before = self._told.get(dpid)
-        if before is None or not ports <= before.ports:
-            owed = before.ports if before is not None else frozenset()
-            self._told[dpid] = _Told(None, owed | ports, now_ns + CLOSING_NS)
+        if before is None:
+            self._told[dpid] = _Told(None, ports, now_ns + CLOSING_NS)
+        else:  # what it answers now says nothing of these ports
+            until_ns = before.until_ns if ports <= before.ports else now_ns + CLOSING_NS
+            self._told[dpid] = _Told(None, before.ports | ports, until_ns)
 
     @property
     def untold(self) -> set[int]:

@@ -393,6 +393,12 @@ def transition(installed: Mapping[int, Table], wanted: Mapping[int, Table], view
     return Transition(close, then, left, between)
 
 
+def perhaps_open(dpid: int, wanted: Table, view: View) -> Ports:
+    """The ports that a switch whose table is not known may have open, though they are not to be: as `Transition.leaving`."""
+    up = {number for number, port in view.switches[dpid].ports.items() if port.up}
+    return frozenset((up if _sends_back(wanted) else up | {IN_PORT}) - wanted.groups[FLOOD_GROUP])
+
+
 def withheld(
     installed: Mapping[int, Table], wanted: Mapping[int, Table], view: View, *, links: bool, root: bool
 ) -> dict[int, Table]:

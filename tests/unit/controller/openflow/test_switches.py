@@ -457,6 +457,33 @@ class TestSlowSwitches:
         assert fabric.converge(wanted=tables(VIEW, self.NEXT)) > len(tables(VIEW, self.NEXT)[DPID].flows)
         self.converge(fabric)
 
+    def test_of_two_whose_tables_are_not_known_one_has_said_that_it_holds_it_before_a_link_joins(self, fabric: Fabric) -> None:
+        first, second = (fabric.switches._datapaths[end.dpid] for end in self.LEAVES)
+        for datapath in (first, second):
+            fabric.switches.suspect(datapath.id)
+        self.change(fabric, first.id, second.id)
+        assert fabric.switches.held_back and not self.is_open(fabric)
+        first.is_slow = False
+        first.carry_out()
+        self.converge(fabric)
+        assert not fabric.switches.held_back and self.is_open(fabric)
+        second.is_slow = False
+        second.carry_out()
+        self.converge(fabric)
+        assert not fabric.switches.awaiting or fabric.switches._foreign_until_ns
+        assert self.open_ports(fabric) == {dpid: table.groups[FLOOD_GROUP] for dpid, table in tables(VIEW, self.NEXT).items()}
+
+    def test_one_whose_table_is_not_known_keeps_the_links_open_that_stay(self, fabric: Fabric) -> None:
+        for end in self.LEAVES:
+            fabric.switches.suspect(end.dpid)
+            fabric.switches._datapaths[end.dpid].is_slow = True
+        self.converge(fabric)
+        for end in self.LEAVES:
+            fabric.switches._datapaths[end.dpid].carry_out()
+        assert fabric.switches.held_back
+        stay = {end for link in self.NEXT - {self.JOINS} for end in link}
+        assert all(end.number in self.open_ports(fabric)[end.dpid] for end in stay)
+
     def test_nothing_else_waits_for_one_that_does_not_read(self, fabric: Fabric) -> None:
         fabric.start(mute=(DPID,))
         fabric.after(READ_NS)
