@@ -338,8 +338,12 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
     def _tick(self, ticks: int, now_ns: int) -> None:
         self._join()
         due_ns = self.switches.takeover.next_ns()
-        if (due_ns is not None and now_ns >= due_ns) or self.switches.due(now_ns):
+        if (due_ns is not None and now_ns >= due_ns) or self.switches.due():
             self._wake.set()
+        for dpid in self.switches.late(now_ns):
+            name = self.discovery.switch_name(dpid)
+            text = f"switch {name} has not said that it closed its ports, and others wait for that: its connection is ended"
+            self._warn(dpid, "switch_late", text, switch=name)
         for dpid in self.switches.deaf(now_ns):
             name = self.discovery.switch_name(dpid)
             text = f"switch {name} does not read what it is sent: it keeps its table meanwhile, and the others go on"

@@ -71,6 +71,7 @@ class Switches:
         """The switches that were sent flows since they were last asked how many they hold."""
         self._foreign_until_ns: dict[int, int] = {}
         self._closing = Closing()
+        self._holding: set[int] = set()  # the switches for which links stay closed, or a root may not send back
         self.held_back = False
         """Whether the last `converge` left links closed because of a switch that has not closed its ports yet."""
         self._behind: dict[int, int] = {}  # switches that did not read when they were to be sent a change, and since when
@@ -146,7 +147,7 @@ class Switches:
         self._closing.forget_all()
         self._behind.clear()
         self._doubted.clear()
-        self.held_back = False
+        self.held_back, self._holding = False, set()
 
     def new_generation(self) -> None:
         """Counts all flows put so far as foreign, as after a start of the controller."""
@@ -329,9 +330,12 @@ class Switches:
         self._close(step, now_ns)
         for dpid in wanted.keys() - self._installed.keys():
             self._closing.cannot_tell(dpid, perhaps_open(dpid, wanted[dpid], view), now_ns)
-        links, root = self._unclosed(wanted, now_ns)
-        safe = withheld(self._doubted | self._installed, wanted, view, links=links, root=root) if links or root else wanted
+        links, root = self._unclosed(wanted)
+        holding, safe = links | root, wanted
+        if holding:
+            safe = withheld(self._doubted | self._installed, wanted, view, links=bool(links), root=bool(root))
         self.held_back = any(safe[dpid] is not table for dpid, table in wanted.items())
+        self._holding = holding if self.held_back else set()
         if self.held_back:
             wanted = safe
             step = transition(self._installed, wanted, view)
@@ -381,19 +385,30 @@ class Switches:
             return
         self._changed.add(dpid)
         if is_new:
-            self._closing.told(dpid, barrier.xid, frozenset(), now_ns)
+            self._closing.told(dpid, barrier.xid, frozenset(), now_ns, whole=True)
         datapath.send(b"".join(buffers))
 
     @property
     def awaiting(self) -> bool:
         """Whether `remove_foreign` or `joining` has anything to do sooner or later, or time alone changes tables."""
-        waits = self._foreign_until_ns or self._closing or self._behind or self.takeover.is_reading
+        waits = self._foreign_until_ns or self.held_back or self._behind or self.takeover.is_reading
         return bool(waits) or self.takeover.next_ns() is not None
 
-    def due(self, now_ns: int) -> bool:
-        """Whether `converge` has something to do for a switch that reads again, or that has not closed its ports for so long
-        that it is waited for no longer."""
-        return self._closing.overdue(now_ns) or any(self._has_room(dpid) for dpid in self._behind)
+    def due(self) -> bool:
+        """Whether `converge` has a change for a switch that did not read, and does again."""
+        return any(self._has_room(dpid) for dpid in self._behind)
+
+    def late(self, now_ns: int) -> list[int]:
+        """Ends the connections of the switches for which the others wait, and that have not closed their ports in time. Returns
+        them. When such a switch has left, its neighbours close its links; by its next connection it tells what it holds."""
+        late = []
+        for dpid in sorted(self._holding & self._datapaths.keys()):
+            datapath = self._datapaths[dpid]
+            if self._closing.is_late(dpid, now_ns, silent=codec.is_silent(datapath)):
+                datapath.close()
+                late.append(dpid)
+        self._holding.difference_update(late)
+        return late
 
     def deaf(self, now_ns: int) -> list[int]:
         """The switches that have not read for DEAF_NS, and so have not got a change; each once, as long as that lasts."""
@@ -447,14 +462,14 @@ class Switches:
         if step.close and self._closing.awaits_answer:
             self._all_closed.wait(timeout=BARRIER_S)
 
-    def _unclosed(self, wanted: Mapping[int, Table], now_ns: int) -> tuple[bool, bool]:
+    def _unclosed(self, wanted: Mapping[int, Table]) -> tuple[set[int], set[int]]:
         """As `Closing.unclosed` says, where these tables are wanted."""
 
         def in_tree(ref: PortRef) -> bool:
             return ref.dpid in wanted and ref.number in wanted[ref.dpid].groups[FLOOD_GROUP]
 
         known = self._installed.keys() & self._datapaths.keys() & wanted.keys()
-        return self._closing.unclosed(now_ns, in_tree, known.__contains__)
+        return self._closing.unclosed(in_tree, known.__contains__)
 
     def _codec(self, dpid: int) -> codec.Codec:
         return self._codecs.get(dpid, self.codec)

@@ -14,18 +14,21 @@ from controller.openflow.tables.flowtable import IN_PORT, Ports
 from controller.openflow.view import Link
 from protocol.units import MILLISECOND_NS
 
-CLOSING_NS = 75_000 * MILLISECOND_NS
-"""How long links that might make a loop with the ports of a switch stay closed while it does not say that it has closed these:
-as long as it may owe signs of life (controller/openflow/framework.py)."""
+ANSWER_NS = 30_000 * MILLISECOND_NS
+"""How long links that might make a loop with the ports of a switch stay closed while it does not say that it has closed these,
+though it answers other messages. It has been asked for two signs of life meanwhile (controller/openflow/framework.py)."""
+SILENT_NS = 75_000 * MILLISECOND_NS
+"""The same, of a switch that answers nothing, or has its whole table to put: as long as it may owe signs of life."""
 
 
 class _Told(NamedTuple):
-    """A switch answers `barrier` when it has closed these ports (IN_PORT: when it sends frames back no more), and is waited for
-    until `until_ns`. None: it could not be told yet."""
+    """A switch answers `barrier` when it has closed these ports (IN_PORT: when it sends frames back no more); None: it could
+    not be told yet. `since_ns`: when it was asked for the last of them; `whole`: it has its whole table to put, too."""
 
     barrier: int | None
     ports: Ports
-    until_ns: int
+    since_ns: int
+    whole: bool
 
 
 class Closing:
@@ -49,19 +52,16 @@ class Closing:
         """Whether a switch owes the answer to a barrier."""
         return any(told.barrier is not None for told in self._told.values())
 
-    def told(self, dpid: int, barrier: int, ports: Ports, now_ns: int) -> None:
+    def told(self, dpid: int, barrier: int, ports: Ports, now_ns: int, *, whole: bool = False) -> None:
         """A switch has been told to close ports."""
-        before = self._told[dpid].ports if dpid in self._told else frozenset()
-        self._told[dpid] = _Told(barrier, before | ports, now_ns + CLOSING_NS)
+        before = self._told.get(dpid, _Told(None, frozenset(), now_ns, whole=False))
+        self._told[dpid] = _Told(barrier, before.ports | ports, now_ns, before.whole or whole)
 
     def cannot_tell(self, dpid: int, ports: Ports, now_ns: int) -> None:
         """A switch is to close ports, but does not read; or it may have them open, and has not been sent its table yet."""
-        before = self._told.get(dpid)
-        if before is None:
-            self._told[dpid] = _Told(None, ports, now_ns + CLOSING_NS)
-        else:  # what it answers now says nothing of these ports
-            until_ns = before.until_ns if ports <= before.ports else now_ns + CLOSING_NS
-            self._told[dpid] = _Told(None, before.ports | ports, until_ns)
+        before = self._told.get(dpid, _Told(None, frozenset(), now_ns, whole=False))
+        since_ns = before.since_ns if ports <= before.ports else now_ns
+        self._told[dpid] = before._replace(barrier=None, ports=before.ports | ports, since_ns=since_ns)
 
     @property
     def untold(self) -> set[int]:
@@ -81,23 +81,22 @@ class Closing:
         """After a change of leader."""
         self._told.clear()
 
-    def overdue(self, now_ns: int) -> bool:
-        """Whether a switch has not closed its ports for so long that it is waited for no longer."""
-        return any(now_ns >= told.until_ns for told in self._told.values())
+    def is_late(self, dpid: int, now_ns: int, *, silent: bool) -> bool:
+        """Whether a switch has not closed its ports for longer than it may take; `silent`: it answers nothing else either."""
+        told = self._told.get(dpid)
+        return told is not None and now_ns - told.since_ns >= (SILENT_NS if silent or told.whole else ANSWER_NS)
 
-    def unclosed(
-        self, now_ns: int, in_tree: Callable[[PortRef], bool], is_known: Callable[[int], bool]
-    ) -> tuple[bool, bool]:
-        """Whether a link that leaves the tree may be open yet at both ends, and whether a former root may send back yet.
+    def unclosed(self, in_tree: Callable[[PortRef], bool], is_known: Callable[[int], bool]) -> tuple[set[int], set[int]]:
+        """The switches at which a link that leaves the tree may be open yet, as it may be at its other end, and those that may
+        send back yet, as a root does.
 
         `in_tree`: whether a port is to be in the tree; `is_known`: whether a switch is connected and what it holds is known.
         """
-        for dpid in [dpid for dpid, told in self._told.items() if now_ns >= told.until_ns]:
-            del self._told[dpid]
         unclosed = {PortRef(dpid, number) for dpid, told in self._told.items() for number in told.ports}
 
         def is_closed(ref: PortRef | None) -> bool:
             return ref is not None and is_known(ref.dpid) and ref not in unclosed and not in_tree(ref)
 
         ports = [ref for ref in unclosed if ref.number != IN_PORT and not in_tree(ref)]
-        return any(not is_closed(self._far.get(ref)) for ref in ports), any(ref.number == IN_PORT for ref in unclosed)
+        links = {ref.dpid for ref in ports if not is_closed(self._far.get(ref))}
+        return links, {ref.dpid for ref in unclosed if ref.number == IN_PORT}

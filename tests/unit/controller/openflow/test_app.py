@@ -151,7 +151,7 @@ class Ours:
     roles = Made(acts=True)
     discovery = Made(calm=lambda: False, tick=lambda now_ns: fail())
     switches = Made(
-        ports=0, awaiting=True, poll=lambda: fail(), due=lambda now_ns: False, deaf=lambda now_ns: [],
+        ports=0, awaiting=True, poll=lambda: fail(), due=lambda: False, deaf=lambda now_ns: [], late=lambda now_ns: [],
         takeover=Made(next_ns=lambda: None),
     )
     is_active = property(lambda self: len(rounds) < 3)

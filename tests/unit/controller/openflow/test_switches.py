@@ -22,7 +22,7 @@ from controller.openflow.intake.messages import admits
 from controller.openflow.intake.takeover import FAR_MORE, READ_NS, TAKEOVER_NS, UNHEARD_NS
 from controller.openflow.roles import Claim, Role
 from controller.openflow.switches import DEAF_NS, FOREIGN_NS, REFUSED_NS, Switches
-from controller.openflow.tables.closing import CLOSING_NS
+from controller.openflow.tables.closing import ANSWER_NS, SILENT_NS
 from controller.openflow.tables.flowtable import Change, Flow, Match, Table, diff
 from controller.openflow.tables.forwarding import DELIVER, FLOOD_GROUP, LEARN
 from controller.openflow.view import View
@@ -48,6 +48,7 @@ class Connection(ProtocolDesc):  # type: ignore[misc]  # Ryu has no types
         self.answers: list[Any] = []
         self.is_slow = False
         self.reads = True
+        self.unreplied_echo_requests: list[int] = []
         self._unread = b""
         self.send_q = SimpleNamespace(qsize=lambda: 0 if self.reads else 16)
         self.is_closed = False
@@ -411,28 +412,28 @@ class TestSlowSwitches:
         self.converge(fabric)
         assert fabric.switches.held_back, "looking again does not help"
         first.is_slow = second.is_slow = False
-        first.carry_out()
         assert fabric.switches.awaiting
+        first.carry_out()
         self.converge(fabric)
         assert not fabric.switches.held_back and self.is_open(fabric)
+        assert not fabric.switches.awaiting
         second.carry_out()
         self.converge(fabric)
-        assert not fabric.switches.awaiting
 
     def test_one_that_does_not_read_is_not_waited_for_and_has_its_change_when_it_reads(self, fabric: Fabric) -> None:
         deaf = fabric.switches._datapaths[self.LEAVES.b.dpid]
         deaf.reads = False
         self.converge(fabric)
         assert self.is_open(fabric) and fabric.holds() is False
-        assert fabric.switches.awaiting and not fabric.switches.due(fabric.now_ns)
+        assert fabric.switches.awaiting and not fabric.switches.due()
         assert fabric.switches.deaf(fabric.now_ns) == []
         assert fabric.switches.deaf(fabric.now_ns + DEAF_NS) == [deaf.id]
         assert fabric.switches.deaf(fabric.now_ns + DEAF_NS) == [], "told once"
         deaf.reads = True
-        assert fabric.switches.due(fabric.now_ns)
+        assert fabric.switches.due()
         self.converge(fabric)
         assert self.open_ports(fabric) == {dpid: table.groups[FLOOD_GROUP] for dpid, table in tables(VIEW, self.NEXT).items()}
-        assert not fabric.switches.awaiting and not fabric.switches.due(fabric.now_ns)
+        assert not fabric.switches.awaiting and not fabric.switches.due()
         assert fabric.converge(wanted=tables(VIEW, self.NEXT)) == 0
 
     def test_two_that_do_not_read_keep_out_what_would_make_a_loop_with_the_link_between_them(self, fabric: Fabric) -> None:
@@ -501,19 +502,40 @@ class TestSlowSwitches:
         self.change(fabric, self.LEAVES.b.dpid)
         assert not fabric.switches.held_back and self.is_open(fabric)
 
-    @pytest.mark.parametrize("end", ["it leaves", "it never answers"])
-    def test_one_that_leaves_or_never_answers_is_not_waited_for_without_end(self, fabric: Fabric, end: str) -> None:
-        ends = [each.dpid for each in self.LEAVES]
-        self.change(fabric, *ends)
-        if end == "it leaves":
-            for dpid in ends:
-                fabric.switches.disconnected(fabric.switches._datapaths[dpid])
-        else:
-            assert not fabric.switches.due(fabric.now_ns)
-            fabric.now_ns += CLOSING_NS
-            assert fabric.switches.due(fabric.now_ns)
+    def test_one_that_leaves_is_not_waited_for(self, fabric: Fabric) -> None:
+        self.change(fabric, *(end.dpid for end in self.LEAVES))
+        for end in self.LEAVES:
+            fabric.switches.disconnected(fabric.switches._datapaths[end.dpid])
         fabric.converge(wanted=tables(VIEW, self.NEXT))
-        assert not fabric.switches.held_back and not fabric.switches.due(fabric.now_ns)
+        assert not fabric.switches.held_back and not fabric.switches.late(fabric.now_ns + SILENT_NS)
+
+    @pytest.mark.parametrize(("silent", "patience_ns"), [(False, ANSWER_NS), (True, SILENT_NS)])
+    def test_one_that_never_answers_loses_its_connection_when_the_others_wait_for_it(
+        self, fabric: Fabric, silent: bool, patience_ns: int
+    ) -> None:
+        """One that answers nothing at all may be busy, and has more time; nothing that might make a loop joins meanwhile."""
+        ends = {end.dpid for end in self.LEAVES}
+        self.change(fabric, *ends)
+        for dpid in ends:
+            fabric.switches._datapaths[dpid].unreplied_echo_requests = [1, 2] if silent else []
+        assert fabric.switches.late(fabric.now_ns + patience_ns - 1) == []
+        fabric.now_ns += patience_ns
+        assert set(fabric.switches.late(fabric.now_ns)) == ends
+        assert all(fabric.switches._datapaths[dpid].is_closed for dpid in ends)
+        assert fabric.switches.late(fabric.now_ns) == [], "each once"
+        self.converge(fabric)
+        assert fabric.switches.held_back, "until it has left"
+
+    def test_one_that_never_answers_keeps_its_connection_when_nothing_waits_for_it(self, fabric: Fabric) -> None:
+        self.change(fabric, self.LEAVES.b.dpid)
+        assert fabric.switches.late(fabric.now_ns + SILENT_NS) == [] and not fabric.switches.awaiting
+
+    def test_one_that_has_its_whole_table_to_put_has_more_time(self, fabric: Fabric) -> None:
+        for end in self.LEAVES:
+            fabric.switches.suspect(end.dpid)
+        self.change(fabric, *(end.dpid for end in self.LEAVES))
+        assert fabric.switches.held_back and fabric.switches.late(fabric.now_ns + SILENT_NS - 1) == []
+        assert set(fabric.switches.late(fabric.now_ns + SILENT_NS)) == {end.dpid for end in self.LEAVES}
 
 
 class Stubborn(Switch):
