@@ -36,6 +36,7 @@ from typing import NamedTuple
 
 from controller.config.settings import OpenFlowSettings, TreeSource
 from controller.processes.logs import log_to_stderr
+from controller.spanning_tree.failures import Failures
 from controller.spanning_tree.port_states import PortState, TreeSourceError
 from controller.spanning_tree.sources import reader
 from controller.spanning_tree.tracker import Document, Tracker
@@ -116,15 +117,17 @@ class Watcher:
 
     def _read(self, source: TreeSource) -> None:
         read: Callable[[], frozenset[PortState]] | None = None
+        failures = Failures(f"tree source {source}", log)
         while True:
             began_s = time.monotonic()
             try:
                 read = read or reader(source)
                 self._notices.put(Reading(source, read()))
+                failures.went_well()
             except TreeSourceError as error:
                 self._notices.put(Reading(source, None, str(error)))
             except Exception as error:  # whatever the answer held, the next one may be readable
-                log.exception("tree source %s", source)
+                failures.failed(error, time.monotonic_ns())
                 problem = f"tree source {source}: {type(error).__name__}; see tree.log"
                 self._notices.put(Reading(source, None, problem))
             time.sleep(max(0.0, began_s + PERIOD_S - time.monotonic()))

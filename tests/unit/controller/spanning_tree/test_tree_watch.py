@@ -235,3 +235,29 @@ def test_a_source_whose_reader_cannot_be_made_is_told_and_tried_again(monkeypatc
     with pytest.raises(Enough):
         watcher._read(source)
     assert [reading.states for reading in told] == [None, None] and "ModuleNotFoundError" in told[0].problem
+
+
+def test_an_unexpected_error_that_lasts_is_logged_once_and_so_is_its_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[Reading] = []
+
+    def put(reading: Reading) -> None:
+        told.append(reading)
+        if len(told) == 7:
+            raise Enough
+
+    def read() -> frozenset[PortState]:
+        if len(told) < 5:
+            raise LookupError("made to fail")
+        return frozenset()
+
+    watcher = Watcher(Tracker(ring("a", "b", "c"), [ONE]), SimpleNamespace())  # type: ignore[arg-type]  # it is not used
+    monkeypatch.setattr(watcher, "_notices", SimpleNamespace(put=put))
+    monkeypatch.setattr("controller.spanning_tree.watch.PERIOD_S", 0.0)
+    monkeypatch.setattr("controller.spanning_tree.watch.reader", lambda source: read)
+    with caplog.at_level("INFO", "baton.tree"), pytest.raises(Enough):
+        watcher._read(ONE)
+    first, last = caplog.records
+    assert first.exc_info and "goes well again, after 5 failures" in last.getMessage()
+    assert [reading.states for reading in told] == [None] * 5 + [frozenset()] * 2
