@@ -45,6 +45,7 @@ Event = Any  # of a framework that has no types
 of = fw.ofp_event
 
 TICK_S = 0.05
+RETRY_S = 1.0
 PROBE_TICKS, LOST_TICKS = 2, 20
 POLL_PER_PORT_S = 0.0002
 """What a port adds to the polling period at least: the counters of thousands of ports take long to read."""
@@ -280,14 +281,14 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         while self.is_active:
             self._wake.wait()
             self._wake.clear()
-            try:
-                self._converge_once()
-            except FabricError as error:  # the switches keep their tables until they tell something else
-                self.description.impossible(error)
-            except Exception:  # whatever went wrong, the switches must be served again
-                self.logger.exception("forwarding could not be computed")
-                hub.sleep(1)
-                self._wake.set()
+            with self.mishaps.surviving("installing tables", time.monotonic_ns()):
+                try:
+                    self._converge_once()
+                except FabricError as error:  # the switches keep their tables until they tell something else
+                    self.description.impossible(error)
+                continue
+            hub.sleep(RETRY_S)  # whatever went wrong, the switches must be served again
+            self._wake.set()
 
     def _converge_once(self) -> None:
         discovery, self._revision = self.discovery, self.discovery.revision

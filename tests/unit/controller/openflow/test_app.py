@@ -141,7 +141,7 @@ from controller import app
 from protocol.timers import Mishaps
 
 app.TICK_S = 0.001
-app.POLL_PER_PORT_S = 0
+app.POLL_PER_PORT_S = app.RETRY_S = 0
 app.SETTINGS = Made(poll_ns=10**6, lldp_ns=10**6)
 told, rounds = [], []
 
@@ -157,17 +157,20 @@ class Ours:
     is_active = property(lambda self: len(rounds) < 3)
     _join = staticmethod(lambda: None)
     _tick = app.Baton._tick
+    _wake = app.hub.Event()
+    _converge_once = staticmethod(lambda: fail())
 
 def fail():
     rounds.append(1)
     raise LookupError("made to fail")
 
+Ours._wake.set()
 getattr(app.Baton, sys.argv[1])(Ours())
 print(len(rounds), len(told))
 """
 
 
-@pytest.mark.parametrize("loop", ["_keep_time", "_poll"])
+@pytest.mark.parametrize("loop", ["_converge", "_keep_time", "_poll"])
 def test_an_error_in_one_round_of_a_loop_does_not_end_it_and_is_told_once(loop: str) -> None:
     environment = {**os.environ, "BATON_REDIS": "unix:///nowhere"}
     command = [sys.executable, "-W", "ignore", "-c", LOOPS, loop]
