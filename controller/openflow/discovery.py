@@ -46,6 +46,7 @@ LLDP_NS = 500 * MILLISECOND_NS  # between two LLDP frames by the same port
 ANNOUNCED_AT_ONCE = 256
 LOOP_NS = 2_000 * MILLISECOND_NS  # between two frames that seek loops, by the same port
 LOOP_HOLD_NS = 5 * LOOP_NS  # how long a port stays closed after such a frame: some get lost where there is a loop
+HOSTS_LONG_NS = 60_000 * MILLISECOND_NS  # a port that was open to hosts for so long is not expected to be a switch's
 TELL_AGAIN_NS = 60_000 * MILLISECOND_NS  # after which the same is told again of the same port
 
 
@@ -152,6 +153,9 @@ class Discovery:
             self._tell(at, "lldp_reflected", "warning", "hears its own LLDP: a host or a loop sends it back; ignored", now_ns)
             return
         if not hearer.trunk:
+            if now_ns - hearer.up_ns >= HOSTS_LONG_NS and any(host.at == at for host in self._hosts.by_mac.values()):
+                text = "had hosts, and receives a switch's LLDP: a switch is there now, or hosts pass LLDP to each other"
+                self._tell(at, "link_at_hosts", "warning", text, now_ns)
             hearer.trunk = True
             self._hosts.gone(at)
             self.revision += 1

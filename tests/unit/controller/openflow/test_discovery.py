@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 
-from controller.openflow.discovery import ANNOUNCED_AT_ONCE, LINK_SILENCE_NS, LOOP_HOLD_NS, LOOP_NS, PROBE_NS, Discovery
+from controller.openflow.discovery import (
+    ANNOUNCED_AT_ONCE,
+    HOSTS_LONG_NS,
+    LINK_SILENCE_NS,
+    LOOP_HOLD_NS,
+    LOOP_NS,
+    PROBE_NS,
+    Discovery,
+)
 from controller.openflow.intake.frame_budgets import FRAMES_AT_ONCE, LLDP_AT_ONCE, MUTE_NS
 from controller.openflow.intake.hosts import MOVE_NS, PortRef
 from controller.openflow.intake.lldp import Doubt
@@ -274,6 +282,29 @@ class TestDiscovery:
         view = discovery.view(2 * PROBE_NS)
         assert view.links == (Link(self.A, self.B),)
         assert not view.hosts and not view.edges
+
+    def test_a_link_where_hosts_have_been_for_long_is_told(self) -> None:
+        """They may pass LLDP on to each other: without a file of hosts nothing shows that it is no cable."""
+        for lasted_ns, expected in ((HOSTS_LONG_NS - 1, 0), (HOSTS_LONG_NS, 2)):
+            discovery, one, other = self.joined(), PortRef(1, 1), PortRef(2, 1)
+            discovery.frame_seen(one, HOST, PROBE_NS)
+            discovery.frame_seen(other, OTHER, PROBE_NS)
+            discovery.lldp_heard(one, other, lasted_ns)
+            discovery.lldp_heard(other, one, lasted_ns)
+            assert [note.kind for note in discovery.drain_notes()].count("link_at_hosts") == expected
+            assert discovery.view(lasted_ns).links == (Link(one, other), Link(self.A, self.B))
+
+    def test_two_hosts_that_pose_as_a_cable_close_only_their_own_ports_when_they_cease(self) -> None:
+        """So they make no loop: what was a link is not open to hosts before it has been down."""
+        discovery, one, other = self.joined(), PortRef(1, 1), PortRef(2, 1)
+        for source, at in ((one, other), (other, one)):
+            discovery.lldp_heard(source, at, PROBE_NS)
+        for now_ns in range(PROBE_NS, PROBE_NS + 2 * LINK_SILENCE_NS, 50 * MILLISECOND_NS):
+            discovery.lldp_heard(self.A, self.B, now_ns)
+            discovery.lldp_heard(self.B, self.A, now_ns)
+            discovery.tick(now_ns)
+        view = discovery.view(PROBE_NS + 2 * LINK_SILENCE_NS)
+        assert view.links == (Link(self.A, self.B),) and not view.edges & {one, other}
 
     def test_every_port_that_is_up_sends_lldp_twice_a_second_and_none_starves(self) -> None:
         discovery = Discovery()
