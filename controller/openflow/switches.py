@@ -29,7 +29,8 @@ from controller.openflow.tables.forwarding import (
     Transition,
     perhaps_open,
     transition,
-    withheld,
+    without_new_links,
+    without_new_root,
 )
 from controller.openflow.view import Port, View
 from protocol.units import MILLISECOND_NS
@@ -127,6 +128,7 @@ class Switches:
         self._fences.pop(dpid, None)
         self._closing.forget(dpid)
         self._behind.pop(dpid, None)
+        self._doubted.pop(dpid, None)
         self._lacking.pop(dpid, None)
         self._groups_refused.discard(dpid)
         self._queued.pop(dpid, None)
@@ -328,14 +330,10 @@ class Switches:
         step = transition(self._installed, wanted, view)
         closing = step.close.values()
         self._close(step, now_ns)
-        for dpid in wanted.keys() - self._installed.keys():
+        for dpid in (wanted.keys() & self._datapaths.keys()) - self._installed.keys():
             self._closing.cannot_tell(dpid, perhaps_open(dpid, wanted[dpid], view), now_ns)
-        links, root = self._unclosed(wanted)
-        holding, safe = links | root, wanted
-        if holding:
-            safe = withheld(self._doubted | self._installed, wanted, view, links=bool(links), root=bool(root))
-        self.held_back = any(safe[dpid] is not table for dpid, table in wanted.items())
-        self._holding = holding if self.held_back else set()
+        safe = self._safe(wanted, view)
+        self.held_back = safe is not wanted
         if self.held_back:
             wanted = safe
             step = transition(self._installed, wanted, view)
@@ -462,14 +460,20 @@ class Switches:
         if step.close and self._closing.awaits_answer:
             self._all_closed.wait(timeout=BARRIER_S)
 
-    def _unclosed(self, wanted: Mapping[int, Table]) -> tuple[set[int], set[int]]:
-        """As `Closing.unclosed` says, where these tables are wanted."""
+    def _safe(self, wanted: dict[int, Table], view: View) -> dict[int, Table]:
+        """The wanted tables without what might make a loop with ports that switches have not closed yet (`_holding`)."""
 
         def in_tree(ref: PortRef) -> bool:
             return ref.dpid in wanted and ref.number in wanted[ref.dpid].groups[FLOOD_GROUP]
 
         known = self._installed.keys() & self._datapaths.keys() & wanted.keys()
-        return self._closing.unclosed(in_tree, known.__contains__)
+        links, root = self._closing.unclosed(in_tree, known.__contains__)
+        before, safe, self._holding = self._doubted | self._installed, wanted, set()
+        if links and _differ(less := without_new_links(before, safe, view), safe):
+            safe, self._holding = less, links
+        if root and _differ(less := without_new_root(before, safe), safe):
+            safe, self._holding = less, self._holding | root
+        return safe
 
     def _codec(self, dpid: int) -> codec.Codec:
         return self._codecs.get(dpid, self.codec)
@@ -477,3 +481,8 @@ class Switches:
     def _new_codec(self) -> codec.Codec:
         self._generation = max(self._generation + 1, time.time_ns() // MILLISECOND_NS)
         return codec.Codec(self._framework, self._generation, self._lldp)
+
+
+def _differ(one: Mapping[int, Table], other: Mapping[int, Table]) -> bool:
+    """Whether these tables of the same switches are not the very same."""
+    return any(one[dpid] is not table for dpid, table in other.items())

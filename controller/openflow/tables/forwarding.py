@@ -399,20 +399,22 @@ def perhaps_open(dpid: int, wanted: Table, view: View) -> Ports:
     return frozenset((up if _sends_back(wanted) else up | {IN_PORT}) - wanted.groups[FLOOD_GROUP])
 
 
-def withheld(
-    installed: Mapping[int, Table], wanted: Mapping[int, Table], view: View, *, links: bool, root: bool
-) -> dict[int, Table]:
-    """The wanted tables without the `links` that join the tree, and without a new `root`: what is safe while a switch has not
-    closed what leaves it."""
+def without_new_links(installed: Mapping[int, Table], wanted: Mapping[int, Table], view: View) -> dict[int, Table]:
+    """The wanted tables without the links that join the tree: what is safe while a link that leaves it may be open."""
     held = {}
     for dpid, new in wanted.items():
-        old = installed.get(dpid, Table())
-        new_ports = new.groups[FLOOD_GROUP] - old.groups.get(FLOOD_GROUP, frozenset()) if links else frozenset()
+        new_ports = new.groups[FLOOD_GROUP] - installed.get(dpid, Table()).groups.get(FLOOD_GROUP, frozenset())
         joining = {number for number in new_ports if PortRef(dpid, number) not in view.edges}
         held[dpid] = without_ports(new, joining) if joining else new
-        if root and not _sends_back(old) and _sends_back(new):
-            held[dpid] = _not_sending_back(held[dpid])
     return held
+
+
+def without_new_root(installed: Mapping[int, Table], wanted: Mapping[int, Table]) -> dict[int, Table]:
+    """The wanted tables, with a new root that does not send back: what is safe while another one may do so."""
+    return {
+        dpid: _not_sending_back(new) if _sends_back(new) and not _sends_back(installed.get(dpid, Table())) else new
+        for dpid, new in wanted.items()
+    }
 
 
 def _not_sending_back(table: Table) -> Table:
