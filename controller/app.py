@@ -219,7 +219,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         if self.switches.told(event.msg):
             self._join()
             return
-        lacks = self.switches.lacks(dpid)
+        lacks = self.switches.shortfalls.lacks(dpid)
         if self.switches.flows_counted(dpid, event.msg.body.flow_count, time.monotonic_ns()):
             name = self.discovery.switch_name(dpid)
             why = "it had refused some" if lacks else "another has changed them"
@@ -230,7 +230,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
     @on(of.EventOFPQueueGetConfigReply, MAIN)  # type: ignore[untyped-decorator]  # as above
     def queues_told(self, event: Event) -> None:
         """A switch answers with the queues of its ports."""
-        if self.switches.queues_told(event.msg.datapath.id, codec.ports_with_queue(event.msg, CONTROL_QUEUE)):
+        if self.switches.queues.told(event.msg.datapath.id, codec.ports_with_queue(event.msg, CONTROL_QUEUE)):
             self._wake.set()
 
     @on(of.EventOFPBarrierReply, MAIN)  # type: ignore[untyped-decorator]  # as above
@@ -251,7 +251,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             self.roles.refused(event.msg.datapath.id)
             return
         if codec.refuses_queues(event.msg):
-            self.switches.has_no_queues(event.msg.datapath.id)
+            self.switches.queues.has_none(event.msg.datapath.id)
             return
         if refusal := codec.refuses_meter(event.msg):
             if refusal is codec.Refusal.NO_METERS:
@@ -260,7 +260,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         dpid = event.msg.datapath.id
         of_group = codec.refuses_group(event.msg)
         if of_group or codec.refuses_table(event.msg):
-            self.switches.refused(dpid, time.monotonic_ns(), of_group=of_group)
+            self.switches.shortfalls.refused(dpid, time.monotonic_ns(), of_group=of_group)
         if said := codec.error(event.msg):
             name = self.discovery.switch_name(dpid)
             self._warn(dpid, "openflow_error", f"switch {name} refused: {said}", switch=name)
@@ -306,7 +306,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         rest = functools.partial(hub.sleep, 0)
         rest()
         active = self.fabrics.active(view)
-        queued = self.switches.queued(view) if SETTINGS.control_first else frozenset()
+        queued = self.switches.queues.everywhere(view) if SETTINGS.control_first else frozenset()
         rest()
         wanted_tables = self.forwarding.tables(view, active, self.store.attachment, self.store.standbys, queued, rest)
         if self.discovery is not discovery:  # another leads by now

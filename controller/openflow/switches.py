@@ -17,6 +17,7 @@ from controller.openflow.framework import Framework
 from controller.openflow.intake.hosts import PortRef, Request
 from controller.openflow.intake.lldp import KEY_BYTES, Lldp
 from controller.openflow.intake.takeover import Takeover, source_key
+from controller.openflow.port_queues import PortQueues
 from controller.openflow.roles import Claim
 from controller.openflow.tables.closing import Closing
 from controller.openflow.tables.flowtable import Change, Table, pieces
@@ -32,6 +33,7 @@ from controller.openflow.tables.forwarding import (
     without_new_links,
     without_new_root,
 )
+from controller.openflow.tables.shortfalls import Shortfalls
 from controller.openflow.view import Port, View
 from protocol.units import MILLISECOND_NS
 
@@ -44,9 +46,6 @@ FOREIGN_NS = 3_000 * MILLISECOND_NS
 learned the hosts. Its other flows would keep us from learning, and go at once."""
 DEAF_NS = 3_000 * MILLISECOND_NS
 """How long a switch may not read what it is to be sent before operators are told."""
-REFUSED_NS = 60_000 * MILLISECOND_NS
-"""How long a switch that has refused flows or groups, as one whose table is full, keeps what it has taken before all are put
-again: each attempt costs it its whole table."""
 
 
 class Switches:
@@ -61,15 +60,10 @@ class Switches:
         self._codecs: dict[int, codec.Codec] = {}  # of switches that were suspect
         self._datapaths: dict[int, codec.Datapath] = {}
         self._installed: dict[int, Table] = {}
-        self._queued: dict[int, frozenset[int]] = {}
-        self._without_queues: set[int] = set()
+        self.queues = PortQueues()
+        self.shortfalls = Shortfalls()
         self._suspect: set[int] = set()
         self._doubted: dict[int, Table] = {}  # what suspect switches were sent before, until they have their whole table
-        self._miscounted: set[int] = set()
-        self._lacking: dict[int, int] = {}  # switches that have refused a part of their table, until when it is not put again
-        self._groups_refused: set[int] = set()  # of these, the ones that have refused groups since they got their whole table
-        self._changed: set[int] = set()
-        """The switches that were sent flows since they were last asked how many they hold."""
         self._foreign_until_ns: dict[int, int] = {}
         self._closing = Closing()
         self._holding: set[int] = set()  # the switches for which links stay closed, or a root may not send back
@@ -129,10 +123,8 @@ class Switches:
         self._closing.forget(dpid)
         self._behind.pop(dpid, None)
         self._doubted.pop(dpid, None)
-        self._lacking.pop(dpid, None)
-        self._groups_refused.discard(dpid)
-        self._queued.pop(dpid, None)
-        self._without_queues.discard(dpid)
+        self.queues.forget(dpid)
+        self.shortfalls.forget(dpid)
 
     @property
     def ports(self) -> int:
@@ -242,60 +234,19 @@ class Switches:
         for dpid, datapath in list(self._datapaths.items()):
             if not codec.has_room(datapath):
                 continue
-            queues = [] if dpid in self._without_queues else [codec.ask_queues(datapath)]
-            self._changed.discard(dpid)
+            queues = [codec.ask_queues(datapath)] if self.queues.asks(dpid) else []
+            self.shortfalls.asked(dpid)
             self.send(dpid, [*codec.polls(datapath), *queues])
             self._framework.hub.sleep(0)  # hundreds of switches take long
-
-    def queues_told(self, dpid: int, ports: frozenset[int]) -> bool:
-        """Which ports of a switch have the queue of control frames; True if that has changed."""
-        changed = self._queued.get(dpid, frozenset()) != ports
-        self._queued[dpid] = ports
-        return changed
-
-    def has_no_queues(self, dpid: int) -> None:
-        """The switch does not know the question for its queues: it is not asked again."""
-        self._without_queues.add(dpid)
-
-    def queued(self, view: View) -> frozenset[int]:
-        """The switches whose ports all have the queue of control frames."""
-        return frozenset(
-            dpid
-            for dpid, switch in view.switches.items()
-            if (ports := self._queued.get(dpid)) and all(port.number in ports for port in switch.ports.values() if port.up)
-        )
 
     def here(self, view: View) -> list[int]:
         """The switches of this view that connect from this machine."""
         return [dpid for dpid in view.switches if dpid in self._datapaths and codec.is_here(self._datapaths[dpid])]
 
-    def refused(self, dpid: int, now_ns: int, *, of_group: bool = False) -> None:
-        """A switch has refused a flow, or a group."""
-        self._lacking[dpid] = now_ns + REFUSED_NS
-        if of_group:
-            self._groups_refused.add(dpid)
-
-    def lacks(self, dpid: int) -> bool:
-        """Whether a switch has refused flows or groups, and has not held all of them since."""
-        return dpid in self._lacking
-
     def flows_counted(self, dpid: int, count: int, now_ns: int) -> bool:
-        """How many flows a switch says that it holds. True when the number is wrong for the second time in succession: another
-        program has changed them, or the switch refused some REFUSED_NS ago (`lacks`). The switch is suspect now. The number
-        says nothing of groups: that of a switch that refused some counts as wrong."""
-        if dpid in self._changed:  # the answer may be older than the change
-            return False
-        table = self._installed.get(dpid)
-        right = table is not None and len(table.flows) == count and dpid not in self._groups_refused
-        wrong = table is not None and dpid not in self._foreign_until_ns and not right
-        if wrong and now_ns < self._lacking.get(dpid, now_ns):
-            return False
-        if right:
-            self._lacking.pop(dpid, None)
-        if wrong and dpid not in self._miscounted:
-            self._miscounted.add(dpid)
-            return False
-        self._miscounted.discard(dpid)
+        """How many flows a switch says that it holds. True if that is wrong (`Shortfalls.counted`): it is suspect now."""
+        others = dpid in self._foreign_until_ns
+        wrong = self.shortfalls.counted(dpid, count, now_ns, self._installed.get(dpid), others=others)
         if wrong:
             self.suspect(dpid)
         return wrong
@@ -324,7 +275,7 @@ class Switches:
             if (before := self._installed.pop(dpid, None)) is not None:
                 self._doubted[dpid] = before
             self._codecs[dpid] = self._new_codec()
-            self._groups_refused.discard(dpid)
+            self.shortfalls.gets_all(dpid)
         self._suspect.clear()
         self._closing.linked(view.links)
         step = transition(self._installed, wanted, view)
@@ -381,7 +332,7 @@ class Switches:
             self.suspect(dpid)
             self._behind[dpid] = now_ns
             return
-        self._changed.add(dpid)
+        self.shortfalls.changed(dpid)
         if is_new:
             self._closing.told(dpid, barrier.xid, frozenset(), now_ns, whole=True)
         datapath.send(b"".join(buffers))
@@ -448,7 +399,7 @@ class Switches:
                 self._closing.cannot_tell(dpid, leaving, now_ns)
                 continue
             if change is not None:
-                self._changed.add(dpid)
+                self.shortfalls.changed(dpid)
                 self._installed[dpid] = step.closed[dpid]
             if (datapath := self._datapaths.get(dpid)) is not None:
                 barrier = codec.barrier(datapath)

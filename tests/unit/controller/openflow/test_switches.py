@@ -21,10 +21,11 @@ from controller.openflow.intake.hosts import PortRef
 from controller.openflow.intake.messages import admits
 from controller.openflow.intake.takeover import FAR_MORE, READ_NS, TAKEOVER_NS, UNHEARD_NS
 from controller.openflow.roles import Claim, Role
-from controller.openflow.switches import DEAF_NS, FOREIGN_NS, REFUSED_NS, Switches
+from controller.openflow.switches import DEAF_NS, FOREIGN_NS, Switches
 from controller.openflow.tables.closing import ANSWER_NS, SILENT_NS
 from controller.openflow.tables.flowtable import Change, Flow, Match, Table, diff
 from controller.openflow.tables.forwarding import DELIVER, FLOOD_GROUP, LEARN
+from controller.openflow.tables.shortfalls import REFUSED_NS
 from controller.openflow.view import View
 from tests.unit.controller.openflow.fake_of_table import tables
 from tests.unit.controller.openflow.tables.test_forwarding import RING, TREE, VIEW, mac
@@ -343,28 +344,28 @@ class TestFullTable:
     def test_what_it_lacks_is_put_again_but_not_at_once(self, fabric: Fabric) -> None:
         switches, count = fabric.switches, len(fabric.held[DPID].flows.entries) - 1
         switches.poll()
-        switches.refused(DPID, 5)
+        switches.shortfalls.refused(DPID, 5)
         assert not any(switches.flows_counted(DPID, count, now_ns) for now_ns in (6, 7, 4 + REFUSED_NS))
         assert [switches.flows_counted(DPID, count, 5 + REFUSED_NS) for _ in range(2)] == [False, True]
 
     def test_one_that_has_refused_nothing_gets_them_at_once(self, fabric: Fabric) -> None:
         fabric.switches.poll()
-        fabric.switches.refused(DPID + 1, 5)
+        fabric.switches.shortfalls.refused(DPID + 1, 5)
         count = len(fabric.held[DPID].flows.entries) - 1
         assert [fabric.switches.flows_counted(DPID, count, 6) for _ in range(2)] == [False, True]
 
     def test_it_is_known_to_refuse_until_it_holds_all_or_leaves(self, fabric: Fabric) -> None:
         switches, count = fabric.switches, len(fabric.held[DPID].flows.entries)
         switches.poll()
-        switches.refused(DPID, 5)
-        assert switches.lacks(DPID)
+        switches.shortfalls.refused(DPID, 5)
+        assert switches.shortfalls.lacks(DPID)
         switches.flows_counted(DPID, count - 1, 5 + REFUSED_NS)
-        assert switches.lacks(DPID)
+        assert switches.shortfalls.lacks(DPID)
         switches.flows_counted(DPID, count, 6 + REFUSED_NS)
-        assert not switches.lacks(DPID)
-        switches.refused(DPID, 5)
+        assert not switches.shortfalls.lacks(DPID)
+        switches.shortfalls.refused(DPID, 5)
         switches.disconnected(switches._datapaths[DPID])
-        assert not switches.lacks(DPID)
+        assert not switches.shortfalls.lacks(DPID)
 
 
 def test_a_switch_that_does_not_read_is_not_asked_for_its_counters_and_the_others_are(fabric: Fabric) -> None:
@@ -566,7 +567,7 @@ class TestGroups:
             assert not refuses_table(error)
             said.append(refuses_group(error))
             if said[-1]:
-                fabric.switches.refused(switch.dpid, fabric.now_ns, of_group=True)
+                fabric.switches.shortfalls.refused(switch.dpid, fabric.now_ns, of_group=True)
         return said
 
     def test_one_that_refused_a_group_once_gets_it_again_and_converges(self, fabric: Fabric) -> None:
@@ -586,13 +587,13 @@ class TestGroups:
             fabric.switches.poll()
             return fabric.switches.flows_counted(DPID, len(switch.flows.entries), fabric.now_ns)
 
-        assert [counted() for _ in range(3)] == [False] * 3 and fabric.switches.lacks(DPID), "not at once"
+        assert [counted() for _ in range(3)] == [False] * 3 and fabric.switches.shortfalls.lacks(DPID), "not at once"
         fabric.now_ns += REFUSED_NS
         assert [counted() for _ in range(2)] == [False, True]
         fabric.converge(wanted=less)
         assert {n: frozenset(ports) for n, ports in switch.flows.groups.items()} == less[DPID].groups
         fabric.after(FOREIGN_NS)
-        assert [counted() for _ in range(2)] == [False, False] and not fabric.switches.lacks(DPID)
+        assert [counted() for _ in range(2)] == [False, False] and not fabric.switches.shortfalls.lacks(DPID)
 
 
 class TestReconnection:
@@ -624,11 +625,11 @@ class TestReconnection:
         switches = fabric.switches
         old, new = switches._datapaths[DPID], Connection(fabric.held[DPID], switches)
         switches.fence([DPID], 1)  # and its answer is lost
-        switches.queues_told(DPID, frozenset({1}))
-        switches.has_no_queues(DPID)
+        switches.queues.told(DPID, frozenset({1}))
+        switches.queues.has_none(DPID)
         assert switches.connected(new) and old.is_closed and not new.is_closed
-        assert switches.queues_told(DPID, frozenset({1}))
-        assert DPID not in switches._without_queues
+        assert switches.queues.told(DPID, frozenset({1}))
+        assert switches.queues.asks(DPID)
         assert not switches.disconnected(old)
         switches.fence([DPID], 2)
         assert switches.barrier_passed(DPID, switches._fences[DPID][0]) == 2
