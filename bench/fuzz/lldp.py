@@ -26,11 +26,12 @@ from typing import Any, cast
 
 from bench.fuzz.openflow import EXTREMES, FEATURES, FRAMEWORKS, HELLOS, Parser, message
 from controller.openflow.codec import Codec
-from controller.openflow.discovery import PROBE_NS, Discovery
+from controller.openflow.discovery import Discovery
 from controller.openflow.framework import Framework
 from controller.openflow.intake.frames import take
 from controller.openflow.intake.hosts import AGENTS_PER_PORT, PortRef
 from controller.openflow.intake.lldp import FRESH_NS, KEY_BYTES, Lldp
+from controller.openflow.intake.ports import PROBE_NS
 from controller.openflow.intake.stream import Stream, Unreadable
 from controller.openflow.view import Port, View
 from protocol.units import MILLISECOND_NS

@@ -29,23 +29,21 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Container, Iterable
 
+from controller.openflow.intake.bridges import Bridges
 from controller.openflow.intake.frame_budgets import MUTE_NS, FrameBudgets
 from controller.openflow.intake.hosts import Host, Hosts, PortRef, Request
 from controller.openflow.intake.lldp import FRESH_NS, Doubt
 from controller.openflow.intake.neighbours import Neighbours
-from controller.openflow.intake.ports import ConnectedSwitches, PortState
-from controller.openflow.view import Link, Note, Port, Switch, View
+from controller.openflow.intake.ports import PROBE_NS, ConnectedSwitches, PortState
+from controller.openflow.view import Note, Port, Switch, View
 from protocol.units import MILLISECOND_NS
 
-PROBE_NS = 300 * MILLISECOND_NS
 LINK_SILENCE_NS = FRESH_NS
 LINK_SILENCE_PER_PORT_NS = 20 * MILLISECOND_NS  # LLDP is sent port by port: less often in a large fabric
 LLDP_MISSED = 6  # in succession: the link is silent
 ABSENCE_NS = 500 * MILLISECOND_NS  # between two ticks: this process was stopped, and has not read yet what came meanwhile
 LLDP_NS = 500 * MILLISECOND_NS  # between two LLDP frames by the same port
 ANNOUNCED_AT_ONCE = 256
-LOOP_NS = 2_000 * MILLISECOND_NS  # between two frames that seek loops, by the same port
-LOOP_HOLD_NS = 5 * LOOP_NS  # how long a port stays closed after such a frame: some get lost where there is a loop
 HOSTS_LONG_NS = 60_000 * MILLISECOND_NS  # a port that was open to hosts for so long is not expected to be a switch's
 TELL_AGAIN_NS = 60_000 * MILLISECOND_NS  # after which the same is told again of the same port
 
@@ -77,8 +75,7 @@ class Discovery:
         self._budgets = FrameBudgets()
         self._hosts = Hosts(self.counts, self._told_of_hosts, self._host_moved, hosts_per_port)
         self._notes: list[Note] = []
-        self._loops: set[PortRef] = set()  # the ports that are closed because of one
-        self._bridged: dict[Link, int] = {}  # pairs of ports that bridges of others join, and until when that is believed
+        self._bridges = Bridges(self._switches, self._neighbours)
         self._settling: deque[int] = deque()  # when each port or switch that came up will have been probed, in order
         self._tick_ns: int | None = None
         self._read_ns: dict[int, int] = {}  # until when all is read that a switch has sent, where hosts are in question
@@ -171,20 +168,7 @@ class Discovery:
 
     def loop_heard(self, source: PortRef, at: PortRef, now_ns: int) -> None:
         """What we sent from `source` to seek loops came in by `at`: a bridge of somebody's joins the two."""
-        sender, hearer = self._switches.state(source), self._switches.state(at)
-        if sender is None or hearer is None or sender.trunk or hearer.trunk or not (sender.port.up and hearer.port.up):
-            return
-        if source >= at:
-            return
-        until_ns = now_ns + max(LOOP_HOLD_NS, self._silence_ns())
-        self._bridged[Link(source, at)] = until_ns
-        self._bridged = {pair: end_ns for pair, end_ns in self._bridged.items() if end_ns > now_ns}
-        others = [pair for pair in self._bridged if at not in pair and self._loops.isdisjoint(pair)]
-        if not self._neighbours.joined(source.dpid, at.dpid, others):
-            return
-        hearer.loop_until_ns = until_ns
-        if at not in self._loops:
-            self._loops.add(at)
+        if self._bridges.heard(source, at, now_ns, self._silence_ns()):
             self._hosts.gone(at)
             self.revision += 1
             other = self._switches.port_name(source)
@@ -193,15 +177,7 @@ class Discovery:
 
     def seeking_loops(self, ports: Iterable[PortRef], now_ns: int) -> set[PortRef]:
         """Those of the ports by which LLDP is sent now by which a loop is to be sought, too."""
-        found = set()
-        for ref in ports:
-            state = self._switches.state(ref)
-            if state is None or state.trunk:
-                continue
-            if now_ns - state.up_ns < PROBE_NS or state.sought_ns is None or now_ns - state.sought_ns >= LOOP_NS:
-                state.sought_ns = now_ns
-                found.add(ref)
-        return found
+        return self._bridges.seeking(ports, now_ns)
 
     def lldp_doubted(self, at: PortRef, why: Doubt, now_ns: int) -> None:
         """LLDP that is not ours, or is old, came in by a port. It changes nothing; at a port open to hosts it is told."""
@@ -250,11 +226,7 @@ class Discovery:
             self._note_link("link_silent", "warning", heard.source, heard.at)
             self.revision += 1
         self.revision += self._budgets.unmute_due(now_ns)
-        for ref in list(self._loops):
-            state = self._switches.state(ref)
-            if state is None or now_ns >= state.loop_until_ns:
-                self._loops.discard(ref)
-                self.revision += 1
+        self.revision += self._bridges.tick(now_ns)
         self._now_ns = now_ns
         self.revision += self._hosts.tick(now_ns, self._present_ns, self._read_ns)
 
@@ -275,7 +247,7 @@ class Discovery:
         is none, no host is in question, and no port is muted."""
         budgets = self._budgets
         return not (
-            self._settling or self._neighbours or self._hosts.in_question or budgets.muted or budgets.deaf or self._loops
+            self._settling or self._neighbours or self._hosts.in_question or budgets.muted or budgets.deaf or self._bridges
         )
 
     def probing(self, now_ns: int) -> list[PortRef]:
@@ -395,7 +367,7 @@ class Discovery:
             if heard.linked:
                 self._note_link("link_down", "warning", heard.source, heard.at)
             self.revision += 1
-        self._bridged = {pair: until_ns for pair, until_ns in self._bridged.items() if ref not in pair}
+        self._bridges.port_down(ref)
         self._hosts.gone(ref)
         self._budgets.port_down(ref)
 

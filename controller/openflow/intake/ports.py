@@ -7,6 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from controller.openflow.intake.hosts import PortRef
 from controller.openflow.view import Port
+from protocol.units import MILLISECOND_NS
+
+PROBE_NS = 300 * MILLISECOND_NS
+"""How long a port is up before hosts may be there: by then LLDP has come in if there is a switch of ours."""
 
 
 @dataclass(slots=True)

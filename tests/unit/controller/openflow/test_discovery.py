@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from controller.openflow.discovery import (
-    ANNOUNCED_AT_ONCE,
-    HOSTS_LONG_NS,
-    LINK_SILENCE_NS,
-    LOOP_HOLD_NS,
-    LOOP_NS,
-    PROBE_NS,
-    Discovery,
-)
+from controller.openflow.discovery import ANNOUNCED_AT_ONCE, HOSTS_LONG_NS, LINK_SILENCE_NS, Discovery
+from controller.openflow.intake.bridges import LOOP_HOLD_NS, LOOP_NS
 from controller.openflow.intake.frame_budgets import FRAMES_AT_ONCE, LLDP_AT_ONCE, MUTE_NS
 from controller.openflow.intake.hosts import MOVE_NS, PortRef
 from controller.openflow.intake.lldp import Doubt
+from controller.openflow.intake.ports import PROBE_NS
 from controller.openflow.tables.forwarding import HEARTBEAT_MAC
 from controller.openflow.view import Link, Port
 from protocol.units import MILLISECOND_NS

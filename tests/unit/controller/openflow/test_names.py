@@ -12,8 +12,9 @@ from ryu.ofproto import ofproto_v1_3 as of
 from ryu.ofproto import ofproto_v1_3_parser as parser
 
 from controller.openflow import codec
-from controller.openflow.discovery import PROBE_NS, Discovery
+from controller.openflow.discovery import Discovery
 from controller.openflow.intake.hosts import PortRef
+from controller.openflow.intake.ports import PROBE_NS
 from controller.openflow.learned import FabricLearner
 from controller.openflow.tables.forwarding import ALL_BUT_GROUPS, ControlAttachment
 from controller.openflow.view import Port, Switch, View
