@@ -43,6 +43,10 @@ FEW = 40
 AROUND = 2
 MAX_LOAD = 0.95
 """A link that carries all it can has no mean completion time in the model; thresholds at this load serve it as well."""
+LEAST_SHARE = 1e-6
+"""Of the load: a type with less, of which no flow has ended for long, says nothing of sizes; the model would divide by it."""
+NO_LOAD = 1e-12
+"""Less than this is nothing: a fabric that has been idle for hours."""
 _ROW = np.dtype({"names": SIZE_ROW.names, "formats": ["u1", "u1", ">u4", ">u8"], "offsets": [0, 1, 2, 6]})
 _EDGES = tuple(map(float, EDGES))
 
@@ -105,14 +109,16 @@ class FlowCounts:
         return tuple(float(share) for share in self.bytes.sum(axis=1) / self.capacity_bytes)
 
     def traffic(self, busiest: float = 0.0) -> Traffic | None:
-        """The traffic for `controller.priorities.thresholds`, None while there are too few flows. `busiest` is the load of the
-        busiest link, 0 if unknown."""
+        """The traffic for `controller.priorities.thresholds`, None while there are too few flows of types 2 and 3, or they have
+        faded away. `busiest` is the load of the busiest link, 0 if unknown."""
         loads = self.loads()
         total = sum(loads)
-        if self.flows[1:].sum() < MIN_FLOWS or not total:
+        if self.flows[1:].sum() < MIN_FLOWS or total < NO_LOAD:
             return None
         factor = min(max(total, busiest), MAX_LOAD) / total
-        load_1, load_2, load_3 = (load * factor for load in loads)
+        load_1, load_2, load_3 = (load * factor if load >= LEAST_SHARE * total else 0.0 for load in loads)
+        if not load_2 + load_3:
+            return None
         return Traffic(load_1, load_2, load_3, self._sizes(2), self._sizes(3))
 
     def _sizes(self, flow_type: int) -> FlowSizes | None:

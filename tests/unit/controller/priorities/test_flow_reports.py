@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from agents.priorities.size_counts import SizeCounts
 from controller.priorities.flow_reports import MAX_LOAD, MEMORY, MIN_FLOWS, FlowCounts, Reported
+from controller.priorities.thresholds import optimise
 from controller.priorities.tuning import Tuning, explain
 from protocol.bodies.flows.priorities import SizeCount, size_reports
 from protocol.bodies.flows.size_bins import EDGES, bin_of
@@ -90,6 +91,29 @@ class TestTraffic:
         assert FlowCounts.of(reported(flows(3, 1000, MIN_FLOWS - 1))).traffic() is None
         assert FlowCounts.of(reported(flows(1, 1000, 10 * MIN_FLOWS))).traffic() is None
         assert FlowCounts.of([]).traffic(0.5) is None
+
+    @pytest.mark.parametrize("stays", [1, 2, 3])
+    def test_types_that_have_faded_away_are_no_traffic_and_break_no_model(self, stays: int) -> None:
+        counts = FlowCounts.of(reported(flows(2, 5_000, 300), flows(3, 100_000, 300)))
+        for _ in range(200):
+            counts = counts.faded() + FlowCounts.of(reported(flows(stays, 100_000, 300)))
+        traffic = counts.traffic(0.3)
+        if stays == 1:
+            assert traffic is None
+            return
+        assert traffic is not None and [load > 0 for load in (traffic.load_2, traffic.load_3)] == [stays == 2, stays == 3]
+        found = optimise(traffic, 7).thresholds
+        assert found.beta == found.alpha, "the first flows of the other type are not all in one band"
+
+    def test_after_a_night_without_flows_there_is_no_traffic(self) -> None:
+        counts = FlowCounts.of(reported(flows(2, 5_000, 300)))
+        for _ in range(2_000):
+            counts = counts.faded() + FlowCounts.of(reported())
+        assert 0 < counts.loads()[1] < 1e-300 and counts.traffic(0.3) is None
+
+    def test_flows_without_bytes_are_no_traffic(self) -> None:
+        counts = FlowCounts.of(reported(flows(1, 100_000, 300), SizeCount(2, bin_of(5_000), 300, 0)))
+        assert counts.traffic() is None
 
     def test_flows_among_few_others_count_in_the_bins_around_and_none_is_lost(self) -> None:
         many, one, first = bin_of(100_000), bin_of(10**9), 0
