@@ -124,6 +124,7 @@ class CoflowOrder:
 
     def _learn(self, now_ns: int) -> None:
         """Takes the sizes of coflows that were closed a while ago: the last reports of their bytes come after that."""
+        learnt = False
         for number, since in list(self._closed.items()):
             if since is None:
                 self._closed[number] = now_ns
@@ -131,7 +132,9 @@ class CoflowOrder:
                 del self._closed[number]
                 if size := self.sent.total(number):
                     self._sizes.append(size)
-                    self._learnt_first = service_limits.best_first(self._sizes, attained_service.FACTOR)
+                    learnt = True
+        if learnt:
+            self._learnt_first = service_limits.best_first(self._sizes, attained_service.FACTOR)
 
     # -- the order -----------------------------------------------------------------------------------------------------
 

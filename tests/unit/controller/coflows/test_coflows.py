@@ -109,6 +109,19 @@ class TestOrder:
         made.report(50, "h1", "h9", 2_400_000, 50)
         assert ids(made) == [50, 51], "sizes alike: first in, first out, far beyond the first limit of before"
 
+    def test_of_many_that_are_closed_at_once_the_limit_is_found_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The coordinator grants slots meanwhile: a thousand searches held it up for a second."""
+        asked: list[int] = []
+        monkeypatch.setattr(service_limits, "best_first", lambda sizes, _: asked.append(len(sizes)))
+        made = CoflowOrder(lambda _: RATE_BPS)
+        made.update([coflow(number) for number in range(1, 101)])
+        for number in range(1, 101):
+            made.report(number, "h1", "h9", MB, 5)
+        made.update([])
+        for now_ns in (10, 10 + SETTLE_NS, 11 + SETTLE_NS):
+            made.places(now_ns=now_ns)
+        assert asked == [100]
+
     def test_one_that_was_never_closed_goes_when_it_expires(self) -> None:
         made = order(coflow(1, expires_ns=50), coflow(2))
         assert (ids(made, 49), ids(made, 50)) == ([1, 2], [2])
