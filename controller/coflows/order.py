@@ -85,13 +85,13 @@ class CoflowOrder:
         self.sent.keep(self._open.keys() | self._closed.keys())
         return self.deadlines.update(self._open.values())
 
-    def report(self, coflow: int, source: str, destination: str, size_bytes: int, now_ns: int) -> None:
-        """Takes what a host says that it has sent for a coflow so far; of a coflow that is not open it is nothing."""
+    def report(self, coflow: int, source: str, destination: str, size_bytes: int, now_ns: int, node: int = 0) -> None:
+        """Takes what a host says that it has sent for a coflow so far to a node; of a coflow that is not open it is nothing."""
         if coflow in self._closed:
-            self.sent.report(coflow, (source, destination), size_bytes, now_ns)
+            self.sent.report(coflow, (source, destination), size_bytes, now_ns, node)
         elif coflow in self._open:
             before = self._standing(coflow)
-            self.sent.report(coflow, (source, destination), size_bytes, now_ns)
+            self.sent.report(coflow, (source, destination), size_bytes, now_ns, node)
             self.changed |= not self._reports or self._standing(coflow) != before
             self._reports = True
 

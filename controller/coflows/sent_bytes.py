@@ -1,6 +1,7 @@
 """What hosts have sent for coflows, by pair of hosts, from their reports. Pure.
 
-A host's numbers grow from when its tagger began: a smaller one means that it began anew, and what it said before stays counted.
+A host's numbers, one for each node that it sends to, grow from when its tagger began: a smaller one means that it began anew,
+and what it said before stays counted.
 """
 
 from __future__ import annotations
@@ -19,17 +20,19 @@ class SentBytes:
 
     def __init__(self) -> None:
         self._pairs: dict[int, dict[Pair, int]] = {}
-        self._last: dict[int, dict[Pair, int]] = {}
+        self._last: dict[int, dict[tuple[str, str | int], int]] = {}
         self._total: dict[int, int] = {}
         self._active_ns: dict[int, int] = {}
 
-    def report(self, coflow: int, pair: Pair, size_bytes: int, now_ns: int) -> None:
-        """Takes what a host says that it has sent so far."""
+    def report(self, coflow: int, pair: Pair, size_bytes: int, now_ns: int, node: int = 0) -> None:
+        """Takes what a host says that it has sent so far. `node`: to which node it counts this, 0 for addresses of none: a node
+        that has left has no name, and two of them are one pair."""
         last = self._last.setdefault(coflow, {})
-        fresh = size_bytes - last.get(pair, 0)
+        of = (pair[0], node) if node else pair
+        fresh = size_bytes - last.get(of, 0)
         if fresh < 0:
             fresh = size_bytes
-        last[pair] = size_bytes
+        last[of] = size_bytes
         if fresh:
             pairs = self._pairs.setdefault(coflow, {})
             pairs[pair] = min(COUNT_MAX, pairs.get(pair, 0) + fresh)

@@ -107,7 +107,8 @@ class CoflowQueues(Part):
     def _on_report(self, member: Member, message: CoflowReport, now_ns: int) -> None:
         for coflow, node, size_bytes in message.entries:
             destination = self._members.get(node)
-            self._order.report(coflow, member.name, "" if destination is None else destination.name, size_bytes, now_ns)
+            name = "" if destination is None else destination.name
+            self._order.report(coflow, member.name, name, size_bytes, now_ns, node)
 
     def _publish(self, coflow: int, verdict: Verdict) -> None:
         self._write({"coflow_verdict": [coflow, {"deadline": verdict.deadline, "why": verdict.why}]})

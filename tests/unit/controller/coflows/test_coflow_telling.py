@@ -56,6 +56,26 @@ class TestTelling:
         self.timers.run(100 + max(REPEATS_NS))
         assert {message.version for message in self.sent[1:] if isinstance(message, Coflows)} == {2}
 
+    def test_numbers_towards_nodes_that_are_gone_add_up_once_each(self) -> None:
+        """Agents that stop leave their hosts receiving, and their senders count on under the nodes' old numbers."""
+        self.open(5, now_ns=0)
+        report = self.telling.handlers[CoflowReport]
+        member = next(iter(self.members.present()))
+        for grown in range(20):
+            entries = ((5, 0, 7_000), (5, 3998, 100_000 + grown), (5, 3999, 50_000))
+            report(member, CoflowReport(entries), 10 + grown)
+        self.telling.update(10**9)
+        assert self.telling.status()["coflow_order"][0]["sent_bytes"] == 157_019
+
+    def test_what_was_sent_to_a_node_that_leaves_is_not_counted_again(self) -> None:
+        self.open(5, now_ns=0)
+        first, second = self.members.present()
+        self.telling.handlers[CoflowReport](first, CoflowReport(((5, second.node, 100),)), 10)
+        self.members.leave(second.node)
+        self.telling.handlers[CoflowReport](first, CoflowReport(((5, second.node, 130),)), 11)
+        self.telling.update(10**9)
+        assert self.telling.status()["coflow_order"][0]["sent_bytes"] == 130
+
     def test_reported_bytes_change_the_order(self) -> None:
         self.open(5, 7, now_ns=0)
         node = self.members.present()[0].node
