@@ -2,7 +2,7 @@
 
 A row that changed is sent again in the next `REPEATS` reports, since a report may be lost. What has not changed for `SILENT_NS`
 is taken out of the kernel's table, and counted on from here, so that the table stays short; after `FORGET_NS`, a coflow's
-longest life, it is forgotten.
+longest life, it is forgotten, or when there are `MOST_ROWS` that changed later. What has not changed costs nothing at a `take`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 
 REPEATS = 2
 SILENT_NS, FORGET_NS = 2_000_000_000, 3_600_000_000_000
+MOST_ROWS = 65_536
 
 Target = TypeVar("Target")
 
@@ -33,6 +34,13 @@ class CoflowCounts(Generic[Target]):
 
     def __init__(self) -> None:
         self._rows: dict[tuple[int, Target], _Row] = {}
+        """The one that changed first comes first."""
+        self._sums: dict[tuple[int, int], int] = {}
+        """By coflow and node, of rows whose node was looked up."""
+        self._reporting: dict[tuple[int, Target], _Row] = {}
+        """Those with `repeats` left."""
+        self._in_kernel: dict[tuple[int, Target], _Row] = {}
+        """Those that the kernel's table has, too; in the order of `_rows`."""
 
     def take(
         self, counted: Mapping[tuple[int, Target], int], node_of: Callable[[Target], int], now_ns: int
@@ -43,38 +51,65 @@ class CoflowCounts(Generic[Target]):
             if row is None:
                 row = self._rows[key] = _Row(now_ns)
             if value + row.before != row.total:
-                if value + row.before < row.total:  # the kernel dropped the row to make room
-                    row.before = row.total
-                row.total = value + row.before
-                row.changed_ns, row.repeats = now_ns, 1 + REPEATS
-        wanted, sums = set(), dict[tuple[int, int], int]()
-        for (coflow, target), row in self._rows.items():
+                self._grow(key, row, value, now_ns)
+        while len(self._rows) > MOST_ROWS:
+            self._forget(next(iter(self._rows)))
+        wanted = set()
+        for key, row in list(self._reporting.items()):
             if row.node is None:
-                row.node = node_of(target)
-            at = coflow, row.node
-            sums[at] = sums.get(at, 0) + row.total
-            if row.repeats:
-                row.repeats -= 1
-                wanted.add(at)
-        return [(coflow, node, sums[coflow, node]) for coflow, node in sorted(wanted)]
+                row.node = node_of(key[1])
+                at = key[0], row.node
+                self._sums[at] = self._sums.get(at, 0) + row.total
+            wanted.add((key[0], row.node))
+            row.repeats -= 1
+            if not row.repeats:
+                del self._reporting[key]
+        return [(coflow, node, self._sums[coflow, node]) for coflow, node in sorted(wanted)]
+
+    def _grow(self, key: tuple[int, Target], row: _Row, value: int, now_ns: int) -> None:
+        if value + row.before < row.total:  # the kernel dropped the row to make room
+            row.before = row.total
+        if row.node is not None:
+            self._sums[key[0], row.node] += value + row.before - row.total
+        row.total = value + row.before
+        row.changed_ns, row.repeats = now_ns, 1 + REPEATS
+        self._reporting[key] = row
+        for rows in (self._rows, self._in_kernel):  # to the end
+            rows.pop(key, None)
+            rows[key] = row
+
+    def _forget(self, key: tuple[int, Target]) -> None:
+        row = self._rows.pop(key)
+        self._reporting.pop(key, None)
+        self._in_kernel.pop(key, None)
+        if row.node is not None:
+            at = key[0], row.node
+            self._sums[at] -= row.total
+            if not self._sums[at]:
+                del self._sums[at]
 
     def again(self) -> None:
         """Has everything reported again: another leader listens, which numbers the nodes anew."""
+        self._sums.clear()
         for row in self._rows.values():
             row.repeats, row.node = 1 + REPEATS, None
+        self._reporting = dict(self._rows)
 
     def silent(self, now_ns: int) -> list[tuple[int, Target]]:
         """What to take out of the kernel's table now."""
-        for key in [key for key, row in self._rows.items() if now_ns - row.changed_ns >= FORGET_NS]:
-            del self._rows[key]
+        while self._rows and now_ns - next(iter(self._rows.values())).changed_ns >= FORGET_NS:
+            self._forget(next(iter(self._rows)))
         found = []
-        for key, row in self._rows.items():
-            if row.total > row.before and now_ns - row.changed_ns >= SILENT_NS:
-                row.before = row.total
-                found.append(key)
+        while self._in_kernel:
+            key, row = next(iter(self._in_kernel.items()))
+            if now_ns - row.changed_ns < SILENT_NS:
+                break
+            row.before = row.total
+            del self._in_kernel[key]
+            found.append(key)
         return found
 
     @property
     def busy(self) -> bool:
         """Whether there is something to report soon."""
-        return any(row.repeats for row in self._rows.values())
+        return bool(self._reporting)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from agents.priorities.coflow_counts import FORGET_NS, REPEATS, SILENT_NS, CoflowCounts
+from time import process_time_ns
+
+from agents.priorities.coflow_counts import FORGET_NS, MOST_ROWS, REPEATS, SILENT_NS, CoflowCounts
 from protocol.bodies.flows.coflow_report import COFLOWS_SENT_MAX, CoflowReport, coflow_reports
 
 NODES = {"a": 16, "b": 17, "b2": 17}
@@ -48,6 +50,37 @@ def test_another_leader_hears_of_the_nodes_by_its_own_numbers() -> None:
     counts.take({(5, "a"): 100, (5, "b"): 30}, node_of, 0)
     counts.again()
     assert counts.take({(5, "a"): 110}, {"a": 17, "b": 16}.__getitem__, 1) == [(5, 16, 30), (5, 17, 110)]
+
+
+def test_what_has_ended_costs_the_agent_nothing_more() -> None:
+    """Rows are kept for an hour, and the kernel's read every 20 ms: a walk over all of them would take the agent's loop."""
+    looked = 0
+
+    class Target(str):
+        def __hash__(self) -> int:
+            nonlocal looked
+            looked += 1
+            return super().__hash__()
+
+    counts: CoflowCounts[str] = CoflowCounts()
+    counts.take({(number, Target(number)): 5 for number in range(1000)}, node_of, 0)
+    for _ in range(REPEATS):
+        counts.take({}, node_of, 0)
+    assert len(counts.silent(SILENT_NS)) == 1000
+    looked = 0
+    begun = process_time_ns()
+    for _ in range(1000):
+        assert counts.take({}, node_of, SILENT_NS) == [] and counts.silent(SILENT_NS) == [] and not counts.busy
+    assert looked == 0 and process_time_ns() - begun < 100_000_000, "a walk over all rows takes 100 us and more"
+
+
+def test_of_very_many_rows_those_that_changed_first_are_forgotten() -> None:
+    counts: CoflowCounts[str] = CoflowCounts()
+    counts.take({(number, "a"): 5 for number in range(MOST_ROWS)}, node_of, 0)
+    counts.take({(0, "a"): 6, (MOST_ROWS, "a"): 7}, node_of, 1)
+    counts.again()
+    found = {coflow for coflow, _, _ in counts.take({}, node_of, 2)}
+    assert len(found) == MOST_ROWS and 0 in found and MOST_ROWS in found and 1 not in found
 
 
 def test_entries_are_parted_into_frames() -> None:
