@@ -63,8 +63,9 @@ def run(
     With `deadline_ns` (CLOCK_MONOTONIC), `mark` has no deadline: a socket created before `deadline_ns` gets the remaining time
     as the deadline of its mark, and one created later gets the mark `late`.
 
-    At the end the cgroup is removed. Processes that the command left running first move back to this process's cgroup, and
-    their sockets keep their mark. SIGTERM and SIGHUP are passed on to the command; SIGINT reaches it from the terminal.
+    At the end the cgroup is removed, with any that the command made in it. Processes that it left running first move back to
+    this process's cgroup, and their sockets keep their mark. SIGTERM and SIGHUP are passed on to the command; SIGINT reaches it
+    from the terminal.
 
     Raises:
         NoCgroup, BuildError, BpfError: the mark cannot be set here.
@@ -90,16 +91,23 @@ def _cgroup(outside: Path) -> Iterator[Path]:
         yield inside
     finally:
         for left in reversed(range(TRIES)):
-            for pid in (inside / "cgroup.procs").read_text().split():
-                with suppress(ProcessLookupError):
-                    (outside / "cgroup.procs").write_text(pid)
             try:
-                inside.rmdir()
+                _remove(inside, outside)
                 break
             except OSError as error:  # a process has forked meanwhile, or the kernel is not done with one that has ended
                 if error.errno != errno.EBUSY or not left:
                     raise
             time.sleep(AGAIN_S)
+
+
+def _remove(inside: Path, outside: Path) -> None:
+    """Moves the processes of a cgroup, and of those that the command made in it, and removes them all, the deepest first."""
+    for at, _, _ in os.walk(inside, topdown=False):
+        here = Path(at)
+        for pid in (here / "cgroup.procs").read_text().split():
+            with suppress(ProcessLookupError):
+                (outside / "cgroup.procs").write_text(pid)
+        here.rmdir()
 
 
 def _run(command: Sequence[str], inside: Path) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -43,6 +45,24 @@ def test_the_exit_status_is_the_commands(
 ) -> None:
     assert mark("--size", "2MB", "sh", "-c", script).returncode == status
     assert not left_behind()
+
+
+def test_cgroups_that_the_command_made_go_too_and_what_runs_there_goes_on(
+    mark: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    """As container engines make them, and a `baton mark` within another that was killed."""
+    script = (
+        f"cd {own_cgroup()}/baton-mark-$PPID && mkdir -p a/b && sleep 30 >/dev/null 2>&1 & "
+        f"sleep 0.3; echo $! >{own_cgroup()}/baton-mark-$PPID/a/b/cgroup.procs; echo $!; exit 3"
+    )
+    done = mark("--size", "2MB", "sh", "-c", script)
+    sleeping = int(done.stdout)
+    try:
+        assert done.returncode == 3, done.stderr
+        assert not left_behind()
+        os.kill(sleeping, 0)
+    finally:
+        os.kill(sleeping, signal.SIGKILL)
 
 
 def test_what_a_mark_cannot_hold_is_refused_with_the_limit(mark: Callable[..., subprocess.CompletedProcess[str]]) -> None:
