@@ -6,6 +6,7 @@ Structures and constants are those of bpf/libbpf.h and bpf/bpf.h, version 1.
 from __future__ import annotations
 
 import ctypes
+import errno
 import mmap
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -72,6 +73,7 @@ def _library() -> ctypes.CDLL:
         ("bpf_map_lookup_elem", ctypes.c_int, (ctypes.c_int, pointer, pointer)),
         ("bpf_map_delete_elem", ctypes.c_int, (ctypes.c_int, pointer)),
         ("bpf_map_get_next_key", ctypes.c_int, (ctypes.c_int, pointer, pointer)),
+        ("bpf_map_lookup_batch", ctypes.c_int, (ctypes.c_int, *[pointer] * 6)),
         ("ring_buffer__new", pointer, (ctypes.c_int, _SAMPLE, pointer, pointer)),
         ("ring_buffer__consume", ctypes.c_int, (pointer,)),
         ("ring_buffer__epoll_fd", ctypes.c_int, (pointer,)),
@@ -112,6 +114,10 @@ def _memory() -> ctypes.CDLL:
 _silent = _PRINT(lambda level, text, arguments: 0)
 
 
+BATCH = 4096
+"""Entries that a call returns."""
+
+
 class BpfMap:
     """A map of fixed-size keys and values, both bytes."""
 
@@ -141,6 +147,27 @@ class BpfMap:
         while self._library.bpf_map_get_next_key(self._fd, current, following) == 0:
             current = following.raw
             yield current
+
+    def items(self) -> Iterator[tuple[bytes, bytes]]:
+        """All keys with their values, of a hash map by thousands a call; the map may change during the iteration."""
+        key_bytes, value_bytes = self._key_bytes, len(self._value)
+        keys, values = (ctypes.create_string_buffer(BATCH * size) for size in (key_bytes, value_bytes))
+        before: ctypes.Array[ctypes.c_char] | None = None
+        error = 0
+        while not error:
+            count, after = ctypes.c_uint32(BATCH), ctypes.create_string_buffer(max(4, key_bytes))
+            error = self._library.bpf_map_lookup_batch(self._fd, before, after, keys, values, ctypes.byref(count), None)
+            if error and ctypes.get_errno() != errno.ENOENT:  # ENOENT: these are the last
+                break
+            before = after
+            found_keys, found_values = keys.raw, values.raw
+            for at in range(count.value):
+                yield found_keys[at * key_bytes : (at + 1) * key_bytes], found_values[at * value_bytes : (at + 1) * value_bytes]
+        else:
+            return
+        for key in list(self.keys()):  # before Linux 5.6, or of another type
+            if (value := self.get(key)) is not None:
+                yield key, value
 
 
 class _MapInfo(ctypes.Structure):

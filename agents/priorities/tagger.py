@@ -281,11 +281,12 @@ class Tagger:
 
     def coflow_bytes(self) -> dict[tuple[int, Address], int]:
         """Payload sent so far, by coflow and destination address; of those that were not forgotten."""
-        found = {}
-        for key in list(self._coflows_sent.keys()):
-            if (value := self._coflows_sent.get(key)) is not None:
-                target, coflow = _SENT_KEY.unpack(key)
-                found[coflow, unpacked(target)] = int.from_bytes(value, "little")
+        found, addresses = {}, dict[bytes, Address]()
+        for key, value in self._coflows_sent.items():
+            target, coflow = _SENT_KEY.unpack(key)
+            if (address := addresses.get(target)) is None:
+                address = addresses[target] = unpacked(target)
+            found[coflow, address] = int.from_bytes(value, "little")
         return found
 
     def forget_coflow_bytes(self, coflow: int, target: Address) -> None:
