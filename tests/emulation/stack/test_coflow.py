@@ -343,6 +343,17 @@ def test_first_in_first_out_the_first_is_through_first_and_the_mean_is_less_than
     assert by_place["fifo"][0] < 0.6 * by_place["fifo"][-1]
 
 
+def test_without_an_order_the_bench_has_no_tagger_that_would_part_flows_into_two_queues() -> None:
+    tagged = {}
+    for ordered in (True, False):
+        with coflow_star(ordered=ordered) as (emulated, _), network_of(emulated.node(SENDERS[0]).pid):
+            show = ("tc", "filter", "show", "dev", emulated.interface(SENDERS[0]), "egress")
+            filters = subprocess.run(show, capture_output=True, text=True, check=True).stdout
+        assert "name classify" in filters, "the agent is there"
+        tagged[ordered] = "name tag" in filters
+    assert tagged == {True: True, False: False}
+
+
 def test_light_coflows_pass_a_heavy_one_through_the_controller_whether_or_not_sizes_are_known() -> None:
     by_place = {}
     with coflow_star() as (emulated, baton):
