@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterable
 from functools import update_wrapper
 from pathlib import Path
@@ -109,7 +110,7 @@ def enter_virtual_time(time: ExperimentTime, files: Iterable[Path | None], seed:
 
 
 def make_room(*files: Path | None) -> None:
-    """Makes the directories of the files that a command will write, before it measures anything.
+    """Makes the directories of the files that a command will write, and tries to write there, before it measures anything.
 
     Raises:
         click.BadParameter: a file cannot be written.
@@ -121,8 +122,11 @@ def make_room(*files: Path | None) -> None:
         problem = "" if not directory.is_dir() or os.access(directory, os.W_OK) else "permission denied"
         try:
             directory.mkdir(parents=True, exist_ok=True)
+            if file.is_file() or not file.exists():  # a pipe or a device needs no room in its directory
+                with tempfile.TemporaryFile(dir=directory) as trial:
+                    trial.write(bytes(4096))
         except OSError as error:
-            problem = error.strerror or "it cannot be made"
+            problem = problem or error.strerror or "it cannot be made"
         if problem:
             raise click.BadParameter(f"{file} cannot be written: {problem}; name another file", param_hint="--json, --plot")
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from agents.config import REALTIME, AgentConfig
 from cli.demo import LEAST_SLICE_NS, MOST_SLICE_NS
-from cli.experiment_time import Delay
+from cli.experiment_time import Delay, make_room
 from cli.main import COMMANDS, main
 from controller.config.coordinator import CoordinatorSection
 
@@ -309,6 +312,16 @@ def test_an_agent_takes_the_usual_priority_for_its_processors_unless_told(
 def test_a_value_that_makes_no_sense_names_its_option(words: tuple[str, ...], says: str, tmp_path: Path) -> None:
     code, text = run(*words, *(("--key", str(tmp_path / "key")) if words[0] == "host" else ()))
     assert code and says in text and "Traceback" not in text
+
+
+def test_a_full_disk_is_told_before_anything_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(**_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
+    with pytest.raises(click.BadParameter, match=r"record\.json cannot be written: No space left on device; name another file"):
+        make_room(tmp_path / "new" / "record.json")
+    make_room(Path("/dev/null"))  # nor a pipe, such as a shell's >(program)
 
 
 def test_a_file_without_an_end_is_no_configuration() -> None:
