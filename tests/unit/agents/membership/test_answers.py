@@ -130,7 +130,7 @@ class TestTheLog:
         world.run(31_000 * MS, 70_000 * MS)
         assert not self.lines(caplog), "once is enough"
         world.agent._receive(world.frame(Pong(0, 5, 5), mac(1)), 70_000 * MS)
-        world.run(70_001 * MS, 70_100 * MS)
+        world.run(70_001 * MS, 72_000 * MS)
         assert self.lines(caplog) == ["the leader answers h1 again"]
 
     def test_a_host_that_is_answered_is_told_nothing(self, caplog: pytest.LogCaptureFixture) -> None:
