@@ -102,6 +102,8 @@ class World:
             speaking = [controller for controller in self.controllers if controller.speaks(self.now_ns)]
             self.overlaps += len(speaking) > 1
             for speaker in speaking:
+                if not speaker.speaks(self.now_ns):
+                    continue  # it has just heard another one of these
                 epoch = speaker.election.epoch
                 self.terms.setdefault(epoch, set()).add(speaker.name)
                 self.highest_spoken = max(self.highest_spoken, epoch)
