@@ -72,7 +72,7 @@ class CompiledAuto(Batched):
             found = self._places.find(network, self._places.links)
             with self.lock:
                 self._c.choices_rewire(self._core, self._latest_ns(now_ns))
-                self._places.put(found)
+            self._places.put_in_pieces(found)
         self._places.begin(network)
         for policy in self.parts():
             policy.set_network(network, now_ns=now_ns)

@@ -96,7 +96,7 @@ _CHOICES = (
 )  # fmt: skip
 LIBRARIES: dict[str, tuple[str, tuple[tuple[str, Any, tuple[Any, ...]], ...], tuple[Any, ...]]] = {
     "schedule": ("core", (*_ALL, *_PLANS, _DELAY, ("settle", None, ()), _RECHARGE), (POINTER,)),
-    "rates": ("rates", (*_ALL, *_PLANS, _SENT, _RECHARGE), (I64, I64)),
+    "rates": ("rates", (*_ALL, *_PLANS, _SENT, ("settle", None, ()), _RECHARGE), (I64, I64)),
     "steps": ("steps", (*_ALL, *_PLANS, _DELAY, ("settle", None, ()), *_SPOTS), (I64, I64, I64, I64, U32, ctypes.c_bool)),
     "choices": ("choices", (*_ALL, _DELAY, _SENT, *_CHOICES), ()),
 }

@@ -107,13 +107,9 @@ class Places:
         capacities = array("q", (min(MOST_BPS, network.capacity_bps(link)) for link in links))
         return array("I", (self.links[link] for link in links)), capacities
 
-    def put(self, found: Found) -> int:
-        """Gives the core, which has a new network, its links and the places of pairs; returns the number of the first link. The
-        caller holds the lock, and calls `begin` without it when the core has settled."""
-        return self._put_some(found, 0, len(found.nodes), found.capacities, 0)
-
     def put_in_pieces(self, found: Found) -> int:
-        """The same for a core that takes pairs some at a time; the lock is held for one piece after the other."""
+        """Gives the core, which has a new network, its links and the places of pairs; returns the number of the first link. The
+        lock is held for one piece after the other. The caller calls `begin` without it when the core has settled."""
         first = 0
         for begin in range(0, max(1, len(found.nodes)), PUT_AT_ONCE):
             with self.lock:

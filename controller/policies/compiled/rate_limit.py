@@ -41,7 +41,9 @@ class CompiledRateLimit(Compiled):
         found = self._places.find(network)
         with self.lock:
             self._c.rates_rewire(self._core, self._latest_ns(now_ns))
-            first = self._places.put(found)
+        first = self._places.put_in_pieces(found)
+        with self.lock:
+            self._c.rates_settle(self._core)
         self._places.begin(network, found, first)
 
     def sent(self, node: int, rates_bps: Mapping[int, int], *, now_ns: int) -> None:

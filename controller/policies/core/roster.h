@@ -326,21 +326,6 @@ static void roster_place(struct roster *roster, uint32_t at, int64_t rate, uint3
 		memcpy(&roster->links[(size_t)at * roster->links_most], links, count * sizeof(*links));
 }
 
-/* Which of the places found is that of a pair, by the pair; NONE: none. The caller frees it. */
-static uint32_t *found_of(const struct roster *roster, const struct found *found)
-{
-	uint32_t *rows = malloc((size_t)roster->couple_count * sizeof(*rows) + 1);
-	if (!rows)
-		abort();
-	memset(rows, 0xff, (size_t)roster->couple_count * sizeof(*rows));
-	for (uint32_t row = 0; row < found->count; row++) {
-		uint32_t at = couple_find(roster, found->nodes[row], found->destinations[row]);
-		if (at != NONE)
-			rows[at] = row;
-	}
-	return rows;
-}
-
 /* Lists the pairs that are known, `room` at most; returns how many there are. */
 static uint32_t roster_pairs(const struct roster *roster, uint32_t room, uint32_t *nodes, uint32_t *destinations)
 {
@@ -358,27 +343,26 @@ static uint32_t roster_pairs(const struct roster *roster, uint32_t room, uint32_
 	return count;
 }
 
-/* Takes the links that were found, and gives the pairs without place those that were found, in the order in which they are taken; the
- * others go on waiting. Returns the number of the first link. */
+/* Takes the links that were found, and gives the pairs without place those that were found; the others go on waiting. Returns the
+ * number of the first link. Pairs may be put some at a time. */
 #define EXPORT_PUT(NAME)                                                                                                \
 	uint32_t NAME##_put(struct NAME *core, struct found *found)                                                     \
 	{                                                                                                               \
 		struct roster *roster = &core->roster;                                                                  \
-		uint32_t *rows = found_of(roster, found), first = found->first;                                         \
+		uint32_t first = found->first;                                                                          \
 		for (uint32_t one = 0; one < found->link_count; one++) {                                                \
 			uint32_t link = NAME##_link(core, found->capacities[one]);                                      \
 			first = one ? first : link;                                                                     \
 		}                                                                                                       \
 		number_links(found, first);                                                                             \
-		for (uint32_t one = roster->unplaced_count; one > 0; one--) {                                           \
-			uint32_t at = roster->unplaced[one - 1], row = rows[at];                                        \
-			if (!roster->couples[at].unplaced || row == NONE)                                               \
+		for (uint32_t row = 0; row < found->count; row++) {                                                     \
+			uint32_t at = couple_find(roster, found->nodes[row], found->destinations[row]);                 \
+			if (at == NONE || !roster->couples[at].unplaced)                                                \
 				continue;                                                                               \
 			roster->couples[at].unplaced = false;                                                           \
 			NAME##_place(core, at, found->rates[row], found->offsets[row + 1] - found->offsets[row],        \
 				     found->links + found->offsets[row]);                                               \
 		}                                                                                                       \
-		free(rows);                                                                                             \
 		return first;                                                                                           \
 	}
 

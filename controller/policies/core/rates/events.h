@@ -199,12 +199,19 @@ void rates_weight(struct rates *rates, uint32_t node, uint32_t destination, doub
 	rates->stale = true;
 }
 
+/* A new network begins: links and places follow, then `rates_settle`; until then nothing is shared out. */
 void rates_rewire(struct rates *rates, int64_t now)
 {
 	rates->roster.now = now;
+	rates->rewiring = true;
 	roster_rewire(&rates->roster);
 	rates->roster.link_count = 0;
 	rates->stale = true;
+}
+
+void rates_settle(struct rates *rates)
+{
+	rates->rewiring = false;
 }
 
 /* Other capacities of links, where rates and paths are as before. */

@@ -57,7 +57,7 @@ void rates_plan(struct rates *rates, int64_t now, int64_t horizon, struct counts
 	rates->grant_count = 0;
 	rates->planned++;
 	uint32_t renewed = take_due(rates), left = 0, risen = 0;
-	if (rates->roster.network && rates->stale) {
+	if (rates->roster.network && rates->stale && !rates->rewiring) {
 		rates->stale = false;
 		share_out(rates, horizon);
 	}

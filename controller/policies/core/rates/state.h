@@ -71,7 +71,7 @@ struct rates {
 	struct row *rows;
 	uint32_t sender_room, row_room, first_lease, last_lease;
 	struct dues due;
-	bool stale;
+	bool stale, rewiring;
 	uint64_t last_number, begun, shared, planned;
 	uint32_t *rises, rise_count, rise_room, *renewed, renewed_room, *scratch, scratch_room, fresh_room;
 	uint64_t *fresh; /* pairs that begin to send, by destination */

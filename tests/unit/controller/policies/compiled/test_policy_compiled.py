@@ -256,7 +256,7 @@ def test_of_many_pairs_that_begin_at_once_some_are_tried_by_each_plan_in_their_o
 class Meddlers:
     """A lock after each release of which others have the policy plan."""
 
-    def __init__(self, policy: CompiledTimeslice) -> None:
+    def __init__(self, policy: Policy) -> None:
         self.policy, self.held, self.plans = policy, 0, [Plan()]
 
     def __enter__(self) -> None:
@@ -270,8 +270,11 @@ class Meddlers:
             self.held -= 1
 
 
-def test_a_new_network_is_put_in_pieces_between_which_nothing_is_granted_or_revoked() -> None:
-    policies = alone, shared = CompiledTimeslice(), CompiledTimeslice()
+@pytest.mark.parametrize("kind", [CompiledTimeslice, CompiledRateLimit])
+def test_a_new_network_is_put_in_pieces_between_which_nothing_is_granted_or_revoked(
+    kind: type[CompiledTimeslice] | type[CompiledRateLimit],
+) -> None:
+    policies = alone, shared = kind(), kind()
     nodes = range(FIRST, FIRST + 800)
     for policy in policies:
         policy.set_network(racks(10, 80), now_ns=MS)
