@@ -125,7 +125,7 @@ def test_directives_of_several_slots_are_read_and_forged_ones_are_not(given_: li
 
 
 def test_its_hosts_tell_of_themselves_as_seldom_as_agents_do() -> None:
-    source = (Path(__file__).parents[3] / "bench/swarm/agent.h").read_text()
+    source = (Path(__file__).parents[4] / "bench/swarm/agent.h").read_text()
     said = dict(re.findall(r"#define (NEWS_REPORTS|PACE_MOST|TELL_EVERY) \(?(\d+)", source))
     assert {name: int(number) for name, number in said.items()} == {
         "NEWS_REPORTS": NEWS_REPORTS,
