@@ -9,7 +9,7 @@ that keeps the order, strict priorities for instance, the weighted sum of comple
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import TypeVar
 
 Port = TypeVar("Port", bound=Hashable)
@@ -54,19 +54,15 @@ def order(
 def keeps_deadline(
     new: Mapping[Port, float],
     time_left: float,
-    admitted: Iterable[tuple[Mapping[Port, float], float]],
+    taken: Callable[[Port], float],
     rates: Mapping[Port, float],
 ) -> bool:
-    """Whether a coflow can be through in `time_left` while those `admitted` (bytes left, time left) still keep theirs.
+    """Whether a coflow can be through in `time_left` while those that were admitted, and need what is `taken` of a port's rate,
+    still keep theirs.
 
     Each sends at the rate that ends it just in time, as MCP paces it; no port may need more than its rate. So what is admitted
     is kept, also when much else waits (Varys, Chowdhury et al., SIGCOMM 2014). A coflow without time left is refused.
     """
     if time_left <= 0:
         return False
-    needed = {port: size / time_left for port, size in new.items()}
-    for demand, left in admitted:
-        for port, size in demand.items():
-            if port in needed and size > 0:
-                needed[port] += size / left if left > 0 else 0.0
-    return all(rate <= rates[port] for port, rate in needed.items())
+    return all(size / time_left + taken(port) <= rates[port] for port, size in new.items())

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from controller.coflows import bottleneck_order
 from controller.coflows.coflow import Coflow, Flow
+from controller.coflows.reservations import Reservations
 
 ADMITTED, REFUSED, UNCHECKED = "admitted", "refused", "unchecked"
 USABLE = 0.85
@@ -40,17 +41,27 @@ class Deadlines:
         """Takes the coflows that are open now, in the order in which they were opened; returns what was decided anew."""
         dated = {one.coflow: one for one in coflows if one.deadline_ns is not None}
         self._verdicts = {coflow: verdict for coflow, verdict in self._verdicts.items() if coflow in dated}
-        fresh = {}
-        for number, one in dated.items():
-            if number not in self._verdicts:
-                fresh[number] = self._verdicts[number] = self._decide(one, dated)
-        return fresh
+        new = [number for number in dated if number not in self._verdicts]
+        if not new:
+            return {}
+        reserved: Reservations[Port] = Reservations()
+        for number in self._verdicts:
+            self._reserve(dated[number], reserved)
+        for number in new:
+            reserved.end(dated[number].opened_ns)
+            self._verdicts[number] = self._decide(dated[number], reserved)
+            self._reserve(dated[number], reserved)
+        return {number: self._verdicts[number] for number in new}
 
     def verdict(self, coflow: int) -> Verdict | None:
         """What was decided about a coflow's deadline; None: it has none."""
         return self._verdicts.get(coflow)
 
-    def _decide(self, new: Coflow, dated: dict[int, Coflow]) -> Verdict:
+    def _reserve(self, one: Coflow, reserved: Reservations[Port]) -> None:
+        if self._verdicts[one.coflow].deadline == ADMITTED and one.deadline_ns is not None:
+            reserved.add(demand_of(one.flows), one.opened_ns, one.deadline_ns)
+
+    def _decide(self, new: Coflow, reserved: Reservations[Port]) -> Verdict:
         if new.verdict in (ADMITTED, REFUSED, UNCHECKED):
             return Verdict(new.verdict, "decided by the leader before")
         if not new.flows:
@@ -58,17 +69,11 @@ class Deadlines:
         assert new.deadline_ns is not None
         demand = demand_of(new.flows)
         rates = {port: USABLE * self._rate_bps(port[1]) / 8e9 for port in demand}
-        admitted = [
-            (demand_of(other.flows), float(other.deadline_ns - other.opened_ns))
-            for number, other in dated.items()
-            if (verdict := self._verdicts.get(number)) is not None and verdict.deadline == ADMITTED
-            and other.deadline_ns is not None and other.deadline_ns > new.opened_ns
-        ]  # fmt: skip
         left_ns = float(new.deadline_ns - new.opened_ns)
-        if bottleneck_order.keeps_deadline(demand, left_ns, admitted, rates):
-            return Verdict(ADMITTED, f"every port has the rate that it needs until then, beside {len(admitted)} admitted")
+        if bottleneck_order.keeps_deadline(demand, left_ns, reserved.taken, rates):
+            return Verdict(ADMITTED, f"every port has the rate that it needs until then, beside {len(reserved)} admitted")
         for port, size in demand.items():
-            taken = sum(other[port] / span for other, span in admitted if port in other)
+            taken = reserved.taken(port)
             if left_ns <= 0 or size / left_ns + taken > rates[port]:
                 break
         way, host = port

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.coflows import attained_service, bottleneck_order
+from controller.coflows.reservations import Reservations
 from emulation.traffic.big_switch import FluidCoflow, View, completion_times
 
 HOSTS = 3
@@ -101,23 +102,40 @@ class TestAttainedService:
             attained_service.order({1: 1.0}, {1: 0.0}, first, factor)
 
 
+def nothing(_: Port) -> float:
+    """Of a port is taken."""
+    return 0.0
+
+
 class TestDeadlines:
     """Admission."""
 
     RATES = {"a": 10.0, "b": 10.0}  # noqa: RUF012 -- never changed
 
     def test_a_deadline_is_kept_up_to_the_rate_of_its_bottleneck(self) -> None:
-        assert bottleneck_order.keeps_deadline({"a": 100.0, "b": 20.0}, 10.0, (), self.RATES)
-        assert not bottleneck_order.keeps_deadline({"a": 101.0, "b": 20.0}, 10.0, (), self.RATES)
+        assert bottleneck_order.keeps_deadline({"a": 100.0, "b": 20.0}, 10.0, nothing, self.RATES)
+        assert not bottleneck_order.keeps_deadline({"a": 101.0, "b": 20.0}, 10.0, nothing, self.RATES)
 
     def test_what_is_admitted_comes_off(self) -> None:
-        admitted = [({"a": 60.0}, 10.0)]
-        assert bottleneck_order.keeps_deadline({"a": 40.0}, 10.0, admitted, self.RATES)
-        assert not bottleneck_order.keeps_deadline({"a": 41.0}, 10.0, admitted, self.RATES)
-        assert bottleneck_order.keeps_deadline({"b": 100.0}, 10.0, admitted, self.RATES)
+        reserved: Reservations[str] = Reservations()
+        reserved.add({"a": 60.0}, 5, 15)
+        assert bottleneck_order.keeps_deadline({"a": 40.0}, 10.0, reserved.taken, self.RATES)
+        assert not bottleneck_order.keeps_deadline({"a": 41.0}, 10.0, reserved.taken, self.RATES)
+        assert bottleneck_order.keeps_deadline({"b": 100.0}, 10.0, reserved.taken, self.RATES)
+
+    def test_what_was_reserved_comes_back_whole_at_its_deadline(self) -> None:
+        reserved: Reservations[str] = Reservations()
+        for at in range(1, 50):
+            reserved.add({"a": 10.0 * at, "b": 7.0}, at, 3 * at + 4)
+        reserved.add({"a": 1.0}, 9, 9)  # without time it needs nothing
+        assert reserved.taken("a") == pytest.approx(sum(10 * at / (2 * at + 4) for at in range(1, 50)))
+        reserved.end(100)
+        assert len(reserved) == sum(3 * at + 4 > 100 for at in range(1, 50))
+        reserved.end(3 * 49 + 4)
+        assert (len(reserved), reserved.taken("a"), reserved.taken("b")) == (0, 0, 0)
 
     def test_without_time_it_is_refused(self) -> None:
-        assert not bottleneck_order.keeps_deadline({"a": 1.0}, 0.0, (), self.RATES)
+        assert not bottleneck_order.keeps_deadline({"a": 1.0}, 0.0, nothing, self.RATES)
 
     @PROPERTY
     @given(st.lists(st.tuples(flows, st.integers(1, 120)), min_size=1, max_size=5))
@@ -126,8 +144,10 @@ class TestDeadlines:
     ) -> None:
         of = demands([mine for mine, _ in drawn])
         admitted: list[tuple[dict[Port, float], float]] = []
+        reserved: Reservations[Port] = Reservations()
         for coflow, (_, deadline) in enumerate(drawn):
-            if bottleneck_order.keeps_deadline(of[coflow], deadline, admitted, rates(of)):
+            if bottleneck_order.keeps_deadline(of[coflow], deadline, reserved.taken, rates(of)):
+                reserved.add(of[coflow], 0, deadline)
                 admitted.append((of[coflow], deadline))
         for port in rates(of):
             assert sum(demand.get(port, 0.0) / left for demand, left in admitted) <= 1 + 1e-9
