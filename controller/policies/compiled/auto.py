@@ -219,32 +219,35 @@ class CompiledAuto(Batched):
             self._review(now_ns)
 
     def _review(self, now_ns: int) -> None:
-        """Chooses for every group of links, and hands pairs over where a choice or the regulated pairs changed."""
-        with self.lock:
-            self._review_now(self._latest_ns(now_ns))
-
-    def _review_now(self, now_ns: int) -> None:
+        """Chooses for every group of links, and hands pairs over where a choice or the regulated pairs changed. Others may have the
+        lock between two groups: what they tell changes no group before the next review."""
         c, core = self._c, self._core
-        changed = bool(c.choices_dirty(core))
-        count = c.choices_review(core, now_ns, ctypes.byref(self._sending))
+        with self.lock:
+            now_ns = self._latest_ns(now_ns)
+            changed = bool(c.choices_dirty(core))
+            count = c.choices_review(core, now_ns, ctypes.byref(self._sending))
+            groups = (compiled.Group * count).from_address(c.choices_groups(core)) if count else ()
         self._next_review_ns = now_ns + REVIEW_NS if self._sending.value else None
-        groups = (compiled.Group * count).from_address(c.choices_groups(core)) if count else ()
         slice_ns = self._turns.terms.slice_ns
         for number, group in enumerate(groups):
-            chosen = c.choices_chosen(core, number)
+            with self.lock:
+                chosen = c.choices_chosen(core, number)
             if chosen == compiled.ANY:
                 chosen = self._new_choice()
             choice = self._choices[chosen]
             fresh = choice.update(_measured(group), slice_ns, now_ns)
-            c.choices_mode(core, chosen, choice.mode == TURNS)
-            changed |= fresh | bool(c.choices_assign(core, number, chosen, fresh))
+            with self.lock:
+                c.choices_mode(core, chosen, choice.mode == TURNS)
+                changed |= fresh | bool(c.choices_assign(core, number, chosen, fresh))
         if changed:
-            self._hand_over(now_ns)
+            with self.lock:
+                self._hand_over(self._latest_ns(now_ns))
 
     def _new_choice(self) -> int:
         """The number of a new choice: the lowest one that no link has any more."""
         if len(self._choices) > 2 * len(self._places.links) + 1:
-            live = {self._choice_of(link) for link in self._places.links.values()}
+            with self.lock:
+                live = {self._choice_of(link) for link in self._places.links.values()}
             self._choices = {number: choice for number, choice in self._choices.items() if number in live}
         number = next(number for number in range(len(self._choices) + 1) if number not in self._choices)
         self._choices[number] = Choice()

@@ -3,6 +3,8 @@
 #pragma once
 #include <stdint.h>
 
+#define ROWS_AHEAD 8 /* so many places ahead what the next ones need is fetched */
+
 struct found {
 	const uint32_t *nodes, *destinations, *offsets;
 	uint32_t *links; /* pair i crosses links[offsets[i]] and on, numbered from 0 on */

@@ -356,6 +356,8 @@ static uint32_t roster_pairs(const struct roster *roster, uint32_t room, uint32_
 		}                                                                                                       \
 		number_links(found, first);                                                                             \
 		for (uint32_t row = 0; row < found->count; row++) {                                                     \
+			uint32_t soon = row + ROWS_AHEAD < found->count ? row + ROWS_AHEAD : row;                       \
+			map_prefetch(&roster->couple_of, couple_key(found->nodes[soon], found->destinations[soon]));    \
 			uint32_t at = couple_find(roster, found->nodes[row], found->destinations[row]);                 \
 			if (at == NONE || !roster->couples[at].unplaced)                                                \
 				continue;                                                                               \

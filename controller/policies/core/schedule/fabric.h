@@ -119,6 +119,8 @@ uint32_t core_put(struct core *core, struct found *found)
 	}
 	number_links(found, first);
 	for (uint32_t row = 0; row < found->count; row++) {
+		uint32_t soon = row + ROWS_AHEAD < found->count ? row + ROWS_AHEAD : row;
+		map_prefetch(&core->pair_of, key_of(found->nodes[soon], found->destinations[soon]));
 		uint32_t at = map_get(&core->pair_of, key_of(found->nodes[row], found->destinations[row]));
 		if (at != NONE && core->pairs[at].number && !core->pairs[at].rate)
 			core_place(core, at, found->rates[row], found->offsets[row + 1] - found->offsets[row],
