@@ -131,7 +131,7 @@ def test_a_port_that_appears_later_or_again_gets_its_queues(keeper: Callable[...
 def test_a_name_that_no_port_has_is_told_once_and_that_one_has_it_now(ports: None, caplog: pytest.LogCaptureFixture) -> None:
     names = (NamedPort("kp9", 100_000_000), NamedPort(PORT, 100_000_000), NamedPort("kp[1]", 200_000_000))
     kept = keeping.Keeper(KeeperSettings(ports=names, queues=SwitchQueues()))
-    caplog.set_level("INFO")
+    caplog.set_level("INFO", logger="baton.queues")
     try:
         for _ in range(keeping.PATIENT_CHECKS - 1):
             kept.check()
