@@ -219,8 +219,10 @@ class CompiledAuto(Batched):
             self._review(now_ns)
 
     def _review(self, now_ns: int) -> None:
-        """Chooses for every group of links, and hands pairs over where a choice or the regulated pairs changed. Others may have the
-        lock between two groups: what they tell changes no group before the next review."""
+        """Chooses for every group of links, and hands pairs over where a choice or the regulated pairs changed.
+
+        Others may have the lock between two groups: what they tell changes no group before the next review.
+        """
         c, core = self._c, self._core
         with self.lock:
             now_ns = self._latest_ns(now_ns)
