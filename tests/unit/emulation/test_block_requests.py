@@ -15,19 +15,6 @@ MS = 1_000_000
 
 
 @pytest.fixture
-def deaf() -> Iterator[int]:
-    """The port of a listener whose queue is full: the kernel drops further SYNs, as a full link does."""
-    with socket.socket() as listener, socket.socket() as first, socket.socket() as second:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(0)
-        port = listener.getsockname()[1]
-        for one in (first, second):
-            one.setblocking(False)
-            one.connect_ex(("127.0.0.1", port))
-        yield port
-
-
-@pytest.fixture
 def server() -> Iterator[int]:
     """The port of a listener that connects all."""
     with socket.socket() as listener:

@@ -5,24 +5,10 @@ from __future__ import annotations
 import argparse
 import socket
 import time
-from collections.abc import Iterator
 
 import pytest
 
 from emulation.traffic import workloads
-
-
-@pytest.fixture
-def deaf() -> Iterator[int]:
-    """The port of a listener whose queue is full: the kernel drops further SYNs, as a full link does."""
-    with socket.socket() as listener, socket.socket() as first, socket.socket() as second:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(0)
-        port = listener.getsockname()[1]
-        for one in (first, second):
-            one.setblocking(False)
-            one.connect_ex(("127.0.0.1", port))
-        yield port
 
 
 def arguments(port: int, **changes: int) -> argparse.Namespace:
