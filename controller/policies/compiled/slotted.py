@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from contextlib import nullcontext
 
 from controller.policies.base import Network
 from controller.policies.compiled.batches import Compiled
@@ -16,9 +15,6 @@ class Slotted(Compiled):
     Args:
         library: has PREFIX_rewire, PREFIX_settle, PREFIX_delay and PREFIX_left, beside what `Compiled` needs.
     """
-
-    IN_PIECES = False
-    """Whether others may have the lock while the core gets a new network."""
 
     def __init__(self, library: ctypes.CDLL, prefix: str, core: int) -> None:
         super().__init__(library, prefix, core)
@@ -43,12 +39,11 @@ class Slotted(Compiled):
 
     def _rewire(self, network: Network, now_ns: int) -> None:
         found = self._places.find(network)
-        with nullcontext() if self.IN_PIECES else self.lock:
-            with self.lock:
-                self._c_rewire(self._core, self._latest_ns(now_ns))
-            first = self._places.put_in_pieces(found)
-            with self.lock:
-                self._c_settle(self._core)
+        with self.lock:
+            self._c_rewire(self._core, self._latest_ns(now_ns))
+        first = self._places.put_in_pieces(found)
+        with self.lock:
+            self._c_settle(self._core)
         self._places.begin(network, found, first)
 
     def set_delay(self, node: int, delay_ns: int) -> None:

@@ -13,8 +13,6 @@ from protocol.units import FRAME_BYTES
 class CompiledTimeslice(Slotted):
     """Grants each node one destination at a time; `minimum_fraction` below 1 makes it the hybrid policy. A `BatchPolicy`."""
 
-    IN_PIECES = True
-
     def __init__(
         self,
         *,

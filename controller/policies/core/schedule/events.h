@@ -60,6 +60,24 @@ static void learn_use(struct pair *pair, struct node *node, const struct returne
 	pair->last = pair->before_last;
 }
 
+/* The booking of a slot of a pair; NONE: there is none. While a new network is put no resource has spans. */
+static uint32_t booking_of(const struct core *core, uint32_t pair, uint64_t number)
+{
+	const struct resource *resource = &core->resources[core->nodes[core->pairs[pair].node].resource];
+	if (core->rewiring) {
+		uint32_t at = core->first_slot;
+		while (at != NONE && !(core->bookings[at].number == number && core->bookings[at].pair == pair))
+			at = core->bookings[at].after;
+		return at;
+	}
+	for (uint32_t span = 0; span < resource->count; span++) {
+		uint32_t at = resource->spans[span].booking;
+		if (core->bookings[at].number == number && core->bookings[at].pair == pair)
+			return at;
+	}
+	return NONE;
+}
+
 void core_yields(struct core *core, int64_t now, uint32_t count, const struct returned *all)
 {
 	advance(core, now);
@@ -67,14 +85,9 @@ void core_yields(struct core *core, int64_t now, uint32_t count, const struct re
 		const struct returned *returned = &all[one];
 		uint32_t node = node_at(core, (uint32_t)returned->node), destination = (uint32_t)returned->destination;
 		uint32_t at = map_get(&core->pair_of, key_of(core->nodes[node].id, destination));
-		const struct resource *resource = &core->resources[core->nodes[node].resource];
-		for (uint32_t span = 0; at != NONE && span < resource->count; span++) {
-			const struct booking *booking = &core->bookings[resource->spans[span].booking];
-			if (booking->number == (uint64_t)returned->slot && booking->pair == at) {
-				drop(core, resource->spans[span].booking);
-				break;
-			}
-		}
+		uint32_t booking = at == NONE ? NONE : booking_of(core, at, (uint64_t)returned->slot);
+		if (booking != NONE)
+			drop(core, booking);
 		if (at != NONE)
 			learn_use(&core->pairs[at], &core->nodes[node], returned);
 		bool waits = at != NONE && core->pairs[at].waiting;

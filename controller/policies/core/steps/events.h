@@ -15,12 +15,12 @@ static int64_t promised(struct steps *core, uint32_t at)
 	return bytes;
 }
 
-/* So many bytes of a flow wait, those of its slots included. */
+/* So many bytes of a flow wait, those of its slots included. Which of these a new network leaves is not known until it stands. */
 static void wait_for(struct steps *core, uint32_t at, int64_t size)
 {
 	struct flow *flow = &core->flows[at];
 	if (core->counted)
-		flow->left = size < UNKNOWN ? size - promised(core, at) : UNKNOWN;
+		flow->left = size < UNKNOWN && !(core->rewiring && may_hold(core, at)) ? size - promised(core, at) : UNKNOWN;
 	count_waiting(core, at, flow->left > 0);
 	update_wanted(core, at);
 	if (flow->left > 0 && !flow->queued)

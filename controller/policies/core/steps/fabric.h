@@ -4,7 +4,8 @@
 
 uint32_t steps_link(struct steps *core, int64_t capacity);
 
-/* A new network begins: all flows are without place, and all links are new. Links and places follow, then `steps_settle`. */
+/* A new network begins: all flows are without place, and all links are new. Links and places follow, then `steps_settle`; until
+ * then plans grant nothing, so that who holds the lock may let others have it in between. */
 void steps_rewire(struct steps *core, int64_t now)
 {
 	advance(core, now);
@@ -110,7 +111,6 @@ EXPORT_PUT(steps)
 void steps_settle(struct steps *core)
 {
 	clear(core, EVERY);
-	core->rewiring = false;
 	EACH_STEP(core, bit) {
 		uint32_t count;
 		struct held **all = in_order(core, bit, &count);
@@ -121,7 +121,6 @@ void steps_settle(struct steps *core)
 				take(core, at, (bits)(1 << bit), 1);
 			} else {
 				note_revoked(core, bit, held);
-				core->revokes[core->revoke_count - 1].reserved = core->needed[at];
 				core->busy[core->flows[at].node] &= (bits)~(1 << bit);
 				if (core->counted) {
 					core->flows[at].left = UNKNOWN;
@@ -131,5 +130,6 @@ void steps_settle(struct steps *core)
 		}
 		free(all);
 	}
+	core->rewiring = false;
 	refresh(core);
 }

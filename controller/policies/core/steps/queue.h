@@ -175,6 +175,8 @@ static inline void loosen(struct steps *core, uint32_t at)
 /* Queues the flows that may be wanted now. */
 static void settle(struct steps *core)
 {
+	if (core->rewiring)
+		return;
 	for (uint32_t one = 0; one < core->fresh.count; one++) {
 		uint32_t at = core->fresh.items[one];
 		if (one + SOON < core->fresh.count)

@@ -24,7 +24,8 @@ static inline struct slot slot_of(const struct steps *core, uint32_t bit, const 
 	const struct flow *flow = &core->flows[held->flow];
 	return (struct slot){
 		held->number, core->ids[flow->node], core->ids[flow->to], held->start, (core->numbers[bit] + 1) * core->step_ns,
-		held->amount > 0 ? held->amount : 0, held->amount < 0 ? -held->amount : 0, flow->need,
+		held->amount > 0 ? held->amount : 0, held->amount < 0 ? -held->amount : 0,
+		core->rewiring ? core->needed[held->flow] : flow->need,
 	};
 }
 
@@ -116,7 +117,8 @@ static void drop(struct steps *core, uint32_t node, uint32_t bit)
 	uint32_t at = slot_at(core, node, bit)->flow, tries = TRIES;
 	int64_t start = core->numbers[bit] * core->step_ns, now = core->roster.now;
 	core->busy[node] &= (bits)~(1 << bit);
-	take(core, at, (bits)(1 << bit), -1);
+	if (!core->rewiring) /* no slot takes anything meanwhile */
+		take(core, at, (bits)(1 << bit), -1);
 	if (start + core->step_ns - (start > now ? start : now) < core->step_ns / LEAST_PART)
 		return;
 	const struct roster *roster = &core->roster;

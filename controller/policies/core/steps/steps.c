@@ -2,14 +2,9 @@
 #define _GNU_SOURCE
 #include "events.h"
 
-void steps_plan(struct steps *core, int64_t now, int64_t horizon, struct counts *counts)
+/* Matches the steps that a plan is to reach and no plan has reached, as many as it may. */
+static void match_next(struct steps *core, int64_t horizon)
 {
-	core->last_number = counts->last_number;
-	core->lead = horizon - now;
-	core->grant_count = core->chosen_count = core->picked.count = 0;
-	advance(core, now);
-	forget_idle(core);
-	refill(core);
 	int64_t running = first_step(core), first = core->next > running ? core->next : running, last = horizon / core->step_ns;
 	if (last > running + AHEAD - 1)
 		last = running + AHEAD - 1;
@@ -20,6 +15,19 @@ void steps_plan(struct steps *core, int64_t now, int64_t horizon, struct counts 
 			count = few ? few : 1;
 		match(core, first, count);
 		core->next = first + count;
+	}
+}
+
+void steps_plan(struct steps *core, int64_t now, int64_t horizon, struct counts *counts)
+{
+	core->last_number = counts->last_number;
+	core->lead = horizon - now;
+	core->grant_count = core->chosen_count = core->picked.count = 0;
+	advance(core, now);
+	if (!core->rewiring) {
+		forget_idle(core);
+		refill(core);
+		match_next(core, horizon);
 	}
 	grant_chosen(core);
 	count_spent(core);

@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from itertools import accumulate
 from pathlib import Path
 from random import Random
 
@@ -18,7 +21,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from controller.policies.base import Plan, Policy, Slot
 from controller.policies.compiled.auto import CompiledAuto
 from controller.policies.compiled.batches import RETURNED
+from controller.policies.compiled.library import at
 from controller.policies.compiled.rate_limit import CompiledRateLimit
+from controller.policies.compiled.steps import CompiledSteps
 from controller.policies.compiled.timeslice import CompiledTimeslice
 from controller.policies.timeslice import Timeslice
 from tests.unit.controller.policies.policy_networks import FIRST, GBIT, MBIT, Link, TreeNetwork, racks, star, trees
@@ -254,10 +259,10 @@ def test_of_many_pairs_that_begin_at_once_some_are_tried_by_each_plan_in_their_o
 
 
 class Meddlers:
-    """A lock after each release of which others have the policy plan."""
+    """A lock after each release of which others do something with it."""
 
-    def __init__(self, policy: Policy) -> None:
-        self.policy, self.held, self.plans = policy, 0, [Plan()]
+    def __init__(self, meddle: Callable[[], None]) -> None:
+        self.meddle, self.held = meddle, 0
 
     def __enter__(self) -> None:
         self.held += 1
@@ -266,13 +271,17 @@ class Meddlers:
         self.held -= 1
         if not self.held:
             self.held += 1
-            self.plans.append(self.policy.plan(now_ns=MS, horizon_ns=MS))
+            self.meddle()
             self.held -= 1
 
 
-@pytest.mark.parametrize("kind", [CompiledTimeslice, CompiledRateLimit])
+def unchanged(now_ns: int) -> int:
+    return now_ns
+
+
+@pytest.mark.parametrize("kind", [CompiledTimeslice, CompiledRateLimit, CompiledSteps])
 def test_a_new_network_is_put_in_pieces_between_which_nothing_is_granted_or_revoked(
-    kind: type[CompiledTimeslice] | type[CompiledRateLimit],
+    kind: type[CompiledTimeslice] | type[CompiledRateLimit] | type[CompiledSteps],
 ) -> None:
     policies = alone, shared = kind(), kind()
     nodes = range(FIRST, FIRST + 800)
@@ -282,17 +291,86 @@ def test_a_new_network_is_put_in_pieces_between_which_nothing_is_granted_or_revo
         for node in nodes[:400]:
             policy.backlog(node, {node + 400: 5000}, now_ns=MS)
         plan_all(policy)
-    lock = Meddlers(shared)
-    shared.share(lock, lambda now_ns: now_ns)
+    plans: list[Plan] = []
+    shared.share(Meddlers(lambda: plans.append(shared.plan(now_ns=MS, horizon_ns=MS))), unchanged)
     for policy in policies:
         policy.set_network(racks(20, 40), now_ns=MS)
-    assert len(lock.plans) > 4, "others had the lock meanwhile"
-    assert not any(plan.grants or plan.revokes for plan in lock.plans[:4])
+    assert len(plans) > 4, "others had the lock meanwhile"
+    assert not any(plan.grants or plan.revokes for plan in plans[:4])
     expected = plan_all(alone)
-    found = [*lock.plans[4:], *plan_all(shared)]
+    found = [*plans, *plan_all(shared)]
     assert sorted(slot.slot for plan in found for slot in plan.revokes) == sorted(
         slot.slot for plan in expected for slot in plan.revokes
     )
+
+
+def overbooked(network: TreeNetwork, slots: Iterable[Slot]) -> list[Link]:
+    """The links of which slots reserve more than they carry at some time."""
+    changes: dict[Link, list[tuple[int, int]]] = {}
+    for slot in slots:
+        for link in network.path(slot.node, slot.destination):
+            changes.setdefault(link, []).extend([(slot.start_ns, slot.reserved_bps), (slot.end_ns, -slot.reserved_bps)])
+    return [
+        link for link, its in changes.items()
+        if max(accumulate(bps for _, bps in sorted(its))) > network.capacity_bps(link)
+    ]  # fmt: skip
+
+
+def compiled_steps() -> CompiledSteps:
+    return CompiledSteps(library=build_under_test("steps"))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", [compiled, compiled_steps])
+def test_what_hosts_say_while_a_new_network_is_put_counts_and_no_link_is_promised_twice(
+    kind: Callable[[], CompiledTimeslice] | Callable[[], CompiledSteps], seed: int
+) -> None:
+    dice, policy, nodes = Random(seed), kind(), list(range(FIRST, FIRST + 800))
+    slots: dict[int, Slot] = {}
+    times = iter(range(0))
+
+    def heed(plan: Plan) -> None:
+        for slot in plan.revokes:
+            assert slots.pop(slot.slot) == slot
+        slots.update((slot.slot, slot) for slot in plan.grants)
+
+    def meddle() -> None:  # as the loop of slots does, which calls the core alone
+        if next(times, None) is None:  # places of pairs that come later are filled in one by one
+            return
+        for node in dice.sample(nodes, 40):
+            told = [array("I", one) for one in ((node,), (0, 2), dice.sample([other for other in nodes if other != node], 2))]
+            policy._c_backlogs(policy._core, MS, 1, *map(at, told), None)
+            policy.meet(*map(np.array, told))
+        heed(policy.plan(now_ns=MS, horizon_ns=MS))
+        for slot in dice.sample(list(slots.values()), min(20, len(slots))):
+            told = [array("q", (slot.slot, slot.node, slot.destination, 0, dice.choice([0, 5000])))]
+            policy._c_yields(policy._core, MS, 1, at(told[0]))
+            del slots[slot.slot]
+        heed(policy.plan(now_ns=MS, horizon_ns=MS))
+
+    everyone = {node: frozenset(nodes) - {node} for node in nodes}
+    policy.set_network(racks(10, 80), now_ns=MS)
+    policy.set_regulated(everyone, now_ns=MS)
+    for node in nodes:
+        policy.backlog(node, {FIRST + (node - FIRST + 333) % 800: 5000}, now_ns=MS)
+    for plan in plan_all(policy):
+        heed(plan)
+    assert slots
+    for network in (racks(20, 40), racks(10, 80, uplink_bps=GBIT), racks(20, 40)):
+        times = iter(range(12))
+        policy.share(Meddlers(meddle), unchanged)
+        policy.set_network(network, now_ns=MS)
+        policy.share(nullcontext(), unchanged)
+        policy.attend(now_ns=MS)
+        for plan in plan_all(policy):
+            heed(plan)
+        assert slots and not overbooked(network, slots.values())
+    late = {(node, FIRST) for node in nodes[1:9]}
+    for node in nodes:
+        policy.backlog(node, {FIRST: 5000} if (node, FIRST) in late else {}, now_ns=MS)
+    for now_ns in range(2 * MS, 40 * MS, MS):
+        late -= {(slot.node, slot.destination) for slot in policy.plan(now_ns=now_ns, horizon_ns=now_ns).grants}
+    assert not late
 
 
 def test_who_waits_is_not_tried_anew_when_another_link_carries_less() -> None:
@@ -389,4 +467,6 @@ def test_memory_does_not_grow_with_nodes_that_come_and_go() -> None:
 
 if __name__ == "__main__":
     run_state_machine_as_test(BothKinds, settings=several(20, 30))  # type: ignore[no-untyped-call]
+    for kind in (compiled, compiled_steps):
+        test_what_hosts_say_while_a_new_network_is_put_counts_and_no_link_is_promised_twice(kind, 0)
     print("same plans")
