@@ -4,12 +4,21 @@
 #include "leases.h"
 #include <math.h>
 
+/* whole * part / of, rounded towards zero; a division of 128 bits takes several times as long. */
+static inline int64_t part_of(int64_t whole, int64_t part, int64_t of)
+{
+	int64_t product;
+	if (!__builtin_mul_overflow(whole, part, &product))
+		return product / of;
+	return (int64_t)((wide)whole * part / of);
+}
+
 /* The share of a link or a node, of which nothing is given away yet when it is crossed first. */
 static uint32_t share_of(struct rates *rates, struct seen *seen, int64_t capacity, uint32_t *count)
 {
 	if (seen->round != rates->shared) {
 		GROW(rates->shares, rates->share_room, *count + 1);
-		rates->shares[*count] = (struct share){.left = (int64_t)((wide)capacity * rates->headroom_ppm / PPM)};
+		rates->shares[*count] = (struct share){.left = part_of(capacity, rates->headroom_ppm, PPM)};
 		*seen = (struct seen){rates->shared, (*count)++};
 	}
 	return seen->share;
@@ -88,8 +97,8 @@ static uint32_t find_shares(struct rates *rates)
 			struct flow *flow = &rates->flows[rates->crossing[share->first + one]];
 			if (flow->rate)
 				continue;
-			wide rate = (wide)room * flow->parts / parts;
-			flow->rate = rate > 1 ? (int64_t)rate : 1;
+			int64_t rate = part_of(room, flow->parts, parts);
+			flow->rate = rate > 1 ? rate : 1;
 			rates->fixed[found++] = rates->crossing[share->first + one];
 			for (uint32_t at = 0; at < flow->count; at++) {
 				struct share *other = &rates->shares[rates->crossed[flow->first + at]];
