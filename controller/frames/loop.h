@@ -16,6 +16,7 @@
 #define FULL_NS 200000      /* so often it looks whether Python has made room */
 #define STACK_BYTES (512 << 10)
 #define USUAL_ROWS 2048     /* of a plan: room from the beginning */
+#define LONG_NS 150000      /* who took frames for longer plans in the next turn, so that who came meanwhile is answered before */
 
 static int wants_python(const struct loop *loop, int64_t now_ns) {
     const struct steering *steering = &loop->steering;
@@ -33,6 +34,12 @@ static void keep_longest(int64_t *longest_ns, int64_t ns) {
         *longest_ns = ns;
 }
 
+/* Whether a plan is left to the next turn, which follows at once; not twice in a row. */
+static int put_off(struct loop *loop, int64_t took_ns) {
+    loop->put_off = took_ns > LONG_NS && !loop->put_off;
+    return loop->put_off;
+}
+
 static void turn(struct loop *loop, int poked) {
     struct steering *steering = &loop->steering;
     int64_t began_ns = clock_ns(CLOCK_MONOTONIC);
@@ -48,7 +55,7 @@ static void turn(struct loop *loop, int poked) {
     loop->fed |= fed || poked || due;
     if (loop->rows_next < loop->rows_end)
         carry_on(loop, now_ns);
-    else if (loop->fed) {
+    else if (loop->fed && !put_off(loop, now_ns - began_ns)) {
         loop->fed = 0;
         plan(loop, now_ns);
     }

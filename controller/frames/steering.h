@@ -54,7 +54,7 @@ struct loop {
     struct told told;
     struct row *rows; /* the last plan: what it revokes, and then what it grants */
     uint32_t rows_room, rows_next, rows_end, revokes;
-    int descriptors[INBOXES], wake, tell, signalled, stop, started, fed, left[INBOXES];
+    int descriptors[INBOXES], wake, tell, signalled, stop, started, fed, put_off, left[INBOXES];
     uint32_t uncounted; /* frames that were taken and not told of */
     int64_t due_ns, looked_ns, until_ns, planned_ns, slots, yields;
     int steady;
