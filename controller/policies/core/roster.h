@@ -23,6 +23,13 @@ struct couple {
 	uint64_t mark;
 } __attribute__((aligned(LINE)));
 
+enum altered { NOT_TOLD, AS_BEFORE, ALTERED }; /* what was told last of a member's regulated pairs */
+
+struct list { /* the regulated pairs that a member had before */
+	uint32_t member, count;
+	const uint32_t *destinations;
+};
+
 struct roster {
 	struct member *members;
 	struct couple *couples;
@@ -32,6 +39,10 @@ struct roster {
 	struct map member_of, couple_of;
 	uint32_t *near, near_room; /* by ids below NEAR: a member and one; `member_of` has the others */
 	uint32_t *regulated, first_heard, last_heard, *unplaced, unplaced_count, unplaced_room;
+	enum altered *altered; /* by member */
+	struct list *lists;
+	uint32_t *changed; /* the pairs that were regulated last, or are no more */
+	uint32_t altered_room, list_count, list_room, changed_count, changed_room;
 	uint64_t marks, heard;
 	int64_t now;
 	bool network;
@@ -56,7 +67,8 @@ static void roster_end(struct roster *roster)
 {
 	map_free(&roster->member_of);
 	map_free(&roster->couple_of);
-	void *arrays[] = {roster->members, roster->couples, roster->capacities, roster->links, roster->unplaced, roster->near};
+	void *arrays[] = {roster->members, roster->couples, roster->capacities, roster->links, roster->unplaced, roster->near,
+			  roster->altered, roster->lists, roster->changed};
 	for (size_t at = 0; at < sizeof(arrays) / sizeof(*arrays); at++)
 		array_free(arrays[at]);
 	free(roster->regulated);
@@ -226,28 +238,82 @@ static inline void forget_couple(struct roster *roster, uint32_t at)
 
 /* -- what is regulated ---------------------------------------------------------------------------------------------------- */
 
-/* Takes the regulated pairs in full: those of nodes[i] are destinations[offsets[i]] and on, sorted. */
+/* Takes other regulated pairs of a member. */
+static void alter(struct roster *roster, uint32_t at, uint32_t count, uint32_t *destinations)
+{
+	struct member *member = &roster->members[at];
+	GROW(roster->lists, roster->list_room, roster->list_count + 1);
+	roster->lists[roster->list_count++] = (struct list){at, member->regulated_count, member->regulated};
+	roster->altered[at] = ALTERED;
+	member_regulate(member, count, destinations);
+}
+
+/* Sees whether a pair is regulated now. */
+static inline void see_regulated(struct roster *roster, uint32_t at)
+{
+	struct couple *pair = &roster->couples[at];
+	if (pair->regulated == regulates(&roster->members[pair->node], pair->destination))
+		return;
+	pair->regulated = !pair->regulated;
+	GROW(roster->changed, roster->changed_room, roster->changed_count + 1);
+	roster->changed[roster->changed_count++] = at;
+}
+
+static void see_listed(struct roster *roster, uint32_t member, uint32_t count, const uint32_t *destinations)
+{
+	for (uint32_t one = 0; one < count; one++) {
+		uint32_t at = couple_find(roster, roster->members[member].id, destinations[one]);
+		if (at != NONE)
+			see_regulated(roster, at);
+	}
+}
+
+/* Takes the regulated pairs in full: those of nodes[i] are destinations[offsets[i]] and on, sorted. Looks at the pairs of those
+ * members alone that have others now, and notes which pairs these are (`changed`). */
 static void roster_regulate(struct roster *roster, uint32_t count, const uint32_t *nodes, const uint32_t *offsets,
 			    const uint32_t *destinations)
 {
-	uint32_t all = count ? offsets[count] : 0;
-	free(roster->regulated);
+	uint32_t all = count ? offsets[count] : 0, *before = roster->regulated;
+	uint64_t looks = 0;
 	roster->regulated = malloc((size_t)all * sizeof(*destinations) + 1);
 	if (!roster->regulated)
 		abort();
 	if (all)
 		memcpy(roster->regulated, destinations, all * sizeof(*destinations));
+	for (uint32_t one = 0; one < count; one++)
+		member_at(roster, nodes[one]); /* which may move all members */
+	GROW(roster->altered, roster->altered_room, roster->member_count);
 	for (uint32_t at = 0; at < roster->member_count; at++)
-		member_regulate(&roster->members[at], 0, NULL);
+		roster->altered[at] = NOT_TOLD;
+	roster->list_count = roster->changed_count = 0;
 	for (uint32_t one = 0; one < count; one++) {
-		uint32_t at = member_at(roster, nodes[one]); /* which may move all members */
-		member_regulate(&roster->members[at], offsets[one + 1] - offsets[one], roster->regulated + offsets[one]);
+		uint32_t at = member_at(roster, nodes[one]), its = offsets[one + 1] - offsets[one];
+		uint32_t *list = roster->regulated + offsets[one];
+		struct member *member = &roster->members[at];
+		if (its == member->regulated_count && (!its || !memcmp(list, member->regulated, its * sizeof(*list)))) {
+			member->regulated = list;
+			roster->altered[at] = AS_BEFORE;
+			continue;
+		}
+		looks += its + member->regulated_count;
+		alter(roster, at, its, list);
 	}
-	for (uint32_t at = 0; at < roster->couple_count; at++) {
-		struct couple *pair = &roster->couples[at];
-		if (pair->known)
-			pair->regulated = regulates(&roster->members[pair->node], pair->destination);
+	for (uint32_t at = 0; at < roster->member_count; at++) {
+		if (roster->altered[at] != NOT_TOLD || !roster->members[at].regulated_count)
+			continue;
+		looks += roster->members[at].regulated_count;
+		alter(roster, at, 0, NULL);
 	}
+	for (uint32_t one = 0; one < roster->list_count && looks <= roster->couple_count; one++) {
+		const struct list *list = &roster->lists[one];
+		const struct member *member = &roster->members[list->member];
+		see_listed(roster, list->member, list->count, list->destinations);
+		see_listed(roster, list->member, member->regulated_count, member->regulated);
+	}
+	for (uint32_t at = 0; at < roster->couple_count && looks > roster->couple_count; at++)
+		if (roster->couples[at].known && roster->altered[roster->couples[at].node] == ALTERED)
+			see_regulated(roster, at);
+	free(before);
 }
 
 /* -- places in the network ------------------------------------------------------------------------------------------------ */

@@ -138,7 +138,7 @@ void rates_regulate(struct rates *rates, int64_t now, uint32_t count, const uint
 	roster->now = now;
 	roster_regulate(roster, count, nodes, offsets, destinations);
 	for (uint32_t node = roster->first_heard; node != NONE; node = roster->members[node].after)
-		for (uint32_t at = rates->rows[node].first, after; at != NONE; at = after) {
+		for (uint32_t at = roster->altered[node] == ALTERED ? rates->rows[node].first : NONE, after; at != NONE; at = after) {
 			after = rates->senders[at].after;
 			if (roster->couples[at].regulated)
 				continue;
@@ -146,7 +146,8 @@ void rates_regulate(struct rates *rates, int64_t now, uint32_t count, const uint
 			tidy(rates, at);
 		}
 	for (uint32_t node = roster->first_heard; node != NONE; node = roster->members[node].after)
-		note(rates, node);
+		if (roster->altered[node] == ALTERED)
+			note(rates, node);
 }
 
 struct leaving { /* a sender, by its place in the order of all */

@@ -102,36 +102,59 @@ void core_yields(struct core *core, int64_t now, uint32_t count, const struct re
 	}
 }
 
-/* Takes the regulated pairs in full; the destinations of a node are sorted. */
-void core_regulate(struct core *core, int64_t now, uint32_t count, const uint32_t *nodes, const uint32_t *offsets,
-		   const uint32_t *destinations)
+/* Takes the regulated pairs in full, and sees which nodes have others now (`altered`). Returns whether any pair is regulated no
+ * more. */
+static bool take_regulated(struct core *core, uint32_t count, const uint32_t *nodes, const uint32_t *offsets,
+			   const uint32_t *destinations)
 {
-	advance(core, now);
-	uint32_t all = count ? offsets[count] : 0;
-	free(core->regulated);
+	uint32_t all = count ? offsets[count] : 0, *before = core->regulated;
+	bool ends = false;
 	core->regulated = malloc((size_t)all * sizeof(*destinations) + 1);
 	if (!core->regulated)
 		abort();
 	if (all)
 		memcpy(core->regulated, destinations, all * sizeof(*destinations));
+	for (uint32_t one = 0; one < count; one++)
+		node_at(core, nodes[one]); /* which may move all nodes */
 	for (uint32_t at = 0; at < core->node_count; at++)
-		core->nodes[at].regulated_count = 0;
+		core->nodes[at].altered = core->nodes[at].regulated_count; /* unless it is told below */
 	for (uint32_t one = 0; one < count; one++) {
-		uint32_t at = node_at(core, nodes[one]); /* which may move all nodes */
-		struct node *node = &core->nodes[at];
-		node->regulated = core->regulated + offsets[one];
-		node->regulated_count = offsets[one + 1] - offsets[one];
+		struct node *node = &core->nodes[node_at(core, nodes[one])];
+		uint32_t *list = core->regulated + offsets[one], its = offsets[one + 1] - offsets[one];
+		node->altered = its != node->regulated_count || (its && memcmp(list, node->regulated, its * sizeof(*list)));
+		node->told = true;
+		node->regulated = list;
+		node->regulated_count = its;
 	}
-	for (uint32_t node = 0; node < core->node_count; node++)
-		for (uint32_t at = core->nodes[node].from; at != NONE; at = core->pairs[at].from_after)
-			core->pairs[at].regulated = regulates(&core->nodes[node], core->pairs[at].destination);
-	for (uint32_t at = core->first_slot, after; at != NONE; at = after) {
+	for (uint32_t at = 0; at < core->node_count; at++) {
+		struct node *node = &core->nodes[at];
+		if (!node->told)
+			node->regulated_count = 0;
+		node->told = false;
+		for (uint32_t pair = node->altered ? node->from : NONE; pair != NONE; pair = core->pairs[pair].from_after) {
+			bool was = core->pairs[pair].regulated;
+			core->pairs[pair].regulated = regulates(node, core->pairs[pair].destination);
+			ends |= was && !core->pairs[pair].regulated;
+		}
+	}
+	free(before);
+	return ends;
+}
+
+/* The destinations of a node are sorted. */
+void core_regulate(struct core *core, int64_t now, uint32_t count, const uint32_t *nodes, const uint32_t *offsets,
+		   const uint32_t *destinations)
+{
+	advance(core, now);
+	bool ends = take_regulated(core, count, nodes, offsets, destinations);
+	for (uint32_t at = ends ? core->first_slot : NONE, after; at != NONE; at = after) {
 		after = core->bookings[at].after;
 		if (!core->pairs[core->bookings[at].pair].regulated)
 			revoke(core, at);
 	}
 	for (uint32_t node = core->first_heard; node != NONE; node = core->nodes[node].after)
-		want(core, node);
+		if (core->nodes[node].altered)
+			want(core, node);
 }
 
 void core_left(struct core *core, int64_t now, uint32_t id)

@@ -53,7 +53,7 @@ struct node {
 	uint64_t carry;
 	uint32_t waiting, from, to; /* lists: pairs that wait, all of its pairs, all pairs towards it */
 	uint32_t before, after;     /* in the order in which nodes had a backlog first, while `heard` */
-	bool heard;
+	bool heard, told, altered;            /* told, altered: while regulated pairs are taken; altered: it has others now */
 	uint32_t *regulated, regulated_count; /* sorted; a part of `core.regulated` */
 };
 

@@ -258,27 +258,44 @@ static int by_pair(const void *a, const void *b)
 	return (first > second) - (first < second);
 }
 
-/* Has all flows that are wanted queued, by node and destination. */
-static void refresh(struct steps *core)
+/* Has a flow queued if it is wanted. */
+static inline void look_at(struct steps *core, uint32_t at)
 {
-	core->fresh.count = 0;
-	for (uint32_t at = 0; at < core->roster.couple_count; at++) {
-		update_wanted(core, at);
-		if (is_wanted(core, at) && !core->flows[at].queued)
-			add(&core->fresh, at);
-	}
+	update_wanted(core, at);
+	if (is_wanted(core, at) && !core->flows[at].queued)
+		add(&core->fresh, at);
+}
+
+static void sort_fresh(struct steps *core)
+{
 	sorted_roster = &core->roster;
 	if (core->fresh.count)
 		qsort(core->fresh.items, core->fresh.count, sizeof(uint32_t), by_pair);
 }
 
+/* Has all flows that are wanted queued, by node and destination. */
+static void refresh(struct steps *core)
+{
+	core->fresh.count = 0;
+	for (uint32_t at = 0; at < core->roster.couple_count; at++)
+		look_at(core, at);
+	sort_fresh(core);
+}
+
 void steps_regulate(struct steps *core, int64_t now, uint32_t count, const uint32_t *nodes, const uint32_t *offsets,
 		    const uint32_t *destinations)
 {
+	struct roster *roster = &core->roster;
+	bool ends = false;
 	advance(core, now);
-	roster_regulate(&core->roster, count, nodes, offsets, destinations);
-	refresh(core);
-	revoke(core, NONE);
+	roster_regulate(roster, count, nodes, offsets, destinations);
+	for (uint32_t one = 0; one < roster->changed_count; one++) {
+		look_at(core, roster->changed[one]);
+		ends |= !roster->couples[roster->changed[one]].regulated;
+	}
+	sort_fresh(core);
+	if (ends)
+		revoke(core, NONE);
 }
 
 static void forget(struct steps *core, uint32_t at)
