@@ -170,7 +170,7 @@ class Places:
 
     def behind(self, node: str) -> NodeSet:
         """The ids of a host, or of those below a switch, as seen from the tree's root."""
-        waiting = [node]
+        waiting = [] if node in self._behind else [node]
         while waiting:
             at = waiting[-1]
             missing = [child for child in self._children.get(at, ()) if child not in self._behind]
