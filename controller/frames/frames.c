@@ -10,20 +10,9 @@
 #include "loop.h"
 #include "outgoing.h"
 
-/* A lock that its holder may take again, and whose holder runs at the priority of who waits for it. */
-static int make_lock(pthread_mutex_t *lock) {
-    pthread_mutexattr_t attributes;
-    pthread_mutexattr_init(&attributes);
-    pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE);
-    pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT);
-    int made = !pthread_mutex_init(lock, &attributes);
-    pthread_mutexattr_destroy(&attributes);
-    return made;
-}
-
 struct frames *frames_new(const uint8_t *address, uint32_t epoch, uint64_t sequence) {
     struct frames *f = calloc(1, sizeof *f);
-    if (!f || !book_make(&f->book) || !make_lock(&f->lock)) {
+    if (!f || !book_make(&f->book) || !lock_make(&f->lock)) {
         free(f);
         return NULL;
     }
@@ -39,14 +28,14 @@ struct frames *frames_new(const uint8_t *address, uint32_t epoch, uint64_t seque
 }
 
 void frames_free(struct frames *f) {
-    pthread_mutex_destroy(&f->lock);
+    lock_free(&f->lock);
     book_free(&f->book);
     free(f->others);
     free(f);
 }
 
-void frames_hold(struct frames *f) { pthread_mutex_lock(&f->lock); }
-void frames_release(struct frames *f) { pthread_mutex_unlock(&f->lock); }
+void frames_hold(struct frames *f) { lock_hold(&f->lock); }
+void frames_release(struct frames *f) { lock_release(&f->lock); }
 
 /* Where what Python reads and writes is. */
 void *frames_counts(struct frames *f) { return &f->counts; }

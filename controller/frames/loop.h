@@ -91,10 +91,10 @@ static void *serve(void *given) {
         uint64_t count;
         int poked = read(loop->wake, &count, sizeof count) > 0;
         int64_t woken_ns = clock_ns(CLOCK_MONOTONIC);
-        pthread_mutex_lock(&f->lock);
+        lock_hold(&f->lock);
         keep_longest(&loop->steering.longest_wait_ns, clock_ns(CLOCK_MONOTONIC) - woken_ns);
         turn(loop, poked);
-        pthread_mutex_unlock(&f->lock);
+        lock_release(&f->lock);
     }
     return NULL;
 }
@@ -179,7 +179,7 @@ void *loop_chooser(struct loop *loop) { return &loop->chooser; }
 /* What was told since the last call, its size, and before when all frames have been read; valid until the next call. */
 const void *loop_told(struct loop *loop, uint32_t *size, int64_t *read_ns) {
     struct told *told = &loop->told;
-    pthread_mutex_lock(&loop->frames->lock);
+    lock_hold(&loop->frames->lock);
     tell_count(loop);
     const void *found = told->buffers[told->filling];
     *size = told->used;
@@ -188,7 +188,7 @@ const void *loop_told(struct loop *loop, uint32_t *size, int64_t *read_ns) {
     told->used = told->frames = 0;
     loop->signalled = 0;
     loop->steering.attend = 0;
-    pthread_mutex_unlock(&loop->frames->lock);
+    lock_release(&loop->frames->lock);
     return found;
 }
 

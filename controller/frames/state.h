@@ -2,10 +2,10 @@
  * frames.c. */
 #ifndef BATON_FRAMES_STATE_H
 #define BATON_FRAMES_STATE_H
-#include <pthread.h>
 
 #include "book.h"
 #include "inbox.h"
+#include "lock.h"
 
 enum { INBOXES = 2 };
 
@@ -31,7 +31,7 @@ struct opened {
 };
 
 struct frames {
-    pthread_mutex_t lock; /* of all this, and of the policy's cores, where a loop serves (loop.h) */
+    struct lock lock; /* of all this, and of the policy's cores, where a loop serves (loop.h) */
     struct counts counts;
     struct terms terms;
     struct book book;
