@@ -129,8 +129,9 @@ class Places:
             return None
         self.unplaced.pop(member.node, None)
         self.hosts[member.node] = host
-        self.members_at.setdefault(host, []).append(member)
-        if self._numbering.ids.get(host) != member.node:
+        its = self.members_at.setdefault(host, [])
+        its.append(member)
+        if self._numbering.ids.get(host) != member.node or len(its) > 1:
             self._forget(host)
             self._forget(self._numbering.hosts.get(member.node))
         return host
@@ -142,9 +143,10 @@ class Places:
         if host is None:
             return
         self.members_at[host] = [member for member in self.members_at[host] if member.node != node]
-        if not self.members_at[host]:
+        others = bool(self.members_at[host])
+        if not others:
             del self.members_at[host]
-        if self._numbering.ids.get(host) != node:
+        if self._numbering.ids.get(host) != node or others:
             self._forget(host)
             self._forget(self._numbering.hosts.get(node))
 

@@ -145,3 +145,20 @@ def test_the_work_of_a_join_does_not_grow_with_the_fabric() -> None:
         world.join(10 * racks)
         asked.append(len(known - set(world.network.places._behind)))
     assert asked[0] == asked[1] <= 6
+
+
+def test_a_host_whose_own_id_comes_after_another_members_is_on_the_sides_of_its_links() -> None:
+    builder = FabricBuilder()
+    builder.add_switch("s0")
+    for at in range(2):
+        builder.add_host(f"h{at}")
+        builder.add_link(f"h{at}", "s0", GBIT)
+    world = World(builder.build())
+    other = world.members.register(mac(9), "h1", GBIT, (), "tbf", "1", 0)  # before ids are preferred: it gets h0's
+    world.network.add(other)
+    world.prefer()
+    link = DirectedLink("s0", "h1")
+    assert set(world.network.sides(link).behind) >= {other.node}
+    world.join(1)
+    own = world.members.at(mac(1))
+    assert own is not None and set(world.network.sides(link).behind) == {other.node, own.node}

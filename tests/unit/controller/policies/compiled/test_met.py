@@ -1,0 +1,64 @@
+"""What a core is told of the regulated pairs is what a look at all pairs that were met says, whatever has happened since."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from controller.policies.compiled.met import Met
+from controller.policies.groups import Groups
+from tests.unit.controller.scheduling.test_groups import GBIT, HOSTS, World, mac
+from topology.fabric import DirectedLink, Fabric, FabricBuilder
+
+EVENTS = 300
+CHANGES = ["backlog"] * 6 + ["contend"] * 3 + ["join"] * 4 + ["leave", "move", "move"] * 2 + ["rebuild", "everyone"]
+
+
+def tree(dice: Random) -> Fabric:
+    builder = FabricBuilder()
+    for at in range(4):
+        builder.add_switch(f"s{at}")
+        if at:
+            builder.add_link(f"s{at}", f"s{dice.randrange(at)}", GBIT)
+    for at in range(HOSTS):
+        builder.add_host(f"h{at}")
+        builder.add_link(f"h{at}", f"s{dice.randrange(4)}", GBIT)
+    return builder.build()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_is_told_is_what_a_look_at_all_pairs_says(seed: int) -> None:
+    dice = Random(seed)
+    fabrics = [tree(dice), tree(dice)]
+    world, met, everyone, seen = World(fabrics[0]), Met(), False, set()
+    links: frozenset[DirectedLink] = frozenset()
+    if seed % 2:
+        world.prefer()
+    for _ in range(EVENTS):
+        what, host = dice.choice(CHANGES), dice.randrange(HOSTS)
+        member = world.members.at(mac(host))
+        if what == "backlog" and member is not None:
+            ids = {*world.numbering.ids.values(), *(other.node for other in world.members.present())}  # some will be members
+            to = sorted(dice.sample(sorted(ids - {member.node}), 3))
+            met.backlogs([member.node], [0, len(to)], to)
+            seen |= {(member.node, one) for one in to}
+        elif what == "contend":
+            choice = sorted(link for both in world.fabric.links for link in both.directions)
+            links = frozenset(dice.sample(choice, 4))
+        elif what == "join":
+            world.join(host)
+        elif what == "leave" and member is not None:
+            world.leave(host)
+            met.left(member.node)
+            seen = {pair for pair in seen if member.node not in pair}
+        elif what == "move" and member is not None:
+            world.network.add(world.members.register(member.mac, f"h{dice.randrange(HOSTS)}", GBIT, (), "tbf", "1", 0))
+        elif what == "rebuild":
+            world.fabric = fabrics[world.fabric is fabrics[0]]
+            world.rebuild(world.fabric)
+        elif what == "everyone" or everyone:
+            everyone = not everyone
+        groups = Groups(links, world.network, everyone=everyone)
+        told = {(node, to) for node, its in met.regulated(groups).items() for to in its}
+        assert told == {pair for pair in seen if groups.has(*pair)}
