@@ -86,6 +86,16 @@ STARTING_PRIORITY = 1
 have to open its gates at that moment. The coordinator raises its own priority once it can serve."""
 
 
+BEFORE_COORDINATOR = -6
+"""The niceness of a store: the elector waits for its answers at each renewal of the lease, and the coordinator's ordinary
+thread (protocol/realtime.py, `ABOVE_OTHERS`) can take a processor for seconds when thousands of hosts come."""
+
+
+def before_coordinator() -> list[str]:
+    """The beginning of a command that runs it before the coordinator's ordinary thread; empty where only root may."""
+    return ["nice", "-n", str(BEFORE_COORDINATOR)] if os.geteuid() == 0 and shutil.which("nice") else []
+
+
 def at_priority(priority: int | None) -> list[str]:
     """The beginning of a command that runs it at real-time `priority`; empty for None, or where that is not allowed."""
     if priority is None or shutil.which("chrt") is None:

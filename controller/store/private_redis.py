@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from controller.processes.identity import with_owner
+from controller.processes.identity import before_coordinator, with_owner
 from controller.processes.private_file import private
 from controller.store import logins as access
 from controller.store.connection import Connection, StoreUnavailable
@@ -104,7 +104,7 @@ class PrivateRedis:
             RedisMissing, OSError: as `configure`.
             StoreUnavailable: it did not answer within 5 s; its log is redis.log in the run directory.
         """
-        command = with_owner(configure(self.run_dir, persist=self._persist, mode=self._mode))
+        command = before_coordinator() + with_owner(configure(self.run_dir, persist=self._persist, mode=self._mode))
         with (self.run_dir / "redis.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         connection = Connection(self.url)

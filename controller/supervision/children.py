@@ -19,7 +19,7 @@ from controller.config.schema import Config
 from controller.config.settings import CoordinatorSettings, OpenFlowSettings, TlsFiles
 from controller.config.web import WebSection
 from controller.members import enrolments
-from controller.processes.identity import STARTING_PRIORITY, at_priority
+from controller.processes.identity import STARTING_PRIORITY, at_priority, before_coordinator
 from controller.processes.rights import INTERNET, NETLINK, Rights
 from controller.processes.services import Service
 from controller.store import logins, private_redis
@@ -61,7 +61,7 @@ class Children:
         rights = self._rights(users.STORE, families=("AF_UNIX",))
         mode = 0o700 if self.users is None else 0o770
         command = private_redis.configure(directory, logins=self.passwords, owner=self._uid(users.STORE), mode=mode)
-        return self._service(REDIS, rights.command(command), {})
+        return self._service(REDIS, [*before_coordinator(), *rights.command(command)], {})
 
     def openflow(self, config: Config, environment: Environment) -> Service:
         """The OpenFlow application, under its framework."""

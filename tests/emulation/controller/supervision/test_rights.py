@@ -26,6 +26,7 @@ from controller.store.store import Store
 from controller.supervision import runstate
 from controller.supervision.users import Users, resolve
 from protocol.auth import Key
+from protocol.realtime import ABOVE_OTHERS
 from tests import needs
 from tests.emulation.operating import baton, free_port, http_status, wait_for
 
@@ -152,6 +153,9 @@ class TestProcesses:
             assert capabilities(shown) <= ({0, REALTIME} if name == "coordinator" else {0})
             assert (shown["NoNewPrivs"], shown["Seccomp"]) == ("1", "2")
         assert len({*users.uids.values(), 0}) == 5
+
+    def test_the_store_goes_before_the_coordinators_ordinary_thread(self, site: Site) -> None:
+        assert os.getpriority(os.PRIO_PROCESS, site.pid("redis")) < ABOVE_OTHERS
 
     def test_the_coordinators_helpers_were_among_them(self, site: Site) -> None:
         words = [Path(f"/proc/{pid}/cmdline").read_text() for pid in children(site.pid("coordinator"))]
