@@ -8,6 +8,7 @@ whose agent is older does not ask, and is sent its destinations one by one (cont
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
@@ -40,6 +41,8 @@ TOLD_EVERY_NS = 1_000_000
 """Changes that come sooner after one another are told together."""
 DRAWN_EVERY_NS = 2_500
 """Conclusions are drawn from reports at most so often, times the members (a change concerns them all): each 12 ms for 4,800."""
+REST = 4
+"""After conclusions there are none for so many times as long as they took: a fifth of the time at most goes into them."""
 NONE = Groups()
 
 
@@ -82,6 +85,8 @@ class Regulation(Part):
         """Whether members joined of which the policy has not heard yet; and when it heard of such last."""
         self._drawn_ns = -SECOND_NS
         """When conclusions were drawn last."""
+        self._took_ns = 0
+        """How long that took."""
         self._drawing = False
         """Whether they will be, soon."""
         self._told_ns = -TOLD_EVERY_NS
@@ -155,7 +160,7 @@ class Regulation(Part):
 
     def _draw_soon(self, now_ns: int) -> None:
         """Draws the conclusions now, or a little later together with those of other members' reports."""
-        due_ns = self._drawn_ns + DRAWN_EVERY_NS * len(self._members)
+        due_ns = self._drawn_ns + max(DRAWN_EVERY_NS * len(self._members), REST * self._took_ns)
         if now_ns >= due_ns:
             self.update(now_ns)
         elif not self._drawing:
@@ -165,6 +170,11 @@ class Regulation(Part):
     def update(self, now_ns: int) -> None:
         """Draws the conclusions from what was heard, and tells the members and the policy that they concern."""
         self._drawing, self._drawn_ns = False, now_ns
+        began_ns = time.perf_counter_ns()
+        self._conclude(now_ns)
+        self._took_ns = time.perf_counter_ns() - began_ns
+
+    def _conclude(self, now_ns: int) -> None:
         granting = self._granting
         if granting.policy.has_own_schedule:
             granting.policy.set_regulated(self.congestion.regulated(now_ns=now_ns), now_ns=now_ns)

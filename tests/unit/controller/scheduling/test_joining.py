@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -202,3 +203,25 @@ def test_many_that_ask_for_the_groups_are_answered_together_and_a_few_one_by_one
     assert answers(8) == [HEARTBEAT_MAC]
     members = members[:1] * MANY
     assert answers(MANY) == [members[0].mac], "one that asks again and again is one"
+
+
+def test_after_conclusions_that_took_long_the_next_ones_wait_so_that_others_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World("timeslice")
+    first = [world.join(host) for host in range(1, 7)]
+    take = world.granting.policy.set_regulated
+
+    def slowly(*given: Any, **named: Any) -> None:  # noqa: ANN401 -- as they come
+        time.sleep(0.005)
+        take(*given, **named)
+
+    monkeypatch.setattr(world.granting.policy, "set_regulated", slowly)
+    world.go()
+    world.congest(first[1:3], first[0])
+    world.go(by_ns=MS)
+    links = world.regulation.regulated.links
+    assert links
+    world.congest(first[3:5], first[5])
+    world.go(by_ns=MS)
+    assert world.regulation.regulated.links == links, "these took 5 ms, so none follow for 20"
+    world.go(by_ns=25 * MS)
+    assert world.regulation.regulated.links > links
