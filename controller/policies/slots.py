@@ -13,6 +13,9 @@ from controller.policies.base import Plan, Slot
 from controller.policies.ledger import Booking, Resource
 from controller.policies.pairs import Pair
 
+FORWARD_AT_ONCE = 64
+"""Slots that one plan tries to let begin earlier."""
+
 
 class Slots:
     """The slots of all nodes, until they have ended or are dropped."""
@@ -80,7 +83,7 @@ class Slots:
             self._free(booking)
 
     def bring_forward(self, now_ns: int) -> None:
-        """Lets slots that have not begun begin earlier where room was freed, the earliest slot first."""
+        """Lets slots that have not begun begin earlier where room was freed, the earliest first, `FORWARD_AT_ONCE` at most."""
         ahead: list[tuple[int, int, Booking[Pair]]] = []
         seen: set[int] = set()
 
@@ -92,7 +95,9 @@ class Slots:
                         heapq.heappush(ahead, (booking.start_ns, booking.number, booking))
 
         collect(self.freed)
-        while ahead:
+        tries = FORWARD_AT_ONCE
+        while ahead and tries:
+            tries -= 1
             start_ns, number, booking = heapq.heappop(ahead)
             booking.remove()
             soonest_ns = now_ns + booking.owner.host.delay_ns

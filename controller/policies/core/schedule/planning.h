@@ -184,13 +184,13 @@ static void collect_ahead(struct core *core, uint32_t number)
 	}
 }
 
-/* Lets slots that have not begun begin earlier where room was freed, the earliest slot first. */
+/* Lets slots that have not begun begin earlier where room was freed, the earliest slot first; FORWARD_AT_ONCE are tried at most. */
 static void bring_forward(struct core *core)
 {
 	core->forwarding++;
 	for (uint32_t one = 0; one < core->freed_count; one++)
 		collect_ahead(core, core->freed[one]);
-	while (core->ahead.count) {
+	for (uint32_t tries = FORWARD_AT_ONCE; core->ahead.count && tries; tries--) {
 		struct due due = dues_pop(&core->ahead);
 		struct booking *booking = &core->bookings[due.booking];
 		const struct pair *pair = &core->pairs[booking->pair];
@@ -209,6 +209,7 @@ static void bring_forward(struct core *core)
 			collect_ahead(core, core->links[(size_t)booking->pair * core->links_most + take]);
 		collect_ahead(core, core->nodes[pair->node].resource);
 	}
+	core->ahead.count = 0;
 }
 
 static bool granted_before(const struct slot *a, const struct slot *b)

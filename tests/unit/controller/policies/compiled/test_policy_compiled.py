@@ -25,6 +25,7 @@ from controller.policies.compiled.library import at
 from controller.policies.compiled.rate_limit import CompiledRateLimit
 from controller.policies.compiled.steps import CompiledSteps
 from controller.policies.compiled.timeslice import CompiledTimeslice
+from controller.policies.slots import FORWARD_AT_ONCE
 from controller.policies.timeslice import Timeslice
 from tests.unit.controller.policies.policy_networks import FIRST, GBIT, MBIT, Link, TreeNetwork, racks, star, trees
 from tests.unit.controller.policies.policy_sanitized import build_under_test, run_with_policies
@@ -256,6 +257,23 @@ def test_of_many_pairs_that_begin_at_once_some_are_tried_by_each_plan_in_their_o
             said.append(plan_all(policy))
         assert said[0] == said[1]
         assert len(said[0]) > 2, "one plan does not try all"
+
+
+def test_of_many_slots_that_have_not_begun_some_are_brought_forward_by_each_plan_the_earliest_first() -> None:
+    both, nodes, said = (Timeslice(), compiled()), range(FIRST, FIRST + 200), []
+    for policy in both:
+        policy.set_network(star(200), now_ns=MS)
+        policy.set_regulated({node: frozenset(nodes) - {node} for node in nodes}, now_ns=MS)
+        for node in nodes[1:]:
+            policy.backlog(node, {FIRST: 5000}, now_ns=MS)
+        ahead = policy.plan(now_ns=MS, horizon_ns=300 * MS).grants
+        first = ahead[0]
+        policy.yielded(first.node, first.destination, first.slot, now_ns=MS)
+        said.append(policy.plan(now_ns=MS, horizon_ns=300 * MS).grants)
+    assert said[0] == said[1]
+    again = [slot for slot in said[0] if slot.slot in {one.slot for one in ahead}]
+    assert [slot.slot for slot in again] == [slot.slot for slot in ahead[1 : FORWARD_AT_ONCE + 1]]
+    assert len(ahead) > 2 * FORWARD_AT_ONCE
 
 
 class Meddlers:
