@@ -158,7 +158,7 @@ class CompiledAuto(Batched):
     def share(self, lock: AbstractContextManager[None], latest_ns: Callable[[int], int]) -> None:
         """As in `Batched`."""
         super().share(lock, latest_ns)
-        self._places.lock = lock
+        self._places.share(lock)
         for policy in self.parts():
             policy.share(lock, latest_ns)
 
@@ -244,6 +244,8 @@ class CompiledAuto(Batched):
         if changed:
             with self.lock:
                 self._hand_over(self._latest_ns(now_ns))
+            for policy in self.parts():
+                policy.attend(now_ns=now_ns)
 
     def _new_choice(self) -> int:
         """The number of a new choice: the lowest one that no link has any more."""

@@ -231,11 +231,11 @@ class Compiled(Batched):
         self._places.fill()
 
     def regulate(self, count: int, nodes: int, offsets: int, destinations: int, *, now_ns: int) -> None:
-        """The same with addresses of arrays: those of nodes[i] are destinations[offsets[i] : offsets[i + 1]], sorted."""
+        """The same with addresses of arrays: those of nodes[i] are destinations[offsets[i] : offsets[i + 1]], sorted. Without
+        places for new pairs: that takes long, so the caller calls `attend` when it has the lock no more."""
         self._met = None
         with self.lock:
             self._c_regulate(self._core, self._latest_ns(now_ns), count, nodes, offsets, destinations)
-        self._places.fill()
 
     def cores(self) -> tuple[tuple[Core, ...], Core | None]:
         """One core."""
@@ -248,7 +248,7 @@ class Compiled(Batched):
     def share(self, lock: AbstractContextManager[None], latest_ns: Callable[[int], int]) -> None:
         """As in `Batched`."""
         super().share(lock, latest_ns)
-        self._places.lock = lock
+        self._places.share(lock)
 
     def meet(self, nodes: Array, offsets: Array, destinations: Array) -> None:
         """As in `Batched`."""

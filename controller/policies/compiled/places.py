@@ -6,6 +6,7 @@ import ctypes
 from array import array
 from collections.abc import Hashable
 from contextlib import AbstractContextManager, nullcontext
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,10 @@ from controller.policies.groups import Varied
 
 MOST_BPS = 1 << 45
 """A rate that is larger counts as this much."""
-PUT_AT_ONCE = 256
+PUT_AT_ONCE, FILLED_AT_ONCE = 256, 16
+"""Places that a core gets while the lock is held once: those that were found before, and those that are found meanwhile."""
+SHARED_MOST = 512
+"""Places that are found by one call of `fill` where another thread calls the core: 5 ms."""
 
 
 class Found(NamedTuple):
@@ -50,6 +54,7 @@ class Places:
         names = (f"{prefix}_{what}" for what in ("link", "take_unplaced", "place", "pairs", "put"))
         self._link, self._take, self._place, self._pairs, self._put = (getattr(library, name) for name in names)
         self._core = core
+        self._most: int | None = None
         self._network: Network | None = None
         self.links: dict[Hashable, int] = {}
         """By name: a link's number."""
@@ -145,12 +150,19 @@ class Places:
                 link = self.links[name] = self._link(self._core, 1)
         return link
 
+    def share(self, lock: AbstractContextManager[None]) -> None:
+        """Another thread calls the core from now on, and holds this lock meanwhile. It has `fill` called again while pairs are
+        without place, so one call need not find the places of thousands."""
+        self.lock, self._most = lock, SHARED_MOST
+
     def fill(self) -> None:
-        """Gives the pairs that have none a place in the network, one after the other."""
-        more = True
-        while more:
+        """Gives the pairs that have none a place in the network, one by one; only some of them, where the core is shared."""
+        for done in count(0, FILLED_AT_ONCE):
             with self.lock:
-                more = self._fill_one()
+                if not all(self._fill_one() for _ in range(FILLED_AT_ONCE)):
+                    return
+            if self._most is not None and done >= self._most:
+                return
 
     def _fill_one(self) -> bool:
         network, core = self._network, self._core
