@@ -83,7 +83,8 @@ _PLANS = (
     ("revokes", POINTER, ()), ("next_event", I64, ()),
 )  # fmt: skip
 _DELAY, _SENT = ("delay", None, (U32, I64)), ("sent", None, (I64, U32, U32, POINTER, POINTER))
-_RECHARGE = ("recharge", None, (I64, U32, POINTER, POINTER))
+_SETTLE = (("settle", None, ()), ("recharge", None, (I64, U32, POINTER, POINTER)))
+_REPLACE = ("replace", U32, (U32,))
 _SPOTS = (
     ("spot", None, (U32, U32, U32, U32, I64)), ("route", None, (U32, U32, U32, POINTER)),
     ("sized_backlogs", None, (I64, U32, POINTER, POINTER, POINTER, POINTER)),
@@ -95,9 +96,9 @@ _CHOICES = (
     ("recharge", None, (I64,)),
 )  # fmt: skip
 LIBRARIES: dict[str, tuple[str, tuple[tuple[str, Any, tuple[Any, ...]], ...], tuple[Any, ...]]] = {
-    "schedule": ("core", (*_ALL, *_PLANS, _DELAY, ("settle", None, ()), _RECHARGE), (POINTER,)),
-    "rates": ("rates", (*_ALL, *_PLANS, _SENT, ("settle", None, ()), _RECHARGE), (I64, I64)),
-    "steps": ("steps", (*_ALL, *_PLANS, _DELAY, ("settle", None, ()), *_SPOTS), (I64, I64, I64, I64, U32, ctypes.c_bool)),
+    "schedule": ("core", (*_ALL, *_PLANS, _DELAY, *_SETTLE), (POINTER,)),
+    "rates": ("rates", (*_ALL, *_PLANS, _SENT, *_SETTLE), (I64, I64)),
+    "steps": ("steps", (*_ALL, *_PLANS, _DELAY, *_SETTLE, _REPLACE, *_SPOTS), (I64, I64, I64, I64, U32, ctypes.c_bool)),
     "choices": ("choices", (*_ALL, _DELAY, _SENT, *_CHOICES), ()),
 }
 """By name of the source: the prefix of its functions; of each its name, result and arguments after the core; what a new core

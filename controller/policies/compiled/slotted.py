@@ -35,7 +35,12 @@ class Slotted(Compiled):
         links, capacities = recharged
         with self.lock:
             self._c_recharge(self._core, self._latest_ns(now_ns), len(links), at(links), at(capacities))
+        self._recharged()
         self._places.begin(network)
+
+    def _recharged(self) -> None:
+        """Does what follows when a core has got other capacities."""
+        return
 
     def _rewire(self, network: Network, now_ns: int) -> None:
         found = self._places.find(network)

@@ -32,8 +32,9 @@ class Spots(Places):
         self._routes: set[tuple[int, int]] = set()
 
     def begin(self, network: Network, found: Found | None = None, first: int = 0) -> None:
-        """Takes a new network."""
-        self._forget()
+        """Takes a new network; without `found` the places that were told are as before."""
+        if found is not None:
+            self._forget()
         super().begin(network, found, first)
 
     def learned(self, node: int, destination: int, links: array[int]) -> None:

@@ -8,6 +8,7 @@ from controller.policies.base import Regulated
 from controller.policies.compiled import library as compiled
 from controller.policies.compiled.library import Array, at
 from controller.policies.compiled.met import Met
+from controller.policies.compiled.places import PUT_AT_ONCE
 from controller.policies.compiled.slotted import Slotted
 from controller.policies.compiled.spots import Spots
 from controller.policies.groups import Pairs
@@ -44,6 +45,14 @@ class CompiledSteps(Slotted):
         super().__init__(library, "steps", core)
         self._met = None
         self._places = Spots(library, "steps", core)
+
+    def _recharged(self) -> None:
+        left = True
+        while left:
+            with self.lock:
+                left = self._c.steps_replace(self._core, PUT_AT_ONCE) > 0
+        with self.lock:
+            self._c.steps_settle(self._core)
 
     def set_regulated(self, pairs: Regulated, *, now_ns: int) -> None:
         """Revokes slots of pairs that are no longer regulated. Pairs are kept in Python, too, only where groups say who is."""

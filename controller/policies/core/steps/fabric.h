@@ -4,19 +4,14 @@
 
 uint32_t steps_link(struct steps *core, int64_t capacity);
 
-/* A new network begins: all flows are without place, and all links are new. Links and places follow, then `steps_settle`; until
- * then plans grant nothing, so that who holds the lock may let others have it in between. */
-void steps_rewire(struct steps *core, int64_t now)
+/* No flow is queued, and none needs anything, until `steps_settle`; until then plans grant nothing, so that who holds the lock may
+ * let others have it in between. */
+static void displace(struct steps *core)
 {
-	advance(core, now);
 	core->queue.count = core->awake_count = core->crowded.count = 0;
 	core->uneven = false;
 	core->rewiring = true;
 	core->gone = 0;
-	core->roster.link_count = core->route_count = 0;
-	map_free(&core->route_of);
-	if (core->spot_room)
-		memset(core->spots, 0xff, core->spot_room * sizeof(*core->spots));
 	GROW(core->needed, core->needed_room, core->roster.couple_count);
 	for (uint32_t at = 0; at < core->roster.couple_count; at++) {
 		struct flow *flow = &core->flows[at];
@@ -25,8 +20,58 @@ void steps_rewire(struct steps *core, int64_t now)
 		flow->need = 0;
 		update_wanted(core, at);
 	}
+}
+
+/* A new network begins: all flows are without place, and all links are new. Links and places follow, then `steps_settle`. */
+void steps_rewire(struct steps *core, int64_t now)
+{
+	advance(core, now);
+	displace(core);
+	core->roster.link_count = core->route_count = 0;
+	map_free(&core->route_of);
+	if (core->spot_room)
+		memset(core->spots, 0xff, core->spot_room * sizeof(*core->spots));
 	roster_rewire(&core->roster);
 	steps_link(core, 0); /* NOWHERE */
+}
+
+static void clear_link(struct steps *core, uint32_t link)
+{
+	core->open[link] = EVERY;
+	core->touched[link] = 0;
+	core->single[link] = false;
+	core->room[link] = (struct room){core->roster.capacities[link], INT64_MAX};
+	core->crowds[link] = (struct crowd){0, 0};
+}
+
+/* Some links carry more or less, where rates and paths are as before. `steps_replace` follows until it returns 0, then
+ * `steps_settle`. */
+void steps_recharge(struct steps *core, int64_t now, uint32_t count, const uint32_t *links, const int64_t *capacities)
+{
+	advance(core, now);
+	displace(core);
+	for (uint32_t one = 0; one < count; one++)
+		core->roster.capacities[links[one]] = capacities[one];
+	for (uint32_t link = 0; link < core->roster.link_count; link++)
+		clear_link(core, link);
+	core->replaced = 0;
+}
+
+/* Has the next flows, `most` at most, need what they do with the capacities of now; returns how many flows are left. */
+uint32_t steps_replace(struct steps *core, uint32_t most)
+{
+	struct roster *roster = &core->roster;
+	for (; core->replaced < roster->couple_count && most; core->replaced++, most--) {
+		uint32_t at = core->replaced, count = core->flows[at].count;
+		const struct couple *pair = &roster->couples[at];
+		if (!pair->known || !pair->placed)
+			continue;
+		GROW(core->path, core->path_room, count + 1);
+		if (count)
+			memcpy(core->path, path_of(core, at), count * sizeof(*core->path));
+		place(core, at, roster->members[pair->node].rate, count, core->path);
+	}
+	return roster->couple_count - core->replaced;
 }
 
 uint32_t steps_link(struct steps *core, int64_t capacity)
@@ -39,11 +84,7 @@ uint32_t steps_link(struct steps *core, int64_t capacity)
 	GROW(core->left, core->left_room, link + 1);
 	GROW(core->crowds, core->crowd_room, link + 1);
 	GROW(core->parks, core->park_room, link + 1);
-	core->open[link] = EVERY;
-	core->touched[link] = 0;
-	core->single[link] = false;
-	core->room[link] = (struct room){capacity, INT64_MAX};
-	core->crowds[link] = (struct crowd){0, 0};
+	clear_link(core, link);
 	return link;
 }
 

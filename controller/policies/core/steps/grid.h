@@ -113,6 +113,7 @@ struct steps {
 	uint32_t open_room, touched_room, single_room, room_room, left_room, crowd_room, park_room;
 	bool uneven;   /* flows of one link need different parts of it */
 	bool rewiring; /* flows have no places yet */
+	uint32_t replaced; /* flows that have one again, after links carry more or less */
 	/* by node */
 	uint64_t *carries;
 	uint32_t *ids;

@@ -9,6 +9,7 @@ ALWAYS_INLINE void place(struct steps *core, uint32_t at, int64_t rate, uint32_t
 	if (count > INSIDE)
 		roster_place(roster, at, rate, count, links);
 	roster->couples[at].placed = true;
+	roster->members[flow->node].rate = rate;
 	flow->count = (uint16_t)count;
 	for (uint32_t one = 0; one < count && one < INSIDE; one++)
 		flow->links[one] = links[one];

@@ -374,7 +374,9 @@ def test_what_hosts_say_while_a_new_network_is_put_counts_and_no_link_is_promise
     for plan in plan_all(policy):
         heed(plan)
     assert slots
-    for network in (racks(20, 40), racks(10, 80, uplink_bps=GBIT), racks(20, 40)):
+    last = racks(20, 40)
+    less = last.times(dict.fromkeys(last.links[::3], 0.5))
+    for network in (racks(20, 40), racks(10, 80, uplink_bps=GBIT), last, less, last):
         times = iter(range(12))
         policy.share(Meddlers(meddle), unchanged)
         policy.set_network(network, now_ns=MS)
