@@ -42,8 +42,8 @@ directive can be at its host (`set_delay`).
 
 *Ahead.* `plan` works off every end until the horizon, so successors are granted before their predecessors end. When a slot
 ends early, those which wait to begin are brought forward where they fit: granted again under the same number, of the same
-length, with an earlier start. One plan tries 64 of them, the earliest; where thousands wait to begin, each end would have all
-of them told again. Then the rest of the room goes to waiting pairs.
+length, with an earlier start. One plan tries `FORWARD_AT_ONCE` of them, the earliest; where thousands wait to begin, each end
+would have all of them told again. Then the rest of the room goes to waiting pairs.
 
 *Maximality.* When `plan` returns, no wanted pair of an idle node would fit on all of its links from now on for one slice,
 unless the room is held by a slot booked ahead for a pair that was passed over (next paragraph). Of pairs that have just begun

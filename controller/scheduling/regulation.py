@@ -42,8 +42,8 @@ TOLD_EVERY_NS = 1_000_000
 DRAWN_EVERY_NS = 2_500
 """Conclusions are drawn from reports at most so often, times the members (a change concerns them all): each 12 ms for 4,800."""
 REST = 4
-"""After conclusions none are drawn from reports for so many times as long as they took. The looks at all parts (`SWEEP_NS`) draw
-them anyway."""
+"""After conclusions none are drawn from reports for so many times as long as they took. The looks at all parts (`SWEEP_NS`)
+draw them anyway."""
 NONE = Groups()
 
 

@@ -35,10 +35,10 @@ class Slotted(Compiled):
         links, capacities = recharged
         with self.lock:
             self._c_recharge(self._core, self._latest_ns(now_ns), len(links), at(links), at(capacities))
-        self._recharged()
+        self._after_recharge()
         self._places.begin(network)
 
-    def _recharged(self) -> None:
+    def _after_recharge(self) -> None:
         """Does what follows when a core has got other capacities."""
         return
 

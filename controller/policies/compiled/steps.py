@@ -46,7 +46,7 @@ class CompiledSteps(Slotted):
         self._met = None
         self._places = Spots(library, "steps", core)
 
-    def _recharged(self) -> None:
+    def _after_recharge(self) -> None:
         left = True
         while left:
             with self.lock:

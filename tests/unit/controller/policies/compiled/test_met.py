@@ -57,7 +57,7 @@ def test_what_is_told_is_what_a_look_at_all_pairs_says(seed: int) -> None:
         elif what == "rebuild":
             world.fabric = fabrics[world.fabric is fabrics[0]]
             world.rebuild(world.fabric)
-        elif what == "everyone" or everyone:
+        elif what == "everyone":
             everyone = not everyone
         groups = Groups(links, world.network, everyone=everyone)
         told = {(node, to) for node, its in met.regulated(groups).items() for to in its}

@@ -8,7 +8,7 @@ import time
 from array import array
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from random import Random
 
@@ -22,6 +22,7 @@ from controller.policies.base import Plan, Policy, Slot
 from controller.policies.compiled.auto import CompiledAuto
 from controller.policies.compiled.batches import RETURNED
 from controller.policies.compiled.library import at
+from controller.policies.compiled.places import FILLED_AT_ONCE, SHARED_MOST
 from controller.policies.compiled.rate_limit import CompiledRateLimit
 from controller.policies.compiled.steps import CompiledSteps
 from controller.policies.compiled.timeslice import CompiledTimeslice
@@ -391,6 +392,21 @@ def test_what_hosts_say_while_a_new_network_is_put_counts_and_no_link_is_promise
     for now_ns in range(2 * MS, 40 * MS, MS):
         late -= {(slot.node, slot.destination) for slot in policy.plan(now_ns=now_ns, horizon_ns=now_ns).grants}
     assert not late
+
+
+def test_where_another_thread_calls_the_core_one_call_gives_some_pairs_their_places_and_later_ones_the_others() -> None:
+    policy, nodes, pairs = compiled(), range(FIRST, FIRST + 2 * SHARED_MOST), 2 * SHARED_MOST - 1
+    policy.set_network(star(2 * SHARED_MOST), now_ns=MS)
+    policy.set_regulated({node: frozenset({FIRST}) for node in nodes[1:]}, now_ns=MS)
+    policy.share(nullcontext(), unchanged)
+    told = [array("I", one) for one in (nodes[1:], range(pairs + 1), [FIRST] * pairs)]
+    policy._c_backlogs(policy._core, MS, pairs, *map(at, told), None)
+    left = [policy._c.core_unplaced(policy._core)]
+    while left[-1]:
+        policy.attend(now_ns=MS)
+        left.append(policy._c.core_unplaced(policy._core))
+    assert left[0] == pairs
+    assert all(0 < before - after <= SHARED_MOST + FILLED_AT_ONCE for before, after in pairwise(left)) and len(left) > 2
 
 
 def test_who_waits_is_not_tried_anew_when_another_link_carries_less() -> None:
