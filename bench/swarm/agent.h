@@ -32,6 +32,7 @@ struct counts {
     uint64_t silent, unanswered, not_taken, granted_bytes, rate_grants;
     int64_t members, served, last_member_ns, last_served_ns, latest_ns, answer_ns, clock_error_ns;
     int64_t turn_ns, behind_ns, awaiting, stepped_ns;
+    int64_t model_behind_ns, model_step_ns; /* the longest */
     int64_t epoch, current; /* the highest epoch heard, and the members under it */
 };
 
@@ -47,6 +48,7 @@ struct swarm {
     uint8_t *active;
     uint32_t *node_of;                      /* by host, as the newest directory says */
     struct target *targets;
+    struct slot *pending;                   /* of all targets */
     struct links *links;
     struct heap heap;
     struct counts counts;

@@ -31,7 +31,7 @@ class Counts(ctypes.Structure):
         )),
         *((name, I64) for name in (
             "members", "served", "last_member_ns", "last_served_ns", "latest_ns", "answer_ns", "clock_error_ns",
-            "turn_ns", "behind_ns", "awaiting", "stepped_ns", "epoch", "current",
+            "turn_ns", "behind_ns", "awaiting", "stepped_ns", "model_behind_ns", "model_step_ns", "epoch", "current",
         )),
     )  # fmt: skip
 

@@ -4,7 +4,8 @@
 #include "reports.h"
 
 #define TURN_STEPS 256
-#define BEHIND (100 * MS) /* a model that is so far behind makes the steps of a millisecond as one */
+#define SOON 4
+#define BEHIND (100 * MS) /* a model that is so far behind hurries */
 
 /* What a host puts on its link in the time that ends at `end`, so long; whether it sends on. */
 static int put_step(struct swarm *s, struct host *h, int64_t end, int64_t length) {
@@ -12,6 +13,7 @@ static int put_step(struct swarm *s, struct host *h, int64_t end, int64_t length
     uint32_t going = 0, free = 0;
     for (uint32_t at = 0; at < h->target_count; at++) {
         struct target *t = &h->target[at];
+        __builtin_prefetch(t + SOON);
         for (uint32_t each = 0; each < t->piece_count;) {
             struct piece *p = &t->piece[each];
             int64_t until = earlier(p->until_ns, end);
@@ -56,6 +58,7 @@ static void step(struct swarm *s, uint32_t many) {
 /* Moves the model up to that time, or as far as it gets in so long: frames do not wait for it longer. */
 static void advance_links(struct swarm *s, int64_t until, int64_t most) {
     int64_t began = clock_ns(CLOCK_MONOTONIC);
+    s->counts.model_behind_ns = later(s->counts.model_behind_ns, until - s->stepped_ns);
     for (uint32_t done = 0; done < TURN_STEPS; done++) {
         uint32_t many = links_together(s->links, until - s->stepped_ns > BEHIND);
         if (s->stepped_ns + s->step_ns * many > until || (done && clock_ns(CLOCK_MONOTONIC) - began > most))

@@ -60,7 +60,10 @@ struct swarm *swarm_make(int32_t fd, uint32_t hosts, uint32_t nodes, uint32_t ad
     s->fd = fd, s->hosts = hosts, s->nodes = nodes, s->address = address, s->links = links, s->step_ns = step_ns;
     s->random = seed | 1, s->always = 1;
     s->host = calloc(hosts, sizeof *s->host), s->active = calloc(hosts, 1), s->node_of = calloc(hosts, sizeof(uint32_t));
-    s->host_of_node = malloc(nodes * sizeof(uint32_t)), s->targets = calloc(pairs ? pairs : 1, sizeof *s->targets);
+    s->host_of_node = malloc(nodes * sizeof(uint32_t));
+    s->targets = aligned_alloc(_Alignof(struct target), (pairs + SOON) * sizeof *s->targets);
+    memset(s->targets, 0, (pairs + SOON) * sizeof *s->targets);
+    s->pending = calloc((size_t)(pairs + 1) * PENDING, sizeof *s->pending);
     s->out = calloc(OUT, MOST_FRAME), s->in = calloc(BATCH, MOST_FRAME);
     memset(s->host_of_node, 0xFF, nodes * sizeof(uint32_t));
     heap_make(&s->heap, hosts);
@@ -69,7 +72,7 @@ struct swarm *swarm_make(int32_t fd, uint32_t hosts, uint32_t nodes, uint32_t ad
         struct target *t = &s->targets[flow];
         if (!h->target_count++)
             h->target = t;
-        t->host = destinations[flow], t->flow = flow, t->check_ns = NEVER;
+        t->host = destinations[flow], t->flow = flow, t->check_ns = NEVER, t->pending = s->pending + (size_t)flow * PENDING;
         s->active[senders[flow]] = 1;
     }
     s->stepped_ns = clock_ns(CLOCK_MONOTONIC);
@@ -105,6 +108,7 @@ void swarm_set(struct swarm *s, uint64_t lose, double load, double mean_bytes, u
 void swarm_counts(const struct swarm *s, struct counts *into) {
     *into = s->counts;
     into->awaiting = into->epoch = into->current = 0, into->stepped_ns = s->stepped_ns;
+    into->model_step_ns = s->step_ns * s->links->coarsest;
     for (uint32_t number = 0; number < s->hosts; number++) {
         into->awaiting += s->host[number].regulates && !s->host[number].served;
         into->epoch = later(into->epoch, s->host[number].epoch);
@@ -120,7 +124,8 @@ const uint64_t *swarm_unknown(const struct swarm *s) { return s->unknown; }
 /* Longest times, and the counts of each link, begin anew. */
 void swarm_forget(struct swarm *s) {
     s->counts.latest_ns = s->counts.answer_ns = s->counts.clock_error_ns = 0;
-    s->counts.turn_ns = s->counts.behind_ns = 0;
+    s->counts.turn_ns = s->counts.behind_ns = s->counts.model_behind_ns = 0;
+    s->links->coarsest = 0;
     s->gaps.count = 0;
     for (uint32_t link = 0; link < s->links->links; link++)
         s->links->counts[link] = (struct link_counts){0};
@@ -132,7 +137,7 @@ const uint8_t *swarm_group(const struct swarm *s, uint32_t *length, int64_t *cam
 }
 
 void swarm_free(struct swarm *s) {
-    void *all[] = {s->host, s->active, s->node_of, s->host_of_node, s->targets, s->out, s->in, s->heap.host, s->heap.place,
+    void *all[] = {s->host, s->active, s->node_of, s->host_of_node, s->targets, s->pending, s->out, s->in, s->heap.host, s->heap.place,
                    s->heap.due, s};
     for (unsigned at = 0; at < sizeof all / sizeof *all; at++)
         free(all[at]);

@@ -21,6 +21,8 @@ a second: after the start of thousands it may be seconds behind, and what it doe
   changes back. The links' model keeps the first tree's paths
 * loss_fraction: of the bytes sent, what the links lost; link_use: what they delivered, of what a linear programme could
 * swarm_cpu, swarm_behind_max_us: the swarm's own share of a processor, and how late it was at most: a check of the measurement
+* model_behind_max_us, model_step_max_us: how far the links' model was late at most, and its longest step; where steps are of
+  milliseconds, what overlapped for less is not counted as lost
 """
 
 from __future__ import annotations
@@ -291,6 +293,8 @@ def _frames(before: Counts, after: Counts, seconds: float) -> dict[str, Any]:
         "clock_error_max_us": round(after.clock_error_ns / 1e3, 1),
         "swarm_behind_max_us": round(after.behind_ns / 1e3, 1),
         "swarm_turn_max_us": round(after.turn_ns / 1e3, 1),
+        "model_behind_max_us": round(after.model_behind_ns / 1e3, 1),
+        "model_step_max_us": round(after.model_step_ns / 1e3, 1),
         "members": after.members,
         "frames": {
             name: more(name)

@@ -30,8 +30,10 @@ def changes(draw: st.DrawFn) -> list[tuple[GroupRow, ...]]:
     return found
 
 
-@given(told=changes())
-def test_the_same_pairs_are_regulated_as_every_agent_finds_by_itself(told: list[tuple[GroupRow, ...]]) -> None:
+@given(told=changes(), look=st.integers(1, 3))
+def test_the_same_pairs_are_regulated_as_every_agent_finds_by_itself(told: list[tuple[GroupRow, ...]], look: int) -> None:
+    pairs = [(one, other) for one in NODES for other in NODES if one != other]
+    nodes, destinations = (np.array([pair[at] for pair in pairs]) for at in (0, 1))
     shared, copies = SharedGroups(), {node: GroupsCopy() for node in NODES}
     for node, copy in copies.items():
         copy.set_node(node)
@@ -40,10 +42,17 @@ def test_the_same_pairs_are_regulated_as_every_agent_finds_by_itself(told: list[
         assert shared.take(message)
         for copy in copies.values():
             copy.take(message)
-    pairs = [(one, other) for one in NODES for other in NODES if one != other]
-    nodes, destinations = (np.array([pair[at] for pair in pairs]) for at in (0, 1))
-    found = shared.regulated(nodes, destinations)
-    assert found.tolist() == [other in copies[one] for one, other in pairs]
+        if version % look == 0 or version == len(told):
+            found = shared.regulated(nodes, destinations)
+            assert found.tolist() == [other in copies[one] for one, other in pairs]
+
+
+def test_nodes_that_are_members_no_more_need_no_permission() -> None:
+    shared = SharedGroups()
+    shared.take(GroupsChange(0, 1, 0, 1, (GroupRow(0, 0, Way.PART, 16, 31), GroupRow(1, 0, Way.BEFORE, 16, 23))))
+    destinations = np.array([24, 30])
+    assert shared.regulated(np.array([16, 17]), destinations).tolist() == [True, True]
+    assert shared.regulated(np.array([0, 17]), destinations).tolist() == [False, True]
 
 
 def test_a_change_that_begins_after_our_version_is_left_out() -> None:
