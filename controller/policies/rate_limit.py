@@ -16,7 +16,9 @@ other: a queue that formed while a rate changed takes a while to empty, for the 
 When the senders change, shares are found anew, and only leases whose rate changes are granted again, each under a new
 number, in place of the one before. Rates that fall do so at once. If none falls the others rise at once, else they rise when
 the horizon of this `plan` is reached and the hosts have heard of the falls. So the rates in force never add up to more than a
-link carries: until then every rate is within the old shares, from then on within the new ones.
+link carries: until then every rate is within the old shares, from then on within the new ones. Where new shares are found
+before that, a rise keeps its time as far as it was promised, and what it is to get more waits for the newer falls. If all of it
+waited, a sender got nothing as long as shares changed more often than hosts hear of them.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from controller.policies.base import NOTHING, Network, Plan, Policy, Regulated, Slot, SlotNumbers, Weights
 from controller.policies.fair_share import max_min_fair
@@ -58,6 +61,16 @@ class Sender:
     """What it sent by the last reports, all of which said that it left a part of its rate unused."""
 
 
+class Rise(NamedTuple):
+    """A rate that is to rise, and once more later."""
+
+    due_ns: int
+    to_bps: int
+    then_ns: int = 0
+    then_bps: int = 0
+    """0: not once more."""
+
+
 NOWHERE: frozenset[int] = frozenset()
 
 
@@ -80,8 +93,7 @@ class RateLimit(Policy):
         self._senders: dict[int, dict[int, Sender]] = {}
         """By node and destination."""
         self._leases: dict[Key, Slot] = {}
-        self._rises: dict[Key, tuple[int, int]] = {}
-        """When a rate is to rise, and to how much."""
+        self._rises: dict[Key, Rise] = {}
         self._heard_ns = 0
         """When the hosts have heard of the falls that were granted last."""
         self._due: list[tuple[int, int, Key]] = []
@@ -187,8 +199,13 @@ class RateLimit(Policy):
         if self._network is not None and self._stale:
             self._stale = False
             grants = self._share_out(self._network, now_ns, horizon_ns)
-        for key in [key for key, (due_ns, _) in self._rises.items() if due_ns <= now_ns][:RISEN_AT_ONCE]:
-            grants[key] = self._grant(key, self._rises.pop(key)[1], now_ns)
+        for key in [key for key, rise in self._rises.items() if rise.due_ns <= now_ns][:RISEN_AT_ONCE]:
+            rise = self._rises[key]
+            grants[key] = self._grant(key, rise.to_bps, now_ns)
+            if rise.then_bps:
+                self._rises[key] = Rise(rise.then_ns, rise.then_bps)
+            else:
+                del self._rises[key]
         for key in renewed:
             if key not in grants and (lease := self._leases.get(key)) is not None:
                 longer = self._senders[key[0]][key[1]].idle_ns is None
@@ -203,7 +220,7 @@ class RateLimit(Policy):
             if not self._due or self._is_due(self._due[0]):
                 break
             heapq.heappop(self._due)
-        events = [due_ns for due_ns, _ in self._rises.values()]
+        events = [rise.due_ns for rise in self._rises.values()]
         if self._due:
             events.append(self._due[0][0])
         return min(events) + self._lead_ns if events else None
@@ -238,21 +255,20 @@ class RateLimit(Policy):
         for key in [key for key in self._leases if key not in shares]:
             self._revoked.append(self._leases.pop(key))
         falls: dict[Key, int] = {}
-        rises: dict[Key, int] = {}
+        rises: dict[Key, tuple[int, int]] = {}
         for key, share in shares.items():
             lease = self._leases.get(key)
             rate_bps = lease.rate_bps if lease is not None and lease.end_ns > now_ns else 0
             if share < rate_bps:
                 falls[key] = share
             elif share > rate_bps:
-                rises[key] = share
+                rises[key] = rate_bps, share
         if falls:
             self._heard_ns = horizon_ns
         before, self._rises = self._rises, {}
-        for key, share in rises.items():
-            due_ns, promised = before.get(key, (0, 0))
-            # A rise to no more than was promised may keep its time, for it is within the shares before these.
-            self._rises[key] = (due_ns if share <= promised else max(now_ns, self._heard_ns)), share
+        heard_ns = max(now_ns, self._heard_ns)
+        for key, (rate_bps, share) in rises.items():
+            self._rises[key] = _rise(before.get(key), rate_bps, share, heard_ns)
         return {key: self._grant(key, share, now_ns) for key, share in falls.items()}
 
     def _fair_shares(self, network: Network) -> dict[Key, int]:
@@ -313,3 +329,13 @@ class RateLimit(Policy):
         if lease is not None and revoke:
             self._revoked.append(lease)
         self._stale = True
+
+
+def _rise(before: Rise | None, rate_bps: int, share_bps: int, heard_ns: int) -> Rise:
+    """How a rate rises to its new share. What was promised before is within the shares of then, and keeps its time; what is
+    more waits until the falls of now have been heard."""
+    if before is None or before.to_bps <= rate_bps:
+        return Rise(heard_ns, share_bps)
+    if share_bps <= before.to_bps:
+        return Rise(before.due_ns, share_bps)
+    return Rise(before.due_ns, before.to_bps, before.then_ns if share_bps <= before.then_bps else heard_ns, share_bps)

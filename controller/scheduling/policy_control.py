@@ -51,7 +51,7 @@ class PolicyControl(Part):
         write: Callable[[dict[str, Any]], object] = lambda _: None,
     ) -> None:
         self.documents = {"fabric": self._set_fabric, "override": self._set_override, "policy": self._set_policy}
-        self.periodic = ((SWEEP_NS, self.update),)
+        self.periodic = ((SWEEP_NS, self._sweep),)
         self.settings = settings
         self.override = Override.COORDINATE
         self._members = members
@@ -86,6 +86,15 @@ class PolicyControl(Part):
 
     def update(self, now_ns: int) -> None:
         """Takes a changed fabric or membership into use, and releases links that were quiet for long enough."""
+        self._take_changes(now_ns)
+        self._regulation.update(now_ns)
+
+    def _sweep(self, now_ns: int) -> None:
+        """The same, but that conclusions wait while the ones before took long."""
+        self._take_changes(now_ns)
+        self._regulation.draw_soon(now_ns)
+
+    def _take_changes(self, now_ns: int) -> None:
         if self._building is not None and (self._network is None or self._timers is None):
             while self._building is not None:
                 self._build()
@@ -93,7 +102,6 @@ class PolicyControl(Part):
         if self._moved and self._network is not None:
             self._moved = False
             self._capacities.set_network(self._network, now_ns)
-        self._regulation.update(now_ns)
 
     def joined(self, node: int) -> None:
         """Finds the member's place. The rest of the network stays as it is, unless the member moved or has another rate."""

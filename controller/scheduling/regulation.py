@@ -42,8 +42,7 @@ TOLD_EVERY_NS = 1_000_000
 DRAWN_EVERY_NS = 2_500
 """Conclusions are drawn from reports at most so often, times the members (a change concerns them all): each 12 ms for 4,800."""
 REST = 4
-"""After conclusions none are drawn from reports for so many times as long as they took. The looks at all parts (`SWEEP_NS`)
-draw them anyway."""
+"""After conclusions none are drawn for so many times as long as they took, but for a change of policy, override or fabric."""
 NONE = Groups()
 
 
@@ -147,11 +146,11 @@ class Regulation(Part):
         self._parts.reported(member.node, sent, Destinations(self.regulated, member.node))
         self._granting.sent(member, now_ns)
         self.congestion.report(member.node, rates, now_ns=now_ns)
-        self._draw_soon(now_ns)
+        self.draw_soon(now_ns)
 
     def _on_losses(self, member: Member, message: Losses, now_ns: int) -> None:
         self.congestion.lost(member.node, message.entries, now_ns=now_ns)
-        self._draw_soon(now_ns)
+        self.draw_soon(now_ns)
 
     def _on_ports(self, document: Mapping[str, Any], now_ns: int) -> None:
         self.congestion.ports(document, now_ns=now_ns)
@@ -159,7 +158,7 @@ class Regulation(Part):
 
     # -- conclusions ----------------------------------------------------------------------------------------------------
 
-    def _draw_soon(self, now_ns: int) -> None:
+    def draw_soon(self, now_ns: int) -> None:
         """Draws the conclusions now, or a little later together with those of other members' reports."""
         due_ns = self._drawn_ns + max(DRAWN_EVERY_NS * len(self._members), REST * self._took_ns)
         if now_ns >= due_ns:

@@ -8,6 +8,7 @@ from abc import abstractmethod
 from array import array
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from itertools import accumulate, chain
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -334,11 +335,8 @@ def still_waiting(returned: Array) -> tuple[NDArray[Any], NDArray[Any], NDArray[
 
 def as_arrays(pairs: Regulated) -> tuple[array[int], array[int], array[int]]:
     """(nodes, offsets, destinations): those of nodes[i] are destinations[offsets[i] : offsets[i + 1]], sorted."""
-    nodes, offsets, destinations = array("I", pairs), array("I", [0]), array("I")
-    for its in pairs.values():
-        destinations.extend(sorted(its))
-        offsets.append(len(destinations))
-    return nodes, offsets, destinations
+    offsets = array("I", accumulate(map(len, pairs.values()), initial=0))
+    return array("I", pairs), offsets, array("I", chain.from_iterable(map(sorted, pairs.values())))
 
 
 def slots(packed: bytes) -> list[Slot]:

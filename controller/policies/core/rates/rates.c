@@ -70,9 +70,15 @@ void rates_plan(struct rates *rates, int64_t now, int64_t horizon, struct counts
 			rates->rises[left++] = at;
 			continue;
 		}
-		sender->rises = false;
 		risen++;
 		grant(rates, at, sender->rise_to, rates->lease);
+		sender->rises = sender->then_to > 0;
+		if (sender->rises) {
+			sender->rise_at = sender->then_at;
+			sender->rise_to = sender->then_to;
+			sender->then_to = 0;
+			rates->rises[left++] = at;
+		}
 	}
 	rates->rise_count = left;
 	for (uint32_t one = 0; one < renewed; one++)

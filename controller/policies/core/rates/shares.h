@@ -111,6 +111,24 @@ static uint32_t find_shares(struct rates *rates)
 	return found;
 }
 
+/* What was promised keeps its time; what is more waits until the falls of now have been heard. */
+static void note_rise(struct sender *sender, int64_t rate, int64_t share, int64_t heard)
+{
+	if (!sender->rises || sender->rise_to <= rate) {
+		sender->rise_at = heard;
+		sender->rise_to = share;
+		sender->then_to = 0;
+	} else if (share <= sender->rise_to) {
+		sender->rise_to = share;
+		sender->then_to = 0;
+	} else {
+		if (share > sender->then_to)
+			sender->then_at = heard;
+		sender->then_to = share;
+	}
+	sender->rises = true;
+}
+
 /* Grants the shares that fall, and notes the shares that rise, with the time at which they may. */
 static void share_out(struct rates *rates, int64_t horizon)
 {
@@ -140,10 +158,7 @@ static void share_out(struct rates *rates, int64_t horizon)
 		int64_t rate = sender->lease && sender->end > now ? sender->rate : 0;
 		if (flow->rate <= rate)
 			continue;
-		int64_t due = sender->rises ? sender->rise_at : 0, promised = sender->rises ? sender->rise_to : 0;
-		sender->rise_at = flow->rate <= promised ? due : now > rates->heard ? now : rates->heard;
-		sender->rise_to = flow->rate;
-		sender->rises = true;
+		note_rise(sender, rate, flow->rate, now > rates->heard ? now : rates->heard);
 		sender->shared = rates->shared;
 		rates->rises[rising++] = flow->pair;
 	}

@@ -20,7 +20,7 @@ struct sender {
 	int64_t idle, wants, most_sent;        /* -1: it waits or sends; all that it can get */
 	int64_t start, end, rate;              /* of its lease */
 	uint64_t lease;                        /* its number; 0: it has none */
-	int64_t rise_at, rise_to;
+	int64_t rise_at, rise_to, then_at, then_to; /* then_to 0: not once more */
 	uint64_t since, shared, planned;       /* when it began; the last share-out and plan that said something of it */
 };
 

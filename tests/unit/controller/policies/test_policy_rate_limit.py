@@ -213,6 +213,20 @@ class TestChanges:
             late = [y for y in range(C, x - 1) if (y, A) not in world.rates()]
             assert not late
 
+    def test_shares_that_keep_changing_do_not_put_off_what_was_promised(self) -> None:
+        world = Senders(star(3))
+        world.backlog(A, C)
+        world.backlog(B, C)
+        began_ns, promised = world.now_ns, 50 * MBIT
+        for step in range(1, 41):  # each time A's share falls and B's rises, before hosts have heard of the last time
+            world.now_ns += LEAD // 4
+            world.policy.set_weight(B, C, 1 + step / 10)
+            world.plan()
+            if world.now_ns >= began_ns + LEAD:
+                assert world.rates().get((B, C), 0) >= promised
+            if world.now_ns >= began_ns + 3 * LEAD:
+                assert world.rates()[B, C] > 60 * MBIT, "and what came to it since follows"
+
     def test_a_sender_elsewhere_changes_nothing(self) -> None:
         world = Senders(star(4))
         world.backlog(B, A)
@@ -244,10 +258,14 @@ class TestChanges:
         nodes = network.nodes
         for _ in range(data.draw(st.integers(1, 15))):
             x = data.draw(st.sampled_from(nodes))
-            if data.draw(st.booleans()):
+            what = data.draw(st.sampled_from(["backlog", "backlog", "leaves", "weight"]))
+            if what == "backlog":
                 world.backlog(x, *data.draw(st.sets(st.sampled_from([y for y in nodes if y != x]))))
-            else:
+            elif what == "leaves":
                 world.policy.left(x, now_ns=world.now_ns)
+                world.plan()
+            else:
+                world.policy.set_weight(x, None, data.draw(st.sampled_from([0.2, 1.0, 3.0, 10.0])))
                 world.plan()
             for _ in range(data.draw(st.integers(1, 3))):
                 world.run_until(world.now_ns + data.draw(st.sampled_from([1, LEAD // 2, LEAD, LEASE // 3, 2 * LEASE])))
