@@ -260,6 +260,9 @@ class Coordinator:
                 return
             if not self.leadership.serve(self.leadership.lines in readable):
                 return
+            if text := self.leadership.resumed():
+                log.warning("%s", text)
+                self.bridge.write({"event": ["leader", "warning", text]})
             self._serve_timers()
             if tuner in readable and not self.distribution.from_tuner():
                 log.error("the tuner is gone: thresholds stay as they are until another one has started")

@@ -10,6 +10,7 @@ from controller.config.settings import CoordinatorSettings
 from controller.election.rules import Answer, Election
 from controller.processes.jsonlines import JsonLines
 from protocol.auth import LAST_EPOCH, believable
+from protocol.units import MILLISECOND_NS
 
 log = logging.getLogger("baton.coordinator")
 
@@ -31,6 +32,10 @@ class Leadership:
         self.refused = ""
         """Why the store gave us no lease when it last did not; empty when it did."""
         self._without_store = False
+        self._silent_ns: int | None = None
+        """Since when our lease has run out."""
+        self._withheld_before = 0
+        """How many frames had been withheld then."""
 
     @classmethod
     def begin(cls, settings: CoordinatorSettings, lines: JsonLines) -> Self:
@@ -52,11 +57,11 @@ class Leadership:
             log.warning("%s", text)
             bridge.write({"leads": 0})
             bridge.write({"event": ["leader", "warning", text]})
-        self.withheld = 0
+        self.withheld, self._silent_ns = 0, None
 
     @property
     def epoch(self) -> int:
-        """Our epoch while we lead, else 0."""
+        """Our epoch while we lead, or our lease has run out and may come back; else 0."""
         return self.election.epoch
 
     def may_speak(self) -> bool:
@@ -92,7 +97,18 @@ class Leadership:
         if readable:
             self.read(now)
         self.turn(now)
-        return self.leads(now)
+        if self.epoch and self._silent_ns is None and not self.leads(now):
+            self._silent_ns, self._withheld_before = now, self.withheld
+        return bool(self.epoch)
+
+    def resumed(self) -> str:
+        """What to tell operators if our lease had run out and has come back since the last call; else empty."""
+        now = time.monotonic_ns()
+        if self._silent_ns is None or not self.leads(now):
+            return ""
+        silent_ms, frames = (now - self._silent_ns) // MILLISECOND_NS, self.withheld - self._withheld_before
+        self._silent_ns = None
+        return f"its lease ran out, and nobody led meanwhile: leading on after {silent_ms} ms; {frames} frames were not sent"
 
     def due_ns(self) -> int:
         """When `turn` is to be called next."""

@@ -8,11 +8,12 @@ A leader *leads* until the end of its lease, counted by its own clock from befor
 the time the store gives the lease to another. It renews four times a lease. Then:
 
 * the store refuses (another has the lease, or has had it since): the leader stands down at once;
-* the leader slept through the end (a stopped process): it stands down when it wakes, before it sends anything;
-* the store does not answer the renewal: the leader stands down at the end of the lease;
-* the elector reports that the store is away: the leader leads on from memory, one lease at a time, for as long as it stays
-  awake. If only this leader is cut off from the store, and another has been elected, it receives that one's heartbeats on the
-  fabric, as every host does, and the next rule applies:
+* the lease has run out (the leader slept, its machine was too busy, or the renewal was not answered): the leader is silent, and
+  asks on. If the store says within LEASES_OF_SILENCE that nobody has led since, it leads on in its epoch, and hosts need not
+  register anew; else it stands down;
+* the elector reports in time that the store is away: the leader leads on from memory, one lease at a time, for as long as it
+  stays awake. If only this leader is cut off from the store, and another has been elected, it receives that one's heartbeats on
+  the fabric, as every host does, and the next rule applies:
 * a frame of a higher epoch arrives from the fabric: the leader stands down at once;
 * a frame of a higher epoch arrived while the store's answer was under way (it had lost its data, and that leader lives): the
   lease does not count, and the elector gives it back.
@@ -32,6 +33,7 @@ from protocol.units import MILLISECOND_NS
 
 ASKS_A_LEASE = 4
 LEASES_OF_PATIENCE = 25
+LEASES_OF_SILENCE = 5
 STANDBY_LEASES = 10
 """How many leases a standby waits at its start for a leader."""
 
@@ -66,7 +68,7 @@ class Election:
         """`heard_ns`: a leader counts as alive for so long after a frame of it. `standby`: leave the first lease to another."""
         self.lease_ns = lease_ns
         self.epoch = 0
-        """Our epoch while we lead, else 0."""
+        """Our epoch while we lead, or our lease has run out and may come back; else 0."""
         self.term = 0
         """Grows when we stand down; answers to questions of an earlier term do not count."""
         self.why = ""
@@ -124,15 +126,15 @@ class Election:
         self._asked_ns = self._free_since_ns = None
         self._due_ns = now_ns + self.lease_ns // ASKS_A_LEASE
         self.tick(now_ns)
-        if self.epoch:
+        if self.leads(now_ns):
             self.from_memory = True
             self._until_ns = now_ns + self.lease_ns
-        else:
+        elif not self.epoch:
             self.term += 1  # the store may yet answer the last question: not to be taken for the next answer
 
     def tick(self, now_ns: int) -> None:
-        """Stands down if the lease has run out by now."""
-        if self.epoch and now_ns >= self._until_ns:
+        """Stands down if the lease has run out, and the store has not given it back for so long."""
+        if self.epoch and now_ns >= self._silent_until_ns():
             self._stand_down("its lease ran out", now_ns)
 
     def twin(self, now_ns: int) -> None:
@@ -158,7 +160,8 @@ class Election:
     def due_ns(self) -> int:
         """When to call `tick` and `ask` next, if nothing else happens."""
         if self.epoch:
-            return self._until_ns if self._asked_ns is not None else min(self._due_ns, self._until_ns)
+            silent_ns = self._silent_until_ns()
+            return silent_ns if self._asked_ns is not None else min(self._due_ns, silent_ns)
         return self._due_ns if self._asked_ns is None else self._asked_ns + self.lease_ns
 
     def ask(self, now_ns: int) -> Ask | None:
@@ -188,9 +191,11 @@ class Election:
             self._stand_down(f"{answer.holder or 'another'} leads in epoch {answer.epoch}", now_ns)
             return
         self.from_memory = False
-        if now_ns < self._until_ns:  # an answer after the end does not make us lead again
-            self._until_ns = max(self._until_ns, asked_ns + self.lease_ns)
+        self._until_ns = max(self._until_ns, asked_ns + self.lease_ns)
         self.tick(now_ns)
+
+    def _silent_until_ns(self) -> int:
+        return self._until_ns + LEASES_OF_SILENCE * self.lease_ns
 
     def _acquired(self, answer: Answer, asked_ns: int, now_ns: int) -> None:
         self.holder = ""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.election.rules import LEASES_OF_PATIENCE, STANDBY_LEASES, Answer, Ask, Election
+from controller.election.rules import LEASES_OF_PATIENCE, LEASES_OF_SILENCE, STANDBY_LEASES, Answer, Ask, Election
 
 MS = 1_000_000
 LEASE = 200 * MS
@@ -165,6 +165,38 @@ class TestFailover:
         world.run(20 * LEASE)
         assert world.leaders() == ["b"] and world.overlaps == 0
         assert "ran out" in first.election.why
+
+    def test_a_leader_whose_lease_ran_out_is_silent_until_the_store_gives_it_back(self) -> None:
+        world, first = (lambda one: (World([one]), one))(Controller("a"))
+        world.run(500 * MS)
+        epoch = first.election.epoch
+        first.frozen_until_ns = world.now_ns + 2 * LEASE
+        world.run(2 * LEASE)
+        assert world.leaders() == [] and first.election.epoch == epoch
+        world.run(20 * MS)
+        assert world.leaders() == ["a"] and list(world.terms) == [epoch], "hosts need not register anew"
+
+    def test_a_leader_whose_lease_ran_out_stands_down_when_another_has_led_since(self) -> None:
+        world, first, second = pair(standby=True)
+        world.run(500 * MS)
+        epoch = first.election.epoch
+        first.frozen_until_ns, first.deaf = world.now_ns + 4 * LEASE, True
+        world.run(2 * LEASE)
+        assert world.leaders() == ["b"]
+        second.frozen_until_ns = 1 << 62  # its lease is free again when the first leader wakes and asks for its own
+        world.run(2 * LEASE)
+        assert world.leaders() == [] and first.election.epoch == epoch
+        world.run(20 * MS)
+        assert not first.election.epoch and "leads in epoch" in first.election.why
+
+    def test_a_leader_whose_lease_ran_out_does_not_lead_on_from_memory(self) -> None:
+        world, first = (lambda one: (World([one]), one))(Controller("a"))
+        world.run(500 * MS)
+        first.frozen_until_ns, first.cut_off = world.now_ns + 2 * LEASE, True
+        world.run(4 * LEASE)
+        assert world.leaders() == [] and not first.election.from_memory
+        world.run(LEASES_OF_SILENCE * LEASE)
+        assert not first.election.epoch and "ran out" in first.election.why
 
     def test_a_leader_stands_down_when_a_higher_epoch_is_heard(self) -> None:
         world, _, _ = pair()

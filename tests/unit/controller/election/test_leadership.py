@@ -50,6 +50,20 @@ def test_an_epoch_that_no_leader_can_have_deposes_nobody_and_is_forgotten(epoch:
     assert not candidate.election.highest_epoch
 
 
+def test_a_lease_that_ran_out_and_came_back_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [3]
+    monkeypatch.setattr("controller.election.leadership.time.monotonic_ns", lambda: now[0])
+    leads = leader(7)
+    lines = cast(Any, leads.lines)
+    lines.answers = []
+    now[0] = 15 * 10**8
+    assert leads.serve(readable=True) and not leads.may_speak() and not leads.resumed()
+    now[0] = 16 * 10**8
+    lines.answers = [{"term": 0, "answer": [True, 7, "me", 0]}]
+    assert leads.serve(readable=True) and leads.may_speak()
+    assert "leading on after 100 ms; 1 frames" in leads.resumed() and not leads.resumed()
+
+
 def test_a_lease_of_an_epoch_that_frames_cannot_carry_is_not_taken() -> None:
     assert not leader(1 << 32).epoch
 
