@@ -103,10 +103,11 @@ class Steps(Policy):
     # -- events -------------------------------------------------------------------------------------------------------
 
     def set_network(self, network: Network, *, now_ns: int) -> None:
-        """Keeps a slot, as it is, where its new path has room for it."""
+        """Keeps a slot, as it is, where its new path has room for it. Flows keep their turns: a fabric may change more often than
+        all of them come to theirs."""
         self._advance(now_ns)
         self._network, self._resources = network, {}
-        self._queue.clear()
+        turns = self._queue.clear()
         flows = self._flows()
         for flow in flows:
             flow.queued = flow.awake = False
@@ -122,6 +123,10 @@ class Steps(Policy):
                     if self.counted:
                         flow.left_bytes = UNKNOWN
                         self._count_waiting(flow, waiting=True)
+        for flow in turns:
+            if flow.wanted:
+                self._queue.enter_again(flow)
+                self._loosen(flow)
         self._refresh()
 
     def set_regulated(self, pairs: Regulated, *, now_ns: int) -> None:

@@ -38,14 +38,20 @@ class Queue:
         """Whether no flow waits."""
         return not self.awake and not self._crowded
 
-    def clear(self) -> None:
-        """Forgets all, because the links are others now."""
+    def clear(self) -> list[Flow]:
+        """Forgets all, because the links are others now. Returns the flows, first the awake ones, in the order of their turns."""
+        flows = [*self.awake, *(flow for resource in self._crowded for flow in resource.parked)]
         self.awake, self._crowded = deque(), {}
+        return flows
 
     def enter(self, flow: Flow) -> None:
-        """Puts a flow at the end of the queue, or parks it where enough are awake."""
-        flow.queued = True
+        """Puts a flow at the end of the queue, or parks it where enough are awake. Its turn begins."""
         self._renew(flow)
+        self.enter_again(flow)
+
+    def enter_again(self, flow: Flow) -> None:
+        """The same of a flow that was here before `clear`, and has what is left of its turn."""
+        flow.queued = True
         for resource, need in flow.takes:
             if resource.parked or _crowded(resource, need):
                 self._park(flow, resource)

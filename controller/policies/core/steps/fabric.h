@@ -4,10 +4,41 @@
 
 uint32_t steps_link(struct steps *core, int64_t capacity);
 
+/* Keeps which flows are queued, in their order: first those that are awake. */
+static void keep_turns(struct steps *core)
+{
+	core->turns.count = 0;
+	for (uint32_t one = 0; one < core->queue.count; one++)
+		if (core->queue.items[one].flow != NONE)
+			add(&core->turns, core->queue.items[one].flow);
+	for (uint32_t one = 0; one < core->crowded.count; one++) {
+		const struct park *park = &core->parks[core->crowded.items[one]];
+		for (uint32_t other = 0; other < core->crowds[core->crowded.items[one]].parked; other++)
+			add(&core->turns, park->flows[park->first + other]);
+	}
+}
+
+/* Queues them again. A flow that was forgotten meanwhile may be another one now, whose turn begins then. */
+static void queue_again(struct steps *core)
+{
+	for (uint32_t one = 0; one < core->turns.count; one++) {
+		uint32_t at = core->turns.items[one];
+		update_wanted(core, at);
+		if (!is_wanted(core, at) || core->flows[at].queued)
+			continue;
+		if (core->flows[at].credit < 1)
+			enter(core, at);
+		else
+			enter_again(core, at);
+		loosen(core, at);
+	}
+}
+
 /* No flow is queued, and none needs anything, until `steps_settle`; until then plans grant nothing, so that who holds the lock may
  * let others have it in between. */
 static void displace(struct steps *core)
 {
+	keep_turns(core);
 	core->queue.count = core->awake_count = core->crowded.count = 0;
 	core->uneven = false;
 	core->rewiring = true;
@@ -172,5 +203,6 @@ void steps_settle(struct steps *core)
 		free(all);
 	}
 	core->rewiring = false;
+	queue_again(core);
 	refresh(core);
 }

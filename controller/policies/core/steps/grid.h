@@ -126,6 +126,7 @@ struct steps {
 	uint32_t gone; /* places whose flows left */
 	uint32_t awake_count;
 	struct flows crowded, loose, fresh; /* crowded: links where flows are parked; fresh: flows that may be wanted now */
+	struct flows turns;		    /* flows that were queued when the network changed, in their order */
 	struct flows idle;		    /* flows that may be forgotten now */
 	struct flows spent;		    /* while a plan is made: flows whose bytes have slots now */
 	/* steps */

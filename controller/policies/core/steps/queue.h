@@ -76,18 +76,24 @@ static inline void renew(struct steps *core, uint32_t at)
 	flow->credit = (flow->credit < 1 ? flow->credit : 1) + core->turn * weight;
 }
 
-static inline void enter(struct steps *core, uint32_t at)
+/* Queues a flow that has its turn, or what is left of it. */
+static inline void enter_again(struct steps *core, uint32_t at)
 {
 	const uint32_t *links = path_of(core, at);
 	const struct flow *flow = &core->flows[at];
 	core->flows[at].queued = true;
-	renew(core, at);
 	for (uint32_t one = 0; one < flow->count; one++)
 		if (core->crowds[links[one]].parked || crowded(core, links[one], one ? flow->need : 1)) {
 			park_at(core, at, links[one]);
 			return;
 		}
 	awake(core, at);
+}
+
+static inline void enter(struct steps *core, uint32_t at)
+{
+	renew(core, at);
+	enter_again(core, at);
 }
 
 /* A link of a flow's path where others are parked; NONE: there is none. */

@@ -93,7 +93,8 @@ void steps_free(struct steps *core)
 		core->flows, core->sends, core->needed, core->spots, core->routes, core->path, core->open, core->touched, core->single,
 		core->room, core->rows, core->held,
 		core->left, core->crowds, core->parks, core->carries, core->ids, core->busy, core->queue.items, core->crowded.items,
-		core->loose.items, core->fresh.items, core->idle.items, core->spent.items, core->picked.items, core->grants, core->revokes,
+		core->loose.items, core->fresh.items, core->turns.items, core->idle.items, core->spent.items, core->picked.items,
+		core->grants, core->revokes,
 	};
 	for (size_t at = 0; at < sizeof(arrays) / sizeof(*arrays); at++)
 		array_free(arrays[at]);

@@ -214,6 +214,28 @@ def test_more_senders_than_are_awake_take_turns_as_well(kind: Kind) -> None:
 
 
 @KINDS
+@pytest.mark.parametrize("anew", [False, True], ids=["capacities", "links"])
+@pytest.mark.parametrize("senders", [6, 3 * SPARE + 16])
+def test_a_fabric_that_keeps_changing_makes_nobody_wait_for_ever(kind: Kind, senders: int, anew: bool) -> None:
+    """Links come under control one after another, and each is drained for a moment: the turns go on where they were."""
+    network = star(senders + 1)
+    policy = kind()
+    begin(policy, network)
+    sink = FIRST + senders
+    for node in range(FIRST, sink):
+        policy.backlog(node, {sink: 1 << 40}, now_ns=0)
+    served: Counter[int] = Counter()
+    elsewhere = network.path(FIRST, FIRST + 1)[0]
+    for number in range(2 * senders):
+        if anew:
+            policy.set_network(star(senders + 1), now_ns=number * STEP)
+        else:
+            policy.set_network(network.times({elsewhere: 1 - number % 2 / 10}), now_ns=number * STEP)
+        served.update(slot.node for slot in policy.plan(now_ns=number * STEP, horizon_ns=number * STEP).grants)
+    assert len(served) == senders and max(served.values()) <= min(served.values()) + 1
+
+
+@KINDS
 def test_a_window_of_steps_is_a_maximal_matching_in_each_of_them_and_shares_them_evenly(kind: Kind) -> None:
     network, policy = star(4), kind()
     begin(policy, network)
