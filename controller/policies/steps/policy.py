@@ -103,8 +103,8 @@ class Steps(Policy):
     # -- events -------------------------------------------------------------------------------------------------------
 
     def set_network(self, network: Network, *, now_ns: int) -> None:
-        """Keeps a slot, as it is, where its new path has room for it. Flows keep their turns: a fabric may change more often than
-        all of them come to theirs."""
+        """Keeps a slot, as it is, where its new path has room for it. Flows keep their turns: a fabric may change more often
+        than all of them come to theirs."""
         self._advance(now_ns)
         self._network, self._resources = network, {}
         turns = self._queue.clear()

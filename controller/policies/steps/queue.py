@@ -39,7 +39,7 @@ class Queue:
         return not self.awake and not self._crowded
 
     def clear(self) -> list[Flow]:
-        """Forgets all, because the links are others now. Returns the flows, first the awake ones, in the order of their turns."""
+        """Forgets all, because the links are others now. Returns the flows in the order of their turns, awake ones first."""
         flows = [*self.awake, *(flow for resource in self._crowded for flow in resource.parked)]
         self.awake, self._crowded = deque(), {}
         return flows
