@@ -98,6 +98,7 @@ FUNCTIONS = (
     ("loop_start", I32, (POINTER,)),
     *((f"loop_{name}", None, (POINTER,)) for name in ("poke", "drop_plan", "free")),
     ("loop_horizon", I64, (POINTER, I64)),
+    ("loop_lead", I64, (POINTER,)),
     *((f"loop_{name}", POINTER, (POINTER,)) for name in ("steering", "planners", "chooser")),
     ("loop_told", POINTER, (POINTER, POINTER, POINTER)),
 )  # fmt: skip

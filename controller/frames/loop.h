@@ -154,6 +154,7 @@ void loop_drop_plan(struct loop *loop) {
 
 /* Until when to plan, where directives are there at `reach_ns` (foresight.py has the same in Python). */
 int64_t loop_horizon(struct loop *loop, int64_t reach_ns) { return horizon_of(loop, reach_ns); }
+int64_t loop_lead(const struct loop *loop) { return lead_of(loop); }
 
 /* Ends the thread. */
 void loop_stop(struct loop *loop) {

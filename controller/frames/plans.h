@@ -5,12 +5,22 @@
 #include "steering.h"
 
 #define CHUNK_ROWS 32      /* slots of a plan that are sent before frames are taken again: 300 us, 800 if each wakes a processor */
+#define TELLING_NS 15000LL    /* for a slot: CHUNK_ROWS of them, and the frames that come in between */
+#define BURST_SLICES 2
 #define FORESIGHT_NS 100000000
 #define LONGEST_FORESIGHT_NS 40000000
 #define FORESIGHT_SLICES 2
 #define MANY_SLOTS 10000LL  /* a second; see controller/scheduling/foresight.py */
 #define GIVEN_BACK 16
 #define PLANS_A_SLICE 8     /* a plan that reaches farther is made in pieces */
+
+/* How far ahead of a start a plan is due. Where thousands of slots begin at once, as each step of `steps` does, the last one's
+ * directive leaves long after the first one's. */
+static int64_t lead_of(const struct loop *loop) {
+    int64_t telling_ns = loop->burst * TELLING_NS - loop->steering.lead_ns / 2, most_ns = loop->steering.slice_ns / 4;
+    telling_ns = telling_ns < most_ns ? telling_ns : most_ns;
+    return loop->steering.lead_ns + (telling_ns > 0 ? telling_ns : 0);
+}
 
 static int64_t horizon_of(struct loop *loop, int64_t reach_ns) {
     const struct tally *tally = &loop->frames->book.tally;
@@ -109,7 +119,7 @@ static void plan(struct loop *loop, int64_t now_ns) {
         return;
     for (uint32_t one = 0; one < steering->planners; one++)
         loop->planners[one].unplaced(loop->planners[one].core);
-    int64_t reach_ns = now_ns + steering->lead_ns, horizon_ns = horizon_of(loop, reach_ns);
+    int64_t reach_ns = now_ns + lead_of(loop), horizon_ns = horizon_of(loop, reach_ns);
     int64_t piece_ns = (loop->planned_ns > reach_ns ? loop->planned_ns : reach_ns) + steering->slice_ns / PLANS_A_SLICE;
     if (piece_ns < horizon_ns) {
         horizon_ns = piece_ns;
@@ -124,6 +134,10 @@ static void plan(struct loop *loop, int64_t now_ns) {
         revokes += of[one].revokes;
         grants += of[one].grants;
     }
+    if (revokes + grants >= loop->burst || now_ns >= loop->burst_ns + BURST_SLICES * steering->slice_ns) {
+        loop->burst = revokes + grants;
+        loop->burst_ns = now_ns;
+    }
     if (loop->chooser.count && of[0].grants)
         loop->chooser.count(loop->chooser.core, of[0].grants, loop->planners[0].grants(loop->planners[0].core));
     if (revokes + grants)
@@ -134,7 +148,7 @@ static void plan(struct loop *loop, int64_t now_ns) {
             event_ns = next_ns;
     }
     if (event_ns != NEVER)
-        loop->due_ns = event_ns - steering->lead_ns > now_ns ? event_ns - steering->lead_ns : now_ns + 1;
+        loop->due_ns = event_ns - lead_of(loop) > now_ns ? event_ns - lead_of(loop) : now_ns + 1;
 }
 
 #endif

@@ -57,6 +57,7 @@ struct loop {
     int descriptors[INBOXES], wake, tell, signalled, stop, started, fed, put_off, left[INBOXES];
     uint32_t uncounted; /* frames that were taken and not told of */
     int64_t due_ns, looked_ns, until_ns, planned_ns, slots, yields;
+    int64_t burst, burst_ns; /* the most slots of a plan of late, and when it was made */
     int steady;
     pthread_t thread;
 };

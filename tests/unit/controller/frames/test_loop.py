@@ -381,6 +381,18 @@ def test_the_loop_looks_as_far_ahead_as_the_reference(slice_ms: int, steps: list
     loop.end()
 
 
+def test_a_step_of_many_slots_is_planned_so_early_that_the_last_directive_is_in_time() -> None:
+    hosts = 200
+    with looped("steps", hosts=hosts) as leader:
+        settings = leader.coordinator.granting.settings
+        before_ns = leader.loop._c.loop_lead(leader.loop._pointer)
+        assert before_ns == settings.lead_ns
+        for number in range(1, hosts):
+            leader.waits(number, FIRST_NODE + number - hosts // 2 if number > hosts // 2 else FIRST_NODE + number)
+        wait_for(lambda: leader.turn() or leader.loop._c.loop_lead(leader.loop._pointer) >= before_ns + settings.lead_ns // 4)
+        assert leader.loop._c.loop_lead(leader.loop._pointer) <= before_ns + settings.slice_ns // 4
+
+
 def test_a_member_that_left_gets_nothing_more() -> None:
     with looped("timeslice") as leader:
         leader.learn()
