@@ -43,7 +43,7 @@ static uint32_t take_due(struct rates *rates)
 static void renew(struct rates *rates, uint32_t at)
 {
 	const struct sender *sender = &rates->senders[at];
-	int64_t twice = 2 * (sender->end - sender->start), longest = LONGEST * rates->lease;
+	int64_t twice = 2 * (sender->end - sender->start), longest = LONGEST * rates->length;
 	if (sender->lease && sender->planned != rates->planned)
 		grant(rates, at, sender->rate, sender->idle >= 0 ? rates->lease : twice < longest ? twice : longest);
 }
@@ -57,7 +57,9 @@ void rates_plan(struct rates *rates, int64_t now, int64_t horizon, struct counts
 	rates->grant_count = 0;
 	rates->planned++;
 	uint32_t renewed = take_due(rates), left = 0, risen = 0;
-	if (rates->roster.network && rates->stale && !rates->rewiring) {
+	bool shares = rates->roster.network && rates->stale && !rates->rewiring;
+	rates->waits = shares && now < rates->rest_until;
+	if (shares && !rates->waits) {
 		rates->stale = false;
 		share_out(rates, horizon);
 	}
@@ -71,7 +73,7 @@ void rates_plan(struct rates *rates, int64_t now, int64_t horizon, struct counts
 			continue;
 		}
 		risen++;
-		grant(rates, at, sender->rise_to, rates->lease);
+		grant(rates, at, sender->rise_to, rates->length);
 		sender->rises = sender->then_to > 0;
 		if (sender->rises) {
 			sender->rise_at = sender->then_at;
@@ -97,6 +99,8 @@ int64_t rates_next_event(struct rates *rates)
 		if (sender->rises && sender->shared == rates->shared && sender->rise_at < first)
 			first = sender->rise_at;
 	}
+	if (rates->waits && rates->rest_until < first)
+		first = rates->rest_until;
 	return first == INT64_MAX ? -1 : first + rates->lead;
 }
 
@@ -118,7 +122,7 @@ struct rates *rates_new(int64_t lease, int64_t headroom_ppm)
 	if (!rates)
 		abort();
 	roster_begin(&rates->roster);
-	rates->lease = lease;
+	rates->lease = rates->length = lease;
 	rates->headroom_ppm = headroom_ppm;
 	rates->first_lease = rates->last_lease = NONE;
 	rates->stale = true;

@@ -129,6 +129,11 @@ static void note_rise(struct sender *sender, int64_t rate, int64_t share, int64_
 	sender->rises = true;
 }
 
+static int64_t beyond_many(uint32_t count)
+{
+	return count > MANY_SENDERS ? count - MANY_SENDERS : 0;
+}
+
 /* Grants the shares that fall, and notes the shares that rise, with the time at which they may. */
 static void share_out(struct rates *rates, int64_t horizon)
 {
@@ -139,11 +144,12 @@ static void share_out(struct rates *rates, int64_t horizon)
 		if (!rates->roster.couples[at].placed)
 			end_lease(rates, at, true);
 	}
-	bool falls = false;
+	uint32_t falls = 0, times = found / MANY_SENDERS;
+	rates->length = (times < 1 ? 1 : times < MOST_TIMES ? times : MOST_TIMES) * rates->lease;
 	for (uint32_t one = 0; one < found; one++) {
 		const struct flow *flow = &rates->flows[rates->fixed[one]];
 		const struct sender *sender = &rates->senders[flow->pair];
-		falls |= flow->rate < (sender->lease && sender->end > now ? sender->rate : 0);
+		falls += flow->rate < (sender->lease && sender->end > now ? sender->rate : 0);
 	}
 	if (falls)
 		rates->heard = horizon;
@@ -170,6 +176,7 @@ static void share_out(struct rates *rates, int64_t horizon)
 		const struct flow *flow = &rates->flows[rates->fixed[one]];
 		const struct sender *sender = &rates->senders[flow->pair];
 		if (flow->rate < (sender->lease && sender->end > now ? sender->rate : 0))
-			grant(rates, flow->pair, flow->rate, rates->lease);
+			grant(rates, flow->pair, flow->rate, rates->length);
 	}
+	rates->rest_until = now + beyond_many(found) * REST_NS + beyond_many(falls + rising) * TOLD_NS;
 }

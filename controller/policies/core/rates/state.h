@@ -8,6 +8,7 @@
 typedef __int128 wide;
 
 #define PPM 1000000
+enum { MANY_SENDERS = 1000, REST_NS = 2000, TOLD_NS = 20000, MOST_TIMES = 4 }; /* see controller/policies/rate_limit.py */
 enum { PRESSED = 2, PATIENCE = 3, LEAST_DEMAND_PART = 100, LONGEST = 8, RENEWED_AT_ONCE = 64, RISEN_AT_ONCE = 256, LOOKS_AT_ONCE = 256 };
 static const double USED = 0.97, MARGIN = 1.06;
 static const int64_t MOST_PARTS = (int64_t)1 << 40, WEIGHT_UNIT = 1000000;
@@ -71,7 +72,8 @@ struct rates {
 	struct row *rows;
 	uint32_t sender_room, row_room, first_lease, last_lease;
 	struct dues due;
-	bool stale, rewiring;
+	bool stale, rewiring, waits; /* waits: a plan has left the share-out to one that may */
+	int64_t rest_until, length; /* length: of the lease of a new rate */
 	uint64_t last_number, begun, shared, planned;
 	uint32_t *rises, rise_count, rise_room, *renewed, renewed_room, *scratch, scratch_room, fresh_room;
 	uint64_t *fresh; /* pairs that begin to send, by destination */

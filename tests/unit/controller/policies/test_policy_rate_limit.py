@@ -12,8 +12,11 @@ from controller.policies.rate_limit import (
     LEAST_DEMAND_PART,
     LONGEST,
     LOOKS_AT_ONCE,
+    MANY,
     RENEWED_AT_ONCE,
+    REST_NS,
     RISEN_AT_ONCE,
+    TOLD_NS,
     RateLimit,
 )
 from tests.unit.controller.policies.policy_kinds import each_kind  # noqa: F401 -- a fixture of all tests here
@@ -361,6 +364,21 @@ class TestLeases:
         plans.append(world.plan())
         assert [len(plan.grants) for plan in plans] == [RISEN_AT_ONCE, 40]
         assert len(world.rates()) == RISEN_AT_ONCE + 40
+
+    def test_among_many_senders_shares_are_found_anew_only_after_a_while(self) -> None:
+        count = MANY // 40
+        world = Senders(star(41 + count))
+        for x in range(FIRST, FIRST + 41):
+            world.backlog(x, *range(FIRST + 41, FIRST + 41 + count))
+        world.run_until(world.now_ns + 10 * LEAD)
+        last, sink = FIRST + 41, FIRST + 42
+        first = world.backlog(last, sink)  # the 41st node's senders are more than MANY
+        assert any(slot.rate_bps < 100 * MBIT // 41 for slot in first.grants), "shares were found"
+        began_ns = world.now_ns
+        world.now_ns += 1
+        assert not world.backlog(last, sink, sink + 1).grants
+        world.run_until(began_ns + 41 * count * (REST_NS + TOLD_NS) + 2 * LEAD)
+        assert world.rates()[last, sink + 1] > 0
 
     def test_a_lease_is_renewed_behind_many_that_have_ended(self) -> None:
         last = FIRST + 2 * LOOKS_AT_ONCE + 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import numpy as np
@@ -81,6 +82,29 @@ def test_all_compiled_policies_take_batches_and_give_arrays() -> None:
         grants, revokes = policy.plan_arrays(now_ns=MS, horizon_ns=2 * MS)
         assert not len(revokes)
         assert {Slot(*row).destination for row in grants.tolist()} == {FIRST + 2}
+
+
+def test_both_kinds_give_the_same_plans_among_many_senders() -> None:
+    """So many that shares rest after they were found."""
+    network, chance = star(40), random.Random(3)
+    policies = RateLimit(lease_ns=LEASE), CompiledRateLimit(lease_ns=LEASE, library=build_under_test("rates"))
+    for policy in policies:
+        policy.set_network(network, now_ns=0)
+        policy.set_regulated({node: frozenset(network.nodes) - {node} for node in network.nodes}, now_ns=0)
+    waits = 0
+    for number in range(150):
+        node, now_ns = network.nodes[number % 40], number * MS // 5
+        others = [other for other in network.nodes if other != node]
+        told = dict.fromkeys(others if number < 40 else chance.sample(others, 38), 5000)
+        plans = []
+        for policy in policies:
+            if number >= 40:
+                policy.left(node, now_ns=now_ns)
+            policy.backlog(node, told, now_ns=now_ns)
+            plans.append((policy.plan(now_ns=now_ns, horizon_ns=now_ns + MS), policy.next_event_ns()))
+        assert plans[0] == plans[1]
+        waits += policies[0]._waits
+    assert 10 < waits < 150
 
 
 def test_a_thousand_hosts_that_come_and_go_leave_shares_that_fill_the_link() -> None:
