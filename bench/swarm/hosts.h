@@ -17,7 +17,7 @@ struct slot { /* times by the leader's clock; when its directive came */
     uint32_t bytes;
 };
 
-struct piece { /* bytes that leave evenly, by the machine's clock */
+struct piece { /* bytes that leave evenly, by the machine's clock; by_rate: as many as wait, up to the rate */
     int64_t from_ns, until_ns;
     double rate;
     uint8_t by_rate;

@@ -42,13 +42,8 @@ static void open_slot(struct swarm *s, struct host *h, struct target *t, struct 
     t->is_open = 1, t->open = slot, t->unspent = slot.bytes, t->check_ns = NEVER;
     end_pieces(t, opened);
     if (slot.rate_bps) {
-        double rate = (double)slot.rate_bps / 8e9;
-        int64_t until = slot.end_ns - h->error_ns;
-        if (!s->always)
-            until = earlier(until, opened + (int64_t)(t->backlog / rate));
-        send_piece(s, h, t, (struct piece){opened, until, rate, 1});
-        if (!s->always && until > opened)
-            t->backlog -= rate * (double)(until - opened);
+        int64_t from = later(opened, s->stepped_ns); /* before, the model has sent at the rate that it knew */
+        send_piece(s, h, t, (struct piece){from, slot.end_ns - h->error_ns, (double)slot.rate_bps / 8e9, 1});
     } else {
         spend(s, h, t, opened);
     }

@@ -19,6 +19,10 @@ static int put_step(struct swarm *s, struct host *h, int64_t end, int64_t length
             int64_t until = earlier(p->until_ns, end);
             if (until > p->from_ns) {
                 double bytes = (double)(until - p->from_ns) * p->rate;
+                if (p->by_rate && !s->always) { /* what waits leaves as it comes, up to the rate */
+                    bytes = bytes < t->backlog ? bytes : t->backlog;
+                    t->backlog -= bytes;
+                }
                 links_put(s->links, t->flow, bytes);
                 t->unreported += bytes, used += bytes;
                 p->from_ns = until;
