@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from emulation.stack.running import reach
 from emulation.stack.sentinels import Sentinels
 from emulation.stack.stack import OPENFLOW, Stack
 from emulation.stack.standby import LISTEN, Standby, signal_all
+from protocol.units import SECOND_NS
 from tests import needs
 from topology import shapes
 
@@ -49,6 +51,26 @@ class TestTwoControllers:
         assert "stood down" in found["stood_down"] and found["sent_by_the_woken_leader"] == 0
         assert found["forged_grants"] == found["forged_grants_refused"] > 0
         assert found["refusals_counted_by_agents"] > 0 and found["accepted_from_two_at_once"] == 0
+
+
+@pytest.mark.usefixtures("in_a_box")
+def test_a_leader_that_stood_still_leads_on_in_its_epoch_where_nobody_led_meanwhile() -> None:
+    with (
+        EmulatedFabric(shapes.star(3), controller=OPENFLOW) as emulated,
+        Stack(emulated) as baton,
+    ):
+        reach(emulated, baton)
+        baton.start_agents()
+        baton.wait(lambda: baton.status().get("members") == 3, "every host to be a member")
+        before = baton.status()
+        os.kill(before["pid"], signal.SIGSTOP)
+        time.sleep(2.0)  # twice the lease of a private store
+        os.kill(before["pid"], signal.SIGCONT)
+        baton.wait(lambda: baton.status()["time_ns"] > before["time_ns"] + SECOND_NS, "it to go on")
+        after, log = baton.status(), (baton.directory / "run" / "coordinator.log").read_text()
+        assert (after["epoch"], after["pid"], after["members"]) == (before["epoch"], before["pid"], 3)
+        assert "nobody led meanwhile: leading on after" in log and "stood down" not in log
+        reach(emulated, baton)
 
 
 @pytest.mark.usefixtures("in_a_box")
