@@ -38,13 +38,13 @@ SENDER, RECEIVER = 16, 17
 class OneHost:
     """A swarm of which one host hears a leader: this one."""
 
-    def __init__(self) -> None:
+    def __init__(self, given: Conditions) -> None:
         self._master = Master(Key(bytes(range(32))))
         self.world = make("racks", 2, 1)
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._ours.setblocking(False)
         self._theirs = theirs
-        self.swarm = Swarm(self.world, self._master, theirs, Conditions(absent=1))
+        self.swarm = Swarm(self.world, self._master, theirs, given)
         host = self._master.enroll(self.world.names[0], salt=b"00000000")
         self._mac = (0x02 << 40 | 1).to_bytes(6)
         self._keys = host.at(self._mac, self._master.group)
@@ -90,7 +90,7 @@ class OneHost:
 
 @pytest.fixture
 def host() -> Iterator[OneHost]:
-    made = OneHost()
+    made = OneHost(Conditions(absent=1))
     yield made
     made.close()
 
@@ -110,6 +110,25 @@ def test_a_slot_that_arrives_after_its_start_is_late_and_a_lease_is_not(host: On
     host.run()
     counts = host.swarm.counts()
     assert (counts.grants, counts.rate_grants, counts.late) == (3, 1, 1)
+
+
+def test_what_comes_at_random_is_sent_once_and_whole_however_often_its_rate_changes() -> None:
+    load, mean_bytes, seconds = 0.02, 50_000.0, 1.0
+    host = OneHost(Conditions(absent=1, load=load, mean_bytes=mean_bytes))
+    try:
+        host.join()
+        before = host.swarm.model.sums()
+        for number in range(1, 500):
+            now_ns = time.monotonic_ns()
+            host.say(Directive((Grant(RECEIVER, number, now_ns, now_ns + 100 * MS, 0, 40_000_000 + number),)))
+            host.run(1000 * seconds / 500)
+            host.said()  # or there is no room for more
+        host.run(100)
+        sums = {name: value - before[name] for name, value in host.swarm.model.sums().items()}
+    finally:
+        host.close()
+    came = load * host.world.node_rate_bps(0) / 8 * seconds
+    assert 0.5 * came < sums["delivered"] < 2 * came and not sums["lost"]
 
 
 def settled(awaiting: int, behind_ns: int, monkeypatch: pytest.MonkeyPatch) -> bool:
