@@ -9,12 +9,12 @@ import pytest
 
 from agents.permission.regulated import GroupsCopy
 from controller.config.settings import CoordinatorSettings
-from controller.members.part import Parts
+from controller.members.part import SWEEP_NS, Parts
 from controller.members.registry import Members
 from controller.scheduling.capacities import Capacities
 from controller.scheduling.granting import Granting
 from controller.scheduling.policy_control import PolicyControl
-from controller.scheduling.regulation import MANY, Regulation
+from controller.scheduling.regulation import MANY, REST, Regulation
 from controller.scheduling.telemetry import Telemetry
 from protocol.bodies.groups import GroupsChange, GroupsRequest
 from protocol.messages import HEARTBEAT_MAC, Backlog, Directive, FlowReport, Regulate, Report
@@ -42,6 +42,7 @@ class World:
         self.regulation = Regulation(settings, self.members, self.timers, send, self.granting, self.parts)
         capacities = Capacities(self.timers, self.granting, self.regulation, lambda _: None)
         control = PolicyControl(settings, self.members, self.granting, self.regulation, capacities, lambda _: None)
+        self.control = control
         self.parts.add(control, self.granting, self.regulation, capacities)
         self.fabric = shapes.build("xco_racks", racks=racks, hosts_per_rack=hosts)
         self.now_ns = 0
@@ -225,3 +226,24 @@ def test_after_conclusions_that_took_long_the_next_ones_wait_so_that_others_are_
     assert world.regulation.regulated.links == links, "these took 5 ms, so none follow for 20"
     world.go(by_ns=25 * MS)
     assert world.regulation.regulated.links > links
+
+
+def test_after_conclusions_that_took_long_the_next_ones_wait_also_at_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, clock_ns, drawn = World("timeslice"), [0], []
+
+    def conclude(now_ns: int) -> None:
+        drawn.append(now_ns)
+        clock_ns[0] += took_ns
+
+    monkeypatch.setattr("controller.scheduling.regulation.time.perf_counter_ns", lambda: clock_ns[0])
+    monkeypatch.setattr(world.regulation, "_conclude", conclude)
+    for took_ns in (0, 50 * MS):
+        world.regulation.update(world.now_ns)
+        drawn.clear()
+        for _ in range(40):
+            world.now_ns += SWEEP_NS
+            world.control._sweep(world.now_ns)
+        assert len(drawn) == (40 if not took_ns else 40 * SWEEP_NS // (REST * took_ns + SWEEP_NS))
+    drawn.clear()
+    world.control.update(world.now_ns)
+    assert drawn == [world.now_ns], "what an operator says is not put off"
