@@ -63,8 +63,8 @@ static struct links *links_make(uint32_t links, uint32_t flows, uint32_t levels,
 }
 
 static void links_drop(struct links *m) {
-    void *all[] = {m->capacity, m->buffer, m->total, m->passed, m->kept, m->counts, m->path, m->waiting, m->moving, m->held, m->busy,
-                   m->is_busy, m->touched, m};
+    void *all[] = {m->capacity, m->buffer, m->total, m->passed, m->kept, m->counts, m->path, m->waiting, m->moving, m->held,
+                   m->busy, m->is_busy, m->touched, m};
     for (unsigned at = 0; at < sizeof all / sizeof *all; at++)
         free(all[at]);
 }

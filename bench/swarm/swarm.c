@@ -137,8 +137,8 @@ const uint8_t *swarm_group(const struct swarm *s, uint32_t *length, int64_t *cam
 }
 
 void swarm_free(struct swarm *s) {
-    void *all[] = {s->host, s->active, s->node_of, s->host_of_node, s->targets, s->pending, s->out, s->in, s->heap.host, s->heap.place,
-                   s->heap.due, s};
+    void *all[] = {s->host, s->active, s->node_of, s->host_of_node, s->targets, s->pending, s->out, s->in,
+                   s->heap.host, s->heap.place, s->heap.due, s};
     for (unsigned at = 0; at < sizeof all / sizeof *all; at++)
         free(all[at]);
 }

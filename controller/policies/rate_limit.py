@@ -68,7 +68,7 @@ class Sender:
 
 
 class Rise(NamedTuple):
-    """A rate that is to rise, and once more later."""
+    """A rate that is to rise: as far as it was promised, and perhaps once more later. Bit/s."""
 
     due_ns: int
     to_bps: int
