@@ -242,7 +242,8 @@ def test_after_conclusions_that_took_long_the_next_ones_wait_also_at_sweeps(monk
         drawn.clear()
         for _ in range(40):
             world.now_ns += SWEEP_NS
-            world.control._sweep(world.now_ns)
+            for _, sweep in world.control.periodic:
+                sweep(world.now_ns)
         assert len(drawn) == (40 if not took_ns else 40 * SWEEP_NS // (REST * took_ns + SWEEP_NS))
     drawn.clear()
     world.control.update(world.now_ns)
