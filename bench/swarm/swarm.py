@@ -17,6 +17,7 @@ a second: after the start of thousands it may be seconds behind, and what it doe
   of these, 0 if none was above 0.3 ms (bench/swarm/stops.py). Both are null without `watch_machine`, which makes stops longer
   by some 0.2 ms, and where the system lets nobody watch
 * loop_longest_us: what the coordinator says of its own loop: the longest turn, wait for the lock, and delay of a plan
+* loop_busy, slot_slices: for which part of the time that loop worked, and how many slices long slots were, at the end
 * changed: with `change_tree`, stops, turns and late slots of `CHANGED_S` in which the tree changes, and of as many in which it
   changes back. The links' model keeps the first tree's paths
 * loss_fraction: of the bytes sent, what the links lost; link_use: what they delivered, of what a linear programme could
@@ -233,6 +234,7 @@ class _Measured:
             **_links(self._world, swarm, sums, counts),
             "members_least": least,
             "loop_longest_us": longest,
+            **{name: leader.status().get(name) for name in ("loop_busy", "slot_slices")},
             "swarm_cpu": round(own_s / seconds, 3),
             "unknown": names_of(swarm.unknown()),
             "to_all": dict(swarm.to_all),

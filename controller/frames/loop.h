@@ -65,7 +65,9 @@ static void turn(struct loop *loop, int poked) {
         if (write(loop->tell, &one, sizeof one) < 0)
             loop->signalled = 0;
     }
-    keep_longest(&steering->longest_turn_ns, clock_ns(CLOCK_MONOTONIC) - began_ns);
+    int64_t took_ns = clock_ns(CLOCK_MONOTONIC) - began_ns;
+    keep_longest(&steering->longest_turn_ns, took_ns);
+    steering->busy_ns += took_ns;
 }
 
 static void *serve(void *given) {

@@ -134,6 +134,12 @@ class SlotLoop:
                 setattr(self._steering, f"longest_{name}_ns", 0)
         return found
 
+    def take_busy_ns(self) -> int:
+        """How long (ns) it worked since the last call: the time of all its turns together."""
+        with self.lock:
+            found, self._steering.busy_ns = int(self._steering.busy_ns), 0
+        return found
+
 
 def _set(planner: compiled.Planner, core: Core | None) -> None:
     for name in Core._fields:

@@ -75,6 +75,9 @@ POLICIES: dict[str, Callable[[CoordinatorSettings], Policy]] = {
 }
 """How each policy is made of the coordinator's settings; the keys are the names that configuration and CLI know."""
 
+SLICED = frozenset(("timeslice", "hybrid", "steps"))
+"""Those that grant all slots by slices. `auto` gives rates where a round of slices would take long."""
+
 
 def make_policy(settings: CoordinatorSettings) -> Policy:
     """A new policy, that knows of nothing yet.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from controller.config.settings import CoordinatorSettings
 from controller.members.part import SWEEP_NS, Part
 from controller.members.places import Numbering
 from controller.members.registry import Members
-from controller.policies import POLICIES
+from controller.policies import POLICIES, SLICED
 from controller.scheduling.capacities import Capacities
 from controller.scheduling.granting import Granting
 from controller.scheduling.network import FabricNetwork
@@ -54,6 +55,8 @@ class PolicyControl(Part):
         self.periodic = ((SWEEP_NS, self._sweep),)
         self.settings = settings
         self.override = Override.COORDINATE
+        self.slices = 1
+        """How many slices long slots are (controller/slots/slot_length.py)."""
         self._members = members
         self._granting = granting
         self._regulation = regulation
@@ -83,6 +86,21 @@ class PolicyControl(Part):
             "override": self.override.name.lower(),
             "weights": settings.weights,
         }
+
+    def slice_ns(self) -> int | None:
+        """The operator's slice; None: the policy grants no slots of slices."""
+        return self.settings.slice_ns if self.settings.policy in SLICED else None
+
+    def lengthen(self, slices: int, now_ns: int) -> None:
+        """Has slots of so many slices granted from now on, by a fresh policy."""
+        self.slices = slices
+        log.info("slots last %d slices", slices)
+        self._granting.renew(self._granted(self.settings), now_ns)
+        self._inform(now_ns)
+
+    def _granted(self, settings: CoordinatorSettings) -> CoordinatorSettings:
+        """The settings that slots are granted by."""
+        return replace(settings, slice_ns=self.slices * settings.slice_ns)
 
     def update(self, now_ns: int) -> None:
         """Takes a changed fabric or membership into use, and releases links that were quiet for long enough."""
@@ -183,7 +201,7 @@ class PolicyControl(Part):
         self._granting.suspended = override is Override.FREE
         log.info("override: %s", override.name.lower())
         self._on_override(now_ns)
-        self._granting.renew(self.settings, now_ns)
+        self._granting.renew(self._granted(self.settings), now_ns)
         self._inform(now_ns)
 
     def _set_policy(self, changes: dict[str, Any], now_ns: int) -> None:
@@ -198,7 +216,7 @@ class PolicyControl(Part):
             self._write({"event": ["policy", "error", text]})
             return
         self._regulation.renew(settings)
-        self.settings = settings
+        self.settings, self.slices = settings, 1
         log.info("policy: %s", settings.policy)
         self._inform(now_ns)
 

@@ -35,6 +35,14 @@ def test_nobody_stalls_while_one_frame_in_a_hundred_is_lost_and_all_come_back_af
     assert found["killed"]["members_s"] > 0 and found["killed"]["coordinated_s"] >= found["killed"]["members_s"] - 1.0
 
 
+def test_a_controller_with_too_many_short_slots_makes_them_longer_and_carries_most_of_the_traffic() -> None:
+    """A hundred hosts at once can send, for half a millisecond each: 200,000 slots a second."""
+    found = run(Options(hosts=400, shape="leaf-spine", slice_ns=500_000, seconds=SECONDS, start_at_once=True))
+    print({name: found.get(name) for name in ("loss_fraction", "link_use", "late_fraction", "loop_busy", "slot_slices")})
+    assert found["slot_slices"] > 1 and 0 < found["loop_busy"] < 1
+    assert found["link_use"] > 0.5 and found["loss_fraction"] < 0.1
+
+
 def test_a_real_agent_takes_the_place_of_one_of_the_swarm_and_is_served() -> None:
     found = real_agent.run(real_agent.Options(hosts=HOSTS, shape="racks", seconds=SECONDS))
     print(found)

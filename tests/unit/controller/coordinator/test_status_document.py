@@ -197,6 +197,8 @@ def test_the_status_and_the_members_documents_have_these_fields_and_values() -> 
             "period_ns": 250 * MS,
             "loop_longest_us": {},
             "loop_dropped": 0,
+            "loop_busy": 0.0,
+            "slot_slices": 1,
             "key": {"sending": f"{KEY.fingerprint:016x}", "other": None},
             "wire": {"lowest": 2, "highest": 3, "members": {"3": 3}},
             "bypass": [],

@@ -410,7 +410,19 @@ def test_the_longest_times_are_told_once() -> None:
     with looped("timeslice") as leader:
         leader.learn()
         assert leader.loop.take_longest_us()["turn"] > 0
+        assert leader.loop.take_busy_ns() > 0
         leader.loop.end()
+
+
+def test_the_loop_says_for_how_long_it_worked_since_it_was_asked_last() -> None:
+    with looped("timeslice") as leader:
+        leader.learn()
+        began_ns = time.monotonic_ns()
+        leader.loop.take_busy_ns()
+        wait_for(lambda: leader.turn() or len(leader.grants(1)) > 20)
+        worked_ns, passed_ns = leader.loop.take_busy_ns(), time.monotonic_ns() - began_ns
+        assert 0 < worked_ns <= passed_ns
+        assert leader.loop.take_busy_ns() < worked_ns, "counted once"
 
 
 def spoilt(seed: int, policy: str) -> None:
