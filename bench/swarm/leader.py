@@ -17,6 +17,7 @@ from bench.siege.watch import sample
 from bench.swarm.traffic import World
 from controller.config.settings import CoordinatorSettings
 from controller.processes.confine import LINK, packet_sockets
+from controller.processes.identity import STARTING_PRIORITY, at_priority
 from controller.store.private_redis import PrivateRedis
 from controller.store.store import Store
 from controller.supervision.children import PACKET_SOCKETS
@@ -141,8 +142,10 @@ class Leader:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Starts the process, with the sockets that `baton up` would give it; it leads some tenths of a second later."""
-        words = [sys.executable, "-m", "controller.coordinator.process", "--config", str(self._directory / "coordinator.json")]
+        """Starts the process as `baton up` does, with its sockets and at its first priority; it leads some tenths of a second
+        later."""
+        prefix = at_priority(STARTING_PRIORITY if self.settings.realtime_priority else None)
+        words = [*prefix, sys.executable, "-m", "controller.coordinator.process", "--config", str(self._directory / "coordinator.json")]
         given = packet_sockets(PACKET_SOCKETS, None)
         environment = {**os.environ, LINK: " ".join(map(str, given))}
         try:
