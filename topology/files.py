@@ -54,6 +54,7 @@ from topology.marked_yaml import Document, Value
 from topology.problems import FabricError, Problem
 from topology.sources import SwitchSource
 from topology.sources import problems as source_problems
+from topology.text_file import Unreadable, text_of
 from topology.units import format_rate, parse_rate
 
 DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -71,10 +72,9 @@ def load(path: Path | str, *, partial: bool = False) -> Fabric:
         FabricError: the file can't be read, or has problems; the error holds all of them.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise FabricError(Problem(str(path), f"can't be read: {reason}; name a YAML or JSON file")) from None
+        text = text_of(Path(path))
+    except Unreadable as error:
+        raise FabricError(Problem(str(path), f"can't be read: {error}; name a YAML or JSON file")) from None
     return loads(text, partial=partial)
 
 

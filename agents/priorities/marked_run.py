@@ -64,8 +64,8 @@ def run(
     as the deadline of its mark, and one created later gets the mark `late`.
 
     At the end the cgroup is removed, with any that the command made in it. Processes that it left running first move back to
-    this process's cgroup, and their sockets keep their mark. SIGTERM and SIGHUP are passed on to the command; SIGINT reaches it
-    from the terminal.
+    this process's cgroup, and their sockets keep their mark. SIGTERM and SIGHUP are passed on to the command, or end this
+    before it has started; SIGINT reaches it from the terminal.
 
     Raises:
         NoCgroup, BuildError, BpfError: the mark cannot be set here.
@@ -76,9 +76,9 @@ def run(
     try:
         marking = _MARKING.pack(deadline_ns, mark.encode(), late.encode() if late else 0)
         program.map("mark", 4, _MARKING.size)[bytes(4)] = marking
-        with _cgroup(outside) as inside:
+        with _signals() as signals, _cgroup(outside) as inside:
             program.attach_cgroup("set_mark", inside)
-            return _run(command, inside)
+            return _run(command, inside, signals)
     finally:
         program.close()
 
@@ -110,23 +110,44 @@ def _remove(inside: Path, outside: Path) -> None:
         here.rmdir()
 
 
-def _run(command: Sequence[str], inside: Path) -> int:
+class _Signals:
+    """Passes on to the command what this process is told; what comes before it has started ends this process's work instead."""
+
+    def __init__(self) -> None:
+        self.child: subprocess.Popen[bytes] | None = None
+        self.number = 0
+        """Of the signal that came before there was a command; 0: none."""
+
+    def take(self, number: int, _: FrameType | None) -> None:
+        """A handler."""
+        if self.child is None:
+            self.number = number
+        elif number != signal.SIGINT:  # which the terminal sends to both
+            self.child.send_signal(number)
+
+
+@contextmanager
+def _signals() -> Iterator[_Signals]:
+    taken = _Signals()
+    before = {number: signal.signal(number, taken.take) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
+    try:
+        yield taken
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _run(command: Sequence[str], inside: Path, signals: _Signals) -> int:
     procs = inside / "cgroup.procs"
 
     def enter() -> None:
         procs.write_text("0")
 
     # preexec_fn: the command must be inside before its first socket, and this process has a single thread.
-    child = subprocess.Popen(command, preexec_fn=enter)
-
-    def pass_on(number: int, _: FrameType | None) -> None:
-        child.send_signal(number)
-
-    before = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGHUP)}
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        status = child.wait()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    if signals.number:
+        return 128 + signals.number
+    child = signals.child = subprocess.Popen(command, preexec_fn=enter)
+    if signals.number:  # it came while the command was started
+        child.send_signal(signals.number)
+    status = child.wait()
     return status if status >= 0 else 128 - status

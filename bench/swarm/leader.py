@@ -145,7 +145,8 @@ class Leader:
         """Starts the process as `baton up` does, with its sockets and at its first priority; it leads some tenths of a second
         later."""
         prefix = at_priority(STARTING_PRIORITY if self.settings.realtime_priority else None)
-        words = [*prefix, sys.executable, "-m", "controller.coordinator.process", "--config", str(self._directory / "coordinator.json")]
+        words = [*prefix, sys.executable]
+        words += ["-m", "controller.coordinator.process", "--config", str(self._directory / "coordinator.json")]
         given = packet_sockets(PACKET_SOCKETS, None)
         environment = {**os.environ, LINK: " ".join(map(str, given))}
         try:

@@ -21,11 +21,10 @@ from protocol.bodies.text import printable
 from topology import files, marked_yaml
 from topology.marked_yaml import Document
 from topology.problems import Problem
+from topology.text_file import Unreadable, text_of
 from topology.units import format_duration, format_rate, format_size, parse_duration, parse_rate, parse_size
 
 HEARTBEATS_BEFORE_FAIL_OPEN = 3
-MOST_BYTES = 64 << 20
-"""Of a file: far more than a fabric of thousands of hosts needs."""
 BOUNDS = {
     "greater_than": ("gt", "is not above"), "greater_than_equal": ("ge", "is under"), "less_than": ("lt", "is not below"),
     "less_than_equal": ("le", "is over"),
@@ -75,18 +74,9 @@ def load(path: Path) -> Config:
 
 def _text(path: Path, shown: str = "docs/operating.md") -> tuple[str, list[Problem]]:
     try:
-        with path.open(encoding="utf-8") as file:  # a device or a pipe may have no end
-            text = file.read(MOST_BYTES + 1)
-        if len(text) <= MOST_BYTES:
-            return text, []
-        reason = f"it is longer than {MOST_BYTES >> 20} MiB"
-    except OSError as error:
-        reason = error.strerror or str(error)
-    except UnicodeDecodeError:
-        reason = "it is not UTF-8 text"
-    except ValueError:
-        reason = "its name has a null byte"
-    return "", [Problem("", f"can't be read: {reason}; write one as {shown} shows, or name another")]
+        return text_of(path), []
+    except Unreadable as error:
+        return "", [Problem("", f"can't be read: {error}; write one as {shown} shows, or name another")]
 
 
 def _read(path: Path) -> tuple[Config | None, list[Problem]]:

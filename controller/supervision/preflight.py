@@ -10,6 +10,8 @@ import os
 import socket
 import subprocess
 from pathlib import Path
+from stat import S_IMODE
+from typing import NamedTuple
 
 from controller.config.schema import Config
 from controller.openflow.tls import CertificateError, context
@@ -30,6 +32,15 @@ class CannotStart(Exception):
     """Something is missing or in the way; the text is one line with the field and the remedy."""
 
 
+class Claim(NamedTuple):
+    """A run directory that is ours from now on."""
+
+    made: bool
+    """Baton made it, now or in an earlier run that was killed."""
+    before: tuple[int, int] | None
+    """Mode and group of one that was there, if Baton changed them."""
+
+
 def own_identity() -> Identity:
     """This process."""
     identity = identify(os.getpid())
@@ -37,9 +48,9 @@ def own_identity() -> Identity:
     return identity
 
 
-def claim_run_dir(run_dir: Path, users: Users | None = None) -> bool:
-    """Makes the run directory if there is none; returns whether Baton made it (now, or in an earlier run that was killed). It
-    is for its owner alone then; with `users`, these may pass through it to what is theirs.
+def claim_run_dir(run_dir: Path, users: Users | None = None) -> Claim:
+    """Makes the run directory if there is none. It is for its owner alone then; with `users`, these may pass through it to what
+    is theirs.
 
     Raises:
         CannotStart: another controller side is up in it, it can't be made, somebody else may write into it, or a user of
@@ -47,18 +58,19 @@ def claim_run_dir(run_dir: Path, users: Users | None = None) -> bool:
     """
     made = _claimed(run_dir)
     try:
-        _guard(run_dir, None if users is None else users.group)
+        before = _guard(run_dir, None if users is None else users.group)
     except OSError as error:
         raise CannotStart(f"run_dir: {run_dir}: {error.strerror}; run as root, or set another") from None
     for name in NAMES if users is not None else ():
         if users is not None and (barrier := users.barrier(name, run_dir / "any")) is not None:
             who = f"the {name}'s user (uid {users.uids[name]})"
             raise CannotStart(f"run_dir: {barrier} can't be entered by {who}; chmod 711 it, or set another")
-    return made
+    return Claim(made, None if made else before)
 
 
-def _guard(run_dir: Path, group: int | None) -> None:
-    """Has nobody else read, write or enter a run directory that was there before; who has `group` may enter it.
+def _guard(run_dir: Path, group: int | None) -> tuple[int, int] | None:
+    """Has nobody else read, write or enter a run directory that was there before; who has `group` may enter it. Returns the
+    mode and group that it had; None: they are as they were.
 
     Raises CannotStart, OSError.
     """
@@ -69,10 +81,12 @@ def _guard(run_dir: Path, group: int | None) -> None:
     names = {path.name for path in run_dir.iterdir()}
     if taken := names & {*runstate.DIRECTORIES, *runstate.FILES}:
         raise CannotStart(f"run_dir: {run_dir / min(taken)} is not Baton's; move it away, or set another run_dir")
-    if all(map(runstate.may_be_ours, names)):  # what has other entries is not for Baton alone
-        run_dir.chmod(0o700 if group is None else 0o710)
-        if group is not None:
-            os.chown(run_dir, -1, group)
+    if not all(map(runstate.may_be_ours, names)):  # what has other entries is not for Baton alone
+        return None
+    run_dir.chmod(0o700 if group is None else 0o710)
+    if group is not None:
+        os.chown(run_dir, -1, group)
+    return S_IMODE(status.st_mode), status.st_gid
 
 
 def _claimed(run_dir: Path) -> bool:

@@ -52,6 +52,8 @@ class RunState:
     store: str
     ready: bool = False
     made_run_dir: bool = False
+    run_dir_before: tuple[int, int] | None = None
+    """Mode and group of a run directory that was there before, if Baton changed them."""
     config_error: str = ""
     """Why the configuration file as it is now was not taken over; empty when it was."""
     services: dict[str, Identity | None] = dataclasses.field(default_factory=dict)
@@ -101,6 +103,8 @@ def load(run_dir: Path) -> RunState:
         fields: dict[str, Any] = json.loads(path.read_text())
         fields["supervisor"] = Identity(*fields["supervisor"])
         fields["services"] = {name: None if value is None else Identity(*value) for name, value in fields["services"].items()}
+        before = fields.get("run_dir_before")
+        fields["run_dir_before"] = None if before is None else tuple(before)
         return RunState(**fields)
     except FileNotFoundError:
         raise NothingUp(f"nothing is up in {run_dir}: start it with `baton up`, or name its --run-dir") from None
@@ -149,6 +153,10 @@ def remove(run_dir: Path, state: RunState, *, keep_logs: bool) -> None:
         for name in {*state.services, *state.logs, "supervisor"}:
             for suffix in (".log", ".log.1"):
                 (run_dir / (name + suffix)).unlink(missing_ok=True)
-    if state.made_run_dir:
-        with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):
+        if state.made_run_dir:
             run_dir.rmdir()
+        elif state.run_dir_before is not None:
+            mode, group = state.run_dir_before
+            os.chown(run_dir, -1, group)
+            run_dir.chmod(mode)

@@ -110,7 +110,7 @@ class Supervisor:
                 raise CannotStart(str(error)) from None
         if self.config.store is not None:
             preflight.check_store(self.config.store, self.users)
-        made = preflight.claim_run_dir(self.run_dir, self.users)
+        claim = preflight.claim_run_dir(self.run_dir, self.users)
         if log_to_file:
             private(self.run_dir / runstate.LOG, os.O_APPEND).close()
             handler = RotatingFileHandler(self.run_dir / runstate.LOG, maxBytes=LOG_BYTES, backupCount=1)
@@ -120,7 +120,8 @@ class Supervisor:
             supervisor=preflight.own_identity(),
             config=str(self.path or ""),
             store=self.store_url,
-            made_run_dir=made,
+            made_run_dir=claim.made,
+            run_dir_before=claim.before,
         )
         self._state = SavedState(self.run_dir, state, self._services)
         try:

@@ -166,6 +166,8 @@ def test_a_bad_file_is_refused_with_all_its_problems(tmp_path: Path) -> None:
 
 
 def test_a_file_that_can_not_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FabricError, match=r"/dev/zero: can't be read: it is longer than 64 MiB; "):
+        files.load("/dev/zero")
     with pytest.raises(FabricError, match=r"nowhere\.yaml: can't be read: No such file or directory; "):
         files.load(tmp_path / "nowhere.yaml")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 
 import pytest
@@ -44,6 +45,22 @@ def test_the_exit_status_is_the_commands(
     mark: Callable[..., subprocess.CompletedProcess[str]], script: str, status: int
 ) -> None:
     assert mark("--size", "2MB", "sh", "-c", script).returncode == status
+    assert not left_behind()
+
+
+@pytest.mark.parametrize("wait_s", [0.0, 0.01, 0.05])
+def test_nothing_is_left_where_it_is_ended_while_it_starts(
+    mark: Callable[..., subprocess.CompletedProcess[str]], wait_s: float
+) -> None:
+    """SIGTERM comes as soon as there is a cgroup, or a little later."""
+    words = (sys.executable, "-m", "cli.main", "mark", "--size", "2MB", "sleep", "20")
+    with subprocess.Popen(words) as running:
+        until_s = time.monotonic() + 10
+        while not (own_cgroup() / f"baton-mark-{running.pid}").exists() and time.monotonic() < until_s:
+            time.sleep(0.001)
+        time.sleep(wait_s)
+        running.terminate()
+        assert running.wait(10) == 128 + signal.SIGTERM
     assert not left_behind()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -95,3 +96,13 @@ def test_another_refusal_is_not_tried_again(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(PermissionError):
         leave(tmp_path)
     assert kernel.asked == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_before_the_command_has_started_keeps_it_from_starting(tmp_path: Path, number: int) -> None:
+    handler = signal.getsignal(number)
+    with marked_run._signals() as signals:
+        os.kill(os.getpid(), number)
+        assert marked_run._run(("touch", str(tmp_path / "started")), tmp_path, signals) == 128 + number
+    assert not (tmp_path / "started").exists()
+    assert signal.getsignal(number) == handler

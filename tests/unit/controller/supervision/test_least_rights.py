@@ -22,6 +22,7 @@ from controller.supervision import preflight, runstate, users
 from controller.supervision.changes import coordinator_restarts
 from controller.supervision.children import Children
 from controller.supervision.copies import Copies
+from controller.supervision.runstate import RunState
 from controller.supervision.supervisor import Supervisor
 from controller.supervision.users import Users
 from protocol.key import Key, KeyFileError, open_to_others
@@ -78,7 +79,7 @@ class TestFiles:
     """Nobody but the owner reads what Baton writes."""
 
     def test_the_run_directory_is_made_for_its_owner(self, tmp_path: Path) -> None:
-        assert preflight.claim_run_dir(tmp_path / "run")
+        assert preflight.claim_run_dir(tmp_path / "run").made
         assert mode(tmp_path / "run") == 0o700
 
     def test_settings_state_logs_and_the_stores_configuration_are_for_their_owner(
@@ -139,15 +140,28 @@ class TestRunDirectories:
 
     def test_one_of_ours_is_closed(self, tmp_path: Path) -> None:
         (tmp_path / "run").mkdir(mode=0o755)
-        assert not preflight.claim_run_dir(tmp_path / "run")
+        assert not preflight.claim_run_dir(tmp_path / "run").made
         assert mode(tmp_path / "run") == 0o700
 
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+    def test_one_that_was_there_is_at_the_end_as_it_was(self, tmp_path: Path) -> None:
+        directory = tmp_path / "run"
+        directory.mkdir()
+        directory.chmod(0o750)
+        os.chown(directory, -1, 1234)
+        claim = preflight.claim_run_dir(directory)
+        assert claim == (False, (0o750, 1234)) and mode(directory) == 0o700
+        state = RunState(supervisor=preflight.own_identity(), config="", store="", run_dir_before=claim.before)
+        runstate.save(directory, state)
+        runstate.remove(directory, runstate.load(directory), keep_logs=False)
+        assert mode(directory) == 0o750 and directory.stat().st_gid == 1234
+
     def test_one_of_a_start_that_failed_is_removed_at_the_end_as_if_new(self, tmp_path: Path) -> None:
-        assert preflight.claim_run_dir(tmp_path / "run")
+        assert preflight.claim_run_dir(tmp_path / "run").made
         (tmp_path / "run" / "supervisor.log").write_text("could not start\n")
-        assert preflight.claim_run_dir(tmp_path / "run")
+        assert preflight.claim_run_dir(tmp_path / "run").made
         (tmp_path / "run" / "of an operator").write_text("")
-        assert not preflight.claim_run_dir(tmp_path / "run")
+        assert not preflight.claim_run_dir(tmp_path / "run").made
 
     def test_one_with_files_of_others_keeps_its_mode_and_one_of_baton_s_names_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "run").mkdir(mode=0o755)
