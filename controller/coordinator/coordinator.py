@@ -53,7 +53,7 @@ from controller.scheduling.policy_control import PolicyControl
 from controller.scheduling.regulation import Regulation
 from controller.scheduling.telemetry import Telemetry
 from controller.scheduling.week_frames import WeekFrames
-from controller.slots.slot_length import SlotLengths
+from controller.slots.slot_length import SlotLengths, Work
 from controller.told.directory import ToldDirectory
 from protocol import virtual_time
 from protocol.auth import Guard, authentications
@@ -174,7 +174,7 @@ class Coordinator:
             self.versions,
             self.policy,
             self.granting,
-            SlotLengths(self.policy, self._worked_ns, lambda: self.granting.tallies.slots, write),
+            SlotLengths(self.policy, self._take_work, lambda: self.granting.tallies.slots, write),
             telemetry,
             self.regulation,
             capacities,
@@ -289,9 +289,9 @@ class Coordinator:
         due, planned_ns = min(self.timers.next_ns(), self.leadership.due_ns()), self.granting.due_ns
         return due if planned_ns is None else min(due, planned_ns)
 
-    def _worked_ns(self) -> int | None:
-        """How long the loop of slots has worked since the last call; None: there is none."""
-        return None if self._loop is None else self._loop.take_busy_ns()
+    def _take_work(self) -> Work | None:
+        """What the loop of slots did since the last call; None: there is none."""
+        return None if self._loop is None else self._loop.take_work()
 
     # -- members ------------------------------------------------------------------------------------------------------
 

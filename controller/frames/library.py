@@ -66,8 +66,9 @@ class Steering(ctypes.Structure):
 
     _fields_ = (
         ("lead_ns", I64), ("slice_ns", I64), ("review_ns", I64), ("last_number", U64), ("now_ns", I64), ("read_ns", I64),
-        ("longest_turn_ns", I64), ("longest_wait_ns", I64), ("longest_delay_ns", I64), ("busy_ns", I64), ("planners", U32),
-        ("plans", U32), ("watched_room", U32), ("withheld", U32), ("attend", U32), ("prompt", U32), ("unsaid", U32),
+        ("longest_turn_ns", I64), ("longest_wait_ns", I64), ("longest_delay_ns", I64), ("busy_ns", I64), ("delayed_ns", I64),
+        ("plans_due", I64), ("planners", U32), ("plans", U32), ("watched_room", U32),
+        ("withheld", U32), ("attend", U32), ("prompt", U32), ("unsaid", U32),
         ("dropped", U32),
     )  # fmt: skip
 

@@ -57,6 +57,10 @@ static void turn(struct loop *loop, int poked) {
         carry_on(loop, now_ns);
     else if (loop->fed && !put_off(loop, now_ns - began_ns)) {
         loop->fed = 0;
+        if (due) {
+            steering->delayed_ns += now_ns - loop->due_ns;
+            steering->plans_due++;
+        }
         plan(loop, now_ns);
     }
     if (!loop->signalled && wants_python(loop, now_ns)) {

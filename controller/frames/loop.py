@@ -14,6 +14,7 @@ from contextlib import suppress
 from controller.frames import library as compiled
 from controller.frames.frames import Frames
 from controller.policies.compiled.batches import Batched, Core
+from controller.slots.slot_length import Work
 
 PLANNERS = 2
 """Of so many cores a policy may be, beside the one that chooses."""
@@ -134,10 +135,12 @@ class SlotLoop:
                 setattr(self._steering, f"longest_{name}_ns", 0)
         return found
 
-    def take_busy_ns(self) -> int:
-        """How long (ns) it worked since the last call: the time of all its turns together."""
+    def take_work(self) -> Work:
+        """What it did since the last call."""
         with self.lock:
-            found, self._steering.busy_ns = int(self._steering.busy_ns), 0
+            steering = self._steering
+            found = Work(int(steering.busy_ns), int(steering.delayed_ns) // max(1, steering.plans_due))
+            steering.busy_ns = steering.delayed_ns = steering.plans_due = 0
         return found
 
 

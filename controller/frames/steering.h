@@ -40,7 +40,8 @@ struct steering {
     int64_t read_ns;     /* all frames that came before it have been read */
     /* The longest since Python has set them to 0: of all turns, waits for the lock, and delays of a plan that was due. */
     int64_t longest_turn_ns, longest_wait_ns, longest_delay_ns;
-    int64_t busy_ns; /* that all turns took together, since Python has set it to 0 */
+    /* Since Python has set them to 0: how long all turns took together; by how much plans were late that were due, and how many. */
+    int64_t busy_ns, delayed_ns, plans_due;
     uint32_t planners, plans; /* how many there are; whether they plan */
     uint32_t watched_room;    /* so many grants more are told */
     uint32_t withheld, attend;

@@ -6,8 +6,11 @@ what becomes of each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
+from itertools import chain
 from typing import Any, Protocol
+
+import numpy as np
 
 from controller.config.settings import CoordinatorSettings
 from controller.frames.frames import Batch, Lock
@@ -34,6 +37,9 @@ LATE_PART = 4
 """A slot whose gate opened later after its start than this part of a slice counts as late."""
 MOST_BACKLOGS = 32
 """Of so many backlogs of a batch it is noted since when bytes wait."""
+
+INFORMED_AT_ONCE = 256
+"""A fresh policy is told the backlogs of so many members by one call."""
 
 
 class Loop(Protocol):
@@ -326,16 +332,31 @@ class Granting(Part):
         del before  # its cores are there until the loop has others
         self.delays.tell_again()
 
-    def inform(self, regulated: Regulated, contended: frozenset[Hashable], now_ns: int) -> None:
-        """Gives a fresh policy the contended links, the regulated pairs and the backlogs, and plans."""
+    def inform(
+        self, regulated: Regulated, contended: frozenset[Hashable], now_ns: int, meanwhile: Callable[[], object] = lambda: None
+    ) -> None:
+        """Gives a fresh policy the contended links, the regulated pairs and the backlogs, and plans. With thousands of members
+        that takes tenths of a second; `meanwhile` is called again and again."""
         self.policy.set_contended(contended)
         self.policy.set_regulated(regulated, now_ns=now_ns)
-        for member in self._members.present():
-            if member.node not in self._distrusted:
-                self.policy.backlog(member.node, member.backlog, now_ns=now_ns)
+        members = [member for member in self._members.present() if member.node not in self._distrusted]
+        for first in range(0, len(members), INFORMED_AT_ONCE):
+            self._tell_backlogs(members[first : first + INFORMED_AT_ONCE], now_ns)
+            meanwhile()
         if self._loop is not None:
             self._informed_ns = self._loop.latest_ns(now_ns)
         self.plan(now_ns)
+
+    def _tell_backlogs(self, members: Sequence[Member], now_ns: int) -> None:
+        """Tells the policy what waits at some members: together, if it can, for each call may be told all pairs anew."""
+        if self._in_batches is None:
+            for member in members:
+                self.policy.backlog(member.node, member.backlog, now_ns=now_ns)
+            return
+        waiting = [[destination for destination, size in member.backlog.items() if size > 0] for member in members]
+        nodes = np.array([member.node for member in members], np.uint32)
+        offsets = np.cumsum([0, *map(len, waiting)], dtype=np.uint32)
+        self._in_batches.backlogs(nodes, offsets, np.array(list(chain(*waiting)), np.uint32), now_ns=now_ns)
 
     def status(self) -> dict[str, Any]:
         """Counts of slots, of pages that were not kept, and the members that have no place in the fabric."""

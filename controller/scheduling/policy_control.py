@@ -35,7 +35,7 @@ class PolicyControl(Part):
     Args:
         on_override: called with the time (ns) as soon as the override has changed.
         timers: have a changed fabric read a piece at a time; without them it is read in one go, as the first one always is.
-        meanwhile: called between the pieces of the latter.
+        meanwhile: called between the pieces of the latter, and while a fresh policy is told of what waits.
         write: takes lines for the store bridge, {"event": [kind, severity, text]}.
     """
 
@@ -224,4 +224,5 @@ class PolicyControl(Part):
         """Tells a fresh policy all that is known."""
         self._moved = True
         self.update(now_ns)
-        self._granting.inform(self._regulation.regulated, self._regulation.congestion.contended(), now_ns)
+        contended = self._regulation.congestion.contended()
+        self._granting.inform(self._regulation.regulated, contended, now_ns, self._meanwhile)

@@ -98,6 +98,7 @@ PURE = (
     "controller/priorities/flow_sizes.py",
     "controller/slots/directive_delays.py",
     "controller/slots/permitted.py",
+    "controller/slots/slot_length.py",
     "controller/priorities/threshold_solver.py",
     "controller/scheduling/misbehaviour.py",
     "controller/supervision/changes.py",

@@ -215,33 +215,48 @@ static int by_number(const void *a, const void *b)
 	return (one->number > other->number) - (one->number < other->number);
 }
 
-/* The slots of a step by their numbers; the caller frees them. */
-static struct held **in_order(const struct steps *core, uint32_t bit, uint32_t *count)
+/* Those slots of a step that are chosen by `is`, by their numbers; the caller frees them. */
+static struct held **in_order(const struct steps *core, uint32_t bit, uint32_t *count,
+			      bool (*is)(const struct steps *, const struct flow *, uint32_t), uint32_t given)
 {
 	struct held **all = malloc((core->busy_room + 1) * sizeof(*all));
 	if (!all)
 		abort();
 	*count = 0;
 	for (uint32_t node = 0; node < core->busy_room; node++)
-		if (held_of(core, node, bit))
+		if (held_of(core, node, bit) && is(core, &core->flows[slot_at(core, node, bit)->flow], given))
 			all[(*count)++] = slot_at(core, node, bit);
 	qsort(all, *count, sizeof(*all), by_number);
 	return all;
 }
 
-/* Revokes the slots of a node, and towards it; of NONE those of flows that are not regulated. */
-static void revoke(struct steps *core, uint32_t id)
+static bool is_any(const struct steps *core, const struct flow *flow, uint32_t given)
 {
-	const struct roster *roster = &core->roster;
+	(void)core, (void)flow, (void)given;
+	return true;
+}
+
+static bool is_of_node(const struct steps *core, const struct flow *flow, uint32_t node)
+{
+	(void)core;
+	return flow->node == node || flow->to == node;
+}
+
+static bool is_not_regulated(const struct steps *core, const struct flow *flow, uint32_t given)
+{
+	(void)given;
+	return !core->roster.couples[flow - core->flows].regulated;
+}
+
+/* Revokes the slots that are chosen. */
+static void revoke(struct steps *core, bool (*is)(const struct steps *, const struct flow *, uint32_t), uint32_t given)
+{
 	EACH_STEP(core, bit) {
 		uint32_t count;
-		struct held **all = in_order(core, bit, &count);
+		struct held **all = in_order(core, bit, &count, is, given);
 		for (uint32_t one = 0; one < count; one++) {
-			const struct couple *pair = &roster->couples[all[one]->flow];
-			if (id == NONE ? pair->regulated : pair->destination != id && roster->members[pair->node].id != id)
-				continue;
 			note_revoked(core, bit, all[one]);
-			drop(core, pair->node, bit);
+			drop(core, core->flows[all[one]->flow].node, bit);
 		}
 		free(all);
 	}
@@ -295,7 +310,7 @@ void steps_regulate(struct steps *core, int64_t now, uint32_t count, const uint3
 	}
 	sort_fresh(core);
 	if (ends)
-		revoke(core, NONE);
+		revoke(core, is_not_regulated, NONE);
 }
 
 static void forget(struct steps *core, uint32_t at)
@@ -314,7 +329,7 @@ void steps_left(struct steps *core, int64_t now, uint32_t id)
 	uint32_t node = member_find(roster, id);
 	if (node == NONE)
 		return;
-	revoke(core, id);
+	revoke(core, is_of_node, node);
 	for (uint32_t at = 0; at < roster->couple_count; at++) {
 		const struct couple *pair = &roster->couples[at];
 		if (pair->known && (pair->node == node || pair->destination == id))

@@ -185,7 +185,7 @@ void steps_settle(struct steps *core)
 	clear(core, EVERY);
 	EACH_STEP(core, bit) {
 		uint32_t count;
-		struct held **all = in_order(core, bit, &count);
+		struct held **all = in_order(core, bit, &count, is_any, NONE);
 		for (uint32_t one = 0; one < count; one++) {
 			const struct held *held = all[one];
 			uint32_t at = held->flow;

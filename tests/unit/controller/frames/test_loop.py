@@ -410,19 +410,20 @@ def test_the_longest_times_are_told_once() -> None:
     with looped("timeslice") as leader:
         leader.learn()
         assert leader.loop.take_longest_us()["turn"] > 0
-        assert leader.loop.take_busy_ns() > 0
+        assert leader.loop.take_work().busy_ns > 0
         leader.loop.end()
 
 
-def test_the_loop_says_for_how_long_it_worked_since_it_was_asked_last() -> None:
+def test_the_loop_says_for_how_long_it_worked_and_how_late_it_was_since_it_was_asked_last() -> None:
     with looped("timeslice") as leader:
         leader.learn()
         began_ns = time.monotonic_ns()
-        leader.loop.take_busy_ns()
+        leader.loop.take_work()
         wait_for(lambda: leader.turn() or len(leader.grants(1)) > 20)
-        worked_ns, passed_ns = leader.loop.take_busy_ns(), time.monotonic_ns() - began_ns
-        assert 0 < worked_ns <= passed_ns
-        assert leader.loop.take_busy_ns() < worked_ns, "counted once"
+        work, passed_ns = leader.loop.take_work(), time.monotonic_ns() - began_ns
+        assert 0 < work.busy_ns <= passed_ns
+        assert 0 < work.delay_ns < passed_ns, "no plan is made before it is due"
+        assert leader.loop.take_work().busy_ns < work.busy_ns, "counted once"
 
 
 def spoilt(seed: int, policy: str) -> None:

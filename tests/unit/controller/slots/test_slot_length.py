@@ -14,11 +14,14 @@ from controller.slots.slot_length import (
     CALM_AT_MOST_NS,
     CALM_NS,
     IDLE,
+    LATE,
     LONGEST_NS,
     LOOK_NS,
+    LOOKS,
     MANY,
     SlotLength,
     SlotLengths,
+    Work,
 )
 from protocol.messages import Backlog
 from tests.unit.controller.coordinator.test_status_document import Lines, coordinator, documents, hear
@@ -33,19 +36,19 @@ class Looks:
     def __init__(self, slice_ns: int = SLICE_NS) -> None:
         self.length, self.slice_ns, self.now_ns = SlotLength(), slice_ns, 0
 
-    def look(self, busy: float, times: int = 1, slots: float = 2 * MANY) -> int:
+    def look(self, busy: float, times: int = 1, slots: float = 2 * MANY, delay_ns: int = 0) -> int:
         """How many slices long slots are after so many looks."""
         for _ in range(times):
             self.now_ns += LOOK_NS
-            self.length.update(busy, slots, self.slice_ns, self.now_ns)
+            self.length.update(busy, delay_ns, slots, self.slice_ns, self.now_ns)
         return self.length.times
 
 
 @pytest.mark.parametrize(
     ("busy", "looks", "slots", "wanted"),
     [
-        (BUSY, 1, 2 * MANY, 1),  # a moment
-        (BUSY, 2, 2 * MANY, 2), (BUSY, 4, 2 * MANY, 4), (BUSIEST, 2, 2 * MANY, 4), (1.0, 100, 2 * MANY, 16),
+        (BUSY, LOOKS - 1, 2 * MANY, 1),  # a moment
+        (BUSY, LOOKS, 2 * MANY, 2), (BUSY, 2 * LOOKS, 2 * MANY, 4), (BUSIEST, LOOKS, 2 * MANY, 4), (1.0, 100, 2 * MANY, 16),
         (BUSY - 0.01, 100, 2 * MANY, 1),
         (1.0, 100, MANY - 1, 1),  # by something else
     ],
@@ -54,13 +57,23 @@ def test_slots_become_longer_where_the_loop_is_busy_with_many_of_them(busy: floa
     assert Looks().look(busy, looks, slots) == wanted
 
 
+def test_slots_become_longer_where_plans_are_late_by_a_part_of_a_slot_though_the_loop_is_not_busy() -> None:
+    """Others take its processors."""
+    looks, late_ns = Looks(), int(LATE * SLICE_NS)
+    assert looks.look(0.2, 100, delay_ns=late_ns - 1) == 1
+    assert looks.look(0.2, LOOKS, delay_ns=late_ns) == 2
+    assert looks.look(0.2, 100, delay_ns=2 * late_ns - 1) == 2, "slots are twice as long"
+    assert looks.look(0.2, LOOKS, delay_ns=2 * late_ns) == 4
+    assert looks.look(0.2, 100, MANY - 1, delay_ns=10 * SLICE_NS) == 4
+
+
 def test_slots_of_a_long_slice_stay_as_they_are() -> None:
     assert Looks(LONGEST_NS // 2 + 1).look(1.0, 100) == 1
 
 
 def test_they_become_shorter_one_step_at_a_time_when_the_loop_was_idle_for_long_enough() -> None:
     looks = Looks()
-    assert looks.look(BUSIEST, 2) == 4
+    assert looks.look(BUSIEST, LOOKS) == 4
     calm = CALM_NS // LOOK_NS
     assert looks.look(IDLE - 0.01, calm) == 4
     assert looks.look(IDLE - 0.01) == 2
@@ -71,7 +84,7 @@ def test_they_become_shorter_one_step_at_a_time_when_the_loop_was_idle_for_long_
 def test_the_wait_doubles_when_slots_were_shortened_too_early() -> None:
     looks, waits = Looks(), []
     for _ in range(9):
-        looks.look(BUSY, 2)
+        looks.look(BUSY, LOOKS)
         waits.append(0)
         while looks.length.times > 1:
             looks.look(0.0)
@@ -80,14 +93,17 @@ def test_the_wait_doubles_when_slots_were_shortened_too_early() -> None:
     assert waits[-1] == CALM_AT_MOST_NS + LOOK_NS
 
 
-@given(st.lists(st.tuples(st.floats(0, 2), st.floats(0, 1e6), st.integers(1, 10**11)), max_size=80), st.integers(10**5, 10**9))
+LOOKED = st.tuples(st.floats(0, 2), st.integers(0, 10**10), st.floats(0, 1e6), st.integers(1, 10**11))
+
+
+@given(st.lists(LOOKED, max_size=80), st.integers(10**5, 10**9))
 def test_slots_last_a_power_of_two_of_slices_and_never_longer_than_is_good(
-    looks: list[tuple[float, float, int]], slice_ns: int
+    looks: list[tuple[float, int, float, int]], slice_ns: int
 ) -> None:
     length, now_ns = SlotLength(), 0
-    for busy, slots, passed_ns in looks:
+    for busy, delay_ns, slots, passed_ns in looks:
         now_ns, before = now_ns + passed_ns, length.times
-        changed = length.update(busy, slots, slice_ns, now_ns)
+        changed = length.update(busy, delay_ns, slots, slice_ns, now_ns)
         assert changed is (length.times != before)
         assert length.times & (length.times - 1) == 0 and length.times * slice_ns <= max(slice_ns, LONGEST_NS)
 
@@ -111,23 +127,24 @@ class Part:
     def __init__(self, policy: Policy, *, looped: bool = True) -> None:
         self.told: list[dict[str, Any]] = []
         self.slots = self.now_ns = 0
-        self.part = SlotLengths(policy, lambda: LOOK_NS if looped else None, lambda: self.slots, self.told.append)
+        work = Work(LOOK_NS, 1_500_000) if looped else None
+        self.part = SlotLengths(policy, lambda: work, lambda: self.slots, self.told.append)
 
     def look(self, times: int) -> None:
         for _ in range(times):
             self.now_ns += LOOK_NS
-            self.slots += MANY
+            self.slots += 2 * MANY * LOOK_NS // 10**9
             self.part.look(self.now_ns)
 
 
 def test_operators_are_told_once_and_warned_as_long_as_it_lasts() -> None:
     policy = Policy()
     part = Part(policy)
-    part.look(3)
+    part.look(LOOKS + 1)
     assert policy.slices == 4 and part.part.status() == {"loop_busy": 1.0, "slot_slices": 4}
     text = (
         "slots last 8 instead of 2 ms, as the controller has no time for so many short ones: "
-        "its loop of slots works 100% of the time"
+        "its loop of slots works 100% of the time, and is late by 1.5 ms"
     )
     assert part.told == [{"event": ["policy", "warning", text]}]
     (warning,) = part.part.warnings()
@@ -137,9 +154,9 @@ def test_operators_are_told_once_and_warned_as_long_as_it_lasts() -> None:
 def test_an_operators_new_policy_begins_with_slots_of_a_slice() -> None:
     policy = Policy()
     part = Part(policy)
-    part.look(3)
+    part.look(LOOKS + 1)
     policy.slices = 1  # as PolicyControl does
-    part.look(2)
+    part.look(LOOKS)
     assert policy.slices == 1 and not part.part.warnings()
     part.look(1)
     assert policy.slices == 4
