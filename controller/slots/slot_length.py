@@ -15,9 +15,10 @@ from controller.members.part import Part
 from protocol.units import MILLISECOND_NS, SECOND_NS
 
 LOOK_NS = 200 * MILLISECOND_NS
-BUSY, BUSIEST, IDLE = 0.4, 0.8, 0.15
+BUSY, BUSIEST, IDLE = 0.3, 0.6, 0.12
 """Slots become longer where the loop works for the first part of the time, four times as long at once from the second on, and
-shorter below the third: that is less than half of the first, as halving slots may double the work."""
+shorter below the third: that is less than half of the first, as halving slots may double the work. The first part is small
+since Python has to be served beside: with two processors, of which other programs took one, slots were late from 0.4 on."""
 LATE = 0.25
 """The same where its plans are late by this part of a slot, on average."""
 LOOKS = 3
