@@ -111,8 +111,9 @@ def _summary(found: Mapping[str, Any]) -> Iterable[Text]:
         return
     if found["override"] == "free":
         yield _line("override", "FREE: every gate is open; `baton coordinate` ends it", "yellow")
-    slice_ms = coordinator["slice_ns"] / 1e6
-    yield _line("policy", f"{coordinator['policy']}, slices of {slice_ms:g} ms, epoch {coordinator['epoch']}")
+    slice_ms, slices = coordinator["slice_ns"] / 1e6, coordinator.get("slot_slices", 1)
+    longer = f" (slots last {slices * slice_ms:g} ms)" if slices > 1 else ""
+    yield _line("policy", f"{coordinator['policy']}, slices of {slice_ms:g} ms{longer}, epoch {coordinator['epoch']}")
     contended = [" -> ".join(map(str, link)) for link in coordinator.get("contended", ())]
     hint = "baton status --links --search contended"
     yield _line("contended", ", ".join(some(contended, hint)) or "no link: no host waits")

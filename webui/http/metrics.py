@@ -85,7 +85,10 @@ def families(reading: Reading) -> Iterator[Metric]:
         "baton_config", "A hash of the published policy settings.", {"hash": config_hash(documents["policy"])}
     )
     yield _gauge("baton_override_free", "Whether the operator opened every gate.", int(leader["override"] == "free"))
-    yield _gauge("baton_slice_seconds", "How long a slot lasts.", leader["slice_ns"] / 1e9)
+    yield _gauge("baton_slice_seconds", "The slice that operators chose.", leader["slice_ns"] / 1e9)
+    slot_s = leader["slot_slices"] * leader["slice_ns"] / 1e9
+    yield _gauge("baton_slot_seconds", "How long a slot lasts: longer than a slice where there are too many.", slot_s)
+    yield _gauge("baton_loop_busy_ratio", "For which part of the time the loop of slots works.", leader["loop_busy"])
     for name, field, text in COUNTS:
         yield CounterMetricFamily(name, text, value=leader[field])
     telemetry = documents["telemetry"] or {}

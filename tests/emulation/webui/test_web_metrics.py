@@ -57,6 +57,10 @@ class TestMetrics:
         assert value(families, "baton_slots_granted_total") == 12
         assert value(families, "baton_slots_yielded_total") == 2 and value(families, "baton_slots_late_total") == 1
 
+    def test_how_long_slots_last(self, families: dict[str, Metric]) -> None:
+        assert value(families, "baton_slot_seconds") == value(families, "baton_slice_seconds") == 0.002
+        assert value(families, "baton_loop_busy_ratio") == 0
+
     def test_latency_is_a_histogram_whose_buckets_grow(self, families: dict[str, Metric]) -> None:
         samples = [one for one in families["baton_directive_latency_seconds"].samples if one.name.endswith("_bucket")]
         counts = [sample.value for sample in samples]

@@ -49,6 +49,18 @@ def test_what_became_of_guests_marks_is_told_by_host(capsys: pytest.CaptureFixtu
     assert out.count("guests") == 1
 
 
+@pytest.mark.parametrize(
+    ("slices", "told"),
+    [(None, "slices of 2 ms, epoch"), (1, "slices of 2 ms, epoch"), (4, "slices of 2 ms (slots last 8 ms), epoch")],
+)
+def test_slots_that_last_longer_than_a_slice_are_told(
+    slices: int | None, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = {} if slices is None else {"slot_slices": slices}
+    show(FOUND | {"coordinator": TestWidth.COORDINATOR | more, "override": "coordinate", "members": {}})
+    assert told in " ".join(capsys.readouterr().out.split())
+
+
 def test_an_event_of_another_day_has_its_day(capsys: pytest.CaptureFixture[str]) -> None:
     now = int(time.time() * 1000)
     event = {"kind": "up", "severity": "info", "text": "is up"}

@@ -194,6 +194,11 @@ class TestState:
         assert found["coordinator"]["warnings"] == ["a"] and found["members"][0]["warnings"] == ["b"]
         assert state()["coordinator"]["warnings"] == [] == state()["members"][0]["warnings"]
 
+    def test_how_long_slots_last_in_slices_is_one_unless_the_coordinator_says_more(self) -> None:
+        told = state(documents={"status": {**STATUS, "slot_slices": 4, "loop_busy": 0.35}})["coordinator"]
+        assert (told["slot_slices"], told["loop_busy"]) == (4, 0.35)
+        assert (state()["coordinator"]["slot_slices"], state()["coordinator"]["loop_busy"]) == (1, 0)
+
     def test_an_empty_store_is_a_state_without_anything(self) -> None:
         found = state(picture=Picture(None, 0), documents={}, members={}, alive=False)
         assert found["links"] == {} and found["flows"] == [] and found["members"] == []

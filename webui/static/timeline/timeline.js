@@ -120,7 +120,7 @@ export class Timeline {
     this.paged.use(Boolean(state.large));
     for (const member of state.members) this.names.set(member.node, member.name);
     this.painter.names = this.names;
-    const sliceUs = state.coordinator.slice_ns / 1000;
+    const sliceUs = state.coordinator.slot_slices * state.coordinator.slice_ns / 1000;
     if (!this.zoomed && sliceUs) {
       this.lengthUs = Math.max(SHORTEST_US, Math.round(sliceUs * (matchMedia("(max-width: 640px)").matches ? 12 : 28)));
       this.zoomed = true;
