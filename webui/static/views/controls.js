@@ -97,7 +97,7 @@ export class Controls {
     attribute(this.override, "class", free ? "primary" : "danger");
     text(this.cards.policy.now, told.policy ? `${told.policy.replace("_", " ")}: ${POLICIES[told.policy] ?? "in force"}` : "not known");
     const slice = told.slice_ns ? ms(told.slice_ns / 1e6) : "not known";
-    text(this.cards.slice.now, told.slot_slices > 1 ? `${slice}; slots last ${told.slot_slices} of them, as there are too many` : slice);
+    text(this.cards.slice.now, told.slot_slices > 1 ? `${slice}; slots last ${ms(told.slot_slices * told.slice_ns / 1e6)}, since there are too many` : slice);
     const weights = told.weights ?? [];
     text(this.cards.weight.now, weights.length ? `${weights.length} set` : "all equal");
     const lines = weights.map(([from, to, weight]) => `${from} → ${to || "all"} × ${weight}`);

@@ -100,7 +100,7 @@ export class Health {
       ["policy", leader.policy],
       ["slice", ms(leader.slice_ns / 1e6)],
     ];
-    if (leader.slot_slices > 1) facts.push(["slots of", ms(leader.slot_slices * leader.slice_ns / 1e6)]);
+    if (leader.slot_slices > 1) facts.push(["slots last", ms(leader.slot_slices * leader.slice_ns / 1e6)]);
     if (leader.slots) facts.push(["slots", count(leader.slots)], ["late", percent(leader.late_slots / leader.slots)]);
     return facts;
   }
