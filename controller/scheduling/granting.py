@@ -348,7 +348,7 @@ class Granting(Part):
         self.plan(now_ns)
 
     def _tell_backlogs(self, members: Sequence[Member], now_ns: int) -> None:
-        """Tells the policy what waits at some members: together, if it can, for each call may be told all pairs anew."""
+        """Tells the policy what waits at some members: together, if it can, as it may look at all pairs in each call."""
         if self._in_batches is None:
             for member in members:
                 self.policy.backlog(member.node, member.backlog, now_ns=now_ns)

@@ -95,12 +95,8 @@ class PolicyControl(Part):
         """Has slots of so many slices granted from now on, by a fresh policy."""
         self.slices = slices
         log.info("slots last %d slices", slices)
-        self._granting.renew(self._granted(self.settings), now_ns)
+        self._granting.renew(_granted(self.settings, slices), now_ns)
         self._inform(now_ns)
-
-    def _granted(self, settings: CoordinatorSettings) -> CoordinatorSettings:
-        """The settings that slots are granted by."""
-        return replace(settings, slice_ns=self.slices * settings.slice_ns)
 
     def update(self, now_ns: int) -> None:
         """Takes a changed fabric or membership into use, and releases links that were quiet for long enough."""
@@ -201,7 +197,7 @@ class PolicyControl(Part):
         self._granting.suspended = override is Override.FREE
         log.info("override: %s", override.name.lower())
         self._on_override(now_ns)
-        self._granting.renew(self._granted(self.settings), now_ns)
+        self._granting.renew(_granted(self.settings, self.slices), now_ns)
         self._inform(now_ns)
 
     def _set_policy(self, changes: dict[str, Any], now_ns: int) -> None:
@@ -209,14 +205,16 @@ class PolicyControl(Part):
             settings = self.settings.changed(changes)
             if settings == self.settings:
                 return
-            self._granting.renew(settings, now_ns)
+            same = (settings.policy, settings.slice_ns) == (self.settings.policy, self.settings.slice_ns)
+            slices = self.slices if same else 1
+            self._granting.renew(_granted(settings, slices), now_ns)
         except ValueError as error:
             text = f"policy kept as it was: {error}"
             log.error("%s", text)
             self._write({"event": ["policy", "error", text]})
             return
         self._regulation.renew(settings)
-        self.settings, self.slices = settings, 1
+        self.settings, self.slices = settings, slices
         log.info("policy: %s", settings.policy)
         self._inform(now_ns)
 
@@ -226,3 +224,8 @@ class PolicyControl(Part):
         self.update(now_ns)
         contended = self._regulation.congestion.contended()
         self._granting.inform(self._regulation.regulated, contended, now_ns, self._meanwhile)
+
+
+def _granted(settings: CoordinatorSettings, slices: int) -> CoordinatorSettings:
+    """The settings by which slots of so many slices are granted."""
+    return replace(settings, slice_ns=slices * settings.slice_ns)

@@ -16,6 +16,8 @@ from tests.emulation.agents.queues.gated_wire import OTHER, Wire, gated_wire
 from tests.emulation.namespaces import inside
 
 SOON_NS = 20_000_000
+LEAD_NS = 100_000
+"""A step begins as much early as the ones before took at least, so one that takes less is done before its time."""
 
 
 @pytest.fixture(params=["tbf", "plug"])
@@ -39,7 +41,7 @@ def test_a_night_and_the_day_after_it_are_made_in_one_wait(wire: Wire) -> None:
         reflex.steps = lambda: (Step(night_ns, frozenset({16}), frozenset()), Step(day_ns, frozenset(), frozenset({17})))
         assert reflex.plan()
         assert reflex.wait((), day_ns + SOON_NS, poll=False) == []
-        assert rules.step_done_ns >= day_ns
+        assert rules.step_done_ns >= day_ns - LEAD_NS
         rules.block(Rule.WEEK, [16])
         rules.unblock(Rule.WEEK, [17])
         rules.reconcile()

@@ -188,6 +188,8 @@ def test_the_coordinator_grants_slots_of_so_many_slices_until_the_operator_choos
     made.take([{"override": "free"}], 16 * MS)
     made.take([{"override": "coordinate"}], 16 * MS)
     assert set(lengths(lines)) == {8}, "an override changes no lengths"
+    made.take([{"policy": {"headroom": 0.9}}], 24 * MS)
+    assert set(lengths(lines)) == {8} and made.policy.slices == 4, "nor does what has nothing to do with them"
     made.take([{"policy": {"slice_ns": 4 * MS}}], 32 * MS)
     assert set(lengths(lines)) == {4} and made.policy.slices == 1
 
