@@ -63,6 +63,7 @@ def claim_run_dir(run_dir: Path, users: Users | None = None) -> Claim:
         raise CannotStart(f"run_dir: {run_dir}: {error.strerror}; run as root, or set another") from None
     for name in NAMES if users is not None else ():
         if users is not None and (barrier := users.barrier(name, run_dir / "any")) is not None:
+            runstate.give_back(run_dir, before)
             who = f"the {name}'s user (uid {users.uids[name]})"
             raise CannotStart(f"run_dir: {barrier} can't be entered by {who}; chmod 711 it, or set another")
     return Claim(made, None if made else before)

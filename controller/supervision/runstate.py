@@ -153,10 +153,16 @@ def remove(run_dir: Path, state: RunState, *, keep_logs: bool) -> None:
         for name in {*state.services, *state.logs, "supervisor"}:
             for suffix in (".log", ".log.1"):
                 (run_dir / (name + suffix)).unlink(missing_ok=True)
-    with contextlib.suppress(OSError):
-        if state.made_run_dir:
+    if state.made_run_dir:
+        with contextlib.suppress(OSError):
             run_dir.rmdir()
-        elif state.run_dir_before is not None:
-            mode, group = state.run_dir_before
-            os.chown(run_dir, -1, group)
-            run_dir.chmod(mode)
+    else:
+        give_back(run_dir, state.run_dir_before)
+
+
+def give_back(run_dir: Path, before: tuple[int, int] | None) -> None:
+    """Gives a run directory the mode and group that it had before; None: they are as they were."""
+    if before is not None:
+        with contextlib.suppress(OSError):
+            os.chown(run_dir, -1, before[1])
+            run_dir.chmod(before[0])

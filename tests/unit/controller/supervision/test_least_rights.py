@@ -156,6 +156,15 @@ class TestRunDirectories:
         runstate.remove(directory, runstate.load(directory), keep_logs=False)
         assert mode(directory) == 0o750 and directory.stat().st_gid == 1234
 
+    def test_one_that_cannot_be_reached_is_left_as_it_was(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        directory = tmp_path / "run"
+        directory.mkdir()
+        directory.chmod(0o750)
+        monkeypatch.setattr(Users, "barrier", lambda *_: tmp_path)
+        with pytest.raises(preflight.CannotStart, match="can't be entered"):
+            preflight.claim_run_dir(directory, Users(group=os.getegid(), uids=dict.fromkeys(users.NAMES, 1234)))
+        assert mode(directory) == 0o750
+
     def test_one_of_a_start_that_failed_is_removed_at_the_end_as_if_new(self, tmp_path: Path) -> None:
         assert preflight.claim_run_dir(tmp_path / "run").made
         (tmp_path / "run" / "supervisor.log").write_text("could not start\n")
