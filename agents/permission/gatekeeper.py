@@ -10,6 +10,7 @@ from collections.abc import Callable, Container, Iterable
 
 from agents.permission.conditions import Condition
 from agents.permission.counters import Counters, keep_sample
+from agents.permission.rate_use import RateUse
 from agents.permission.rules import GateControl
 from agents.permission.slots import OpenSlot, SlotTable
 from protocol.messages import Ack, Backlog, Directive, Yield
@@ -66,6 +67,7 @@ class Gatekeeper:
         self.rates: dict[int, int] = {}
         self.reported_ns: dict[int, int] = {}
         self.next_check_ns: dict[int, int] = {}
+        self._rate_uses: dict[int, RateUse] = {}
         self.used_up: dict[int, int] = {}
         """Destinations that used up their last slot: until when that counts."""
         self.outstanding: dict[int, int] = {}
@@ -172,6 +174,7 @@ class Gatekeeper:
         self.rates.pop(destination, None)
         self.next_check_ns.pop(destination, None)
         self.used_up.pop(destination, None)
+        self._rate_uses.pop(destination, None)
         self._free_senders(destination, 0)
 
     def _free_senders(self, destination: int, outstanding_bytes: int) -> None:
@@ -288,7 +291,6 @@ class Gatekeeper:
         destination = slot.queue
         hold_ns: int | None = None
         if slot.rate_bps:
-            self.next_check_ns.pop(destination, None)  # belongs to the slot that this one replaces
             self.used_up.pop(destination, None)
             self._free_senders(destination, 0)
             if self.rates.get(destination) != slot.rate_bps:
@@ -309,7 +311,10 @@ class Gatekeeper:
         self.table.open[destination] = current = OpenSlot(
             slot.number, destination, end_ns, slot.bytes, slot.rate_bps, passed, must_close=hold_ns is not None
         )
-        if not slot.rate_bps:
+        if slot.rate_bps:
+            if before is None or not before.rate_bps:  # else the next look stays when it was
+                self.next_check_ns[destination] = self._rate_uses.setdefault(destination, RateUse()).began(opened_ns)
+        else:
             if opened_ns < self.used_up.get(destination, 0):
                 current.check_after_ns = self.hysteresis_ns // 2  # two looks in a row, and fewer from then on
                 if 2 * backlog >= slot.bytes:
@@ -337,7 +342,12 @@ class Gatekeeper:
 
     def _check_use(self, current: OpenSlot, now_ns: int) -> None:
         passed, backlog = self._gates.state(current.destination)
-        if backlog or passed != current.passed_at_check:
+        if current.rate_bps:
+            look_ns = self._rate_uses[current.destination].looked(passed, backlog, current.rate_bps, now_ns)
+            if look_ns is not None:
+                self.next_check_ns[current.destination] = look_ns
+                return
+        elif backlog or passed != current.passed_at_check:
             current.passed_at_check = passed
             current.check_after_ns *= 2
             self._schedule_check(current, backlog, now_ns)
@@ -380,7 +390,7 @@ class Gatekeeper:
             self._yield_slot(current, passed, backlog)
 
     def _remember_use(self, current: OpenSlot, unspent: int, now_ns: int) -> None:
-        if unspent < FRAME_BYTES:
+        if unspent < FRAME_BYTES and not current.rate_bps:
             self.used_up[current.destination] = now_ns + USED_UP_FOR_NS
         else:
             self.used_up.pop(current.destination, None)
@@ -390,6 +400,7 @@ class Gatekeeper:
         destination = current.destination
         del self.table.open[destination]
         self.next_check_ns.pop(destination, None)
+        self.rates.pop(destination, None)
         self._record_backlog(destination, 0)
         self._gates.close_gate(destination)
         self._gates.arm(destination)

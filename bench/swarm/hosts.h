@@ -8,7 +8,7 @@
 #define MS 1000000LL
 #define SECOND 1000000000LL
 
-enum { NAME = 16, PENDING = 16, PIECES = 8, PAGES = 256, BATCH = 64, OUT = 256 };
+enum { NAME = 16, PENDING = 16, PIECES = 32, PAGES = 256, BATCH = 64, OUT = 256 };
 enum state { OFF, LISTENING, REGISTERING, MEMBER, FAIL_OPEN };
 
 struct slot { /* times by the leader's clock; when its directive came */
@@ -27,7 +27,7 @@ struct piece { /* bytes that leave evenly, by the machine's clock; by_rate: as m
  * that wait are elsewhere: with 19,200 destinations most of a step went into fetching them. */
 struct target {
     uint32_t host, flow;
-    uint8_t regulated, named, is_open, pending_count, piece_count;
+    uint8_t regulated, named, is_open, was_empty, pending_count, piece_count;
     double backlog, unreported;
     struct piece piece[PIECES];
     double unspent;

@@ -3,6 +3,9 @@
 #define BATON_SWARM_SLOTS_H
 #include "reports.h"
 
+#define RATE_IDLE MS /* agents/permission/rate_use.py, which also looks farther apart, and learns from queues that ask again */
+#define RATE_LOOK (16 * MS)
+
 static void send_piece(struct swarm *s, struct host *h, struct target *t, struct piece made) {
     if (made.until_ns <= made.from_ns)
         return;
@@ -39,11 +42,15 @@ static void end_pieces(struct target *t, int64_t at_ns) {
 
 static void open_slot(struct swarm *s, struct host *h, struct target *t, struct slot slot) {
     int64_t opened = later(slot.start_ns - h->error_ns, slot.received_ns);
+    int renewed = t->is_open && t->open.rate_bps;
+    int64_t look = renewed ? t->check_ns : opened + RATE_IDLE;
     t->is_open = 1, t->open = slot, t->unspent = slot.bytes, t->check_ns = NEVER;
     end_pieces(t, opened);
     if (slot.rate_bps) {
         int64_t from = later(opened, s->stepped_ns); /* before, the model has sent at the rate that it knew */
         send_piece(s, h, t, (struct piece){from, slot.end_ns - h->error_ns, (double)slot.rate_bps / 8e9, 1});
+        t->check_ns = s->always ? NEVER : look;
+        t->was_empty &= renewed;
     } else {
         spend(s, h, t, opened);
     }
@@ -61,6 +68,17 @@ static void yield_slot(struct swarm *s, struct host *h, struct target *t) {
     s->counts.yields++;
 }
 
+/* Gives back a rate whose queue was empty at two looks, with no demand between them. */
+static void look_at_rate(struct swarm *s, struct host *h, struct target *t, int64_t now) {
+    if (t->backlog < 1 && t->was_empty) {
+        end_pieces(t, now);
+        yield_slot(s, h, t);
+        return;
+    }
+    t->was_empty = t->backlog < 1;
+    t->check_ns = now + later(RATE_IDLE, earlier(RATE_LOOK, (int64_t)(t->backlog * 8e9 / (double)t->open.rate_bps)));
+}
+
 /* Opens slots that have started, looks at open ones, and ends them. */
 static void advance_slots(struct swarm *s, struct host *h, int64_t now) {
     h->slot_due_ns = NEVER;
@@ -71,7 +89,9 @@ static void advance_slots(struct swarm *s, struct host *h, int64_t now) {
                 yield_slot(s, h, t);
             t->is_open = 0, t->check_ns = NEVER;
         } else if (t->is_open && now >= t->check_ns) {
-            if (t->backlog >= 1)
+            if (t->open.rate_bps)
+                look_at_rate(s, h, t, now);
+            else if (t->backlog >= 1)
                 spend(s, h, t, now);
             else
                 yield_slot(s, h, t);

@@ -145,12 +145,13 @@ class RateLimit(Policy):
     def yielded(
         self, node: int, destination: int, slot: int, *, now_ns: int, backlog_bytes: int = 0, unspent_bytes: int = 0
     ) -> None:
-        """Frees a rate that is given back at once."""
+        """Frees a rate that is given back at once. Where the host did not know its last rate yet, that one is revoked: its queue
+        is empty, and where thousands of rates change each second hardly any other rate would be freed."""
         waiting = self._backlogs.get(node, NOWHERE)
         self._backlogs[node] = waiting | {destination} if backlog_bytes > 0 else waiting - {destination}
         lease = self._leases.get((node, destination))
-        if lease is not None and lease.slot == slot:
-            self._forget((node, destination), revoke=False)
+        if lease is not None and (lease.slot == slot or (slot < lease.slot and not backlog_bytes)):
+            self._forget((node, destination), revoke=lease.slot != slot)
         self._note(node, now_ns)
 
     def sent(self, node: int, rates_bps: Mapping[int, int], *, now_ns: int) -> None:

@@ -66,8 +66,9 @@ void rates_yields(struct rates *rates, int64_t now, uint32_t count, const struct
 			at = waiting_pair(rates, node, destination);
 		else if (at != NONE)
 			roster->couples[at].waiting = false;
-		if (at != NONE && rates->senders[at].lease && rates->senders[at].lease == (uint64_t)returned->slot)
-			forget_sender(rates, at, false);
+		uint64_t lease = at != NONE ? rates->senders[at].lease : 0, slot = (uint64_t)returned->slot;
+		if (lease && (lease == slot || (slot < lease && returned->backlog_bytes <= 0)))
+			forget_sender(rates, at, lease != slot);
 		if (at != NONE)
 			tidy(rates, at);
 		note(rates, node);

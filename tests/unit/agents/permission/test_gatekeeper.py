@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.permission.rate_use import IDLE_NS
 from protocol.messages import Ack, Backlog, Yield
 from tests.unit.agents.fake_gates import OPEN
 from tests.unit.agents.permission.gatekeeper_bench import MS, Bench
@@ -100,11 +101,11 @@ def test_a_rate_lease_closes_the_gate_when_it_is_not_renewed() -> None:
 def test_a_renewed_rate_lease_does_not_touch_the_gate() -> None:
     bench = Bench(16)
     bench.grant(16, 1, 0, 100 * MS, 0, 20_000_000)
-    bench.gates.at(16).credit = 7
+    bench.gates.at(16).credit, bench.gates.at(16).queue = 7, 10**6
     bench.to(50 * MS)
     bench.grant(16, 2, 50 * MS, 150 * MS, 0, 20_000_000)
     bench.to(120 * MS)
-    assert bench.gates.at(16).credit == 7
+    assert bench.gates.at(16).passed == 7
 
 
 @given(
@@ -132,28 +133,63 @@ def test_never_more_leaves_than_was_granted(
     assert bench.gates.at(16).passed <= total
 
 
-def test_a_rate_that_takes_the_place_of_a_slot_is_not_given_back_when_the_queue_is_idle() -> None:
-    """Otherwise its gate is closed, and a renewal of the same rate does not open it again."""
+def test_a_rate_that_takes_the_place_of_a_slot_is_looked_at_as_a_rate() -> None:
+    """Otherwise the slot's look gives it back within 0.3 ms."""
     bench = Bench(16)
     bench.gates.at(16).queue = 1000
     bench.grant(16, 1, 0, 10 * MS, 9000)
     bench.grant(16, 2, 0, 50 * MS, 0, rate=10_000_000)
-    bench.to(40 * MS)
+    bench.to(IDLE_NS - 1)
     assert not bench.of(Yield)
-    bench.grant(16, 2, 0, 90 * MS, 0, rate=10_000_000)
-    assert bench.gates.at(16).credit == 10_000_000
 
 
 class TestRates:
-    """A rate is no slot to give back: what waits at it is reported as it is, and its end is seen."""
+    """A rate is given back by a queue that stays empty, and its end is seen."""
 
-    def test_an_empty_queue_at_a_rate_is_reported_as_empty_and_the_rate_stays(self) -> None:
+    def test_an_idle_rate_is_given_back_and_the_next_packet_is_asked_for(self) -> None:
+        bench = Bench(16)
+        bench.grant(16, 1, 0, 100 * MS, 0, rate=10**7)
+        bench.gates.at(16).armed = False
+        bench.to(3 * IDLE_NS)
+        assert bench.of(Yield) == [Yield(16, 1, 0, 0)]
+        assert bench.gates.at(16).armed and bench.gates.at(16).credit == 0
+        assert 16 not in bench.keeper.table.open
+
+    def test_a_rate_that_was_given_back_is_set_again_when_it_is_granted_again(self) -> None:
+        """Also the same one: the gate was shut meanwhile."""
+        bench = Bench(16)
+        bench.grant(16, 1, 0, 100 * MS, 0, rate=10**7)
+        bench.to(3 * IDLE_NS)
+        bench.grant(16, 2, bench.now, 100 * MS, 0, rate=10**7)
+        assert bench.gates.at(16).credit == 10**7
+
+    def test_a_rate_stays_while_packets_wait_or_pass(self) -> None:
+        for waiting in (True, False):
+            bench = Bench(16)
+            bench.gates.at(16).credit, bench.gates.at(16).queue = 0, 9000 if waiting else 0
+            bench.grant(16, 1, 0, 200 * MS, 0, rate=1)
+            for now in range(0, 150 * MS, IDLE_NS // 2):
+                bench.gates.at(16).passed += 0 if waiting else 1514
+                bench.to(now)
+            assert 16 in bench.keeper.table.open and not bench.of(Yield), waiting
+
+    def test_a_renewal_does_not_put_the_look_off(self) -> None:
+        """Rates that change more often than queues are looked at would never be given back."""
+        bench = Bench(16)
+        for slot in range(20):
+            bench.grant(16, slot + 1, bench.now, bench.now + 100 * MS, 0, rate=10**7 + slot)
+            bench.to(bench.now + IDLE_NS // 3)
+            if bench.of(Yield):
+                break
+        assert len(bench.of(Yield)) == 1 and bench.now <= 3 * IDLE_NS
+
+    def test_an_empty_queue_at_a_rate_is_reported_as_empty(self) -> None:
         bench = Bench(16)
         bench.gates.at(16).queue = 9000
         bench.keeper.backlogged(16, 0)
         bench.grant(16, 1, 0, 100 * MS, 0, rate=10**7)
         bench.gates.at(16).queue = 0
-        bench.keeper.refresh(50 * MS)
+        bench.keeper.refresh(IDLE_NS // 2)
         assert bench.of(Backlog)[-1].entries == ()
         assert 16 in bench.keeper.table.open and not bench.of(Yield)
 
@@ -162,8 +198,10 @@ class TestRates:
             bench = Bench(16)
             bench.grant(16, 1, 0, 100 * MS, 0, rate=10**7)
             bench.gates.at(16).armed = False
-            bench.gates.at(16).queue = waiting
-            bench.to(101 * MS)
+            while bench.now < 101 * MS:  # it is used until its end
+                bench.gates.at(16).passed += 1
+                bench.gates.at(16).queue = waiting if bench.now > 99 * MS else 0
+                bench.to(bench.now + IDLE_NS // 2)
             assert bench.gates.at(16).credit == 0
             assert bench.gates.at(16).armed == (not waiting)
             assert not waiting or bench.of(Backlog)[-1].entries == ((16, waiting, 0),)

@@ -401,6 +401,29 @@ class TestLeases:
         world.policy.yielded(B, A, mine.slot, now_ns=world.now_ns)
         assert [(slot.node, slot.rate_bps) for slot in world.plan().grants] == [(C, 100 * MBIT)]
 
+    def test_a_rate_that_changed_while_the_host_gave_it_back_is_revoked(self) -> None:
+        """Otherwise it stays for the length of a lease: where rates change all the time, nearly each one does."""
+        world = Senders(star(3))
+        world.backlog(B, A)
+        known = next(slot for slot in world.known if slot.node == B)
+        world.backlog(C, A)
+        changed = [slot for slot in world.known if slot.node == B][-1]
+        assert changed.slot != known.slot
+        world.run_until(world.now_ns + 2 * LEAD)
+        world.policy.yielded(B, A, known.slot, now_ns=world.now_ns)
+        plan = world.plan()
+        assert [slot.slot for slot in plan.revokes] == [changed.slot]
+        assert [(slot.node, slot.rate_bps) for slot in plan.grants] == [(C, 100 * MBIT)]
+
+    def test_it_stays_where_packets_wait_again(self) -> None:
+        world = Senders(star(3))
+        world.backlog(B, A)
+        known = next(slot for slot in world.known if slot.node == B)
+        world.backlog(C, A)
+        world.run_until(world.now_ns + 2 * LEAD)
+        world.policy.yielded(B, A, known.slot, now_ns=world.now_ns, backlog_bytes=1514)
+        assert not world.plan().revokes and world.rates()[B, A] == 50 * MBIT
+
     @pytest.mark.parametrize("arguments", [{"lease_ns": 0}, {"headroom": 0}, {"headroom": 1.1}])
     def test_an_argument_out_of_range_is_refused_by_name(self, arguments: dict[str, float]) -> None:
         with pytest.raises(ValueError, match=next(iter(arguments))):

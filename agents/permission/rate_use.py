@@ -1,0 +1,58 @@
+"""When a destination gives back a rate that it does not use: looks at its queue, farther apart the longer it has been in use. Pure.
+
+A rate is a lease of a tenth of a second and more, and the others share what its owner gives back. So an owner whose queue is
+empty, and has let nothing pass, for `idle_ns` gives it back. Most queues that empty have no more to send for a while; one that
+sends little, but regularly, or waits for answers that take longer, asks again soon. Such a queue stays idle for twice as long
+the next time.
+
+While packets wait the queue cannot be idle before they have left. And a look costs a turn of the agent's loop, so the time
+between two looks grows by a sixteenth of itself: what is lost at the end is a small part of the time in use.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.units import MILLISECOND_NS, SECOND_NS
+
+IDLE_NS, LONGEST_IDLE_NS = MILLISECOND_NS, 32 * MILLISECOND_NS
+SOON_TIMES = 2
+"""A queue that asks again within so many times `idle_ns` gave its rate back too early."""
+LONGEST_LOOK_NS = 16 * MILLISECOND_NS
+EMPTY_PART = 8
+"""An empty queue is looked at again after this part of the time between two looks, if that is longer than `idle_ns`."""
+
+
+@dataclass(slots=True)
+class RateUse:
+    """How one destination uses its rates."""
+
+    idle_ns: int = IDLE_NS
+    _passed: int = -1
+    """The bytes that had passed at the last look."""
+    _look_after_ns: int = IDLE_NS
+    _given_back_ns: int | None = None
+
+    def began(self, now_ns: int) -> int:
+        """Takes a first rate after none; returns when to look at the queue."""
+        if self._given_back_ns is not None:
+            soon = now_ns - self._given_back_ns < SOON_TIMES * self.idle_ns
+            self.idle_ns = min(2 * self.idle_ns, LONGEST_IDLE_NS) if soon else max(IDLE_NS, self.idle_ns // 2)
+        self._passed, self._look_after_ns, self._given_back_ns = -1, IDLE_NS, None
+        return now_ns + self.idle_ns
+
+    def looked(self, passed: int, backlog_bytes: int, rate_bps: int, now_ns: int) -> int | None:
+        """Takes what a look found: all bytes that passed, and those that wait.
+
+        Returns when to look again; None: the rate is to be given back.
+        """
+        idle = not backlog_bytes and passed == self._passed
+        self._passed = passed
+        if idle:
+            self._given_back_ns = now_ns
+            return None
+        self._look_after_ns = min(self._look_after_ns * 17 // 16, LONGEST_LOOK_NS)
+        if not backlog_bytes:
+            return now_ns + max(self.idle_ns, self._look_after_ns // EMPTY_PART)
+        drained_ns = backlog_bytes * 8 * SECOND_NS // rate_bps
+        return now_ns + min(max(self._look_after_ns, drained_ns), LONGEST_LOOK_NS)
