@@ -1,4 +1,4 @@
-"""When a destination gives back a rate that it does not use: looks at its queue, farther apart the longer it has been in use. Pure.
+"""When a destination gives back a rate that it does not use. Pure.
 
 A rate is a lease of a tenth of a second and more, and the others share what its owner gives back. So an owner whose queue is
 empty, and has let nothing pass, for `idle_ns` gives it back. Most queues that empty have no more to send for a while; one that

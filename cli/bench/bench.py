@@ -14,6 +14,7 @@ from cli.bench.figures import figures
 from cli.bench.fuzz import fuzz
 from cli.bench.host_control import host_control
 from cli.bench.karuna import both, karuna
+from cli.bench.random_flows import random_flows
 from cli.bench.scale import scale
 from cli.bench.siege import siege
 from cli.bench.swarm import agent, swarm
@@ -71,6 +72,7 @@ _OTHERS = {
     "both": both,
     "host-control": host_control,
     "fabrics": fabrics,
+    "random-flows": random_flows,
     "figures": figures,
     "dashboard": dashboard,
     "scale": scale,

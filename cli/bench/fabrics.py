@@ -76,10 +76,10 @@ def fabrics(
             raise click.UsageError("--clients measures one round trip and one congestion control; give one of each at most")
     if rtt_texts and not time.virtual:
         raise click.UsageError("--rtt needs --virtual: the machine's own kernel may have no netem")
-    round_trips = tuple(dict.fromkeys(_duration(text, "--rtt") for text in rtt_texts)) or (0,)
-    rate_bps = _rate(rate_text or (VIRTUAL_RATE if time.virtual else REAL_TIME_RATE), time, "--rate")
-    above_bps = None if above_text is None else _rate(above_text, time, "--above")
-    slice_ns = _duration(slice_text or ("2ms" if time.virtual else "5ms"), "--slice")
+    round_trips = tuple(dict.fromkeys(parse_duration_of(text, "--rtt") for text in rtt_texts)) or (0,)
+    rate_bps = parse_rate_of(rate_text or (VIRTUAL_RATE if time.virtual else REAL_TIME_RATE), time, "--rate")
+    above_bps = None if above_text is None else parse_rate_of(above_text, time, "--above")
+    slice_ns = parse_duration_of(slice_text or ("2ms" if time.virtual else "5ms"), "--slice")
     enter(time, json_file, plot, seed=seed)
     from bench.fabrics import clients as programs
     from bench.fabrics import experiment
@@ -119,7 +119,8 @@ def fabrics(
     print_outcome(console, written, found.record)
 
 
-def _rate(text: str, time: ExperimentTime, option: str) -> int:
+def parse_rate_of(text: str, time: ExperimentTime, option: str) -> int:
+    """A link's rate on the command line, bit/s. Raises click.BadParameter, which names the option."""
     try:
         return parse_link_rate(text, time)
     except click.BadParameter as error:
@@ -127,7 +128,8 @@ def _rate(text: str, time: ExperimentTime, option: str) -> int:
         raise
 
 
-def _duration(text: str, option: str) -> int:
+def parse_duration_of(text: str, option: str) -> int:
+    """A duration on the command line, ns. Raises click.BadParameter, which names the option."""
     from topology.units import parse_duration
 
     try:

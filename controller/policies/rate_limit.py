@@ -8,6 +8,8 @@ again soon; each renewal is for twice as long, up to `LONGEST` times that, so ra
 few at once, for thousands may be due together, and half of each is left. A pair is a *sender* from its first
 backlog until it had none, and sent nothing, for `lease_ns`. Then its lease is revoked, and the others share what it had.
 
+A host whose queue stays empty gives its rate back at once (agents/permission/rate_use.py), and the pair is a sender no more.
+
 *Demand.* A sender wants all that it can get, until its queue stayed empty and it sent less than `USED` of its rate in
 `PATIENCE` reports, one after the other: then it wants `MARGIN` times the most that it sent in them, and the others share the
 rest. It wants everything again as soon as it used its rate in a report, or had a backlog at `PRESSED` reports, one after the
@@ -145,8 +147,8 @@ class RateLimit(Policy):
     def yielded(
         self, node: int, destination: int, slot: int, *, now_ns: int, backlog_bytes: int = 0, unspent_bytes: int = 0
     ) -> None:
-        """Frees a rate that is given back at once. Where the host did not know its last rate yet, that one is revoked: its queue
-        is empty, and where thousands of rates change each second hardly any other rate would be freed."""
+        """Frees a rate that is given back at once. If the host did not know its newest rate yet, that one is revoked: the queue
+        is empty, and where rates change all the time it is nearly always so."""
         waiting = self._backlogs.get(node, NOWHERE)
         self._backlogs[node] = waiting | {destination} if backlog_bytes > 0 else waiting - {destination}
         lease = self._leases.get((node, destination))
