@@ -80,6 +80,7 @@ class Feed:
         self.parts = STEPS if len(self.hosts) > ROWS_FROM else 1
         """In how many steps all members and all ports are told once."""
         self.rates: dict[tuple[str, str], int] = {}
+        self.slot_slices = 1
 
     def _traffic(self, flows: int) -> tuple[dict[str, list[str]], list[tuple[str, str]]]:
         """Contended destinations with their senders, and all pairs that send, those to contended destinations first."""
@@ -216,6 +217,7 @@ class Feed:
             "leader": "c1",
             "policy": policy.get("policy", "timeslice"),
             "slice_ns": policy.get("slice_ns", SLICE_NS),
+            "slot_slices": self.slot_slices,
             "weights": policy.get("weights", []),
             "override": self.store.override() or "coordinate",
             "slots": self.slots,

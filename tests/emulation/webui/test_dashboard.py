@@ -235,6 +235,21 @@ class TestControls:
         assert [one for one in small.complaints if "422" not in one] == []  # messages of the browser about the refused slice
         small.complaints.clear()
 
+    def test_slots_that_last_longer_than_a_slice_are_told(self, small: Dashboard) -> None:
+        """In the header and beside the slice; otherwise an operator sees a slice that is not kept."""
+        with small.page("controls") as page:
+            now, header = page.locator("#card-slice .now"), page.locator("header.top")
+            slots_ms = 4 * (small.feeder.feed.store.policy() or {})["slice_ns"] / 1e6
+            expect(now).not_to_contain_text("slots last")
+            expect(header).not_to_contain_text("slots last")
+            small.feeder.feed.slot_slices = 4
+            try:
+                expect(now).to_contain_text(f"; slots last {slots_ms:g} ms, since there are too many")
+                expect(header).to_contain_text("slots last")
+            finally:
+                small.feeder.feed.slot_slices = 1
+            expect(now).not_to_contain_text("slots last")
+
 
 class TestKeysAndWidths:
     """Keyboard, narrow screens, dark and light themes."""

@@ -32,10 +32,15 @@ def families(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Met
     directory = tmp_path_factory.mktemp("metrics")
     with PrivateRedis(directory) as redis:
         Feed.small(Store(redis.url))
-        client = create_app(Store(redis.url), settings=WebSettings(users=directory / "users.json")).test_client()
-        answer = client.get("/metrics")
-        assert answer.status_code == 200 and answer.content_type.startswith("text/plain")
-        yield {family.name: family for family in text_string_to_metric_families(answer.text)}
+        yield scraped(redis.url, directory)
+
+
+def scraped(url: str, directory: Path) -> dict[str, Metric]:
+    """What /metrics of a web server over this store says."""
+    client = create_app(Store(url), settings=WebSettings(users=directory / "users.json")).test_client()
+    answer = client.get("/metrics")
+    assert answer.status_code == 200 and answer.content_type.startswith("text/plain")
+    return {family.name: family for family in text_string_to_metric_families(answer.text)}
 
 
 def value(families: dict[str, Metric], name: str, **labels: str) -> float:
@@ -60,6 +65,13 @@ class TestMetrics:
     def test_how_long_slots_last(self, families: dict[str, Metric]) -> None:
         assert value(families, "baton_slot_seconds") == value(families, "baton_slice_seconds") == 0.002
         assert value(families, "baton_loop_busy_ratio") == 0
+
+    def test_slots_that_last_several_slices(self, tmp_path: Path) -> None:
+        with PrivateRedis(tmp_path) as redis:
+            Feed.small(Store(redis.url)).publish_status(slot_slices=4, loop_busy=0.31)
+            told = scraped(redis.url, tmp_path)
+        assert value(told, "baton_slot_seconds") == 0.008 and value(told, "baton_slice_seconds") == 0.002
+        assert value(told, "baton_loop_busy_ratio") == 0.31
 
     def test_latency_is_a_histogram_whose_buckets_grow(self, families: dict[str, Metric]) -> None:
         samples = [one for one in families["baton_directive_latency_seconds"].samples if one.name.endswith("_bucket")]
