@@ -9,12 +9,12 @@ last host.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.fabrics import fluid
-from bench.fabrics.experiment import Each, emulation, policies
+from bench.fabrics.experiment import BUFFER_PACKETS, Each, emulation, policies
 from bench.fabrics.patterns import SHAPES
 from bench.record import Experiment, Tell, record_of
 from bench.style import SPARE, Series, bars, panels, save
@@ -29,7 +29,6 @@ from emulation.traffic.flow_stats import by_size
 from topology.fabric import Fabric
 from topology.units import format_rate
 
-BUFFER_PACKETS = 100
 PUBLISHED_BPS = 10**9
 EDGES = (100_000, 1_000_000)
 """Of the bins of sizes at `PUBLISHED_BPS`, bytes; with other rates sizes are scaled, so that times stay alike."""
@@ -114,7 +113,9 @@ def run(options: Options, tell: Tell, each: Each = lambda run: None) -> Experime
     return Experiment(_record(options, runs, ideal, environment), raw)
 
 
-def _under(running: Running, policy: str, fabric: Fabric, schedule: Schedule, progress: Any) -> flow_run.FlowRun:  # noqa: ANN401
+def _under(
+    running: Running, policy: str, fabric: Fabric, schedule: Schedule, progress: Callable[[float], None]
+) -> flow_run.FlowRun:
     if policy != UNCOORDINATED:
         if not running.baton.agents:
             running.baton.start_agents()

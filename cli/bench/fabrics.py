@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ from cli.values import PICTURE, SEED, Number, refuse
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from bench.record import Experiment, Tell
 
 FILE: click.Path = click.Path(path_type=Path, dir_okay=False)
 SHAPES = ("three-tier", "leaf-spine", "racks")
@@ -83,7 +86,6 @@ def fabrics(
     enter(time, json_file, plot, seed=seed)
     from bench.fabrics import clients as programs
     from bench.fabrics import experiment
-    from bench.record import write
 
     chosen = tuple(policies.split(",")) if policies else ()
     try:
@@ -106,15 +108,28 @@ def fabrics(
         quick=quick,
         seed=seed,
     )
-    console = make_console()
+    console, module = make_console(), programs if clients else experiment
+    measure(console, lambda tell: module.run(options, tell, Printer(console)), experiment.draw, json_file, plot)
+
+
+def measure(
+    console: Console,
+    run: Callable[[Tell], Experiment],
+    draw: Callable[[Experiment, Path], None],
+    json_file: Path | None,
+    plot: Path | None,
+) -> None:
+    """Runs an experiment under a progress bar, prints its verdict, and writes its record and picture where they are wanted."""
+    from bench.record import write
+
     with in_a_line():
         with progress_bar(console) as (tell, _):
-            found = (programs if clients else experiment).run(options, tell, Printer(console))
+            found = run(tell)
         for line in ("", f"{found.record['title']}: {found.record['scale']}", found.record["verdict"]):
             console.print(line, highlight=False, soft_wrap=True)
         written = write(found, json_file) if json_file is not None else []
         if plot is not None:
-            experiment.draw(found, plot)
+            draw(found, plot)
             written.append(plot)
     print_outcome(console, written, found.record)
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.bench.fabrics import CONTROLS, REAL_TIME_RATE, SHAPES, VIRTUAL_RATE, parse_duration_of, parse_rate_of
+from cli.bench.fabrics import CONTROLS, REAL_TIME_RATE, SHAPES, VIRTUAL_RATE, measure, parse_duration_of, parse_rate_of
 from cli.experiment_time import ExperimentTime, enter, virtual_options
-from cli.experiments import in_a_line, make_console, print_outcome, progress_bar
+from cli.experiments import make_console
 from cli.values import PICTURE, SEED, Number
 
 if TYPE_CHECKING:
@@ -20,7 +20,9 @@ FILE: click.Path = click.Path(path_type=Path, dir_okay=False)
 
 @click.command(short_help="how long random TCP flows take under each policy, beside max-min fair fluids")
 @click.option("--shape", type=click.Choice(SHAPES), default=SHAPES[0], show_default=True)
-@click.option("--receivers", type=click.Choice(["all", "one"]), default="all", show_default=True, help="Hosts, or the last.")
+@click.option(
+    "--receivers", type=click.Choice(["all", "one"]), default="all", show_default=True, help="All hosts, or one: the last."
+)
 @click.option(
     "--load", type=click.FloatRange(0.01, 0.95), default=0.4, show_default=True, help="Of each link that leads to a receiver."
 )
@@ -65,7 +67,6 @@ def random_flows(
     enter(time, json_file, plot, seed=seed)
     from bench.fabrics import experiment
     from bench.fabrics import random_flows as measured
-    from bench.record import write
     from emulation import cdfs
 
     chosen = tuple(policies.split(","))
@@ -90,16 +91,7 @@ def random_flows(
         seed=seed,
     )
     console = make_console()
-    with in_a_line():
-        with progress_bar(console) as (tell, _):
-            found = measured.run(options, tell, Printer(console))
-        for line in ("", f"{found.record['title']}: {found.record['scale']}", found.record["verdict"]):
-            console.print(line, highlight=False, soft_wrap=True)
-        written = write(found, json_file) if json_file is not None else []
-        if plot is not None:
-            measured.draw(found, plot)
-            written.append(plot)
-    print_outcome(console, written, found.record)
+    measure(console, lambda tell: measured.run(options, tell, Printer(console)), measured.draw, json_file, plot)
 
 
 class Printer:
