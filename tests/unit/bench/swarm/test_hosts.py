@@ -25,6 +25,7 @@ from protocol.messages import (
     Register,
     Regulate,
     Welcome,
+    Yield,
     decode_proven,
     encode,
 )
@@ -136,6 +137,22 @@ def settled(awaiting: int, behind_ns: int, monkeypatch: pytest.MonkeyPatch) -> b
     counts = SimpleNamespace(awaiting=awaiting, behind_ns=behind_ns)
     swarm = SimpleNamespace(counts=lambda: counts, forget=lambda: None)
     return _Measured(Options(), None, None, swarm, lambda what, done: None)._settled()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("load", "given_back"), [(0.02, True), (0.0, False)])
+def test_a_rate_whose_queue_has_emptied_is_given_back(load: float, given_back: bool) -> None:
+    """As a real host does; one that always has something to send keeps its rate."""
+    host = OneHost(Conditions(absent=1, load=load))
+    try:
+        host.join()
+        now_ns = time.monotonic_ns()
+        host.say(Directive((Grant(RECEIVER, 1, now_ns, now_ns + 400 * MS, 0, 10**9),)))
+        host.run(300)
+        frames = (decode_proven(raw).message for raw in host.said())
+        returned = [said for said in frames if isinstance(said, Yield)]
+        assert [(said.destination, said.slot, said.unspent_bytes) for said in returned] == [(RECEIVER, 1, 0)] * given_back
+    finally:
+        host.close()
 
 
 def test_it_measures_when_all_are_served_and_the_swarm_has_kept_up(monkeypatch: pytest.MonkeyPatch) -> None:
