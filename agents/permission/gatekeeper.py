@@ -10,6 +10,7 @@ from collections.abc import Callable, Container, Iterable
 
 from agents.permission.conditions import Condition
 from agents.permission.counters import Counters, keep_sample
+from agents.permission.rate_credit import RateCredit
 from agents.permission.rate_use import RateUse
 from agents.permission.rules import GateControl
 from agents.permission.slots import OpenSlot, SlotTable
@@ -64,7 +65,7 @@ class Gatekeeper:
         self.waiting_bytes: dict[int, int] = {}
         self.urgent_bytes: dict[int, int] = {}
         """The part that belongs to flows with a deadline."""
-        self.rates: dict[int, int] = {}
+        self.rates: dict[int, RateCredit] = {}
         self.reported_ns: dict[int, int] = {}
         self.next_check_ns: dict[int, int] = {}
         self._rate_uses: dict[int, RateUse] = {}
@@ -146,7 +147,8 @@ class Gatekeeper:
         if current is None:
             self._gates.close_gate(destination)
         elif current.rate_bps:
-            self._gates.rate(destination, current.rate_bps)
+            self.rates.pop(destination, None)
+            self._set_rate(destination, current.rate_bps)
         elif (unspent := current.bytes - (passed - current.passed_before)) >= FRAME_BYTES:
             hold_ns = self._gates.grant(destination, unspent)
             if hold_ns is not None:
@@ -293,9 +295,7 @@ class Gatekeeper:
         if slot.rate_bps:
             self.used_up.pop(destination, None)
             self._free_senders(destination, 0)
-            if self.rates.get(destination) != slot.rate_bps:
-                self._gates.rate(destination, slot.rate_bps)
-                self.rates[destination] = slot.rate_bps
+            self._set_rate(destination, slot.rate_bps)
         else:
             self.rates.pop(destination, None)
             hold_ns = self._gates.grant(destination, slot.bytes)
@@ -324,6 +324,21 @@ class Gatekeeper:
         # The Ack passes the interface's queues, and so wakes the gate that was just changed.
         self._send(Ack(slot.number, destination, self._to_coordinator(slot.received_ns), self._to_coordinator(opened_ns)))
         self.note_opened(opened_ns, slot.open_from_ns, slot.received_ns)
+
+    def _set_rate(self, destination: int, rate_bps: int) -> None:
+        """Sets a gate to a rate, or leaves it at that, without giving away what a changed gate lets pass at once."""
+        credit = self.rates.get(destination)
+        if credit is not None and credit.rate_bps == rate_bps and not credit.owes:
+            return
+        bucket_bytes = self._gates.bucket_bytes(destination, rate_bps)
+        passed, _ = self._gates.state(destination)
+        if credit is None:
+            credit = self.rates[destination] = RateCredit(rate_bps, bucket_bytes, passed, self._clock())
+            gate_bps: int | None = credit.gate_bps()
+        else:
+            gate_bps = credit.change(rate_bps, bucket_bytes, passed, self._clock())
+        if gate_bps is not None:
+            self._gates.rate(destination, gate_bps)
 
     def note_opened(self, opened_ns: int, start_ns: int, received_ns: int) -> None:
         """Counts a slot that was opened."""

@@ -2,8 +2,9 @@
 
 A rate is a lease of a tenth of a second and more, and the others share what its owner gives back. So an owner whose queue is
 empty, and has let nothing pass, for `idle_ns` gives it back. Most queues that empty have no more to send for a while; one that
-sends little, but regularly, or waits for answers that take longer, asks again soon. Such a queue stays idle for twice as long
-the next time.
+sends little, but regularly, or waits for answers that take longer, asks again soon. Such a queue may stay idle for twice as
+long the next time, up to a few milliseconds: where many short flows come at random, some ask soon by chance, and their idle
+rates slow down all others.
 
 While packets wait the queue cannot be idle before they have left. And a look costs a turn of the agent's loop, so the time
 between two looks grows by a sixteenth of itself: what is lost at the end is a small part of the time in use.
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 
 from protocol.units import MILLISECOND_NS, SECOND_NS
 
-IDLE_NS, LONGEST_IDLE_NS = MILLISECOND_NS, 32 * MILLISECOND_NS
+IDLE_NS, LONGEST_IDLE_NS = MILLISECOND_NS, 4 * MILLISECOND_NS
 SOON_TIMES = 2
 """A queue that asks again within so many times `idle_ns` gave its rate back too early."""
 LONGEST_LOOK_NS = 16 * MILLISECOND_NS
@@ -37,7 +38,7 @@ class RateUse:
         """Takes a first rate after none; returns when to look at the queue."""
         if self._given_back_ns is not None:
             soon = now_ns - self._given_back_ns < SOON_TIMES * self.idle_ns
-            self.idle_ns = min(2 * self.idle_ns, LONGEST_IDLE_NS) if soon else max(IDLE_NS, self.idle_ns // 2)
+            self.idle_ns = min(2 * self.idle_ns, LONGEST_IDLE_NS) if soon else IDLE_NS
         self._passed, self._look_after_ns, self._given_back_ns = -1, IDLE_NS, None
         return now_ns + self.idle_ns
 

@@ -32,7 +32,10 @@ class GateControl(Protocol):
         these bytes, else the ns after which the caller must close it."""
 
     def rate(self, destination: int, rate_bps: int) -> None:
-        """Lets traffic pass at a rate."""
+        """Lets traffic pass at a rate, after what `bucket_bytes` says."""
+
+    def bucket_bytes(self, destination: int, rate_bps: int) -> int:
+        """What passes at once when a gate is set to a rate, each time anew."""
 
     def open_gate(self, destination: int) -> None:
         """Lets everything pass."""
@@ -316,6 +319,9 @@ class Rules:
         limit = self.restricted.get(destination)
         if limit != BLOCKED:
             self._gates.rate(destination, rate_bps if limit is None else min(limit, rate_bps))
+
+    def bucket_bytes(self, destination: int, rate_bps: int) -> int:
+        return self._gates.bucket_bytes(destination, rate_bps)
 
     def open_gate(self, destination: int) -> None:
         self._reflex_changes.pop(destination, None)

@@ -60,6 +60,10 @@ class Gate(ABC):
         """Lets traffic pass at a rate; False if this kind of gate cannot."""
 
     @abstractmethod
+    def bucket_bytes(self, rate_bps: int) -> int:
+        """What passes at once when `rate` is called with this rate."""
+
+    @abstractmethod
     def open(self) -> None:
         """Lets everything pass."""
 
@@ -108,11 +112,15 @@ class TbfGate(Gate):
 
     def rate(self, rate_bps: int) -> bool:
         """A plain token bucket at `rate_bps`."""
-        burst = max(2 * self.packet_bytes, rate_bps * RATE_WINDOW_NS // 8 // 10**9)
+        burst = self.bucket_bytes(rate_bps)
         self._netlink.request(
             tbf(self._ifindex, self.handle, self.parent, rate_bps=rate_bps, burst=burst, limit=QUEUE_BYTES)
         )
         return True
+
+    def bucket_bytes(self, rate_bps: int) -> int:
+        """The bucket, which is full whenever it is changed."""
+        return max(2 * self.packet_bytes, rate_bps * RATE_WINDOW_NS // 8 // 10**9)
 
     def open(self) -> None:
         """A rate above any link's."""
@@ -149,6 +157,10 @@ class PlugGate(Gate):
     def rate(self, rate_bps: int) -> bool:
         """False: a plug cannot limit a rate."""
         return False
+
+    def bucket_bytes(self, rate_bps: int) -> int:
+        """None: it has no bucket."""
+        return 0
 
     def open(self) -> None:
         """Releases until closed."""

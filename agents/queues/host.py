@@ -111,6 +111,10 @@ class Host:
         if gate is not None and not gate.rate(rate_bps):
             gate.open()
 
+    def bucket_bytes(self, destination: int, rate_bps: int) -> int:
+        gate = self.queues.gate_of(destination)
+        return 0 if gate is None else gate.bucket_bytes(rate_bps)
+
     def open_gate(self, destination: int) -> None:
         gate = self.queues.gate_of(destination)
         if gate is not None:

@@ -32,6 +32,8 @@ class FakeGates:
 
     gates: dict[int, Gate] = field(default_factory=dict)
     wakeups: int = 0
+    bucket: int = 0
+    """What passes at once at each change of a rate."""
 
     def at(self, destination: int) -> Gate:
         return self.gates.setdefault(destination, Gate())
@@ -42,6 +44,9 @@ class FakeGates:
 
     def rate(self, destination: int, rate_bps: int) -> None:
         self.at(destination).credit = rate_bps
+
+    def bucket_bytes(self, destination: int, rate_bps: int) -> int:
+        return self.bucket
 
     def open_gate(self, destination: int) -> None:
         self.at(destination).credit = OPEN

@@ -41,6 +41,15 @@ def test_no_look_comes_before_what_waits_can_have_left() -> None:
     assert look_ns is not None and look_ns - IDLE_NS == 8 * MS  # 100 KB at 100 Mb/s
 
 
+def test_a_queue_that_asks_again_and_again_is_idle_for_milliseconds_at_most() -> None:
+    """Its share is unused meanwhile: with 32 ms large flows took half as long again where many short ones came at random."""
+    use, now_ns = RateUse(), 0
+    for _ in range(20):
+        ended_ns, _ = given_back_ns(use, 0, now_ns)
+        assert ended_ns - now_ns <= 10 * MS
+        now_ns = ended_ns
+
+
 def gives_back(use: RateUse, gap_ns: int, packets: int) -> int:
     """How often a rate is given back while a packet comes and leaves each `gap_ns`; it is asked for again by the next one."""
     count, look_ns = 0, use.began(0)

@@ -129,7 +129,8 @@ class OneHost(FakeHost):
         self.events_ring = Events()
         self.ring = self.events_ring.ring
         self.gates = Gates()
-        for name in ("grant", "rate", "open_gate", "close_gate", "state", "urgent", "arm", "free_senders", "wake_queues"):
+        here = "grant rate bucket_bytes open_gate close_gate state urgent arm free_senders wake_queues"
+        for name in here.split():
             setattr(self, name, getattr(self.gates, name))
         self._of = {node: TbfGate(cast(Any, None), 1, node << 16, 1 << 16 | node) for node in NODES}
 

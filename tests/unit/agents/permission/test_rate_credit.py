@@ -1,0 +1,89 @@
+"""A gate whose rate changes again and again passes what the rates allow, though each change fills its bucket."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.permission.rate_credit import FIRST_BYTES, LEAST_PART, REPAY_NS, RateCredit
+from protocol.units import MILLISECOND_NS as MS
+from protocol.units import SECOND_NS
+
+MBIT = 1_000_000
+
+
+def bucket_of(rate_bps: int) -> int:
+    """Of half a millisecond, as agents/queues/gates.py has it."""
+    return max(3200, rate_bps // 16_000)
+
+
+class Gate:
+    """A token bucket whose queue is never empty, by a host that is told rates."""
+
+    def __init__(self, rate_bps: int) -> None:
+        self.passed, self.allowed, self.now_ns, self.changes = 0, 0.0, 0, 0
+        self.credit = RateCredit(rate_bps, bucket_of(rate_bps), 0, 0)
+        self._set(self.credit.gate_bps())
+
+    def _set(self, rate_bps: int) -> None:
+        self.rate_bps, self.changes = rate_bps, self.changes + 1
+        self.passed += bucket_of(rate_bps)
+
+    def runs(self, time_ns: int) -> None:
+        self.now_ns += time_ns
+        self.passed += self.rate_bps * time_ns // 8 // SECOND_NS
+        self.allowed += self.credit.rate_bps * time_ns / 8 / SECOND_NS
+
+    def told(self, rate_bps: int) -> None:
+        wanted = self.credit.change(rate_bps, bucket_of(rate_bps), self.passed, self.now_ns)
+        if wanted is not None:
+            self._set(wanted)
+
+
+def test_five_hundred_changes_a_second_pass_no_more_than_the_rates() -> None:
+    gate, random = Gate(200 * MBIT), Random(1)
+    for _ in range(2000):
+        gate.runs(2 * MS)
+        gate.told(random.choice((100, 150, 200, 250)) * MBIT)
+    assert gate.changes > 1000
+    assert 0.99 * gate.allowed < gate.passed < 1.02 * gate.allowed
+
+
+def test_a_rate_that_stays_is_used_in_full_once_what_was_owed_is_repaid() -> None:
+    gate = Gate(100 * MBIT)
+    for _ in range(20):  # renewals
+        gate.runs(50 * MS)
+        gate.told(100 * MBIT)
+    assert gate.changes <= 5, "each change costs a message to the kernel"
+    before, allowed = gate.passed, gate.allowed
+    gate.runs(SECOND_NS)
+    assert gate.passed - before >= 0.99 * (gate.allowed - allowed)
+
+
+def test_what_was_not_used_is_not_kept_beyond_a_bucket() -> None:
+    credit = RateCredit(100 * MBIT, bucket_of(100 * MBIT), 0, 0)
+    credit.gate_bps()
+    credit.change(50 * MBIT, bucket_of(50 * MBIT), 0, SECOND_NS)  # nothing passed in a second
+    assert credit.gate_bps() == 50 * MBIT
+    owed = 20 * bucket_of(50 * MBIT)
+    changed = credit.change(40 * MBIT, bucket_of(40 * MBIT), owed, SECOND_NS + MS)
+    assert changed is not None and changed < 40 * MBIT
+
+
+@given(
+    st.integers(1, 400_000 * MBIT),
+    st.lists(
+        st.tuples(st.integers(1, 400_000 * MBIT), st.integers(0, 10 * REPAY_NS), st.integers(0, 1 << 40)), max_size=30
+    ),
+)
+def test_a_gate_never_gets_more_than_its_rate_nor_less_than_a_part_of_it(first: int, then: list[tuple[int, int, int]]) -> None:
+    credit, now_ns, passed = RateCredit(first, max(FIRST_BYTES, bucket_of(first)), 0, 0), 0, 0
+    gate_bps: int | None = credit.gate_bps()
+    assert gate_bps is not None and max(1, first // LEAST_PART) <= gate_bps <= first
+    for rate_bps, time_ns, more in then:
+        now_ns, passed, changes = now_ns + time_ns, passed + more, rate_bps != credit.rate_bps
+        gate_bps = credit.change(rate_bps, bucket_of(rate_bps), passed, now_ns)
+        assert gate_bps is not None or not changes
+        assert gate_bps is None or max(1, rate_bps // LEAST_PART) <= gate_bps <= rate_bps
