@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from agents.kernel.netlink import Netlink
+from agents.permission.gatekeeper import Gatekeeper
 from agents.queues.classifier import _FLOW, _KEY, Backlogged, FlowTable, NewFlow, packed
 from agents.queues.flow_queues import MOST_FLOWS, MOST_LEFT_OUT
 from agents.queues.host import Host
-from protocol.messages import ETHERTYPE
+from protocol.messages import ETHERTYPE, Directive, Grant
 from tests.emulation.agents.queues.gated_wire import LEFT, OTHER, PAYLOAD, RATE, RIGHT, Wire
 from tests.emulation.namespaces import Pair, inside, pair, run
 
@@ -304,6 +305,26 @@ def test_rate_limits_a_destination(wire: Wire) -> None:
     wire.received(0.3)
     took = time.monotonic() - began - 0.3
     assert 0.08 < took < 0.4  # 151,400 bytes at 1 MB/s
+
+
+def test_rates_that_change_all_the_time_pass_what_they_allow(wire: Wire) -> None:
+    """Each change fills the gate's bucket, here two thirds of what the rate passes until the next one."""
+    clock, rate_bps = time.monotonic_ns, 20_000_000
+    keeper = Gatekeeper(
+        wire.host, lambda message: wire.host.wake_queues(), to_local=int, to_coordinator=int, clock=clock, link_bps=RATE
+    )
+    keeper.regulate(frozenset({16}), clock())
+    keeper.enforce(clock())
+    wire.send(60)
+    before, began_ns = wire.host.state(16)[0], clock()
+    for slot in range(1, 251):
+        grant = Grant(16, slot, clock(), clock() + 10**9, 0, rate_bps + slot % 2)
+        keeper.directive(Directive((grant,)), clock())
+        wire.send(8)
+        time.sleep(0.002)
+    passed, allowed = wire.host.state(16)[0] - before, rate_bps * (clock() - began_ns) / 8e9
+    print(f"passed {passed / allowed:.3f} of what was allowed")
+    assert 0.5 * allowed < passed < 1.15 * allowed
 
 
 @pytest.mark.parametrize("rate_bps", [1, 7, 8])
