@@ -313,7 +313,8 @@ class Gatekeeper:
         )
         if slot.rate_bps:
             if before is None or not before.rate_bps:  # else the next look stays when it was
-                self.next_check_ns[destination] = self._rate_uses.setdefault(destination, RateUse()).began(opened_ns)
+                use = self._rate_uses.setdefault(destination, RateUse())
+                self.next_check_ns[destination] = use.began(passed, backlog, slot.rate_bps, opened_ns)
         else:
             if opened_ns < self.used_up.get(destination, 0):
                 current.check_after_ns = self.hysteresis_ns // 2  # two looks in a row, and fewer from then on

@@ -29,18 +29,24 @@ class RateUse:
     """How one destination uses its rates."""
 
     idle_ns: int = IDLE_NS
-    _passed: int = -1
-    """The bytes that had passed at the last look."""
+    _passed: int = 0
+    """The bytes that had passed at the last look; at the beginning, those that waited, too."""
     _look_after_ns: int = IDLE_NS
     _given_back_ns: int | None = None
 
-    def began(self, now_ns: int) -> int:
-        """Takes a first rate after none; returns when to look at the queue."""
+    def began(self, passed: int, backlog_bytes: int, rate_bps: int, now_ns: int) -> int:
+        """Takes a first rate after none; returns when to look at the queue.
+
+        If all that waits now has left by then, and nothing came after it, the queue was idle since.
+
+        Args:
+            passed: all bytes that have passed the gate.
+        """
         if self._given_back_ns is not None:
             soon = now_ns - self._given_back_ns < SOON_TIMES * self.idle_ns
             self.idle_ns = min(2 * self.idle_ns, LONGEST_IDLE_NS) if soon else IDLE_NS
-        self._passed, self._look_after_ns, self._given_back_ns = -1, IDLE_NS, None
-        return now_ns + self.idle_ns
+        self._passed, self._look_after_ns, self._given_back_ns = passed + backlog_bytes, IDLE_NS, None
+        return now_ns + min(self.idle_ns + _drained_ns(backlog_bytes, rate_bps), LONGEST_LOOK_NS)
 
     def looked(self, passed: int, backlog_bytes: int, rate_bps: int, now_ns: int) -> int | None:
         """Takes what a look found: all bytes that passed, and those that wait.
@@ -55,5 +61,9 @@ class RateUse:
         self._look_after_ns = min(self._look_after_ns * 17 // 16, LONGEST_LOOK_NS)
         if not backlog_bytes:
             return now_ns + max(self.idle_ns, self._look_after_ns // EMPTY_PART)
-        drained_ns = backlog_bytes * 8 * SECOND_NS // rate_bps
-        return now_ns + min(max(self._look_after_ns, drained_ns), LONGEST_LOOK_NS)
+        return now_ns + min(max(self._look_after_ns, _drained_ns(backlog_bytes, rate_bps)), LONGEST_LOOK_NS)
+
+
+def _drained_ns(backlog_bytes: int, rate_bps: int) -> int:
+    """How long what waits takes to leave."""
+    return backlog_bytes * 8 * SECOND_NS // rate_bps

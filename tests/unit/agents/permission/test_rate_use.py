@@ -13,7 +13,7 @@ RATE_BPS = 100_000_000
 
 def given_back_ns(use: RateUse, used_ns: int, now_ns: int = 0) -> tuple[int, int]:
     """When a rate that is used up to `used_ns` and then not is given back, and after how many looks."""
-    look_ns: int | None = use.began(now_ns)
+    look_ns: int | None = use.began(0, 0, RATE_BPS, now_ns)
     looks = 0
     while look_ns is not None:
         now_ns, looks = look_ns, looks + 1
@@ -37,8 +37,8 @@ def test_a_rate_in_use_is_seldom_looked_at() -> None:
 
 def test_no_look_comes_before_what_waits_can_have_left() -> None:
     use = RateUse()
-    look_ns = use.looked(0, 100_000, RATE_BPS, use.began(0))
-    assert look_ns is not None and look_ns - IDLE_NS == 8 * MS  # 100 KB at 100 Mb/s
+    look_ns = use.looked(0, 100_000, RATE_BPS, use.began(0, 1000, RATE_BPS, 0))
+    assert look_ns is not None and look_ns - IDLE_NS == 8.08 * MS  # 101 KB at 100 Mb/s
 
 
 def test_a_queue_that_asks_again_and_again_is_idle_for_milliseconds_at_most() -> None:
@@ -50,16 +50,24 @@ def test_a_queue_that_asks_again_and_again_is_idle_for_milliseconds_at_most() ->
         now_ns = ended_ns
 
 
+def test_a_queue_that_was_empty_soon_after_its_rate_began_gives_it_back_at_the_first_look() -> None:
+    use = RateUse()
+    look_ns = use.began(7000, 3000, RATE_BPS, 0)
+    assert look_ns == IDLE_NS + 240_000  # 3 KB at 100 Mb/s
+    assert use.looked(10_000, 0, RATE_BPS, look_ns) is None
+    assert RateUse().looked(10_001, 0, RATE_BPS, RateUse().began(7000, 3000, RATE_BPS, 0)) is not None
+
+
 def gives_back(use: RateUse, gap_ns: int, packets: int) -> int:
     """How often a rate is given back while a packet comes and leaves each `gap_ns`; it is asked for again by the next one."""
-    count, look_ns = 0, use.began(0)
+    count, look_ns = 0, use.began(0, 1, RATE_BPS, 0)
     for packet in range(1, packets):
         next_ns = packet * gap_ns
         while look_ns is not None and look_ns < next_ns:
             look_ns = use.looked(packet, 0, RATE_BPS, look_ns)
         if look_ns is None:
             count += 1
-            look_ns = use.began(next_ns)
+            look_ns = use.began(packet, 1, RATE_BPS, next_ns)
     return count
 
 
@@ -78,8 +86,8 @@ def test_the_times_stay_within_their_bounds(events: list[tuple[int, int, bool]])
     for pause_ns, packets, waits in events:
         if look_ns is None:
             now_ns += pause_ns
-            look_ns = use.began(now_ns)
-            assert IDLE_NS <= look_ns - now_ns <= LONGEST_IDLE_NS
+            look_ns = use.began(passed, 3000 * packets, RATE_BPS, now_ns)
+            assert IDLE_NS <= look_ns - now_ns <= LONGEST_IDLE_NS + 6000 * 8 * 10
         now_ns, passed = look_ns, passed + packets
         look_ns = use.looked(passed, 3000 * waits, RATE_BPS, now_ns)
         assert look_ns is None or 0 < look_ns - now_ns <= max(LONGEST_LOOK_NS, LONGEST_IDLE_NS)
