@@ -159,7 +159,7 @@ def _wait(guest: subprocess.Popen[bytes], streams: Sequence[tuple[BinaryIO, Bina
 
     def end(number: int, _: object) -> None:
         caught.append(number)
-        _end(guest)
+        _kill(guest)  # and no wait: another signal in the midst of that would wait for this one, for ever
 
     before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
@@ -181,7 +181,12 @@ def _hand_on(streams: Sequence[tuple[BinaryIO, BinaryIO]]) -> None:
 
 
 def _end(guest: subprocess.Popen[bytes]) -> None:
-    """Ends the guest and all the processes that it is made of: they are of one session."""
+    """Ends the guest, and waits until it has."""
+    _kill(guest)
+    guest.wait()
+
+
+def _kill(guest: subprocess.Popen[bytes]) -> None:
+    """Ends all the processes that the guest is made of: they are of one session."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(guest.pid, signal.SIGKILL)
-    guest.wait()

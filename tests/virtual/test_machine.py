@@ -69,14 +69,18 @@ def test_another_seed_gives_others(tmp_path: Path) -> None:
     assert len(runs) == 2
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_the_guest_and_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize(("number", "impatient"), [(signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGTERM, True)])
+def test_a_signal_ends_the_guest_and_leaves_nothing(tmp_path: Path, number: signal.Signals, impatient: bool) -> None:
+    """Also two of them, such as one of a terminal and one of `timeout`."""
     argv = [sys.executable, "-m", "cli.main", "virtual", "run", "--", "sh", "-c", "echo up; while sleep 1; do :; done"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
     with subprocess.Popen(argv, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stdout.readline() == "up\n"
         guests = [int(line) for line in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
         process.send_signal(number)
+        if impatient:
+            time.sleep(0.003)
+            process.send_signal(signal.SIGHUP)
         assert process.wait(20) == 128 + number
     assert guests and not any(Path(f"/proc/{guest}").exists() for guest in guests)
     assert not list(tmp_path.iterdir())
