@@ -334,8 +334,8 @@ class Gatekeeper:
         bucket_bytes = self._gates.bucket_bytes(destination, rate_bps)
         passed, _ = self._gates.state(destination)
         if credit is None:
-            credit = self.rates[destination] = RateCredit(rate_bps, bucket_bytes, passed, self._clock())
-            gate_bps: int | None = credit.gate_bps()
+            self.rates[destination] = RateCredit(rate_bps, bucket_bytes, passed, self._clock())
+            gate_bps: int | None = rate_bps
         else:
             gate_bps = credit.change(rate_bps, bucket_bytes, passed, self._clock())
         if gate_bps is not None:
