@@ -61,7 +61,7 @@ def test_rates_that_change_all_the_time_hardly_lose_packets(tmp_path: Path) -> N
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, timeout=400)
     assert done.returncode == 0, done.stderr
     (run,) = json.loads(record.read_text())["runs"]
-    assert run["drops"] < 180 and run["retransmits"] < 1800 and run["completion"]["all"]["incomplete"] == 0
+    assert run["drops"] < 240 and run["retransmits"] < 2200 and run["completion"]["all"]["incomplete"] == 0
 
 
 def test_the_command_writes_each_flow_beside_its_share(tmp_path: Path) -> None:
