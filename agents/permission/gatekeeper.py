@@ -66,6 +66,7 @@ class Gatekeeper:
         self.urgent_bytes: dict[int, int] = {}
         """The part that belongs to flows with a deadline."""
         self.rates: dict[int, RateCredit] = {}
+        """The accounts of the destinations whose gates are at a rate."""
         self.reported_ns: dict[int, int] = {}
         self.next_check_ns: dict[int, int] = {}
         self._rate_uses: dict[int, RateUse] = {}

@@ -17,7 +17,8 @@ from protocol.units import MILLISECOND_NS, SECOND_NS
 
 REPAY_NS = 50 * MILLISECOND_NS
 LEAST_PART = 8
-"""A gate keeps this part of its rate, whatever is owed."""
+"""A gate keeps this part of its rate, whatever is owed. And what was sent too much counts as `REPAY_NS` of the rate at most, so
+a slow rate that changes all the time, each time with two packets, is soon whole again once it stays."""
 
 
 @dataclass(slots=True)
@@ -47,6 +48,7 @@ class RateCredit:
         """
         allowed = self.rate_bps * (now_ns - self._since_ns) / 8 / SECOND_NS
         self._credit = min(self._credit + allowed - (passed - self._passed), self.bucket_bytes)
+        self._credit = max(self._credit, -self.rate_bps * REPAY_NS / 8 / SECOND_NS)
         self._credit += max(0, bucket_bytes - self.bucket_bytes)
         self._passed, self._since_ns = passed, now_ns
         stays, self.rate_bps, self.bucket_bytes = rate_bps == self.rate_bps, rate_bps, bucket_bytes

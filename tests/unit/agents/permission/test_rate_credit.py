@@ -70,6 +70,19 @@ def test_a_rate_that_stays_is_used_in_full_once_what_was_owed_is_repaid() -> Non
     assert gate.passed - before >= 0.99 * (gate.allowed - allowed)
 
 
+def test_a_slow_rate_is_whole_again_soon_after_it_changed_all_the_time() -> None:
+    """Two packets at each change are more than the rate itself."""
+    gate = Gate(2 * MBIT)
+    for _ in range(2000):
+        gate.runs(MS)
+        gate.told(2 * MBIT + gate.changes % 2)
+    assert gate.rate_bps < MBIT
+    for _ in range(4):  # renewals
+        gate.runs(50 * MS)
+        gate.told(gate.credit.rate_bps)
+    assert gate.rate_bps > 1.8 * MBIT
+
+
 def test_what_was_not_used_is_not_kept_beyond_a_bucket() -> None:
     credit = RateCredit(100 * MBIT, bucket_of(100 * MBIT), 0, 0)
     assert credit.change(50 * MBIT, bucket_of(50 * MBIT), 0, SECOND_NS) == 50 * MBIT  # nothing passed in a second
