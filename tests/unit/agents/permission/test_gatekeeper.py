@@ -175,6 +175,17 @@ class TestRates:
             bench.to(bench.now + 3 * MS)
         assert passed <= 1.05 * 40_000_000 * bench.now / 8e9
 
+    def test_a_resumed_rate_is_set_in_full_on_an_account_of_its_own(self) -> None:
+        """After an operator's limit ended: what was owed before counts no more."""
+        bench = Bench(16)
+        bench.gates.bucket, gate = 10_000, bench.gates.at(16)
+        for slot in range(2):
+            gate.passed, gate.queue = 10_000 * slot, 10**6
+            bench.grant(16, slot + 1, 0, 100 * MS, 0, rate=40_000_000 - slot)
+        assert gate.credit < 40_000_000 - 1
+        bench.keeper.resume(16)
+        assert gate.credit == 40_000_000 - 1 and not bench.keeper.rates[16].owes
+
     def test_a_rate_stays_while_packets_wait_or_pass(self) -> None:
         for waiting in (True, False):
             bench = Bench(16)
